@@ -1,0 +1,37 @@
+# python3.11 may be a launcher without the interpreter behind it, so it is run, not looked up.
+PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python3)
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: test demo lint types contract unit docs clean
+
+test: lint types contract unit docs
+
+demo: $(READY)
+	$(BIN)/python examples/digits.py
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(READY)
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+contract: $(READY)
+	$(BIN)/lint-imports --no-logo
+
+unit: $(READY)
+	$(BIN)/pytest -q -n 2
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict --quiet
+
+# --clear: a set-up that was interrupted or has other pins leaves nothing behind. The stamp lies
+# inside, so that it goes with the environment, and is written last.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv site dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
