@@ -1,0 +1,50 @@
+"""One shape for every error, and the rule for when values may be looked at."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def complaint(owner: str, argument: str, allowed: str, got: object, cure: str = "") -> str:
+    """Which argument of what, what is allowed, what came, and the cure."""
+    return f"{argument} of {owner} must {allowed}. Got {got}.{' ' + cure if cure else ''}"
+
+
+def traced() -> bool:
+    """Under `torch.compile` or `torch.func`, where tensors stand for others."""
+    if torch.compiler.is_compiling():
+        return True
+    functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    return functorch.peek_interpreter_stack() is not None
+
+
+def values_readable(tensor: Tensor, *, validate: bool = False) -> bool:
+    """Whether values may be looked at: on the CPU, where that is free, or where asked for."""
+    return not traced() and not tensor.is_meta and (validate or tensor.device.type == "cpu")
+
+
+def require(ok: bool, owner: str, argument: str, allowed: str, got: object, cure: str = "") -> None:
+    """Raise the complaint as a ValueError unless `ok`."""
+    if not ok:
+        raise ValueError(complaint(owner, argument, allowed, got, cure))
+
+
+def check_temperature(owner: str, temperature: float | Tensor, *, validate: bool = False) -> None:
+    """Temperatures lie in (0, 0.4], the domain of EAST eq. 4."""
+    if isinstance(temperature, Tensor):
+        if not values_readable(temperature, validate=validate):
+            return
+        temperature = temperature.item()
+    cure = "0.4 is the softest step; small values approach a hard one."
+    require(
+        0 < temperature <= 0.4, owner, "temperature", "lie in (0, 0.4]", f"{temperature:g}", cure
+    )
+
+
+def thresholds_tensor(owner: str, argument: str, value: float | Sequence[float] | Tensor) -> Tensor:
+    """One or several thresholds, each in (0, 1), as float64."""
+    tensor = torch.as_tensor(value, dtype=torch.float64)
+    valid = tensor.ndim <= 1 and tensor.numel() > 0 and bool(((tensor > 0) & (tensor < 1)).all())
+    require(valid, owner, argument, "be one or several numbers between 0 and 1", value)
+    return tensor

@@ -1,0 +1,253 @@
+"""The confusion matrix, soft or hard, as the sums that metrics are made of."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evalign.core import membership
+from evalign.core.batch import Batch, Task, as_batch, check_indices, row_weights
+from evalign.core.checks import complaint
+from evalign.core.numerics import full_precision
+
+
+class MatrixNotBuilt(ValueError):
+    """The d × d matrix was asked of a Confusion that holds the O(classes) sums only."""
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """Per class: true positives, predicted mass, actual mass; and the total. Sums, not means.
+
+    A binary problem has two classes, the negative one first. In a multilabel problem every label
+    is a binary problem of its own, the vectors hold its positive class, and `total` has an entry
+    per label. The d × d matrix (rows true) is kept only when asked for: without it a Confusion of
+    100,000 classes is three vectors.
+
+    >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+    >>> c.tp.tolist(), c.fp.tolist(), c.total.item()
+    ([1.0, 1.0], [0.0, 1.0], 3.0)
+    """
+
+    tp: Tensor
+    predicted: Tensor
+    actual: Tensor
+    total: Tensor
+    full: Tensor | None = None
+    multilabel: bool = False
+
+    @property
+    def fp(self) -> Tensor:
+        return self.predicted - self.tp
+
+    @property
+    def fn(self) -> Tensor:
+        return self.actual - self.tp
+
+    @property
+    def tn(self) -> Tensor:
+        return self.total - self.predicted - self.actual + self.tp
+
+    @property
+    def matrix(self) -> Tensor:
+        """The d × d matrix, rows true, columns predicted."""
+        if self.full is None:
+            kind = "A multilabel Confusion has none." if self.multilabel else "Pass matrix=True."
+            raise MatrixNotBuilt(f"The d x d matrix of this Confusion was not built. {kind}")
+        return self.full
+
+    @property
+    def num_classes(self) -> int:
+        return self.tp.shape[0]
+
+    def __add__(self, other: "Confusion") -> "Confusion":
+        if (self.num_classes, self.multilabel) != (other.num_classes, other.multilabel):
+            got = f"{self.num_classes} and {other.num_classes} classes"
+            raise ValueError(complaint("Confusion", "both sides of +", "agree in classes", got))
+        both = self.full is not None and other.full is not None
+        return replace(
+            self,
+            tp=self.tp + other.tp,
+            predicted=self.predicted + other.predicted,
+            actual=self.actual + other.actual,
+            total=self.total + other.total,
+            full=self.matrix + other.matrix if both else None,
+        )
+
+    def __mul__(self, factor: float | Tensor) -> "Confusion":
+        return self._map(lambda x: x * factor)
+
+    __rmul__ = __mul__
+
+    def to(self, *args: Any, **kwargs: Any) -> "Confusion":
+        """Move or cast, with the arguments of `Tensor.to`."""
+        return self._map(lambda x: x.to(*args, **kwargs))
+
+    def detach(self) -> "Confusion":
+        return self._map(Tensor.detach)
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> "Confusion":
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{k: function(v) for k, v in values.items() if isinstance(v, Tensor)})
+
+    @classmethod
+    def from_logits(
+        cls,
+        logits: Tensor,
+        target: Tensor,
+        *,
+        task: Task | None = None,
+        temperature: float | Tensor = 0.2,
+        heaviside: membership.Heaviside = "linear",
+        threshold: float | Tensor | None = None,
+        detach_threshold: bool = False,
+        sample_weight: Tensor | None = None,
+        ignore_index: int = -100,
+        matrix: bool = False,
+        validate: bool = False,
+    ) -> "Confusion":
+        """The soft confusion of logits, differentiable; shapes and tasks as in `core.batch`.
+
+        >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.9]])
+        >>> c = Confusion.from_logits(logits, torch.tensor([0, 2]), temperature=1e-6)
+        >>> c.tp.round()
+        tensor([1., 0., 0.])
+        """
+        with full_precision(logits):
+            batch = as_batch(
+                "Confusion.from_logits",
+                logits,
+                target,
+                task=task,
+                sample_weight=sample_weight,
+                ignore_index=ignore_index,
+                validate=validate,
+            )
+            soft = membership.of_batch(
+                "Confusion.from_logits",
+                batch,
+                temperature=temperature,
+                heaviside=heaviside,
+                threshold=threshold,
+                detach_threshold=detach_threshold,
+            )
+            return cls.from_membership(batch, soft, matrix=matrix)
+
+    @classmethod
+    def from_membership(cls, batch: Batch, soft: Tensor, *, matrix: bool = False) -> "Confusion":
+        """Sum memberships into the matrix (EAST Definition 5.5): row r adds w_r·t_r ⊗ soft_r.
+
+        `soft` is in the shape of the batch's logits: for a binary problem, the positive class.
+        """
+        if batch.task == "multilabel":
+            target, weight = batch.target, batch.weight
+            return cls(
+                tp=(weight * target * soft).sum(0),
+                predicted=(weight * soft).sum(0),
+                actual=(weight * target).sum(0),
+                total=weight.sum(0),
+                multilabel=True,
+            )
+        if batch.task == "binary":
+            soft = torch.stack([1 - soft, soft], -1)
+        soft = batch.weight.unsqueeze(1) * soft
+        full = None
+        if batch.task == "multiclass" and batch.target.ndim == 1:
+            of_target = soft.gather(1, batch.target.unsqueeze(1)).squeeze(1)
+            vector = soft.new_zeros(batch.num_classes)
+            tp = vector.index_add(0, batch.target, of_target)
+            actual = vector.index_add(0, batch.target, batch.weight)
+            if matrix:
+                square = soft.new_zeros(batch.num_classes, batch.num_classes)
+                full = square.index_add(0, batch.target, soft)
+        else:
+            target = batch.target_probabilities()
+            tp = (target * soft).sum(0)
+            actual = (target * batch.weight.unsqueeze(1)).sum(0)
+            if matrix:
+                full = target.T @ soft
+        # The total is the sum of `actual`: then a batch of one class has exactly no negatives.
+        return cls(tp, soft.sum(0), actual, actual.sum(), full)
+
+    @classmethod
+    def from_matrix(cls, matrix: Tensor) -> "Confusion":
+        """From a d × d matrix, rows true."""
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            owner = "Confusion.from_matrix"
+            raise ValueError(complaint(owner, "matrix", "be square", tuple(matrix.shape)))
+        if not matrix.is_floating_point():
+            matrix = matrix.to(_count_dtype(matrix))
+        actual = matrix.sum(1)
+        return cls(matrix.diagonal(), matrix.sum(0), actual, actual.sum(), matrix)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        predictions: Tensor,
+        target: Tensor,
+        *,
+        num_classes: int | None = None,
+        sample_weight: Tensor | None = None,
+        ignore_index: int = -100,
+        matrix: bool = False,
+    ) -> "Confusion":
+        """The hard confusion of predicted labels: counts in float64, so exact up to 2⁵³ rows.
+
+        Integer labels of one shape are classes (`num_classes`, by default the largest seen plus
+        one, at least 2); bool or float 0/1 of shape (N, L, ...) are multilabel.
+        """
+        owner = "Confusion.from_predictions"
+        predictions, target = torch.as_tensor(predictions), torch.as_tensor(target)
+        if predictions.shape != target.shape:
+            allowed = f"have the shape of target, {tuple(target.shape)}"
+            got, cure = tuple(predictions.shape), "Pass labels, e.g. logits.argmax(1)."
+            raise ValueError(complaint(owner, "predictions", allowed, got, cure))
+        dtype = _count_dtype(target)
+        if target.ndim > 1 and (target.is_floating_point() or target.dtype == torch.bool):
+            batch = as_batch(
+                owner,
+                predictions.to(dtype),
+                target.to(dtype),
+                task="multilabel",
+                sample_weight=sample_weight,
+                ignore_index=ignore_index,
+            )
+            return cls.from_membership(batch, batch.logits)
+
+        for name, labels in {"predictions": predictions, "target": target}.items():
+            if labels.is_floating_point():
+                cure = f"Use {name}.long()."
+                raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
+        seen = target != ignore_index
+        weight = seen.to(dtype)
+        if sample_weight is not None:
+            weight = weight * row_weights(owner, torch.as_tensor(sample_weight), target.shape)
+        weight = weight.flatten()
+        predictions = predictions.long().masked_fill(~seen, 0).flatten()
+        target = target.long().masked_fill(~seen, 0).flatten()
+        if num_classes is None:
+            num_classes = max(2, 1 + int(torch.cat([predictions, target]).amax(0)))
+        check_indices(owner, "predictions", predictions, num_classes)
+        check_indices(owner, "target", target, num_classes)
+
+        zeros = weight.new_zeros(num_classes)
+        actual = zeros.index_add(0, target, weight)
+        full = None
+        if matrix:
+            full = weight.new_zeros(num_classes**2)
+            full = full.index_add(0, target * num_classes + predictions, weight)
+            full = full.view(num_classes, num_classes)
+        return cls(
+            tp=zeros.index_add(0, target, weight * (predictions == target)),
+            predicted=zeros.index_add(0, predictions, weight),
+            actual=actual,
+            total=actual.sum(),
+            full=full,
+        )
+
+
+def _count_dtype(like: Tensor) -> torch.dtype:
+    """float64 holds every count exactly; the one backend without it counts in float32."""
+    return torch.float32 if like.device.type == "mps" else torch.float64

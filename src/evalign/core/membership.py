@@ -1,0 +1,119 @@
+"""From logits to soft-set memberships: how much each row belongs to each class.
+
+A row of `logits` is one example; the last dimension holds the classes. `heaviside` is "linear"
+(EAST eq. 4 at the temperature), "sigmoid" (BtG's, with k = 2 / T, so that cooling sharpens it and
+T = 0.2 is k = 10), or any function (p, threshold) -> H, for which the temperature has no meaning.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from evalign.core.batch import Batch
+from evalign.core.checks import check_temperature, complaint
+from evalign.core.heaviside import sigmoid, tempered
+from evalign.core.numerics import upcast
+
+Step = Callable[[Tensor, Tensor], Tensor]
+Heaviside = Literal["linear", "sigmoid"] | Step
+
+
+def binary(
+    logits: Tensor,
+    *,
+    threshold: float | Tensor = 0.5,
+    temperature: float | Tensor = 0.2,
+    heaviside: Heaviside = "linear",
+) -> Tensor:
+    """Membership in the positive class, H(σ(z), τ) (BtG eq. 6), for logits of shape (R,).
+
+    A vector of K thresholds gives one membership per threshold, shape (K, R).
+    """
+    p = upcast(logits).sigmoid()
+    tau = torch.as_tensor(threshold, dtype=p.dtype, device=p.device)
+    return step(heaviside, temperature)(p, tau.unsqueeze(-1))
+
+
+def multilabel(
+    logits: Tensor,
+    *,
+    threshold: float | Tensor = 0.5,
+    temperature: float | Tensor = 0.2,
+    heaviside: Heaviside = "linear",
+) -> Tensor:
+    """Each label a binary problem: logits (R, L) with one threshold, or one per label."""
+    p = upcast(logits).sigmoid()
+    tau = torch.as_tensor(threshold, dtype=p.dtype, device=p.device)
+    return step(heaviside, temperature)(p, tau)
+
+
+def multiclass(
+    logits: Tensor,
+    *,
+    temperature: float | Tensor = 0.2,
+    heaviside: Heaviside = "linear",
+    detach_threshold: bool = False,
+) -> Tensor:
+    """EAST eq. 3–5 for logits (R, C): H at the dynamic threshold, normalised to sum to 1.
+
+    τ is the mean of the two largest probabilities, so H exceeds ½ for the arg max alone. It is a
+    function of the logits, and its gradient flows unless `detach_threshold`.
+
+    >>> multiclass(torch.tensor([[2.0, 1.0, 0.0]]), temperature=1e-6).round()
+    tensor([[1., 0., 0.]])
+    """
+    p = upcast(logits).softmax(-1)
+    tau = p.topk(2, dim=-1).values.mean(-1, keepdim=True)
+    h = step(heaviside, temperature)(p, tau.detach() if detach_threshold else tau)
+    return h / h.sum(-1, keepdim=True)  # at least ½: the largest p is never below τ
+
+
+def of_batch(
+    owner: str,
+    batch: Batch,
+    *,
+    temperature: float | Tensor = 0.2,
+    heaviside: Heaviside = "linear",
+    threshold: float | Tensor | None = None,
+    detach_threshold: bool = False,
+) -> Tensor:
+    """The membership for the batch's task, in the shape of its logits."""
+    if batch.task == "multiclass":
+        if threshold is not None:
+            cure = 'For one class against the other pass task="binary".'
+            allowed = "be None for a multiclass task, whose threshold is dynamic"
+            raise ValueError(complaint(owner, "threshold", allowed, threshold, cure))
+        return multiclass(
+            batch.logits,
+            temperature=temperature,
+            heaviside=heaviside,
+            detach_threshold=detach_threshold,
+        )
+    threshold = 0.5 if threshold is None else threshold
+    sizes = [()] if batch.task == "binary" else [(), batch.logits.shape[1:]]
+    if (shape := torch.as_tensor(threshold).shape) not in sizes:
+        allowed = "be one number" + (", or one per label" if batch.task == "multilabel" else "")
+        raise ValueError(complaint(owner, "threshold", allowed, f"shape {tuple(shape)}"))
+    of_task = binary if batch.task == "binary" else multilabel
+    return of_task(batch.logits, threshold=threshold, temperature=temperature, heaviside=heaviside)
+
+
+def step(heaviside: Heaviside, temperature: float | Tensor) -> Step:
+    """The function (p, threshold) -> H that a `heaviside` argument names."""
+    if callable(heaviside):
+        return heaviside
+    if heaviside == "linear":
+        return lambda p, tau: tempered(p, tau, temperature=temperature)
+    if heaviside == "sigmoid":
+        check_temperature("membership", temperature)
+
+        def logistic(p: Tensor, tau: Tensor) -> Tensor:
+            t = torch.as_tensor(temperature, dtype=p.dtype, device=p.device)
+            # Sharper than the rounding of p it is a step already, and k must not overflow.
+            return sigmoid(p, tau, k=2 / t.clamp(min=torch.finfo(p.dtype).eps))
+
+        return logistic
+    allowed = 'be "linear", "sigmoid" or a function (p, threshold) -> H'
+    raise ValueError(complaint("membership", "heaviside", allowed, repr(heaviside)))

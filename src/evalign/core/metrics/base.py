@@ -1,0 +1,140 @@
+"""What metrics share: averaging over classes, undefined scores, direction."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from evalign.core.checks import require
+from evalign.core.confusion import Confusion
+from evalign.core.numerics import constant, safe_ratio
+
+Average = Literal["binary", "macro", "micro", "weighted"]
+MetricFunction = Callable[[Confusion], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassMetric(ABC):
+    """A score per class (one against the rest), averaged as in scikit-learn.
+
+    Args:
+        average: "binary" (class 1 of two), "macro", "micro", "weighted" by the actual mass, or
+            None for the vector of scores.
+        labels: the classes that count. By default, as in scikit-learn, those with true or
+            predicted mass (a class that does not occur does not pull the average down), and every
+            label of a multilabel problem.
+        zero_division: the score where it is 0/0; NaN leaves the class out of the average.
+    """
+
+    average: Average | None = "binary"
+    labels: tuple[int, ...] | None = None
+    zero_division: float = 0.0
+
+    greater_is_better: ClassVar[bool] = True
+    needs_matrix: ClassVar[bool] = False
+    stem: ClassVar[str]  # the name of the binary form; "_macro" and the like are appended
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        allowed = f"be one of {', '.join(get_args(Average))} or None"
+        known = self.average is None or self.average in get_args(Average)
+        require(known, name, "average", allowed, repr(self.average))
+        _check_zero_division(name, self.zero_division)
+        if self.labels is not None:
+            object.__setattr__(self, "labels", tuple(int(label) for label in self.labels))
+
+    @abstractmethod
+    def score(self, c: Confusion) -> Tensor:
+        """The score of every class, `zero_division` where it is undefined."""
+
+    def __call__(self, c: Confusion) -> Tensor:
+        if self.average == "binary":
+            self._check_binary(c)
+            return self.score(c)[1]
+        if self.average is None:
+            score = self.score(c)
+            return score if self.labels is None else score.index_select(0, self._indices(c))
+        counted = self._counted(c)
+        if self.average == "micro":
+            sums = [(counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual)]
+            pooled = Confusion(*sums, total=(counted * c.total).sum(0, keepdim=True))
+            return self.score(pooled)[0]
+        weight = counted
+        if self.average == "weighted":  # a plain mean if no class that counts has true rows
+            support = counted * c.actual
+            weight = torch.where(support.sum() == 0, counted, support)
+        return self._mean(self.score(c), weight)
+
+    def _counted(self, c: Confusion) -> Tensor:
+        """1 for the classes that count, 0 for the others."""
+        if self.labels is None:
+            mass = c.total if c.multilabel else c.actual + c.predicted
+            return (mass != 0).to(c.tp.dtype)
+        return torch.zeros_like(c.tp).index_fill(0, self._indices(c), 1)
+
+    def _indices(self, c: Confusion) -> Tensor:
+        labels = self.labels or ()
+        ok = all(0 <= label < c.num_classes for label in labels)
+        allowed = f"be classes from 0 to {c.num_classes - 1}"
+        require(ok, type(self).__name__, "labels", allowed, self.labels)
+        return constant(labels, c.tp, dtype=torch.int64)
+
+    def _mean(self, score: Tensor, weight: Tensor) -> Tensor:
+        if math.isnan(self.zero_division):
+            defined = ~score.isnan()
+            score, weight = torch.where(defined, score, 0), torch.where(defined, weight, 0)
+        return safe_ratio((weight * score).sum(), weight.sum(), self.zero_division)
+
+    def _check_binary(self, c: Confusion) -> None:
+        kind = "labels" if c.multilabel else "classes"
+        allowed = f'be "macro", "micro" or "weighted" for {c.num_classes} {kind}'
+        cure = f'Use average="macro", by name "{self.stem}_macro".'
+        binary = c.num_classes == 2 and not c.multilabel
+        require(binary, type(self).__name__, "average", allowed, '"binary"', cure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixMetric(ABC):
+    """One number of the whole confusion matrix; not defined for multilabel problems."""
+
+    zero_division: float = 0.0
+
+    greater_is_better: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_zero_division(type(self).__name__, self.zero_division)
+
+    @property
+    def needs_matrix(self) -> bool:
+        return False
+
+    @abstractmethod
+    def value(self, c: Confusion) -> Tensor:
+        """The metric, `zero_division` where it is undefined."""
+
+    def __call__(self, c: Confusion) -> Tensor:
+        allowed, got = "come from mutually exclusive classes", f"{c.num_classes} labels"
+        cure = 'Use an averaged metric such as "f1_macro" or "jaccard_micro".'
+        require(not c.multilabel, type(self).__name__, "confusion", allowed, got, cure)
+        return self.value(c)
+
+
+@dataclass(frozen=True)
+class Minimize:
+    """A function of a Confusion whose smaller values are better: it becomes its own loss."""
+
+    function: MetricFunction
+
+    greater_is_better: ClassVar[bool] = False
+
+    def __call__(self, c: Confusion) -> Tensor:
+        return self.function(c)
+
+
+def _check_zero_division(owner: str, value: float) -> None:
+    ok = value in (0, 1) or math.isnan(value)
+    require(ok, owner, "zero_division", "be 0, 1 or nan", value)

@@ -1,0 +1,133 @@
+"""Metrics of the whole matrix."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from evalign.core.checks import require
+from evalign.core.confusion import Confusion
+from evalign.core.metrics.base import MatrixMetric
+from evalign.core.numerics import constant, safe_ratio, safe_sqrt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy(MatrixMetric):
+    """Σ tp / total."""
+
+    def value(self, c: Confusion) -> Tensor:
+        return safe_ratio(c.tp.sum(), c.total, self.zero_division)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BalancedAccuracy(MatrixMetric):
+    """Mean recall over the classes that have true rows."""
+
+    def value(self, c: Confusion) -> Tensor:
+        return safe_ratio(safe_ratio(c.tp, c.actual).sum(), (c.actual != 0).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class GMean(MatrixMetric):
+    """Geometric mean of the recalls of the classes that have true rows.
+
+    Its slope is infinite at a recall of 0; below √(smallest float) the recall is held there.
+    """
+
+    def value(self, c: Confusion) -> Tensor:
+        recall = safe_ratio(c.tp, c.actual, fill=1.0)  # log 1 = 0: no true rows, no contribution
+        logs = recall.clamp(min=torch.finfo(recall.dtype).tiny ** 0.5).log()
+        mean = safe_ratio(logs.sum(), (c.actual != 0).sum()).exp()
+        return torch.where((recall == 0).any(), 0, mean)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatthewsCorrcoef(MatrixMetric):
+    """Correlation of the true and the predicted class (Gorodkin's R_K; for two classes, MCC).
+
+    With t, p the shares of the classes and a the accuracy: (a − Σ t p) / √((1 − Σ t²)(1 − Σ p²)).
+    """
+
+    def value(self, c: Confusion) -> Tensor:
+        t = safe_ratio(c.actual, c.total)
+        p = safe_ratio(c.predicted, c.total)
+        covariance = safe_ratio(c.tp, c.total).sum() - (t * p).sum()
+        variances = (t * (1 - t)).sum() * (p * (1 - p)).sum()
+        # Below the rounding of the covariance the quotient is noise and its slope unbounded.
+        noise = torch.finfo(t.dtype).eps ** 2
+        root = safe_sqrt(torch.where(variances <= noise, 0, variances))
+        return safe_ratio(covariance, root, self.zero_division)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CohenKappa(MatrixMetric):
+    """1 − observed / expected disagreement, plain or weighted by the distance of ordinal classes.
+
+    Args:
+        weights: None, "linear" (|i − j|) or "quadratic" ((i − j)²); the weighted forms need the
+            d × d matrix.
+    """
+
+    weights: Literal["linear", "quadratic"] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = self.weights in (None, "linear", "quadratic")
+        allowed = 'be None, "linear" or "quadratic"'
+        require(known, "CohenKappa", "weights", allowed, repr(self.weights))
+
+    @property
+    def needs_matrix(self) -> bool:
+        return self.weights is not None
+
+    def value(self, c: Confusion) -> Tensor:
+        t = safe_ratio(c.actual, c.total)
+        p = safe_ratio(c.predicted, c.total)
+        if self.weights is None:
+            observed = t.sum() - safe_ratio(c.tp, c.total).sum()
+            expected = (t * (1 - p)).sum()
+        else:
+            classes = torch.arange(c.num_classes, dtype=t.dtype, device=t.device)
+            distance = (classes.unsqueeze(1) - classes).abs()
+            if self.weights == "quadratic":
+                distance = distance**2
+            observed = (distance * safe_ratio(c.matrix, c.total)).sum()
+            expected = (distance * t.unsqueeze(1) * p).sum()
+        return safe_ratio(expected - observed, expected, self.zero_division)
+
+
+@dataclass(frozen=True)
+class ExpectedCost(MatrixMetric):
+    """Σ cost ∘ matrix / total, the mean cost of a decision: rows of `cost` true, columns predicted.
+
+    Minimised as it is. A perfect classifier costs what the diagonal says, usually 0.
+
+    >>> c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))
+    >>> ExpectedCost([[0, 1], [5, 0]])(c)
+    tensor(0.5000, dtype=torch.float64)
+    """
+
+    cost: Sequence[Sequence[float]]
+
+    greater_is_better: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        cost = torch.as_tensor(self.cost, dtype=torch.float64)
+        square = cost.ndim == 2 and cost.shape[0] == cost.shape[1] and bool(cost.isfinite().all())
+        allowed = "be a square matrix of finite numbers"
+        require(square, "ExpectedCost", "cost", allowed, self.cost)
+        object.__setattr__(self, "cost", tuple(map(tuple, cost.tolist())))
+
+    @property
+    def needs_matrix(self) -> bool:
+        return True
+
+    def value(self, c: Confusion) -> Tensor:
+        size = len(self.cost)
+        allowed = f"have a row and a column for each of the {c.num_classes} classes"
+        require(size == c.num_classes, "ExpectedCost", "cost", allowed, f"{size} x {size}")
+        cost = constant(tuple(map(tuple, self.cost)), c.tp)
+        return safe_ratio((cost * c.matrix).sum(), c.total, self.zero_division)

@@ -1,0 +1,144 @@
+"""Metrics of one class against the rest, with the averages of `ClassMetric`."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evalign.core.checks import require
+from evalign.core.confusion import Confusion
+from evalign.core.metrics.base import ClassMetric
+from evalign.core.numerics import constant, safe_ratio, safe_sqrt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precision(ClassMetric):
+    """tp / (tp + fp)."""
+
+    stem = "precision"
+
+    def score(self, c: Confusion) -> Tensor:
+        return safe_ratio(c.tp, c.predicted, self.zero_division)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recall(ClassMetric):
+    """tp / (tp + fn)."""
+
+    stem = "recall"
+
+    def score(self, c: Confusion) -> Tensor:
+        return safe_ratio(c.tp, c.actual, self.zero_division)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specificity(ClassMetric):
+    """tn / (tn + fp)."""
+
+    stem = "specificity"
+
+    def score(self, c: Confusion) -> Tensor:
+        return safe_ratio(c.tn, c.total - c.actual, self.zero_division)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NegativePredictiveValue(ClassMetric):
+    """tn / (tn + fn)."""
+
+    stem = "npv"
+
+    def score(self, c: Confusion) -> Tensor:
+        return safe_ratio(c.tn, c.total - c.predicted, self.zero_division)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FBeta(ClassMetric):
+    """(1 + β²) tp / (β² (tp + fn) + tp + fp), with one β or one per class.
+
+    β is how many times recall matters more than precision: β = 5 prefers recall, β = 0.25
+    precision.
+
+    >>> c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))
+    >>> FBeta(beta=1.0)(c)
+    tensor(0.6667, dtype=torch.float64)
+    """
+
+    beta: float | Sequence[float] = 1.0
+
+    stem = "f1"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        per_class = isinstance(self.beta, Iterable)
+        betas = tuple(map(float, self.beta)) if isinstance(self.beta, Iterable) else (self.beta,)
+        positive = all(0 < beta < math.inf for beta in betas)
+        require(positive, "FBeta", "beta", "be positive and finite", self.beta)
+        pooled = per_class and self.average == "micro"
+        allowed, cure = 'not be "micro" with a beta per class', "Use one beta for all."
+        require(not pooled, "FBeta", "average", allowed, '"micro"', cure)
+        object.__setattr__(self, "beta", betas if per_class else betas[0])
+        object.__setattr__(self, "stem", "f1" if per_class else f"f{self.beta:g}")
+
+    def score(self, c: Confusion) -> Tensor:
+        square = self._beta(c) ** 2
+        return safe_ratio((1 + square) * c.tp, square * c.actual + c.predicted, self.zero_division)
+
+    def _beta(self, c: Confusion) -> float | Tensor:
+        if not isinstance(self.beta, Sequence):
+            return self.beta
+        allowed = f"be one number or one per class ({c.num_classes})"
+        got = f"{len(self.beta)} numbers"
+        require(len(self.beta) == c.num_classes, "FBeta", "beta", allowed, got)
+        return constant(tuple(self.beta), c.tp)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jaccard(ClassMetric):
+    """tp / (tp + fp + fn)."""
+
+    stem = "jaccard"
+
+    def score(self, c: Confusion) -> Tensor:
+        return safe_ratio(c.tp, c.predicted + c.actual - c.tp, self.zero_division)
+
+
+class _Skill(ClassMetric):
+    """A rate among positives plus one among negatives, minus 1; undefined if either rate is."""
+
+    def _skill(self, tp: Tensor, positives: Tensor, tn: Tensor, negatives: Tensor) -> Tensor:
+        undefined = (positives <= 0) | (negatives <= 0)
+        skill = safe_ratio(tp, positives) + safe_ratio(tn, negatives) - 1
+        return torch.where(undefined, self.zero_division, skill)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Informedness(_Skill):
+    """Recall + specificity − 1 (Youden's J)."""
+
+    stem = "informedness"
+
+    def score(self, c: Confusion) -> Tensor:
+        return self._skill(c.tp, c.actual, c.tn, c.total - c.actual)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Markedness(_Skill):
+    """Precision + negative predictive value − 1."""
+
+    stem = "markedness"
+
+    def score(self, c: Confusion) -> Tensor:
+        return self._skill(c.tp, c.predicted, c.tn, c.total - c.predicted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FowlkesMallows(ClassMetric):
+    """√(precision · recall)."""
+
+    stem = "fowlkes_mallows"
+
+    def score(self, c: Confusion) -> Tensor:
+        geometric_mean = safe_sqrt(c.predicted) * safe_sqrt(c.actual)
+        return safe_ratio(c.tp, geometric_mean, self.zero_division)

@@ -1,0 +1,55 @@
+"""Divisions and roots whose gradients stay finite, precision, and constants on the device."""
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from evalign.core.checks import traced
+
+
+def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Tensor:
+    """numerator / denominator, and `fill` where the denominator is not positive.
+
+    The denominator is replaced before the division: selecting only afterwards would leave the
+    0/0 in the graph, and its gradient is NaN. A NaN denominator is no zero and stays visible.
+
+    >>> safe_ratio(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]))
+    tensor([0.5000, 0.0000])
+    """
+    zero = denominator <= 0
+    return torch.where(zero, fill, numerator / torch.where(zero, 1, denominator))
+
+
+def safe_sqrt(x: Tensor) -> Tensor:
+    """√x, and 0 with gradient 0 where x is not positive (a difference may round below zero)."""
+    zero = x <= 0
+    return torch.where(zero, 0, torch.where(zero, 1, x).sqrt())
+
+
+def upcast(x: Tensor) -> Tensor:
+    """Half precision to float32; float32 and float64 as they are."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def full_precision(like: Tensor) -> AbstractContextManager:
+    """Autocast off: it would send the products of confusion matrices back to half precision."""
+    device = like.device.type
+    if torch.amp.is_autocast_available(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
+
+
+def constant(values: tuple, like: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    """A tensor of fixed numbers beside `like`. A device gets it once: a copy per step waits."""
+    dtype = like.dtype if dtype is None else dtype
+    if traced() or like.device.type in ("cpu", "meta"):
+        return torch.tensor(values, dtype=dtype, device=like.device)
+    return _on_device(values, dtype, like.device)
+
+
+@lru_cache(maxsize=128)
+def _on_device(values: tuple, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # else the copy could never take part in training
+        return torch.tensor(values, dtype=dtype, device=device)

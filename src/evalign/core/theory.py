@@ -1,0 +1,176 @@
+"""What the papers prove, as functions: sample sizes, Lipschitz constants, class balance.
+
+Norms: probabilities and confusion matrices are compared entry by entry (the Chebyshev norm of
+EAST Theorem 5.9). Confusion matrices here are scaled to sum to 1 (EAST Definition 5.6).
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from evalign.core.checks import check_temperature, complaint, require
+from evalign.core.heaviside import OUTER_SHARE
+from evalign.core.metrics import (
+    Accuracy,
+    BalancedAccuracy,
+    ExpectedCost,
+    FBeta,
+    Jaccard,
+    Recall,
+)
+from evalign.core.metrics.base import ClassMetric, MatrixMetric
+
+
+def confusion_error(rows: int, num_classes: int, *, failure: float = 0.05) -> float:
+    """EAST Theorem 5.8: √(log(2d²/δ) / 2n).
+
+    With probability 1 − `failure` no entry of the confusion matrix of `rows` random rows is
+    farther than this from the population's.
+
+    >>> round(confusion_error(1024, 10), 4)
+    0.0636
+    """
+    require(rows > 0, "confusion_error", "rows", "be positive", rows)
+    return math.sqrt(_log_term("confusion_error", num_classes, failure) / (2 * rows))
+
+
+def rows_needed(error: float, num_classes: int, *, failure: float = 0.05) -> int:
+    """EAST Theorem 5.8 the other way round: the rows after which `confusion_error` ≤ `error`.
+
+    >>> rows_needed(0.05, 10)
+    1659
+    """
+    require(error > 0, "rows_needed", "error", "be positive", error)
+    return math.ceil(_log_term("rows_needed", num_classes, failure) / (2 * error**2))
+
+
+def metric_error(
+    metric: ClassMetric | MatrixMetric,
+    rows: int,
+    num_classes: int,
+    *,
+    rarest: float | None = None,
+    failure: float = 0.05,
+) -> float:
+    """EAST Theorem 5.9: the metric of `rows` random rows is this close to the population's.
+
+    L · `confusion_error` with the metric's Lipschitz constant L, holding with probability
+    1 − `failure`. A worst case: real errors are far smaller, but fall with the same 1/√n.
+    """
+    constant = metric_lipschitz(metric, num_classes, rarest=rarest)
+    return constant * confusion_error(rows, num_classes, failure=failure)
+
+
+def metric_lipschitz(
+    metric: ClassMetric | MatrixMetric, num_classes: int, *, rarest: float | None = None
+) -> float:
+    """Lipschitz constant of a metric over confusion matrices whose classes all have true mass.
+
+    It is the largest L1 norm of the metric's gradient. For one class k with a true share of at
+    least π (`rarest`): recall max(1, d − 1) / π, F-beta (1 + β²) max(1, d − 1) / (β² π), Jaccard
+    max(1, 2d − 2) / π; for accuracy d, for a cost matrix Σ |cost|. Averages of classes keep the
+    bound. Precision, MCC, kappa and the G-mean have none: they jump or have an infinite slope
+    where a class is never predicted or recalled.
+    """
+    owner, d = "metric_lipschitz", num_classes
+    require(d >= 2, owner, "num_classes", "be at least 2", d)
+    match metric:
+        case Accuracy():
+            return float(d)
+        case ExpectedCost():
+            return float(sum(abs(cost) for row in metric.cost for cost in row))
+        case BalancedAccuracy() | Recall(average="binary" | "macro"):
+            constant = max(1, d - 1)
+        case FBeta(average="binary" | "macro", beta=beta):
+            smallest = min(beta) if isinstance(beta, Sequence) else beta
+            constant = (1 + 1 / smallest**2) * max(1, d - 1)
+        case Jaccard(average="binary" | "macro"):
+            constant = max(1, 2 * (d - 1))
+        case _:
+            allowed = "be accuracy, a cost, balanced accuracy, or recall, F-beta or Jaccard"
+            cure = 'Their averages are "binary" and "macro"; others have no constant here.'
+            raise ValueError(complaint(owner, "metric", allowed, metric, cure))
+    share = rarest if rarest is not None else 0.0
+    allowed = "be the true share of the rarest class, in (0, 1/num_classes]"
+    require(0 < share <= 1 / d, owner, "rarest", allowed, rarest)
+    return constant / share
+
+
+def linear_lipschitz(threshold: float, *, delta: float = 0.2) -> float:
+    """BtG Theorem 4.1: max{m1, m2, m3}, the steepest slope of `heaviside.linear` in p.
+
+    By BtG Theorem 4.2 it also bounds the entries of the binary soft confusion matrix, scaled to
+    sum to 1, as functions of the probabilities.
+
+    >>> linear_lipschitz(0.5)
+    1.2
+    """
+    _check_threshold("linear_lipschitz", threshold)
+    require(0 < delta < 0.5, "linear_lipschitz", "delta", "lie between 0 and 0.5", delta)
+    return _steepest(threshold, height=delta, inner=0.5, outer=0.5)
+
+
+def tempered_lipschitz(threshold: float, *, temperature: float = 0.2) -> float:
+    """The steepest slope of `heaviside.tempered` in p; at T = 0.2 BtG's constant at δ = 0.2."""
+    _check_threshold("tempered_lipschitz", threshold)
+    check_temperature("tempered_lipschitz", temperature)
+    inner, outer = _shares(temperature)
+    return _steepest(threshold, height=temperature, inner=inner, outer=outer)
+
+
+def membership_lipschitz(num_classes: int, *, temperature: float = 0.2) -> float:
+    r"""MC-Fβ Theorem 5.1 with a constant: how fast a membership moves with the probabilities.
+
+    If no probability of a row moves by more than ε, no membership (EAST eq. 5), and so no entry of
+    the d × d matrix scaled to sum to 1, moves by more than this times ε.
+
+    The dynamic threshold τ ∈ [1/d, 1/2] moves by at most ε too, so H moves by at most L ε, L being
+    the largest |∂H/∂p| + |∂H/∂τ| over the three segments. The L1 norm S of H is at least ½ and
+    moves by at most d L ε, so H / S moves by at most (L + d L) ε / ½.
+    """
+    require(num_classes >= 2, "membership_lipschitz", "num_classes", "be at least 2", num_classes)
+    check_temperature("membership_lipschitz", temperature)
+    d, t = num_classes, temperature
+    inner, outer = _shares(t)
+    left = d * t * (1 + outer) / outer
+    middle = d * (0.5 - t) * (2 + inner) / inner
+    right = 2 * t * (2 + inner) / outer
+    return 2 * (1 + d) * max(left, middle, right)
+
+
+def shannon_equitability(counts: Sequence[float] | Tensor) -> float:
+    """Entropy of the class shares over log d: 1 for equal classes, near 0 for one that dominates.
+
+    >>> round(shannon_equitability([9, 1]), 3)
+    0.469
+    """
+    q = torch.as_tensor(counts, dtype=torch.float64)
+    ok = q.ndim == 1 and len(q) > 1 and bool((q >= 0).all()) and bool(q.sum() > 0)
+    allowed = "hold a count for each of at least two classes"
+    require(ok, "shannon_equitability", "counts", allowed, counts)
+    q = q / q.sum()
+    return float(torch.special.entr(q).sum() / math.log(len(q)))
+
+
+def _log_term(owner: str, num_classes: int, failure: float) -> float:
+    require(num_classes >= 2, owner, "num_classes", "be at least 2", num_classes)
+    require(0 < failure < 1, owner, "failure", "lie between 0 and 1", failure)
+    return math.log(2 * num_classes**2 / failure)
+
+
+def _check_threshold(owner: str, threshold: float) -> None:
+    require(0 < threshold < 1, owner, "threshold", "lie between 0 and 1", threshold)
+
+
+def _shares(temperature: float) -> tuple[float, float]:
+    outer = max(1 - 2.5 * temperature, OUTER_SHARE)
+    return 1 - outer, outer
+
+
+def _steepest(threshold: float, *, height: float, inner: float, outer: float) -> float:
+    nearer = min(threshold, 1 - threshold)
+    below = threshold - nearer + outer * nearer
+    above = 1 - threshold - nearer + outer * nearer
+    return max(height / below, (0.5 - height) / (inner * nearer), height / above)

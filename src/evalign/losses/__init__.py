@@ -1,0 +1,29 @@
+"""Losses: Modules over the functions of `core`, called as loss(logits, target, sample_weight=...).
+
+`metric` (any metric of the confusion matrix), `ranking` (AUROC, WMW), `fbeta` (SurF and soft
+F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal, logit-adjusted) and
+`class_weights`. May import `core`.
+"""
+
+from evalign.losses.class_weights import effective_number_weights, inverse_frequency_weights
+from evalign.losses.fbeta import SoftFBetaLoss, SurrogateFBetaLoss
+from evalign.losses.metric import MetricLoss
+from evalign.losses.overlap import DiceLoss, LovaszSoftmaxLoss, SigmoidF1Loss
+from evalign.losses.pointwise import FocalLoss, LogitAdjustedLoss, MAELoss
+from evalign.losses.ranking import AUROCLoss, WMWLoss
+
+__all__ = [
+    "AUROCLoss",
+    "DiceLoss",
+    "FocalLoss",
+    "LogitAdjustedLoss",
+    "LovaszSoftmaxLoss",
+    "MAELoss",
+    "MetricLoss",
+    "SigmoidF1Loss",
+    "SoftFBetaLoss",
+    "SurrogateFBetaLoss",
+    "WMWLoss",
+    "effective_number_weights",
+    "inverse_frequency_weights",
+]

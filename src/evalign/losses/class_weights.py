@@ -1,0 +1,49 @@
+"""Class weights from class counts, for the losses that take `class_weight`."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from evalign.core.batch import Batch
+from evalign.core.checks import require
+
+
+def inverse_frequency_weights(counts: Sequence[float] | Tensor) -> Tensor:
+    """w_y = n / n_y (SurF, Section 3.1).
+
+    >>> inverse_frequency_weights([30, 10])
+    tensor([1.3333, 4.0000], dtype=torch.float64)
+    """
+    counts = class_vector("inverse_frequency_weights", "counts", counts)
+    return counts.sum() / counts
+
+
+def effective_number_weights(counts: Sequence[float] | Tensor, *, beta: float = 0.999) -> Tensor:
+    """w_y ∝ (1 − β) / (1 − β^n_y), scaled to sum to the number of classes (Cui et al. 2019).
+
+    β = 0 weighs all classes alike, β → 1 by inverse frequency.
+
+    >>> effective_number_weights([1000, 10], beta=0.99)
+    tensor([0.1746, 1.8254], dtype=torch.float64)
+    """
+    owner = "effective_number_weights"
+    counts = class_vector(owner, "counts", counts)
+    require(0 <= beta < 1, owner, "beta", "lie in [0, 1)", beta)
+    weights = (1 - beta) / (1 - beta**counts)
+    return weights * len(weights) / weights.sum()
+
+
+def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) -> Tensor:
+    """One positive number per class, as float64."""
+    vector = torch.as_tensor(values, dtype=torch.float64)
+    ok = vector.ndim == 1 and len(vector) > 1 and bool(((vector > 0) & vector.isfinite()).all())
+    cure = "A class without examples has no weight: leave it out or count it as one."
+    require(ok, owner, argument, "hold a positive number for each class", values, cure)
+    return vector
+
+
+def check_length(owner: str, argument: str, vector: Tensor, batch: Batch) -> None:
+    """A vector given at construction meets the number of classes only in the first batch."""
+    allowed = f"hold a number for each of the {batch.num_classes} classes"
+    require(len(vector) == batch.num_classes, owner, argument, allowed, f"{len(vector)} numbers")

@@ -1,0 +1,127 @@
+"""Any metric of the confusion matrix as a loss."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from evalign.core import membership
+from evalign.core.batch import Batch, Task
+from evalign.core.checks import check_temperature, complaint, require, thresholds_tensor
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import MetricFunction, resolve
+from evalign.losses.base import SoftSetLoss
+
+
+class MetricLoss(SoftSetLoss):
+    r"""1 − metric of the soft confusion matrix (EAST; BtG for binary and multilabel problems).
+
+    Args:
+        metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics`, or
+            any function of a `Confusion` that returns a scalar tensor. A cost
+            (`greater_is_better` false) is its own loss.
+        task, ignore_index, validate: as for every loss, see `evalign.losses.base.Loss`.
+        temperature: sharpness of the step, in (0, 0.4]; a buffer, so it is saved and moved with
+            the module. Change it with `set_temperature`.
+        heaviside: "linear" (EAST eq. 4), "sigmoid" (BtG, k = 2 / temperature), or a function
+            (p, threshold) -> H of fixed sharpness.
+        threshold: for binary tasks one number (default 0.5) or several, over which the loss is
+            averaged; for multilabel tasks one number or one per label. Multiclass tasks have a
+            dynamic threshold and take none.
+        detach_threshold: no gradient through the dynamic threshold.
+        zero_division: score of a class where the metric is 0/0 (0, 1, or NaN to leave it out), for
+            metrics given by name.
+
+    >>> loss = MetricLoss("f1_macro")
+    >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 1.0]], requires_grad=True)
+    >>> value = loss(logits, torch.tensor([0, 2]))
+    >>> value.backward()
+    """
+
+    threshold: Tensor | None
+
+    def __init__(
+        self,
+        metric: str | MetricFunction,
+        *,
+        task: Task | None = None,
+        temperature: float = 0.2,
+        heaviside: membership.Heaviside = "linear",
+        threshold: float | Sequence[float] | Tensor | None = None,
+        detach_threshold: bool = False,
+        zero_division: float | None = None,
+        ignore_index: int = -100,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(
+            temperature=temperature,
+            heaviside=heaviside,
+            task=task,
+            ignore_index=ignore_index,
+            validate=validate,
+        )
+        if isinstance(metric, str):
+            metric = resolve(metric, zero_division=zero_division or 0.0)
+        else:
+            allowed, cure = "be None unless metric is a name", "Set it on the metric itself."
+            given = zero_division
+            require(given is None, "MetricLoss", "zero_division", allowed, given, cure)
+        is_vector = getattr(metric, "average", "") is None
+        allowed, cure = "be one number", 'Use average="macro".'
+        require(not is_vector, "MetricLoss", "metric", allowed, "average=None", cure)
+        self.metric = metric
+        self.maximize = getattr(metric, "greater_is_better", True)
+        self.needs_matrix = _needs_matrix(metric)
+        self.detach_threshold = detach_threshold
+        if threshold is not None:
+            threshold = thresholds_tensor("MetricLoss", "threshold", threshold)
+        self.register_buffer("threshold", threshold, persistent=False)
+
+    def value(self, batch: Batch) -> Tensor:
+        check_temperature("MetricLoss", self.temperature, validate=self.validate)
+        if batch.task == "binary" and self.threshold is not None and self.threshold.ndim == 1:
+            return torch.stack([self._loss(batch, tau) for tau in self.threshold]).mean()
+        return self._loss(batch, self.threshold)
+
+    def _loss(self, batch: Batch, threshold: Tensor | None) -> Tensor:
+        soft = membership.of_batch(
+            "MetricLoss",
+            batch,
+            temperature=self.temperature,
+            heaviside=self.heaviside,
+            threshold=threshold,
+            detach_threshold=self.detach_threshold,
+        )
+        confusion = Confusion.from_membership(batch, soft, matrix=self.needs_matrix)
+        score = self.metric(confusion)
+        _check_scalar(score)
+        # zero_division=nan and no class with a score: nothing to learn from this batch. A NaN that
+        # comes from the logits is not hidden.
+        undefined = score.isnan() & confusion.predicted.sum().isfinite()
+        loss = 1 - score if self.maximize else score
+        return torch.where(undefined, torch.zeros_like(loss), loss)
+
+    def extra_repr(self) -> str:
+        return f"{self.metric}, temperature={self.temperature.item():g}"
+
+
+def _needs_matrix(metric: MetricFunction) -> bool:
+    """Whether a metric wants the d × d matrix: declared, or found by one probe without it."""
+    declared = getattr(metric, "needs_matrix", None)
+    if declared is not None:
+        return declared
+    probe = replace(Confusion.from_matrix(torch.tensor([[3.0, 1.0], [1.0, 2.0]])), full=None)
+    try:
+        result = metric(probe)
+    except Exception:  # it asked for the matrix, or is written for another number of classes
+        return True
+    _check_scalar(result)
+    return False
+
+
+def _check_scalar(score: object) -> None:
+    if not isinstance(score, Tensor) or score.ndim:
+        got = f"shape {tuple(score.shape)}" if isinstance(score, Tensor) else type(score).__name__
+        cure = "Reduce it with .mean() or .sum(), and do not call .item()."
+        raise TypeError(complaint("MetricLoss", "metric", "return a scalar tensor", got, cure))

@@ -1,0 +1,91 @@
+"""Losses of the overlap between prediction and truth: Dice, sigmoidF1, Lovász."""
+
+import torch
+from torch import Tensor
+
+from evalign.core.batch import Batch, Task
+from evalign.core.checks import require
+from evalign.core.numerics import safe_ratio
+from evalign.losses.base import Loss
+
+
+class DiceLoss(Loss):
+    """1 − 2 Σ p g / (Σ p² + Σ g²) (Milletari et al. 2016), sums over all rows of the batch.
+
+    Binary problems score the positive class, others the mean over classes that have any mass.
+    """
+
+    def value(self, batch: Batch) -> Tensor:
+        p, g, w = _per_class(batch)
+        p = p.softmax(-1) if batch.task == "multiclass" else p.sigmoid()
+        overlap = 2 * (w * p * g).sum(0)
+        mass = (w * (p**2 + g**2)).sum(0)
+        return 1 - _mean_where(safe_ratio(overlap, mass), mass != 0)
+
+
+class SigmoidF1Loss(Loss):
+    """1 − F1 of counts smoothed by S = σ(β (z + η)) (Bénédict et al. 2022), mean over classes.
+
+    Each class has a sigmoid of its own; binary problems score the positive class.
+
+    Args:
+        beta: steepness of the sigmoid, positive.
+        eta: its offset.
+        task, ignore_index, validate: as for every loss.
+    """
+
+    def __init__(
+        self,
+        *,
+        beta: float = 1.0,
+        eta: float = 0.0,
+        task: Task | None = None,
+        ignore_index: int = -100,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        require(beta > 0, "SigmoidF1Loss", "beta", "be positive", beta)
+        self.beta = beta
+        self.eta = eta
+
+    def value(self, batch: Batch) -> Tensor:
+        z, y, w = _per_class(batch)
+        s = (self.beta * (z + self.eta)).sigmoid()
+        tp = (w * s * y).sum(0)
+        mass = (w * (s + y)).sum(0)  # 2 tp + fp + fn
+        return 1 - _mean_where(safe_ratio(2 * tp, mass), mass != 0)
+
+
+class LovaszSoftmaxLoss(Loss):
+    """Lovász extension of the Jaccard loss (Berman et al. 2018), mean over the classes present.
+
+    For each class the errors |g − p| are sorted, and each weighs what adding its row to the
+    mispredicted set costs in Jaccard index. Binary problems score the positive class.
+    """
+
+    def value(self, batch: Batch) -> Tensor:
+        z, g, w = _per_class(batch)
+        p = z.softmax(-1) if batch.task == "multiclass" else z.sigmoid()
+        errors, order = (g - p).abs().sort(0, descending=True)
+        g, w = g.gather(0, order), w.expand_as(g).gather(0, order)
+        actual = (w * g).sum(0)
+        intersection = actual - (w * g).cumsum(0)
+        union = actual + (w * (1 - g)).cumsum(0)
+        jaccard = 1 - safe_ratio(intersection, union, fill=1.0)
+        step = torch.diff(jaccard, dim=0, prepend=torch.zeros_like(jaccard[:1]))
+        of_class = (errors * step).sum(0)
+        present = actual != 0 if batch.task == "multiclass" else torch.ones_like(actual) > 0
+        return _mean_where(of_class, present)
+
+
+def _per_class(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits, target and weight, all (rows, classes); a binary problem is its positive class."""
+    if batch.task == "multiclass":
+        return batch.logits, batch.target_probabilities(), batch.weight.unsqueeze(1)
+    if batch.task == "binary":
+        return batch.logits.unsqueeze(1), batch.target.unsqueeze(1), batch.weight.unsqueeze(1)
+    return batch.logits, batch.target, batch.weight
+
+
+def _mean_where(score: Tensor, counted: Tensor) -> Tensor:
+    return safe_ratio(torch.where(counted, score, 0).sum(), counted.sum())

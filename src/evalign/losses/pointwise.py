@@ -1,0 +1,131 @@
+"""Losses that are means over rows: MAE, focal, logit-adjusted cross-entropy."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from evalign.core.batch import Batch, Task
+from evalign.core.checks import require
+from evalign.losses.base import Loss
+from evalign.losses.class_weights import check_length, class_vector
+
+
+class _WeightedLoss(Loss):
+    """A mean over rows that takes a weight per class."""
+
+    class_weight: Tensor | None
+
+    def __init__(
+        self,
+        *,
+        class_weight: Sequence[float] | Tensor | None,
+        task: Task | None,
+        ignore_index: int,
+        validate: bool,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        if class_weight is not None:
+            class_weight = class_vector(type(self).__name__, "class_weight", class_weight)
+        self.register_buffer("class_weight", class_weight, persistent=False)
+
+    def _mean(self, batch: Batch, loss_of_class: Tensor) -> Tensor:
+        if self.class_weight is not None:
+            check_length(type(self).__name__, "class_weight", self.class_weight, batch)
+        return batch.mean(loss_of_class, self.class_weight)
+
+
+class MAELoss(_WeightedLoss):
+    """Mean absolute error ‖e_y − p‖₁ = 2 − 2 p_y (SurF eq. 14), mean over rows.
+
+    Args:
+        class_weight: a factor per class, (negative, positive) if binary, e.g.
+            `inverse_frequency_weights(counts)`.
+        task, ignore_index, validate: as for every loss.
+    """
+
+    def __init__(
+        self,
+        *,
+        class_weight: Sequence[float] | Tensor | None = None,
+        task: Task | None = None,
+        ignore_index: int = -100,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(
+            class_weight=class_weight, task=task, ignore_index=ignore_index, validate=validate
+        )
+
+    def value(self, batch: Batch) -> Tensor:
+        return self._mean(batch, 2 - 2 * batch.log_probabilities().exp())
+
+
+class FocalLoss(_WeightedLoss):
+    """−(1 − p_y)^γ log p_y (Lin et al. 2017), mean over rows; γ = 0 is cross-entropy.
+
+    Args:
+        gamma: how much easy rows are discounted, at least 0.
+        class_weight: a factor per class (Lin's α), (negative, positive) if binary.
+        task, ignore_index, validate: as for every loss.
+    """
+
+    def __init__(
+        self,
+        gamma: float = 2.0,
+        *,
+        class_weight: Sequence[float] | Tensor | None = None,
+        task: Task | None = None,
+        ignore_index: int = -100,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(
+            class_weight=class_weight, task=task, ignore_index=ignore_index, validate=validate
+        )
+        require(gamma >= 0, "FocalLoss", "gamma", "be at least 0", gamma)
+        self.gamma = gamma
+
+    def value(self, batch: Batch) -> Tensor:
+        log_p = batch.log_probabilities()
+        # Held above 0: for γ < 1 the slope of the power is infinite there.
+        miss = (1 - log_p.exp()).clamp(min=torch.finfo(log_p.dtype).tiny)
+        return self._mean(batch, -(miss**self.gamma) * log_p)
+
+
+class LogitAdjustedLoss(Loss):
+    """Cross-entropy of logits + τ log π (Menon et al. 2021): aims at balanced accuracy.
+
+    The trained logits have the prior taken out; add τ log π back for calibrated probabilities.
+
+    Args:
+        class_prior: the counts or fractions π of the classes, (negative, positive) if binary.
+        tau: strength of the adjustment; 0 is cross-entropy.
+        task, ignore_index, validate: as for every loss; multilabel is refused.
+    """
+
+    log_prior: Tensor
+
+    def __init__(
+        self,
+        class_prior: Sequence[float] | Tensor,
+        *,
+        tau: float = 1.0,
+        task: Task | None = None,
+        ignore_index: int = -100,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        prior = class_vector("LogitAdjustedLoss", "class_prior", class_prior)
+        self.register_buffer("log_prior", (prior / prior.sum()).log(), persistent=False)
+        self.tau = tau
+
+    def value(self, batch: Batch) -> Tensor:
+        multilabel = batch.task == "multilabel"
+        allowed, got = "belong to mutually exclusive classes", "a multilabel task"
+        require(not multilabel, "LogitAdjustedLoss", "logits", allowed, got)
+        check_length("LogitAdjustedLoss", "class_prior", self.log_prior, batch)
+        shift = self.tau * self.log_prior.to(batch.logits.dtype)
+        if batch.task == "binary":
+            shift = shift[1] - shift[0]
+        adjusted = replace(batch, logits=batch.logits + shift)
+        return batch.mean(-adjusted.log_probabilities())

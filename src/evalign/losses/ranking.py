@@ -1,0 +1,104 @@
+"""Losses for the area under the ROC curve, binary problems only."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from evalign.core import membership
+from evalign.core.batch import Batch, Task
+from evalign.core.checks import require, thresholds_tensor
+from evalign.core.numerics import safe_ratio
+from evalign.losses.base import Loss, SoftSetLoss
+
+_TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+class AUROCLoss(SoftSetLoss):
+    """1 − area under the soft ROC curve (BtG): soft TPR over soft FPR at the given thresholds.
+
+    The curve runs from (0, 0) to (1, 1) and is integrated by the trapezoid rule. A batch of one
+    class has no curve; its loss is 0.
+
+    Args:
+        thresholds: where the curve is evaluated, each in (0, 1).
+        temperature, heaviside: the step, as in `MetricLoss`.
+        task, ignore_index, validate: as for every loss.
+    """
+
+    thresholds: Tensor
+
+    def __init__(
+        self,
+        *,
+        thresholds: Sequence[float] | Tensor = _TENTHS,
+        temperature: float = 0.2,
+        heaviside: membership.Heaviside = "linear",
+        task: Task | None = None,
+        ignore_index: int = -100,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(
+            temperature=temperature,
+            heaviside=heaviside,
+            task=task,
+            ignore_index=ignore_index,
+            validate=validate,
+        )
+        ascending_fpr = thresholds_tensor("AUROCLoss", "thresholds", thresholds).reshape(-1)
+        ascending_fpr = ascending_fpr.sort(descending=True).values
+        self.register_buffer("thresholds", ascending_fpr, persistent=False)
+
+    def value(self, batch: Batch) -> Tensor:
+        batch = batch.as_binary("AUROCLoss")
+        soft = membership.binary(
+            batch.logits,
+            threshold=self.thresholds,
+            temperature=self.temperature,
+            heaviside=self.heaviside,
+        )
+        positive = batch.weight * batch.target
+        negative = batch.weight * (1 - batch.target)
+        tpr = safe_ratio((positive * soft).sum(-1), positive.sum())
+        fpr = safe_ratio((negative * soft).sum(-1), negative.sum())
+        zero, one = tpr.new_zeros(1), tpr.new_ones(1)
+        area = torch.trapezoid(torch.cat([zero, tpr, one]), torch.cat([zero, fpr, one]))
+        one_class = (positive.sum() == 0) | (negative.sum() == 0)
+        return torch.where(one_class, torch.zeros_like(area), 1 - area)
+
+
+class WMWLoss(Loss):
+    """Smooth Wilcoxon–Mann–Whitney statistic (Yan et al. 2003).
+
+    Mean over pairs of a positive i and a negative j of max(γ − (x_i − x_j), 0)^p with x = σ(z).
+    Compares every row with every other: time and memory grow with the square of the batch.
+
+    Args:
+        gamma: margin by which a positive should outrank a negative, in (0, 1].
+        p: power of the shortfall, above 1; Yan et al. use 2 and 3.
+        task, ignore_index, validate: as for every loss.
+    """
+
+    def __init__(
+        self,
+        *,
+        gamma: float = 0.3,
+        p: float = 2.0,
+        task: Task | None = None,
+        ignore_index: int = -100,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        require(0 < gamma <= 1, "WMWLoss", "gamma", "lie in (0, 1]", gamma)
+        require(p > 1, "WMWLoss", "p", "be above 1", p)
+        self.gamma = gamma
+        self.p = p
+
+    def value(self, batch: Batch) -> Tensor:
+        batch = batch.as_binary("WMWLoss")
+        x = batch.logits.sigmoid()
+        shortfall = (self.gamma - (x.unsqueeze(1) - x)).clamp(min=0) ** self.p
+        positive = batch.weight * batch.target
+        negative = batch.weight * (1 - batch.target)
+        pairs = (positive.unsqueeze(1) * negative * shortfall).sum()
+        return safe_ratio(pairs, positive.sum() * negative.sum())
