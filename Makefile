@@ -3,7 +3,7 @@ PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: test demo lint types contract unit docs clean
+.PHONY: test demo lint types contract unit gpu docs clean
 
 test: lint types contract unit docs
 
@@ -22,6 +22,9 @@ contract: $(READY)
 
 unit: $(READY)
 	$(BIN)/pytest -q -n 2
+
+gpu: $(READY)
+	CI= $(BIN)/pytest -q tests/device
 
 docs: $(READY)
 	$(BIN)/mkdocs build --strict --quiet

@@ -23,3 +23,31 @@ RATE = 1e-5
 # An exponent from two temperatures at most 1e-5: the next order of the expansion, some ten times
 # √T or T, over the logarithm of their ratio.
 EXPONENT = 0.01
+
+# A hard metric against scikit-learn's: both are quotients of exact float64 counts.
+HARD = 1e-12
+
+# A hard metric against torchmetrics', which computes in float32 (unit in the last place 6e-8).
+TORCHMETRICS = 1e-6
+
+# A handful of float64 operations, each right to one unit in the last place (2.2e-16).
+FEW_ULPS = 1e-14
+
+# 1 − p of a probability near 1 is right to 1e-16 absolutely, and focal's root (γ = ½) halves that.
+FOCAL = 1e-8
+
+# T = 1e-9 makes a ramp whose slope is 1e9 / 2.5: rounding of p and τ (1e-16) grows by as much.
+HEAVISIDE = 1e-7
+
+# One positive in a million: 1 − p and 1 − Σ t p cancel six digits of sixteen.
+RARE = 1e-9
+
+# Standard errors that a simulated mean may be off: chance does so once in two million checks, and
+# with fixed seeds never or always.
+FALSE_ALARM = 5.0
+
+# Float32 sums of 64 memberships through another compiler: some ten units in the last place.
+FLOAT32 = 1e-5
+
+# A slope from two values 1e-9 or more apart: rounding (1e-16) over the step, and its next order.
+SECANT = 1e-6

@@ -6,6 +6,7 @@ import pickle
 import pytest
 import torch
 
+from evalign import MetricLoss
 from tests import tolerances
 from tests.contract.cases import CASES, CLASSES, LOSS_CASES, METRIC_CASES, data, perfect
 from tests.contract.cases import MODULE_CASES as MODULES
@@ -219,3 +220,17 @@ def test_copies_keep_the_loss(case):
     restored.load_state_dict(loss.state_dict())
     for other in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss)), restored, loss.half()):
         assert torch.equal(other(logits, target), loss(logits, target))
+
+
+def test_inductor():
+    """One loss through the whole compiler; the graphs of the others are tested above."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    logits, target = data("multiclass", rows=64, dtype=torch.float32)
+    loss = MetricLoss("f1_macro")
+    compiled = torch.compile(loss, fullgraph=True)
+    for temperature in (0.2, 0.05):  # a new temperature is no new graph
+        loss.set_temperature(temperature)
+        eager = value_and_gradient(loss, logits, target)
+        assert_same(value_and_gradient(compiled, logits, target), eager, tolerances.FLOAT32)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1

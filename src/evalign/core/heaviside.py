@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import check_temperature, require
+from evalign.core.numerics import beside
 
 # T = 0.4 leaves the outer segments of EAST eq. 4 no width and an infinite slope. They keep this
 # share of min(τ, 1 − τ); below T = 0.3999996 the formula is the paper's to the letter.
@@ -26,7 +27,7 @@ def linear(p: Tensor, threshold: float | Tensor, *, delta: float = 0.2) -> Tenso
     tensor([0.0000, 0.2000, 0.5000, 0.8000, 1.0000])
     """
     require(0 < delta < 0.5, "linear", "delta", "lie between 0 and 0.5", delta)
-    half = torch.tensor(0.5, dtype=p.dtype, device=p.device)
+    half = beside(0.5, p)
     return _five_points(p, threshold, height=delta, inner=half, outer=half)
 
 
@@ -45,7 +46,7 @@ def tempered(p: Tensor, threshold: float | Tensor, *, temperature: float | Tenso
     tensor([0.0000e+00, 9.8000e-07, 5.0000e-01, 1.0000e+00, 1.0000e+00])
     """
     check_temperature("tempered", temperature)
-    height = torch.as_tensor(temperature, dtype=p.dtype, device=p.device)
+    height = beside(temperature, p)
     # A ramp narrower than the rounding of p is a step already; narrower still, its slope overflows.
     inner = (2.5 * height).clamp(torch.finfo(p.dtype).eps, 1 - OUTER_SHARE)
     outer = (1 - 2.5 * height).clamp(min=OUTER_SHARE)
@@ -59,7 +60,7 @@ def _five_points(
 
     `outer` is 1 − inner, passed on its own because the difference loses its digits near T = 0.4.
     """
-    threshold = torch.as_tensor(threshold, dtype=p.dtype, device=p.device)
+    threshold = beside(threshold, p)
     nearer = torch.minimum(threshold, 1 - threshold)
     width = inner * nearer
     below = threshold - nearer + outer * nearer  # τ − w

@@ -14,7 +14,7 @@ from torch import Tensor
 from evalign.core.batch import Batch
 from evalign.core.checks import check_temperature, complaint
 from evalign.core.heaviside import sigmoid, tempered
-from evalign.core.numerics import upcast
+from evalign.core.numerics import beside, upcast
 
 Step = Callable[[Tensor, Tensor], Tensor]
 Heaviside = Literal["linear", "sigmoid"] | Step
@@ -32,8 +32,7 @@ def binary(
     A vector of K thresholds gives one membership per threshold, shape (K, R).
     """
     p = upcast(logits).sigmoid()
-    tau = torch.as_tensor(threshold, dtype=p.dtype, device=p.device)
-    return step(heaviside, temperature)(p, tau.unsqueeze(-1))
+    return step(heaviside, temperature)(p, beside(threshold, p).unsqueeze(-1))
 
 
 def multilabel(
@@ -45,8 +44,7 @@ def multilabel(
 ) -> Tensor:
     """Each label a binary problem: logits (R, L) with one threshold, or one per label."""
     p = upcast(logits).sigmoid()
-    tau = torch.as_tensor(threshold, dtype=p.dtype, device=p.device)
-    return step(heaviside, temperature)(p, tau)
+    return step(heaviside, temperature)(p, beside(threshold, p))
 
 
 def multiclass(
@@ -110,9 +108,9 @@ def step(heaviside: Heaviside, temperature: float | Tensor) -> Step:
         check_temperature("membership", temperature)
 
         def logistic(p: Tensor, tau: Tensor) -> Tensor:
-            t = torch.as_tensor(temperature, dtype=p.dtype, device=p.device)
             # Sharper than the rounding of p it is a step already, and k must not overflow.
-            return sigmoid(p, tau, k=2 / t.clamp(min=torch.finfo(p.dtype).eps))
+            t = beside(temperature, p).clamp(min=torch.finfo(p.dtype).eps)
+            return sigmoid(p, tau, k=2 / t)
 
         return logistic
     allowed = 'be "linear", "sigmoid" or a function (p, threshold) -> H'

@@ -35,10 +35,18 @@ def upcast(x: Tensor) -> Tensor:
 
 def full_precision(like: Tensor) -> AbstractContextManager:
     """Autocast off: it would send the products of confusion matrices back to half precision."""
-    device = like.device.type
-    if torch.amp.is_autocast_available(device):
-        return torch.autocast(device, enabled=False)
-    return nullcontext()
+    # Meta tensors know no autocast. (Asking torch.amp which devices do breaks the compiled graph.)
+    return nullcontext() if like.is_meta else torch.autocast(like.device.type, enabled=False)
+
+
+def beside(value: float | Tensor, like: Tensor) -> Tensor:
+    """A number or tensor with the dtype and device of `like`.
+
+    A number is filled in on the device; `torch.as_tensor` would copy it there and wait.
+    """
+    if isinstance(value, Tensor):
+        return value.to(like)
+    return torch.full((), value, dtype=like.dtype, device=like.device)
 
 
 def constant(values: tuple, like: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:

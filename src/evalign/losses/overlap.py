@@ -66,14 +66,16 @@ class LovaszSoftmaxLoss(Loss):
     def value(self, batch: Batch) -> Tensor:
         z, g, w = _per_class(batch)
         p = z.softmax(-1) if batch.task == "multiclass" else z.sigmoid()
-        errors, order = (g - p).abs().sort(0, descending=True)
-        g, w = g.gather(0, order), w.expand_as(g).gather(0, order)
-        actual = (w * g).sum(0)
-        intersection = actual - (w * g).cumsum(0)
-        union = actual + (w * (1 - g)).cumsum(0)
+        # One class after the other in memory: sorting and cumulating run along the rows of a class.
+        errors, order = (g - p).abs().T.contiguous().sort(-1, descending=True)
+        g, w = g.T.gather(-1, order), w.expand_as(g).T.gather(-1, order)
+        actual = (w * g).sum(-1, keepdim=True)
+        intersection = actual - (w * g).cumsum(-1)
+        union = actual + (w * (1 - g)).cumsum(-1)
         jaccard = 1 - safe_ratio(intersection, union, fill=1.0)
-        step = torch.diff(jaccard, dim=0, prepend=torch.zeros_like(jaccard[:1]))
-        of_class = (errors * step).sum(0)
+        step = torch.diff(jaccard, dim=-1, prepend=torch.zeros_like(actual))
+        of_class = (errors * step).sum(-1)
+        actual = actual.squeeze(-1)
         present = actual != 0 if batch.task == "multiclass" else torch.ones_like(actual) > 0
         return _mean_where(of_class, present)
 

@@ -1,0 +1,80 @@
+"""On a GPU: the same numbers, no waiting for the device, CUDA graphs, inductor."""
+
+import pytest
+import torch
+
+from tests import tolerances
+from tests.contract.cases import CASES, data
+from tests.contract.cases import MODULE_CASES as MODULES
+
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA device", allow_module_level=True)
+
+pytestmark = [  # torch's own notices, about its tools
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
+    pytest.mark.filterwarnings("ignore:(?s).*Online softmax is disabled:UserWarning"),
+]
+
+
+def on_gpu(case, dtype=torch.float32):
+    logits, target = data(case.task, rows=1000, dtype=dtype)
+    return case.make().cuda(), logits.cuda().requires_grad_(), target.cuda()
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_equals_the_cpu(case):
+    loss, logits, target = on_gpu(case, torch.float64)
+    value = loss(logits, target)
+    (gradient,) = torch.autograd.grad(value, logits)
+    cpu_logits = logits.detach().cpu().requires_grad_()
+    expected = case.make()(cpu_logits, target.cpu())
+    (expected_gradient,) = torch.autograd.grad(expected, cpu_logits)
+    torch.testing.assert_close(value.cpu(), expected, rtol=0, atol=tolerances.SAME)
+    torch.testing.assert_close(gradient.cpu(), expected_gradient, rtol=0, atol=tolerances.SAME)
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_never_waits_for_the_device(case):
+    loss, logits, target = on_gpu(case)
+    loss(logits, target).backward()  # constants reach the device once
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        loss(logits, target).backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("case", MODULES, ids=repr)
+def test_cuda_graph_follows_the_temperature(case):
+    loss, logits, target = on_gpu(case)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            loss(logits, target).backward()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    logits.grad = None
+    with torch.cuda.graph(graph):
+        value = loss(logits, target)
+        value.backward()
+    if hasattr(loss, "set_temperature"):
+        loss.set_temperature(0.05)
+    graph.replay()
+    torch.testing.assert_close(value, loss(logits, target))
+
+
+@pytest.mark.parametrize("case", MODULES, ids=repr)
+def test_inductor(case):
+    torch._dynamo.reset()
+    loss, logits, target = on_gpu(case)
+    compiled = torch.compile(loss, fullgraph=True)
+    torch.testing.assert_close(compiled(logits, target), loss(logits, target))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("case", MODULES, ids=repr)
+def test_autocast(case, dtype):
+    loss, logits, target = on_gpu(case)
+    with torch.autocast("cuda", dtype=dtype):
+        value = loss(logits, target)
+    torch.testing.assert_close(value, loss(logits, target))

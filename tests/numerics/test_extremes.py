@@ -1,0 +1,95 @@
+"""Where floating point could lose digits: extremes against 60-digit arithmetic (mpmath)."""
+
+import mpmath
+import pytest
+import torch
+
+from evalign import Confusion, losses, metrics
+from evalign.core import heaviside
+from tests import tolerances
+
+LOGITS = [-700.0, -40.0, -1e-8, 0.0, 1e-8, 40.0, 700.0]
+
+
+@pytest.fixture(autouse=True)
+def sixty_digits():
+    with mpmath.workdps(60):
+        yield
+
+
+def sigmoid(z):
+    return 1 / (1 + mpmath.exp(-mpmath.mpf(z)))
+
+
+def of_one_row(loss, z, y):
+    return loss(torch.tensor([z], dtype=torch.float64), torch.tensor([y])).item()
+
+
+@pytest.mark.parametrize("z", LOGITS)
+@pytest.mark.parametrize("q", [0.0, 1e-9, 0.3, 1.0])
+@pytest.mark.parametrize("beta", [0.1, 1.0, 10.0])
+def test_surrogate_fbeta(z, q, beta):
+    loss = losses.SurrogateFBetaLoss(0.01, beta=beta, q=q, class_balanced=False)
+    f, shift = sigmoid(z), mpmath.mpf(beta) ** 2 * mpmath.mpf(0.01) / (1 - mpmath.mpf(0.01))
+
+    def power(x):
+        return (x**q - 1) / q if q else mpmath.log(x)
+
+    assert of_one_row(loss, z, 1) == pytest.approx(float(-power(f)), rel=tolerances.FEW_ULPS)
+    expected = float(power(shift + f))
+    assert of_one_row(loss, z, 0) == pytest.approx(
+        expected, rel=tolerances.FEW_ULPS, abs=tolerances.FEW_ULPS
+    )
+
+
+@pytest.mark.parametrize("z", LOGITS)
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0])
+def test_focal(z, gamma):
+    p = sigmoid(z)
+    expected = float(-((1 - p) ** gamma) * mpmath.log(p))
+    value = of_one_row(losses.FocalLoss(gamma), z, 1)
+    assert value == pytest.approx(expected, rel=tolerances.FOCAL, abs=tolerances.FOCAL)
+
+
+@pytest.mark.parametrize("temperature", [1e-9, 0.2, 0.39, 0.3999])
+@pytest.mark.parametrize("tau", [1e-5, 0.3, 0.5, 0.9999])
+def test_tempered_heaviside(temperature, tau):
+    """EAST eq. 4 as printed, in exact arithmetic."""
+    t, m = mpmath.mpf(temperature), mpmath.mpf(tau)
+    width = 5 * t * min(m, 1 - m)
+    m1, m2 = t / (m - width / 2), (1 - 2 * t) / width
+    m3 = t / (1 - m - width / 2)
+    edges = [float(m - width / 2), float(m + width / 2)]
+    points = [0.0, 1e-12, 0.999 * edges[0], tau, 1.001 * edges[1], 1 - 1e-12, 1.0]
+    for x in (x for x in points if x <= 1):
+        p = mpmath.mpf(x)
+        if p < m - width / 2:
+            expected = p * m1
+        elif p > m + width / 2:
+            expected = p * m3 + (1 - t - m3 * (m + width / 2))
+        else:
+            expected = p * m2 + (0.5 - m2 * m)
+        value = heaviside.tempered(
+            torch.tensor(x, dtype=torch.float64), tau, temperature=temperature
+        )
+        assert value.item() == pytest.approx(float(expected), abs=tolerances.HEAVISIDE)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
+@pytest.mark.parametrize("name", ["matthews_corrcoef", "cohen_kappa", "f1", "fowlkes_mallows"])
+def test_rare_positives(name, scale):
+    """A hundred positives among a hundred million rows, weighted by any scale."""
+    matrix = [[99_999_850, 50], [40, 60]]
+    tn, fp, fn, tp = (mpmath.mpf(x) for row in matrix for x in row)
+    n = tn + fp + fn + tp
+    chance = ((tp + fp) * (tp + fn) + (tn + fp) * (tn + fn)) / n**2
+    expected = {
+        "matthews_corrcoef": (tp * tn - fp * fn)
+        / mpmath.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)),
+        "cohen_kappa": ((tp + tn) / n - chance) / (1 - chance),
+        "f1": 2 * tp / (2 * tp + fp + fn),
+        "fowlkes_mallows": tp / mpmath.sqrt((tp + fp) * (tp + fn)),
+    }[name]
+    confusion = Confusion.from_matrix(scale * torch.tensor(matrix, dtype=torch.float64))
+    value = metrics.resolve(name)(confusion).item()
+    assert value == pytest.approx(float(expected), rel=tolerances.RARE)
