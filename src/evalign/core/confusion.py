@@ -26,9 +26,10 @@ class Confusion:
     per label. The d × d matrix (rows true) is kept only when asked for: without it a Confusion of
     100,000 classes is three vectors.
 
-    >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
-    >>> c.tp.tolist(), c.fp.tolist(), c.total.item()
-    ([1.0, 1.0], [0.0, 1.0], 3.0)
+    Examples:
+        >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+        >>> c.tp.tolist(), c.fp.tolist(), c.total.item()
+        ([1.0, 1.0], [0.0, 1.0], 3.0)
     """
 
     tp: Tensor
@@ -110,10 +111,11 @@ class Confusion:
     ) -> "Confusion":
         """The soft confusion of logits, differentiable; shapes and tasks as in `core.batch`.
 
-        >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.9]])
-        >>> c = Confusion.from_logits(logits, torch.tensor([0, 2]), temperature=1e-6)
-        >>> c.tp.round()
-        tensor([1., 0., 0.])
+        Examples:
+            >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.9]])
+            >>> c = Confusion.from_logits(logits, torch.tensor([0, 2]), temperature=1e-6)
+            >>> c.tp.round()
+            tensor([1., 0., 0.])
         """
         with full_precision(logits):
             batch = as_batch(

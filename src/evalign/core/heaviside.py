@@ -23,8 +23,9 @@ def hard(p: Tensor, threshold: float | Tensor) -> Tensor:
 def linear(p: Tensor, threshold: float | Tensor, *, delta: float = 0.2) -> Tensor:
     """BtG eq. 5: five points joined by lines, the outer two segments of height δ ∈ (0, 0.5).
 
-    >>> linear(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]), 0.5)
-    tensor([0.0000, 0.2000, 0.5000, 0.8000, 1.0000])
+    Examples:
+        >>> linear(torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]), 0.5)
+        tensor([0.0000, 0.2000, 0.5000, 0.8000, 1.0000])
     """
     require(0 < delta < 0.5, "linear", "delta", "lie between 0 and 0.5", delta)
     half = beside(0.5, p)
@@ -42,8 +43,9 @@ def tempered(p: Tensor, threshold: float | Tensor, *, temperature: float | Tenso
 
     Equal to `linear` with δ = 0.2 at T = 0.2, and to `hard` in the limit T → 0.
 
-    >>> tempered(torch.tensor([0.0, 0.49, 0.5, 0.51, 1.0]), 0.5, temperature=1e-6)
-    tensor([0.0000e+00, 9.8000e-07, 5.0000e-01, 1.0000e+00, 1.0000e+00])
+    Examples:
+        >>> tempered(torch.tensor([0.0, 0.49, 0.5, 0.51, 1.0]), 0.5, temperature=1e-6)
+        tensor([0.0000e+00, 9.8000e-07, 5.0000e-01, 1.0000e+00, 1.0000e+00])
     """
     check_temperature("tempered", temperature)
     height = beside(temperature, p)

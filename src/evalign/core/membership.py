@@ -59,8 +59,9 @@ def multiclass(
     τ is the mean of the two largest probabilities, so H exceeds ½ for the arg max alone. It is a
     function of the logits, and its gradient flows unless `detach_threshold`.
 
-    >>> multiclass(torch.tensor([[2.0, 1.0, 0.0]]), temperature=1e-6).round()
-    tensor([[1., 0., 0.]])
+    Examples:
+        >>> multiclass(torch.tensor([[2.0, 1.0, 0.0]]), temperature=1e-6).round()
+        tensor([[1., 0., 0.]])
     """
     p = upcast(logits).softmax(-1)
     tau = p.topk(2, dim=-1).values.mean(-1, keepdim=True)

@@ -15,8 +15,9 @@ def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Ten
     The denominator is replaced before the division: selecting only afterwards would leave the
     0/0 in the graph, and its gradient is NaN. A NaN denominator is no zero and stays visible.
 
-    >>> safe_ratio(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]))
-    tensor([0.5000, 0.0000])
+    Examples:
+        >>> safe_ratio(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]))
+        tensor([0.5000, 0.0000])
     """
     zero = denominator <= 0
     return torch.where(zero, fill, numerator / torch.where(zero, 1, denominator))

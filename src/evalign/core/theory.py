@@ -15,10 +15,13 @@ from evalign.core.heaviside import OUTER_SHARE
 from evalign.core.metrics import (
     Accuracy,
     BalancedAccuracy,
+    CohenKappa,
     ExpectedCost,
     FBeta,
+    Informedness,
     Jaccard,
     Recall,
+    Specificity,
 )
 from evalign.core.metrics.base import ClassMetric, MatrixMetric
 
@@ -29,8 +32,9 @@ def confusion_error(rows: int, num_classes: int, *, failure: float = 0.05) -> fl
     With probability 1 − `failure` no entry of the confusion matrix of `rows` random rows is
     farther than this from the population's.
 
-    >>> round(confusion_error(1024, 10), 4)
-    0.0636
+    Examples:
+        >>> round(confusion_error(1024, 10), 4)
+        0.0636
     """
     require(rows > 0, "confusion_error", "rows", "be positive", rows)
     return math.sqrt(_log_term("confusion_error", num_classes, failure) / (2 * rows))
@@ -39,8 +43,9 @@ def confusion_error(rows: int, num_classes: int, *, failure: float = 0.05) -> fl
 def rows_needed(error: float, num_classes: int, *, failure: float = 0.05) -> int:
     """EAST Theorem 5.8 the other way round: the rows after which `confusion_error` ≤ `error`.
 
-    >>> rows_needed(0.05, 10)
-    1659
+    Examples:
+        >>> rows_needed(0.05, 10)
+        1659
     """
     require(error > 0, "rows_needed", "error", "be positive", error)
     return math.ceil(_log_term("rows_needed", num_classes, failure) / (2 * error**2))
@@ -69,33 +74,39 @@ def metric_lipschitz(
     """Lipschitz constant of a metric over confusion matrices whose classes all have true mass.
 
     It is the largest L1 norm of the metric's gradient. For one class k with a true share of at
-    least π (`rarest`): recall max(1, d − 1) / π, F-beta (1 + β²) max(1, d − 1) / (β² π), Jaccard
-    max(1, 2d − 2) / π; for accuracy d, for a cost matrix Σ |cost|. Averages of classes keep the
-    bound. Precision, MCC, kappa and the G-mean have none: they jump or have an infinite slope
-    where a class is never predicted or recalled.
+    least π (`rarest`): recall and specificity (d − 1) / π, informedness twice that, F-beta
+    (1 + β²)(d − 1) / (β² π), Jaccard 2 (d − 1) / π; their mean over classes keeps the bound. For
+    the matrix: accuracy d, balanced accuracy as recall, a cost matrix Σ |cost|, kappa
+    d / e + 2 d / e² with e = (d − 1) π, the least expected disagreement. Precision, MCC,
+    Fowlkes–Mallows and the G-mean have none: they jump, or have an infinite slope, where a class is
+    never predicted or recalled.
     """
     owner, d = "metric_lipschitz", num_classes
     require(d >= 2, owner, "num_classes", "be at least 2", d)
+    share = rarest or math.nan  # 0 and None are refused below
     match metric:
         case Accuracy():
             return float(d)
         case ExpectedCost():
             return float(sum(abs(cost) for row in metric.cost for cost in row))
         case BalancedAccuracy() | Recall(average="binary" | "macro"):
-            constant = max(1, d - 1)
+            constant = (d - 1) / share
+        case Specificity(average="binary" | "macro"):
+            constant = (d - 1) / share
+        case Informedness(average="binary" | "macro") | Jaccard(average="binary" | "macro"):
+            constant = 2 * (d - 1) / share
         case FBeta(average="binary" | "macro", beta=beta):
             smallest = min(beta) if isinstance(beta, Sequence) else beta
-            constant = (1 + 1 / smallest**2) * max(1, d - 1)
-        case Jaccard(average="binary" | "macro"):
-            constant = max(1, 2 * (d - 1))
+            constant = (1 + 1 / smallest**2) * (d - 1) / share
+        case CohenKappa(weights=None):
+            least = (d - 1) * share
+            constant = d / least + 2 * d / least**2
         case _:
-            allowed = "be accuracy, a cost, balanced accuracy, or recall, F-beta or Jaccard"
-            cure = 'Their averages are "binary" and "macro"; others have no constant here.'
-            raise ValueError(complaint(owner, "metric", allowed, metric, cure))
-    share = rarest if rarest is not None else 0.0
+            allowed = "be one of those listed in theory.metric_lipschitz"
+            raise ValueError(complaint(owner, "metric", allowed, metric))
     allowed = "be the true share of the rarest class, in (0, 1/num_classes]"
     require(0 < share <= 1 / d, owner, "rarest", allowed, rarest)
-    return constant / share
+    return constant
 
 
 def linear_lipschitz(threshold: float, *, delta: float = 0.2) -> float:
@@ -104,8 +115,9 @@ def linear_lipschitz(threshold: float, *, delta: float = 0.2) -> float:
     By BtG Theorem 4.2 it also bounds the entries of the binary soft confusion matrix, scaled to
     sum to 1, as functions of the probabilities.
 
-    >>> linear_lipschitz(0.5)
-    1.2
+    Examples:
+        >>> linear_lipschitz(0.5)
+        1.2
     """
     _check_threshold("linear_lipschitz", threshold)
     require(0 < delta < 0.5, "linear_lipschitz", "delta", "lie between 0 and 0.5", delta)
@@ -143,8 +155,9 @@ def membership_lipschitz(num_classes: int, *, temperature: float = 0.2) -> float
 def shannon_equitability(counts: Sequence[float] | Tensor) -> float:
     """Entropy of the class shares over log d: 1 for equal classes, near 0 for one that dominates.
 
-    >>> round(shannon_equitability([9, 1]), 3)
-    0.469
+    Examples:
+        >>> round(shannon_equitability([9, 1]), 3)
+        0.469
     """
     q = torch.as_tensor(counts, dtype=torch.float64)
     ok = q.ndim == 1 and len(q) > 1 and bool((q >= 0).all()) and bool(q.sum() > 0)

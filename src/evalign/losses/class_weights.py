@@ -12,8 +12,9 @@ from evalign.core.checks import require
 def inverse_frequency_weights(counts: Sequence[float] | Tensor) -> Tensor:
     """w_y = n / n_y (SurF, Section 3.1).
 
-    >>> inverse_frequency_weights([30, 10])
-    tensor([1.3333, 4.0000], dtype=torch.float64)
+    Examples:
+        >>> inverse_frequency_weights([30, 10])
+        tensor([1.3333, 4.0000], dtype=torch.float64)
     """
     counts = class_vector("inverse_frequency_weights", "counts", counts)
     return counts.sum() / counts
@@ -24,8 +25,9 @@ def effective_number_weights(counts: Sequence[float] | Tensor, *, beta: float = 
 
     β = 0 weighs all classes alike, β → 1 by inverse frequency.
 
-    >>> effective_number_weights([1000, 10], beta=0.99)
-    tensor([0.1746, 1.8254], dtype=torch.float64)
+    Examples:
+        >>> effective_number_weights([1000, 10], beta=0.99)
+        tensor([0.1746, 1.8254], dtype=torch.float64)
     """
     owner = "effective_number_weights"
     counts = class_vector(owner, "counts", counts)

@@ -23,7 +23,8 @@ class SurrogateFBetaLoss(Loss):
         beta: how many times recall matters more than precision.
         q: robustness to label noise, in [0, 1]; 0 is eq. 20, 1 the MAE's end.
         class_balanced: weigh rows by n / n_y, that is 1/p and 1/(1 − p), as the theory assumes.
-        task, ignore_index, validate: as for every loss.
+
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
     def __init__(
@@ -69,7 +70,8 @@ class SoftFBetaLoss(Loss):
     Args:
         beta: how many times recall matters more than precision.
         average: "binary", "macro", "micro" or "weighted".
-        task, ignore_index, validate: as for every loss.
+
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
     def __init__(

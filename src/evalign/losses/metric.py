@@ -21,7 +21,6 @@ class MetricLoss(SoftSetLoss):
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics`, or
             any function of a `Confusion` that returns a scalar tensor. A cost
             (`greater_is_better` false) is its own loss.
-        task, ignore_index, validate: as for every loss, see `evalign.losses.base.Loss`.
         temperature: sharpness of the step, in (0, 0.4]; a buffer, so it is saved and moved with
             the module. Change it with `set_temperature`.
         heaviside: "linear" (EAST eq. 4), "sigmoid" (BtG, k = 2 / temperature), or a function
@@ -33,10 +32,13 @@ class MetricLoss(SoftSetLoss):
         zero_division: score of a class where the metric is 0/0 (0, 1, or NaN to leave it out), for
             metrics given by name.
 
-    >>> loss = MetricLoss("f1_macro")
-    >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 1.0]], requires_grad=True)
-    >>> value = loss(logits, torch.tensor([0, 2]))
-    >>> value.backward()
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
+
+    Examples:
+        >>> loss = MetricLoss("f1_macro")
+        >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 1.0]], requires_grad=True)
+        >>> value = loss(logits, torch.tensor([0, 2]))
+        >>> value.backward()
     """
 
     threshold: Tensor | None
@@ -62,7 +64,7 @@ class MetricLoss(SoftSetLoss):
             validate=validate,
         )
         if isinstance(metric, str):
-            metric = resolve(metric, zero_division=zero_division or 0.0)
+            metric = resolve(metric, zero_division=zero_division or 0.0, owner="MetricLoss")
         else:
             allowed, cure = "be None unless metric is a name", "Set it on the metric itself."
             given = zero_division

@@ -13,6 +13,7 @@ class DiceLoss(Loss):
     """1 − 2 Σ p g / (Σ p² + Σ g²) (Milletari et al. 2016), sums over all rows of the batch.
 
     Binary problems score the positive class, others the mean over classes that have any mass.
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
     def value(self, batch: Batch) -> Tensor:
@@ -31,7 +32,8 @@ class SigmoidF1Loss(Loss):
     Args:
         beta: steepness of the sigmoid, positive.
         eta: its offset.
-        task, ignore_index, validate: as for every loss.
+
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class LovaszSoftmaxLoss(Loss):
 
     For each class the errors |g − p| are sorted, and each weighs what adding its row to the
     mispredicted set costs in Jaccard index. Binary problems score the positive class.
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
     def value(self, batch: Batch) -> Tensor:

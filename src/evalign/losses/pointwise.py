@@ -42,7 +42,8 @@ class MAELoss(_WeightedLoss):
     Args:
         class_weight: a factor per class, (negative, positive) if binary, e.g.
             `inverse_frequency_weights(counts)`.
-        task, ignore_index, validate: as for every loss.
+
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
     def __init__(
@@ -67,7 +68,8 @@ class FocalLoss(_WeightedLoss):
     Args:
         gamma: how much easy rows are discounted, at least 0.
         class_weight: a factor per class (Lin's α), (negative, positive) if binary.
-        task, ignore_index, validate: as for every loss.
+
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
     def __init__(
@@ -100,7 +102,8 @@ class LogitAdjustedLoss(Loss):
     Args:
         class_prior: the counts or fractions π of the classes, (negative, positive) if binary.
         tau: strength of the adjustment; 0 is cross-entropy.
-        task, ignore_index, validate: as for every loss; multilabel is refused.
+
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`); multilabel is refused.
     """
 
     log_prior: Tensor

@@ -11,8 +11,6 @@ from evalign.core.checks import require, thresholds_tensor
 from evalign.core.numerics import safe_ratio
 from evalign.losses.base import Loss, SoftSetLoss
 
-_TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-
 
 class AUROCLoss(SoftSetLoss):
     """1 − area under the soft ROC curve (BtG): soft TPR over soft FPR at the given thresholds.
@@ -22,8 +20,10 @@ class AUROCLoss(SoftSetLoss):
 
     Args:
         thresholds: where the curve is evaluated, each in (0, 1).
-        temperature, heaviside: the step, as in `MetricLoss`.
-        task, ignore_index, validate: as for every loss.
+        temperature: sharpness of the step, as in `MetricLoss`.
+        heaviside: the step, as in `MetricLoss`.
+
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
     thresholds: Tensor
@@ -31,7 +31,7 @@ class AUROCLoss(SoftSetLoss):
     def __init__(
         self,
         *,
-        thresholds: Sequence[float] | Tensor = _TENTHS,
+        thresholds: Sequence[float] | Tensor = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         temperature: float = 0.2,
         heaviside: membership.Heaviside = "linear",
         task: Task | None = None,
@@ -76,7 +76,8 @@ class WMWLoss(Loss):
     Args:
         gamma: margin by which a positive should outrank a negative, in (0, 1].
         p: power of the shortfall, above 1; Yan et al. use 2 and 3.
-        task, ignore_index, validate: as for every loss.
+
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
     def __init__(

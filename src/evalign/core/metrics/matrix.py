@@ -26,7 +26,8 @@ class BalancedAccuracy(MatrixMetric):
     """Mean recall over the classes that have true rows."""
 
     def value(self, c: Confusion) -> Tensor:
-        return safe_ratio(safe_ratio(c.tp, c.actual).sum(), (c.actual != 0).sum())
+        recalls = safe_ratio(c.tp, c.actual).sum()
+        return safe_ratio(recalls, (c.actual != 0).sum(), self.zero_division)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +40,10 @@ class GMean(MatrixMetric):
     def value(self, c: Confusion) -> Tensor:
         recall = safe_ratio(c.tp, c.actual, fill=1.0)  # log 1 = 0: no true rows, no contribution
         logs = recall.clamp(min=torch.finfo(recall.dtype).tiny ** 0.5).log()
-        mean = safe_ratio(logs.sum(), (c.actual != 0).sum()).exp()
-        return torch.where((recall == 0).any(), 0, mean)
+        classes = (c.actual != 0).sum()
+        mean = safe_ratio(logs.sum(), classes).exp()
+        mean = torch.where((recall == 0).any(), 0, mean)
+        return torch.where(classes == 0, self.zero_division, mean)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +107,10 @@ class ExpectedCost(MatrixMetric):
 
     Minimised as it is. A perfect classifier costs what the diagonal says, usually 0.
 
-    >>> c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))
-    >>> ExpectedCost([[0, 1], [5, 0]])(c)
-    tensor(0.5000, dtype=torch.float64)
+    Examples:
+        >>> c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))
+        >>> ExpectedCost([[0, 1], [5, 0]])(c)
+        tensor(0.5000, dtype=torch.float64)
     """
 
     cost: Sequence[Sequence[float]]

@@ -62,13 +62,21 @@ def names() -> list[str]:
     return sorted([*_MATRIX_METRICS, *(base + average for base in bases for average in averages)])
 
 
-def resolve(name: str, *, zero_division: float = 0.0) -> ClassMetric | MatrixMetric:
+def resolve(
+    name: str, *, zero_division: float = 0.0, owner: str = "metrics.resolve"
+) -> ClassMetric | MatrixMetric:
     """The metric of a scikit-learn scorer name, or of a name in the same style.
 
-    >>> resolve("f2_macro")
-    FBeta(average='macro', labels=None, zero_division=0.0, beta=2.0)
-    >>> resolve("expected_cost[[0, 1], [5, 0]]").cost
-    ((0.0, 1.0), (5.0, 0.0))
+    Args:
+        name: one of `names()`, an F-beta with another β, or "expected_cost" with its matrix.
+        zero_division: the score where the metric is undefined, see `ClassMetric`.
+        owner: whose argument an error should speak of.
+
+    Examples:
+        >>> resolve("f2_macro")
+        FBeta(average='macro', labels=None, zero_division=0.0, beta=2.0)
+        >>> resolve("expected_cost[[0, 1], [5, 0]]").cost
+        ((0.0, 1.0), (5.0, 0.0))
     """
     if name in _MATRIX_METRICS:
         return _MATRIX_METRICS[name](zero_division=zero_division)
@@ -81,7 +89,7 @@ def resolve(name: str, *, zero_division: float = 0.0) -> ClassMetric | MatrixMet
     if beta := re.fullmatch(r"f(\d+(?:\.\d+)?)", base):
         return FBeta(beta=float(beta[1]), average=average, zero_division=zero_division)
     raise ValueError(
-        complaint("evalign", "metric", "be a name in metrics.names()", repr(name), _cure(name))
+        complaint(owner, "metric", "be a name of metrics.names()", repr(name), _cure(name))
     )
 
 

@@ -60,9 +60,10 @@ class FBeta(ClassMetric):
     β is how many times recall matters more than precision: β = 5 prefers recall, β = 0.25
     precision.
 
-    >>> c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))
-    >>> FBeta(beta=1.0)(c)
-    tensor(0.6667, dtype=torch.float64)
+    Examples:
+        >>> c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))
+        >>> FBeta(beta=1.0)(c)
+        tensor(0.6667, dtype=torch.float64)
     """
 
     beta: float | Sequence[float] = 1.0
