@@ -13,8 +13,8 @@ SAME = 1e-12
 # A sum of n ≤ 24 memberships, each right to one unit in the last place, over its own size.
 PERFECT = {torch.float64: 1e-14, torch.float32: 1e-5}
 
-# EAST Thm 5.3 at T = 1e-9: a membership is off by at most 2 (d − 1) T, 2e-8 for ten classes, a
-# matrix of 200 rows by some 1e-6 at worst; the promise is 1e-6.
+# EAST Thm 5.3 at T = 1e-9: a membership, and so an entry of the scaled matrix, is off by at most
+# 2 (d − 1) T, 2e-8 for ten classes, and a metric by some ten times that; the promise is 1e-6.
 LIMIT = 1e-6
 
 # The slope of a membership in T, taken at T = 1e-7: the next order is below (2 d + 4) T = 2e-6.
@@ -51,3 +51,16 @@ FLOAT32 = 1e-5
 
 # A slope from two values 1e-9 or more apart: rounding (1e-16) over the step, and its next order.
 SECANT = 1e-6
+
+# Float32 sums of some dozen terms of size 1, in another order: a few units in the last place.
+FLOAT32_SUM = 1e-6
+
+# The step at T near 0.4: an outer segment is a sliver of 1e-6·min(τ, 1 − τ), up which H climbs by
+# 0.4. The rounding of p or 1 − p, 1e-16, moves H by 4e-11 / min(τ, 1 − τ), where τ is 1e-3 or more.
+SLIVER = 1e-7
+
+# One value of size 1, computed by two formulas that agree at a kink.
+ROUNDING = {torch.float64: 1e-14, torch.float32: 1e-6}
+
+# A central difference of step 1e-6 in float64: 1e-12 of curvature, 1e-10 of rounding.
+DIFFERENCE = 1e-8

@@ -105,6 +105,7 @@ def as_batch(
     _check_types(owner, logits, target, sample_weight)
     declared = task is not None
     task = task or _infer_task(logits, target)
+    logits = upcast(logits)
     if task == "binary":
         logits, target = _binary_layout(owner, logits, target)
     else:
@@ -126,7 +127,6 @@ def as_batch(
         if validate:
             _check_finite(owner, logits)
 
-    logits = upcast(logits)
     ignored = target == ignore_index
     target = target.masked_fill(ignored, 0)
     target = target.long() if indices else target.to(logits.dtype)

@@ -5,6 +5,7 @@ EAST Theorem 5.9). Confusion matrices here are scaled to sum to 1 (EAST Definiti
 """
 
 import math
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -62,7 +63,8 @@ def metric_error(
     """EAST Theorem 5.9: the metric of `rows` random rows is this close to the population's.
 
     L · `confusion_error` with the metric's Lipschitz constant L, holding with probability
-    1 − `failure`. A worst case: real errors are far smaller, but fall with the same 1/√n.
+    1 − `failure`. `rarest` is the population's share of its rarest class. A worst case: real
+    errors are far smaller, but fall with the same 1/√n.
     """
     constant = metric_lipschitz(metric, num_classes, rarest=rarest)
     return constant * confusion_error(rows, num_classes, failure=failure)
@@ -77,9 +79,8 @@ def metric_lipschitz(
     least π (`rarest`): recall and specificity (d − 1) / π, informedness twice that, F-beta
     (1 + β²)(d − 1) / (β² π), Jaccard 2 (d − 1) / π; their mean over classes keeps the bound. For
     the matrix: accuracy d, balanced accuracy as recall, a cost matrix Σ |cost|, kappa
-    d / e + 2 d / e² with e = (d − 1) π, the least expected disagreement. Precision, MCC,
-    Fowlkes–Mallows and the G-mean have none: they jump, or have an infinite slope, where a class is
-    never predicted or recalled.
+    5 d / ((d − 1) π). Precision, MCC, Fowlkes–Mallows and the G-mean have none: they jump, or have
+    an infinite slope, where a class is never predicted or recalled.
     """
     owner, d = "metric_lipschitz", num_classes
     require(d >= 2, owner, "num_classes", "be at least 2", d)
@@ -99,8 +100,7 @@ def metric_lipschitz(
             smallest = min(beta) if isinstance(beta, Sequence) else beta
             constant = (1 + 1 / smallest**2) * (d - 1) / share
         case CohenKappa(weights=None):
-            least = (d - 1) * share
-            constant = d / least + 2 * d / least**2
+            constant = 5 * d / ((d - 1) * share)
         case _:
             allowed = "be one of those listed in theory.metric_lipschitz"
             raise ValueError(complaint(owner, "metric", allowed, metric))
@@ -178,8 +178,9 @@ def _check_threshold(owner: str, threshold: float) -> None:
 
 
 def _shares(temperature: float) -> tuple[float, float]:
-    outer = max(1 - 2.5 * temperature, OUTER_SHARE)
-    return 1 - outer, outer
+    """The inner and outer share of `heaviside.tempered` in float64."""
+    inner = min(max(2.5 * temperature, sys.float_info.epsilon), 1 - OUTER_SHARE)
+    return inner, max(1 - 2.5 * temperature, OUTER_SHARE)
 
 
 def _steepest(threshold: float, *, height: float, inner: float, outer: float) -> float:

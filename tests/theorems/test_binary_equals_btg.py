@@ -1,0 +1,112 @@
+"""With two classes EAST is BtG at τ = ½: two probabilities have the mean ½, which is then τ.
+
+And EAST's step at T = 0.2 is BtG's at δ = 0.2, for every τ.
+"""
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalign import Confusion, MetricLoss, metrics
+from evalign.core import heaviside
+from tests.tolerances import SAME
+
+BTG = partial(heaviside.linear, delta=0.2)
+NAMES = [
+    "f1",
+    "f2",
+    "f1_macro",
+    "jaccard_weighted",
+    "precision",
+    "specificity",
+    "accuracy",
+    "balanced_accuracy",
+    "matthews_corrcoef",
+    "cohen_kappa",
+    "g_mean",
+]
+COST = metrics.ExpectedCost([[0, 1], [5, 0]])
+
+
+def batch(seed):
+    """Logits of two classes, labels and weights."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(50, 2, generator=generator, dtype=torch.float64)
+    target = (torch.rand(50, generator=generator) < 0.3).long()
+    return logits, target, torch.rand(50, generator=generator, dtype=torch.float64)
+
+
+def value_and_gradient(loss, logits, target, weight):
+    logits = logits.clone().requires_grad_()
+    value = loss(logits, target, sample_weight=weight)
+    return value.item(), *torch.autograd.grad(value, logits)
+
+
+def assert_same(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=SAME, atol=SAME)
+
+
+@pytest.mark.parametrize("metric", [*NAMES, COST], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_two_classes_are_btg_at_one_half(metric, seed):
+    logits, target, weight = batch(seed)
+    east = MetricLoss(metric, temperature=0.2)
+    btg = MetricLoss(metric, heaviside=BTG, threshold=0.5)
+    value, slope = value_and_gradient(east, logits, target, weight)
+    difference = logits[:, 1] - logits[:, 0]
+    expected, single = value_and_gradient(btg, difference, target, weight)
+    assert value == pytest.approx(expected, abs=SAME)
+    assert_same(slope, torch.stack([-single, single], 1))
+    assert single.abs().max() > 1e-4  # there is something to compare
+
+
+@pytest.mark.parametrize("temperature", [0.4, 0.2, 0.01])
+@pytest.mark.parametrize("detach", [False, True])
+def test_two_classes_are_a_binary_problem_at_any_temperature(temperature, detach):
+    # The two probabilities always sum to 1: τ is constant, attached or not.
+    logits, target, weight = batch(seed=3)
+    two = MetricLoss("f1", temperature=temperature, detach_threshold=detach)
+    one = MetricLoss("f1", temperature=temperature)
+    value, slope = value_and_gradient(two, logits, target, weight)
+    expected, single = value_and_gradient(one, logits[:, 1] - logits[:, 0], target, weight)
+    assert value == pytest.approx(expected, abs=SAME)
+    torch.testing.assert_close(
+        slope, torch.stack([-single, single], 1), rtol=SAME, atol=SAME * single.abs().max().item()
+    )
+
+
+def test_two_classes_have_the_binary_matrix():
+    logits, target, weight = batch(seed=4)
+    two = Confusion.from_logits(logits, target, sample_weight=weight, matrix=True)
+    one = Confusion.from_logits(
+        logits[:, 1] - logits[:, 0], target, sample_weight=weight, heaviside=BTG, matrix=True
+    )
+    for field in ("matrix", "tp", "predicted", "actual", "total"):
+        assert_same(getattr(two, field), getattr(one, field))
+
+
+@given(st.floats(0.01, 0.99), st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_steps_agree_at_two_tenths_for_every_threshold(tau, values):
+    p = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    tempered, linear = heaviside.tempered(p, tau, temperature=0.2), BTG(p, tau)
+    assert_same(tempered, linear)
+    slopes = [torch.autograd.grad(h.sum(), p)[0] for h in (tempered, linear)]
+    assert_same(*slopes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("threshold", [0.1, 0.7, [0.2, 0.5, 0.9]], ids=str)
+def test_binary_losses_agree_at_every_threshold(name, threshold):
+    logits, target, weight = batch(seed=5)
+    east, btg = (
+        value_and_gradient(loss, logits[:, 1], target, weight)
+        for loss in (
+            MetricLoss(name, temperature=0.2, threshold=threshold),
+            MetricLoss(name, heaviside=BTG, threshold=threshold),
+        )
+    )
+    assert east[0] == pytest.approx(btg[0], abs=SAME)
+    assert_same(east[1], btg[1])
