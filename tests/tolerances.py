@@ -39,7 +39,8 @@ FOCAL = 1e-8
 # T = 1e-9 makes a ramp whose slope is 1e9 / 2.5: rounding of p and τ (1e-16) grows by as much.
 HEAVISIDE = 1e-7
 
-# One positive in a million: 1 − p and 1 − Σ t p cancel six digits of sixteen.
+# One positive in a million, in counts of 1e8 scaled by 1e-6 to 1e9: a scaled count is rounded to
+# 1e-16 of itself, and a difference of counts may be a millionth of them.
 RARE = 1e-9
 
 # Standard errors that a simulated mean may be off: chance does so once in two million checks, and

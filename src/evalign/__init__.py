@@ -4,8 +4,7 @@
 or hard; `metrics` the metrics of it; `losses` all losses; `theory` what the papers prove.
 """
 
-from evalign import losses
-from evalign.core import metrics, theory
+from evalign import losses, metrics, theory
 from evalign.core.confusion import Confusion
 from evalign.losses import MetricLoss
 

@@ -49,8 +49,8 @@ def test_module_that_skips_itself_fails_in_ci(project):
 
 
 def test_allowed_skip_passes_in_ci(project):
-    allowed = 'ALLOWED_SKIPS = {"test_it.py::test_skipped": "no such device in CI"}'
-    project.makeconftest(CONFTEST.replace("ALLOWED_SKIPS: dict[str, str] = {}", allowed))
+    allowed = 'ALLOWED_SKIPS["test_it.py::test_skipped"] = "no such device in CI"'
+    project.makeconftest(f"{CONFTEST}\n{allowed}\n")
     project.makepyfile(test_it=SKIPPED_TEST)
     result = project.runpytest_subprocess()
     result.assert_outcomes(passed=1, skipped=1, xfailed=1)

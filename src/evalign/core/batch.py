@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from evalign.core.checks import complaint, values_readable
+from evalign.core.checks import complaint, require, values_readable
 from evalign.core.numerics import safe_ratio, upcast
 
 Task = Literal["binary", "multiclass", "multilabel"]
@@ -102,7 +102,6 @@ def as_batch(
 ) -> Batch:
     """Check, infer the task, flatten. `owner` is the name that errors speak of."""
     check_task(owner, task)
-    _check_types(owner, logits, target, sample_weight)
     declared = task is not None
     task = task or _infer_task(logits, target)
     logits = upcast(logits)
@@ -110,6 +109,7 @@ def as_batch(
         logits, target = _binary_layout(owner, logits, target)
     else:
         logits, target = _class_layout(owner, logits, target, task)
+    target = signed(target)
     shape = logits.shape if task == "binary" else logits.shape[:-1]
     if sample_weight is not None:
         sample_weight = row_weights(owner, sample_weight, shape)
@@ -123,7 +123,7 @@ def as_batch(
         if task == "multiclass" and not indices:
             _check_rows_sum_to_one(owner, target, ignore_index)
         if sample_weight is not None:
-            _check_weights(owner, sample_weight)
+            check_weights(owner, sample_weight)
         if validate:
             _check_finite(owner, logits)
 
@@ -146,6 +146,12 @@ def as_batch(
     )
 
 
+def signed(labels: Tensor) -> Tensor:
+    """Unsigned labels as int64: torch takes 156 for -100 when it compares them."""
+    unsigned = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+    return labels.long() if labels.dtype in unsigned else labels
+
+
 def check_task(owner: str, task: str | None) -> None:
     if task is not None and task not in get_args(Task):
         allowed = 'be "binary", "multiclass", "multilabel" or None (inferred from the shapes)'
@@ -162,18 +168,17 @@ def _infer_task(logits: Tensor, target: Tensor) -> Task:
 
 def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Logits and target of one shape, without a class dimension."""
-    if logits.ndim > 1 and logits.shape[1] == 2 and target.ndim == logits.ndim - 1:
-        logits = logits[:, 1] - logits[:, 0]
+    if logits.ndim > 1:
+        allowed = "have shape (N,), (N, 1, ...) or (N, 2, ...) for a binary task"
+        cure = 'Labels that do not exclude each other are task="multilabel".'
+        require(logits.shape[1] in (1, 2), owner, "logits", allowed, tuple(logits.shape), cure)
+        logits = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
     given = tuple(target.shape)
-    logits, target = _drop_single_class(logits), _drop_single_class(target)
-    if logits.shape != target.shape:
-        allowed = f"have the shape of the binary logits, {tuple(logits.shape)}"
-        raise ValueError(complaint(owner, "target", allowed, given))
+    if target.ndim == logits.ndim + 1 and target.shape[1] == 1:
+        target = target.squeeze(1)
+    allowed = f"have the shape of the binary logits, {tuple(logits.shape)}"
+    require(target.shape == logits.shape, owner, "target", allowed, given)
     return logits, target
-
-
-def _drop_single_class(x: Tensor) -> Tensor:
-    return x.squeeze(1) if x.ndim > 1 and x.shape[1] == 1 else x
 
 
 def _class_layout(owner: str, logits: Tensor, target: Tensor, task: Task) -> tuple[Tensor, Tensor]:
@@ -194,7 +199,9 @@ def _class_layout(owner: str, logits: Tensor, target: Tensor, task: Task) -> tup
         allowed = f"have the shape of logits, {shape}"
         if task == "multiclass":
             allowed = f"have shape {rows} (class indices) or {shape} (a value per class)"
-        raise ValueError(complaint(owner, "target", allowed, tuple(target.shape)))
+        last = len(shape) > 2 and tuple(target.shape) == shape[:-1]
+        cure = "Classes belong in dimension 1: logits.movedim(-1, 1)." if last else ""
+        raise ValueError(complaint(owner, "target", allowed, tuple(target.shape), cure))
     if target.is_floating_point():
         allowed, cure = "hold integer class indices", "Use target.long()."
         raise TypeError(complaint(owner, "target", allowed, target.dtype, cure))
@@ -204,8 +211,8 @@ def _class_layout(owner: str, logits: Tensor, target: Tensor, task: Task) -> tup
 def row_weights(owner: str, weight: Tensor, shape: torch.Size) -> Tensor:
     """One weight per row: as many dimensions as the rows have, or one per example."""
     given = tuple(weight.shape)
-    if weight.ndim == len(shape) + 1:
-        weight = _drop_single_class(weight)
+    if weight.ndim == len(shape) + 1 and weight.shape[1] == 1:
+        weight = weight.squeeze(1)
     if weight.shape == shape:
         return weight
     if weight.shape == shape[:1]:
@@ -216,7 +223,7 @@ def row_weights(owner: str, weight: Tensor, shape: torch.Size) -> Tensor:
     raise ValueError(complaint(owner, "sample_weight", allowed, given))
 
 
-def _check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> None:
+def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> None:
     given = {"logits": logits, "target": target, "sample_weight": sample_weight}
     for name, value in given.items():
         if not isinstance(value, Tensor) and (value is not None or name != "sample_weight"):
@@ -232,16 +239,30 @@ def _check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tens
         raise ValueError(complaint(owner, "logits", allowed, "a scalar"))
 
 
-def check_indices(owner: str, argument: str, labels: Tensor, num_classes: int) -> None:
-    """Class indices lie in 0 … num_classes − 1."""
-    allowed = f"hold class indices below {num_classes} (the size of logits' dimension 1)"
+def check_indices(
+    owner: str,
+    argument: str,
+    labels: Tensor,
+    num_classes: int,
+    source: str = "the size of logits' dimension 1",
+) -> None:
+    """Class indices lie in 0 … num_classes − 1; `source` says where that number comes from."""
+    allowed = f"hold class indices below {num_classes} ({source})"
     wrong = labels[labels >= num_classes]
     if not wrong.numel():
         allowed, wrong = "hold class indices of at least 0", labels[labels < 0]
     if wrong.numel():
         got = wrong[0].item()
-        cure = f"Did you mean ignore_index={got}?"
+        cure = _cure_of_label(got, num_classes) if argument == "target" else ""
         raise ValueError(complaint(owner, argument, allowed, got, cure))
+
+
+def _cure_of_label(got: float, num_classes: int) -> str:
+    if got == num_classes:
+        return "Labels count from 0: subtract 1 if yours count from 1."
+    if got == -1:
+        return "Map labels -1 and 1 to 0 and 1; if -1 marks rows to leave out, ignore_index=-1."
+    return f"Did you mean ignore_index={got}?"
 
 
 def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:
@@ -258,8 +279,8 @@ def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:
         )
     if wrong.numel():
         got = wrong[0].item()
-        if not labels.is_floating_point():
-            cure = f"Did you mean ignore_index={got}?"
+        if got == -1 or not labels.is_floating_point():
+            cure = _cure_of_label(got, 2)
         raise ValueError(complaint(owner, "target", allowed, got, cure))
 
 
@@ -271,7 +292,7 @@ def _check_rows_sum_to_one(owner: str, target: Tensor, ignore_index: int) -> Non
         raise ValueError(complaint(owner, "target", allowed, f"a row summing to {wrong[0]:g}"))
 
 
-def _check_weights(owner: str, weight: Tensor) -> None:
+def check_weights(owner: str, weight: Tensor) -> None:
     wrong = weight[~((weight >= 0) & weight.isfinite())]
     if wrong.numel():
         cure = "A weight of 0 leaves a row out."

@@ -37,14 +37,13 @@ def check_temperature(owner: str, temperature: float | Tensor, *, validate: bool
             return
         temperature = temperature.item()
     cure = "0.4 is the softest step; small values approach a hard one."
-    require(
-        0 < temperature <= 0.4, owner, "temperature", "lie in (0, 0.4]", f"{temperature:g}", cure
-    )
+    ok = 0 < temperature <= 0.4 + 1e-7  # float32 holds 0.4 as 0.400000006
+    require(ok, owner, "temperature", "lie in (0, 0.4]", f"{temperature:g}", cure)
 
 
 def thresholds_tensor(owner: str, argument: str, value: float | Sequence[float] | Tensor) -> Tensor:
     """One or several thresholds, each in (0, 1), as float64."""
-    tensor = torch.as_tensor(value, dtype=torch.float64)
+    tensor = torch.as_tensor(value, dtype=torch.float64).detach().clone()
     valid = tensor.ndim <= 1 and tensor.numel() > 0 and bool(((tensor > 0) & (tensor < 1)).all())
     require(valid, owner, argument, "be one or several numbers between 0 and 1", value)
     return tensor

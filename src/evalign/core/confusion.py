@@ -8,9 +8,19 @@ import torch
 from torch import Tensor
 
 from evalign.core import membership
-from evalign.core.batch import Batch, Task, as_batch, check_indices, row_weights
-from evalign.core.checks import complaint
-from evalign.core.numerics import full_precision
+from evalign.core.batch import (
+    Batch,
+    Task,
+    as_batch,
+    check_indices,
+    check_task,
+    check_types,
+    check_weights,
+    row_weights,
+    signed,
+)
+from evalign.core.checks import complaint, require
+from evalign.core.numerics import full_precision, widest
 
 
 class MatrixNotBuilt(ValueError):
@@ -49,14 +59,30 @@ class Confusion:
 
     @property
     def tn(self) -> Tensor:
-        return self.total - self.predicted - self.actual + self.tp
+        return self.negatives - self.fp
+
+    @property
+    def negatives(self) -> Tensor:
+        """The mass of the other classes, fp + tn."""
+        return self.total - self.actual
+
+    @property
+    def rejected(self) -> Tensor:
+        """The mass predicted as another class, fn + tn.
+
+        Of exclusive classes it is a difference of predictions, not total − predicted: it has to be
+        exactly 0 if all is predicted as one class, and those two sums differ by rounding.
+        """
+        total = self.total if self.multilabel else self.predicted.sum()
+        return total - self.predicted
 
     @property
     def matrix(self) -> Tensor:
         """The d × d matrix, rows true, columns predicted."""
         if self.full is None:
-            kind = "A multilabel Confusion has none." if self.multilabel else "Pass matrix=True."
-            raise MatrixNotBuilt(f"The d x d matrix of this Confusion was not built. {kind}")
+            cure = "Pass matrix=True, or give your metric the attribute needs_matrix = True."
+            cure = "A multilabel Confusion has none." if self.multilabel else cure
+            raise MatrixNotBuilt(f"The d x d matrix of this Confusion was not built. {cure}")
         return self.full
 
     @property
@@ -66,7 +92,9 @@ class Confusion:
     def __add__(self, other: "Confusion") -> "Confusion":
         if (self.num_classes, self.multilabel) != (other.num_classes, other.multilabel):
             got = f"{self.num_classes} and {other.num_classes} classes"
-            raise ValueError(complaint("Confusion", "both sides of +", "agree in classes", got))
+            cure = "Pass num_classes where they are made."
+            allowed = "agree in classes"
+            raise ValueError(complaint("Confusion", "both sides of +", allowed, got, cure))
         both = self.full is not None and other.full is not None
         return replace(
             self,
@@ -77,19 +105,24 @@ class Confusion:
             full=self.matrix + other.matrix if both else None,
         )
 
+    def __radd__(self, other: int) -> "Confusion":
+        """So that `sum` works, which starts with 0."""
+        return self if other == 0 else NotImplemented
+
     def __mul__(self, factor: float | Tensor) -> "Confusion":
-        return self._map(lambda x: x * factor)
+        return self.map(lambda x: x * factor)
 
     __rmul__ = __mul__
 
     def to(self, *args: Any, **kwargs: Any) -> "Confusion":
         """Move or cast, with the arguments of `Tensor.to`."""
-        return self._map(lambda x: x.to(*args, **kwargs))
+        return self.map(lambda x: x.to(*args, **kwargs))
 
     def detach(self) -> "Confusion":
-        return self._map(Tensor.detach)
+        return self.map(Tensor.detach)
 
-    def _map(self, function: Callable[[Tensor], Tensor]) -> "Confusion":
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Confusion":
+        """Apply a function to every tensor."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(self, **{k: function(v) for k, v in values.items() if isinstance(v, Tensor)})
 
@@ -117,9 +150,11 @@ class Confusion:
             >>> c.tp.round()
             tensor([1., 0., 0.])
         """
+        owner = "Confusion.from_logits"
+        check_types(owner, logits, target, sample_weight)
         with full_precision(logits):
             batch = as_batch(
-                "Confusion.from_logits",
+                owner,
                 logits,
                 target,
                 task=task,
@@ -128,7 +163,7 @@ class Confusion:
                 validate=validate,
             )
             soft = membership.of_batch(
-                "Confusion.from_logits",
+                owner,
                 batch,
                 temperature=temperature,
                 heaviside=heaviside,
@@ -158,27 +193,25 @@ class Confusion:
         full = None
         if batch.task == "multiclass" and batch.target.ndim == 1:
             of_target = soft.gather(1, batch.target.unsqueeze(1)).squeeze(1)
-            vector = soft.new_zeros(batch.num_classes)
-            tp = vector.index_add(0, batch.target, of_target)
-            actual = vector.index_add(0, batch.target, batch.weight)
+            tp = _sum_by_class(of_target, batch)
+            actual = _sum_by_class(batch.weight, batch)
             if matrix:
-                square = soft.new_zeros(batch.num_classes, batch.num_classes)
-                full = square.index_add(0, batch.target, soft)
+                full = _sum_by_class(soft, batch)
         else:
             target = batch.target_probabilities()
             tp = (target * soft).sum(0)
             actual = (target * batch.weight.unsqueeze(1)).sum(0)
-            if matrix:
-                full = target.T @ soft
+            if matrix:  # in float64, because users may let float32 products round to 10 bits
+                full = (widest(target).T @ widest(soft)).to(soft.dtype)
         # The total is the sum of `actual`: then a batch of one class has exactly no negatives.
         return cls(tp, soft.sum(0), actual, actual.sum(), full)
 
     @classmethod
     def from_matrix(cls, matrix: Tensor) -> "Confusion":
         """From a d × d matrix, rows true."""
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-            owner = "Confusion.from_matrix"
-            raise ValueError(complaint(owner, "matrix", "be square", tuple(matrix.shape)))
+        owner, matrix = "Confusion.from_matrix", torch.as_tensor(matrix)
+        square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
+        require(square, owner, "matrix", "be square", tuple(matrix.shape))
         if not matrix.is_floating_point():
             matrix = matrix.to(_count_dtype(matrix))
         actual = matrix.sum(1)
@@ -191,6 +224,7 @@ class Confusion:
         target: Tensor,
         *,
         num_classes: int | None = None,
+        task: Task | None = None,
         sample_weight: Tensor | None = None,
         ignore_index: int = -100,
         matrix: bool = False,
@@ -198,16 +232,25 @@ class Confusion:
         """The hard confusion of predicted labels: counts in float64, so exact up to 2⁵³ rows.
 
         Integer labels of one shape are classes (`num_classes`, by default the largest seen plus
-        one, at least 2); bool or float 0/1 of shape (N, L, ...) are multilabel.
+        one, at least 2); bool or float 0/1 of shape (N, L, ...) are multilabel, and so are
+        integers 0/1 with `task="multilabel"`.
         """
         owner = "Confusion.from_predictions"
-        predictions, target = torch.as_tensor(predictions), torch.as_tensor(target)
+        predictions, target = torch.as_tensor(predictions), signed(torch.as_tensor(target))
+        if sample_weight is not None:
+            sample_weight = torch.as_tensor(sample_weight)
+            check_weights(owner, sample_weight)
         if predictions.shape != target.shape:
             allowed = f"have the shape of target, {tuple(target.shape)}"
             got, cure = tuple(predictions.shape), "Pass labels, e.g. logits.argmax(1)."
             raise ValueError(complaint(owner, "predictions", allowed, got, cure))
         dtype = _count_dtype(target)
-        if target.ndim > 1 and (target.is_floating_point() or target.dtype == torch.bool):
+        check_task(owner, task)
+        indicators = target.is_floating_point() or target.dtype == torch.bool
+        if task == "multilabel" or (task is None and target.ndim > 1 and indicators):
+            hard = bool(((predictions == 0) | (predictions == 1)).all())
+            cure = "Pass labels, e.g. logits > 0."
+            require(hard, owner, "predictions", "hold 0 and 1 only", "other values", cure)
             batch = as_batch(
                 owner,
                 predictions.to(dtype),
@@ -220,19 +263,22 @@ class Confusion:
 
         for name, labels in {"predictions": predictions, "target": target}.items():
             if labels.is_floating_point():
-                cure = f"Use {name}.long()."
+                cure = "Use target.long()."
+                if name == "predictions":
+                    cure = "Pass labels, e.g. logits.argmax(1) or (p > 0.5).long()."
                 raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
         seen = target != ignore_index
         weight = seen.to(dtype)
         if sample_weight is not None:
-            weight = weight * row_weights(owner, torch.as_tensor(sample_weight), target.shape)
+            weight = weight * row_weights(owner, sample_weight, target.shape)
         weight = weight.flatten()
         predictions = predictions.long().masked_fill(~seen, 0).flatten()
         target = target.long().masked_fill(~seen, 0).flatten()
         if num_classes is None:
-            num_classes = max(2, 1 + int(torch.cat([predictions, target]).amax(0)))
-        check_indices(owner, "predictions", predictions, num_classes)
-        check_indices(owner, "target", target, num_classes)
+            largest = torch.cat([predictions, target, predictions.new_ones(1)]).amax()
+            num_classes = int(largest) + 1
+        check_indices(owner, "predictions", predictions, num_classes, "num_classes")
+        check_indices(owner, "target", target, num_classes, "num_classes")
 
         zeros = weight.new_zeros(num_classes)
         actual = zeros.index_add(0, target, weight)
@@ -248,6 +294,16 @@ class Confusion:
             total=actual.sum(),
             full=full,
         )
+
+
+def _sum_by_class(rows: Tensor, batch: Batch) -> Tensor:
+    """The sum of the rows of each true class.
+
+    `index_add` adds one row after the other, which in float32 goes wrong after some million rows.
+    """
+    wide = widest(rows)
+    zeros = wide.new_zeros(batch.num_classes, *rows.shape[1:])
+    return zeros.index_add(0, batch.target, wide).to(rows.dtype)
 
 
 def _count_dtype(like: Tensor) -> torch.dtype:

@@ -62,7 +62,9 @@ def _five_points(
 
     `outer` is 1 − inner, passed on its own because the difference loses its digits near T = 0.4.
     """
-    threshold = beside(threshold, p)
+    info = torch.finfo(p.dtype)
+    # A threshold that rounds to 0 or 1 would leave a segment without width.
+    threshold = beside(threshold, p).clamp(info.tiny**0.25, 1 - info.eps)
     nearer = torch.minimum(threshold, 1 - threshold)
     width = inner * nearer
     below = threshold - nearer + outer * nearer  # τ − w
@@ -71,6 +73,4 @@ def _five_points(
     left = height * p / below
     middle = 0.5 + (0.5 - height) * (p - threshold) / width
     right = 1 - height * (1 - p) / above
-    return torch.where(
-        p < threshold - width, left, torch.where(p > threshold + width, right, middle)
-    )
+    return torch.where(p < below, left, torch.where(1 - p < above, right, middle))

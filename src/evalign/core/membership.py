@@ -6,13 +6,14 @@ T = 0.2 is k = 10), or any function (p, threshold) -> H, for which the temperatu
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from evalign.core.batch import Batch
-from evalign.core.checks import check_temperature, complaint
+from evalign.core.checks import check_temperature, complaint, require, thresholds_tensor
 from evalign.core.heaviside import sigmoid, tempered
 from evalign.core.numerics import beside, upcast
 
@@ -79,6 +80,7 @@ def of_batch(
     detach_threshold: bool = False,
 ) -> Tensor:
     """The membership for the batch's task, in the shape of its logits."""
+    check_step(owner, heaviside, temperature)
     if batch.task == "multiclass":
         if threshold is not None:
             cure = 'For one class against the other pass task="binary".'
@@ -91,6 +93,8 @@ def of_batch(
             detach_threshold=detach_threshold,
         )
     threshold = 0.5 if threshold is None else threshold
+    if not isinstance(threshold, Tensor):
+        thresholds_tensor(owner, "threshold", threshold)
     sizes = [()] if batch.task == "binary" else [(), batch.logits.shape[1:]]
     if (shape := torch.as_tensor(threshold).shape) not in sizes:
         allowed = "be one number" + (", or one per label" if batch.task == "multilabel" else "")
@@ -99,20 +103,24 @@ def of_batch(
     return of_task(batch.logits, threshold=threshold, temperature=temperature, heaviside=heaviside)
 
 
+def check_step(owner: str, heaviside: Heaviside, temperature: float | Tensor) -> None:
+    known = callable(heaviside) or heaviside in ("linear", "sigmoid")
+    allowed = 'be "linear", "sigmoid" or a function (p, threshold) -> H'
+    require(known, owner, "heaviside", allowed, repr(heaviside))
+    check_temperature(owner, temperature)
+
+
 def step(heaviside: Heaviside, temperature: float | Tensor) -> Step:
     """The function (p, threshold) -> H that a `heaviside` argument names."""
+    check_step("membership", heaviside, temperature)
     if callable(heaviside):
         return heaviside
     if heaviside == "linear":
-        return lambda p, tau: tempered(p, tau, temperature=temperature)
-    if heaviside == "sigmoid":
-        check_temperature("membership", temperature)
+        return partial(tempered, temperature=temperature)
 
-        def logistic(p: Tensor, tau: Tensor) -> Tensor:
-            # Sharper than the rounding of p it is a step already, and k must not overflow.
-            t = beside(temperature, p).clamp(min=torch.finfo(p.dtype).eps)
-            return sigmoid(p, tau, k=2 / t)
+    def logistic(p: Tensor, tau: Tensor) -> Tensor:
+        # Sharper than the rounding of p it is a step already, and k must not overflow.
+        t = beside(temperature, p).clamp(min=torch.finfo(p.dtype).eps)
+        return sigmoid(p, tau, k=2 / t)
 
-        return logistic
-    allowed = 'be "linear", "sigmoid" or a function (p, threshold) -> H'
-    raise ValueError(complaint("membership", "heaviside", allowed, repr(heaviside)))
+    return logistic

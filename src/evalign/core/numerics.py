@@ -34,6 +34,11 @@ def upcast(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def widest(x: Tensor) -> Tensor:
+    """Float64 where the device has it, for sums of many rows one after the other."""
+    return x if x.device.type == "mps" else x.double()
+
+
 def full_precision(like: Tensor) -> AbstractContextManager:
     """Autocast off: it would send the products of confusion matrices back to half precision."""
     # Meta tensors know no autocast. (Asking torch.amp which devices do breaks the compiled graph.)

@@ -26,6 +26,17 @@ from evalign.core.metrics import (
 )
 from evalign.core.metrics.base import ClassMetric, MatrixMetric
 
+__all__ = [
+    "confusion_error",
+    "linear_lipschitz",
+    "membership_lipschitz",
+    "metric_error",
+    "metric_lipschitz",
+    "rows_needed",
+    "shannon_equitability",
+    "tempered_lipschitz",
+]
+
 
 def confusion_error(rows: int, num_classes: int, *, failure: float = 0.05) -> float:
     """EAST Theorem 5.8: √(log(2d²/δ) / 2n).

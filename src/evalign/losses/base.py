@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalign.core.batch import Batch, Task, as_batch, check_task
-from evalign.core.checks import check_temperature
-from evalign.core.membership import Heaviside, step
+from evalign.core.batch import Batch, Task, as_batch, check_task, check_types
+from evalign.core.checks import check_temperature, require
+from evalign.core.membership import Heaviside, check_step
 from evalign.core.numerics import full_precision
 
 
@@ -30,6 +30,8 @@ class Loss(nn.Module):
     ) -> None:
         super().__init__()
         check_task(type(self).__name__, task)
+        whole = isinstance(ignore_index, int)
+        require(whole, type(self).__name__, "ignore_index", "be an integer", repr(ignore_index))
         self.task: Task | None = task
         self.ignore_index = ignore_index
         self.validate = validate
@@ -38,6 +40,7 @@ class Loss(nn.Module):
         self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
     ) -> Tensor:
         """The loss of the batch; 0, still attached to the graph, when no row has weight."""
+        check_types(type(self).__name__, logits, target, sample_weight)
         with full_precision(logits):
             batch = as_batch(
                 type(self).__name__,
@@ -64,7 +67,9 @@ class Loss(nn.Module):
         super()._apply(fn, recurse)
         for name, buffer in exact.items():
             moved: Any = self._buffers[name]
-            if moved.device.type != "mps":
+            if buffer.is_meta:  # no value to keep, and to_empty brings none
+                self._buffers[name] = moved.double()
+            elif moved.device.type != "mps":
                 self._buffers[name] = buffer.to(moved.device)
         return self
 
@@ -91,10 +96,17 @@ class SoftSetLoss(Loss):
         validate: bool,
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
-        step(heaviside, temperature)  # an unknown name complains now, not in training
+        check_step(type(self).__name__, heaviside, temperature)
         self.heaviside: Heaviside = heaviside
         self.register_buffer("temperature", torch.tensor(0.2, dtype=torch.float64))
         self.set_temperature(temperature)
+
+    def forward(
+        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
+    ) -> Tensor:
+        # The buffer may have been loaded or filled with anything.
+        check_temperature(type(self).__name__, self.temperature, validate=self.validate)
+        return super().forward(logits, target, sample_weight=sample_weight)
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""

@@ -38,7 +38,7 @@ def effective_number_weights(counts: Sequence[float] | Tensor, *, beta: float = 
 
 def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) -> Tensor:
     """One positive number per class, as float64."""
-    vector = torch.as_tensor(values, dtype=torch.float64)
+    vector = torch.as_tensor(values, dtype=torch.float64).detach().clone()
     ok = vector.ndim == 1 and len(vector) > 1 and bool(((vector > 0) & vector.isfinite()).all())
     cure = "A class without examples has no weight: leave it out or count it as one."
     require(ok, owner, argument, "hold a positive number for each class", values, cure)

@@ -1,5 +1,7 @@
 """F-beta losses that need no step: SurF's surrogate and the soft F-beta."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -42,7 +44,7 @@ class SurrogateFBetaLoss(Loss):
         name, p = "SurrogateFBetaLoss", positive_rate
         cure = "It is the share of positives in the training data."
         require(0 < p < 1, name, "positive_rate", "lie between 0 and 1", p, cure)
-        require(beta > 0, name, "beta", "be positive", beta)
+        require(0 < beta < math.inf, name, "beta", "be positive and finite", beta)
         require(0 <= q <= 1, name, "q", "lie in [0, 1]", q)
         self.positive_rate = positive_rate
         self.beta = beta
@@ -84,6 +86,7 @@ class SoftFBetaLoss(Loss):
         validate: bool = False,
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        require(average is not None, "SoftFBetaLoss", "average", "not be None", average)
         self.metric = FBeta(beta=beta, average=average)
 
     def value(self, batch: Batch) -> Tensor:

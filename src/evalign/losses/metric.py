@@ -1,5 +1,6 @@
 """Any metric of the confusion matrix as a loss."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,10 +9,13 @@ from torch import Tensor
 
 from evalign.core import membership
 from evalign.core.batch import Batch, Task
-from evalign.core.checks import check_temperature, complaint, require, thresholds_tensor
+from evalign.core.checks import complaint, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.losses.base import SoftSetLoss
+
+# Enough for functions that name a class by its index.
+_PROBED_CLASSES = 64
 
 
 class MetricLoss(SoftSetLoss):
@@ -69,6 +73,9 @@ class MetricLoss(SoftSetLoss):
             allowed, cure = "be None unless metric is a name", "Set it on the metric itself."
             given = zero_division
             require(given is None, "MetricLoss", "zero_division", allowed, given, cure)
+        if not callable(metric) or isinstance(metric, type):
+            allowed = "be a name, a metric or a function of a Confusion"
+            raise TypeError(complaint("MetricLoss", "metric", allowed, repr(metric)))
         is_vector = getattr(metric, "average", "") is None
         allowed, cure = "be one number", 'Use average="macro".'
         require(not is_vector, "MetricLoss", "metric", allowed, "average=None", cure)
@@ -81,7 +88,6 @@ class MetricLoss(SoftSetLoss):
         self.register_buffer("threshold", threshold, persistent=False)
 
     def value(self, batch: Batch) -> Tensor:
-        check_temperature("MetricLoss", self.temperature, validate=self.validate)
         if batch.task == "binary" and self.threshold is not None and self.threshold.ndim == 1:
             return torch.stack([self._loss(batch, tau) for tau in self.threshold]).mean()
         return self._loss(batch, self.threshold)
@@ -96,13 +102,16 @@ class MetricLoss(SoftSetLoss):
             detach_threshold=self.detach_threshold,
         )
         confusion = Confusion.from_membership(batch, soft, matrix=self.needs_matrix)
-        score = self.metric(confusion)
+        # Without any row a user's function would divide by zero; its value is not used then.
+        empty = batch.weight.sum() == 0
+        score = self.metric(confusion.map(lambda x: torch.where(empty, 1, x)))
         _check_scalar(score)
-        # zero_division=nan and no class with a score: nothing to learn from this batch. A NaN that
-        # comes from the logits is not hidden.
-        undefined = score.isnan() & confusion.predicted.sum().isfinite()
         loss = 1 - score if self.maximize else score
-        return torch.where(undefined, torch.zeros_like(loss), loss)
+        if math.isnan(getattr(self.metric, "zero_division", 0)):
+            # No class has a score: nothing to learn from this batch. NaN logits are not hidden.
+            undefined = score.isnan() & ~confusion.predicted.sum().isnan()
+            loss = torch.where(undefined, torch.zeros_like(loss), loss)
+        return loss
 
     def extra_repr(self) -> str:
         return f"{self.metric}, temperature={self.temperature.item():g}"
@@ -113,7 +122,7 @@ def _needs_matrix(metric: MetricFunction) -> bool:
     declared = getattr(metric, "needs_matrix", None)
     if declared is not None:
         return declared
-    probe = replace(Confusion.from_matrix(torch.tensor([[3.0, 1.0], [1.0, 2.0]])), full=None)
+    probe = replace(Confusion.from_matrix(1 + torch.eye(_PROBED_CLASSES)), full=None)
     try:
         result = metric(probe)
     except Exception:  # it asked for the matrix, or is written for another number of classes

@@ -45,6 +45,10 @@ class ClassMetric(ABC):
         require(known, name, "average", allowed, repr(self.average))
         _check_zero_division(name, self.zero_division)
         if self.labels is not None:
+            integers = not isinstance(self.labels, str) and all(
+                label == int(label) for label in self.labels
+            )
+            require(integers, name, "labels", "hold class indices", self.labels)
             object.__setattr__(self, "labels", tuple(int(label) for label in self.labels))
 
     @abstractmethod
@@ -60,14 +64,19 @@ class ClassMetric(ABC):
             return score if self.labels is None else score.index_select(0, self._indices(c))
         counted = self._counted(c)
         if self.average == "micro":
-            sums = [(counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual)]
-            pooled = Confusion(*sums, total=(counted * c.total).sum(0, keepdim=True))
-            return self.score(pooled)[0]
+            pooled = ((counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual))
+            tp, predicted, actual = pooled
+            total = (counted * c.total).sum(0, keepdim=True)
+            return self.score(Confusion(tp, predicted, actual, total, multilabel=True))[0]
+        score = self.score(c)
+        if math.isnan(self.zero_division):
+            undefined = score.isnan() & ~(c.tp + c.predicted).isnan()  # NaN logits stay visible
+            counted, score = torch.where(undefined, 0, counted), torch.where(undefined, 0, score)
         weight = counted
         if self.average == "weighted":  # a plain mean if no class that counts has true rows
             support = counted * c.actual
             weight = torch.where(support.sum() == 0, counted, support)
-        return self._mean(self.score(c), weight)
+        return safe_ratio((weight * score).sum(), weight.sum(), self.zero_division)
 
     def _counted(self, c: Confusion) -> Tensor:
         """1 for the classes that count, 0 for the others."""
@@ -82,12 +91,6 @@ class ClassMetric(ABC):
         allowed = f"be classes from 0 to {c.num_classes - 1}"
         require(ok, type(self).__name__, "labels", allowed, self.labels)
         return constant(labels, c.tp, dtype=torch.int64)
-
-    def _mean(self, score: Tensor, weight: Tensor) -> Tensor:
-        if math.isnan(self.zero_division):
-            defined = ~score.isnan()
-            score, weight = torch.where(defined, score, 0), torch.where(defined, weight, 0)
-        return safe_ratio((weight * score).sum(), weight.sum(), self.zero_division)
 
     def _check_binary(self, c: Confusion) -> None:
         kind = "labels" if c.multilabel else "classes"
@@ -136,5 +139,5 @@ class Minimize:
 
 
 def _check_zero_division(owner: str, value: float) -> None:
-    ok = value in (0, 1) or math.isnan(value)
-    require(ok, owner, "zero_division", "be 0, 1 or nan", value)
+    ok = value in (0, 1) or value != value  # NaN alone differs from itself
+    require(ok, owner, "zero_division", "be 0, 1 or nan", repr(value))

@@ -54,13 +54,19 @@ class MatthewsCorrcoef(MatrixMetric):
     """
 
     def value(self, c: Confusion) -> Tensor:
-        t = safe_ratio(c.actual, c.total)
-        p = safe_ratio(c.predicted, c.total)
-        covariance = safe_ratio(c.tp, c.total).sum() - (t * p).sum()
-        variances = (t * (1 - t)).sum() * (p * (1 - p)).sum()
+        # Differences of counts first, shares of the total second: then rare classes keep their
+        # digits and no product overflows.
+        def share(x: Tensor) -> Tensor:
+            return safe_ratio(x, c.total)
+
+        # tp·tn − fp·fn is tp·total − actual·predicted without its cancellation.
+        covariance = (share(c.tp) * share(c.tn) - share(c.fp) * share(c.fn)).sum()
+        variance_true = (share(c.actual) * share(c.negatives)).sum()
+        variance_predicted = (share(c.predicted) * share(c.rejected)).sum()
         # Below the rounding of the covariance the quotient is noise and its slope unbounded.
-        noise = torch.finfo(t.dtype).eps ** 2
-        root = safe_sqrt(torch.where(variances <= noise, 0, variances))
+        noise = 8 * torch.finfo(covariance.dtype).eps
+        defined = (variance_true > noise) & (variance_predicted > noise)
+        root = safe_sqrt(torch.where(defined, variance_true * variance_predicted, 0))
         return safe_ratio(covariance, root, self.zero_division)
 
 
@@ -89,8 +95,8 @@ class CohenKappa(MatrixMetric):
         t = safe_ratio(c.actual, c.total)
         p = safe_ratio(c.predicted, c.total)
         if self.weights is None:
-            observed = t.sum() - safe_ratio(c.tp, c.total).sum()
-            expected = (t * (1 - p)).sum()
+            observed = safe_ratio(c.fn.sum(), c.total)
+            expected = (t * safe_ratio(c.rejected, c.total)).sum()
         else:
             classes = torch.arange(c.num_classes, dtype=t.dtype, device=t.device)
             distance = (classes.unsqueeze(1) - classes).abs()
@@ -119,7 +125,10 @@ class ExpectedCost(MatrixMetric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        cost = torch.as_tensor(self.cost, dtype=torch.float64)
+        try:
+            cost = torch.as_tensor(self.cost, dtype=torch.float64)
+        except (ValueError, TypeError):  # ragged, or not of numbers
+            cost = torch.zeros(0)
         square = cost.ndim == 2 and cost.shape[0] == cost.shape[1] and bool(cost.isfinite().all())
         allowed = "be a square matrix of finite numbers"
         require(square, "ExpectedCost", "cost", allowed, self.cost)

@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+from contextlib import suppress
 from typing import cast
 
 from evalign.core.checks import complaint
@@ -47,11 +48,33 @@ _MATRIX_METRICS: dict[str, type[MatrixMetric]] = {
     "cohen_kappa": CohenKappa,
     "g_mean": GMean,
 }
+_OTHER_WORDS = {
+    "mcc": "matthews_corrcoef",
+    "sensitivity": "recall",
+    "tpr": "recall",
+    "tnr": "specificity",
+    "ppv": "precision",
+    "iou": "jaccard",
+    "dice": "f1",
+    "fbeta": "f2",
+    "f_beta": "f2",
+    "youden": "informedness",
+    "bacc": "balanced_accuracy",
+    "kappa": "cohen_kappa",
+    "quadratic_weighted_kappa": "cohen_kappa",
+}
+_NO_METRIC = "It is no function of the confusion matrix."
 _ELSEWHERE = {
     "expected_cost": 'Give the costs: "expected_cost[[0, 1], [5, 0]]" or ExpectedCost(cost).',
-    "mcc": 'Use "matthews_corrcoef".',
     "fowlkes_mallows_score": 'That is a clustering index; the metric is "fowlkes_mallows".',
     "roc_auc": "It ranks over all thresholds: use evalign.losses.AUROCLoss.",
+    "auc": "It ranks over all thresholds: use evalign.losses.AUROCLoss.",
+    "auroc": "It ranks over all thresholds: use evalign.losses.AUROCLoss.",
+    "average_precision": _NO_METRIC,
+    "top_k_accuracy": _NO_METRIC,
+    "log_loss": _NO_METRIC,
+    "neg_log_loss": _NO_METRIC,
+    "cross_entropy": _NO_METRIC,
 }
 
 
@@ -80,8 +103,10 @@ def resolve(
     """
     if name in _MATRIX_METRICS:
         return _MATRIX_METRICS[name](zero_division=zero_division)
-    if costs := re.fullmatch(r"expected_cost(\[\[.*\]\])", name):
-        return ExpectedCost(json.loads(costs[1]), zero_division=zero_division)
+    if name.startswith("expected_cost["):
+        with suppress(json.JSONDecodeError):
+            cost = json.loads(name.removeprefix("expected_cost"))
+            return ExpectedCost(cost, zero_division=zero_division)
     parts = re.fullmatch(r"(.+?)(?:_(macro|micro|weighted))?", name)
     base, average = cast(tuple[str, Average], parts.groups("binary") if parts else ("", "binary"))
     if base in _CLASS_METRICS:
@@ -94,9 +119,14 @@ def resolve(
 
 
 def _cure(name: str) -> str:
-    if name in _ELSEWHERE:
-        return _ELSEWHERE[name]
+    for start, cure in _ELSEWHERE.items():
+        if name.startswith(start):
+            return cure
     if name.endswith("_samples"):
         return f'A mean over rows is no function of the matrix; use "{name[:-8]}_macro".'
-    nearest = difflib.get_close_matches(name, names(), n=1, cutoff=0.4)
-    return f'Did you mean "{nearest[0]}"?' if nearest else ""
+    plain = name.lower().removesuffix("_score").removesuffix("_binary")
+    known = {frozenset(known.split("_")): known for known in names()}  # "macro_f1" is "f1_macro"
+    nearest = _OTHER_WORDS.get(plain) or known.get(frozenset(plain.split("_")))
+    for close in difflib.get_close_matches(plain, names(), n=1, cutoff=0.75):
+        nearest = nearest or close
+    return f'Did you mean "{nearest}"?' if nearest else ""

@@ -40,7 +40,7 @@ class Specificity(ClassMetric):
     stem = "specificity"
 
     def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.tn, c.total - c.actual, self.zero_division)
+        return safe_ratio(c.tn, c.negatives, self.zero_division)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class NegativePredictiveValue(ClassMetric):
     stem = "npv"
 
     def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.tn, c.total - c.predicted, self.zero_division)
+        return safe_ratio(c.tn, c.rejected, self.zero_division)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +74,19 @@ class FBeta(ClassMetric):
         super().__post_init__()
         per_class = isinstance(self.beta, Iterable)
         betas = tuple(map(float, self.beta)) if isinstance(self.beta, Iterable) else (self.beta,)
-        positive = all(0 < beta < math.inf for beta in betas)
-        require(positive, "FBeta", "beta", "be positive and finite", self.beta)
+        positive = betas != () and all(0 < beta < math.inf for beta in betas)
+        require(
+            positive and not isinstance(self.beta, str),
+            "FBeta",
+            "beta",
+            "be positive and finite",
+            self.beta,
+        )
         pooled = per_class and self.average == "micro"
         allowed, cure = 'not be "micro" with a beta per class', "Use one beta for all."
         require(not pooled, "FBeta", "average", allowed, '"micro"', cure)
-        object.__setattr__(self, "beta", betas if per_class else betas[0])
+        if per_class:
+            object.__setattr__(self, "beta", betas)
         object.__setattr__(self, "stem", "f1" if per_class else f"f{self.beta:g}")
 
     def score(self, c: Confusion) -> Tensor:
@@ -121,7 +128,7 @@ class Informedness(_Skill):
     stem = "informedness"
 
     def score(self, c: Confusion) -> Tensor:
-        return self._skill(c.tp, c.actual, c.tn, c.total - c.actual)
+        return self._skill(c.tp, c.actual, c.tn, c.negatives)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +138,7 @@ class Markedness(_Skill):
     stem = "markedness"
 
     def score(self, c: Confusion) -> Tensor:
-        return self._skill(c.tp, c.predicted, c.tn, c.total - c.predicted)
+        return self._skill(c.tp, c.predicted, c.tn, c.rejected)
 
 
 @dataclass(frozen=True, kw_only=True)

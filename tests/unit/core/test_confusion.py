@@ -1,0 +1,555 @@
+"""Confusion: where it comes from, what its fields say, what it never allocates."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from evalign import Confusion, MetricLoss, metrics
+from evalign.core.confusion import MatrixNotBuilt
+from tests import tolerances
+from tests.reference import confusion as reference
+from tests.reference import membership
+
+FIELDS = ("tp", "predicted", "actual", "total", "fp", "fn", "tn")
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def logits_of(*shape, seed=0, dtype=torch.float64):
+    return 2 * torch.randn(*shape, generator=generator(seed), dtype=dtype)
+
+
+def labels_of(*shape, classes, seed=1):
+    return torch.randint(classes, shape, generator=generator(seed))
+
+
+def weights_of(*shape, seed=2):
+    return torch.rand(*shape, generator=generator(seed), dtype=torch.float64) + 0.1
+
+
+def assert_same(a, b, tolerance=tolerances.SAME):
+    assert (a.full is None) == (b.full is None)
+    assert a.multilabel == b.multilabel
+    for field in (*FIELDS, "full"):
+        x, y = getattr(a, field), getattr(b, field)
+        if x is not None:
+            torch.testing.assert_close(x, y, rtol=0, atol=tolerance)
+
+
+def assert_is(c, matrix, tolerance=tolerances.SAME):
+    """Every field says what the matrix says."""
+    matrix = torch.as_tensor(matrix)
+    one = torch.eye(len(matrix), dtype=bool)
+    expected = {
+        "tp": matrix.diagonal(),
+        "predicted": matrix.sum(0),
+        "actual": matrix.sum(1),
+        "total": matrix.sum(),
+        "fp": matrix.masked_fill(one, 0).sum(0),
+        "fn": matrix.masked_fill(one, 0).sum(1),
+        "tn": torch.stack([matrix[~row][:, ~row].sum() for row in one]),
+    }
+    for field, value in expected.items():
+        torch.testing.assert_close(getattr(c, field), value, rtol=0, atol=tolerance)
+    assert c.num_classes == len(matrix)
+    if c.full is not None:
+        torch.testing.assert_close(c.matrix, matrix, rtol=0, atol=tolerance)
+
+
+# From labels.
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+def test_from_predictions_counts_pairs(matrix):
+    predicted, true = labels_of(200, classes=4, seed=1), labels_of(200, classes=4, seed=2)
+    expected = torch.zeros(5, 5, dtype=torch.float64)
+    for i, j in zip(true, predicted, strict=True):
+        expected[i, j] += 1
+    c = Confusion.from_predictions(predicted, true, num_classes=5, matrix=matrix)
+    assert c.tp.dtype == torch.float64
+    assert (c.full is not None) == matrix
+    assert_is(c, expected, tolerance=0)
+
+
+def test_from_predictions_finds_the_number_of_classes():
+    def classes(predicted, true):
+        return Confusion.from_predictions(torch.tensor(predicted), torch.tensor(true)).num_classes
+
+    assert classes([0, 0], [0, 0]) == 2  # at least two
+    assert classes([0, 4], [1, 0]) == 5
+    assert classes([0, 1], [3, 0]) == 4
+    assert classes([9, 1], [-100, 0]) == 2  # what is ignored is not seen
+
+
+def test_from_predictions_takes_bool_and_uint8_labels_and_arrays():
+    predicted, true = labels_of(20, classes=2, seed=1), labels_of(20, classes=2, seed=2)
+    expected = Confusion.from_predictions(predicted, true)
+    assert_same(Confusion.from_predictions(predicted.bool(), true.bool()), expected)
+    assert_same(Confusion.from_predictions(predicted.to(torch.uint8), true.int()), expected)
+    assert_same(Confusion.from_predictions(predicted.numpy(), true.numpy()), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_from_predictions_multilabel(dtype):
+    predicted, true = labels_of(30, 3, classes=2, seed=1), labels_of(30, 3, classes=2, seed=2)
+    c = Confusion.from_predictions(predicted.to(dtype), true.to(dtype))
+    assert c.multilabel
+    tables = reference.multilabel(predicted.numpy(), true.numpy(), np.ones(30))
+    for label, ((tn, fp), (fn, tp)) in enumerate(tables):
+        for field, value in {"tp": tp, "fp": fp, "fn": fn, "tn": tn, "total": 30}.items():
+            assert getattr(c, field)[label] == value
+
+
+def test_from_predictions_of_nothing_is_zero():
+    nothing = torch.tensor([], dtype=torch.int64)
+    assert_is(Confusion.from_predictions(nothing, nothing), torch.zeros(2, 2).double())
+    c = Confusion.from_predictions(nothing, nothing, num_classes=3, matrix=True)
+    assert_is(c, torch.zeros(3, 3).double())
+    ignored = Confusion.from_predictions(torch.tensor([1]), torch.tensor([-100]), num_classes=3)
+    assert_is(ignored, torch.zeros(3, 3).double())
+
+
+# From a matrix.
+
+
+def test_from_matrix():
+    counts = torch.tensor([[8, 2, 0], [1, 3, 5], [0, 0, 7]])
+    c = Confusion.from_matrix(counts)
+    assert c.tp.dtype == torch.float64
+    assert_is(c, counts.double(), tolerance=0)
+    soft = torch.rand(4, 4, generator=generator())
+    c = Confusion.from_matrix(soft)
+    assert c.tp.dtype == torch.float32
+    assert_is(c, soft, tolerances.FLOAT32_SUM)
+
+
+# From logits: the reference, for every task.
+
+
+def soft_matrix(logits, target, weight, temperature=0.2):
+    h = membership.heaviside_at(temperature)
+    soft = membership.multiclass(logits.numpy(), h)
+    return torch.tensor(reference.multiclass(soft, target.numpy(), weight.numpy()))
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_from_logits_multiclass(classes, matrix):
+    logits, weight = logits_of(40, classes), weights_of(40)
+    target = labels_of(40, classes=classes)
+    c = Confusion.from_logits(logits, target, sample_weight=weight, matrix=matrix)
+    assert (c.full is not None) == matrix
+    one_hot = torch.nn.functional.one_hot(target, classes)
+    assert_is(c, soft_matrix(logits, one_hot, weight), tolerances.REFERENCE)
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+def test_from_logits_probabilities(matrix):
+    logits, weight = logits_of(40, 4), weights_of(40)
+    target = logits_of(40, 4, seed=5).softmax(-1)
+    c = Confusion.from_logits(
+        logits, target, task="multiclass", sample_weight=weight, matrix=matrix
+    )
+    assert_is(c, soft_matrix(logits, target, weight), tolerances.REFERENCE)
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+@pytest.mark.parametrize("threshold", [None, 0.3])
+def test_from_logits_binary(threshold, matrix):
+    logits, weight = logits_of(40), weights_of(40)
+    target = torch.rand(40, generator=generator(4), dtype=torch.float64)
+    c = Confusion.from_logits(
+        logits, target, task="binary", threshold=threshold, sample_weight=weight, matrix=matrix
+    )
+    soft = membership.binary(logits.numpy(), threshold or 0.5, membership.heaviside_at(0.2))
+    expected = reference.binary(soft, target.numpy(), weight.numpy())
+    assert_is(c, expected, tolerances.REFERENCE)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.3, torch.tensor([0.2, 0.5, 0.9])])
+def test_from_logits_multilabel(threshold):
+    logits, weight = logits_of(40, 3), weights_of(40)
+    target = labels_of(40, 3, classes=2).bool()
+    c = Confusion.from_logits(logits, target, threshold=threshold, sample_weight=weight)
+    taus = 0.5 if threshold is None else torch.as_tensor(threshold, dtype=torch.float64)
+    soft = membership.multilabel(logits.numpy(), taus, membership.heaviside_at(0.2))
+    tables = reference.multilabel(soft, target.numpy(), weight.numpy())
+    assert c.multilabel
+    for label, table in enumerate(tables):
+        two = Confusion.from_matrix(torch.tensor(table))
+        for field in FIELDS:
+            expected = getattr(two, field)
+            expected = expected if field == "total" else expected[1]
+            actual = getattr(c, field)[label]
+            torch.testing.assert_close(actual, expected, rtol=0, atol=tolerances.REFERENCE)
+
+
+def test_from_logits_approaches_from_predictions():
+    logits, target = logits_of(100, 5), labels_of(100, classes=5)
+    hard = Confusion.from_predictions(logits.argmax(1), target, num_classes=5, matrix=True)
+    soft = Confusion.from_logits(logits, target, temperature=1e-9, matrix=True)
+    assert_same(soft, hard, tolerances.LIMIT)
+
+
+# Layout.
+
+
+TASKS = {
+    # name: (logits, target) of 3 examples with 2 x 4 pixels
+    "binary": lambda: (logits_of(3, 1, 2, 4), labels_of(3, 2, 4, classes=2)),
+    "binary float": lambda: (logits_of(3, 1, 2, 4), labels_of(3, 1, 2, 4, classes=2).double()),
+    "multiclass": lambda: (logits_of(3, 5, 2, 4), labels_of(3, 2, 4, classes=5)),
+    "probabilities": lambda: (logits_of(3, 5, 2, 4), logits_of(3, 5, 2, 4, seed=7).softmax(1)),
+    "multilabel": lambda: (logits_of(3, 5, 2, 4), labels_of(3, 5, 2, 4, classes=2).bool()),
+}
+
+
+def task_of(name):
+    return {"task": "multiclass"} if name == "probabilities" else {}
+
+
+def flat_rows(x, has_classes):
+    """(N, C, H, W) as (N·H·W, C), or (N, H, W) as (N·H·W,)."""
+    if not has_classes:
+        return x.reshape(-1)
+    return x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_spatial_dimensions_are_rows(name):
+    logits, target = TASKS[name]()
+    weight = weights_of(3, 2, 4)
+    flat = (flat_rows(logits, True), flat_rows(target, target.ndim == 4))
+    expected = Confusion.from_logits(*flat, sample_weight=weight.reshape(-1), **task_of(name))
+    c = Confusion.from_logits(logits, target, sample_weight=weight, **task_of(name))
+    assert_same(c, expected)
+    # one weight per example counts for all its pixels
+    per_example = weight[:, 0, 0]
+    c = Confusion.from_logits(logits, target, sample_weight=per_example, **task_of(name))
+    spread = per_example.repeat_interleave(8)
+    assert_same(c, Confusion.from_logits(*flat, sample_weight=spread, **task_of(name)))
+
+
+def test_spatial_predictions_are_rows():
+    predicted, true = labels_of(3, 2, 4, classes=3), labels_of(3, 2, 4, classes=3, seed=9)
+    weight = weights_of(3)
+    assert_same(
+        Confusion.from_predictions(predicted, true, sample_weight=weight),
+        Confusion.from_predictions(
+            predicted.flatten(), true.flatten(), sample_weight=weight.repeat_interleave(8)
+        ),
+    )
+
+
+FLAT = {
+    "binary": lambda: (logits_of(12), labels_of(12, classes=2)),
+    "binary column": lambda: (logits_of(12, 1), labels_of(12, 1, classes=2).double()),
+    "multiclass": lambda: (logits_of(12, 3), labels_of(12, classes=3)),
+    "probabilities": lambda: (logits_of(12, 3), logits_of(12, 3, seed=7).softmax(1)),
+    "multilabel": lambda: (logits_of(12, 3), labels_of(12, 3, classes=2).double()),
+}
+
+
+@pytest.mark.parametrize("ignore_index", [-100, 255])
+@pytest.mark.parametrize("name", FLAT)
+def test_ignored_rows_are_dropped_rows(name, ignore_index):
+    logits, target = FLAT[name]()
+    ignored = torch.zeros(12, dtype=torch.bool)
+    ignored[[0, 5, 11]] = True
+    expected = Confusion.from_logits(logits[~ignored], target[~ignored], **task_of(name))
+    target[ignored] = ignore_index
+    c = Confusion.from_logits(logits, target, ignore_index=ignore_index, **task_of(name))
+    assert_same(c, expected)
+
+
+def test_ignored_label_of_a_multilabel_row_leaves_the_others():
+    logits, target = FLAT["multilabel"]()
+    whole = Confusion.from_logits(logits, target)
+    target[4, 1] = -100
+    c = Confusion.from_logits(logits, target)
+    rows = [r for r in range(12) if r != 4]
+    dropped = Confusion.from_logits(logits[rows], target[rows])
+    for field in FIELDS:
+        value = getattr(c, field)
+        for label, expected in ((0, whole), (1, dropped), (2, whole)):
+            expected = getattr(expected, field)[label]
+            torch.testing.assert_close(value[label], expected, rtol=0, atol=tolerances.SAME)
+
+
+def test_a_probability_row_is_ignored_as_a_whole():
+    logits, target = FLAT["probabilities"]()
+    expected = Confusion.from_logits(logits[1:], target[1:], task="multiclass")
+    target[0, 2] = -100
+    assert_same(Confusion.from_logits(logits, target, task="multiclass"), expected)
+
+
+def test_ignored_predictions_are_dropped_rows():
+    predicted, true = labels_of(12, classes=3), labels_of(12, classes=3, seed=9)
+    expected = Confusion.from_predictions(predicted[2:], true[2:], num_classes=3)
+    true[:2] = 255
+    c = Confusion.from_predictions(predicted, true, num_classes=3, ignore_index=255)
+    assert_same(c, expected)
+
+
+def test_label_156_of_a_uint8_mask_is_not_minus_100():
+    """-100 as uint8 would be 156."""
+    target = torch.tensor([156, 0], dtype=torch.uint8)
+    assert Confusion.from_predictions(target, target).total == 2
+    assert Confusion.from_logits(logits_of(2, 160), target).total == 2
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_weight_k_is_k_copies_and_weight_0_is_dropped(name):
+    logits, target = FLAT[name]()
+    times = labels_of(12, classes=4, seed=3)
+    assert (times == 0).any()
+    weighted = Confusion.from_logits(
+        logits, target, sample_weight=times.double(), matrix=True, **task_of(name)
+    )
+    copies = [x.repeat_interleave(times, 0) for x in (logits, target)]
+    assert_same(weighted, Confusion.from_logits(*copies, matrix=True, **task_of(name)))
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_weight_k_is_k_copies_of_predictions(multilabel):
+    shape = (12, 3) if multilabel else (12,)
+    predicted, true = labels_of(*shape, classes=2), labels_of(*shape, classes=2, seed=9)
+    if multilabel:
+        predicted, true = predicted.bool(), true.bool()
+    times = labels_of(12, classes=4, seed=3)
+    weighted = Confusion.from_predictions(predicted, true, sample_weight=times)
+    copies = [x.repeat_interleave(times, 0) for x in (predicted, true)]
+    assert_same(weighted, Confusion.from_predictions(*copies))
+
+
+def test_probability_row_is_a_mixture_of_one_hot_rows():
+    logits, target = FLAT["probabilities"]()
+    one_hot = torch.eye(3, dtype=torch.float64).repeat(12, 1)
+    mixture = Confusion.from_logits(
+        logits.repeat_interleave(3, 0),
+        one_hot,
+        task="multiclass",
+        sample_weight=target.reshape(-1),
+        matrix=True,
+    )
+    c = Confusion.from_logits(logits, target, task="multiclass", matrix=True)
+    assert_same(c, mixture)
+
+
+def test_one_hot_rows_are_their_labels():
+    logits, target = FLAT["multiclass"]()
+    rows = torch.nn.functional.one_hot(target, 3).double()
+    assert_same(
+        Confusion.from_logits(logits, rows, task="multiclass", matrix=True),
+        Confusion.from_logits(logits, target, matrix=True),
+    )
+
+
+def test_probability_of_class_1_is_a_mixture():
+    logits = logits_of(6)
+    q = torch.rand(6, generator=generator(), dtype=torch.float64)
+    mixture = Confusion.from_logits(
+        logits.repeat(2),
+        torch.tensor([1.0, 0.0]).repeat_interleave(6),
+        sample_weight=torch.cat([q, 1 - q]),
+    )
+    assert_same(Confusion.from_logits(logits, q, task="binary"), mixture)
+
+
+def test_two_logits_as_binary_are_their_difference():
+    pair, target = logits_of(9, 2), labels_of(9, classes=2)
+    two = Confusion.from_logits(pair, target, task="binary", matrix=True)
+    one = Confusion.from_logits(pair[:, 1] - pair[:, 0], target, matrix=True)
+    assert_same(two, one)
+
+
+# Arithmetic.
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_sum_of_two_halves_is_the_whole(name):
+    logits, target = FLAT[name]()
+    halves = [
+        Confusion.from_logits(logits[s], target[s], matrix=True, **task_of(name))
+        for s in (slice(0, 5), slice(5, 12))
+    ]
+    whole = Confusion.from_logits(logits, target, matrix=True, **task_of(name))
+    assert_same(halves[0] + halves[1], whole)
+
+
+def test_sum_with_a_confusion_without_matrix_has_none():
+    counts = torch.tensor([[1, 2], [3, 4]])
+    with_matrix = Confusion.from_matrix(counts)
+    without = Confusion.from_predictions(torch.tensor([0, 1]), torch.tensor([0, 1]))
+    total = with_matrix + without
+    assert total.full is None
+    assert_is(total, (counts + torch.eye(2)).double())
+
+
+def test_product_scales_every_field():
+    c = Confusion.from_matrix(torch.tensor([[1, 2], [3, 4]]))
+    for scaled in (c * 0.5, 0.5 * c, c * torch.tensor(0.5)):
+        assert_is(scaled, torch.tensor([[0.5, 1.0], [1.5, 2.0]], dtype=torch.float64))
+        assert scaled.full is not None
+
+
+def test_scaled_multilabel_confusion_stays_multilabel():
+    c = Confusion.from_logits(*FLAT["multilabel"]())
+    assert (2 * c).multilabel
+    assert (2 * c).total.equal(2 * c.total)
+
+
+def test_to_casts_and_moves_every_field():
+    c = Confusion.from_matrix(torch.tensor([[1, 2], [3, 4]]))
+    for moved in (c.to(torch.float32), c.to(dtype=torch.float32)):
+        fields = (moved.tp, moved.predicted, moved.actual, moved.total, moved.full)
+        assert all(x.dtype == torch.float32 for x in fields)
+    assert all(getattr(c.to("meta"), field).is_meta for field in FIELDS)
+
+
+def test_detach_cuts_the_graph():
+    logits, target = FLAT["multiclass"]()
+    c = Confusion.from_logits(logits.requires_grad_(), target, matrix=True)
+    assert c.tp.requires_grad
+    assert c.matrix.requires_grad
+    detached = c.detach()
+    assert not any(getattr(detached, field).requires_grad for field in FIELDS)
+    assert not detached.matrix.requires_grad
+    assert_same(detached, c)
+
+
+# Errors of its own.
+
+
+def test_matrix_that_was_not_built_says_so():
+    c = Confusion.from_logits(*FLAT["multiclass"]())
+    with pytest.raises(MatrixNotBuilt) as error:
+        _ = c.matrix
+    assert str(error.value) == (
+        "The d x d matrix of this Confusion was not built. Pass matrix=True, or give "
+        "your metric the attribute needs_matrix = True."
+    )
+    with pytest.raises(MatrixNotBuilt, match=r"A multilabel Confusion has none\.$"):
+        _ = Confusion.from_logits(*FLAT["multilabel"](), matrix=True).matrix
+
+
+def test_sum_of_different_problems_is_refused():
+    two, three = (Confusion.from_matrix(torch.eye(n)) for n in (2, 3))
+    with pytest.raises(ValueError, match=r"agree in classes\. Got 2 and 3 classes\."):
+        _ = two + three
+    labels = Confusion.from_predictions(*torch.zeros(2, 4, 2).bool())
+    with pytest.raises(ValueError, match=r"^both sides of \+ of Confusion must"):
+        _ = two + labels
+
+
+# Size and precision.
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the largest tensor that any operation returns, backward included."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for x in torch.utils._pytree.tree_leaves(result):
+            if isinstance(x, torch.Tensor):
+                self.elements = max(self.elements, x.untyped_storage().nbytes() // x.itemsize)
+        return result
+
+
+def test_largest_tensor_sees_the_matrix():
+    """The watch itself: a matrix that is built is seen."""
+    with LargestTensor() as seen:
+        Confusion.from_logits(logits_of(4, 50), labels_of(4, classes=50), matrix=True)
+    assert seen.elements == 50 * 50
+
+
+@pytest.mark.parametrize("name", ["f1_macro", "matthews_corrcoef", "cohen_kappa", "jaccard_micro"])
+@pytest.mark.parametrize("way", ["metric", "loss"])
+def test_a_hundred_thousand_classes_never_meet_in_a_matrix(way, name):
+    for classes in (5_000, 100_000):  # the first would fail where the second takes all memory
+        logits = logits_of(8, classes, dtype=torch.float32).requires_grad_()
+        target = labels_of(8, classes=classes)
+        with LargestTensor() as seen:
+            if way == "metric":
+                value = metrics.resolve(name)(Confusion.from_logits(logits, target))
+            else:
+                value = MetricLoss(name)(logits, target)
+            value.backward()
+        assert 8 * classes <= seen.elements < classes**2 / 100
+        assert value.isfinite()
+        assert logits.grad.isfinite().all()
+        assert logits.grad.any()
+
+
+@pytest.mark.parametrize("name", FLAT)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_logits_are_summed_in_float32(dtype, name):
+    logits, target = FLAT[name]()
+    many = 600
+    logits = logits.to(dtype).repeat(many, *[1] * (logits.ndim - 1))
+    target = target.repeat(many, *[1] * (target.ndim - 1))
+    if name == "probabilities":
+        target = target.float()
+    c = Confusion.from_logits(logits, target, matrix=True, **task_of(name))
+    assert c.tp.dtype == c.total.dtype == torch.float32
+    assert (c.total == 12 * many).all()  # above 2048 float16 no longer counts by ones
+    assert_same(c, Confusion.from_logits(logits.float(), target, matrix=True, **task_of(name)), 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_full_precision_logits_keep_their_type(dtype):
+    c = Confusion.from_logits(logits_of(5, 3).to(dtype), labels_of(5, classes=3), matrix=True)
+    assert c.tp.dtype == c.total.dtype == c.matrix.dtype == dtype
+
+
+def test_autocast_does_not_reach_the_matrix():
+    logits, target = FLAT["probabilities"]()
+    logits, target = logits.float(), target.float()
+    expected = Confusion.from_logits(logits, target, task="multiclass", matrix=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        c = Confusion.from_logits(logits, target, task="multiclass", matrix=True)
+    assert c.matrix.dtype == torch.float32
+    assert_same(c, expected, tolerance=0)
+
+
+def test_fields_agree_with_the_matrix_for_every_task():
+    for name, matrix in itertools.product(("binary", "multiclass", "probabilities"), (False, True)):
+        logits, target = FLAT[name]()
+        built = Confusion.from_logits(logits, target, matrix=True, **task_of(name))
+        c = Confusion.from_logits(logits, target, matrix=matrix, **task_of(name))
+        assert_is(c, built.matrix)
+
+
+def test_float32_sums_of_millions_of_rows():
+    """One class with more than 2²⁴ rows, where adding up ones in float32 comes to a halt."""
+    rows = 17_000_000
+    logits = torch.zeros(1, 2).expand(rows, 2)
+    c = Confusion.from_logits(logits, torch.ones(1, dtype=torch.int64).expand(rows))
+    assert c.actual.tolist() == [0, rows]
+    assert c.tp[1].item() == pytest.approx(rows / 2, rel=tolerances.FLOAT32)
+
+
+def test_sum_of_confusions():
+    parts = [Confusion.from_predictions(torch.tensor([k]), torch.tensor([0])) for k in (0, 1)]
+    assert sum(parts).tp.tolist() == [1, 0]
+
+
+def test_integer_indicators_are_multilabel_when_said():
+    labels = torch.tensor([[0, 1, 1], [1, 0, 1]])
+    c = Confusion.from_predictions(labels, labels, task="multilabel")
+    assert c.multilabel
+    assert c.tp.tolist() == [1, 1, 2]
+
+
+def test_unsigned_labels_are_not_taken_for_the_ignored():
+    labels = torch.arange(200, dtype=torch.uint8)
+    assert Confusion.from_predictions(labels, labels).total == 200

@@ -1,0 +1,205 @@
+"""The Heaviside approximations: their points, their slopes, their limits."""
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from evalign.core import heaviside
+from tests import tolerances
+from tests.reference import membership as reference
+
+DTYPES = [torch.float32, torch.float64]
+TAUS = [1e-4, 0.01, 0.05, 0.3, 0.5, 0.7, 0.95, 0.99, 0.9999]
+TEMPERATURES = [1e-30, 1e-9, 1e-3, 0.1, 0.2, 0.39, 0.3999999, 0.4]
+
+probabilities = st.floats(0, 1)
+thresholds = st.floats(1e-3, 1 - 1e-3)
+temperatures = st.one_of(st.just(0.4), st.floats(1e-9, 0.4))
+
+
+def tensor(values, dtype=torch.float64):
+    return torch.tensor(values, dtype=dtype)
+
+
+def half_width(tau, temperature):
+    return 2.5 * temperature * min(tau, 1 - tau)
+
+
+# Values.
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("tau", TAUS)
+def test_tempered_meets_its_ends_and_its_middle(tau, temperature, dtype):
+    tau = tensor(tau, dtype)
+    p = torch.stack([torch.zeros_like(tau), tau, torch.ones_like(tau)])
+    assert heaviside.tempered(p, tau, temperature=temperature).tolist() == [0, 0.5, 1]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("delta", [0.01, 0.2, 0.49])
+@pytest.mark.parametrize("tau", TAUS)
+def test_linear_meets_its_ends_and_its_middle(tau, delta, dtype):
+    tau = tensor(tau, dtype)
+    p = torch.stack([torch.zeros_like(tau), tau, torch.ones_like(tau)])
+    assert heaviside.linear(p, tau, delta=delta).tolist() == [0, 0.5, 1]
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 0.1, 0.2, 0.3])
+@pytest.mark.parametrize("tau", [0.05, 0.3, 0.5, 0.7, 0.95])
+def test_tempered_meets_its_kinks(tau, temperature):
+    w = half_width(tau, temperature)
+    h = heaviside.tempered(tensor([tau - w, tau + w]), tau, temperature=temperature)
+    expected = tensor([temperature, 1 - temperature])
+    torch.testing.assert_close(h, expected, rtol=0, atol=tolerances.SAME)
+
+
+def test_linear_meets_its_kinks():
+    h = heaviside.linear(tensor([0.15, 0.3, 0.45]), 0.3, delta=0.1)
+    torch.testing.assert_close(h, tensor([0.1, 0.5, 0.9]), rtol=0, atol=tolerances.SAME)
+
+
+def test_segments_by_hand():
+    # tau = 0.5, T = 0.2: slopes 0.8, 1.2, 0.8 with kinks at 1/4 and 3/4
+    p = tensor([0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0])
+    expected = tensor([0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0])
+    h = heaviside.tempered(p, 0.5, temperature=0.2)
+    torch.testing.assert_close(h, expected, rtol=0, atol=tolerances.SAME)
+
+
+def test_hard_counts_the_threshold_in():
+    h = heaviside.hard(tensor([0.0, 0.49, 0.5, 0.51, 1.0], torch.float32), 0.5)
+    assert h.tolist() == [0, 0, 1, 1, 1]
+    assert h.dtype == torch.float32
+
+
+def test_sigmoid_by_hand():
+    h = heaviside.sigmoid(tensor([0.2, 0.5, 0.8]), 0.5, k=10.0)
+    expected = torch.sigmoid(tensor([-3.0, 0.0, 3.0]))
+    torch.testing.assert_close(h, expected, rtol=0, atol=tolerances.SAME)
+
+
+# Relations.
+
+
+@given(probabilities, thresholds)
+def test_tempered_at_one_fifth_is_linear(p, tau):
+    a = heaviside.tempered(tensor(p), tau, temperature=0.2)
+    b = heaviside.linear(tensor(p), tau, delta=0.2)
+    torch.testing.assert_close(a, b, rtol=0, atol=tolerances.SAME)
+
+
+@given(st.floats(1e-6, 1 - 1e-6), thresholds)
+def test_tempered_approaches_the_step(p, tau):
+    assume(abs(p - tau) > 1e-6)
+    soft = heaviside.tempered(tensor(p), tau, temperature=1e-9)
+    torch.testing.assert_close(soft, heaviside.hard(tensor(p), tau), rtol=0, atol=tolerances.LIMIT)
+
+
+@given(probabilities, thresholds, st.floats(1e-9, 0.4))
+def test_tempered_is_symmetric(p, tau, temperature):
+    """H(1 − p, 1 − τ) = 1 − H(p, τ)."""
+    # Multiples of 2^-30, which 1 − p and 1 − τ keep to the last digit.
+    p, tau = (round(x * 2**30) / 2**30 for x in (p, tau))
+    assume(0 < tau < 1)
+    h = heaviside.tempered(tensor(p), tau, temperature=temperature)
+    mirrored = heaviside.tempered(tensor(1 - p), 1 - tau, temperature=temperature)
+    torch.testing.assert_close(mirrored, 1 - h, rtol=0, atol=tolerances.SLIVER)
+
+
+@given(probabilities, probabilities, thresholds, temperatures)
+def test_monotone_in_p(p, other, tau, temperature):
+    low, high = sorted((p, other))
+    h = heaviside.tempered(tensor([low, high]), tau, temperature=temperature)
+    assert 0 <= h[0] <= h[1] + tolerances.SLIVER
+    assert h[1] <= 1
+    assert heaviside.sigmoid(tensor(low), tau) <= heaviside.sigmoid(tensor(high), tau)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize("tau", TAUS)
+def test_monotone_on_a_grid(tau, temperature, dtype):
+    p = torch.linspace(0, 1, 2001, dtype=dtype)
+    h = heaviside.tempered(p, tau, temperature=temperature)
+    assert (h.diff() >= -tolerances.ROUNDING[dtype]).all()
+    assert ((h >= 0) & (h <= 1)).all()
+
+
+# The reference.
+
+
+@given(probabilities, thresholds, temperatures)
+def test_tempered_is_the_references(p, tau, temperature):
+    # At T near 0.4 an outer segment is a sliver of 1e-6·min(τ, 1 − τ), up which H climbs by 0.4:
+    # the rounding of p alone, 1e-16, moves H there by up to 4e-11 / min(τ, 1 − τ).
+    sliver = 1e-6 * min(tau, 1 - tau)
+    if temperature > 0.399:
+        assume(p == 0 or sliver < p)
+        assume(p == 1 or p < 1 - sliver)
+    h = heaviside.tempered(tensor(p), tau, temperature=temperature)
+    assert h.item() == pytest.approx(
+        reference.tempered(p, tau, temperature), rel=0, abs=tolerances.REFERENCE
+    )
+
+
+@given(probabilities, thresholds, st.floats(0.01, 0.49))
+def test_linear_is_the_references(p, tau, delta):
+    h = heaviside.linear(tensor(p), tau, delta=delta)
+    assert h.item() == pytest.approx(
+        reference.linear(p, tau, delta), rel=0, abs=tolerances.REFERENCE
+    )
+
+
+@given(probabilities, thresholds, st.floats(0.1, 1e4))
+def test_sigmoid_is_the_references(p, tau, k):
+    h = heaviside.sigmoid(tensor(p), tau, k=k)
+    assert h.item() == pytest.approx(reference.sigmoid(p, tau, k), rel=0, abs=tolerances.REFERENCE)
+
+
+# Gradients.
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("temperature", [1e-30, 1e-9, 0.2, 0.4])
+@pytest.mark.parametrize("tau", TAUS)
+def test_gradient_is_finite_everywhere(tau, temperature, dtype):
+    """At the ends, the threshold, the kinks, in p and in the threshold."""
+    w = half_width(tau, temperature)
+    p = tensor([0.0, 1.0, tau, tau - w, tau + w, 1e-30, 1e-9, 0.5], dtype).clamp(0, 1)
+    p, taus = p.requires_grad_(), torch.full_like(p, tau).requires_grad_()
+    h = heaviside.tempered(p, taus, temperature=temperature)
+    h.sum().backward()
+    assert h.isfinite().all()
+    assert p.grad.isfinite().all()
+    assert taus.grad.isfinite().all()
+    assert (p.grad >= 0).all()
+    assert (taus.grad <= 0).all()
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 0.1, 0.2, 0.39])
+@pytest.mark.parametrize("tau", [0.05, 0.3, 0.5, 0.7])
+def test_slopes_are_those_of_the_paper(tau, temperature):
+    """EAST eq. 4: m1, m2 and m3, one on each segment."""
+    w = half_width(tau, temperature)
+    p = tensor([(tau - w) / 2, tau - w / 2, tau + w / 2, (1 + tau + w) / 2]).requires_grad_()
+    heaviside.tempered(p, tau, temperature=temperature).sum().backward()
+    m1, m3 = temperature / (tau - w), temperature / (1 - tau - w)
+    m2 = (1 - 2 * temperature) / (2 * w)
+    torch.testing.assert_close(p.grad, tensor([m1, m2, m2, m3]), rtol=tolerances.REFERENCE, atol=0)
+
+
+def test_temperature_may_be_a_tensor():
+    p = torch.linspace(0, 1, 9)
+    number = heaviside.tempered(p, 0.4, temperature=0.1)
+    assert number.equal(heaviside.tempered(p, 0.4, temperature=torch.tensor(0.1)))
+
+
+def test_threshold_broadcasts():
+    p, taus = torch.linspace(0, 1, 5), torch.tensor([[0.3], [0.6]])
+    for step in (heaviside.hard, heaviside.linear, heaviside.sigmoid, heaviside.tempered):
+        h = step(p, taus)
+        assert h.shape == (2, 5)
+        assert h[1].equal(step(p, 0.6))

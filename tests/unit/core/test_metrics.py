@@ -1,0 +1,650 @@
+"""Hard metrics against scikit-learn, torchmetrics and the reference; soft ones; their names."""
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torchmetrics.functional.classification as tm
+from sklearn import config_context
+from sklearn import metrics as sk
+from sklearn.base import BaseEstimator
+
+from evalign import Confusion, metrics
+from tests import tolerances
+from tests.reference import metrics as reference
+
+CLASSES = range(2, 9)
+AVERAGES = ("macro", "micro", "weighted", None)
+ZERO_DIVISIONS = (0.0, 1.0, math.nan)
+
+
+# Confusion matrices, degenerate ones first of all. Each maker takes (generator, counts).
+
+
+def absent(random, counts):
+    for k in random.permutation(len(counts))[: len(counts) // 2]:
+        counts[k, :] = counts[:, k] = 0
+    return counts
+
+
+def never_predicted(random, counts):
+    counts[:, random.integers(len(counts))] = 0
+    return counts
+
+
+def one_true_class(random, counts):
+    return counts * (np.arange(len(counts)) == random.integers(len(counts)))[:, None]
+
+
+def one_predicted_class(random, counts):
+    return counts * (np.arange(len(counts)) == random.integers(len(counts)))
+
+
+def one_row(random, counts):
+    cell = random.integers(counts.size)
+    return (np.arange(counts.size) == cell).reshape(counts.shape).astype(int)
+
+
+def one_cell(random, counts):
+    return one_row(random, counts) * random.integers(2, 50)
+
+
+def sparse(random, counts):
+    return counts * (random.random(counts.shape) < 0.3)
+
+
+SMALL = {
+    "plain": lambda random, counts: counts,
+    "sparse": sparse,
+    "absent": absent,
+    "never predicted": never_predicted,
+    "one true class": one_true_class,
+    "one predicted class": one_predicted_class,
+    "all wrong": lambda random, counts: counts - np.diag(np.diag(counts)),
+    "all right": lambda random, counts: np.diag(np.diag(counts)),
+    "one row": one_row,
+    "one cell": one_cell,
+}
+# Rare classes among many rows, where a formula that subtracts shares loses its digits.
+LARGE = {
+    "imbalanced": lambda random, counts: (10 ** (6 * random.random(counts.shape))).astype(int),
+    "one large cell": lambda random, counts: counts + 10**7 * one_row(random, counts),
+}
+
+
+def matrices(classes, kinds, repeats, seed=0):
+    """Matrices of every kind; never empty, which scikit-learn refuses."""
+    random = np.random.default_rng([seed, classes])
+    for kind in list(kinds.values()) * repeats:
+        counts = kind(random, random.integers(0, 10, (classes, classes)))
+        if not counts.any():
+            counts[0, classes - 1] = 3
+        yield counts
+
+
+def cells(matrix):
+    """The matrix as rows (true, predicted, weight), one for each cell that is not empty."""
+    true, predicted = np.nonzero(matrix)
+    return true, predicted, matrix[true, predicted].astype(float)
+
+
+def rows(matrix):
+    """The matrix as labels, one row for each count."""
+    true, predicted, weight = cells(matrix)
+    return [torch.from_numpy(np.repeat(x, weight.astype(int))) for x in (predicted, true)]
+
+
+def assert_same(actual, expected, tolerance=tolerances.HARD, context=""):
+    assert actual.dtype == torch.float64
+    actual, expected = actual.numpy(), np.asarray(expected, dtype=float)
+    assert actual.shape == expected.shape
+    with np.errstate(invalid="ignore"):
+        same = (np.abs(actual - expected) <= tolerance) | (np.isnan(actual) & np.isnan(expected))
+    assert same.all(), f"{actual} instead of {expected}: {context}"
+
+
+@pytest.fixture(autouse=True)
+def scikit_learn_without_ceremony():
+    """No argument checks (they double the time), no warnings about undefined scores."""
+    with config_context(skip_parameter_validation=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+# Against scikit-learn.
+
+
+def subset(random, classes):
+    return random.permutation(classes)[: random.integers(1, classes + 1)].tolist()
+
+
+def class_metrics(beta, **kwargs):
+    return (
+        metrics.Precision(**kwargs),
+        metrics.Recall(**kwargs),
+        metrics.FBeta(beta=beta, **kwargs),
+        metrics.Jaccard(**kwargs),
+    )
+
+
+def scikit_learn_class_metrics(true, predicted, beta, zero_division, **kwargs):
+    """Precision, recall, F-beta, and Jaccard where it takes the zero_division (0 and 1)."""
+    *three, _ = sk.precision_recall_fscore_support(
+        true, predicted, beta=beta, zero_division=zero_division, **kwargs
+    )
+    if math.isnan(zero_division):
+        return three
+    return (*three, sk.jaccard_score(true, predicted, zero_division=zero_division, **kwargs))
+
+
+def compare_with_scikit_learn(c, true, predicted, weight, beta, average, labels, zero_division):
+    kwargs = {"average": average, "zero_division": zero_division}
+    expected = scikit_learn_class_metrics(
+        true, predicted, beta, sample_weight=weight, labels=labels, **kwargs
+    )
+    every = average is None and labels == list(range(c.num_classes))
+    ours = class_metrics(beta, labels=None if every else labels, **kwargs)
+    for metric, value in zip(ours, expected, strict=False):
+        assert_same(metric(c), value, context=(metric, c))
+
+
+@pytest.mark.parametrize("classes", CLASSES)
+def test_class_metrics_are_scikit_learns(classes):
+    random = np.random.default_rng(classes)
+    number = 0
+    for average, zero_division in itertools.product(AVERAGES, ZERO_DIVISIONS):
+        # scikit-learn gives a score per class that occurs, unless told the classes
+        every = list(range(classes)) if average is None else None
+        for chosen in (False, True):
+            for matrix in matrices(classes, SMALL | LARGE, repeats=1, seed=number):
+                labels = subset(random, classes) if chosen else every
+                beta = random.choice([0.25, 0.5, 1.0, 2.0])
+                c = Confusion.from_matrix(torch.from_numpy(matrix))
+                compare_with_scikit_learn(c, *cells(matrix), beta, average, labels, zero_division)
+                number += 1
+    assert number == 4 * 3 * 2 * 12
+
+
+def test_binary_class_metrics_are_scikit_learns():
+    for zero_division in ZERO_DIVISIONS:
+        for matrix in matrices(2, SMALL | LARGE, repeats=8):
+            c = Confusion.from_matrix(torch.from_numpy(matrix))
+            compare_with_scikit_learn(c, *cells(matrix), 2.0, "binary", None, zero_division)
+
+
+def test_jaccard_leaves_undefined_classes_out_on_request():
+    """scikit-learn's jaccard_score takes no zero_division=nan; the reference does."""
+    for classes, average in itertools.product(CLASSES, AVERAGES):
+        metric = metrics.Jaccard(average=average, zero_division=math.nan, labels=(0, 1))
+        for matrix in matrices(classes, SMALL, repeats=2):
+            expected = reference.jaccard(matrix, average, (0, 1), math.nan)
+            assert_same(metric(Confusion.from_matrix(torch.from_numpy(matrix))), expected)
+
+
+@pytest.mark.parametrize("classes", CLASSES)
+def test_beta_per_class_is_scikit_learns_fbeta_of_each_class(classes):
+    random = np.random.default_rng(classes)
+    for matrix in matrices(classes, SMALL | LARGE, repeats=1):
+        c = Confusion.from_matrix(torch.from_numpy(matrix))
+        true, predicted, weight = cells(matrix)
+        beta = (4 * random.random(classes) + 0.1).tolist()
+        of_class = [
+            sk.fbeta_score(
+                true, predicted, beta=b, labels=[k], average="macro", sample_weight=weight
+            )
+            for k, b in enumerate(beta)
+        ]
+        assert_same(metrics.FBeta(beta=beta, average=None)(c), of_class)
+        occurs = (matrix.sum(0) + matrix.sum(1)) > 0
+        assert_same(metrics.FBeta(beta=beta, average="macro")(c), np.mean(of_class, where=occurs))
+        weighted = np.average(of_class, weights=matrix.sum(1))
+        assert_same(metrics.FBeta(beta=beta, average="weighted")(c), weighted)
+
+
+def test_beta_per_class_may_be_an_array():
+    expected = metrics.FBeta(beta=[1.0, 2.0, 0.5], average="macro")
+    for beta in (np.array([1.0, 2.0, 0.5]), torch.tensor([1.0, 2.0, 0.5]), (1, 2, 0.5)):
+        assert metrics.FBeta(beta=beta, average="macro") == expected
+
+
+@pytest.mark.parametrize("classes", CLASSES)
+def test_whole_matrix_metrics_are_scikit_learns(classes):
+    for matrix in matrices(classes, SMALL | LARGE, repeats=6):
+        c = Confusion.from_matrix(torch.from_numpy(matrix))
+        true, predicted, weight = cells(matrix)
+        for metric, expected in {
+            metrics.Accuracy(): sk.accuracy_score,
+            metrics.BalancedAccuracy(): sk.balanced_accuracy_score,
+            metrics.MatthewsCorrcoef(): sk.matthews_corrcoef,
+        }.items():
+            value = expected(true, predicted, sample_weight=weight)
+            assert_same(metric(c), value, context=(metric, matrix))
+
+
+@pytest.mark.parametrize("weights", [None, "linear", "quadratic"])
+def test_cohen_kappa_is_scikit_learns(weights):
+    kappa = metrics.CohenKappa(weights=weights)
+    for classes in CLASSES:
+        for matrix in matrices(classes, SMALL | LARGE, repeats=3):
+            true, predicted, weight = cells(matrix)
+            value = sk.cohen_kappa_score(
+                true,
+                predicted,
+                labels=range(classes),  # else the distances would be counted without absent ones
+                weights=weights,
+                sample_weight=weight,
+                replace_undefined_by=0.0,
+            )
+            c = Confusion.from_matrix(torch.from_numpy(matrix))
+            assert_same(kappa(c), value, context=matrix)
+
+
+# Multilabel.
+
+
+def multilabel_data(repeats):
+    """(true, predicted) of shape (rows, labels), 0 and 1."""
+    random = np.random.default_rng(0)
+    kinds = ("plain", "no true", "no predicted", "all true", "all wrong", "all right", "one row")
+    for labels, kind in itertools.product((2, 3, 5), kinds * repeats):
+        shape = (1 if kind == "one row" else random.integers(2, 20), labels)
+        true, predicted = random.integers(0, 2, (2, *shape))
+        if kind == "no true":
+            true[:, 0] = 0
+        elif kind == "no predicted":
+            predicted[:, 0] = 0
+        elif kind == "all true":
+            true[:] = 1
+        elif kind == "all wrong":
+            predicted = 1 - true
+        elif kind == "all right":
+            predicted = true
+        yield true, predicted
+
+
+@pytest.mark.parametrize("zero_division", ZERO_DIVISIONS)
+@pytest.mark.parametrize("average", AVERAGES)
+def test_multilabel_metrics_are_scikit_learns(average, zero_division):
+    random = np.random.default_rng(1)
+    for true, predicted in multilabel_data(repeats=1):
+        weight = random.integers(1, 5, len(true)).astype(float)
+        c = Confusion.from_predictions(
+            torch.from_numpy(predicted > 0),
+            torch.from_numpy(true > 0),
+            sample_weight=torch.from_numpy(weight),
+        )
+        for labels in (None, subset(random, true.shape[1])):
+            compare_with_scikit_learn(
+                c, true, predicted, weight, 0.5, average, labels, zero_division
+            )
+
+
+# Against torchmetrics.
+
+
+def torchmetrics_class_metrics(kind, predicted, true, average, zero_division, **size):
+    """Our metric and torchmetrics' value, for the averages and zero_division it has."""
+    of = {name: getattr(tm, f"{kind}_{name}") for name in TORCHMETRICS_NAMES}
+    common = {**size, "validate_args": False}
+    if kind != "binary":
+        common["average"] = average
+    # torchmetrics pools all classes, we those that occur: a difference where tn is in the metric
+    every = (
+        tuple(range(size["num_classes"])) if average == "micro" and "num_classes" in size else None
+    )
+    ours = {"average": average, "labels": every, "zero_division": zero_division}
+    filled = {**common, "zero_division": zero_division}
+    yield metrics.Precision(**ours), of["precision"](predicted, true, **filled)
+    yield metrics.Recall(**ours), of["recall"](predicted, true, **filled)
+    yield metrics.FBeta(beta=2.0, **ours), of["fbeta_score"](predicted, true, 2.0, **filled)
+    yield metrics.Jaccard(**ours), of["jaccard_index"](predicted, true, **filled)
+    if zero_division == 0:
+        yield metrics.Specificity(**ours), of["specificity"](predicted, true, **common)
+        npv = of["negative_predictive_value"](predicted, true, **common)
+        yield metrics.NegativePredictiveValue(**ours), npv
+
+
+TORCHMETRICS_NAMES = (
+    "precision",
+    "recall",
+    "fbeta_score",
+    "jaccard_index",
+    "specificity",
+    "negative_predictive_value",
+)
+
+
+@pytest.mark.parametrize("classes", CLASSES)
+def test_class_metrics_are_torchmetrics(classes):
+    for average, zero_division in itertools.product(AVERAGES, (0.0, 1.0)):
+        for matrix in matrices(classes, SMALL, repeats=3):
+            c = Confusion.from_matrix(torch.from_numpy(matrix))
+            for metric, value in torchmetrics_class_metrics(
+                "multiclass", *rows(matrix), average, zero_division, num_classes=classes
+            ):
+                assert_same(metric(c), value, tolerances.TORCHMETRICS, (metric, matrix))
+
+
+@pytest.mark.parametrize("zero_division", [0.0, 1.0])
+def test_binary_class_metrics_are_torchmetrics(zero_division):
+    for matrix in matrices(2, SMALL, repeats=10):
+        c = Confusion.from_matrix(torch.from_numpy(matrix))
+        pairs = torchmetrics_class_metrics("binary", *rows(matrix), "binary", zero_division)
+        for metric, value in pairs:
+            assert_same(metric(c), value, tolerances.TORCHMETRICS, (metric, matrix))
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+def test_multilabel_metrics_are_torchmetrics(average):
+    for true, predicted in multilabel_data(repeats=3):
+        true, predicted = torch.from_numpy(true), torch.from_numpy(predicted)
+        c = Confusion.from_predictions(predicted > 0, true > 0)
+        for metric, value in torchmetrics_class_metrics(
+            "multilabel", predicted, true, average, 0.0, num_labels=true.shape[1]
+        ):
+            if average == "weighted" and not true.any():
+                value = metric(c)  # no class has weight: scikit-learn's plain mean, torchmetrics' 0
+            assert_same(metric(c), value, tolerances.TORCHMETRICS, metric)
+
+
+@pytest.mark.parametrize("classes", CLASSES)
+def test_whole_matrix_metrics_are_torchmetrics(classes):
+    for matrix in matrices(classes, SMALL, repeats=10):
+        c = Confusion.from_matrix(torch.from_numpy(matrix))
+        predicted, true = rows(matrix)
+        kwargs = {"num_classes": classes, "validate_args": False}
+        pairs = {
+            metrics.Accuracy(): tm.multiclass_accuracy(predicted, true, average="micro", **kwargs)
+        }
+        # Without two true and two predicted classes MCC has no value. scikit-learn says 0 and so
+        # do we; torchmetrics says 0, 1, −1 or something small. Kappa likewise; there it says NaN.
+        if len(true.unique()) > 1 and len(predicted.unique()) > 1:
+            value = tm.multiclass_matthews_corrcoef(predicted, true, **kwargs)
+            pairs[metrics.MatthewsCorrcoef()] = value
+        for weights in (None, "linear", "quadratic"):
+            value = tm.multiclass_cohen_kappa(predicted, true, weights=weights, **kwargs)
+            if not value.isnan():
+                pairs[metrics.CohenKappa(weights=weights)] = value
+        for metric, value in pairs.items():
+            assert_same(metric(c), value, tolerances.TORCHMETRICS, (metric, matrix))
+
+
+# Against the reference: the metrics nobody else has, and every metric of fractional entries.
+
+
+def reference_class_metrics(classes):
+    betas = tuple(0.5 + k for k in range(classes))
+    return {
+        metrics.Precision: reference.precision,
+        metrics.Recall: reference.recall,
+        metrics.Specificity: reference.specificity,
+        metrics.NegativePredictiveValue: reference.negative_predictive_value,
+        metrics.Jaccard: reference.jaccard,
+        metrics.Informedness: reference.informedness,
+        metrics.Markedness: reference.markedness,
+        metrics.FowlkesMallows: reference.fowlkes_mallows,
+        lambda **kwargs: metrics.FBeta(beta=2.0, **kwargs): (
+            lambda *args: reference.fbeta(args[0], 2.0, *args[1:])
+        ),
+        lambda **kwargs: metrics.FBeta(beta=betas, **kwargs): (
+            lambda *args: reference.fbeta(args[0], betas, *args[1:])
+        ),
+    }
+
+
+@pytest.mark.parametrize("fractional", [False, True], ids=["counts", "fractions"])
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_class_metrics_are_the_references(classes, fractional):
+    random = np.random.default_rng(classes)
+    averages = [*AVERAGES, "binary"] if classes == 2 else AVERAGES
+    for metric, expected in reference_class_metrics(classes).items():
+        for average, zero_division in itertools.product(averages, ZERO_DIVISIONS):
+            try:
+                ours = metric(average=average, zero_division=zero_division)
+            except ValueError:
+                assert average == "micro"  # a beta per class has no micro average
+                continue
+            for matrix in matrices(classes, SMALL, repeats=1, seed=len(str(average))):
+                if fractional:
+                    matrix = matrix * random.random(matrix.shape)
+                c = Confusion.from_matrix(torch.from_numpy(matrix.astype(float)))
+                value = expected(matrix, average, None, zero_division)
+                assert_same(ours(c), value, context=(ours, matrix))
+
+
+@pytest.mark.parametrize("fractional", [False, True], ids=["counts", "fractions"])
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_whole_matrix_metrics_are_the_references(classes, fractional):
+    random = np.random.default_rng(classes)
+    for matrix in matrices(classes, SMALL, repeats=10):
+        if fractional:
+            matrix = matrix * random.random(matrix.shape)
+        c = Confusion.from_matrix(torch.from_numpy(matrix.astype(float)))
+        cost = random.random((classes, classes)).tolist()
+        assert_same(metrics.Accuracy()(c), reference.accuracy(matrix))
+        assert_same(metrics.BalancedAccuracy()(c), reference.balanced_accuracy(matrix))
+        assert_same(metrics.GMean()(c), reference.g_mean(matrix))
+        assert_same(metrics.ExpectedCost(cost)(c), reference.expected_cost(matrix, cost))
+        for weights in (None, "linear", "quadratic"):
+            value = reference.cohen_kappa(matrix, weights)
+            assert_same(metrics.CohenKappa(weights=weights)(c), value, context=(weights, matrix))
+        value = reference.matthews_corrcoef(matrix)
+        assert_same(metrics.MatthewsCorrcoef()(c), value, context=matrix)
+
+
+def test_multilabel_metrics_are_the_references_on_fractions():
+    random = np.random.default_rng(0)
+    for index in range(30):
+        tables = list(random.random((4, 2, 2)) * random.integers(0, 2, (4, 2, 2)))
+        tables[0][:, index % 2] = 0  # a label always or never predicted
+        tables[1][index % 2] = 0  # a label always or never true
+        tp, fp, fn, tn = torch.tensor(np.array(reference.counts(tables))).T
+        c = Confusion(tp, tp + fp, tp + fn, tp + fp + fn + tn, multilabel=True)
+        for metric, expected in reference_class_metrics(4).items():
+            for average in ("macro", "weighted", None):
+                value = expected(tables, average, None, 0.0)
+                assert_same(metric(average=average)(c), value, context=(metric, tables))
+
+
+# Identities, on soft and hard matrices alike.
+
+
+def some_confusions(classes):
+    random = np.random.default_rng(classes)
+    for matrix in matrices(classes, {"plain": SMALL["plain"]}, repeats=20):
+        yield Confusion.from_matrix(torch.from_numpy(matrix + 1.0))
+        yield Confusion.from_matrix(torch.from_numpy(matrix * random.random(matrix.shape) + 0.1))
+
+
+def test_two_class_identities():
+    for c in some_confusions(2):
+        swapped = Confusion.from_matrix(c.matrix.flip(0, 1))
+        transposed = Confusion.from_matrix(c.matrix.T)
+        recall, specificity = metrics.Recall()(c), metrics.Specificity()(c)
+        informedness, markedness = metrics.Informedness()(c), metrics.Markedness()(c)
+        assert_same(specificity, metrics.Recall()(swapped))
+        assert_same(metrics.NegativePredictiveValue()(c), metrics.Precision()(swapped))
+        assert_same(metrics.Recall()(c), metrics.Precision()(transposed))
+        assert_same(markedness, metrics.Informedness()(transposed))
+        assert_same(metrics.GMean()(c), (recall * specificity).sqrt())
+        assert_same(metrics.MatthewsCorrcoef()(c) ** 2, informedness * markedness)
+        true, predicted, weight = cells(c.matrix.numpy())
+        adjusted = sk.balanced_accuracy_score(true, predicted, sample_weight=weight, adjusted=True)
+        assert_same(informedness, adjusted)
+
+
+@pytest.mark.parametrize("classes", CLASSES)
+def test_identities(classes):
+    for c in some_confusions(classes):
+        f1 = metrics.FBeta(average=None)(c)
+        precision = metrics.Precision(average=None)(c)
+        recall = metrics.Recall(average=None)(c)
+        assert_same(metrics.Jaccard(average=None)(c), f1 / (2 - f1))
+        assert_same(f1, 2 * precision * recall / (precision + recall))
+        assert_same(metrics.FowlkesMallows(average=None)(c), (precision * recall).sqrt())
+        accuracy = metrics.Accuracy()(c)
+        assert_same(metrics.FBeta(average="micro")(c), accuracy)
+        assert_same(metrics.Recall(average="weighted")(c), accuracy)
+        assert_same(metrics.BalancedAccuracy()(c), recall.mean())
+        wrong_is_one = (1 - torch.eye(classes)).tolist()
+        assert_same(metrics.ExpectedCost(wrong_is_one)(c), 1 - accuracy)
+        ordinal = [[abs(i - j) for j in range(classes)] for i in range(classes)]
+        chance = c.actual.unsqueeze(1) * c.predicted / c.total
+        ratio = metrics.ExpectedCost(ordinal)(c) / metrics.ExpectedCost(ordinal)(
+            Confusion.from_matrix(chance)
+        )
+        assert_same(metrics.CohenKappa(weights="linear")(c), 1 - ratio)
+
+
+def test_g_mean_of_a_class_without_hits_is_exactly_zero():
+    """In float32, where the eighth root of the smallest recall would not be small."""
+    right = torch.eye(8)
+    right[3, 3], right[3, 4] = 0, 1
+    assert metrics.GMean()(Confusion.from_matrix(right)) == 0
+
+
+def test_only_costs_are_minimised_and_only_some_metrics_need_the_matrix():
+    every = [metrics.resolve(name) for name in metrics.names()]
+    assert all(metric.greater_is_better and not metric.needs_matrix for metric in every)
+    cost = metrics.ExpectedCost([[0, 1], [5, 0]])
+    assert cost.needs_matrix
+    assert not cost.greater_is_better
+    assert metrics.CohenKappa(weights="linear").needs_matrix
+    assert not metrics.Minimize(metrics.Accuracy()).greater_is_better
+
+
+def test_minimize_passes_the_value_on():
+    c = Confusion.from_matrix(torch.tensor([[3, 1], [2, 4]]))
+    assert metrics.Minimize(lambda c: c.fn.sum() / c.total)(c) == 0.3
+
+
+# Names.
+
+
+SCIKIT_LEARN_NAMES = {
+    "accuracy",
+    "balanced_accuracy",
+    "matthews_corrcoef",
+    *(
+        base + average
+        for base in ("f1", "precision", "recall", "jaccard")
+        for average in ("", "_macro", "_micro", "_weighted")
+    ),
+}
+
+
+class Identity(BaseEstimator):
+    """Predicts its input, so that a scorer scores given predictions."""
+
+    def predict(self, predictions):
+        return predictions
+
+
+def resolves(name):
+    try:
+        metrics.resolve(name)
+    except ValueError:
+        return False
+    return True
+
+
+def test_scikit_learns_scorer_names_resolve():
+    """Exactly those whose metric is ours; clustering indices and ranking scores do not."""
+    assert {name for name in sk.get_scorer_names() if resolves(name)} == SCIKIT_LEARN_NAMES
+
+
+@pytest.mark.parametrize("name", sorted(SCIKIT_LEARN_NAMES))
+def test_metric_of_a_scorer_name_is_the_scorer(name):
+    binary = "_" not in name.removeprefix("balanced_").removeprefix("matthews_")
+    for matrix in matrices(2 if binary else 4, SMALL, repeats=3):
+        predicted, true = rows(matrix)
+        score = sk.get_scorer(name)(Identity(), predicted.numpy(), true.numpy())
+        c = Confusion.from_matrix(torch.from_numpy(matrix))
+        assert_same(metrics.resolve(name)(c), score, context=matrix)
+
+
+def test_every_name_resolves_to_a_number():
+    c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))
+    assert len(metrics.names()) == len(set(metrics.names())) == 5 + 11 * 4
+    for name in metrics.names():
+        value = metrics.resolve(name)(c)
+        assert value.shape == ()
+        assert 0 < value < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("f1", metrics.FBeta()),
+        ("f2_weighted", metrics.FBeta(beta=2.0, average="weighted")),
+        ("f0.5", metrics.FBeta(beta=0.5)),
+        ("f0.25_macro", metrics.FBeta(beta=0.25, average="macro")),
+        ("f10_micro", metrics.FBeta(beta=10.0, average="micro")),
+        ("npv_macro", metrics.NegativePredictiveValue(average="macro")),
+        ("specificity", metrics.Specificity()),
+        ("informedness_weighted", metrics.Informedness(average="weighted")),
+        ("markedness_micro", metrics.Markedness(average="micro")),
+        ("fowlkes_mallows", metrics.FowlkesMallows()),
+        ("g_mean", metrics.GMean()),
+        ("cohen_kappa", metrics.CohenKappa()),
+        ("expected_cost[[0, 1], [5, 0]]", metrics.ExpectedCost([[0, 1], [5, 0]])),
+        ("expected_cost[[0,1.5,2],[3,0,1],[1,1,0]]", None),
+    ],
+)
+def test_name(name, metric):
+    metric = metric or metrics.ExpectedCost([[0, 1.5, 2], [3, 0, 1], [1, 1, 0]])
+    assert metrics.resolve(name) == metric
+
+
+def test_zero_division_reaches_the_metric():
+    for name in ("f1_macro", "matthews_corrcoef", "expected_cost[[0, 1], [5, 0]]"):
+        assert metrics.resolve(name, zero_division=1.0).zero_division == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("f1_marco", 'Did you mean "f1_macro"?'),
+        ("F1", 'Did you mean "f1"?'),
+        ("f1-weighted", 'Did you mean "f1_weighted"?'),
+        ("recal_macro", 'Did you mean "recall_macro"?'),
+        ("balanced_acuracy", 'Did you mean "balanced_accuracy"?'),
+        ("mathews_corrcoef", 'Did you mean "matthews_corrcoef"?'),
+        ("kappa", 'Did you mean "cohen_kappa"?'),
+        ("f1_samples", 'A mean over rows is no function of the matrix; use "f1_macro".'),
+        (
+            "jaccard_samples",
+            'A mean over rows is no function of the matrix; use "jaccard_macro".',
+        ),
+        ("roc_auc", "It ranks over all thresholds: use evalign.losses.AUROCLoss."),
+        (
+            "fowlkes_mallows_score",
+            'That is a clustering index; the metric is "fowlkes_mallows".',
+        ),
+        (
+            "expected_cost",
+            'Give the costs: "expected_cost[[0, 1], [5, 0]]" or ExpectedCost(cost).',
+        ),
+        ("mcc", 'Did you mean "matthews_corrcoef"?'),
+        ("MCC", 'Did you mean "matthews_corrcoef"?'),
+        ("macro_f1", 'Did you mean "f1_macro"?'),
+        ("f1_score", 'Did you mean "f1"?'),
+        ("sensitivity", 'Did you mean "recall"?'),
+        ("auroc", "It ranks over all thresholds: use evalign.losses.AUROCLoss."),
+        ("log_loss", "It is no function of the confusion matrix."),
+    ],
+)
+def test_unknown_name_suggests_the_nearest(name, cure):
+    with pytest.raises(ValueError, match=r"^metric of metrics\.resolve must be a name of") as error:
+        metrics.resolve(name)
+    assert str(error.value).endswith(f"Got {name!r}. {cure}")
+
+
+@pytest.mark.parametrize("name", ["", "xyzzy"])
+def test_unknown_name_with_nothing_near(name):
+    with pytest.raises(ValueError, match=r"must be a name of metrics\.names\(\)") as error:
+        metrics.resolve(name)
+    assert str(error.value).endswith(f"Got {name!r}.")

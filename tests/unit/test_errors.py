@@ -1,0 +1,918 @@
+"""Bad input: which argument of what, what is allowed, what came, and the cure."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from evalign import Confusion, MetricLoss, losses, metrics
+from evalign.core import heaviside, membership
+
+LABELS = torch.tensor([0, 1, 2, 1])
+COLD = "0.4 is the softest step; small values approach a hard one."
+DECLARE = (
+    'If these are probabilities, say so: task="multiclass" for a row of class probabilities per '
+    'example, task="binary" or "multilabel" for one per label.'
+)
+NO_EXAMPLES = "A class without examples has no weight: leave it out or count it as one."
+
+
+def logits(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+def loss(*args, metric="f1_macro", sample_weight=None, **kwargs):
+    return MetricLoss(metric, **kwargs)(*args, sample_weight=sample_weight)
+
+
+def filled(module, temperature):
+    """A module whose temperature was changed behind its back."""
+    module.temperature.fill_(temperature)
+    return module
+
+
+# name: (action, error, full text)
+FULL = {
+    # Logits.
+    "integer logits": (
+        lambda: loss(torch.ones(4, 3, dtype=torch.int64), LABELS),
+        TypeError,
+        "logits of MetricLoss must be floating point, not labels. Got torch.int64. Pass the "
+        "network's raw outputs; labels belong in Confusion.from_predictions.",
+    ),
+    "scalar logits": (
+        lambda: loss(torch.tensor(1.0), torch.tensor(1)),
+        ValueError,
+        "logits of MetricLoss must have shape (N,), (N, 1), (N, C) or (N, C, ...). Got a scalar.",
+    ),
+    "vector of logits for many classes": (
+        lambda: loss(logits(4), LABELS, task="multiclass"),
+        ValueError,
+        "logits of MetricLoss must have shape (N, C) or (N, C, ...), with at least 2 classes if "
+        "multiclass. Got (4,).",
+    ),
+    "one logit for many classes": (
+        lambda: loss(logits(4, 1), LABELS, task="multiclass"),
+        ValueError,
+        "logits of MetricLoss must have shape (N, C) or (N, C, ...), with at least 2 classes if "
+        "multiclass. Got (4, 1).",
+    ),
+    "array of logits": (
+        lambda: loss(np.zeros((4, 3)), LABELS),
+        TypeError,
+        "logits of MetricLoss must be a torch.Tensor. Got ndarray. Use torch.as_tensor(...).",
+    ),
+    "NaN logits": (
+        lambda: loss(torch.full((4, 3), math.nan), LABELS, validate=True),
+        ValueError,
+        "logits of MetricLoss must be finite. Got nan. The network has diverged or its input "
+        "holds such values.",
+    ),
+    "infinite logits": (
+        lambda: Confusion.from_logits(torch.full((4, 3), math.inf), LABELS, validate=True),
+        ValueError,
+        "logits of Confusion.from_logits must be finite. Got inf. The network has diverged or "
+        "its input holds such values.",
+    ),
+    # Target.
+    "list of targets": (
+        lambda: loss(logits(4, 3), [0, 1, 2, 1]),
+        TypeError,
+        "target of MetricLoss must be a torch.Tensor. Got list. Use torch.as_tensor(...).",
+    ),
+    "too many targets": (
+        lambda: loss(logits(4, 3), torch.zeros(5, dtype=torch.int64)),
+        ValueError,
+        "target of MetricLoss must have shape (4,) (class indices) or (4, 3) (a value per "
+        "class). Got (5,).",
+    ),
+    "targets of another image": (
+        lambda: loss(logits(2, 3, 4, 4), torch.zeros(2, 4, 5, dtype=torch.int64)),
+        ValueError,
+        "target of MetricLoss must have shape (2, 4, 4) (class indices) or (2, 3, 4, 4) (a "
+        "value per class). Got (2, 4, 5).",
+    ),
+    "too many binary targets": (
+        lambda: loss(logits(4), torch.zeros(5)),
+        ValueError,
+        "target of MetricLoss must have the shape of the binary logits, (4,). Got (5,).",
+    ),
+    "too few labels": (
+        lambda: loss(logits(4, 3), torch.zeros(4, 2), task="multilabel"),
+        ValueError,
+        "target of MetricLoss must have the shape of logits, (4, 3). Got (4, 2).",
+    ),
+    "integer rows": (
+        lambda: loss(logits(4, 3), torch.zeros(4, 3, dtype=torch.int64)),
+        TypeError,
+        "target of MetricLoss must be class indices of shape (4,), or float with a value per "
+        "class. Got torch.int64 of shape (4, 3). For multilabel pass target.bool(); for one-hot "
+        "rows pass target.argmax(1).",
+    ),
+    "float indices": (
+        lambda: loss(logits(4, 3), LABELS.float()),
+        TypeError,
+        "target of MetricLoss must hold integer class indices. Got torch.float32. Use "
+        "target.long().",
+    ),
+    "label too large": (
+        lambda: loss(logits(4, 3), torch.tensor([0, 1, 7, 2])),
+        ValueError,
+        "target of MetricLoss must hold class indices below 3 (the size of logits' dimension 1). "
+        "Got 7. Did you mean ignore_index=7?",
+    ),
+    "negative label": (
+        lambda: loss(logits(4, 3), torch.tensor([0, -1, 1, 2])),
+        ValueError,
+        "target of MetricLoss must hold class indices of at least 0. Got -1. Map labels -1 and 1 "
+        "to 0 and 1; if -1 marks rows to leave out, ignore_index=-1.",
+    ),
+    "labels that count from 1": (
+        lambda: loss(logits(4, 3), torch.tensor([1, 2, 3, 1])),
+        ValueError,
+        "target of MetricLoss must hold class indices below 3 (the size of logits' dimension 1). "
+        "Got 3. Labels count from 0: subtract 1 if yours count from 1.",
+    ),
+    "float labels -1 and 1": (
+        lambda: loss(logits(4), torch.tensor([-1.0, 1.0, 1.0, -1.0]), metric="f1"),
+        ValueError,
+        "target of MetricLoss must hold 0 and 1 only. Got -1.0. Map labels -1 and 1 to 0 and 1; "
+        "if -1 marks rows to leave out, ignore_index=-1.",
+    ),
+    "classes in the last dimension": (
+        lambda: loss(logits(2, 4, 3), torch.zeros(2, 4, dtype=torch.int64)),
+        ValueError,
+        "target of MetricLoss must have shape (2, 3) (class indices) or (2, 4, 3) (a value per "
+        "class). Got (2, 4). Classes belong in dimension 1: logits.movedim(-1, 1).",
+    ),
+    "one-hot rows for a binary task": (
+        lambda: loss(logits(4, 2), torch.eye(2).repeat(2, 1), metric="f1", task="binary"),
+        ValueError,
+        "target of MetricLoss must have the shape of the binary logits, (4,). Got (4, 2).",
+    ),
+    "five columns for a binary task": (
+        lambda: loss(logits(4, 5), torch.zeros(4, 5), metric="f1", task="binary"),
+        ValueError,
+        "logits of MetricLoss must have shape (N,), (N, 1, ...) or (N, 2, ...) for a binary task. "
+        'Got (4, 5). Labels that do not exclude each other are task="multilabel".',
+    ),
+    "ignore_index that is no integer": (
+        lambda: MetricLoss("f1", ignore_index=None),
+        ValueError,
+        "ignore_index of MetricLoss must be an integer. Got None.",
+    ),
+    "the usual ignore_index with another one": (
+        lambda: loss(logits(4, 3), torch.tensor([0, -100, 1, 2]), ignore_index=255),
+        ValueError,
+        "target of MetricLoss must hold class indices of at least 0. Got -100. Did you mean "
+        "ignore_index=-100?",
+    ),
+    "binary label 2": (
+        lambda: loss(logits(4), LABELS, metric="f1"),
+        ValueError,
+        "target of MetricLoss must hold 0 and 1 only. Got 2. Labels count from 0: subtract 1 if "
+        "yours count from 1.",
+    ),
+    "undeclared probability of a label": (
+        lambda: loss(logits(4, 3), torch.full((4, 3), 0.75)),
+        ValueError,
+        f"target of MetricLoss must hold 0 and 1 only. Got 0.75. {DECLARE}",
+    ),
+    "undeclared probability of class 1": (
+        lambda: loss(logits(4), torch.full((4,), 0.75), metric="f1"),
+        ValueError,
+        f"target of MetricLoss must hold 0 and 1 only. Got 0.75. {DECLARE}",
+    ),
+    "NaN label": (
+        lambda: loss(logits(4), torch.full((4,), math.nan), metric="f1"),
+        ValueError,
+        f"target of MetricLoss must hold 0 and 1 only. Got nan. {DECLARE}",
+    ),
+    "probability above 1": (
+        lambda: loss(logits(4), torch.full((4,), 1.5), metric="f1", task="binary"),
+        ValueError,
+        "target of MetricLoss must hold probabilities from 0 to 1. Got 1.5.",
+    ),
+    "negative probability": (
+        lambda: loss(logits(4, 3), torch.full((4, 3), -0.5), task="multilabel"),
+        ValueError,
+        "target of MetricLoss must hold probabilities from 0 to 1. Got -0.5.",
+    ),
+    "row of probabilities that sums to 1.5": (
+        lambda: loss(logits(4, 3), torch.full((4, 3), 0.5), task="multiclass"),
+        ValueError,
+        "target of MetricLoss must hold rows of class probabilities that sum to 1. Got a row "
+        "summing to 1.5.",
+    ),
+    # Weights.
+    "negative weight": (
+        lambda: loss(logits(4, 3), LABELS, sample_weight=torch.tensor([1.0, 1, -2, 1])),
+        ValueError,
+        "sample_weight of MetricLoss must be finite and not negative. Got -2.0. A weight of 0 "
+        "leaves a row out.",
+    ),
+    "NaN weight": (
+        lambda: losses.MAELoss()(
+            logits(4, 3), LABELS, sample_weight=torch.tensor([1.0, 1, math.nan, 1])
+        ),
+        ValueError,
+        "sample_weight of MAELoss must be finite and not negative. Got nan. A weight of 0 leaves "
+        "a row out.",
+    ),
+    "infinite weight": (
+        lambda: Confusion.from_logits(
+            logits(4, 3), LABELS, sample_weight=torch.tensor([1.0, 1, math.inf, 1])
+        ),
+        ValueError,
+        "sample_weight of Confusion.from_logits must be finite and not negative. Got inf. A "
+        "weight of 0 leaves a row out.",
+    ),
+    "too many weights": (
+        lambda: loss(logits(4, 3), LABELS, sample_weight=torch.ones(5)),
+        ValueError,
+        "sample_weight of MetricLoss must have shape (4,). Got (5,).",
+    ),
+    "weights per class": (
+        lambda: loss(logits(4, 3), LABELS, sample_weight=torch.ones(4, 3)),
+        ValueError,
+        "sample_weight of MetricLoss must have shape (4,). Got (4, 3).",
+    ),
+    "weights of another image": (
+        lambda: loss(
+            logits(2, 3, 4),
+            torch.zeros(2, 4, dtype=torch.int64),
+            sample_weight=torch.ones(2, 5),
+        ),
+        ValueError,
+        "sample_weight of MetricLoss must have shape (2,) or (2, 4). Got (2, 5).",
+    ),
+    "array of weights": (
+        lambda: loss(logits(4, 3), LABELS, sample_weight=np.ones(4)),
+        TypeError,
+        "sample_weight of MetricLoss must be a torch.Tensor. Got ndarray. Use "
+        "torch.as_tensor(...).",
+    ),
+    "weight of predictions": (
+        lambda: Confusion.from_predictions(LABELS, LABELS, sample_weight=torch.ones(3)),
+        ValueError,
+        "sample_weight of Confusion.from_predictions must have shape (4,). Got (3,).",
+    ),
+    "negative weight of predictions": (
+        lambda: Confusion.from_predictions(LABELS, LABELS, sample_weight=-torch.ones(4)),
+        ValueError,
+        "sample_weight of Confusion.from_predictions must be finite and not negative. Got -1.0. "
+        "A weight of 0 leaves a row out.",
+    ),
+    # Task, step, thresholds.
+    "unknown task": (
+        lambda: losses.DiceLoss(task="segmentation"),
+        ValueError,
+        'task of DiceLoss must be "binary", "multiclass", "multilabel" or None (inferred from '
+        "the shapes). Got 'segmentation'.",
+    ),
+    "unknown task of a confusion": (
+        lambda: Confusion.from_logits(logits(4, 3), LABELS, task="multi"),
+        ValueError,
+        'task of Confusion.from_logits must be "binary", "multiclass", "multilabel" or None '
+        "(inferred from the shapes). Got 'multi'.",
+    ),
+    "threshold of 1": (
+        lambda: MetricLoss("f1", threshold=1.0),
+        ValueError,
+        "threshold of MetricLoss must be one or several numbers between 0 and 1. Got 1.0.",
+    ),
+    "one threshold of 0": (
+        lambda: MetricLoss("f1", threshold=[0.5, 0.0]),
+        ValueError,
+        "threshold of MetricLoss must be one or several numbers between 0 and 1. Got [0.5, 0.0].",
+    ),
+    "no threshold": (
+        lambda: MetricLoss("f1", threshold=[]),
+        ValueError,
+        "threshold of MetricLoss must be one or several numbers between 0 and 1. Got [].",
+    ),
+    "AUROC threshold of 1.5": (
+        lambda: losses.AUROCLoss(thresholds=[0.5, 1.5]),
+        ValueError,
+        "thresholds of AUROCLoss must be one or several numbers between 0 and 1. Got [0.5, 1.5].",
+    ),
+    "thresholds for other labels": (
+        lambda: loss(logits(4, 3), torch.zeros(4, 3), threshold=[0.1, 0.2]),
+        ValueError,
+        "threshold of MetricLoss must be one number, or one per label. Got shape (2,).",
+    ),
+    "several thresholds of a confusion": (
+        lambda: Confusion.from_logits(
+            logits(4), torch.zeros(4), threshold=torch.tensor([0.1, 0.2])
+        ),
+        ValueError,
+        "threshold of Confusion.from_logits must be one number. Got shape (2,).",
+    ),
+    "threshold of a multiclass confusion": (
+        lambda: Confusion.from_logits(logits(4, 3), LABELS, threshold=0.3),
+        ValueError,
+        "threshold of Confusion.from_logits must be None for a multiclass task, whose threshold "
+        'is dynamic. Got 0.3. For one class against the other pass task="binary".',
+    ),
+    # Metrics.
+    "binary metric of 5 classes": (
+        lambda: loss(logits(4, 5), LABELS, metric="f1"),
+        ValueError,
+        'average of FBeta must be "macro", "micro" or "weighted" for 5 classes. Got "binary". '
+        'Use average="macro", by name "f1_macro".',
+    ),
+    "binary metric of labels": (
+        lambda: loss(logits(4, 3), torch.zeros(4, 3), metric="npv"),
+        ValueError,
+        'average of NegativePredictiveValue must be "macro", "micro" or "weighted" for 3 labels. '
+        'Got "binary". Use average="macro", by name "npv_macro".',
+    ),
+    "F2 of 3 classes": (
+        lambda: loss(logits(4, 3), LABELS, metric="f2"),
+        ValueError,
+        'average of FBeta must be "macro", "micro" or "weighted" for 3 classes. Got "binary". '
+        'Use average="macro", by name "f2_macro".',
+    ),
+    "MCC of labels": (
+        lambda: loss(logits(4, 3), torch.zeros(4, 3), metric="matthews_corrcoef"),
+        ValueError,
+        "confusion of MatthewsCorrcoef must come from mutually exclusive classes. Got 3 labels. "
+        'Use an averaged metric such as "f1_macro" or "jaccard_micro".',
+    ),
+    "unknown metric name": (
+        lambda: MetricLoss("f1_marco"),
+        ValueError,
+        "metric of MetricLoss must be a name of metrics.names(). Got 'f1_marco'. Did you mean "
+        '"f1_macro"?',
+    ),
+    "metric that returns a vector": (
+        lambda: MetricLoss(lambda c: c.tp),
+        TypeError,
+        "metric of MetricLoss must return a scalar tensor. Got shape (64,). Reduce it with "
+        ".mean() or .sum(), and do not call .item().",
+    ),
+    "metric that returns a float": (
+        lambda: MetricLoss(lambda c: 0.5),
+        TypeError,
+        "metric of MetricLoss must return a scalar tensor. Got float. Reduce it with .mean() or "
+        ".sum(), and do not call .item().",
+    ),
+    "metric that returns a vector only with a matrix": (
+        lambda: loss(logits(4, 3), LABELS, metric=lambda c: c.matrix.sum(0)),
+        TypeError,
+        "metric of MetricLoss must return a scalar tensor. Got shape (3,). Reduce it with "
+        ".mean() or .sum(), and do not call .item().",
+    ),
+    "average=None as a loss": (
+        lambda: MetricLoss(metrics.Recall(average=None)),
+        ValueError,
+        'metric of MetricLoss must be one number. Got average=None. Use average="macro".',
+    ),
+    "zero_division beside a metric object": (
+        lambda: MetricLoss(metrics.Recall(average="macro"), zero_division=1.0),
+        ValueError,
+        "zero_division of MetricLoss must be None unless metric is a name. Got 1.0. Set it on "
+        "the metric itself.",
+    ),
+    "zero_division of 2": (
+        lambda: MetricLoss("f1", zero_division=2),
+        ValueError,
+        "zero_division of FBeta must be 0, 1 or nan. Got 2.",
+    ),
+    "unknown average": (
+        lambda: metrics.Recall(average="samples"),
+        ValueError,
+        "average of Recall must be one of binary, macro, micro, weighted or None. Got 'samples'.",
+    ),
+    "labels that are no classes": (
+        lambda: loss(logits(4, 3), LABELS, metric=metrics.Recall(average="macro", labels=(1, 3))),
+        ValueError,
+        "labels of Recall must be classes from 0 to 2. Got (1, 3).",
+    ),
+    "labels that are no classes, one score each": (
+        lambda: metrics.Recall(average=None, labels=(-1,))(Confusion.from_matrix(torch.eye(3))),
+        ValueError,
+        "labels of Recall must be classes from 0 to 2. Got (-1,).",
+    ),
+    "unknown weights of kappa": (
+        lambda: metrics.CohenKappa(weights="cubic"),
+        ValueError,
+        'weights of CohenKappa must be None, "linear" or "quadratic". Got \'cubic\'.',
+    ),
+    "costs that are not square": (
+        lambda: metrics.ExpectedCost([[0, 1, 2], [1, 0, 2]]),
+        ValueError,
+        "cost of ExpectedCost must be a square matrix of finite numbers. Got [[0, 1, 2], "
+        "[1, 0, 2]].",
+    ),
+    "costs that are not finite": (
+        lambda: metrics.ExpectedCost([[0, math.inf], [1, 0]]),
+        ValueError,
+        "cost of ExpectedCost must be a square matrix of finite numbers. Got [[0, inf], [1, 0]].",
+    ),
+    "costs of another problem": (
+        lambda: loss(logits(4, 3), LABELS, metric="expected_cost[[0, 1], [5, 0]]"),
+        ValueError,
+        "cost of ExpectedCost must have a row and a column for each of the 3 classes. Got 2 x 2.",
+    ),
+    # Parameters of losses and metrics.
+    "beta of 0": (
+        lambda: metrics.FBeta(beta=0),
+        ValueError,
+        "beta of FBeta must be positive and finite. Got 0.",
+    ),
+    "beta of 0 by name": (
+        lambda: MetricLoss("f0_macro"),
+        ValueError,
+        "beta of FBeta must be positive and finite. Got 0.0.",
+    ),
+    "negative beta of a class": (
+        lambda: metrics.FBeta(beta=[1, -1], average="macro"),
+        ValueError,
+        "beta of FBeta must be positive and finite. Got [1, -1].",
+    ),
+    "infinite beta": (
+        lambda: metrics.FBeta(beta=math.inf),
+        ValueError,
+        "beta of FBeta must be positive and finite. Got inf.",
+    ),
+    "NaN beta": (
+        lambda: metrics.FBeta(beta=math.nan),
+        ValueError,
+        "beta of FBeta must be positive and finite. Got nan.",
+    ),
+    "beta per class of another problem": (
+        lambda: loss(logits(4, 5), LABELS, metric=metrics.FBeta(beta=[1, 2, 3], average="macro")),
+        ValueError,
+        "beta of FBeta must be one number or one per class (5). Got 3 numbers.",
+    ),
+    "beta per class, pooled": (
+        lambda: metrics.FBeta(beta=[1, 2], average="micro"),
+        ValueError,
+        'average of FBeta must not be "micro" with a beta per class. Got "micro". Use one beta '
+        "for all.",
+    ),
+    "beta of soft F-beta": (
+        lambda: losses.SoftFBetaLoss(beta=-1.0),
+        ValueError,
+        "beta of FBeta must be positive and finite. Got -1.0.",
+    ),
+    "beta of sigmoidF1": (
+        lambda: losses.SigmoidF1Loss(beta=0.0),
+        ValueError,
+        "beta of SigmoidF1Loss must be positive. Got 0.0.",
+    ),
+    "beta of SurF": (
+        lambda: losses.SurrogateFBetaLoss(0.1, beta=0.0),
+        ValueError,
+        "beta of SurrogateFBetaLoss must be positive and finite. Got 0.0.",
+    ),
+    "positive rate of SurF": (
+        lambda: losses.SurrogateFBetaLoss(1.0),
+        ValueError,
+        "positive_rate of SurrogateFBetaLoss must lie between 0 and 1. Got 1.0. It is the share "
+        "of positives in the training data.",
+    ),
+    "positive count of SurF": (
+        lambda: losses.SurrogateFBetaLoss(120),
+        ValueError,
+        "positive_rate of SurrogateFBetaLoss must lie between 0 and 1. Got 120. It is the share "
+        "of positives in the training data.",
+    ),
+    "q of SurF": (
+        lambda: losses.SurrogateFBetaLoss(0.1, q=1.5),
+        ValueError,
+        "q of SurrogateFBetaLoss must lie in [0, 1]. Got 1.5.",
+    ),
+    "gamma of WMW": (
+        lambda: losses.WMWLoss(gamma=0.0),
+        ValueError,
+        "gamma of WMWLoss must lie in (0, 1]. Got 0.0.",
+    ),
+    "p of WMW": (
+        lambda: losses.WMWLoss(p=1.0),
+        ValueError,
+        "p of WMWLoss must be above 1. Got 1.0.",
+    ),
+    "gamma of focal": (
+        lambda: losses.FocalLoss(gamma=-0.5),
+        ValueError,
+        "gamma of FocalLoss must be at least 0. Got -0.5.",
+    ),
+    "class_weight of 0": (
+        lambda: losses.MAELoss(class_weight=[1.0, 0.0]),
+        ValueError,
+        "class_weight of MAELoss must hold a positive number for each class. Got [1.0, 0.0]. "
+        f"{NO_EXAMPLES}",
+    ),
+    "class_weight of another problem": (
+        lambda: losses.FocalLoss(class_weight=[1.0, 2.0])(logits(4, 3), LABELS),
+        ValueError,
+        "class_weight of FocalLoss must hold a number for each of the 3 classes. Got 2 numbers.",
+    ),
+    "class_prior of another problem": (
+        lambda: losses.LogitAdjustedLoss([1, 2])(logits(4, 3), LABELS),
+        ValueError,
+        "class_prior of LogitAdjustedLoss must hold a number for each of the 3 classes. Got 2 "
+        "numbers.",
+    ),
+    "negative class_prior": (
+        lambda: losses.LogitAdjustedLoss([1, -2]),
+        ValueError,
+        "class_prior of LogitAdjustedLoss must hold a positive number for each class. Got "
+        f"[1, -2]. {NO_EXAMPLES}",
+    ),
+    "count of 0": (
+        lambda: losses.inverse_frequency_weights([3, 0]),
+        ValueError,
+        "counts of inverse_frequency_weights must hold a positive number for each class. Got "
+        f"[3, 0]. {NO_EXAMPLES}",
+    ),
+    "beta of effective numbers": (
+        lambda: losses.effective_number_weights([3, 1], beta=1.0),
+        ValueError,
+        "beta of effective_number_weights must lie in [0, 1). Got 1.0.",
+    ),
+    "AUROC of 3 classes": (
+        lambda: losses.AUROCLoss()(logits(4, 3), LABELS),
+        ValueError,
+        "logits of AUROCLoss must hold a binary problem. Got 3 classes. Reduce the problem to "
+        "one class against the rest.",
+    ),
+    "WMW of labels": (
+        lambda: losses.WMWLoss()(logits(4, 3), torch.zeros(4, 3)),
+        ValueError,
+        "logits of WMWLoss must hold a binary problem. Got 3 labels. Reduce the problem to one "
+        "class against the rest.",
+    ),
+    "SurF of 3 classes": (
+        lambda: losses.SurrogateFBetaLoss(0.1)(logits(4, 3), LABELS),
+        ValueError,
+        "logits of SurrogateFBetaLoss must hold a binary problem. Got 3 classes. Reduce the "
+        "problem to one class against the rest.",
+    ),
+    "logit adjustment of labels": (
+        lambda: losses.LogitAdjustedLoss([1, 2, 3])(logits(4, 3), torch.zeros(4, 3)),
+        ValueError,
+        "logits of LogitAdjustedLoss must belong to mutually exclusive classes. Got a multilabel "
+        "task.",
+    ),
+    "delta of the linear step": (
+        lambda: heaviside.linear(logits(4).sigmoid(), 0.5, delta=0.5),
+        ValueError,
+        "delta of linear must lie between 0 and 0.5. Got 0.5.",
+    ),
+    "k of the sigmoid step": (
+        lambda: heaviside.sigmoid(logits(4).sigmoid(), 0.5, k=0.0),
+        ValueError,
+        "k of sigmoid must be positive. Got 0.0.",
+    ),
+    # Confusion.
+    "predictions of another shape": (
+        lambda: Confusion.from_predictions(logits(4, 3), LABELS),
+        ValueError,
+        "predictions of Confusion.from_predictions must have the shape of target, (4,). Got "
+        "(4, 3). Pass labels, e.g. logits.argmax(1).",
+    ),
+    "float predictions": (
+        lambda: Confusion.from_predictions(logits(4), LABELS),
+        TypeError,
+        "predictions of Confusion.from_predictions must be integer labels. Got torch.float32. "
+        "Pass labels, e.g. logits.argmax(1) or (p > 0.5).long().",
+    ),
+    "float target": (
+        lambda: Confusion.from_predictions(LABELS, LABELS.float()),
+        TypeError,
+        "target of Confusion.from_predictions must be integer labels. Got torch.float32. Use "
+        "target.long().",
+    ),
+    "matrix that is not square": (
+        lambda: Confusion.from_matrix(torch.ones(2, 3)),
+        ValueError,
+        "matrix of Confusion.from_matrix must be square. Got (2, 3).",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FULL)
+def test_error(case):
+    action, error, text = FULL[case]
+    with pytest.raises(error) as caught:
+        action()
+    assert str(caught.value) == text
+
+
+# Temperature: every way in, and what every complaint says.
+
+BAD_TEMPERATURES = [0.0, -0.1, 0.41, 1.0, math.nan, math.inf]
+TEMPERATURE = {
+    "MetricLoss": lambda t: MetricLoss("f1", temperature=t),
+    "AUROCLoss": lambda t: losses.AUROCLoss(temperature=t),
+    "Confusion.from_logits": lambda t: Confusion.from_logits(logits(4, 3), LABELS, temperature=t),
+    "tempered": lambda t: heaviside.tempered(logits(4).sigmoid(), 0.5, temperature=t),
+}
+
+
+def assert_complains_about_temperature(owner, temperature, action):
+    with pytest.raises(ValueError, match="temperature") as caught:
+        action(temperature)
+    assert str(caught.value) == (
+        f"temperature of {owner} must lie in (0, 0.4]. Got {temperature:g}. {COLD}"
+    )
+
+
+@pytest.mark.parametrize("temperature", BAD_TEMPERATURES)
+@pytest.mark.parametrize("owner", TEMPERATURE)
+def test_temperature_outside_its_domain(owner, temperature):
+    assert_complains_about_temperature(owner, temperature, TEMPERATURE[owner])
+
+
+@pytest.mark.parametrize("kind", ["linear", "sigmoid"])
+@pytest.mark.parametrize(
+    ("owner", "make"),
+    [
+        ("MetricLoss", lambda kind: MetricLoss("f1", heaviside=kind)),
+        ("AUROCLoss", lambda kind: losses.AUROCLoss(heaviside=kind)),
+    ],
+)
+def test_temperature_filled_behind_the_back_of_a_loss(owner, make, kind):
+    def forward(temperature):
+        filled(make(kind), temperature)(logits(4), torch.tensor([0, 1, 0, 1]))
+
+    forward(0.4)
+    assert_complains_about_temperature(owner, 0.7, forward)
+
+
+def test_temperature_of_a_sigmoid_step():
+    """The same complaint, of the loss and of the confusion."""
+    assert_complains_about_temperature(
+        "MetricLoss", 0.5, lambda t: MetricLoss("f1", temperature=t, heaviside="sigmoid")
+    )
+    assert_complains_about_temperature(
+        "Confusion.from_logits",
+        0.5,
+        lambda t: Confusion.from_logits(logits(4, 3), LABELS, temperature=t, heaviside="sigmoid"),
+    )
+
+
+@pytest.mark.parametrize("temperature", BAD_TEMPERATURES)
+def test_bad_temperature_leaves_the_old_one(temperature):
+    module = MetricLoss("f1_macro", temperature=0.1)
+    with pytest.raises(ValueError, match=r"^temperature of MetricLoss must lie in \(0, 0\.4\]"):
+        module.set_temperature(temperature)
+    assert module.temperature.item() == 0.1
+
+
+def test_float32_tensor_of_04_is_no_error():
+    """0.4 in float32 is 0.4000000059604645; the user wrote 0.4."""
+    soft = Confusion.from_logits(logits(4, 3), LABELS, temperature=torch.tensor(0.4))
+    assert soft.tp.isfinite().all()
+
+
+def test_bad_batch_leaves_the_module_as_it_was():
+    module = losses.FocalLoss(class_weight=[1.0, 2.0, 3.0])
+    before = module(logits(4, 3), LABELS)
+    with pytest.raises(ValueError, match="class indices"):
+        module(logits(4, 3), torch.tensor([0, 1, 2, 9]))
+    assert module(logits(4, 3), LABELS).equal(before)
+    soft_set = MetricLoss("f1_macro", threshold=None)
+    state = {name: value.clone() for name, value in soft_set.state_dict().items()}
+    with pytest.raises(ValueError, match="class indices"):
+        soft_set(logits(4, 3), torch.tensor([0, 1, 2, 9]))
+    assert all(value.equal(state[name]) for name, value in soft_set.state_dict().items())
+
+
+# Complaints of which the telling parts count.
+
+PARTS = {
+    "threshold of a multiclass loss": (
+        lambda: loss(logits(4, 3), LABELS, threshold=0.25),
+        ValueError,
+        ["threshold of MetricLoss must be None for a multiclass task", "0.25", 'task="binary"'],
+    ),
+    "thresholds of a multiclass loss": (
+        lambda: loss(logits(4, 3), LABELS, threshold=[0.25, 0.75]),
+        ValueError,
+        ["threshold of MetricLoss must be None for a multiclass task", "0.25", "0.75"],
+    ),
+    "threshold of a confusion outside (0, 1)": (
+        lambda: Confusion.from_logits(logits(4), torch.zeros(4), threshold=1.5),
+        ValueError,
+        ["threshold of Confusion.from_logits must", "between 0 and 1", "Got 1.5."],
+    ),
+    "unknown step of a loss": (
+        lambda: MetricLoss("f1", heaviside="quadratic"),
+        ValueError,
+        [
+            "heaviside of MetricLoss must",
+            '"linear", "sigmoid" or a function (p, threshold) -> H',
+            "Got 'quadratic'.",
+        ],
+    ),
+    "unknown step of a confusion": (
+        lambda: Confusion.from_logits(logits(4), torch.zeros(4), heaviside="quadratic"),
+        ValueError,
+        ["heaviside of Confusion.from_logits must", "Got 'quadratic'."],
+    ),
+    "unknown step of a membership": (
+        lambda: membership.binary(logits(4), heaviside="quadratic"),
+        ValueError,
+        ["heaviside of", '"linear", "sigmoid" or a function', "Got 'quadratic'."],
+    ),
+    "metric that is no function": (
+        lambda: MetricLoss(5),
+        TypeError,
+        ["metric of MetricLoss must", "Got"],
+    ),
+    "metric class instead of a metric": (
+        lambda: MetricLoss(metrics.FBeta),
+        TypeError,
+        ["metric of MetricLoss must", "FBeta"],
+    ),
+    "scikit-learn's default zero_division": (
+        lambda: metrics.Precision(zero_division="warn"),
+        ValueError,
+        ["zero_division of Precision must be 0, 1 or nan.", "warn"],
+    ),
+    "ragged costs": (
+        lambda: metrics.ExpectedCost([[0, 1], [5]]),
+        ValueError,
+        ["cost of ExpectedCost must be a square matrix of finite numbers.", "[[0, 1], [5]]"],
+    ),
+    "costs that are no numbers, by name": (
+        lambda: MetricLoss("expected_cost[[0, 1], [5, x]]"),
+        ValueError,
+        ["must", "expected_cost[[0, 1], [5, x]]"],
+    ),
+    "a score per class as a loss": (
+        lambda: losses.SoftFBetaLoss(average=None),
+        ValueError,
+        ["average of SoftFBetaLoss must"],
+    ),
+    "prediction out of range": (
+        lambda: Confusion.from_predictions(torch.tensor([0, 7]), LABELS[:2], num_classes=3),
+        ValueError,
+        ["predictions of Confusion.from_predictions must", "below 3", "Got 7."],
+    ),
+    "target out of range": (
+        lambda: Confusion.from_predictions(LABELS[:2], torch.tensor([0, 7]), num_classes=3),
+        ValueError,
+        ["target of Confusion.from_predictions must", "below 3", "Got 7.", "ignore_index=7"],
+    ),
+    "negative prediction": (
+        lambda: Confusion.from_predictions(torch.tensor([0, -1]), LABELS[:2]),
+        ValueError,
+        ["predictions of Confusion.from_predictions must", "at least 0", "Got -1."],
+    ),
+    "logits instead of multilabel predictions": (
+        lambda: Confusion.from_predictions(logits(4, 3), torch.zeros(4, 3)),
+        ValueError,
+        ["predictions of Confusion.from_predictions must", "0 and 1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_telling_parts(case):
+    action, error, parts = PARTS[case]
+    with pytest.raises(error) as caught:
+        action()
+    assert [part for part in parts if part not in str(caught.value)] == [], str(caught.value)
+
+
+@pytest.mark.parametrize("argument", ["predictions", "target"])
+def test_labels_of_from_predictions_are_not_explained_by_logits(argument):
+    """There are none; and a prediction is no label to be ignored."""
+    labels = {"predictions": LABELS, "target": LABELS, argument: torch.tensor([0, 1, 2, 7])}
+    with pytest.raises(ValueError, match=f"^{argument} of ") as caught:
+        Confusion.from_predictions(**labels, num_classes=3)
+    assert "logits" not in str(caught.value)
+    assert ("ignore_index" in str(caught.value)) == (argument == "target")
+
+
+def test_every_complaint_has_the_shape():
+    """Which argument of what must be what. Got what."""
+    shape = re.compile(r"^\w+ of [\w.]+ must .+\. Got .+\.", re.DOTALL)
+    for _, _, text in FULL.values():
+        assert shape.match(text), text
+
+
+# What is no error.
+
+
+def test_nan_logits_are_not_looked_for_unasked():
+    assert loss(torch.full((4, 3), math.nan), LABELS).isnan()
+
+
+TASKS = {
+    "binary": (lambda n: logits(n), lambda n: torch.zeros(n, dtype=torch.int64)),
+    "multiclass": (lambda n: logits(n, 3), lambda n: torch.zeros(n, dtype=torch.int64)),
+    "multilabel": (lambda n: logits(n, 3), lambda n: torch.zeros(n, 3)),
+}
+EVERY = ("binary", "multiclass", "multilabel")
+LOSSES = {
+    "MetricLoss": (lambda **kw: MetricLoss("f1_macro", **kw), EVERY),
+    "MetricLoss, kappa": (lambda **kw: MetricLoss("cohen_kappa", **kw), EVERY[:2]),
+    "MetricLoss, MCC": (lambda **kw: MetricLoss("matthews_corrcoef", **kw), EVERY[:2]),
+    "MetricLoss, cost": (
+        lambda **kw: MetricLoss("expected_cost[[1, 1], [5, 1]]", **kw),
+        ("binary",),
+    ),
+    "MetricLoss, function": (lambda **kw: MetricLoss(lambda c: c.tp.sum() / 7, **kw), EVERY),
+    "MetricLoss, nan": (lambda **kw: MetricLoss("f1_macro", zero_division=math.nan, **kw), EVERY),
+    "AUROCLoss": (losses.AUROCLoss, ("binary",)),
+    "WMWLoss": (losses.WMWLoss, ("binary",)),
+    "SurrogateFBetaLoss": (lambda **kw: losses.SurrogateFBetaLoss(0.2, **kw), ("binary",)),
+    "SoftFBetaLoss": (lambda **kw: losses.SoftFBetaLoss(average="macro", **kw), EVERY),
+    "DiceLoss": (losses.DiceLoss, EVERY),
+    "MAELoss": (losses.MAELoss, EVERY),
+    "FocalLoss": (losses.FocalLoss, EVERY),
+    "LogitAdjustedLoss": (lambda **kw: losses.LogitAdjustedLoss([1, 2, 3], **kw), ("multiclass",)),
+    "LogitAdjustedLoss, binary": (
+        lambda **kw: losses.LogitAdjustedLoss([1, 2], **kw),
+        ("binary",),
+    ),
+    "SigmoidF1Loss": (losses.SigmoidF1Loss, EVERY),
+    "LovaszSoftmaxLoss": (losses.LovaszSoftmaxLoss, EVERY),
+}
+
+
+def test_every_loss_is_listed():
+    assert {name.split(",")[0] for name in LOSSES} == {
+        name for name in losses.__all__ if name.endswith("Loss")
+    }
+
+
+def assert_zero_with_a_graph(module, z, target, **kwargs):
+    z = z.requires_grad_()
+    value = module(z, target, **kwargs)
+    assert value.item() == 0
+    assert value.shape == ()
+    assert value.requires_grad
+    value.backward()
+    assert z.grad is not None
+    assert z.grad.equal(torch.zeros_like(z))
+
+
+@pytest.mark.parametrize(("name", "task"), [(n, t) for n in LOSSES for t in LOSSES[n][1]])
+def test_nothing_to_learn_from_is_no_error(name, task):
+    """An empty batch, all rows ignored, all rows of weight 0: value 0, gradient 0."""
+    make, _ = LOSSES[name]
+    z_of, target_of = TASKS[task]
+    assert_zero_with_a_graph(make(), z_of(0), target_of(0))
+    assert_zero_with_a_graph(make(), z_of(4), torch.full_like(target_of(4), -100))
+    module = make(ignore_index=255)
+    assert_zero_with_a_graph(module, z_of(4), torch.full_like(target_of(4), 255))
+    assert_zero_with_a_graph(make(), z_of(4), target_of(4), sample_weight=torch.zeros(4))
+
+
+def test_probability_rows_that_are_all_ignored_are_no_error():
+    target = torch.full((4, 3), -100.0)
+    for make, tasks in LOSSES.values():
+        if "multiclass" in tasks:
+            assert_zero_with_a_graph(make(task="multiclass"), logits(4, 3), target)
+
+
+# Where tensors have no values to look at, nothing is looked at.
+
+
+NEGATIVE = torch.tensor([1.0, 1.0, -2.0, 1.0])
+
+
+def test_values_are_not_checked_under_vmap():
+    module = MetricLoss("accuracy", validate=True)
+    z = logits(2, 4, 3)
+
+    def of_one(z, weight):
+        return module(z, LABELS, sample_weight=weight)
+
+    values = torch.func.vmap(of_one, in_dims=(0, None))(z, NEGATIVE)
+    assert values.shape == (2,)
+    assert values.isfinite().all()
+    with pytest.raises(ValueError, match=r"^sample_weight of MetricLoss"):
+        of_one(z[0], NEGATIVE)
+
+
+def test_values_are_not_checked_under_compile():
+    module = MetricLoss("accuracy", validate=True)
+    compiled = torch.compile(module, backend="eager", fullgraph=True)
+    assert compiled(logits(4, 3), LABELS, sample_weight=NEGATIVE).isfinite()
+    with pytest.raises(ValueError, match=r"^sample_weight of MetricLoss"):
+        module(logits(4, 3), LABELS, sample_weight=NEGATIVE)
+
+
+def test_temperature_is_not_checked_under_vmap():
+    module = filled(MetricLoss("accuracy"), 0.45)
+    values = torch.func.vmap(lambda z: module(z, LABELS))(logits(2, 4, 3))
+    assert values.isfinite().all()
+    with pytest.raises(ValueError, match=r"^temperature of MetricLoss"):
+        module(logits(4, 3), LABELS)
+
+
+def test_shapes_are_checked_under_vmap():
+    """They cost nothing."""
+    module = MetricLoss("accuracy")
+    with pytest.raises(ValueError, match=r"^target of MetricLoss must have shape"):
+        torch.func.vmap(lambda z: module(z, torch.zeros(5, dtype=torch.int64)))(logits(2, 4, 3))
