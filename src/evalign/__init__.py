@@ -1,12 +1,38 @@
 """evalign: train classifiers on the metric you report.
 
 `MetricLoss` turns any metric of the confusion matrix into a loss; `Confusion` is the matrix, soft
-or hard; `metrics` the metrics of it; `losses` all losses; `theory` what the papers prove.
+or hard; `metrics` the metrics of it; `losses` all losses; `theory` what the papers prove;
+`TemperatureAnnealing` cools a loss; `fit_decision` finds the rule that turns scores into labels.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from evalign import losses, metrics, theory
 from evalign.core.confusion import Confusion
+from evalign.decisions import DecisionRule, fit_decision
 from evalign.losses import MetricLoss
 
+if TYPE_CHECKING:
+    from evalign.training import TemperatureAnnealing
+
 __version__ = "0.1.0"
-__all__ = ["Confusion", "MetricLoss", "losses", "metrics", "theory"]
+__all__ = [
+    "Confusion",
+    "DecisionRule",
+    "MetricLoss",
+    "TemperatureAnnealing",
+    "fit_decision",
+    "losses",
+    "metrics",
+    "theory",
+]
+
+# Loaded at first use: they bring scikit-learn, which whoever wants a loss need not wait for.
+_LATER = {"TemperatureAnnealing": "evalign.training"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'evalign' has no attribute {name!r}")

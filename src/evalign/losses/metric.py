@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from evalign.core.checks import complaint, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.losses.base import SoftSetLoss
+from evalign.statistics import RunningConfusion
 
 # Enough for functions that name a class by its index.
 _PROBED_CLASSES = 64
@@ -35,6 +37,11 @@ class MetricLoss(SoftSetLoss):
         detach_threshold: no gradient through the dynamic threshold.
         zero_division: score of a class where the metric is 0/0 (0, 1, or NaN to leave it out), for
             metrics given by name.
+        statistics: "batch" or "running": take the gradient of the metric at a moving average of
+            the Confusion, so that classes absent from most batches still steer it. In training
+            mode with gradients only; the average is in the state dict. It is not reset when the
+            temperature changes: it forgets by itself.
+        momentum: the weight of the new batch in that average, in (0, 1].
 
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
 
@@ -57,6 +64,8 @@ class MetricLoss(SoftSetLoss):
         threshold: float | Sequence[float] | Tensor | None = None,
         detach_threshold: bool = False,
         zero_division: float | None = None,
+        statistics: Literal["batch", "running"] = "batch",
+        momentum: float = 0.1,
         ignore_index: int = -100,
         validate: bool = False,
     ) -> None:
@@ -86,6 +95,15 @@ class MetricLoss(SoftSetLoss):
         if threshold is not None:
             threshold = thresholds_tensor("MetricLoss", "threshold", threshold)
         self.register_buffer("threshold", threshold, persistent=False)
+        known = statistics in ("batch", "running")
+        allowed = 'be "batch" or "running"'
+        require(known, "MetricLoss", "statistics", allowed, repr(statistics))
+        several = self.threshold is not None and self.threshold.ndim == 1
+        allowed = "be one number with running statistics"
+        ok = statistics == "batch" or not several
+        require(ok, "MetricLoss", "threshold", allowed, f"{threshold}")
+        self.statistics = statistics
+        self.running = RunningConfusion(momentum) if statistics == "running" else None
 
     def value(self, batch: Batch) -> Tensor:
         if batch.task == "binary" and self.threshold is not None and self.threshold.ndim == 1:
@@ -102,6 +120,8 @@ class MetricLoss(SoftSetLoss):
             detach_threshold=self.detach_threshold,
         )
         confusion = Confusion.from_membership(batch, soft, matrix=self.needs_matrix)
+        if self.running is not None and self.training and torch.is_grad_enabled():
+            confusion = self.running(confusion)
         # Without any row a user's function would divide by zero; its value is not used then.
         empty = batch.weight.sum() == 0
         score = self.metric(confusion.map(lambda x: torch.where(empty, 1, x)))

@@ -1,0 +1,50 @@
+"""Two classes: every threshold there is, all at once."""
+
+import torch
+from torch import Tensor
+
+from evalign.decisions.goal import ROUNDING, Goal
+
+# Beyond this log-odds the smaller probability underflows (e^-745), and a rule of probabilities
+# sees no difference.
+SATURATED = 700.0
+
+
+def best_thresholds(
+    owner: str, margin: Tensor, target: Tensor, weights: Tensor, goal: Goal
+) -> Tensor:
+    """The best threshold on the log-odds for each row of weights (B, N): exact, over all cuts.
+
+    Cut k labels the k rows of lowest log-odds 0 and the others 1. Sorted once, cumulative sums of
+    the targets (N, 2), which are labels or probabilities, are the confusion matrices of all cuts.
+    Rows of equal log-odds are never parted. The threshold lies in the middle between its
+    neighbours; outside of all rows, at the default 0 or 1 away from the last row, whichever is
+    farther out. Of cuts with equal scores the one nearest to the default is taken: the data cannot
+    tell them apart, and the default is what the model itself says.
+    """
+    margin, order = margin.clamp(-SATURATED, SATURATED).sort()
+    below = (weights.unsqueeze(-1) * target)[:, order].cumsum(1)
+    below = torch.cat([torch.zeros_like(below[:, :1]), below], 1)
+    low, high = margin[:-1], margin[1:]
+    middle = torch.cat(
+        [(margin[:1] - 1).clamp(max=0), (low + high) / 2, (margin[-1:] + 1).clamp(min=0)]
+    )
+    total = below[:, -1:]
+    apart = high - low > ROUNDING * (1 + low.abs())
+    if not apart.all():
+        edge = apart.new_ones(1)
+        cuts = torch.cat([edge, apart, edge]).nonzero().squeeze(1)
+        below, middle = below[:, cuts], middle[cuts]
+    matrices = torch.stack([below, total - below], -1)
+
+    scores = goal.scores(matrices)
+    best = scores.amax(1, keepdim=True)
+    if goal.slack is not None and best.isneginf().any():
+        raise goal.infeasible(owner, matrices)
+    ties = (scores >= best - ROUNDING) | best.isneginf()
+    return middle[torch.where(ties, middle.abs(), torch.inf).argmin(1)]
+
+
+def threshold_gains(thresholds: Tensor) -> Tensor:
+    """diag(t, 1 − t) for thresholds on the log-odds, t = sigmoid(threshold)."""
+    return torch.stack([thresholds, -thresholds], -1).sigmoid().diag_embed()

@@ -1,0 +1,116 @@
+"""The gain matrix found with labels, guarded against too few of them.
+
+A search over labels alone is exact on the rows it sees and overfits when they are few: one lucky
+row moves the threshold. Three other rules are steadier, and which one is best is asked of rows
+that the rules have not seen (cross-fitting):
+
+- "argmax", which learns nothing;
+- "expected", which learns from the probabilities alone;
+- "calibrated", the expected rule of probabilities corrected with the labels by a few numbers;
+- "labels", the search itself, asked only where every class has `FEW` rows, and taken without
+  asking where every class has `ENOUGH`.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from evalign.decisions import calibrate
+from evalign.decisions.cuts import best_thresholds, threshold_gains
+from evalign.decisions.gains import best_gains, confusions, normalised
+from evalign.decisions.goal import ROUNDING, Goal
+
+FEW, ENOUGH = 50, 1000
+FOLDS = 5
+
+
+def search(
+    owner: str,
+    logits: Tensor,
+    target: Tensor,
+    weights: Tensor,
+    goal: Goal,
+    starts: Tensor | None = None,
+) -> Tensor:
+    """The best gain matrix (B, C, C) for the targets (N, C), for each row of weights (B, N)."""
+    if logits.shape[1] == 2:
+        margin = logits[:, 1] - logits[:, 0]
+        return threshold_gains(best_thresholds(owner, margin, target, weights, goal))
+    return best_gains(owner, logits.softmax(1), target, weights, goal, starts)
+
+
+def tuned(owner: str, logits: Tensor, y: Tensor, weight: Tensor, goal: Goal) -> tuple[Tensor, str]:
+    """The gain matrix, and the name of the rule that it comes from."""
+    identity = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
+    target, rows, counts = identity[y], weight.unsqueeze(0), y.bincount()
+    smallest = counts[counts > 0].min()
+
+    def labels(weights: Tensor) -> Tensor:
+        if logits.shape[1] == 2:
+            return search(owner, logits, target, weights, goal)
+        # The search asks η for its labels and would trust a wrong prior: it is corrected first.
+        offsets = calibrate.class_offsets(logits, target, weights)
+        found = [
+            search(owner, logits + b, target, w.unsqueeze(0), goal)
+            for b, w in zip(offsets, weights, strict=True)
+        ]
+        return _times(offsets, torch.cat(found))
+
+    # A constraint speaks of these rows: no other rule than the search is sure to meet it.
+    if smallest >= ENOUGH or goal.slack is not None:
+        return labels(rows)[0], "labels"
+
+    eta = logits.softmax(1)
+    expected = search(owner, logits, eta, rows, goal)
+
+    def calibrated(weights: Tensor) -> Tensor:
+        if logits.shape[1] == 2:
+            return _platt(owner, logits[:, 1] - logits[:, 0], target[:, 1], weights, rows, goal)
+        offsets = calibrate.class_offsets(logits, target, weights)
+        starts = torch.stack([identity.unsqueeze(0), expected])
+        corrected = (logits + offsets.unsqueeze(1)).softmax(-1)
+        found = [best_gains(owner, each, each, rows, goal, starts) for each in corrected]
+        return _times(offsets, torch.cat(found))
+
+    learners: dict[str, Callable[[Tensor], Tensor]] = {"calibrated": calibrated}
+    if smallest >= FEW:
+        learners["labels"] = labels
+    known = {"argmax": identity.unsqueeze(0), "expected": expected}
+    held_out = _folds(y) * rows
+    matrices = [confusions(eta, target, rows, gain)[0] for gain in known.values()]
+    for learner in learners.values():
+        matrices.append(confusions(eta, target, held_out, learner(rows - held_out)).sum(0))
+    scores = goal.scores(torch.stack(matrices))
+    # The first of equals: what learns less.
+    chosen = [*known, *learners][int((scores >= scores.max() - ROUNDING).nonzero()[0])]
+    gain = known[chosen] if chosen in known else learners[chosen](rows)
+    return gain[0], chosen
+
+
+def _folds(y: Tensor) -> Tensor:
+    """(FOLDS, N) of 0 and 1: every row held out once, every class spread evenly."""
+    shuffled = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)).to(y.device)
+    order = shuffled[y[shuffled].argsort(stable=True)]
+    fold = torch.empty_like(y)
+    fold[order] = torch.arange(len(y), device=y.device) % FOLDS
+    folds = torch.arange(FOLDS, device=y.device).unsqueeze(1)
+    return (fold == folds).double()
+
+
+def _times(offsets: Tensor, gains: Tensor) -> Tensor:
+    """Gains for η itself: corrected, y has a probability in proportion to η_y·exp(b_y)."""
+    factors = (offsets - offsets.amax(1, keepdim=True)).exp()
+    return normalised(factors.unsqueeze(-1) * gains)
+
+
+def _platt(
+    owner: str, margin: Tensor, positive: Tensor, weights: Tensor, rows: Tensor, goal: Goal
+) -> Tensor:
+    """The expected threshold after Platt's correction, for each row of weights (B, N)."""
+    thresholds = []
+    for a, b in zip(*calibrate.factor_and_offset(margin, positive, weights), strict=True):
+        corrected = a * margin + b
+        eta = torch.stack([-corrected, corrected], 1).sigmoid()
+        thresholds.append((best_thresholds(owner, corrected, eta, rows, goal) - b) / a)
+    return threshold_gains(torch.cat(thresholds))

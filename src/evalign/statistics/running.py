@@ -1,0 +1,84 @@
+"""A Confusion averaged over batches, for classes that most batches lack."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evalign.core.checks import require
+from evalign.core.confusion import Confusion
+from evalign.core.numerics import beside
+
+_PARTS = ("tp", "predicted", "actual", "total", "full")
+
+
+class RunningConfusion(nn.Module):
+    """Moving average of the Confusions it is given, corrected for its empty start.
+
+    What comes back has the value of the average C̄ and the gradient of the batch C, namely
+    C̄ + (C − stop(C)): a metric of it is differentiated at the average, with respect to this batch,
+    and that gradient is not scaled by the momentum. After one batch the average is that batch; a
+    batch without rows does not change it.
+
+    Args:
+        momentum: the weight of the new batch, in (0, 1]; 1 is the batch alone.
+    """
+
+    seen: Tensor
+
+    def __init__(self, momentum: float = 0.1) -> None:
+        super().__init__()
+        allowed = "lie in (0, 1], the weight of the new batch"
+        require(0 < momentum <= 1, "MetricLoss", "momentum", allowed, momentum)
+        self.momentum = momentum
+        self.register_buffer("seen", torch.zeros((), dtype=torch.float64))  # 1 − (1 − momentum)^k
+        for part in _PARTS:  # their size is that of the first batch
+            self.register_buffer(part, None)
+
+    def forward(self, confusion: Confusion) -> Confusion:
+        now = confusion.detach()
+        weight = torch.where(now.total.sum() == 0, 0, beside(self.momentum, self.seen))
+        self.seen.lerp_(torch.ones_like(self.seen), weight)
+        average: dict[str, Tensor] = {}
+        for part in _PARTS:
+            value: Tensor | None = getattr(now, part)
+            if value is None:
+                continue
+            if getattr(self, part) is None:
+                setattr(self, part, torch.zeros_like(value))
+            self._check_size(part, value)
+            running: Tensor = getattr(self, part)
+            running.lerp_(value, weight.to(value))
+            attached: Tensor = getattr(confusion, part)
+            corrected = running / self.seen.clamp(min=self.momentum).to(value)
+            average[part] = corrected + (attached - value)
+        return Confusion(**average, multilabel=confusion.multilabel)
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self.seen.zero_()
+        for part in _PARTS:
+            setattr(self, part, None)
+
+    def _check_size(self, part: str, value: Tensor) -> None:
+        running: Tensor = getattr(self, part)
+        allowed = f"keep the {running.shape[:1].numel()} classes of the batches before"
+        got, cure = f"{value.shape[:1].numel()}", "Call reset() to start anew."
+        require(running.shape == value.shape, "running statistics", "logits", allowed, got, cure)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "RunningConfusion":
+        # Sums keep their digits under .half(); only the device follows.
+        device = fn(torch.zeros(1, device=self.seen.device)).device
+        for name, buffer in self.named_buffers():
+            self._buffers[name] = buffer.to(device)
+        return self
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        # A buffer that is None is neither saved nor expected; take the sizes of those that come.
+        for part in _PARTS:
+            saved = state_dict.get(prefix + part)
+            setattr(self, part, None if saved is None else torch.zeros_like(saved))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

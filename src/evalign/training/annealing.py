@@ -1,0 +1,136 @@
+"""Cooling the temperature of a loss: on a plateau of the score (EAST 4.3), or by a plain schedule.
+
+A schedule is a function of the step (an epoch, usually): `loss.set_temperature(schedule(epoch))`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from evalign.core.checks import check_temperature, require
+from evalign.losses.base import SoftSetLoss
+
+Schedule = Callable[[int], float]
+
+
+class TemperatureAnnealing:
+    """Cools T_k = start · rate^k whenever the validation score stops improving (EAST 4.3).
+
+    Used like a learning-rate scheduler: call `step` with the score after every check. After
+    `patience` checks without a new best the temperature falls once; after `coolings` falls in a
+    row without a new best, `finished` turns true and the temperature stays.
+
+    Watch the true metric on validation rows: it can be compared across temperatures, which the
+    value of the loss cannot.
+
+    Args:
+        loss: a loss with a temperature, such as `MetricLoss`; set to `start` at once.
+        start: T_0, in (0, 0.4].
+        rate: the factor of a cooling, in (0, 1).
+        patience: checks without a new best before a cooling.
+        coolings: coolings in a row without a new best before the end; 0 is plain early stopping.
+        greater_is_better: whether the score rises as the model improves.
+
+    Examples:
+        >>> from evalign import MetricLoss
+        >>> loss = MetricLoss("f1_macro")
+        >>> annealing = TemperatureAnnealing(loss, rate=0.5, patience=1)
+        >>> for score in [0.6, 0.7, 0.7]:
+        ...     annealing.step(score)
+        >>> annealing.temperature
+        0.1
+    """
+
+    def __init__(
+        self,
+        loss: SoftSetLoss,
+        *,
+        start: float = 0.2,
+        rate: float = 0.9,
+        patience: int = 5,
+        coolings: int = 3,
+        greater_is_better: bool = True,
+    ) -> None:
+        name = "TemperatureAnnealing"
+        check_temperature(name, start)
+        require(0 < rate < 1, name, "rate", "lie between 0 and 1", rate)
+        require(patience >= 1, name, "patience", "be at least 1", patience)
+        require(coolings >= 0, name, "coolings", "be at least 0", coolings)
+        step = getattr(loss, "heaviside", None)
+        has_temperature = isinstance(loss, SoftSetLoss) and not callable(step)
+        allowed = "have a temperature: a MetricLoss or AUROCLoss whose heaviside is a name"
+        require(has_temperature, name, "loss", allowed, loss)
+        self.loss = loss
+        self.start = start
+        self.rate = rate
+        self.patience = patience
+        self.coolings = coolings
+        self.greater_is_better = greater_is_better
+        self.cooled = 0  # k
+        self.cooled_in_vain = 0
+        self.waited = 0
+        self.best: float | None = None
+        self.finished = False
+        loss.set_temperature(self.temperature)
+
+    @property
+    def temperature(self) -> float:
+        return self.start * self.rate**self.cooled
+
+    def step(self, score: float) -> None:
+        """Take note of a validation score. A NaN is no improvement."""
+        better = score if self.greater_is_better else -score
+        if not math.isnan(better) and (self.best is None or better > self.best):
+            self.best = better
+            self.waited = self.cooled_in_vain = 0
+            return
+        self.waited += 1
+        if self.waited < self.patience:
+            return
+        self.waited = 0
+        if self.cooled_in_vain == self.coolings:
+            self.finished = True
+        else:
+            self.cooled += 1
+            self.cooled_in_vain += 1
+            self.loss.set_temperature(self.temperature)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that `step` depends on, as plain numbers (JSON can hold it)."""
+        return {k: v for k, v in vars(self).items() if k != "loss"}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on exactly where the state was taken, the loss's temperature included."""
+        expected = self.state_dict().keys()
+        ok = state.keys() == expected
+        allowed = f"hold {', '.join(expected)}"
+        require(ok, "TemperatureAnnealing", "state", allowed, ", ".join(state))
+        vars(self).update(state)
+        self.loss.set_temperature(self.temperature)
+
+
+def constant_temperature(temperature: float = 0.2) -> Schedule:
+    """Always the same."""
+    check_temperature("constant_temperature", temperature)
+    return lambda step: temperature
+
+
+def geometric_temperature(start: float = 0.2, *, rate: float) -> Schedule:
+    """start · rate^step: EAST's cooling at every step, whatever the score."""
+    check_temperature("geometric_temperature", start)
+    require(0 < rate < 1, "geometric_temperature", "rate", "lie between 0 and 1", rate)
+    return lambda step: start * rate**step
+
+
+def linear_temperature(start: float = 0.2, *, end: float, steps: int) -> Schedule:
+    """From start to end in `steps` steps, then constant.
+
+    Examples:
+        >>> schedule = linear_temperature(0.2, end=0.1, steps=10)
+        >>> [round(schedule(step), 2) for step in (0, 5, 10, 20)]
+        [0.2, 0.15, 0.1, 0.1]
+    """
+    check_temperature("linear_temperature", start)
+    check_temperature("linear_temperature", end)
+    require(steps >= 1, "linear_temperature", "steps", "be at least 1", steps)
+    return lambda step: start + (end - start) * min(step / steps, 1.0)

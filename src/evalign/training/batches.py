@@ -1,0 +1,59 @@
+"""Batches of tensors or of a DataLoader, and what decides their order."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from evalign.core.checks import require
+
+Data = tuple[Tensor, ...] | DataLoader  # (X, y) or (X, y, sample_weight); a loader yields such
+
+
+def shuffled(
+    data: Data, batches: int, order: torch.Generator, device: torch.device
+) -> Iterator[tuple[Tensor, ...]]:
+    """An epoch, shuffled. The batches of tensors differ by one row at most."""
+    if isinstance(data, DataLoader):
+        yield from in_order(data, 0, device)
+    else:
+        rows = torch.randperm(len(data[0]), generator=order, device=device)
+        for index in rows.tensor_split(batches):
+            yield tuple(part.index_select(0, index) for part in data)
+
+
+def in_order(data: Data, size: int, device: torch.device) -> Iterator[tuple[Tensor, ...]]:
+    """All rows in their order."""
+    if isinstance(data, DataLoader):
+        for batch in data:
+            yield tuple(part.to(device, non_blocking=True) for part in batch)
+    else:
+        yield from zip(*(part.split(size) for part in data), strict=True)
+
+
+def generators(data: Data, device: torch.device) -> dict[str, torch.Generator]:
+    """Every source of randomness: the order of the rows, dropout, a loader's own."""
+    sources = {"order": torch.Generator(device), "cpu": torch.default_generator}
+    if device.type == "cuda":
+        sources["cuda"] = torch.cuda.default_generators[device.index]
+    if isinstance(data, DataLoader) and data.generator is not None:
+        sources["loader"] = data.generator
+    return sources
+
+
+def check_data(name: str, data: Any, device: torch.device) -> Data:
+    """The data as `fit` wants it, or an error that speaks of its argument `name`."""
+    if isinstance(data, DataLoader):
+        return data
+    tensors = isinstance(data, tuple | list) and all(isinstance(part, Tensor) for part in data)
+    allowed, cure = "come with y, as tensors, or be a DataLoader", "Use torch.as_tensor(...)."
+    got = [type(part).__name__ for part in data] if isinstance(data, tuple | list) else "no y"
+    require(tensors and len(data) in (2, 3), "fit", name, allowed, got, cure)
+    lengths, places = {len(part) for part in data}, {str(part.device) for part in data}
+    same = len(lengths) == 1 and min(lengths) > 0
+    require(same, "fit", name, "have a target for every row, and rows", [len(p) for p in data])
+    there = places == {str(device)}
+    require(there, "fit", name, f"lie on {device}, as the network does", ", ".join(sorted(places)))
+    return tuple(data)

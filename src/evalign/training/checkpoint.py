@@ -1,0 +1,172 @@
+"""One folder that holds a tree of tensors and plain values, whole at any moment, without pickle.
+
+| file                  | holds                                                              |
+| --------------------- | ------------------------------------------------------------------ |
+| `manifest.json`       | format, version, SHA-256 of the other two                          |
+| `state.json`          | the tree; a tensor stands there as {"$tensor": its name}           |
+| `tensors.safetensors` | the tensors                                                        |
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+FORMAT = "evalign checkpoint"
+VERSION = 1
+
+
+class CheckpointError(ValueError):
+    """The folder is no checkpoint that this version can read, or it is damaged."""
+
+
+def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
+    """Write a tree of dicts, lists, tensors, numbers, strings, bools and None (string keys only).
+
+    A complete folder is written aside and renamed, so that a process killed at any moment leaves
+    the old checkpoint or the new one. No system renames onto a full folder: the old one steps
+    aside first, and `load` looks there for the moment in between.
+
+    Examples:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp()) / "checkpoint"
+        >>> save(folder, {"epoch": 3, "weights": torch.ones(2)})
+        >>> load(folder)
+        {'epoch': 3, 'weights': tensor([1., 1.])}
+    """
+    folder, new, old = _places(folder)
+    _recover(folder)
+    tensors: dict[str, Tensor] = {}
+    state = json.dumps(_take_tensors(tree, "", tensors), indent=1).encode()
+    files = {"state.json": state, "tensors.safetensors": safetensors.torch.save(tensors)}
+    manifest = {"format": FORMAT, "version": VERSION}
+    manifest["sha256"] = {name: _digest(data) for name, data in files.items()}
+    files["manifest.json"] = json.dumps(manifest, indent=1).encode()
+
+    _remove(new)
+    try:
+        new.mkdir(parents=True)
+        for name, data in files.items():
+            with open(new / name, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        _sync_folder(new)
+    except BaseException:  # disk full, Ctrl-C: the old checkpoint is untouched
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    _remove(old)
+    if folder.exists():
+        os.rename(folder, old)
+    os.rename(new, folder)
+    _sync_folder(folder.parent)
+    _remove(old)
+
+
+def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The tree that `save` wrote, tensors on the CPU; a `CheckpointError` if it cannot be had."""
+    _recover(folder)
+    folder, _, _ = _places(folder)
+    manifest = _parse(folder, "manifest.json", _read(folder, "manifest.json"))
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise CheckpointError(f"{folder} is no checkpoint of evalign: see its manifest.json.")
+    if manifest.get("version") != VERSION:
+        got, cure = manifest.get("version"), "Load it with the version of evalign that wrote it."
+        raise CheckpointError(f"{folder} has format version {got}, this is {VERSION}. {cure}")
+    files = {name: _read(folder, name) for name in ("state.json", "tensors.safetensors")}
+    for name, data in files.items():
+        if (manifest.get("sha256") or {}).get(name) != _digest(data):
+            raise _damaged(folder, name, "its checksum differs from the manifest's")
+    try:
+        tensors = safetensors.torch.load(files["tensors.safetensors"])
+    except safetensors.SafetensorError as error:
+        raise _damaged(folder, "tensors.safetensors", error) from error
+    return _give_tensors(_parse(folder, "state.json", files["state.json"]), tensors)
+
+
+def exists(folder: str | os.PathLike[str]) -> bool:
+    """Whether there is a checkpoint to load."""
+    _recover(folder)
+    return _places(folder)[0].exists()
+
+
+def _places(folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
+    folder = Path(os.path.abspath(folder))
+    return folder, folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
+
+
+def _recover(folder: str | os.PathLike[str]) -> None:
+    """Killed between the two renames of `save`: the old checkpoint is the valid one."""
+    folder, _, old = _places(folder)
+    if old.exists() and not folder.exists():
+        os.rename(old, folder)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":  # Windows opens no folders; NTFS keeps their entries in its journal
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """The tree with every tensor moved into `tensors` and its name left in its place."""
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        return {"$tensor": name}
+    if isinstance(value, dict):
+        wrong = next((key for key in value if not isinstance(key, str)), None)
+        if wrong is not None:
+            raise TypeError(f"Keys in a checkpoint must be strings. Got {wrong!r} in {name!r}.")
+        return {key: _take_tensors(item, f"{name}/{key}", tensors) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_take_tensors(item, f"{name}/{i}", tensors) for i, item in enumerate(value)]
+    return value
+
+
+def _give_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {"$tensor"}:
+            return tensors[value["$tensor"]]
+        return {key: _give_tensors(item, tensors) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_give_tensors(item, tensors) for item in value]
+    return value
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise _damaged(folder, name, error.strerror or error) from error
+
+
+def _parse(folder: Path, name: str, data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise _damaged(folder, name, error) from error
+
+
+def _damaged(folder: Path, name: str, why: object) -> CheckpointError:
+    cure = "Delete the folder to start afresh."
+    return CheckpointError(f"Checkpoint {folder} cannot be read: {name}: {why}. {cure}")

@@ -1,0 +1,146 @@
+"""Splits that keep the classes' shares (and whole groups together), and standardisation."""
+
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.model_selection import (
+    GroupShuffleSplit,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedShuffleSplit,
+)
+from torch import Tensor
+
+from evalign.core.checks import require
+
+
+def holdout_split(
+    y: Any, *, fraction: float = 0.2, groups: Any = None, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row indices (kept, held out), both sorted; each class in the same share on both sides.
+
+    Args:
+        y: a label per row; multilabel rows (two dimensions) are split at random.
+        fraction: the share that is held out.
+        groups: a value per row; rows of one group stay on one side. With whole groups the shares
+            hold as well as the groups allow.
+        seed: another seed, another split.
+
+    A class with a single row stays on the kept side.
+
+    Examples:
+        >>> kept, held_out = holdout_split([0] * 80 + [1] * 20)
+        >>> len(kept), len(held_out), sum(held_out >= 80).item()
+        (80, 20, 4)
+    """
+    owner, labels = "holdout_split", np.asarray(y)
+    require(0 < fraction < 1, owner, "fraction", "lie between 0 and 1", fraction)
+    require(len(labels) >= 2, owner, "y", "hold at least 2 rows", f"{len(labels)} rows")
+    held_out = (
+        _hold_out_rows(owner, labels, fraction, seed)
+        if groups is None
+        else _hold_out_groups(owner, labels, np.asarray(groups), fraction, seed)
+    )
+    kept = np.setdiff1d(np.arange(len(labels)), held_out)
+    return kept, np.sort(held_out)
+
+
+def three_way_split(
+    y: Any, *, groups: Any = None, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Row indices (training 64%, validation 16%, test 20%), as in the papers: a fifth, twice.
+
+    Examples:
+        >>> [len(rows) for rows in three_way_split([0] * 80 + [1] * 20)]
+        [64, 16, 20]
+    """
+    labels = np.asarray(y)
+    groups = None if groups is None else np.asarray(groups)
+    rest, test = holdout_split(labels, groups=groups, seed=seed)
+    inner = None if groups is None else groups[rest]
+    training, validation = holdout_split(labels[rest], groups=inner, seed=seed)
+    return rest[training], rest[validation], test
+
+
+def _hold_out_rows(owner: str, y: np.ndarray, fraction: float, seed: int) -> np.ndarray:
+    if y.ndim > 1:
+        plain = ShuffleSplit(1, test_size=fraction, random_state=seed)
+        return next(plain.split(y))[1]
+    codes, counts = np.unique(y, return_inverse=True, return_counts=True)[1:]
+    rows = np.flatnonzero(counts[codes] > 1)
+    classes = int((counts > 1).sum())
+    size = round(fraction * len(rows))
+    allowed = f"leave at least a row for each of the {classes} classes on both sides"
+    enough = classes > 0 and min(size, len(rows) - size) >= classes
+    got = f"{fraction:g}: {size} of {len(rows)} rows"
+    cure = "Give more rows, or split by hand."
+    require(enough, owner, "fraction", allowed, got, cure)
+    stratified = StratifiedShuffleSplit(1, test_size=size, random_state=seed)
+    return rows[next(stratified.split(rows, codes[rows]))[1]]
+
+
+def _hold_out_groups(
+    owner: str, y: np.ndarray, groups: np.ndarray, fraction: float, seed: int
+) -> np.ndarray:
+    allowed = f"hold a value for each of the {len(y)} rows"
+    require(groups.shape == y.shape[:1], owner, "groups", allowed, f"shape {groups.shape}")
+    number = len(np.unique(groups))
+    require(number >= 2, owner, "groups", "name at least 2 groups", number)
+    share = Fraction(fraction).limit_denominator(min(20, number))
+    share = min(max(share, Fraction(1, number)), Fraction(number - 1, number))
+    counts = np.unique(y, return_counts=True)[1] if y.ndim == 1 else np.array([0])
+    if counts.max() < share.denominator:  # too few rows to stratify
+        plain = GroupShuffleSplit(1, test_size=float(share), random_state=seed)
+        return next(plain.split(y, groups=groups))[1]
+    folds = StratifiedGroupKFold(share.denominator, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():  # a class rarer than the folds is spread as far as it goes
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        parts = [part for _, part in folds.split(y, y, groups)]
+    return np.concatenate(parts[: share.numerator])
+
+
+class Standardizer:
+    """(x − mean) / standard deviation of the training rows; a constant column becomes 0.
+
+    Examples:
+        >>> scale = Standardizer(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+        >>> scale(torch.tensor([[1.0, 5.0], [5.0, 6.0]]))
+        tensor([[-1.,  0.],
+                [ 3.,  1.]])
+    """
+
+    def __init__(self, X: Tensor) -> None:
+        ok = X.ndim == 2 and len(X) > 0 and X.is_floating_point()
+        allowed, got = "be float rows of shape (N, features)", f"{X.dtype} {tuple(X.shape)}"
+        require(ok, "Standardizer", "X", allowed, got)
+        moments = [_moments(block) for block in X.split(COLUMNS, dim=1)]
+        self.mean = torch.cat([mean for mean, _ in moments])
+        self.scale = torch.cat([scale for _, scale in moments])
+
+    def __call__(self, X: Tensor) -> Tensor:
+        mean, scale = self.mean.to(X.device), self.scale.to(X.device)
+        blocks = zip(*(t.split(COLUMNS, dim=-1) for t in (X, mean, scale)), strict=True)
+        return torch.cat([((x.double() - m) / s).to(X.dtype) for x, m, s in blocks], 1)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"mean": self.mean, "scale": self.scale}
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Tensor]) -> "Standardizer":
+        scaler = cls.__new__(cls)
+        scaler.mean, scaler.scale = state["mean"], state["scale"]
+        return scaler
+
+
+COLUMNS = 64  # at a time, so that the float64 copy of a large table stays small
+
+
+def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
+    # Far from zero float32 loses the spread of a column, and rounding gives a constant one some.
+    variance, mean = torch.var_mean(X.double(), 0, correction=0)
+    constant = X.amax(0) == X.amin(0)
+    mean = torch.where(constant, X[0].double(), mean)
+    return mean, torch.where(constant, 1.0, variance.sqrt())

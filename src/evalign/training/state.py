@@ -1,0 +1,75 @@
+"""Everything the rest of a run depends on, in one place: what a checkpoint holds."""
+
+import copy
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evalign.training.annealing import TemperatureAnnealing
+from evalign.training.checkpoint import CheckpointError
+from evalign.training.settings import Settings
+
+History = list[dict[str, Any]]
+
+
+@dataclass
+class RunState:
+    """The moving parts of `fit`.
+
+    `averaged` is the network itself where no average is kept; `best` holds the weights of the best
+    epoch, and `batches` (per epoch) tells a resumed run that the data is another.
+    """
+
+    settings: Settings
+    batches: int
+    network: nn.Module
+    averaged: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    loss: object
+    annealing: TemperatureAnnealing | None
+    generators: dict[str, torch.Generator]
+    history: History = field(default_factory=list)
+    best: dict[str, Tensor] = field(default_factory=dict)
+
+    def _parts(self) -> dict[str, Any]:
+        parts = {"network": self.network, "scaler": self.scaler, "annealing": self.annealing}
+        parts["averaged"] = None if self.averaged is self.network else self.averaged
+        parts["loss"] = self.loss if isinstance(self.loss, nn.Module) else None
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def _call(self) -> dict[str, Any]:
+        """What must be the same when the run is resumed."""
+        call = {"batches per epoch": self.batches, "parts": sorted(self._parts())}
+        return asdict(self.settings) | call | {"generators": sorted(self.generators)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy, as training goes on in place."""
+        live: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
+        live["optimizer"] = {str(k): v for k, v in self.optimizer.state_dict()["state"].items()}
+        live["rng"] = {name: source.get_state() for name, source in self.generators.items()}
+        never_changed = {"history": list(self.history), "best": self.best}
+        return {"call": self._call(), **copy.deepcopy(live), **never_changed}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on exactly where the state was taken."""
+        now, then = self._call(), state["call"]
+        for name in now.keys() | then.keys():
+            if now.get(name) != then.get(name):
+                got = f"{name} was {then.get(name)!r} and is now {now.get(name)!r}"
+                cure = "Resume with the same call, or delete the checkpoint to start afresh."
+                raise CheckpointError(f"The checkpoint belongs to another run: {got}. {cure}")
+        try:
+            for name, part in self._parts().items():
+                part.load_state_dict(state[name])
+        except RuntimeError as error:
+            raise CheckpointError(f"The checkpoint belongs to another network: {error}") from error
+        slots = {int(k): v for k, v in state["optimizer"].items()}
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        for name, source in self.generators.items():
+            source.set_state(state["rng"][name])
+        self.history.extend(state["history"])
+        self.best = state["best"]

@@ -1,0 +1,129 @@
+"""Running statistics: the average's value, the batch's gradient, state, edges."""
+
+import copy
+import re
+
+import pytest
+import torch
+
+from evalign import Confusion, MetricLoss, metrics
+from tests import tolerances
+
+
+def batches(count=4, rows=12, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(count):
+        logits = torch.randn(rows, 3, generator=generator, dtype=dtype)
+        yield logits.requires_grad_(), torch.randint(3, (rows,), generator=generator)
+
+
+@pytest.mark.parametrize(
+    "metric", ["f1_macro", "matthews_corrcoef", metrics.ExpectedCost([[0, 1, 2]] * 3)]
+)
+def test_value_of_the_average_gradient_of_the_batch(metric):
+    momentum = 0.3
+    loss = MetricLoss(metric, statistics="running", momentum=momentum)
+    plain = MetricLoss(metric)
+    seen: list[Confusion] = []
+    for logits, target in batches():
+        value = loss(logits, target)
+        (gradient,) = torch.autograd.grad(value, logits)
+
+        soft = Confusion.from_logits(logits, target, matrix=True)
+        seen.append(soft.detach())
+        weights = [momentum * (1 - momentum) ** k for k in reversed(range(len(seen)))]
+        average = sum(w / sum(weights) * c for w, c in zip(weights, seen, strict=True))
+        at_average = average.map(lambda x: x.clone().requires_grad_())
+        score = plain.metric(at_average)
+        expected = 1 - score if plain.maximize else score
+        torch.testing.assert_close(value, expected.detach(), rtol=0, atol=tolerances.SAME)
+
+        parts = [(getattr(at_average, p), getattr(soft, p)) for p in ("tp", "predicted", "full")]
+        slopes = torch.autograd.grad(expected, [a for a, _ in parts], allow_unused=True)
+        linear = sum(
+            (slope * attached).sum()
+            for slope, (_, attached) in zip(slopes, parts, strict=True)
+            if slope is not None
+        )
+        (expected_gradient,) = torch.autograd.grad(linear, logits)
+        torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=tolerances.SAME)
+
+
+def test_first_batch_and_momentum_one_are_the_batch():
+    running, alone = MetricLoss("f1_macro", statistics="running"), MetricLoss("f1_macro")
+    last = MetricLoss("f1_macro", statistics="running", momentum=1.0)
+    for k, (logits, target) in enumerate(batches()):
+        expected = alone(logits, target)
+        torch.testing.assert_close(last(logits, target), expected)
+        value = running(logits, target)
+        assert torch.isclose(value, expected) == (k == 0)
+
+
+def test_looking_does_not_count():
+    """Neither in eval mode nor without gradients; there it is the batch's own metric."""
+    loss, plain = MetricLoss("f1_macro", statistics="running"), MetricLoss("f1_macro")
+    first, second = list(batches(2))
+    loss(*first)
+    before = copy.deepcopy(loss.state_dict())
+    with torch.no_grad():
+        assert torch.equal(loss(*second), plain(*second))
+    assert torch.equal(loss.eval()(*second), plain(*second))
+    assert all(torch.equal(before[k], v) for k, v in loss.state_dict().items())
+
+
+def test_resumes_from_its_state():
+    loss = MetricLoss("f1_macro", statistics="running")
+    first, second = list(batches(2))
+    loss(*first)
+    other = MetricLoss("f1_macro", statistics="running")
+    other.load_state_dict(loss.state_dict())
+    assert torch.equal(other(*second), loss(*second))
+
+
+def test_ignored_rows_change_nothing():
+    loss = MetricLoss("f1_macro", statistics="running")
+    nothing = torch.full((12,), -100)
+    first, second = list(batches(2))
+    assert loss(first[0], nothing) == 0  # before anything was seen
+    loss(*first)
+    before = copy.deepcopy(loss.state_dict())
+    value = loss(second[0], nothing)
+    value.backward()
+    assert value == 0
+    assert (second[0].grad == 0).all()
+    assert all(torch.equal(before[k], v) for k, v in loss.state_dict().items())
+
+
+def test_sums_keep_their_digits_under_half():
+    loss = MetricLoss("f1_macro", statistics="running")
+    loss(*next(batches()))
+    assert loss.half().running.tp.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"momentum": 0.0},
+            "momentum of MetricLoss must lie in (0, 1], the weight of the new batch. Got 0.0.",
+        ),
+        (
+            {"statistics": "ema"},
+            'statistics of MetricLoss must be "batch" or "running". Got \'ema\'.',
+        ),
+        (
+            {"threshold": [0.3, 0.7]},
+            "threshold of MetricLoss must be one number with running statistics.",
+        ),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        MetricLoss("f1", **{"statistics": "running", **settings})
+
+
+def test_another_number_of_classes():
+    loss = MetricLoss("f1_macro", statistics="running")
+    loss(*next(batches()))
+    with pytest.raises(ValueError, match=r"must keep the 3 classes of the batches before. Got 4."):
+        loss(torch.randn(5, 4, dtype=torch.float64), torch.zeros(5, dtype=torch.int64))

@@ -1,0 +1,495 @@
+"""From scores to labels: exact where it can be, and not worse than argmax where labels are few."""
+
+import itertools
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from evalign import Confusion, metrics
+from evalign.decisions import DecisionRule, fit_decision
+from evalign.decisions.calibrate import class_offsets, factor_and_offset
+from evalign.decisions.cuts import best_thresholds, threshold_gains
+from evalign.decisions.gains import best_gains, frank_wolfe, normalised
+from evalign.decisions.goal import Goal
+from evalign.decisions.tuned import ENOUGH, search
+from tests.tolerances import SAME
+
+COST = "expected_cost[[0,1,2],[3,0,1],[5,1,0]]"
+BINARY = [*metrics.names(), "expected_cost[[0,1],[5,0]]"]
+
+
+def problem(classes, rows, seed=0, *, kind="calibrated", strength=1.6, ratio=20.0):
+    """Logits whose softmax is the true posterior of long-tailed classes, or is off by the prior."""
+    generator = torch.Generator().manual_seed(seed)
+    prior = ratio ** -torch.linspace(0, 1, classes, dtype=torch.float64)
+    prior = prior / prior.sum()
+    y = torch.multinomial(prior, rows, replacement=True, generator=generator)
+    x = torch.randn(rows, classes, generator=generator, dtype=torch.float64)
+    x[torch.arange(rows), y] += strength
+    logits = strength * x if kind == "adjusted" else strength * x + prior.log()
+    return logits, y
+
+
+def value(metric, labels, y, classes=2, weight=None):
+    """The metric, turned round if it is a cost."""
+    metric = metrics.resolve(metric) if isinstance(metric, str) else metric
+    c = Confusion.from_predictions(
+        labels, y, num_classes=classes, matrix=True, sample_weight=weight
+    )
+    return (1 if getattr(metric, "greater_is_better", True) else -1) * metric(c).item()
+
+
+def by_labels(logits, y, metric, weight=None, constraint=None):
+    """The search over labels alone, without the guard for few rows."""
+    target = torch.eye(logits.shape[1], dtype=torch.float64)[y]
+    weight = torch.ones(len(y), dtype=torch.float64) if weight is None else weight
+    goal = Goal.of("test", metric, constraint)
+    gain = search("test", logits, target, weight.unsqueeze(0), goal)[0]
+    return DecisionRule(gain, "tuned", "labels", metric)
+
+
+def all_labelings(eta):
+    """The expected confusion matrix of every labeling."""
+    rows, classes = eta.shape
+    labelings = torch.tensor(list(itertools.product(range(classes), repeat=rows)))
+    return torch.einsum("ny,knj->kyj", eta, torch.eye(classes, dtype=eta.dtype)[labelings])
+
+
+def brute_force(z, y, metric, weight=None, feasible=lambda labels: True):
+    """The best score over every threshold on one logit, and its rows' labels."""
+    cuts = [z.min() - 1, *z.unique()]
+    labels = [(z > cut).long() for cut in cuts]
+    return max(value(metric, x, y, weight=weight) for x in labels if feasible(x))
+
+
+# Two classes: exact.
+
+
+@pytest.mark.parametrize("metric", BINARY)
+def test_threshold_is_the_best_of_all(metric):
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        z = torch.randn(25, generator=generator, dtype=torch.float64).mul(4).round().div(4)  # ties
+        y = (z + torch.randn(25, generator=generator) > 0.7).long()
+        weight = torch.rand(25, generator=generator, dtype=torch.float64)
+        logits = torch.stack([torch.zeros_like(z), z], 1)
+        rule = by_labels(logits, y, metric, weight)
+        reached = value(metric, rule(logits), y, weight=weight)
+        assert reached == pytest.approx(brute_force(z, y, metric, weight), abs=SAME)
+
+
+@pytest.mark.parametrize("metric", ["f1", "matthews_corrcoef", "precision", "f1_macro"])
+def test_expected_threshold_is_the_best_of_all(metric):
+    logits, _ = problem(2, 10)
+    eta = logits.softmax(1)
+    goal = Goal.of("test", metric, None)
+    labels = fit_decision(logits, metric=metric, decision="expected")(logits)
+    reached = goal.scores((eta.T @ torch.eye(2, dtype=torch.float64)[labels]).unsqueeze(0))
+    assert reached.item() == pytest.approx(goal.scores(all_labelings(eta)).max().item(), abs=SAME)
+
+
+def test_threshold_lies_in_the_middle():
+    z = torch.tensor([-2.0, 1.0, 2.0, 4.0], dtype=torch.float64)
+    target = torch.eye(2, dtype=torch.float64)[torch.tensor([0, 0, 1, 1])]
+    goal = Goal.of("test", "f1", None)
+    ones = torch.ones(1, 4, dtype=torch.float64)
+    threshold = best_thresholds("test", z, target, ones, goal)
+    assert threshold.tolist() == [1.5]
+    assert threshold_gains(threshold)[0].diag().sum().item() == pytest.approx(1)
+
+
+def test_equal_cuts_stay_near_the_default():
+    # Precision is 1 from 0.5 up to the last row.
+    z = torch.tensor([-1.0, 0.2, 0.8, 2.0, 3.0], dtype=torch.float64)
+    y = torch.tensor([0, 0, 1, 1, 1])
+    target = torch.eye(2, dtype=torch.float64)[y]
+    ones = torch.ones(1, 5, dtype=torch.float64)
+    threshold = best_thresholds("test", z, target, ones, Goal.of("test", "precision", None))
+    assert threshold.item() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("all_true", "side"), [(0, 1), (1, 0)])
+def test_threshold_beyond_all_rows(all_true, side):
+    z = torch.tensor([-0.5, 0.5], dtype=torch.float64)
+    logits = torch.stack([torch.zeros_like(z), z], 1)
+    rule = by_labels(logits, torch.tensor([all_true] * 2), "accuracy")
+    assert rule(z).tolist() == [all_true] * 2
+    far = torch.tensor([3.0 if side else -3.0])  # the rule is no constant
+    assert rule(far).item() == side
+
+
+def test_saturated_logits():
+    z = torch.tensor([-1e4, -300.0, -290.0, 300.0, 1e4], dtype=torch.float64)
+    y = torch.tensor([0, 0, 1, 1, 1])
+    rule = by_labels(torch.stack([torch.zeros_like(z), z], 1), y, "f1")
+    assert rule(z).tolist() == y.tolist()
+
+
+# More classes.
+
+
+@pytest.mark.parametrize(
+    "metric",
+    ["f1_macro", "f1_weighted", "g_mean", "balanced_accuracy", "cohen_kappa", "accuracy", COST],
+)
+def test_expected_is_the_best_of_all_labelings(metric):
+    goal = Goal.of("test", metric, None)
+    for seed in range(6):
+        generator = torch.Generator().manual_seed(seed)
+        logits = 2 * torch.randn(7, 3, generator=generator, dtype=torch.float64)
+        eta = logits.softmax(1)
+        labels = fit_decision(logits, metric=metric, decision="expected")(logits)
+        reached = goal.scores((eta.T @ torch.eye(3, dtype=torch.float64)[labels]).unsqueeze(0))
+        best = goal.scores(all_labelings(eta)).max()
+        assert reached.item() == pytest.approx(best.item(), abs=SAME)
+
+
+# Metrics with many local optima: mostly the best, never far from it.
+@pytest.mark.parametrize("metric", ["matthews_corrcoef", "precision_macro", "markedness_macro"])
+def test_expected_is_near_the_best_of_all_labelings(metric):
+    goal = Goal.of("test", metric, None)
+    regrets = []
+    for seed in range(10):
+        generator = torch.Generator().manual_seed(seed)
+        eta = (2 * torch.randn(6, 3, generator=generator, dtype=torch.float64)).softmax(1)
+        ones = torch.ones(1, 6, dtype=torch.float64)
+        gain = best_gains("test", eta, eta, ones, goal)[0]
+        chosen = torch.eye(3, dtype=torch.float64)[(eta @ gain).argmax(1)]
+        best = goal.scores(all_labelings(eta)).max()
+        regrets.append((best - goal.scores((eta.T @ chosen).unsqueeze(0))).item())
+    regrets = torch.tensor(regrets)
+    assert (regrets < SAME).double().mean() >= 0.7
+    assert regrets.max() < 0.05
+
+
+def test_linear_metric_takes_one_step():
+    logits, _ = problem(3, 50)
+    rule = fit_decision(logits, metric=COST, decision="expected")
+    cost = torch.tensor([[0, 1, 2], [3, 0, 1], [5, 1, 0]], dtype=torch.float64)
+    assert torch.equal(rule(logits), (logits.softmax(1) @ cost).argmin(1))
+
+
+def test_best_iterate_is_kept():
+    logits, _ = problem(4, 60)
+    eta = logits.softmax(1)
+    goal = Goal.of("test", "precision_macro", None)
+    start = torch.eye(4, dtype=torch.float64).unsqueeze(0)
+    ones = torch.ones(1, 60, dtype=torch.float64)
+    _, score = frank_wolfe(eta, eta, ones, start, goal, torch.zeros(1, dtype=torch.float64))
+    labels = torch.eye(4, dtype=torch.float64)[eta.argmax(1)]
+    assert score.item() >= goal.scores((eta.T @ labels).unsqueeze(0)).item()
+
+
+@pytest.mark.parametrize("metric", ["f1_macro", "matthews_corrcoef", COST])
+def test_labels_do_at_least_as_well_as_argmax_on_their_rows(metric):
+    for seed in range(5):
+        logits, y = problem(3, 80, seed)
+        rule = by_labels(logits, y, metric)
+        assert value(metric, rule(logits), y, 3) >= value(metric, logits.argmax(1), y, 3)
+
+
+def test_many_rows_start_from_a_part():
+    logits, y = problem(3, 40_000)
+    rule = fit_decision(logits, y, metric="f1_macro")
+    assert rule.source == "labels"
+    fresh, labels = problem(3, 40_000, 1)
+    gain = value("f1_macro", rule(fresh), labels, 3) - value("f1_macro", fresh.argmax(1), labels, 3)
+    assert gain > 0
+
+
+def test_functions_of_a_confusion():
+    logits, y = problem(3, 60)
+
+    def worst_recall(c):
+        return (c.tp / c.actual.clamp(min=1)).min()
+
+    def diagonal(c):
+        return c.matrix.diagonal().sum() / c.total
+
+    def branching(c):
+        return c.tp.sum() / c.total if c.total > 0 else c.total
+
+    assert torch.equal(
+        fit_decision(logits, metric=diagonal, decision="expected").gain,
+        fit_decision(logits, metric=branching, decision="expected").gain,
+    )
+    rule = fit_decision(logits, metric=worst_recall, decision="expected")
+    assert value(worst_recall, rule(logits), y, 3) >= 0
+    cost = metrics.Minimize(lambda c: -c.tp.sum() / c.total)
+    labels = fit_decision(logits, metric=cost, decision="expected")(logits)
+    assert torch.equal(labels, logits.argmax(1))
+
+
+# Constraints.
+
+
+@pytest.mark.parametrize("constraint", ["recall >= 0.9", "specificity>=0.8", "precision >= 0.5"])
+def test_constraint_is_met_and_the_best_taken(constraint):
+    name, bound = re.split(r"\s*>=\s*", constraint)
+    for seed in range(5):
+        logits, y = problem(2, 60, seed, ratio=3)
+        rule = fit_decision(logits, y, metric="f0.5", constraint=constraint)
+        met = lambda labels, y=y: value(name, labels, y) >= float(bound)  # noqa: E731
+        assert met(rule(logits))
+        best = brute_force(logits[:, 1] - logits[:, 0], y, "f0.5", feasible=met)
+        assert value("f0.5", rule(logits), y) == pytest.approx(best, abs=SAME)
+
+
+@pytest.mark.parametrize("decision", ["tuned", "expected"])
+def test_constraint_with_more_classes(decision):
+    logits, y = problem(4, 400)
+    constraint = "recall_macro >= 0.7"
+    free = fit_decision(logits, y, metric="accuracy", decision=decision)
+    rule = fit_decision(logits, y, metric="accuracy", decision=decision, constraint=constraint)
+    target = torch.eye(4, dtype=torch.float64)[y] if decision == "tuned" else logits.softmax(1)
+
+    def reached(metric, rule):
+        labels = torch.eye(4, dtype=torch.float64)[rule(logits)]
+        return metrics.resolve(metric)(Confusion.from_matrix(target.T @ labels)).item()
+
+    assert reached("recall_macro", free) < 0.7 <= reached("recall_macro", rule) + SAME
+    # No more is given away than the rule gives that has the constraint alone in mind.
+    safest = fit_decision(
+        logits, y, metric="recall_macro", decision=decision, constraint=constraint
+    )
+    assert reached("accuracy", safest) <= reached("accuracy", rule)
+
+
+def test_constraint_from_above():
+    logits, y = problem(2, 100, ratio=3)
+    rule = fit_decision(
+        logits, y, metric="recall", constraint="expected_cost[[0, 1], [0, 0]] <= 0.1"
+    )
+    assert ((rule(logits) == 1) & (y == 0)).double().mean() <= 0.1
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_constraint_that_cannot_be_met(classes):
+    logits, y = problem(classes, 60, strength=0.5)
+    with pytest.raises(ValueError, match=r"reaches precision_macro = 0\.\d+\.$"):
+        fit_decision(logits, y, metric="f1_macro", constraint="precision_macro >= 0.99")
+
+
+def test_constraint_with_more_classes_is_near_the_best_of_all_labelings():
+    plain = Goal.of("test", "accuracy", None)
+    constrained = Goal.of("test", "accuracy", "recall_macro >= 0.65")
+    regrets = []
+    for seed in range(8):
+        generator = torch.Generator().manual_seed(seed)
+        logits = 2 * torch.randn(7, 3, generator=generator, dtype=torch.float64)
+        best = constrained.scores(all_labelings(logits.softmax(1))).max()
+        if best.isneginf():
+            continue
+        rule = fit_decision(
+            logits, metric="accuracy", decision="expected", constraint="recall_macro >= 0.65"
+        )
+        chosen = torch.eye(3, dtype=torch.float64)[rule(logits)]
+        matrix = (logits.softmax(1).T @ chosen).unsqueeze(0)
+        assert constrained.scores(matrix).isfinite().all()
+        regrets.append((best - plain.scores(matrix)).item())
+    assert len(regrets) >= 3
+    assert max(regrets) < 0.05
+
+
+# Few labels.
+
+
+def advantage(classes, rows, kind, metric, seeds, fit=fit_decision):
+    """True score of the tuned rule minus argmax's, on fresh rows: mean and standard error."""
+    gains = []
+    for seed in range(seeds):
+        logits, y = problem(classes, rows, seed, kind=kind)
+        fresh, labels = problem(classes, 20_000, 1000 + seed, kind=kind)
+        tuned = value(metric, fit(logits, y, metric=metric)(fresh), labels, classes)
+        gains.append(tuned - value(metric, fresh.argmax(1), labels, classes))
+    gains = torch.tensor(gains)
+    return gains.mean().item(), gains.std().item() / seeds**0.5
+
+
+# 100 rows, the rarest class with 2 to 5 of them. Calibrated, so argmax is nearly right: what can
+# be asked is no loss beyond the noise of the simulation, and less of one than labels alone have.
+@pytest.mark.parametrize(("classes", "metric", "seeds"), [(2, "f1", 20), (5, "f1_macro", 12)])
+def test_few_labels_do_not_hurt(classes, metric, seeds):
+    mean, error = advantage(classes, 100, "calibrated", metric, seeds)
+    alone, _ = advantage(classes, 100, "calibrated", metric, seeds, fit=by_labels)
+    assert mean > -error
+    assert mean > alone
+
+
+# Training with a prior correction that nobody added back: argmax is wrong, and 100 rows show it.
+@pytest.mark.parametrize(("classes", "metric"), [(2, "f1"), (5, "f1_macro")])
+def test_few_labels_gain_where_there_is_something_to_gain(classes, metric):
+    mean, error = advantage(classes, 100, "adjusted", metric, 8)
+    assert mean - error > 0.01
+
+
+def test_enough_labels_decide_alone():
+    logits, y = problem(2, 2 * ENOUGH + 100, ratio=1.0)
+    assert fit_decision(logits, y, metric="f1").source == "labels"
+
+
+def test_calibration_finds_what_was_changed():
+    logits, y = problem(3, 20_000)
+    shift = torch.tensor([0.5, 0.0, -0.5], dtype=torch.float64)
+    target, ones = torch.eye(3, dtype=torch.float64)[y], torch.ones(1, len(y), dtype=torch.float64)
+    found = class_offsets(logits - shift, target, ones)[0]
+    assert torch.allclose(found - found.mean(), shift, atol=0.1)
+    logits, y = problem(2, 20_000)
+    margin = logits[:, 1] - logits[:, 0]
+    a, b = factor_and_offset(2 * margin - 1, y.double(), ones)
+    assert a.item() == pytest.approx(0.5, abs=0.05)
+    assert b.item() == pytest.approx(0.5, abs=0.15)
+
+
+def test_calibration_without_rows_changes_nothing():
+    logits, y = problem(3, 10)
+    target, none = torch.eye(3, dtype=torch.float64)[y], torch.zeros(1, 10, dtype=torch.float64)
+    assert class_offsets(logits, target, none).abs().max() == 0
+
+
+# What changes nothing.
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
+def test_a_constant_per_row_changes_nothing(classes, decision):
+    logits, y = problem(classes, 60)
+    shift = torch.linspace(-50, 50, 60, dtype=torch.float64).unsqueeze(1)
+    rule = fit_decision(logits, y, metric="f1_macro", decision=decision)
+    shifted = fit_decision(logits + shift, y, metric="f1_macro", decision=decision)
+    assert torch.equal(rule(logits), shifted(logits + shift))
+    assert rule.gain == pytest.approx(shifted.gain, abs=1e-9)
+
+
+@pytest.mark.parametrize("decision", ["tuned", "expected"])
+def test_weight_two_is_two_copies(decision):
+    logits, y = problem(3, 60)
+    weight = torch.ones(60).index_fill(0, torch.arange(20), 2)
+    target = torch.eye(3, dtype=torch.float64)[y] if decision == "tuned" else logits.softmax(1)
+    goal = Goal.of("test", "f1_macro", None)
+    twice = torch.cat([torch.arange(60), torch.arange(20)])
+    ones = torch.ones(1, 80, dtype=torch.float64)
+    copied = search("test", logits[twice], target[twice], ones, goal)
+    weighted = search("test", logits, target, weight.double().unsqueeze(0), goal)
+    assert torch.allclose(copied, weighted)
+
+
+def test_weight_zero_leaves_a_row_out():
+    logits, y = problem(3, 60)
+    weight = (torch.arange(60) < 40).float()
+    rule = fit_decision(logits, y, metric="f1_macro", sample_weight=weight)
+    assert torch.equal(rule.gain, fit_decision(logits[:40], y[:40], metric="f1_macro").gain)
+
+
+def test_binary_shapes_and_numpy():
+    logits, y = problem(2, 60)
+    z = logits[:, 1] - logits[:, 0]
+    rule = fit_decision(logits, y, metric="f1", decision="expected")
+    for same in (z, z.unsqueeze(1), z.numpy(), logits.numpy()):
+        other = fit_decision(same, y.numpy(), metric="f1", decision="expected")
+        assert torch.equal(other(same), rule(logits))
+    assert np.asarray(rule(z.numpy())).dtype == np.int64
+    assert rule.scores(z.float()).dtype == torch.float64
+
+
+def test_no_graph_is_kept():
+    logits, y = problem(3, 60)
+    rule = fit_decision(logits.requires_grad_(), y, metric="f1_macro")
+    assert not rule.gain.requires_grad
+    assert not rule.scores(logits).requires_grad
+
+
+def test_normalised_gains_give_the_same_labels():
+    logits, _ = problem(3, 60)
+    gain = torch.randn(3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    eta = logits.softmax(1)
+    assert torch.equal((eta @ gain).argmax(1), (eta @ normalised(gain)).argmax(1))
+
+
+# The rule.
+
+
+def test_rule_through_json():
+    logits, y = problem(3, 60)
+    rule = fit_decision(logits, y, metric="f1_macro", decision="expected")
+    copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
+    assert torch.equal(copy.gain, rule.gain)
+    assert (copy.decision, copy.source, copy.metric) == ("expected", "expected", "f1_macro")
+    assert torch.equal(copy.adapt(logits).gain, rule.gain)
+
+
+def test_a_function_does_not_go_through_json():
+    logits, _ = problem(3, 60)
+    metric = metrics.FBeta(beta=[1, 1, 5], average="macro")
+    rule = fit_decision(logits, metric=metric, decision="expected")
+    state = json.loads(json.dumps(rule.state_dict()))
+    with pytest.raises(ValueError, match=r"metric of DecisionRule\.adapt must be known"):
+        DecisionRule.from_state_dict(state).adapt(logits)
+    again = DecisionRule.from_state_dict(state, metric=metric)
+    assert torch.equal(again.adapt(logits).gain, rule.gain)
+
+
+def test_adapt_fits_other_rows():
+    logits, _ = problem(3, 200)
+    fresh, _ = problem(3, 200, 1, kind="adjusted")
+    rule = fit_decision(logits, metric="f1_macro", decision="expected").adapt(fresh)
+    assert torch.equal(rule.gain, fit_decision(fresh, metric="f1_macro", decision="expected").gain)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
+@pytest.mark.parametrize("case", ["one row", "one class", "equal rows"])
+def test_degenerate_rows(classes, decision, case):
+    logits, y = problem(classes, 1 if case == "one row" else 30)
+    y = torch.zeros_like(y) if case == "one class" else y
+    logits = logits[:1].expand(30, -1) if case == "equal rows" else logits
+    for metric in ("f1_macro", "matthews_corrcoef", "g_mean"):
+        rule = fit_decision(logits, y, metric=metric, decision=decision)
+        assert rule.gain.isfinite().all()
+        assert rule(logits).shape == (len(logits),)
+
+
+def fit(*args, metric="f1_macro", **kwargs):
+    return fit_decision(*args, metric=metric, **kwargs)
+
+
+ROWS, LABELS = problem(3, 4)
+BAD = {
+    "no labels": (lambda: fit(ROWS), 'y of .* Got None. Without labels use decision="expected".'),
+    "decision": (
+        lambda: fit(ROWS, LABELS, decision="best"),
+        "decision of fit_decision must be one of argmax, tuned, expected. Got 'best'.",
+    ),
+    "NaN": (lambda: fit(ROWS * torch.nan, LABELS), "logits of fit_decision must be finite"),
+    "no rows": (lambda: fit(ROWS[:0], LABELS[:0]), "with at least one row"),
+    "cube": (lambda: fit(ROWS.unsqueeze(0), LABELS), r"logits .* Got \(1, 4, 3\)"),
+    "short y": (lambda: fit(ROWS, LABELS[:2]), r"y of fit_decision must have shape \(4,\)"),
+    "half y": (lambda: fit(ROWS, LABELS + 0.5), "y of fit_decision must hold class indices"),
+    "large y": (lambda: fit(ROWS, LABELS + 3), "hold class indices below 3"),
+    "weight": (lambda: fit(ROWS, LABELS, sample_weight=-torch.ones(4)), "sample_weight .* not neg"),
+    "name": (lambda: fit(ROWS, LABELS, metric="f1_makro"), 'Did you mean "f1_macro"'),
+    "binary metric": (lambda: fit(ROWS, LABELS, metric="f1"), 'Use average="macro"'),
+    "vector": (
+        lambda: fit(ROWS, LABELS, metric=metrics.FBeta(average=None)),
+        "metric of fit_decision must be one number",
+    ),
+    "function": (lambda: fit(ROWS, LABELS, metric=lambda c: c.tp), "return a scalar tensor"),
+    "constraint": (lambda: fit(ROWS, LABELS, constraint="recall > 1"), 'As in "recall >= 0.9"'),
+    "bound": (lambda: fit(ROWS, LABELS, constraint="recall >= a"), 'As in "recall >= 0.9"'),
+    "argmax": (
+        lambda: fit(ROWS, LABELS, decision="argmax", constraint="recall_macro >= 0.1"),
+        "constraint of fit_decision must be None for argmax",
+    ),
+    "adapt": (lambda: fit(ROWS, LABELS).adapt(ROWS), 'Fit with decision="expected"'),
+    "classes": (lambda: fit(ROWS, LABELS)(ROWS[:, :2]), "logits of DecisionRule must have 3"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case):
+    action, text = BAD[case]
+    with pytest.raises((ValueError, TypeError), match=text):
+        action()

@@ -1,0 +1,60 @@
+"""A small run that the tests of this folder share; a killed process runs it too."""
+
+import torch
+from torch import nn
+
+from evalign import MetricLoss
+from evalign.training.annealing import TemperatureAnnealing
+from evalign.training.loop import fit
+from evalign.training.settings import Settings
+
+
+def rows(number=300, *, classes=3, seed=0):
+    """Features and labels of which a network can learn something, not everything."""
+    random = torch.Generator().manual_seed(seed)
+    X = torch.randn(number, 6, generator=random)
+    noisy = X[:, :classes] + 0.5 * torch.randn(number, classes, generator=random)
+    return X, noisy.argmax(1)
+
+
+def mlp(classes=3, *, seed=0):
+    """With dropout (randomness) and batch normalisation (buffers)."""
+    with torch.random.fork_rng([]):
+        torch.default_generator.manual_seed(seed)
+        return nn.Sequential(
+            nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, classes)
+        )
+
+
+def settings(**changes):
+    given = {"epochs": 40, "batch_size": 64, "learning_rate": 0.01, "patience": None, "seed": 3}
+    return Settings(**{**given, "averaging": 0.9, **changes})
+
+
+def everything(folder=None, *, network=None, **changes):
+    """A run with every moving part: dropout, averaging, annealing, a loss with state."""
+    network, loss = network or mlp(), MetricLoss("f1_macro")
+    annealing = TemperatureAnnealing(loss, rate=0.7, patience=2, coolings=100)
+    wanted = {"settings": settings(), "checkpoint": folder, "resume": folder is not None}
+    history = fit(
+        network,
+        loss,
+        *rows(),
+        validation=rows(100, seed=1),
+        metric="f1_macro",
+        annealing=annealing,
+        **{"checkpoint_every": 0, **wanted, **changes},
+    )
+    return network, history
+
+
+def bytes_of(network):
+    return b"".join(value.numpy().tobytes() for value in network.state_dict().values())
+
+
+def killable(folder, result, tell):
+    """What the killed process does: resume, finish, write the weights."""
+    torch.set_num_threads(1)
+    tell.send(True)
+    network, _ = everything(folder)
+    result.write_bytes(bytes_of(network))

@@ -1,0 +1,296 @@
+"""Checkpoints: whole at any moment, refused when damaged, and exact when resumed."""
+
+import json
+import math
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from evalign.training import checkpoint
+from evalign.training.checkpoint import CheckpointError
+from evalign.training.loop import fit
+from tests.unit.training.runs import bytes_of, everything, killable, mlp, rows, settings
+
+TREE = {
+    "numbers": [1, 2.5, math.inf, True, None, "text"],
+    "nested": {"empty": {}, "list": [{"weights": torch.arange(6.0).view(2, 3).T}]},
+    "scalar": torch.tensor(0.2, dtype=torch.float64),
+    "bytes": torch.tensor([1, 255], dtype=torch.uint8),
+    "none": torch.zeros(0, 3),
+}
+
+
+def flat(tree):
+    if isinstance(tree, torch.Tensor):
+        return ("tensor", tree.dtype, tree.tolist(), tuple(tree.shape))
+    if isinstance(tree, dict):
+        return {key: flat(value) for key, value in tree.items()}
+    return [flat(value) for value in tree] if isinstance(tree, list) else tree
+
+
+def test_round_trip(tmp_path):
+    checkpoint.save(tmp_path / "a" / "run", TREE)
+    assert flat(checkpoint.load(tmp_path / "a" / "run")) == flat(TREE)
+    names = sorted(path.name for path in (tmp_path / "a" / "run").iterdir())
+    assert names == ["manifest.json", "state.json", "tensors.safetensors"]
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["run"]
+
+
+def test_tensors_that_share_memory(tmp_path):
+    weights = torch.ones(4)
+    checkpoint.save(tmp_path / "run", {"a": weights, "b": weights[:2]})
+    assert checkpoint.load(tmp_path / "run")["b"].tolist() == [1, 1]
+
+
+def test_keys_must_be_strings(tmp_path):
+    with pytest.raises(TypeError, match="Keys in a checkpoint must be strings"):
+        checkpoint.save(tmp_path / "run", {"state": {0: 1}})
+
+
+def test_whole_at_any_moment(tmp_path, monkeypatch):
+    """Before each step that touches the disk, a copy of what lies there is the old or the new."""
+    place = tmp_path / "run"
+    checkpoint.save(place, {"epoch": 1, "weights": torch.ones(3)})
+    moments = []
+
+    def watched(module, name):
+        original = getattr(module, name)
+
+        def step(*args, **kwargs):
+            copy = tmp_path / f"moment{len(moments)}"
+            copy.mkdir()
+            for entry in tmp_path.glob("run*"):
+                shutil.copytree(entry, copy / entry.name)
+            moments.append(copy)
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, step)
+
+    for module, name in [(os, "fsync"), (os, "rename"), (checkpoint, "_remove")]:
+        watched(module, name)
+    checkpoint.save(place, {"epoch": 2, "weights": torch.zeros(3)})
+    monkeypatch.undo()
+    assert len(moments) >= 8
+    epochs = []
+    for moment in moments:
+        assert checkpoint.exists(moment / "run")
+        epochs.append(checkpoint.load(moment / "run")["epoch"])
+        checkpoint.save(moment / "run", {"epoch": 3})  # and one can go on from there
+        assert checkpoint.load(moment / "run") == {"epoch": 3}
+        assert [path.name for path in moment.iterdir()] == ["run"]
+    assert set(epochs) == {1, 2}
+    assert epochs == sorted(epochs)
+
+
+def test_a_failed_write_leaves_the_old_one(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path / "run", {"epoch": 1})
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.save(tmp_path / "run", {"epoch": 2})
+    assert checkpoint.load(tmp_path / "run") == {"epoch": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+FILES = ["manifest.json", "state.json", "tensors.safetensors"]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
+def test_damage(tmp_path, name, damage):
+    checkpoint.save(tmp_path / "run", {"epoch": 1, "weights": torch.ones(100)})
+    file = tmp_path / "run" / name
+    data = bytearray(file.read_bytes())
+    if damage == "missing":
+        file.unlink()
+    elif damage == "cut":
+        file.write_bytes(data[: len(data) // 2])
+    else:
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.load(tmp_path / "run")
+    assert "run" in str(caught.value)
+
+
+def test_texts(tmp_path):
+    place = tmp_path / "run"
+    with pytest.raises(CheckpointError, match=r"manifest.json: No such file or directory"):
+        checkpoint.load(place)
+    checkpoint.save(place, {})
+    manifest = json.loads((place / "manifest.json").read_text())
+    (place / "manifest.json").write_text(json.dumps(manifest | {"version": 2}))
+    text = r"has format version 2, this is 1. Load it with the version of evalign that wrote it."
+    with pytest.raises(CheckpointError, match=text):
+        checkpoint.load(place)
+    (place / "manifest.json").write_text("[]")
+    with pytest.raises(CheckpointError, match="is no checkpoint of evalign"):
+        checkpoint.load(place)
+    checkpoint.save(place, {})
+    (place / "state.json").write_text("{} ")
+    text = "state.json: its checksum differs from the manifest's. Delete the folder to start afresh"
+    with pytest.raises(CheckpointError, match=text):
+        checkpoint.load(place)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    network, history = everything()
+    return bytes_of(network), history
+
+
+def plain(history):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+
+def test_a_checkpoint_changes_nothing(tmp_path, uninterrupted):
+    network, history = everything(tmp_path / "run")
+    assert (bytes_of(network), plain(history)) == (uninterrupted[0], plain(uninterrupted[1]))
+
+
+@pytest.mark.parametrize("every", [0, 1000])
+def test_ctrl_c_saves_and_resumes_exactly(tmp_path, uninterrupted, every):
+    """Ctrl-C in the middle of epoch 13: the checkpoint is that of epoch 12."""
+    network = mlp()
+    calls = 0
+
+    def interrupt(module, *_):
+        nonlocal calls
+        calls += module.training
+        if calls == 12 * 5 + 3:
+            raise KeyboardInterrupt
+
+    network.register_forward_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        everything(tmp_path / "run", network=network, checkpoint_every=every)
+    assert len(checkpoint.load(tmp_path / "run")["history"]) == 12
+    resumed, history = everything(tmp_path / "run")
+    assert (bytes_of(resumed), plain(history)) == (uninterrupted[0], plain(uninterrupted[1]))
+
+
+def test_a_finished_run_is_not_run_again(tmp_path, uninterrupted):
+    everything(tmp_path / "run")
+    seen = []
+    network, history = everything(tmp_path / "run", on_epoch=seen.append)
+    assert not seen
+    assert bytes_of(network) == uninterrupted[0]
+    assert plain(history) == plain(uninterrupted[1])
+
+
+def test_without_resume_it_starts_afresh(tmp_path):
+    everything(tmp_path / "run")
+    history = everything(tmp_path / "run", resume=False, settings=settings(epochs=2))[1]
+    assert len(history) == len(checkpoint.load(tmp_path / "run")["history"]) == 2
+
+
+def test_another_call_is_refused(tmp_path):
+    everything(tmp_path / "run", settings=settings(epochs=1))
+    text = "belongs to another run: learning_rate was 0.01 and is now 0.5. Resume with the same"
+    with pytest.raises(CheckpointError, match=text):
+        everything(tmp_path / "run", settings=settings(epochs=1, learning_rate=0.5))
+    with pytest.raises(CheckpointError, match="batches per epoch was 5 and is now 2"):
+        fit(
+            mlp(),
+            nn.CrossEntropyLoss(),
+            *rows(100),
+            validation=rows(100),
+            metric="f1_macro",
+            settings=settings(epochs=1),
+            checkpoint=tmp_path / "run",
+            resume=True,
+        )
+
+
+def test_another_network_is_refused(tmp_path):
+    given = {"validation": rows(100), "metric": "f1_macro", "settings": settings(epochs=1)}
+    given["checkpoint"] = tmp_path / "run"
+    fit(mlp(), nn.CrossEntropyLoss(), *rows(), **given)
+    with pytest.raises(CheckpointError, match="belongs to another network"):
+        fit(mlp(4), nn.CrossEntropyLoss(), *rows(), **given, resume=True)
+
+
+@pytest.mark.parametrize("own_generator", [False, True])
+def test_a_data_loader_resumes_exactly(tmp_path, own_generator):
+    class Stop(Exception):
+        pass
+
+    def go(stop_at=None, **changes):
+        generator = torch.Generator().manual_seed(1) if own_generator else None
+        loader = DataLoader(TensorDataset(*rows()), 64, shuffle=True, generator=generator)
+
+        def on_epoch(record):
+            if record["epoch"] == stop_at:
+                raise Stop
+
+        network = mlp()
+        fit(
+            network,
+            nn.CrossEntropyLoss(),
+            loader,
+            validation=rows(100, seed=1),
+            metric="f1_macro",
+            settings=settings(epochs=6),
+            on_epoch=on_epoch,
+            **changes,
+        )
+        return bytes_of(network)
+
+    expected = go()
+    with pytest.raises(Stop):
+        go(stop_at=4, checkpoint=tmp_path / "run")
+    assert go(checkpoint=tmp_path / "run", resume=True) == expected
+
+
+def test_half_precision_resumes_exactly(tmp_path):
+    """The scale of float16 gradients is state as well."""
+    wanted = settings(precision="float16", epochs=6)
+    expected = bytes_of(everything(settings=wanted)[0])
+
+    def stop(record):
+        if record["epoch"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        everything(tmp_path / "run", settings=wanted, on_epoch=stop)
+    assert bytes_of(everything(tmp_path / "run", settings=wanted)[0]) == expected
+
+
+def test_killed_at_twenty_random_moments(tmp_path, uninterrupted):
+    """SIGKILL to a real process, resumed by the same call: the last weights are the same bytes."""
+    # A server imports once what twenty processes need; an optimiser imports torch._dynamo.
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["evalign.training.loop", "torch._dynamo"])
+    moments = random.Random(0)
+    epoch = sum(record["seconds"] for record in uninterrupted[1]) / len(uninterrupted[1])
+    folder, result = tmp_path / "run", tmp_path / "weights"
+    kills, finished, reached = 0, 0, set()
+    while kills < 20 or not finished:
+        ready, tell = processes.Pipe(duplex=False)
+        process = processes.Process(target=killable, args=(folder, result, tell))
+        process.start()
+        if kills < 20:
+            assert ready.poll(30)  # from here on it trains
+            process.join(moments.uniform(0, 10 * epoch))
+            process.kill()  # SIGKILL
+        process.join(60)
+        assert process.exitcode in (0, -signal.SIGKILL)
+        if process.exitcode == 0:
+            assert result.read_bytes() == uninterrupted[0]
+            finished += 1
+            shutil.rmtree(folder)
+        else:
+            kills += 1
+            if checkpoint.exists(folder):
+                reached.add(len(checkpoint.load(folder)["history"]))
+    print(f"{finished} runs finished; killed after epochs {sorted(reached)}")
+    assert len(reached) >= 5  # the kills were spread over the run

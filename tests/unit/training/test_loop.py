@@ -1,0 +1,404 @@
+"""The fit loop: what it promises, on networks that train in a blink."""
+
+import math
+import re
+from itertools import chain
+
+import pytest
+import torch
+from sklearn.metrics import f1_score
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from evalign import MetricLoss, metrics
+from evalign.losses import FocalLoss, WMWLoss
+from evalign.training.annealing import TemperatureAnnealing
+from evalign.training.loop import fit
+from evalign.training.settings import Settings
+from tests.unit.training.runs import bytes_of, everything, mlp, rows, settings
+
+
+def run(network=None, loss=None, data=None, **changes):
+    network, loss = network or mlp(), loss or nn.CrossEntropyLoss()
+    given = {"validation": rows(100, seed=1), "metric": "f1_macro"}
+    given["settings"] = settings(averaging=None, epochs=5)
+    history = fit(network, loss, *(data or rows()), **{**given, **changes})
+    return network, history
+
+
+def test_learns_and_records():
+    history = run(settings=settings(epochs=40, averaging=None))[1]
+    assert [record["epoch"] for record in history] == list(range(1, 41))
+    assert history[-1]["validation_metric"] > 0.6 > history[0]["validation_metric"]
+    assert history[-1]["loss"] < history[0]["loss"]
+    assert list(history[0]) == [
+        "epoch",
+        "seconds",
+        "learning_rate",
+        "temperature",
+        "loss",
+        "gradient_norm",
+        "validation_loss",
+        "validation_metric",
+        "collapsed",
+        "best",
+        "warnings",
+    ]
+    plain = (int, float, bool, list, type(None))
+    assert all(type(value) in plain for record in history for value in record.values())
+
+
+@pytest.mark.parametrize("averaging", [None, 0.9])
+def test_returns_the_best_epoch(averaging):
+    network, history = run(settings=settings(averaging=averaging, learning_rate=0.03, epochs=15))
+    X, y = rows(100, seed=1)
+    best = [record["validation_metric"] for record in history if record["best"]][-1]
+    assert best == max(record["validation_metric"] for record in history)
+    assert not history[-1]["best"]  # or the test would show nothing
+    assert not network.training
+    with torch.no_grad():
+        score = f1_score(y, network(X).argmax(1), average="macro")
+    assert score == pytest.approx(best)
+
+
+def test_validation_loss_and_metric_are_those_of_all_rows():
+    X, y = rows(100, seed=1)
+    loss = MetricLoss("f1_macro")
+    network, history = run(loss=loss, settings=settings(averaging=None, epochs=1, batch_size=40))
+    with torch.no_grad():
+        expected = loss(network(X), y).item()
+    assert history[0]["validation_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{}, {"seed": 4}])
+def test_the_seed_decides(changes):
+    same = bytes_of(everything()[0]) == bytes_of(everything(settings=settings(**changes))[0])
+    assert same == (not changes)
+
+
+def test_leaves_the_callers_randomness_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    run()
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_callers_randomness_does_not_matter():
+    results = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        results.append(bytes_of(run()[0]))
+    assert results[0] == results[1]
+
+
+def test_early_stopping_counts_from_the_best_epoch():
+    history = run(settings=settings(averaging=None, learning_rate=0.05, epochs=200, patience=4))[1]
+    best = max(record["epoch"] for record in history if record["best"])
+    assert len(history) == best + 4 < 200
+
+
+def test_watching_the_loss():
+    watch = settings(averaging=None, learning_rate=0.03, epochs=15, watch="loss")
+    history = run(settings=watch)[1]
+    best = [record for record in history if record["best"]][-1]
+    assert best["validation_loss"] == min(record["validation_loss"] for record in history)
+
+
+def test_a_cost_is_minimised():
+    cost = metrics.ExpectedCost([[0, 1, 1], [1, 0, 1], [5, 5, 0]])
+    history = run(metric=cost, settings=settings(averaging=None, epochs=10))[1]
+    best = [record for record in history if record["best"]][-1]
+    assert best["validation_metric"] == min(record["validation_metric"] for record in history)
+
+
+def test_any_function_of_a_confusion_is_a_metric():
+    history = run(metric=lambda c: c.matrix.diagonal().sum() / c.total)[1]
+    assert 0 < history[-1]["validation_metric"] <= 1
+
+
+def test_annealing_cools_and_ends_the_run():
+    loss = MetricLoss("f1_macro")
+    annealing = TemperatureAnnealing(loss, rate=0.5, patience=1, coolings=1)
+    history = run(loss=loss, annealing=annealing, settings=settings(epochs=200))[1]
+    assert annealing.finished
+    assert len(history) < 200
+    assert history[0]["temperature"] == 0.2
+    assert history[-1]["temperature"] == annealing.temperature < 0.2
+
+
+def test_annealing_of_the_other_direction_is_refused():
+    loss = MetricLoss("f1_macro")
+    annealing = TemperatureAnnealing(loss, greater_is_better=False)
+    with pytest.raises(ValueError, match="greater_is_better of annealing must be True"):
+        run(loss=loss, annealing=annealing)
+
+
+def test_the_temperature_of_a_sum_of_losses():
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.metric = MetricLoss("f1_macro", temperature=0.1)
+
+        def forward(self, logits, target):
+            return self.metric(logits, target) + F.cross_entropy(logits, target)
+
+    assert run(loss=Sum())[1][0]["temperature"] == 0.1
+    assert run(loss=F.cross_entropy)[1][0]["temperature"] is None
+
+
+def test_sample_weight_zero_is_a_row_left_out():
+    """Rows whose label is wrong and whose weight is 0 do not teach; with weight 1 they do."""
+    X, y = rows()
+    wrong = torch.cat([y, (y + 1) % 3])
+    twice = torch.cat([X, X])
+    scores = []
+    for value in (0.0, 1.0):
+        weight = torch.cat([torch.ones(300), torch.full((300,), value)])
+        history = run(
+            loss=FocalLoss(0.0),
+            data=(twice, wrong),
+            sample_weight=weight,
+            settings=settings(averaging=None, epochs=20),
+        )[1]
+        scores.append(max(record["validation_metric"] for record in history))
+    assert scores[0] > scores[1] + 0.1
+
+
+def test_validation_weights_count():
+    X, y = rows(100, seed=1)
+    weight = (y != 2).float()
+    with_weight = run(loss=FocalLoss(), validation=(X, y, weight))[1]
+    without = run(loss=FocalLoss(), validation=(X[y != 2], y[y != 2]))[1]
+    for key in ("validation_loss", "validation_metric"):
+        assert with_weight[-1][key] == pytest.approx(without[-1][key], rel=1e-4)
+
+
+@pytest.mark.parametrize("column", [True, False])
+def test_binary_logits(column):
+    X, y = rows(classes=2)
+    network = mlp(1) if column else nn.Sequential(mlp(1), nn.Flatten(0))
+    target = y.float().unsqueeze(1) if column else y.float()
+    validation = (X[:100], target[:100])
+    history = run(network, MetricLoss("f1"), (X, target), validation=validation, metric="f1")[1]
+    network.eval()
+    with torch.no_grad():
+        predicted = network(X[:100]).flatten() > 0
+    assert f1_score(y[:100], predicted) == pytest.approx(
+        [record["validation_metric"] for record in history if record["best"]][-1]
+    )
+
+
+def test_multilabel():
+    X, _ = rows()
+    target = X[:, :3] > 0.5
+    loss = MetricLoss("f1_macro")
+    history = run(loss=loss, data=(X, target), validation=(X, target))[1]
+    assert 0 < history[-1]["validation_metric"] <= 1
+
+
+def test_a_loss_over_pairs_is_validated_in_batches():
+    X, y = rows(classes=2)
+    history = run(mlp(1), WMWLoss(), (X, y), validation=(X, y), metric="f1")[1]
+    assert math.isfinite(history[-1]["validation_loss"])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision(precision):
+    half = settings(averaging=None, epochs=30, precision=precision)
+    history = run(loss=MetricLoss("f1_macro"), settings=half)[1]
+    full = run(loss=MetricLoss("f1_macro"), settings=settings(averaging=None, epochs=30))[1]
+    assert history[-1]["validation_metric"] == pytest.approx(full[-1]["validation_metric"], abs=0.1)
+    assert history[0]["loss"] != full[0]["loss"]
+
+
+def test_clipping_bounds_the_step():
+    class Steep(nn.CrossEntropyLoss):
+        def forward(self, logits, target):
+            return 1e4 * super().forward(logits, target)
+
+    seen = []
+
+    class Spy(nn.Linear):
+        def forward(self, x):
+            if self.weight.grad is not None:
+                seen.append(torch.cat([self.weight.grad.flatten(), self.bias.grad]).norm().item())
+            return super().forward(x)
+
+    for clip in (0.5, None):
+        seen.clear()
+        # Nothing is cleared between the step and the next forward: the gradient is the clipped one.
+        history = run(Spy(6, 3), Steep(), settings=settings(averaging=None, clip_norm=clip))[1]
+        assert history[0]["gradient_norm"] > 100
+        assert (max(seen) <= 0.5 + 1e-5) == (clip is not None)
+
+
+def test_the_learning_rate_rises_and_falls():
+    rate = Settings(learning_rate=0.1, warmup=0.1).rate
+    rates = [rate(step, 100) for step in range(100)]
+    assert rates.index(max(rates)) == 9
+    assert rates[0] == pytest.approx(0.01)
+    assert rates[-1] < 1e-4
+    constant = Settings(learning_rate=0.1, warmup=0, schedule="constant").rate
+    assert {constant(step, 100) for step in range(100)} == {0.1}
+
+
+def test_every_row_is_seen_once_per_epoch_in_nearly_equal_batches():
+    seen = []
+
+    class Spy(nn.Linear):
+        def forward(self, x):
+            if self.training:
+                seen.append(x[:, 0].tolist())
+            return super().forward(x)
+
+    X, y = rows(129)
+    run(Spy(6, 3), data=(X, y), settings=settings(averaging=None, epochs=2))
+    assert [len(batch) for batch in seen] == [43] * 6
+    epochs = [list(chain(*seen[:3])), list(chain(*seen[3:]))]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(X[:, 0].tolist())
+    assert epochs[0] != epochs[1]
+
+
+def test_data_loaders():
+    train = DataLoader(TensorDataset(*rows()), batch_size=64, shuffle=True)
+    check = DataLoader(TensorDataset(*rows(100, seed=1)), batch_size=30)
+    results = []
+    for _ in range(2):
+        network = mlp()
+        history = fit(
+            network,
+            MetricLoss("f1_macro"),
+            train,
+            validation=check,
+            metric="f1_macro",
+            settings=settings(averaging=None, epochs=20),
+        )
+        results.append(bytes_of(network))
+    assert history[-1]["validation_metric"] > 0.6
+    assert results[0] == results[1]
+
+
+def test_averaging_follows_the_weights():
+    """The mean is between the start and the end, and its buffers are the network's."""
+    smooth = run(settings=settings(averaging=0.999, epochs=5))[0]
+    rough = run(settings=settings(averaging=None, epochs=5))[0]
+    assert bytes_of(smooth) != bytes_of(rough)
+    for name, value in smooth.state_dict().items():
+        assert value.isfinite().all(), name
+
+
+def test_on_epoch_gets_every_record():
+    seen = []
+    history = run(on_epoch=seen.append)[1]
+    assert seen == history
+    assert all(a is b for a, b in zip(seen, history, strict=True))
+
+
+def test_the_loss_is_in_eval_mode_for_validation_only():
+    modes = []
+
+    class Spy(nn.CrossEntropyLoss):
+        def forward(self, logits, target):
+            modes.append((self.training, logits.requires_grad))
+            return super().forward(logits, target)
+
+    loss = Spy()
+    run(loss=loss)
+    assert set(modes) == {(True, True), (False, False)}
+    assert loss.training
+
+
+def test_a_frozen_part_stays():
+    network = mlp()
+    network[0].requires_grad_(False)
+    before = network[0].weight.clone()
+    run(network)
+    assert torch.equal(network[0].weight, before)
+
+
+def test_nothing_is_read_from_the_device_within_an_epoch(monkeypatch):
+    """A read waits for the GPU; there may be a few per epoch, none per batch."""
+    counts = []
+    for batch_size in (100, 10):
+        reads = 0
+        original = torch.Tensor.item
+
+        def item(self, original=original):
+            nonlocal reads
+            reads += 1
+            return original(self)
+
+        monkeypatch.setattr(torch.Tensor, "item", item)
+        run(settings=settings(averaging=None, epochs=2, batch_size=batch_size))
+        monkeypatch.setattr(torch.Tensor, "item", original)
+        counts.append(reads)
+    assert counts[0] == counts[1]
+
+
+X, Y = rows(20)
+NETWORK, CE = mlp(), nn.CrossEntropyLoss()
+OK = {"validation": (X, Y), "metric": "f1_macro"}
+WRONG = {
+    "no y": (
+        lambda: fit(NETWORK, CE, X, **OK),
+        "X of fit must come with y, as tensors, or be a DataLoader. Got no y. Use "
+        "torch.as_tensor(...).",
+    ),
+    "numpy": (
+        lambda: fit(NETWORK, CE, X.numpy(), Y.numpy(), **OK),
+        "X of fit must come with y, as tensors, or be a DataLoader. Got ['ndarray', 'ndarray']. "
+        "Use torch.as_tensor(...).",
+    ),
+    "lengths": (
+        lambda: fit(NETWORK, CE, X, Y[:-1], **OK),
+        "X of fit must have a target for every row, and rows. Got [20, 19].",
+    ),
+    "no validation rows": (
+        lambda: fit(NETWORK, CE, X, Y, validation=(X[:0], Y[:0]), metric="f1_macro"),
+        "validation of fit must have a target for every row, and rows. Got [0, 0].",
+    ),
+    "device": (
+        lambda: fit(NETWORK, CE, X.to("meta"), Y, **OK),
+        "X of fit must lie on cpu, as the network does. Got cpu, meta.",
+    ),
+    "nothing to train": (
+        lambda: fit(nn.Flatten(), CE, X, Y, **OK),
+        "network of fit must have parameters to train. Got none.",
+    ),
+    "unknown metric": (
+        lambda: fit(NETWORK, CE, X, Y, validation=(X, Y), metric="f1_makro"),
+        "metric of fit must be a name of metrics.names(). Got 'f1_makro'. Did you mean "
+        '"f1_macro"?',
+    ),
+    "epochs": (lambda: Settings(epochs=0), "epochs of Settings must be at least 1. Got 0."),
+    "rate": (
+        lambda: Settings(learning_rate=-1.0),
+        "learning_rate of Settings must be positive. Got -1.0.",
+    ),
+    "precision": (
+        lambda: Settings(precision="half"),
+        'precision of Settings must be "float32", "bfloat16" or "float16". Got \'half\'.',
+    ),
+    "averaging": (
+        lambda: Settings(averaging=1.0),
+        "averaging of Settings must lie between 0 and 1, or be None. Got 1.0.",
+    ),
+    "watch": (
+        lambda: Settings(watch="f1"),
+        'watch of Settings must be "metric" or "loss". Got \'f1\'.',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_bad_input(name):
+    action, text = WRONG[name]
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+        action()
+
+
+def test_a_vector_is_no_score():
+    with pytest.raises(ValueError, match="metric of fit must return a scalar tensor"):
+        run(metric=metrics.Recall(average=None))

@@ -1,0 +1,149 @@
+"""Splits and standardisation."""
+
+import re
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.preprocessing import StandardScaler
+
+from evalign.training.split import Standardizer, holdout_split, three_way_split
+
+Y = np.repeat([0, 1, 2], [700, 250, 50])
+
+
+def shares(rows):
+    return np.bincount(Y[rows], minlength=3) / len(rows)
+
+
+def test_64_16_20_stratified():
+    parts = three_way_split(Y)
+    assert [len(part) for part in parts] == [640, 160, 200]
+    assert sorted(np.concatenate(parts)) == list(range(1000))
+    for part in parts:
+        assert shares(part) == pytest.approx([0.7, 0.25, 0.05], abs=0.005)
+        assert (np.diff(part) > 0).all()
+
+
+def test_the_seed_decides():
+    first, again, other = (three_way_split(Y, seed=seed)[2] for seed in (0, 0, 1))
+    assert (first == again).all()
+    assert (first != other).any()
+
+
+@pytest.mark.parametrize("kind", ["pairs", "strings", "large"])
+def test_groups_stay_together(kind):
+    random = np.random.default_rng(0)
+    groups = {
+        "pairs": np.arange(1000) // 2,
+        "strings": np.array([f"patient {i}" for i in random.integers(0, 200, 1000)]),
+        "large": random.integers(0, 12, 1000),
+    }[kind]
+    parts = three_way_split(Y, groups=groups)
+    assert sorted(np.concatenate(parts)) == list(range(1000))
+    seen = [set(groups[part]) for part in parts]
+    assert not any(a & b for a, b in combinations(seen, 2))
+    tolerance = 0.1 if kind == "large" else 0.02
+    for part, share in zip(parts, [0.64, 0.16, 0.2], strict=True):
+        assert len(part) / 1000 == pytest.approx(share, abs=tolerance)
+        assert shares(part) == pytest.approx([0.7, 0.25, 0.05], abs=tolerance)
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.25, 0.3, 0.5])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_any_fraction(fraction, grouped):
+    groups = np.arange(1000) // 4 if grouped else None
+    kept, held_out = holdout_split(Y, fraction=fraction, groups=groups)
+    assert len(kept) + len(held_out) == 1000
+    assert len(held_out) / 1000 == pytest.approx(fraction, abs=0.02)
+
+
+def test_strings_and_tensors():
+    names = np.array(["no", "yes", "maybe"])[Y]
+    for y in (names, torch.from_numpy(Y), Y.tolist()):
+        assert (holdout_split(y)[1] >= 0).all()
+
+
+def test_a_class_with_one_row_is_kept():
+    y = [0] * 20 + [1] * 20 + [2]
+    assert all(40 in holdout_split(y, seed=seed)[0] for seed in range(20))
+    assert all(40 in three_way_split(y, seed=seed)[0] for seed in range(20))
+
+
+def test_multilabel_rows_are_split_at_random():
+    y = np.eye(3)[Y]
+    assert [len(part) for part in three_way_split(y)] == [640, 160, 200]
+    parts = three_way_split(y, groups=np.arange(1000) // 10)
+    assert len(parts[2]) == pytest.approx(200, abs=20)
+
+
+def test_few_groups():
+    kept, held_out = holdout_split([0, 1, 0, 1], groups=[0, 0, 1, 1])
+    assert {len(kept), len(held_out)} == {2}
+
+
+WRONG = {
+    "fraction": (
+        lambda: holdout_split(Y, fraction=1.0),
+        "fraction of holdout_split must lie between 0 and 1. Got 1.0.",
+    ),
+    "one row": (
+        lambda: holdout_split([0]),
+        "y of holdout_split must hold at least 2 rows. Got 1 rows.",
+    ),
+    "too few rows": (
+        lambda: holdout_split([0, 0, 1, 1]),
+        "fraction of holdout_split must leave at least a row for each of the 2 classes on both "
+        "sides. Got 0.2: 1 of 4 rows. Give more rows, or split by hand.",
+    ),
+    "groups": (
+        lambda: holdout_split(Y, groups=[1, 2]),
+        "groups of holdout_split must hold a value for each of the 1000 rows. Got shape (2,).",
+    ),
+    "one group": (
+        lambda: holdout_split(Y, groups=np.zeros(1000)),
+        "groups of holdout_split must name at least 2 groups. Got 1.",
+    ),
+    "integers": (
+        lambda: Standardizer(torch.ones(3, 2, dtype=torch.int64)),
+        "X of Standardizer must be float rows of shape (N, features). Got torch.int64 (3, 2).",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_bad_input(name):
+    action, text = WRONG[name]
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+        action()
+
+
+def test_standardisation_is_scikit_learns():
+    X = np.random.default_rng(0).normal([0, 100, -3], [1, 0.01, 1e4], (500, 3))
+    ours = Standardizer(torch.from_numpy(X))(torch.from_numpy(X)).numpy()
+    assert ours == pytest.approx(StandardScaler().fit_transform(X), rel=1e-6, abs=1e-9)
+
+
+def test_constant_columns():
+    """0.1 is no float32: its mean over many rows rounds, and 0/0 is near."""
+    X = torch.full((1000, 200), 0.1)
+    X[:, 0] = torch.linspace(0, 1, 1000)
+    scaled = Standardizer(X)(X)
+    assert (scaled[:, 1:] == 0).all()
+    assert scaled[:, 0].std().item() == pytest.approx(1, rel=1e-2)
+    assert Standardizer(X)(X + 1)[:, 1:].amax().item() == pytest.approx(1, rel=1e-5)
+
+
+def test_far_from_zero():
+    """A float32 column around 1e7 with a spread of 4."""
+    X = 1e7 + torch.tensor([[-4.0], [4.0]]).repeat(5000, 1)
+    assert Standardizer(X)(X).flatten()[:2].tolist() == [-1, 1]
+
+
+def test_only_training_rows_count():
+    scale = Standardizer(torch.tensor([[0.0], [2.0]]))
+    assert scale(torch.tensor([[100.0]])).item() == 99
+    again = Standardizer.from_state_dict(scale.state_dict())
+    assert again(torch.tensor([[100.0]])).item() == 99
+    assert scale(torch.zeros(0, 1)).shape == (0, 1)
