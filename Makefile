@@ -27,7 +27,7 @@ gpu: $(READY)
 	CI= $(BIN)/pytest -q tests/device
 
 docs: $(READY)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # --clear: a set-up that was interrupted or has other pins leaves nothing behind. The stamp lies
 # inside, so that it goes with the environment, and is written last.
