@@ -65,3 +65,7 @@ ROUNDING = {torch.float64: 1e-14, torch.float32: 1e-6}
 
 # A central difference of step 1e-6 in float64: 1e-12 of curvature, 1e-10 of rounding.
 DIFFERENCE = 1e-8
+
+# Float32 probabilities are right to 1e-7, and 1 − p of a sure row to a few per mille of itself;
+# the sums are in float64.
+FLOAT32_GRADIENT = 1e-3

@@ -292,4 +292,5 @@ LOSS_CASES = [
 
 CASES = METRIC_CASES + LOSS_CASES
 # One case per Module and task: what does not depend on the metric is not tried with all of them.
-MODULE_CASES = [c for c in METRIC_CASES if c.id in ("f1", "f1_macro", "expected_cost")] + LOSS_CASES
+_TYPICAL = ("f1", "f1_macro", "expected_cost", "f_per_class", "f1_subset")
+MODULE_CASES = [c for c in METRIC_CASES if c.id in _TYPICAL] + LOSS_CASES

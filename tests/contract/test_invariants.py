@@ -45,6 +45,10 @@ def hostile_batches(task, dtype):
     yield "one class, saturated", most * logits.sign(), one_class
     yield "one class, perfect", perfect(task, one_class, dtype).detach(), one_class
     yield "one row", logits[:1], target[:1]
+    for gap in (80, 92, 100):  # where the smallest probabilities turn subnormal in float32
+        rare = logits.clone()
+        rare[..., 0] -= gap
+        yield f"a gap of {gap}", rare, target
     yield (
         "mixed magnitudes",
         logits * torch.logspace(-6, 4, len(logits)).to(dtype).view(-1, *[1] * (logits.ndim - 1)),
@@ -206,6 +210,32 @@ def test_compiles_as_one_graph(case):
 
 
 @pytest.mark.parametrize("case", MODULES, ids=repr)
+def test_compiles_as_one_graph_for_all_batch_sizes(case):
+    torch._dynamo.reset()
+    loss = case.make()
+    compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend="aot_eager")
+    for rows in (12, 18):
+        logits, target = data(case.task, rows=rows)
+        eager = value_and_gradient(loss, logits, target)
+        assert_same(value_and_gradient(compiled, logits, target), eager, tolerances.SAME)
+
+
+# WMWLoss compares all pairs of rows, four billion here.
+@pytest.mark.parametrize("case", [c for c in CASES if not c.id.startswith("wmw")], ids=repr)
+def test_float32_on_many_rows_with_a_rare_class(case):
+    """Sums of 65,536 rows, of which the last class has five."""
+    logits, target = data(case.task, rows=65_536)
+    if case.task == "multiclass":
+        target = torch.where(target == CLASSES - 1, 0, target)
+        target[:5] = CLASSES - 1
+    narrow, gradient = value_and_gradient(case.make(), logits.float(), target)
+    wide, expected = value_and_gradient(case.make(), logits.float().double(), target)
+    assert narrow.item() == pytest.approx(wide.item(), abs=tolerances.FLOAT32)
+    error = (gradient - expected).norm() / expected.norm()
+    assert error < tolerances.FLOAT32_GRADIENT
+
+
+@pytest.mark.parametrize("case", MODULES, ids=repr)
 def test_no_look_at_values(case):
     """Tensors without values go through, so nothing waits for a device."""
     logits, target = (x.to("meta") for x in data(case.task))
@@ -216,10 +246,13 @@ def test_no_look_at_values(case):
 def test_copies_keep_the_loss(case):
     logits, target = data(case.task)
     loss = case.make()
+    if hasattr(loss, "set_temperature"):
+        loss.set_temperature(0.05)
+    expected = loss(logits, target)
     restored = case.make()
     restored.load_state_dict(loss.state_dict())
     for other in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss)), restored, loss.half()):
-        assert torch.equal(other(logits, target), loss(logits, target))
+        assert torch.equal(other(logits, target), expected)
 
 
 def test_inductor():

@@ -462,7 +462,7 @@ FULL = {
     "beta of sigmoidF1": (
         lambda: losses.SigmoidF1Loss(beta=0.0),
         ValueError,
-        "beta of SigmoidF1Loss must be positive. Got 0.0.",
+        "beta of SigmoidF1Loss must be positive and finite. Got 0.0.",
     ),
     "beta of SurF": (
         lambda: losses.SurrogateFBetaLoss(0.1, beta=0.0),
@@ -494,12 +494,12 @@ FULL = {
     "p of WMW": (
         lambda: losses.WMWLoss(p=1.0),
         ValueError,
-        "p of WMWLoss must be above 1. Got 1.0.",
+        "p of WMWLoss must be finite and above 1. Got 1.0.",
     ),
     "gamma of focal": (
         lambda: losses.FocalLoss(gamma=-0.5),
         ValueError,
-        "gamma of FocalLoss must be at least 0. Got -0.5.",
+        "gamma of FocalLoss must be finite and at least 0. Got -0.5.",
     ),
     "class_weight of 0": (
         lambda: losses.MAELoss(class_weight=[1.0, 0.0]),

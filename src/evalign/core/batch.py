@@ -80,7 +80,7 @@ class Batch:
         The class weights do not enter the divisor (SurF eq. 15).
         """
         if class_weight is not None:
-            factor = class_weight.to(loss_of_class.dtype)
+            factor = class_weight.to(loss_of_class)
             factor = factor.unsqueeze(-1) if self.task == "multilabel" else factor
             loss_of_class = factor * loss_of_class
         if self.task == "multiclass" and self.target.ndim == 1:

@@ -32,18 +32,27 @@ def require(ok: bool, owner: str, argument: str, allowed: str, got: object, cure
 
 def check_temperature(owner: str, temperature: float | Tensor, *, validate: bool = False) -> None:
     """Temperatures lie in (0, 0.4], the domain of EAST eq. 4."""
-    if isinstance(temperature, Tensor):
-        if not values_readable(temperature, validate=validate):
-            return
-        temperature = temperature.item()
+    if isinstance(temperature, Tensor) and not values_readable(temperature, validate=validate):
+        return
+    value = numbers(temperature)
+    # float32 holds 0.4 as 0.400000006
+    ok = value.numel() == 1 and 0 < value.item() <= 0.4 + 1e-7
+    got = f"{value.item():g}" if value.numel() == 1 else repr(temperature)
     cure = "0.4 is the softest step; small values approach a hard one."
-    ok = 0 < temperature <= 0.4 + 1e-7  # float32 holds 0.4 as 0.400000006
-    require(ok, owner, "temperature", "lie in (0, 0.4]", f"{temperature:g}", cure)
+    require(ok, owner, "temperature", "lie in (0, 0.4]", got, cure)
 
 
 def thresholds_tensor(owner: str, argument: str, value: float | Sequence[float] | Tensor) -> Tensor:
     """One or several thresholds, each in (0, 1), as float64."""
-    tensor = torch.as_tensor(value, dtype=torch.float64).detach().clone()
+    tensor = numbers(value)
     valid = tensor.ndim <= 1 and tensor.numel() > 0 and bool(((tensor > 0) & (tensor < 1)).all())
     require(valid, owner, argument, "be one or several numbers between 0 and 1", value)
     return tensor
+
+
+def numbers(value: object) -> Tensor:
+    """A float64 copy on the CPU, where its values can be looked at; empty if not of numbers."""
+    try:
+        return torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().clone()
+    except (TypeError, ValueError, RuntimeError):  # strings, ragged lists
+        return torch.zeros(0, dtype=torch.float64, device="cpu")

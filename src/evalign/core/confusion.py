@@ -19,8 +19,8 @@ from evalign.core.batch import (
     row_weights,
     signed,
 )
-from evalign.core.checks import complaint, require
-from evalign.core.numerics import full_precision, widest
+from evalign.core.checks import complaint, require, thresholds_tensor
+from evalign.core.numerics import full_precision, sum_dtype
 
 
 class MatrixNotBuilt(ValueError):
@@ -30,6 +30,8 @@ class MatrixNotBuilt(ValueError):
 @dataclass(frozen=True, eq=False)
 class Confusion:
     """Per class: true positives, predicted mass, actual mass; and the total. Sums, not means.
+
+    In float64, soft or hard: metrics subtract sums that are nearly equal.
 
     A binary problem has two classes, the negative one first. In a multilabel problem every label
     is a binary problem of its own, the vectors hold its positive class, and `total` has an entry
@@ -147,11 +149,14 @@ class Confusion:
         Examples:
             >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.9]])
             >>> c = Confusion.from_logits(logits, torch.tensor([0, 2]), temperature=1e-6)
-            >>> c.tp.round()
-            tensor([1., 0., 0.])
+            >>> c.tp.round().tolist()
+            [1.0, 0.0, 0.0]
         """
         owner = "Confusion.from_logits"
         check_types(owner, logits, target, sample_weight)
+        membership.check_step(owner, heaviside, temperature)
+        if threshold is not None:
+            threshold = thresholds_tensor(owner, "threshold", threshold)
         with full_precision(logits):
             batch = as_batch(
                 owner,
@@ -178,13 +183,14 @@ class Confusion:
 
         `soft` is in the shape of the batch's logits: for a binary problem, the positive class.
         """
+        dtype = sum_dtype(soft)
         if batch.task == "multilabel":
             target, weight = batch.target, batch.weight
             return cls(
-                tp=(weight * target * soft).sum(0),
-                predicted=(weight * soft).sum(0),
-                actual=(weight * target).sum(0),
-                total=weight.sum(0),
+                tp=(weight * target * soft).sum(0, dtype=dtype),
+                predicted=(weight * soft).sum(0, dtype=dtype),
+                actual=(weight * target).sum(0, dtype=dtype),
+                total=weight.sum(0, dtype=dtype),
                 multilabel=True,
             )
         if batch.task == "binary":
@@ -199,12 +205,12 @@ class Confusion:
                 full = _sum_by_class(soft, batch)
         else:
             target = batch.target_probabilities()
-            tp = (target * soft).sum(0)
-            actual = (target * batch.weight.unsqueeze(1)).sum(0)
-            if matrix:  # in float64, because users may let float32 products round to 10 bits
-                full = (widest(target).T @ widest(soft)).to(soft.dtype)
+            tp = (target * soft).sum(0, dtype=dtype)
+            actual = (target * batch.weight.unsqueeze(1)).sum(0, dtype=dtype)
+            if matrix:
+                full = target.T.to(dtype) @ soft.to(dtype)
         # The total is the sum of `actual`: then a batch of one class has exactly no negatives.
-        return cls(tp, soft.sum(0), actual, actual.sum(), full)
+        return cls(tp, soft.sum(0, dtype=dtype), actual, actual.sum(), full)
 
     @classmethod
     def from_matrix(cls, matrix: Tensor) -> "Confusion":
@@ -213,7 +219,7 @@ class Confusion:
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
         require(square, owner, "matrix", "be square", tuple(matrix.shape))
         if not matrix.is_floating_point():
-            matrix = matrix.to(_count_dtype(matrix))
+            matrix = matrix.to(sum_dtype(matrix))
         actual = matrix.sum(1)
         return cls(matrix.diagonal(), matrix.sum(0), actual, actual.sum(), matrix)
 
@@ -244,7 +250,7 @@ class Confusion:
             allowed = f"have the shape of target, {tuple(target.shape)}"
             got, cure = tuple(predictions.shape), "Pass labels, e.g. logits.argmax(1)."
             raise ValueError(complaint(owner, "predictions", allowed, got, cure))
-        dtype = _count_dtype(target)
+        dtype = sum_dtype(target)
         check_task(owner, task)
         indicators = target.is_floating_point() or target.dtype == torch.bool
         if task == "multilabel" or (task is None and target.ndim > 1 and indicators):
@@ -297,15 +303,7 @@ class Confusion:
 
 
 def _sum_by_class(rows: Tensor, batch: Batch) -> Tensor:
-    """The sum of the rows of each true class.
-
-    `index_add` adds one row after the other, which in float32 goes wrong after some million rows.
-    """
-    wide = widest(rows)
-    zeros = wide.new_zeros(batch.num_classes, *rows.shape[1:])
-    return zeros.index_add(0, batch.target, wide).to(rows.dtype)
-
-
-def _count_dtype(like: Tensor) -> torch.dtype:
-    """float64 holds every count exactly; the one backend without it counts in float32."""
-    return torch.float32 if like.device.type == "mps" else torch.float64
+    """The sum of the rows of each true class."""
+    rows = rows.to(sum_dtype(rows))
+    zeros = rows.new_zeros(batch.num_classes, *rows.shape[1:])
+    return zeros.index_add(0, batch.target, rows)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.batch import Batch
-from evalign.core.checks import check_temperature, complaint, require, thresholds_tensor
+from evalign.core.checks import check_temperature, complaint, require
 from evalign.core.heaviside import sigmoid, tempered
 from evalign.core.numerics import beside, upcast
 
@@ -80,7 +80,6 @@ def of_batch(
     detach_threshold: bool = False,
 ) -> Tensor:
     """The membership for the batch's task, in the shape of its logits."""
-    check_step(owner, heaviside, temperature)
     if batch.task == "multiclass":
         if threshold is not None:
             cure = 'For one class against the other pass task="binary".'
@@ -93,12 +92,10 @@ def of_batch(
             detach_threshold=detach_threshold,
         )
     threshold = 0.5 if threshold is None else threshold
-    if not isinstance(threshold, Tensor):
-        thresholds_tensor(owner, "threshold", threshold)
+    shape = threshold.shape if isinstance(threshold, Tensor) else ()
     sizes = [()] if batch.task == "binary" else [(), batch.logits.shape[1:]]
-    if (shape := torch.as_tensor(threshold).shape) not in sizes:
-        allowed = "be one number" + (", or one per label" if batch.task == "multilabel" else "")
-        raise ValueError(complaint(owner, "threshold", allowed, f"shape {tuple(shape)}"))
+    allowed = "be one number" + (", or one per label" if batch.task == "multilabel" else "")
+    require(shape in sizes, owner, "threshold", allowed, f"shape {tuple(shape)}")
     of_task = binary if batch.task == "binary" else multilabel
     return of_task(batch.logits, threshold=threshold, temperature=temperature, heaviside=heaviside)
 
@@ -112,11 +109,11 @@ def check_step(owner: str, heaviside: Heaviside, temperature: float | Tensor) ->
 
 def step(heaviside: Heaviside, temperature: float | Tensor) -> Step:
     """The function (p, threshold) -> H that a `heaviside` argument names."""
-    check_step("membership", heaviside, temperature)
     if callable(heaviside):
         return heaviside
     if heaviside == "linear":
         return partial(tempered, temperature=temperature)
+    check_step("membership", heaviside, temperature)
 
     def logistic(p: Tensor, tau: Tensor) -> Tensor:
         # Sharper than the rounding of p it is a step already, and k must not overflow.

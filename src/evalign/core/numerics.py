@@ -1,5 +1,6 @@
 """Divisions and roots whose gradients stay finite, precision, and constants on the device."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 
@@ -13,13 +14,14 @@ def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Ten
     """numerator / denominator, and `fill` where the denominator is not positive.
 
     The denominator is replaced before the division: selecting only afterwards would leave the
-    0/0 in the graph, and its gradient is NaN. A NaN denominator is no zero and stays visible.
+    0/0 in the graph, and its gradient is NaN. A denominator below 1e-19, the root of the smallest
+    float32, counts as zero, because its slope overflows there. NaN is no zero and stays visible.
 
     Examples:
         >>> safe_ratio(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]))
         tensor([0.5000, 0.0000])
     """
-    zero = denominator <= 0
+    zero = denominator < 1e-19
     return torch.where(zero, fill, numerator / torch.where(zero, 1, denominator))
 
 
@@ -34,9 +36,9 @@ def upcast(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def widest(x: Tensor) -> Tensor:
-    """Float64 where the device has it, for sums of many rows one after the other."""
-    return x if x.device.type == "mps" else x.double()
+def sum_dtype(like: Tensor) -> torch.dtype:
+    """float64, which holds every count exactly; the one backend without it sums in float32."""
+    return torch.float32 if like.device.type == "mps" else torch.float64
 
 
 def full_precision(like: Tensor) -> AbstractContextManager:
@@ -55,7 +57,7 @@ def beside(value: float | Tensor, like: Tensor) -> Tensor:
     return torch.full((), value, dtype=like.dtype, device=like.device)
 
 
-def constant(values: tuple, like: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+def constant(values: Sequence, like: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
     """A tensor of fixed numbers beside `like`. A device gets it once: a copy per step waits."""
     dtype = like.dtype if dtype is None else dtype
     if traced() or like.device.type in ("cpu", "meta"):
@@ -64,6 +66,6 @@ def constant(values: tuple, like: Tensor, *, dtype: torch.dtype | None = None) -
 
 
 @lru_cache(maxsize=128)
-def _on_device(values: tuple, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _on_device(values: Sequence, dtype: torch.dtype, device: torch.device) -> Tensor:
     with torch.inference_mode(False):  # else the copy could never take part in training
         return torch.tensor(values, dtype=dtype, device=device)

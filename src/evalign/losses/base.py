@@ -51,7 +51,7 @@ class Loss(nn.Module):
                 ignore_index=self.ignore_index,
                 validate=self.validate,
             )
-            value = self.value(batch)
+            value = self.value(batch).to(batch.logits.dtype)
             return torch.where(batch.weight.sum() == 0, torch.zeros_like(value), value)
 
     @abstractmethod
@@ -98,8 +98,7 @@ class SoftSetLoss(Loss):
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
         check_step(type(self).__name__, heaviside, temperature)
         self.heaviside: Heaviside = heaviside
-        self.register_buffer("temperature", torch.tensor(0.2, dtype=torch.float64))
-        self.set_temperature(temperature)
+        self.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float64))
 
     def forward(
         self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from evalign.core.batch import Batch
-from evalign.core.checks import require
+from evalign.core.checks import numbers, require
 
 
 def inverse_frequency_weights(counts: Sequence[float] | Tensor) -> Tensor:
@@ -38,7 +37,7 @@ def effective_number_weights(counts: Sequence[float] | Tensor, *, beta: float = 
 
 def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) -> Tensor:
     """One positive number per class, as float64."""
-    vector = torch.as_tensor(values, dtype=torch.float64).detach().clone()
+    vector = numbers(values)
     ok = vector.ndim == 1 and len(vector) > 1 and bool(((vector > 0) & vector.isfinite()).all())
     cure = "A class without examples has no weight: leave it out or count it as one."
     require(ok, owner, argument, "hold a positive number for each class", values, cure)

@@ -1,6 +1,5 @@
 """Any metric of the confusion matrix as a loss."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -127,14 +126,14 @@ class MetricLoss(SoftSetLoss):
         score = self.metric(confusion.map(lambda x: torch.where(empty, 1, x)))
         _check_scalar(score)
         loss = 1 - score if self.maximize else score
-        if math.isnan(getattr(self.metric, "zero_division", 0)):
+        if getattr(self.metric, "zero_division", 0) not in (0, 1):  # NaN
             # No class has a score: nothing to learn from this batch. NaN logits are not hidden.
             undefined = score.isnan() & ~confusion.predicted.sum().isnan()
             loss = torch.where(undefined, torch.zeros_like(loss), loss)
         return loss
 
     def extra_repr(self) -> str:
-        return f"{self.metric}, temperature={self.temperature.item():g}"
+        return f"{self.metric}, temperature={self.temperature}, statistics={self.statistics!r}"
 
 
 def _needs_matrix(metric: MetricFunction) -> bool:

@@ -1,11 +1,13 @@
 """Losses of the overlap between prediction and truth: Dice, sigmoidF1, Lovász."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from evalign.core.batch import Batch, Task
 from evalign.core.checks import require
-from evalign.core.numerics import safe_ratio
+from evalign.core.numerics import safe_ratio, sum_dtype
 from evalign.losses.base import Loss
 
 
@@ -46,7 +48,8 @@ class SigmoidF1Loss(Loss):
         validate: bool = False,
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
-        require(beta > 0, "SigmoidF1Loss", "beta", "be positive", beta)
+        require(0 < beta < math.inf, "SigmoidF1Loss", "beta", "be positive and finite", beta)
+        require(math.isfinite(eta), "SigmoidF1Loss", "eta", "be finite", eta)
         self.beta = beta
         self.eta = eta
 
@@ -71,7 +74,9 @@ class LovaszSoftmaxLoss(Loss):
         p = z.softmax(-1) if batch.task == "multiclass" else z.sigmoid()
         # One class after the other in memory: sorting and cumulating run along the rows of a class.
         errors, order = (g - p).abs().T.contiguous().sort(-1, descending=True)
-        g, w = g.T.gather(-1, order), w.expand_as(g).T.gather(-1, order)
+        # What one row costs is a small difference of large sums.
+        dtype = sum_dtype(errors)
+        g, w = g.T.gather(-1, order).to(dtype), w.expand_as(g).T.gather(-1, order).to(dtype)
         actual = (w * g).sum(-1, keepdim=True)
         intersection = actual - (w * g).cumsum(-1)
         union = actual + (w * (1 - g)).cumsum(-1)

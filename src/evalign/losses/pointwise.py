@@ -1,5 +1,6 @@
 """Losses that are means over rows: MAE, focal, logit-adjusted cross-entropy."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -59,7 +60,7 @@ class MAELoss(_WeightedLoss):
         )
 
     def value(self, batch: Batch) -> Tensor:
-        return self._mean(batch, 2 - 2 * batch.log_probabilities().exp())
+        return self._mean(batch, -2 * torch.expm1(batch.log_probabilities()))
 
 
 class FocalLoss(_WeightedLoss):
@@ -84,13 +85,13 @@ class FocalLoss(_WeightedLoss):
         super().__init__(
             class_weight=class_weight, task=task, ignore_index=ignore_index, validate=validate
         )
-        require(gamma >= 0, "FocalLoss", "gamma", "be at least 0", gamma)
+        require(0 <= gamma < math.inf, "FocalLoss", "gamma", "be finite and at least 0", gamma)
         self.gamma = gamma
 
     def value(self, batch: Batch) -> Tensor:
         log_p = batch.log_probabilities()
         # Held above 0: for γ < 1 the slope of the power is infinite there.
-        miss = (1 - log_p.exp()).clamp(min=torch.finfo(log_p.dtype).tiny)
+        miss = (-torch.expm1(log_p)).clamp(min=torch.finfo(log_p.dtype).tiny)
         return self._mean(batch, -(miss**self.gamma) * log_p)
 
 
@@ -119,6 +120,7 @@ class LogitAdjustedLoss(Loss):
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
         prior = class_vector("LogitAdjustedLoss", "class_prior", class_prior)
+        require(math.isfinite(tau), "LogitAdjustedLoss", "tau", "be finite", tau)
         self.register_buffer("log_prior", (prior / prior.sum()).log(), persistent=False)
         self.tau = tau
 
@@ -127,7 +129,7 @@ class LogitAdjustedLoss(Loss):
         allowed, got = "belong to mutually exclusive classes", "a multilabel task"
         require(not multilabel, "LogitAdjustedLoss", "logits", allowed, got)
         check_length("LogitAdjustedLoss", "class_prior", self.log_prior, batch)
-        shift = self.tau * self.log_prior.to(batch.logits.dtype)
+        shift = self.tau * self.log_prior.to(batch.logits)
         if batch.task == "binary":
             shift = shift[1] - shift[0]
         adjusted = replace(batch, logits=batch.logits + shift)

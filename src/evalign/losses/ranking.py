@@ -1,5 +1,6 @@
 """Losses for the area under the ROC curve, binary problems only."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -91,7 +92,7 @@ class WMWLoss(Loss):
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
         require(0 < gamma <= 1, "WMWLoss", "gamma", "lie in (0, 1]", gamma)
-        require(p > 1, "WMWLoss", "p", "be above 1", p)
+        require(1 < p < math.inf, "WMWLoss", "p", "be finite and above 1", p)
         self.gamma = gamma
         self.p = p
 

@@ -56,7 +56,7 @@ class RunState:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on exactly where the state was taken."""
         now, then = self._call(), state["call"]
-        for name in now.keys() | then.keys():
+        for name in {**then, **now}:
             if now.get(name) != then.get(name):
                 got = f"{name} was {then.get(name)!r} and is now {now.get(name)!r}"
                 cure = "Resume with the same call, or delete the checkpoint to start afresh."

@@ -507,8 +507,10 @@ def test_g_mean_of_a_class_without_hits_is_exactly_zero():
 
 
 def test_only_costs_are_minimised_and_only_some_metrics_need_the_matrix():
-    every = [metrics.resolve(name) for name in metrics.names()]
-    assert all(metric.greater_is_better and not metric.needs_matrix for metric in every)
+    for name in metrics.names():
+        assert metrics.resolve(name).greater_is_better
+        ordinal = name in ("cohen_kappa_linear", "cohen_kappa_quadratic")
+        assert metrics.resolve(name).needs_matrix == ordinal
     cost = metrics.ExpectedCost([[0, 1], [5, 0]])
     assert cost.needs_matrix
     assert not cost.greater_is_better
@@ -568,7 +570,7 @@ def test_metric_of_a_scorer_name_is_the_scorer(name):
 
 def test_every_name_resolves_to_a_number():
     c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))
-    assert len(metrics.names()) == len(set(metrics.names())) == 5 + 11 * 4
+    assert len(metrics.names()) == len(set(metrics.names())) == 7 + 11 * 4
     for name in metrics.names():
         value = metrics.resolve(name)(c)
         assert value.shape == ()

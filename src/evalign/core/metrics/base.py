@@ -1,6 +1,5 @@
 """What metrics share: averaging over classes, undefined scores, direction."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +68,7 @@ class ClassMetric(ABC):
             total = (counted * c.total).sum(0, keepdim=True)
             return self.score(Confusion(tp, predicted, actual, total, multilabel=True))[0]
         score = self.score(c)
-        if math.isnan(self.zero_division):
+        if self.zero_division not in (0, 1):  # NaN; asked so because isnan breaks compiled graphs
             undefined = score.isnan() & ~(c.tp + c.predicted).isnan()  # NaN logits stay visible
             counted, score = torch.where(undefined, 0, counted), torch.where(undefined, 0, score)
         weight = counted

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from evalign.core.checks import require
+from evalign.core.checks import numbers, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics.base import MatrixMetric
 from evalign.core.numerics import constant, safe_ratio, safe_sqrt
@@ -125,10 +125,7 @@ class ExpectedCost(MatrixMetric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        try:
-            cost = torch.as_tensor(self.cost, dtype=torch.float64)
-        except (ValueError, TypeError):  # ragged, or not of numbers
-            cost = torch.zeros(0)
+        cost = numbers(self.cost)
         square = cost.ndim == 2 and cost.shape[0] == cost.shape[1] and bool(cost.isfinite().all())
         allowed = "be a square matrix of finite numbers"
         require(square, "ExpectedCost", "cost", allowed, self.cost)
@@ -142,5 +139,5 @@ class ExpectedCost(MatrixMetric):
         size = len(self.cost)
         allowed = f"have a row and a column for each of the {c.num_classes} classes"
         require(size == c.num_classes, "ExpectedCost", "cost", allowed, f"{size} x {size}")
-        cost = constant(tuple(map(tuple, self.cost)), c.tp)
+        cost = constant(self.cost, c.tp)
         return safe_ratio((cost * c.matrix).sum(), c.total, self.zero_division)

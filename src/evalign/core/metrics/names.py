@@ -3,8 +3,9 @@
 import difflib
 import json
 import re
+from collections.abc import Callable
 from contextlib import suppress
-from typing import cast
+from functools import partial
 
 from evalign.core.checks import complaint
 from evalign.core.metrics.base import Average, ClassMetric, MatrixMetric
@@ -41,11 +42,13 @@ _CLASS_METRICS: dict[str, type[ClassMetric]] = {
         FowlkesMallows,
     )
 }
-_MATRIX_METRICS: dict[str, type[MatrixMetric]] = {
+_MATRIX_METRICS: dict[str, Callable[..., MatrixMetric]] = {
     "accuracy": Accuracy,
     "balanced_accuracy": BalancedAccuracy,
     "matthews_corrcoef": MatthewsCorrcoef,
     "cohen_kappa": CohenKappa,
+    "cohen_kappa_linear": partial(CohenKappa, weights="linear"),
+    "cohen_kappa_quadratic": partial(CohenKappa, weights="quadratic"),
     "g_mean": GMean,
 }
 _OTHER_WORDS = {
@@ -61,7 +64,9 @@ _OTHER_WORDS = {
     "youden": "informedness",
     "bacc": "balanced_accuracy",
     "kappa": "cohen_kappa",
-    "quadratic_weighted_kappa": "cohen_kappa",
+    "quadratic_weighted_kappa": "cohen_kappa_quadratic",
+    "negative_predictive_value": "npv",
+    "matthews": "matthews_corrcoef",
 }
 _NO_METRIC = "It is no function of the confusion matrix."
 _ELSEWHERE = {
@@ -107,8 +112,7 @@ def resolve(
         with suppress(json.JSONDecodeError):
             cost = json.loads(name.removeprefix("expected_cost"))
             return ExpectedCost(cost, zero_division=zero_division)
-    parts = re.fullmatch(r"(.+?)(?:_(macro|micro|weighted))?", name)
-    base, average = cast(tuple[str, Average], parts.groups("binary") if parts else ("", "binary"))
+    base, average = _split(name)
     if base in _CLASS_METRICS:
         return _CLASS_METRICS[base](average=average, zero_division=zero_division)
     if beta := re.fullmatch(r"f(\d+(?:\.\d+)?)", base):
@@ -118,6 +122,11 @@ def resolve(
     )
 
 
+def _split(name: str) -> tuple[str, Average]:
+    base, _, average = name.rpartition("_")
+    return (base, average) if average in ("macro", "micro", "weighted") else (name, "binary")
+
+
 def _cure(name: str) -> str:
     for start, cure in _ELSEWHERE.items():
         if name.startswith(start):
@@ -125,8 +134,10 @@ def _cure(name: str) -> str:
     if name.endswith("_samples"):
         return f'A mean over rows is no function of the matrix; use "{name[:-8]}_macro".'
     plain = name.lower().removesuffix("_score").removesuffix("_binary")
-    known = {frozenset(known.split("_")): known for known in names()}  # "macro_f1" is "f1_macro"
-    nearest = _OTHER_WORDS.get(plain) or known.get(frozenset(plain.split("_")))
-    for close in difflib.get_close_matches(plain, names(), n=1, cutoff=0.75):
-        nearest = nearest or close
-    return f'Did you mean "{nearest}"?' if nearest else ""
+    base, average = _split(plain)
+    if base in _OTHER_WORDS:
+        plain = _OTHER_WORDS[base] + ("" if average == "binary" else f"_{average}")
+    words = {frozenset(known.split("_")): known for known in names()}  # "macro_f1" is "f1_macro"
+    close = difflib.get_close_matches(plain, names(), n=1, cutoff=0.6)
+    nearest = [*filter(None, [words.get(frozenset(plain.split("_")))]), *close]
+    return f'Did you mean "{nearest[0]}"?' if nearest else ""

@@ -99,7 +99,7 @@ class FBeta(ClassMetric):
         allowed = f"be one number or one per class ({c.num_classes})"
         got = f"{len(self.beta)} numbers"
         require(len(self.beta) == c.num_classes, "FBeta", "beta", allowed, got)
-        return constant(tuple(self.beta), c.tp)
+        return constant(self.beta, c.tp)
 
 
 @dataclass(frozen=True, kw_only=True)
