@@ -2,6 +2,7 @@
 
 `MetricLoss` turns any metric of the confusion matrix into a loss; `Confusion` is the matrix, soft
 or hard; `metrics` the metrics of it; `losses` all losses; `theory` what the papers prove;
+`AlignedClassifier` is the scikit-learn estimator;
 `TemperatureAnnealing` cools a loss; `fit_decision` finds the rule that turns scores into labels.
 """
 
@@ -14,10 +15,12 @@ from evalign.decisions import DecisionRule, fit_decision
 from evalign.losses import MetricLoss
 
 if TYPE_CHECKING:
+    from evalign.estimator import AlignedClassifier
     from evalign.training import TemperatureAnnealing
 
 __version__ = "0.1.0"
 __all__ = [
+    "AlignedClassifier",
     "Confusion",
     "DecisionRule",
     "MetricLoss",
@@ -29,7 +32,10 @@ __all__ = [
 ]
 
 # Loaded at first use: they bring scikit-learn, which whoever wants a loss need not wait for.
-_LATER = {"TemperatureAnnealing": "evalign.training"}
+_LATER = {
+    "AlignedClassifier": "evalign.estimator",
+    "TemperatureAnnealing": "evalign.training",
+}
 
 
 def __getattr__(name: str) -> object:

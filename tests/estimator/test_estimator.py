@@ -1,0 +1,512 @@
+"""`AlignedClassifier`: what it promises beyond scikit-learn's checks."""
+
+import copy
+import pickle
+import re
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.metrics import f1_score, get_scorer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from evalign import metrics
+from evalign.estimator import AlignedClassifier
+from evalign.training import CheckpointError, TrainingWarning
+from tests.estimator.models import SmallNetwork, imbalanced, quick
+
+RECIPES = ["anchored", "cross_entropy", "east"]
+X, Y = imbalanced(600, classes=3)
+X2, Y2 = imbalanced(600)
+# A batch of 32 has few rows of a rare class; "east" says so.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:A batch of:evalign.training.TrainingWarning",
+    "ignore:All validation rows were predicted:evalign.training.TrainingWarning",
+)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return quick().fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def fitted2():
+    return quick("f1").fit(X2, Y2)
+
+
+def same(a, b):
+    """Whether two classifiers are the same function."""
+    rows = X if a.n_features_in_ == X.shape[1] else X2
+    return np.array_equal(a.predict_proba(rows), b.predict_proba(rows)) and np.array_equal(
+        a.predict(rows), b.predict(rows)
+    )
+
+
+# Learning
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_learns_a_rare_class(recipe):
+    clf = quick("f1", recipe=recipe, epochs=20).fit(X2, Y2)
+    # A sixth of the rows is positive: saying so of all of them gives 0.29.
+    assert clf.score(*imbalanced(2000, seed=1)) > 0.8
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_learns_three_classes(recipe):
+    clf = quick(recipe=recipe, epochs=20).fit(X, Y)
+    assert clf.score(*imbalanced(2000, classes=3, seed=1)) > 0.7
+
+
+def test_the_default_network():
+    clf = AlignedClassifier("f1", epochs=3, batch_size=128, random_state=0, device="cpu")
+    assert clf.fit(X2, Y2).score(X2, Y2) > 0.8
+    widths = [layer.out_features for layer in clf.network_ if isinstance(layer, nn.Linear)]
+    assert widths == [512, 256, 128, 2]
+
+
+@pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
+def test_decision_function_agrees_with_predict(decision):
+    clf = quick(decision=decision).fit(X, Y)
+    assert np.array_equal(clf.decision_function(X).argmax(1), clf.predict(X))
+    clf = quick("f1", decision=decision).fit(X2, Y2)
+    assert clf.decision_function(X2).shape == (len(X2),)
+    assert np.array_equal((clf.decision_function(X2) > 0).astype(int), clf.predict(X2))
+    assert clf.rule_.decision == decision
+
+
+def test_argmax_takes_the_most_probable_class():
+    clf = quick(decision="argmax").fit(X, Y)
+    assert np.array_equal(clf.predict_proba(X).argmax(1), clf.predict(X))
+
+
+@pytest.mark.parametrize("recipe", ["anchored", "cross_entropy"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_are_calibrated_on_average(recipe, classes):
+    rows, labels = imbalanced(4000, classes=classes)
+    clf = quick(recipe=recipe, batch_size=256).fit(rows, labels)
+    new, truth = imbalanced(4000, classes=classes, seed=1)
+    share = np.bincount(truth) / len(truth)
+    # The shares themselves are known to ±0.006 (1σ); half the log prior left out would be off by
+    # a tenth and more.
+    np.testing.assert_allclose(clf.predict_proba(new).mean(0), share, atol=0.03)
+
+
+def test_the_prior_that_training_took_out_is_added_back():
+    clf = quick("f1").fit(X2, Y2)
+    scaled = clf._scaler(torch.from_numpy(X2)).float()
+    with torch.no_grad():
+        logits = clf.network_(scaled).double()
+    # The rows held out have, stratified, the shares of the others.
+    prior = torch.from_numpy(np.bincount(Y2) / len(Y2))
+    expected = (logits + 0.5 * prior.log()).softmax(1).numpy()
+    np.testing.assert_allclose(clf.predict_proba(X2), expected, atol=2e-3)
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it(fitted):
+    whole = fitted.predict_proba(X)
+    alone = np.concatenate([fitted.predict_proba(X[i : i + 1]) for i in range(0, 600, 60)])
+    assert np.array_equal(whole[::60], alone)
+
+
+# Scores
+
+
+def test_score_is_the_metric_of_the_predictions(fitted, fitted2):
+    assert fitted.score(X, Y) == pytest.approx(f1_score(Y, fitted.predict(X), average="macro"))
+    assert fitted2.score(X2, Y2) == pytest.approx(get_scorer("f1")(fitted2, X2, Y2))
+
+
+def test_score_takes_weights(fitted):
+    weight = 1.0 + (Y == 2)
+    expected = f1_score(Y, fitted.predict(X), average="macro", sample_weight=weight)
+    assert fitted.score(X, Y, sample_weight=weight) == pytest.approx(expected)
+
+
+def test_score_with_classes_missing_or_unknown(fitted):
+    few = Y < 2
+    expected = f1_score(Y[few], fitted.predict(X[few]), average="macro")
+    assert fitted.score(X[few], Y[few]) == pytest.approx(expected)
+    other = np.where(Y == 2, -7, Y)
+    expected = f1_score(other, fitted.predict(X), average="macro")
+    assert fitted.score(X, other) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_score_of_a_cost_is_its_negative(recipe):
+    cost = [[0, 1], [5, 0]]
+    clf = quick(metrics.ExpectedCost(cost), recipe=recipe).fit(X2, Y2)
+    paid = np.asarray(cost)[Y2, clf.predict(X2)].mean()
+    assert clf.score(X2, Y2) == pytest.approx(-paid)
+    assert paid < 5 * Y2.mean()  # better than to give up the positives
+    named = quick("expected_cost[[0, 1], [5, 0]]", recipe=recipe).fit(X2, Y2)
+    assert same(clf, named)
+
+
+def test_a_metric_of_ones_own():
+    clf = quick(lambda c: c.tp.sum() / c.total).fit(X, Y)
+    assert clf.score(X, Y) == pytest.approx((clf.predict(X) == Y).mean())
+
+
+# Data
+
+
+def test_string_labels(fitted):
+    names = np.array(["usual", "unusual", "rare"])  # not in the order of 0, 1, 2
+    clf = quick().fit(X, names[Y])
+    assert clf.classes_.tolist() == ["rare", "unusual", "usual"]
+    assert set(clf.predict(X)) <= set(names)
+    assert clf.score(X, names[Y]) > 0.7
+    as_objects = quick().fit(X, names[Y].astype(object))
+    assert same(clf, as_objects)
+
+
+def test_the_second_of_two_classes_is_the_positive_one(fitted2):
+    clf = quick("f1").fit(X2, np.where(Y2 == 1, "yes", "no"))
+    assert np.array_equal(clf.predict(X2) == "yes", fitted2.predict(X2) == 1)
+
+
+def test_pandas(fitted):
+    table = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    clf = quick().fit(table, pd.Series(Y), sample_weight=pd.Series(np.ones(600)))
+    assert clf.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert same_up_to_names(clf, table, fitted)
+    with pytest.raises(ValueError, match="feature names"):
+        clf.predict(table[["b", "a", "c", "d"]])
+
+
+def same_up_to_names(clf, table, other):
+    return np.array_equal(clf.predict_proba(table), other.predict_proba(table.to_numpy()))
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.coo_matrix, sparse.csc_array])
+def test_sparse(fitted, kind):
+    clf = quick().fit(kind(X), Y)
+    assert np.array_equal(clf.predict_proba(kind(X)), fitted.predict_proba(X))
+
+
+def test_columns_far_from_zero_keep_their_spread():
+    # As float32, seconds since 1970 are multiples of 128.
+    clf = quick("f1").fit(1.7e9 + X2, Y2)
+    assert clf.score(1.7e9 + X2, Y2) > 0.8
+    assert all(p.dtype == torch.float32 for p in clf.network_.parameters())
+
+
+def test_validation_data_takes_the_place_of_held_out_rows():
+    given = (X[400:], Y[400:])
+    clf = quick().fit(X[:400], Y[:400], validation_data=given)
+    with torch.no_grad():
+        logits = clf.network_(clf._scaler(torch.from_numpy(X[400:])).float())
+    best = max(record["validation_metric"] for record in clf.history_)
+    assert best == pytest.approx(f1_score(Y[400:], logits.argmax(1), average="macro"))
+    ones = quick().fit(X[:400], Y[:400], validation_data=(*given, np.ones(200)))
+    assert same(clf, ones)
+    weighted = quick().fit(X[:400], Y[:400], validation_data=(*given, 1.0 + Y[400:]))
+    assert weighted.history_[0]["validation_metric"] != clf.history_[0]["validation_metric"]
+
+
+def test_rows_of_a_group_stay_together(monkeypatch):
+    seen = []
+    from evalign import estimator
+
+    def spy(y, *, groups, **rest):
+        kept, held_out = original(y, groups=groups, **rest)
+        seen.append((set(groups[kept]), set(groups[held_out])))
+        return kept, held_out
+
+    original = estimator.holdout_split
+    monkeypatch.setattr(estimator, "holdout_split", spy)
+    quick().fit(X, Y, groups=pd.Series(np.arange(600) // 10))
+    kept, held_out = seen[0]
+    assert not kept & held_out
+    assert 10 <= len(held_out) <= 14  # of 60
+
+
+def test_rows_of_weight_0_are_left_out():
+    broken = np.where(np.arange(600) % 3 == 0, 1, 0).astype(bool)
+    rows, labels = np.where(broken[:, None], 1e6, X2), np.where(broken, 1 - Y2, Y2)
+    clf = quick("f1").fit(rows, labels, sample_weight=~broken * 1.0, groups=np.arange(600))
+    assert clf.score(X2, Y2) > 0.8
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_equal_weights_are_no_weights(recipe):
+    plain = quick(recipe=recipe, epochs=3).fit(X, Y)
+    assert same(plain, quick(recipe=recipe, epochs=3).fit(X, Y, sample_weight=np.full(600, 3.0)))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_weights_and_class_weights_count(recipe):
+    heavy = {0: 1, 1: 20}
+    plain = quick("accuracy", recipe=recipe).fit(X2, Y2).predict(X2).mean()
+    by_class = quick("accuracy", recipe=recipe, class_weight=heavy).fit(X2, Y2)
+    by_row = quick("accuracy", recipe=recipe).fit(X2, Y2, sample_weight=np.where(Y2, 20, 1))
+    assert by_class.predict(X2).mean() > plain
+    assert same(by_class, by_row)
+    balanced = quick("accuracy", recipe=recipe, class_weight="balanced").fit(X2, Y2)
+    assert balanced.predict(X2).mean() > plain
+
+
+def test_one_class_is_predicted_always():
+    clf = quick().fit(X, np.full(600, "only"))
+    assert set(clf.predict(X)) == {"only"}
+    assert (clf.predict_proba(X) == 1).all()
+    assert clf.score(X, np.full(600, "only")) == 1.0
+
+
+def test_too_few_rows_to_hold_out_is_said():
+    with pytest.warns(TrainingWarning, match="6 rows are too few to hold out 0.2 of every class"):
+        clf = quick().fit(X[:6], [0, 0, 1, 1, 2, 2])
+    assert clf.predict(X).shape == (600,)
+
+
+# Reproducible, copied, saved
+
+
+def legacy_state():
+    return np.random.get_state()[1]  # noqa: NPY002
+
+
+def test_random_state_makes_it_reproducible_and_leaves_the_global_state_alone(fitted):
+    before = torch.get_rng_state(), legacy_state().copy()
+    again = quick().fit(X, Y)
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert np.array_equal(before[1], legacy_state())
+    assert same(fitted, again)
+    assert not same(fitted, quick(random_state=1).fit(X, Y))
+    source = quick(random_state=np.random.RandomState(3), epochs=2)
+    assert same(clone(source).fit(X, Y), clone(source).fit(X, Y))
+
+
+def test_fit_starts_anew_without_warm_start(fitted):
+    clf = quick().fit(X2, Y2)
+    assert same(clf.fit(X, Y), fitted)
+
+
+def test_clone_and_arguments(fitted):
+    copied = clone(fitted)
+    assert not hasattr(copied, "network_")
+    assert copied.get_params().keys() == fitted.get_params().keys()
+    assert copied.set_params(epochs=3, metric="accuracy").epochs == 3
+    assert copied.fit(X, Y).score(X, Y) == pytest.approx((copied.predict(X) == Y).mean())
+
+
+@pytest.mark.parametrize("how", ["pickle", "joblib", "deepcopy"])
+def test_copies_are_the_same_function(fitted, how, tmp_path):
+    if how == "pickle":
+        again = pickle.loads(pickle.dumps(fitted))
+    elif how == "joblib":
+        joblib.dump(fitted, tmp_path / "clf")
+        again = joblib.load(tmp_path / "clf")
+    else:
+        again = copy.deepcopy(fitted)
+    assert same(fitted, again)
+    assert again.history_ == fitted.history_
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        np.array(["a", "bb", "c"]),
+        np.array(["a", "bb", "c"], object),
+        np.array([3, 5, 9]),
+        np.array([0.0, 1.0, 4.0]),
+    ],
+    ids=lambda names: str(names.dtype),
+)
+def test_save_and_load(names, tmp_path):
+    table = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    weights = {label: float(i + 1) for i, label in enumerate(names)}
+    clf = quick(class_weight=weights, learning_rate=np.float64(0.02), epochs=np.int64(3))
+    clf.fit(table, names[Y])
+    clf.save(tmp_path / "model")
+    again = AlignedClassifier.load(tmp_path / "model", network=SmallNetwork())
+    assert np.array_equal(again.predict_proba(table), clf.predict_proba(table))
+    assert np.array_equal(again.predict(table), clf.predict(table))
+    assert again.classes_.dtype == clf.classes_.dtype
+    assert again.history_ == clf.history_
+    assert again.class_weight == weights
+    assert again.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert again.set_params(warm_start=True).fit(table, names[Y]).history_[-1]["epoch"] > 3
+
+
+def test_save_the_default_network_and_one_class(tmp_path):
+    clf = AlignedClassifier(epochs=1, device="cpu").fit(X, np.zeros(600))
+    clf.save(tmp_path / "model")
+    assert same(clf, AlignedClassifier.load(tmp_path / "model"))
+
+
+def test_load_says_what_is_missing(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    text = r"network of AlignedClassifier.load must be given: functions are not saved. Got none."
+    with pytest.raises(ValueError, match=text):
+        AlignedClassifier.load(tmp_path / "model")
+    with pytest.raises(CheckpointError, match="belong to another network"):
+        AlignedClassifier.load(tmp_path / "model", network=nn.Linear)
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        AlignedClassifier.load(tmp_path / "nothing")
+    own = quick(lambda c: c.tp.sum() / c.total, epochs=1, on_epoch=print).fit(X, Y)
+    own.save(tmp_path / "own")
+    with pytest.raises(ValueError, match=r"metric of AlignedClassifier.load must be given"):
+        AlignedClassifier.load(tmp_path / "own", network=SmallNetwork())
+    again = AlignedClassifier.load(tmp_path / "own", network=SmallNetwork(), metric=own.metric)
+    assert again.score(X, Y) == own.score(X, Y)
+
+
+def test_load_refuses_another_checkpoint(tmp_path):
+    from evalign.training import checkpoint
+
+    checkpoint.save(tmp_path / "other", {"epoch": 3})
+    with pytest.raises(CheckpointError, match="holds no AlignedClassifier"):
+        AlignedClassifier.load(tmp_path / "other")
+
+
+# Going on, watching
+
+
+def test_warm_start_goes_on():
+    clf = quick(epochs=2, warm_start=True).fit(X, Y)
+    weights = copy.deepcopy(clf.network_.state_dict())
+    scaler = clf._scaler
+    clf.set_params(learning_rate=1e-12).fit(X, Y)
+    for name, weight in clf.network_.state_dict().items():
+        torch.testing.assert_close(weight, weights[name])
+    assert clf._scaler is scaler
+    assert [record["epoch"] for record in clf.history_] == [1, 2, 3, 4]
+    # The same rows are held out, so the scores can be compared.
+    best = max(record["validation_metric"] for record in clf.history_[:2])
+    assert clf.history_[2]["validation_metric"] == pytest.approx(best)
+
+
+def test_warm_start_wants_the_same_classes_and_columns():
+    clf = quick(epochs=1, warm_start=True).fit(X, Y)
+    text = r"y of AlignedClassifier must hold the classes of the last fit for warm_start, \[0, 1, 2"
+    with pytest.raises(ValueError, match=text):
+        clf.fit(X2, Y2)
+    with pytest.raises(ValueError, match="X has 3 features"):
+        clf.fit(X[:, :3], Y)
+
+
+def test_on_epoch_gets_every_record():
+    records = []
+    clf = quick(epochs=3, on_epoch=records.append).fit(X, Y)
+    assert records == clf.history_
+    assert {"epoch", "temperature", "loss", "validation_loss", "validation_metric"} <= set(
+        records[0]
+    )
+
+
+def test_verbose_prints_a_line_per_epoch(capsys):
+    quick(epochs=2, verbose=1).fit(X, Y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    pattern = r"epoch 1/2  temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}\*  at most \d+ s left"
+    assert re.fullmatch(pattern, lines[0])
+    quick(epochs=2, verbose=1, recipe="cross_entropy").fit(X, Y)
+    assert "temperature" not in capsys.readouterr().out
+    quick(epochs=2).fit(X, Y)
+    assert capsys.readouterr().out == ""
+
+
+def test_east_cools_and_ends_by_its_own_rule():
+    clf = quick(recipe="east", epochs=60, patience=4).fit(X2, Y2)
+    heat = [record["temperature"] for record in clf.history_]
+    assert heat[0] == 0.2
+    assert heat[-1] == pytest.approx(0.2 * 0.9 ** (len(set(heat)) - 1))
+    best = max(record["epoch"] for record in clf.history_ if record["best"])
+    assert len(heat) - best == 4
+
+
+# With the rest of scikit-learn
+
+
+def test_pipeline_and_cross_validation():
+    pipeline = make_pipeline(StandardScaler(), quick("f1", epochs=5))
+    assert cross_val_score(pipeline, X2, Y2, cv=3).min() > 0.7
+    assert cross_val_score(pipeline, X2, Y2, cv=3, scoring="f1").min() > 0.7
+    fitted = pipeline.fit(X2, Y2, alignedclassifier__sample_weight=np.ones(600))
+    assert fitted.score(X2, Y2) > 0.7
+
+
+def test_grid_search():
+    grid = {"recipe": ["anchored", "cross_entropy"], "network": [None, SmallNetwork()]}
+    search = GridSearchCV(quick("f1", epochs=2), grid, cv=2).fit(X2, Y2)
+    assert search.best_score_ > 0.5
+    assert search.predict(X2).shape == (600,)
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_calibrated_classifier(method):
+    clf = CalibratedClassifierCV(quick(epochs=5), method=method, cv=2).fit(X, Y)
+    np.testing.assert_allclose(clf.predict_proba(X).mean(0), np.bincount(Y) / 600, atol=0.05)
+
+
+# Errors
+
+WRONG = [
+    ({"metric": "f1_makro"}, "metric of AlignedClassifier must be a name of metrics.names(). Got"),
+    ({"metric": 3}, "metric of AlignedClassifier must be a name, a metric or a function"),
+    ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 classes.'),
+    ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "anchored", "cross_entropy"'),
+    ({"decision": "best"}, 'decision of AlignedClassifier must be one of "argmax", "tuned", "exp'),
+    ({"network": 3}, "network of AlignedClassifier must be None or a function (n_features, n_cla"),
+    ({"network": nn.Linear(4, 3)}, "Give a function that builds the module: every fit starts"),
+    ({"network": lambda n, c: nn.Linear(n, 1)}, "give logits of shape (2, 3) for 2 rows and 3"),
+    ({"validation_fraction": 1.0}, "validation_fraction of AlignedClassifier must lie between 0"),
+    ({"validation_fraction": 0}, "validation_fraction of AlignedClassifier must lie between 0"),
+    ({"epochs": 0}, "epochs of AlignedClassifier must be a whole number, at least 1. Got 0."),
+    ({"epochs": 1.5}, "epochs of AlignedClassifier must be a whole number, at least 1. Got 1.5."),
+    ({"batch_size": "64"}, "batch_size of AlignedClassifier must be a whole number, at least 1."),
+    ({"learning_rate": 0}, "learning_rate of AlignedClassifier must be positive. Got 0."),
+    ({"weight_decay": -1}, "weight_decay of AlignedClassifier must be at least 0. Got -1."),
+    ({"dropout": 1.0}, "dropout of AlignedClassifier must lie in [0, 1). Got 1.0."),
+    ({"patience": 0}, "patience of AlignedClassifier must be a whole number, at least 1, or None"),
+    ({"class_weight": {"x": 1}}, "class_weight"),
+    ({"device": "gpu"}, 'device of AlignedClassifier must be "auto" or a device that torch finds'),
+    ({"on_epoch": 3}, "on_epoch of AlignedClassifier must be None or a function of a record."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), WRONG, ids=lambda value: str(value)[:30])
+def test_wrong_arguments(arguments, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        quick(**arguments).fit(X, Y)
+
+
+def test_a_network_function_that_returns_no_module():
+    with pytest.raises(TypeError, match=r"network of AlignedClassifier must return a Module\."):
+        quick(network=lambda n, c: None).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ({"y": np.eye(3)[Y]}, "y of AlignedClassifier must hold one label per row. Got multilabel"),
+        ({"y": X[:, 0]}, "Unknown label type"),
+        ({"sample_weight": -np.ones(600)}, "Negative values"),
+        ({"sample_weight": np.zeros(600)}, "Sample weights must contain"),
+        ({"sample_weight": np.ones(3)}, "sample_weight.shape"),
+        (
+            {"groups": np.ones(3)},
+            "groups of AlignedClassifier must hold a value for each of the 600",
+        ),
+        ({"groups": np.ones(600)}, "groups of holdout_split must name at least 2 groups"),
+        ({"validation_data": X}, "validation_data of AlignedClassifier must be (X, y) or (X, y, s"),
+        ({"validation_data": (X,)}, "validation_data of AlignedClassifier must be (X, y) or (X, y"),
+        ({"validation_data": (X, Y + 1)}, "validation_data of AlignedClassifier must hold classes"),
+        ({"validation_data": (X[:, :2], Y)}, "X has 2 features"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else value[:30],
+)
+def test_wrong_data(call, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        quick().fit(**({"X": X, "y": Y} | call))

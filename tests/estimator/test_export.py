@@ -1,0 +1,28 @@
+"""`AlignedClassifier.export`: the ONNX file says what the classifier says."""
+
+import json
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from tests.estimator.models import imbalanced, quick
+
+# The exporter's own.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_onnx_agrees(classes, tmp_path):
+    X, y = imbalanced(400, classes=classes)
+    X = X.astype(np.float32)
+    names = np.array(["usual", "unusual", "rare"])[y]
+    clf = quick(epochs=5).fit(X, names)
+    clf.export(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    for rows in (X, X[:1]):
+        label, probability, score = session.run(None, {"X": rows})
+        found = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
+        assert np.array_equal(np.array(found)[label], clf.predict(rows))
+        np.testing.assert_allclose(probability, clf.predict_proba(rows), atol=1e-6)
+        assert np.array_equal(score.argmax(1), label)
