@@ -130,6 +130,8 @@ WHOLE = {
     "balanced_accuracy": sk.balanced_accuracy_score,
     "matthews_corrcoef": sk.matthews_corrcoef,
     "cohen_kappa": sk.cohen_kappa_score,
+    "cohen_kappa_linear": partial(sk.cohen_kappa_score, weights="linear"),
+    "cohen_kappa_quadratic": partial(sk.cohen_kappa_score, weights="quadratic"),
     "g_mean": g_mean,
 }
 

@@ -50,7 +50,7 @@ def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
     manifest["sha256"] = {name: _digest(data) for name, data in files.items()}
     files["manifest.json"] = json.dumps(manifest, indent=1).encode()
 
-    _remove(new)
+    _discard(old, new)
     try:
         new.mkdir(parents=True)
         for name, data in files.items():
@@ -62,12 +62,11 @@ def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
     except BaseException:  # disk full, Ctrl-C: the old checkpoint is untouched
         shutil.rmtree(new, ignore_errors=True)
         raise
-    _remove(old)
     if folder.exists():
         os.rename(folder, old)
     os.rename(new, folder)
     _sync_folder(folder.parent)
-    _remove(old)
+    _discard(old, new)
 
 
 def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -104,14 +103,21 @@ def _places(folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
 
 def _recover(folder: str | os.PathLike[str]) -> None:
     """Killed between the two renames of `save`: the old checkpoint is the valid one."""
-    folder, _, old = _places(folder)
+    folder, new, old = _places(folder)
     if old.exists() and not folder.exists():
         os.rename(old, folder)
+    elif old.exists():  # killed right after them
+        _discard(old, new)
 
 
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
+def _discard(old: Path, new: Path) -> None:
+    """Delete both. The old one under the name of the new, which is never taken for a checkpoint:
+    half deleted under its own, it would be when the folder itself is gone."""
+    if new.exists():
+        shutil.rmtree(new)
+    if old.exists():
+        os.rename(old, new)
+        shutil.rmtree(new)
 
 
 def _sync_folder(folder: Path) -> None:

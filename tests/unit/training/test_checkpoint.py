@@ -73,7 +73,7 @@ def test_whole_at_any_moment(tmp_path, monkeypatch):
 
         monkeypatch.setattr(module, name, step)
 
-    for module, name in [(os, "fsync"), (os, "rename"), (checkpoint, "_remove")]:
+    for module, name in [(os, "fsync"), (os, "rename"), (os, "unlink"), (os, "rmdir")]:
         watched(module, name)
     checkpoint.save(place, {"epoch": 2, "weights": torch.zeros(3)})
     monkeypatch.undo()
@@ -294,3 +294,21 @@ def test_killed_at_twenty_random_moments(tmp_path, uninterrupted):
                 reached.add(len(checkpoint.load(folder)["history"]))
     print(f"{finished} runs finished; killed after epochs {sorted(reached)}")
     assert len(reached) >= 5  # the kills were spread over the run
+
+
+def test_deleting_the_folder_starts_afresh(tmp_path, monkeypatch):
+    """Killed while it deletes the old checkpoint: what is left of that is never loaded."""
+    folder = tmp_path / "run"
+    checkpoint.save(folder, {"epoch": 1})
+
+    def killed(path):
+        (path / "tensors.safetensors").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoint.save(folder, {"epoch": 2})
+    assert checkpoint.load(folder) == {"epoch": 2}
+    shutil.rmtree(folder)
+    assert not checkpoint.exists(folder)
