@@ -33,9 +33,6 @@ TORCHMETRICS = 1e-6
 # A handful of float64 operations, each right to one unit in the last place (2.2e-16).
 FEW_ULPS = 1e-14
 
-# 1 − p of a probability near 1 is right to 1e-16 absolutely, and focal's root (γ = ½) halves that.
-FOCAL = 1e-8
-
 # T = 1e-9 makes a ramp whose slope is 1e9 / 2.5: rounding of p and τ (1e-16) grows by as much.
 HEAVISIDE = 1e-7
 

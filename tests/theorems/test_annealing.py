@@ -153,10 +153,6 @@ AVERAGES = {
     for base in ONE_CLASS
     for average in ("macro", "micro", "weighted")
 }
-WEIGHTED_KAPPA = {
-    metrics.CohenKappa(weights=weights): partial(sk.cohen_kappa_score, weights=weights)
-    for weights in ("linear", "quadratic")
-}
 COST_2 = [[0, 1], [5, -1]]
 COST_4 = [[0, 1, 2, 3], [5, 0, 1, 1], [2, 2, -1, 2], [9, 1, 1, 0]]
 COSTS = {
@@ -215,7 +211,7 @@ def thresholded_problem(thresholds, shape, seed):
     return logits, target, predicted
 
 
-@every(AVERAGES | WHOLE | WEIGHTED_KAPPA | COSTS[4])
+@every(AVERAGES | WHOLE | COSTS[4])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_multiclass_metrics_become_scikit_learns(metric, opponent, seed):
     logits, target = multiclass_problem(4, seed)
@@ -224,7 +220,7 @@ def test_multiclass_metrics_become_scikit_learns(metric, opponent, seed):
     assert metric(c).item() == pytest.approx(expected, abs=LIMIT)
 
 
-@every(ONE_CLASS | AVERAGES | WHOLE | WEIGHTED_KAPPA | COSTS[2])
+@every(ONE_CLASS | AVERAGES | WHOLE | COSTS[2])
 @pytest.mark.parametrize("threshold", [0.03, 0.5, 0.8])
 def test_binary_metrics_become_scikit_learns(metric, opponent, threshold):
     tau = torch.tensor(threshold, dtype=torch.float64)
