@@ -1,4 +1,4 @@
-"""The three ways `AlignedClassifier` trains: a loss, its annealing, and the prior to add back."""
+"""The ways `AlignedClassifier` trains: a loss, its annealing, and the prior to add back."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.metrics import MetricFunction
-from evalign.losses import LogitAdjustedLoss, MetricLoss
+from evalign.losses import FocalLoss, LogitAdjustedLoss, MetricLoss
 from evalign.training import TemperatureAnnealing
 
 ANCHOR = 1.0  # the weight of the cross-entropy beside the metric loss
@@ -70,6 +70,17 @@ def cross_entropy(metric: MetricFunction, prior: Tensor, patience: int | None) -
     return Recipe(loss, torch.zeros_like(prior))
 
 
+def focal(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
+    """Focal loss, as published; its probabilities are known to be too cautious."""
+    return Recipe(FocalLoss(task="multiclass"), torch.zeros_like(prior))
+
+
+def logit_adjusted(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
+    """Logit adjustment, as published: the prior stays out, so probabilities are those of classes
+    that are equally frequent."""
+    return Recipe(LogitAdjustedLoss(prior, task="multiclass"), torch.zeros_like(prior))
+
+
 def anchored(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
     """Cross-entropy and the metric together, see `AnchoredLoss`."""
     return Recipe(AnchoredLoss(metric, prior), PRIOR * (prior / prior.sum()).log())
@@ -79,4 +90,6 @@ RECIPES: dict[str, Callable[[MetricFunction, Tensor, int | None], Recipe]] = {
     "anchored": anchored,
     "cross_entropy": cross_entropy,
     "east": east,
+    "focal": focal,
+    "logit_adjusted": logit_adjusted,
 }

@@ -23,7 +23,7 @@ from evalign.estimator import AlignedClassifier
 from evalign.training import CheckpointError, TrainingWarning
 from tests.estimator.models import SmallNetwork, imbalanced, quick
 
-RECIPES = ["anchored", "cross_entropy", "east"]
+RECIPES = ["anchored", "cross_entropy", "east", "focal", "logit_adjusted"]
 X, Y = imbalanced(600, classes=3)
 X2, Y2 = imbalanced(600)
 # A batch of 32 has few rows of a rare class; "east" says so.
@@ -216,15 +216,15 @@ def test_validation_data_takes_the_place_of_held_out_rows():
 
 def test_rows_of_a_group_stay_together(monkeypatch):
     seen = []
-    from evalign import estimator
+    from evalign.estimator import rows
 
     def spy(y, *, groups, **rest):
         kept, held_out = original(y, groups=groups, **rest)
         seen.append((set(groups[kept]), set(groups[held_out])))
         return kept, held_out
 
-    original = estimator.holdout_split
-    monkeypatch.setattr(estimator, "holdout_split", spy)
+    original = rows.holdout_split
+    monkeypatch.setattr(rows, "holdout_split", spy)
     quick().fit(X, Y, groups=pd.Series(np.arange(600) // 10))
     kept, held_out = seen[0]
     assert not kept & held_out
@@ -405,16 +405,60 @@ def test_on_epoch_gets_every_record():
     )
 
 
-def test_verbose_prints_a_line_per_epoch(capsys):
+def test_verbose_tells_of_every_epoch_on_standard_error(capsys):
     quick(epochs=2, verbose=1).fit(X, Y)
-    lines = capsys.readouterr().out.splitlines()
+    out, err = capsys.readouterr()
+    assert out == ""
+    lines = err.splitlines()
     assert len(lines) == 2
-    pattern = r"epoch 1/2  temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}\*  at most \d+ s left"
+    pattern = (
+        r"anchored: epoch 1/2  temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}\*"
+        r"  at most \d+ s left"
+    )
     assert re.fullmatch(pattern, lines[0])
     quick(epochs=2, verbose=1, recipe="cross_entropy").fit(X, Y)
-    assert "temperature" not in capsys.readouterr().out
+    assert "temperature" not in capsys.readouterr().err
     quick(epochs=2).fit(X, Y)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr() == ("", "")
+
+
+def test_verbose_draws_a_bar_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich take any stream for a terminal
+    monkeypatch.setenv("COLUMNS", "120")
+    quick(epochs=3, verbose=1).fit(X, Y)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert re.search(r"anchored: temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}", shown)
+    assert "100%" in shown
+    assert re.search(r"0:00:00", shown)  # the time left
+
+
+def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(record):
+        if record["epoch"] == 3:
+            raise Stop
+
+    whole = quick(epochs=6).fit(X, Y)
+    with pytest.raises(Stop):
+        quick(epochs=6, on_epoch=stop).fit(X, Y, checkpoint=tmp_path / "training")
+    seen = []
+    again = quick(epochs=6, on_epoch=seen.append)
+    again.fit(X, Y, checkpoint=tmp_path / "training")
+    assert [record["epoch"] for record in seen] == [3, 4, 5, 6]  # 3 was not whole
+    assert same(whole, again)
+    done = quick(epochs=6, on_epoch=seen.clear).fit(X, Y, checkpoint=tmp_path / "training")
+    assert same(whole, done)  # nothing was left to do
+
+
+def test_a_checkpoint_wants_a_fixed_seed(tmp_path):
+    text = "random_state of AlignedClassifier must be an integer with a checkpoint"
+    with pytest.raises(ValueError, match=text):
+        quick(random_state=None).fit(X, Y, checkpoint=tmp_path / "training")
+    quick(epochs=1).fit(X, Y, checkpoint=tmp_path / "training")
+    with pytest.raises(CheckpointError, match=r"seed was \d+ and is now \d+"):
+        quick(epochs=1, random_state=1).fit(X, Y, checkpoint=tmp_path / "training")
 
 
 def test_east_cools_and_ends_by_its_own_rule():

@@ -15,9 +15,11 @@ from evalign.training.checkpoint import CheckpointError
 from evalign.training.loop import fit
 from evalign.training.settings import Settings
 from evalign.training.split import Standardizer, holdout_split, three_way_split
+from evalign.training.state import History
 
 __all__ = [
     "CheckpointError",
+    "History",
     "Settings",
     "Standardizer",
     "TemperatureAnnealing",

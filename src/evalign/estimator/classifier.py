@@ -1,64 +1,34 @@
 """`AlignedClassifier`: the best classifier for a metric, as scikit-learn wants it."""
 
 import copy
-import json
 import math
 import os
-import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self, cast, get_args
+from typing import Any, Self, cast, get_args
 
 import numpy as np
 import torch
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d, compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
-from evalign.recipes import RECIPES
-from evalign.training import (
-    CheckpointError,
-    Settings,
-    Standardizer,
-    TrainingWarning,
-    checkpoint,
-    fit,
-    holdout_split,
-)
+from evalign.estimator import storage
+from evalign.estimator.network import BLOCK, blockwise, build, check_logits, find_device
+from evalign.estimator.progress import progress
+from evalign.estimator.rows import OWNER, Table, dense, refuse_multilabel, weights
+from evalign.recipes import RECIPES, Recipe
+from evalign.training import History, Settings, Standardizer, fit
 
-OWNER = "AlignedClassifier"
-# Rows go through the network in blocks of one size, the last one filled up: matrix products of
-# other shapes round otherwise, and the answer for a row would depend on the rows beside it.
-BLOCK = 512
 # A row is read in the precision it comes in; once standardised, all is float32.
 READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
-
-
-class Table(NamedTuple):
-    """Rows as they came, dense or sparse, with class indices and weights."""
-
-    X: Any
-    y: np.ndarray
-    weight: np.ndarray
-
-    def take(self, rows: np.ndarray) -> "Table":
-        return self if rows.all() and rows.dtype == bool else Table(*(p[rows] for p in self))
-
-    def tensors(
-        self, scaler: Standardizer, device: torch.device, unit: float | None
-    ) -> tuple[Tensor, ...]:
-        """(X, y) on the device, and the weights in terms of `unit` unless that is None."""
-        parts = [scaler(_dense(self.X)).float(), torch.from_numpy(self.y)]
-        if unit is not None:
-            parts.append(torch.from_numpy(self.weight / unit).float())
-        return tuple(part.to(device) for part in parts)
 
 
 class AlignedClassifier(ClassifierMixin, BaseEstimator):
@@ -72,7 +42,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             function of a `Confusion`. Names without an average ("f1") are of two classes, of which
             `classes_[1]` is the positive one.
         recipe: "anchored" (cross-entropy with the prior half taken out, plus the metric loss on
-            running statistics), "cross_entropy", or "east" (the paper's method).
+            running statistics), "cross_entropy", "east" (the paper's method), "focal" or
+            "logit_adjusted".
         network: None for an MLP 512-256-128 with dropout, or a function (n_features, n_classes) ->
             Module whose logits have shape (n, n_classes).
         decision: from probabilities to labels, see `fit_decision`: "argmax", "tuned" or "expected".
@@ -89,7 +60,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         device: "auto" (a GPU if there is one), or a name that torch knows.
         random_state: of the split, the initial weights, the shuffling and dropout.
         warm_start: `fit` goes on from the weights (and the standardisation) of the last one.
-        verbose: 1 prints a line per epoch.
+        verbose: 1 shows a progress bar (a line per epoch where standard error is no terminal).
         on_epoch: called with each record of the history.
 
     Attributes:
@@ -157,6 +128,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         *,
         validation_data: tuple[Any, ...] | None = None,
         groups: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Train, choose the best epoch and fit the decision rule.
 
@@ -166,8 +138,14 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             sample_weight: a weight per row; rows of weight 0 are left out.
             validation_data: (X, y) or (X, y, sample_weight) to use instead of held-out rows.
             groups: a value per row; the rows of a group are held out together.
+            checkpoint: a folder to save the training to as it goes, and to go on from if it
+                exists: the same call then ends as if it had never been stopped (on the CPU to the
+                bit). It must be the same call on the same rows, with a fixed `random_state`.
         """
         self._check_arguments()
+        fixed = checkpoint is None or isinstance(self.random_state, Integral)
+        allowed = "be an integer with a checkpoint, which another seed could not go on from"
+        require(fixed, OWNER, "random_state", allowed, repr(self.random_state))
         goes_on = self.warm_start and hasattr(self, "network_")
         X, y = self._read(X, y, reset=not goes_on)
         classes, codes = np.unique(y, return_inverse=True)
@@ -183,52 +161,34 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         seed = self._seed if goes_on else int(draw(2**31 - 1))
 
         factors = compute_class_weight(self.class_weight, classes=classes, y=y)
-        weight = _weights(sample_weight, len(codes)) * factors[codes]
+        weight = weights(sample_weight, len(codes)) * factors[codes]
         table = Table(X, codes, weight)
         if validation_data is None:
-            training, validation = self._hold_out(table, groups, seed)
+            training, validation = table.hold_out(self.validation_fraction, groups, seed)
         else:
             training, validation = table, self._given(validation_data, classes, factors)
         training, validation = (part.take(part.weight > 0) for part in (training, validation))
         # Weights that are all alike are left out: the loop is quicker without.
         equal = len(np.unique(np.concatenate([training.weight, validation.weight]))) == 1
 
-        device = self._device()
-        scaler = self._scaler if goes_on else Standardizer(_dense(training.X))
+        device = find_device(self.device)
+        scaler = self._scaler if goes_on else Standardizer(dense(training.X))
         rows, held_out = (
             part.tensors(scaler, device, None if equal else training.weight.mean())
             for part in (training, validation)
         )
-        network = self.network_ if goes_on else self._build(len(classes), seed)
+        network = self.network_ if goes_on else self._new_network(len(classes), seed)
         network.to(device)
         past, history = self.history_ if goes_on else [], []
         if len(classes) == 1:  # nothing to learn
             offsets, rule = torch.zeros(1), DecisionRule(torch.eye(1).double(), "argmax", "argmax")
         else:
-            recipe = RECIPES[self.recipe](metric, _prior(training, len(classes)), self.patience)
+            check_logits(network, held_out[0], len(classes))
+            recipe = RECIPES[self.recipe](metric, training.prior(len(classes)), self.patience)
             offsets = recipe.offsets
-            _check_logits(network, held_out[0], len(classes))
-            settings = Settings(
-                epochs=self.epochs,
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                patience=None if recipe.annealing else self.patience,
-                seed=(seed + len(past)) % 2**31,
-            )
-            history = fit(
-                network,
-                recipe.loss.to(device),
-                *rows[:2],
-                sample_weight=None if equal else rows[2],
-                validation=held_out,
-                metric=metric,
-                settings=settings,
-                annealing=recipe.annealing,
-                on_epoch=lambda record: self._report(_later(record, past)),
-            )
+            history = self._train(network, recipe, rows, held_out, seed, past, checkpoint)
             rule = fit_decision(
-                _blockwise(network, held_out[0], device) + offsets,
+                blockwise(network, held_out[0], device) + offsets,
                 torch.from_numpy(validation.y),
                 metric=self.metric,
                 decision=cast(Decision, self.decision),
@@ -256,13 +216,13 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions; of a cost, its negative: greater is better."""
         predicted = self.predict(X)
-        _refuse_multilabel(y)
+        refuse_multilabel(y)
         y = np.asarray(y).ravel()
         new = np.setdiff1d(y, self.classes_)  # a class that training never saw is never right
         classes = np.concatenate([self.classes_, new])
         order = np.argsort(classes)
         codes = [order[np.searchsorted(classes, labels, sorter=order)] for labels in (predicted, y)]
-        weight = torch.from_numpy(_weights(sample_weight, len(y)))
+        weight = torch.from_numpy(weights(sample_weight, len(y)))
         metric = self._metric()
         value = metric(
             Confusion.from_predictions(
@@ -281,25 +241,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         name again.
         """
         check_is_fitted(self)
-        arguments = {name: _plain(value) for name, value in self.get_params().items()}
-        functions = [name for name, value in arguments.items() if callable(value)]
-        names = getattr(self, "feature_names_in_", None)
-        tree = {
-            "estimator": OWNER,
-            "arguments": {k: v for k, v in arguments.items() if k not in functions},
-            "functions": functions,
-            "classes": self.classes_.tolist(),
-            "classes_dtype": self.classes_.dtype.str,
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": None if names is None else names.tolist(),
-            "network": self.network_.state_dict(),
-            "standardizer": self._scaler.state_dict(),
-            "offsets": self._offsets,
-            "rule": self.rule_.state_dict(),
-            "history": self.history_,
-            "seed": self._seed,
-        }
-        checkpoint.save(path, tree)
+        storage.save(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
@@ -308,34 +250,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         Examples:
             A network and a device of one's own: `load("model", network=my_network, device="cpu")`.
         """
-        tree = checkpoint.load(path)
-        if tree.get("estimator") != OWNER:
-            raise CheckpointError(f"{os.fspath(path)} holds no {OWNER}: was it written by save?")
-        for name in tree["functions"]:
-            allowed, cure = "be given: functions are not saved", f"load(path, {name}=...)"
-            given = name in arguments or name == "on_epoch"
-            require(given, f"{OWNER}.load", name, allowed, "none", cure)
-        saved = tree["arguments"]
-        if isinstance(saved["class_weight"], list):
-            saved["class_weight"] = dict(saved["class_weight"])
-        self = cls(**(saved | arguments))
-        self.classes_ = np.array(tree["classes"], dtype=tree["classes_dtype"])
-        self.n_features_in_ = tree["n_features_in"]
-        if tree["feature_names_in"] is not None:
-            self.feature_names_in_ = np.array(tree["feature_names_in"], dtype=object)
-        self._seed = tree["seed"]
-        self.network_ = self._build(len(self.classes_), self._seed).eval()
-        try:
-            self.network_.load_state_dict(tree["network"])
-        except RuntimeError as error:
-            raise CheckpointError(f"The saved weights belong to another network: {error}") from None
-        self.network_.to(self._device())
-        self._scaler = Standardizer.from_state_dict(tree["standardizer"])
-        self._offsets = tree["offsets"]
-        given = None if isinstance(self.metric, str) else self.metric
-        self.rule_ = DecisionRule.from_state_dict(tree["rule"], metric=given)
-        self.history_ = tree["history"]
-        return self
+        return storage.load(cls, path, arguments)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write an ONNX file, from raw rows to labels, with the decision rule inside.
@@ -345,19 +260,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         (n, n_classes). Needs `onnx` and `onnxscript`.
         """
         check_is_fitted(self)
-        whole = _Whole(self._scaler, self.network_, self._offsets, self.rule_.gain)
-        program = torch.onnx.export(
-            whole.cpu().eval(),
-            (torch.zeros(2, self.n_features_in_),),
-            input_names=["X"],
-            output_names=["label", "probability", "score"],
-            dynamic_shapes=({0: torch.export.Dim("n")},),
-            dynamo=True,
-            verbose=False,
-        )
-        assert program is not None
-        program.model.metadata_props["classes"] = json.dumps(self.classes_.tolist())
-        program.save(path)
+        storage.export(self, path)
 
     def __getstate__(self) -> dict[str, Any]:
         # A model trained on a GPU is read where there is none.
@@ -408,43 +311,55 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         require(ok, OWNER, "metric", allowed, repr(self.metric))
         return self.metric
 
-    def _device(self) -> torch.device:
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            return torch.empty(0, device=self.device).device
-        except (RuntimeError, AssertionError, TypeError) as error:
-            allowed = 'be "auto" or a device that torch finds here, such as "cpu"'
-            raise ValueError(complaint(OWNER, "device", allowed, repr(self.device))) from error
-
     def _read(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, np.ndarray]:
         X, y = validate_data(self, X, y, reset=reset, multi_output=True, **READ)
-        _refuse_multilabel(y)
+        refuse_multilabel(y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         return X, y
 
-    def _hold_out(self, table: Table, groups: Any, seed: int) -> tuple[Table, Table]:
-        fraction, count = self.validation_fraction, table.weight > 0
-        if groups is not None:
-            groups = np.asarray(groups)
-            allowed = f"hold a value for each of the {len(count)} rows"
-            require(groups.shape == count.shape, OWNER, "groups", allowed, groups.shape)
-            groups = groups[count]
-        table = table.take(count)
-        try:
-            kept, held_out = holdout_split(table.y, fraction=fraction, groups=groups, seed=seed)
-        except ValueError:
-            if groups is not None:
-                raise
-            text = (
-                f"{len(table.y)} rows are too few to hold out {fraction:g} of every class: the "
-                "best epoch and the decision are chosen on the training rows. Give more rows, or "
-                "validation_data."
+    def _new_network(self, n_classes: int, seed: int) -> nn.Module:
+        return build(self.network, self.n_features_in_, n_classes, dropout=self.dropout, seed=seed)
+
+    def _train(
+        self,
+        network: nn.Module,
+        recipe: Recipe,
+        rows: tuple[Tensor, ...],
+        held_out: tuple[Tensor, ...],
+        seed: int,
+        past: History,
+        checkpoint: str | os.PathLike[str] | None,
+    ) -> History:
+        name = self.metric if isinstance(self.metric, str) else "metric"
+        bar = progress(self.recipe, name, len(past) + self.epochs) if self.verbose else None
+        with bar or nullcontext() as show:
+
+            def on_epoch(record: dict[str, Any]) -> None:
+                for told in (show, self.on_epoch):
+                    if told is not None:
+                        told(_later(record, past))
+
+            return fit(
+                network,
+                recipe.loss.to(held_out[0].device),
+                *rows[:2],
+                sample_weight=rows[2] if len(rows) == 3 else None,
+                validation=held_out,
+                metric=self._metric(),
+                settings=Settings(
+                    epochs=self.epochs,
+                    batch_size=self.batch_size,
+                    learning_rate=self.learning_rate,
+                    weight_decay=self.weight_decay,
+                    patience=None if recipe.annealing else self.patience,
+                    seed=(seed + len(past)) % 2**31,
+                ),
+                annealing=recipe.annealing,
+                on_epoch=on_epoch,
+                checkpoint=checkpoint,
+                resume=True,
             )
-            warnings.warn(text, TrainingWarning, stacklevel=3)
-            return table, table
-        return table.take(kept), table.take(held_out)
 
     def _given(self, data: Any, classes: np.ndarray, factors: np.ndarray) -> Table:
         ok = isinstance(data, tuple | list) and len(data) in (2, 3)
@@ -456,44 +371,16 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         allowed = "hold classes of y only"
         require(not len(new), OWNER, "validation_data", allowed, new[:3].tolist())
         codes = np.searchsorted(classes, y)
-        weight = _weights(data[2] if len(data) == 3 else None, len(codes))
+        weight = weights(data[2] if len(data) == 3 else None, len(codes))
         return Table(X, codes, weight * factors[codes])
-
-    def _build(self, n_classes: int, seed: int) -> nn.Module:
-        with torch.random.fork_rng([]):
-            torch.default_generator.manual_seed(seed)
-            if self.network is None:
-                return mlp(self.n_features_in_, n_classes, dropout=self.dropout)
-            network = self.network(self.n_features_in_, n_classes)
-        if not isinstance(network, nn.Module):
-            allowed, got = "return a Module", type(network).__name__
-            raise TypeError(complaint(OWNER, "network", allowed, got))
-        return network
-
-    def _report(self, record: dict[str, Any]) -> None:
-        if self.verbose:
-            done = len(getattr(self, "history_", ())) if self.warm_start else 0
-            left = done + self.epochs - record["epoch"]
-            name = self.metric if isinstance(self.metric, str) else "metric"
-            heat = record["temperature"]
-            parts = [
-                f"epoch {record['epoch']}/{done + self.epochs}",
-                *([] if heat is None else [f"temperature {heat:.3g}"]),
-                f"loss {record['validation_loss']:.4f}",
-                f"{name} {record['validation_metric']:.4f}{'*' if record['best'] else ' '}",
-                f"at most {left * record['seconds']:.0f} s left",
-            ]
-            print("  ".join(parts), flush=True)
-        if self.on_epoch is not None:
-            self.on_epoch(record)
 
     def _logits(self, X: Any) -> Tensor:
         """Logits (n, n_classes) whose softmax are the probabilities."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, **READ)
         device = next(self.network_.parameters()).device
-        blocks = (_dense(X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK))
-        logits = [_blockwise(self.network_, self._scaler(x).float(), device) for x in blocks]
+        blocks = (dense(X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK))
+        logits = [blockwise(self.network_, self._scaler(x).float(), device) for x in blocks]
         return torch.cat(logits) + self._offsets
 
     def _scores(self, X: Any) -> Tensor:
@@ -502,97 +389,5 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         return self.rule_.scores(logits) if len(self.classes_) > 1 else torch.ones_like(logits)
 
 
-class _Whole(nn.Module):
-    """All that `predict` does, as one module: what is exported."""
-
-    mean: Tensor
-    scale: Tensor
-    offsets: Tensor
-    gain: Tensor
-
-    def __init__(
-        self, scaler: Standardizer, network: nn.Module, offsets: Tensor, gain: Tensor
-    ) -> None:
-        super().__init__()
-        self.network = copy.deepcopy(network)
-        for name, value in (scaler.state_dict() | {"offsets": offsets, "gain": gain}).items():
-            self.register_buffer(name, value)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        logits = self.network(((x.double() - self.mean) / self.scale).float()).double()
-        probability = (logits + self.offsets).softmax(1)
-        score = probability @ self.gain
-        return score.argmax(1), probability, score
-
-
-def mlp(
-    n_features: int,
-    n_classes: int,
-    *,
-    hidden: tuple[int, ...] = (512, 256, 128),
-    dropout: float = 0.2,
-) -> nn.Sequential:
-    """Linear, ReLU and dropout for each hidden width, then the logits."""
-    layers: list[nn.Module] = []
-    for width in hidden:
-        layers += [nn.Linear(n_features, width), nn.ReLU(), nn.Dropout(dropout)]
-        n_features = width
-    return nn.Sequential(*layers, nn.Linear(n_features, n_classes))
-
-
-@torch.inference_mode()
-def _blockwise(network: nn.Module, X: Tensor, device: torch.device) -> Tensor:
-    """Logits in float64 on the CPU, block by block (see `BLOCK`)."""
-    outputs = []
-    for block in X.split(BLOCK):
-        full = nn.functional.pad(block.to(device), (0, 0, 0, BLOCK - len(block)))
-        outputs.append(network(full)[: len(block)].double().cpu())
-    return torch.cat(outputs)
-
-
-@torch.no_grad()
-def _check_logits(network: nn.Module, X: Tensor, n_classes: int) -> None:
-    network.eval()
-    logits = network(X[:2])
-    got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
-    shape = (len(X[:2]), n_classes)
-    ok = isinstance(logits, Tensor) and logits.shape == shape
-    allowed = f"give logits of shape {shape} for {len(X[:2])} rows and {n_classes} classes"
-    require(ok, OWNER, "network", allowed, got)
-
-
-def _refuse_multilabel(y: Any) -> None:
-    kind = type_of_target(y, input_name="y")
-    several = kind.startswith("multilabel") or kind.endswith("multioutput")
-    cure = "Fit one classifier per column with sklearn.multioutput.MultiOutputClassifier."
-    require(not several, OWNER, "y", "hold one label per row", f"{kind} data", cure)
-
-
-def _dense(X: Any) -> Tensor:
-    # A copy where the array cannot be written to, which torch would warn of.
-    array = X.toarray() if sparse.issparse(X) else np.require(X, requirements="W")
-    return torch.from_numpy(np.ascontiguousarray(array))
-
-
-def _weights(sample_weight: Any, rows: int) -> np.ndarray:
-    like = np.empty((rows, 1))
-    return _check_sample_weight(sample_weight, like, dtype=np.float64, ensure_non_negative=True)
-
-
-def _prior(table: Table, n_classes: int) -> Tensor:
-    """The mass of each class; one without rows counts as one row."""
-    mass = np.bincount(table.y, table.weight, n_classes)
-    return torch.from_numpy(np.where(mass > 0, mass, table.weight.mean()))
-
-
-def _later(record: dict[str, Any], past: list[dict[str, Any]]) -> dict[str, Any]:
+def _later(record: dict[str, Any], past: History) -> dict[str, Any]:
     return record | {"epoch": record["epoch"] + len(past)}
-
-
-def _plain(value: Any) -> Any:
-    """An argument as JSON holds it."""
-    if isinstance(value, dict):  # whose keys may be numbers
-        return [[_plain(key), _plain(item)] for key, item in value.items()]
-    if isinstance(value, np.random.RandomState | np.random.Generator):
-        return None
-    return value.item() if isinstance(value, np.generic) else value
