@@ -66,3 +66,10 @@ DIFFERENCE = 1e-8
 # Float32 probabilities are right to 1e-7, and 1 − p of a sure row to a few per mille of itself;
 # the sums are in float64.
 FLOAT32_GRADIENT = 1e-3
+
+# Rows summed in parts, on several ranks or in micro-batches: the order of the sums differs. Weights
+# and activations round in the network's own precision; gradients here are of size 0.1.
+RANKS = {torch.float64: 1e-12, torch.float32: 1e-6}
+
+# A network of two layers in bfloat16, which holds three digits, and gradients of size 0.1.
+BFLOAT16_STEP = 1e-2

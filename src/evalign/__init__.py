@@ -3,7 +3,8 @@
 `MetricLoss` turns any metric of the confusion matrix into a loss; `Confusion` is the matrix, soft
 or hard; `metrics` the metrics of it; `losses` all losses; `theory` what the papers prove;
 `AlignedClassifier` is the scikit-learn estimator;
-`TemperatureAnnealing` cools a loss; `fit_decision` finds the rule that turns scores into labels.
+`TemperatureAnnealing` cools a loss; `fit_decision` finds the rule that turns scores into labels;
+`exact_backward` gives the gradient of a whole batch in the memory of a part.
 """
 
 from importlib import import_module
@@ -13,6 +14,7 @@ from evalign import losses, metrics, theory
 from evalign.core.confusion import Confusion
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.losses import MetricLoss
+from evalign.statistics import exact_backward
 
 if TYPE_CHECKING:
     from evalign.estimator import AlignedClassifier
@@ -25,6 +27,7 @@ __all__ = [
     "DecisionRule",
     "MetricLoss",
     "TemperatureAnnealing",
+    "exact_backward",
     "fit_decision",
     "losses",
     "metrics",

@@ -1,7 +1,7 @@
 """The ways `AlignedClassifier` trains: a loss, its annealing, and the prior to add back."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,17 @@ class AnchoredLoss(nn.Module):
     ) -> Tensor:
         cross_entropy = self.cross_entropy(logits, target, sample_weight=sample_weight)
         return ANCHOR * cross_entropy + self.metric(logits, target, sample_weight=sample_weight)
+
+    def sums(
+        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
+    ) -> tuple[Any, ...]:
+        """What `exact_backward` adds up over micro-batches."""
+        both = self.cross_entropy, self.metric
+        first, last = (loss.sums(logits, target, sample_weight=sample_weight) for loss in both)
+        return *first, *last
+
+    def of_sums(self, sums: tuple[Any, ...]) -> Tensor:
+        return ANCHOR * self.cross_entropy.of_sums(sums[:1]) + self.metric.of_sums(sums[1:])
 
 
 def east(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:

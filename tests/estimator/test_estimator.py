@@ -509,7 +509,7 @@ WRONG = [
     ({"validation_fraction": 0}, "validation_fraction of AlignedClassifier must lie between 0"),
     ({"epochs": 0}, "epochs of AlignedClassifier must be a whole number, at least 1. Got 0."),
     ({"epochs": 1.5}, "epochs of AlignedClassifier must be a whole number, at least 1. Got 1.5."),
-    ({"batch_size": "64"}, "batch_size of AlignedClassifier must be a whole number, at least 1."),
+    ({"batch_size": "64"}, "batch_size of AlignedClassifier must be a whole number, at least 1"),
     ({"learning_rate": 0}, "learning_rate of AlignedClassifier must be positive. Got 0."),
     ({"weight_decay": -1}, "weight_decay of AlignedClassifier must be at least 0. Got -1."),
     ({"dropout": 1.0}, "dropout of AlignedClassifier must lie in [0, 1). Got 1.0."),

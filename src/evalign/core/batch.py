@@ -11,6 +11,7 @@ The task follows from shapes and dtypes alone, so that it never changes with the
 | (N, 2, ...)         | as for binary, `task="binary"`         | binary, logit z1 − z0           |
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -25,6 +26,23 @@ Task = Literal["binary", "multiclass", "multilabel"]
 
 
 @dataclass(frozen=True)
+class Mean:
+    """A weighted mean as its two sums, so that the rows may come in parts."""
+
+    sum: Tensor
+    mass: Tensor
+
+    def __add__(self, other: "Mean") -> "Mean":
+        return Mean(self.sum + other.sum, self.mass + other.mass)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Mean":
+        return Mean(function(self.sum), function(self.mass))
+
+    def value(self) -> Tensor:
+        return safe_ratio(self.sum, self.mass)
+
+
+@dataclass(frozen=True)
 class Batch:
     """R rows, their dimensions flattened; ignored rows (or labels) have weight 0 and target 0.
 
@@ -34,17 +52,22 @@ class Batch:
     | multiclass | (R, C) | (R,) indices or (R, C) probabilities  | (R,)   |
     | multilabel | (R, L) | (R, L) probability of each label      | (R, L) |
 
-    Logits, weights and probabilities are float32 or float64.
+    Logits, weights and probabilities are float32 or float64. `given` are the logits of a
+    multiclass problem in the precision they came in: a kernel needs no wider copy of them.
     """
 
     task: Task
-    logits: Tensor
+    given: Tensor
     target: Tensor
     weight: Tensor
 
     @property
+    def logits(self) -> Tensor:
+        return upcast(self.given)
+
+    @property
     def num_classes(self) -> int:
-        return 2 if self.task == "binary" else self.logits.shape[1]
+        return 2 if self.task == "binary" else self.given.shape[1]
 
     def as_binary(self, owner: str) -> "Batch":
         """Two classes as one logit z1 − z0: softmax of the pair is the sigmoid of that."""
@@ -56,7 +79,7 @@ class Batch:
             raise ValueError(complaint(owner, "logits", "hold a binary problem", got, cure))
         target = self.target[:, 1] if self.target.ndim == 2 else self.target.to(self.logits.dtype)
         return replace(
-            self, task="binary", logits=self.logits[:, 1] - self.logits[:, 0], target=target
+            self, task="binary", given=self.logits[:, 1] - self.logits[:, 0], target=target
         )
 
     def log_probabilities(self) -> Tensor:
@@ -74,7 +97,7 @@ class Batch:
         classes = torch.arange(self.num_classes, device=self.target.device)
         return (self.target.unsqueeze(-1) == classes).to(self.logits.dtype)
 
-    def mean(self, loss_of_class: Tensor, class_weight: Tensor | None = None) -> Tensor:
+    def mean(self, loss_of_class: Tensor, class_weight: Tensor | None = None) -> "Mean":
         """Weighted mean over rows of Σ_y t_y·w_y·L_y, L in the shape of `log_probabilities`.
 
         The class weights do not enter the divisor (SurF eq. 15).
@@ -87,7 +110,7 @@ class Batch:
             row = loss_of_class.gather(1, self.target.unsqueeze(1)).squeeze(1)
         else:
             row = (self.target_probabilities() * loss_of_class).sum(-1)
-        return safe_ratio((self.weight * row).sum(), self.weight.sum())
+        return Mean((self.weight * row).sum(), self.weight.sum())
 
 
 def as_batch(
@@ -104,7 +127,9 @@ def as_batch(
     check_task(owner, task)
     declared = task is not None
     task = task or _infer_task(logits, target)
-    logits = upcast(logits)
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    if task != "multiclass":
+        logits = logits.to(dtype)
     if task == "binary":
         logits, target = _binary_layout(owner, logits, target)
     else:
@@ -129,12 +154,12 @@ def as_batch(
 
     ignored = target == ignore_index
     target = target.masked_fill(ignored, 0)
-    target = target.long() if indices else target.to(logits.dtype)
+    target = target.long() if indices else target.to(dtype)
     if task == "multiclass" and not indices:
         ignored = ignored.any(-1)
-    weight = (~ignored).to(logits.dtype)
+    weight = (~ignored).to(dtype)
     if sample_weight is not None:
-        row_weight = sample_weight.to(logits.dtype)
+        row_weight = sample_weight.to(dtype)
         weight = weight * (row_weight.unsqueeze(-1) if task == "multilabel" else row_weight)
 
     width = () if task == "binary" else logits.shape[-1:]

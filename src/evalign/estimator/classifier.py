@@ -49,7 +49,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         decision: from probabilities to labels, see `fit_decision`: "argmax", "tuned" or "expected".
         validation_fraction: the share of the rows that is held out, stratified by class.
         epochs: the most passes over the data.
-        batch_size: rows per step, at most.
+        batch_size: rows per step, at most; None for a 32nd of the training rows, but no less than
+            32 and no more than 1024: a small table needs its steps too.
         learning_rate: AdamW's, at its highest; falls to 0 along a cosine.
         weight_decay: AdamW's.
         dropout: of the default network.
@@ -90,7 +91,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         decision: str = "tuned",
         validation_fraction: float = 0.2,
         epochs: int = 100,
-        batch_size: int = 1024,
+        batch_size: int | None = None,
         learning_rate: float = 1e-3,
         weight_decay: float = 1e-4,
         dropout: float = 0.2,
@@ -296,7 +297,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         tiny = np.nextafter(0, 1)
         number("validation_fraction", Real, tiny, "lie between 0 and 1", 1)
         number("epochs", Integral, 1, "be a whole number, at least 1")
-        number("batch_size", Integral, 1, "be a whole number, at least 1")
+        if self.batch_size is not None:
+            number("batch_size", Integral, 1, "be a whole number, at least 1, or None")
         number("learning_rate", Real, tiny, "be positive")
         number("weight_decay", Real, 0, "be at least 0")
         number("dropout", Real, 0, "lie in [0, 1)", 1)
@@ -349,7 +351,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
                 metric=self._metric(),
                 settings=Settings(
                     epochs=self.epochs,
-                    batch_size=self.batch_size,
+                    batch_size=self.batch_size or min(max(32, len(rows[0]) // 32), 1024),
                     learning_rate=self.learning_rate,
                     weight_decay=self.weight_decay,
                     patience=None if recipe.annealing else self.patience,

@@ -1,4 +1,4 @@
-"""What all losses share: one way in, one scalar out."""
+"""What losses share: one way in, one scalar out, and for most of them sums in between."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalign.core.batch import Batch, Task, as_batch, check_task, check_types
+from evalign.core.batch import Batch, Mean, Task, as_batch, check_task, check_types
 from evalign.core.checks import check_temperature, require
 from evalign.core.membership import Heaviside, check_step
 from evalign.core.numerics import full_precision
@@ -42,17 +42,25 @@ class Loss(nn.Module):
         """The loss of the batch; 0, still attached to the graph, when no row has weight."""
         check_types(type(self).__name__, logits, target, sample_weight)
         with full_precision(logits):
-            batch = as_batch(
-                type(self).__name__,
-                logits,
-                target,
-                task=self.task,
-                sample_weight=sample_weight,
-                ignore_index=self.ignore_index,
-                validate=self.validate,
-            )
-            value = self.value(batch).to(batch.logits.dtype)
-            return torch.where(batch.weight.sum() == 0, torch.zeros_like(value), value)
+            batch = self.batch(logits, target, sample_weight)
+            value = self.or_zero(self.value(batch), batch.weight.sum())
+            return value.to(batch.weight.dtype)
+
+    def batch(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> Batch:
+        """What came, checked, as rows in canonical form."""
+        return as_batch(
+            type(self).__name__,
+            logits,
+            target,
+            task=self.task,
+            sample_weight=sample_weight,
+            ignore_index=self.ignore_index,
+            validate=self.validate,
+        )
+
+    def or_zero(self, value: Tensor, mass: Tensor) -> Tensor:
+        """The value, and 0 where no row has weight."""
+        return torch.where(mass == 0, torch.zeros_like(value), value)
 
     @abstractmethod
     def value(self, batch: Batch) -> Tensor:
@@ -72,6 +80,47 @@ class Loss(nn.Module):
             elif moved.device.type != "mps":
                 self._buffers[name] = buffer.to(moved.device)
         return self
+
+
+Sums = tuple[Any, ...]  # each with + and map(function of a tensor): `Confusion`, `Mean`
+
+
+class AdditiveLoss(Loss):
+    """A function of sums over rows, so that the rows may come in parts (`exact_backward`)."""
+
+    def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
+        """What these rows add to the sums."""
+        check_types(type(self).__name__, logits, target, sample_weight)
+        with full_precision(logits):
+            return self.sums_of(self.batch(logits, target, sample_weight))
+
+    @abstractmethod
+    def sums_of(self, batch: Batch) -> Sums:
+        """The sums of rows in canonical form."""
+
+    @abstractmethod
+    def of_sums(self, sums: Sums) -> Tensor:
+        """The loss of all rows that were summed; 0 where none has weight."""
+
+    def value(self, batch: Batch) -> Tensor:
+        return self.of_sums(self.sums_of(batch))
+
+    def or_zero(self, value: Tensor, mass: Tensor) -> Tensor:
+        return value  # `of_sums` knows of more rows than this batch's
+
+
+class MeanLoss(AdditiveLoss):
+    """A mean over rows."""
+
+    def sums_of(self, batch: Batch) -> tuple[Mean]:
+        return (self.mean(batch),)
+
+    def of_sums(self, sums: Sums) -> Tensor:
+        return sums[0].value()
+
+    @abstractmethod
+    def mean(self, batch: Batch) -> Mean:
+        """The mean over these rows."""
 
 
 class SoftSetLoss(Loss):
@@ -100,12 +149,10 @@ class SoftSetLoss(Loss):
         self.heaviside: Heaviside = heaviside
         self.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float64))
 
-    def forward(
-        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
-    ) -> Tensor:
+    def batch(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> Batch:
         # The buffer may have been loaded or filled with anything.
         check_temperature(type(self).__name__, self.temperature, validate=self.validate)
-        return super().forward(logits, target, sample_weight=sample_weight)
+        return super().batch(logits, target, sample_weight)
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""

@@ -5,15 +5,15 @@ import math
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Task
+from evalign.core.batch import Batch, Mean, Task
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import FBeta
 from evalign.core.metrics.base import Average
-from evalign.losses.base import Loss
+from evalign.losses.base import AdditiveLoss, MeanLoss, Sums
 
 
-class SurrogateFBetaLoss(Loss):
+class SurrogateFBetaLoss(MeanLoss):
     r"""SurF's surrogate of F-beta for binary problems (eq. 20; with q its robust form, eq. 25).
 
     With f = σ(z) and c = β² p / (1 − p): −log f for positives and log(c + f) for negatives; q
@@ -51,7 +51,7 @@ class SurrogateFBetaLoss(Loss):
         self.q = q
         self.class_balanced = class_balanced
 
-    def value(self, batch: Batch) -> Tensor:
+    def mean(self, batch: Batch) -> Mean:
         batch = batch.as_binary("SurrogateFBetaLoss")
         p = self.positive_rate
         log_f = torch.nn.functional.logsigmoid(batch.logits)
@@ -66,7 +66,7 @@ class SurrogateFBetaLoss(Loss):
         return torch.expm1(self.q * log_x) / self.q if self.q else log_x
 
 
-class SoftFBetaLoss(Loss):
+class SoftFBetaLoss(AdditiveLoss):
     """1 − F-beta of the confusion whose membership is the probability itself (SurF eq. 23–24).
 
     Args:
@@ -89,7 +89,12 @@ class SoftFBetaLoss(Loss):
         require(average is not None, "SoftFBetaLoss", "average", "not be None", average)
         self.metric = FBeta(beta=beta, average=average)
 
-    def value(self, batch: Batch) -> Tensor:
+    def sums_of(self, batch: Batch) -> tuple[Confusion]:
         multiclass = batch.task == "multiclass"
         p = batch.logits.softmax(-1) if multiclass else batch.logits.sigmoid()
-        return 1 - self.metric(Confusion.from_membership(batch, p))
+        return (Confusion.from_membership(batch, p),)
+
+    def of_sums(self, sums: Sums) -> Tensor:
+        (confusion,) = sums
+        value = 1 - self.metric(confusion)
+        return torch.where(confusion.total.sum() == 0, torch.zeros_like(value), value)

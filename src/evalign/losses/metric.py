@@ -12,14 +12,15 @@ from evalign.core.batch import Batch, Task
 from evalign.core.checks import complaint, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.losses.base import SoftSetLoss
-from evalign.statistics import RunningConfusion
+from evalign.kernels import soft_confusion
+from evalign.losses.base import AdditiveLoss, SoftSetLoss, Sums
+from evalign.statistics import Ranks, RankSum, RunningConfusion
 
 # Enough for functions that name a class by its index.
 _PROBED_CLASSES = 64
 
 
-class MetricLoss(SoftSetLoss):
+class MetricLoss(AdditiveLoss, SoftSetLoss):
     r"""1 − metric of the soft confusion matrix (EAST; BtG for binary and multilabel problems).
 
     Args:
@@ -41,6 +42,9 @@ class MetricLoss(SoftSetLoss):
             mode with gradients only; the average is in the state dict. It is not reset when the
             temperature changes: it forgets by itself.
         momentum: the weight of the new batch in that average, in (0, 1].
+        ranks: "all" sums over the processes of `torch.distributed` when it is up, in training
+            mode with gradients only, so that the gradient that DDP averages is that of all rows
+            together; "own" keeps to this process; or the process group to sum over.
 
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
 
@@ -65,6 +69,7 @@ class MetricLoss(SoftSetLoss):
         zero_division: float | None = None,
         statistics: Literal["batch", "running"] = "batch",
         momentum: float = 0.1,
+        ranks: Ranks = "all",
         ignore_index: int = -100,
         validate: bool = False,
     ) -> None:
@@ -102,35 +107,45 @@ class MetricLoss(SoftSetLoss):
         ok = statistics == "batch" or not several
         require(ok, "MetricLoss", "threshold", allowed, f"{threshold}")
         self.statistics = statistics
+        self.over_ranks = RankSum(ranks)
         self.running = RunningConfusion(momentum) if statistics == "running" else None
 
-    def value(self, batch: Batch) -> Tensor:
-        if batch.task == "binary" and self.threshold is not None and self.threshold.ndim == 1:
-            return torch.stack([self._loss(batch, tau) for tau in self.threshold]).mean()
-        return self._loss(batch, self.threshold)
+    def sums_of(self, batch: Batch) -> tuple[Confusion, ...]:
+        tau = self.threshold
+        if batch.task == "binary" and tau is not None and tau.ndim == 1:
+            return tuple(self._confusion(batch, one) for one in tau)
+        return (self._confusion(batch, tau),)
 
-    def _loss(self, batch: Batch, threshold: Tensor | None) -> Tensor:
-        soft = membership.of_batch(
+    def of_sums(self, sums: Sums) -> Tensor:
+        training = self.training and torch.is_grad_enabled()
+        if training:
+            sums = self.over_ranks(sums)
+        empty = sums[0].total.sum() == 0
+        if training and self.running is not None:
+            sums = tuple(self.running(confusion) for confusion in sums)
+        return torch.stack([self._loss(confusion, empty) for confusion in sums]).mean()
+
+    def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
+        return soft_confusion(
             "MetricLoss",
             batch,
             temperature=self.temperature,
             heaviside=self.heaviside,
             threshold=threshold,
             detach_threshold=self.detach_threshold,
+            matrix=self.needs_matrix,
         )
-        confusion = Confusion.from_membership(batch, soft, matrix=self.needs_matrix)
-        if self.running is not None and self.training and torch.is_grad_enabled():
-            confusion = self.running(confusion)
+
+    def _loss(self, confusion: Confusion, empty: Tensor) -> Tensor:
         # Without any row a user's function would divide by zero; its value is not used then.
-        empty = batch.weight.sum() == 0
         score = self.metric(confusion.map(lambda x: torch.where(empty, 1, x)))
         _check_scalar(score)
         loss = 1 - score if self.maximize else score
+        nothing = empty
         if getattr(self.metric, "zero_division", 0) not in (0, 1):  # NaN
-            # No class has a score: nothing to learn from this batch. NaN logits are not hidden.
-            undefined = score.isnan() & ~confusion.predicted.sum().isnan()
-            loss = torch.where(undefined, torch.zeros_like(loss), loss)
-        return loss
+            # No class has a score: nothing to learn from these rows. NaN logits are not hidden.
+            nothing = empty | (score.isnan() & ~confusion.predicted.sum().isnan())
+        return torch.where(nothing, torch.zeros_like(loss), loss)
 
     def extra_repr(self) -> str:
         return f"{self.metric}, temperature={self.temperature}, statistics={self.statistics!r}"

@@ -7,13 +7,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Task
+from evalign.core.batch import Batch, Mean, Task
 from evalign.core.checks import require
-from evalign.losses.base import Loss
+from evalign.losses.base import MeanLoss
 from evalign.losses.class_weights import check_length, class_vector
 
 
-class _WeightedLoss(Loss):
+class _WeightedLoss(MeanLoss):
     """A mean over rows that takes a weight per class."""
 
     class_weight: Tensor | None
@@ -31,7 +31,7 @@ class _WeightedLoss(Loss):
             class_weight = class_vector(type(self).__name__, "class_weight", class_weight)
         self.register_buffer("class_weight", class_weight, persistent=False)
 
-    def _mean(self, batch: Batch, loss_of_class: Tensor) -> Tensor:
+    def _mean(self, batch: Batch, loss_of_class: Tensor) -> Mean:
         if self.class_weight is not None:
             check_length(type(self).__name__, "class_weight", self.class_weight, batch)
         return batch.mean(loss_of_class, self.class_weight)
@@ -59,7 +59,7 @@ class MAELoss(_WeightedLoss):
             class_weight=class_weight, task=task, ignore_index=ignore_index, validate=validate
         )
 
-    def value(self, batch: Batch) -> Tensor:
+    def mean(self, batch: Batch) -> Mean:
         return self._mean(batch, -2 * torch.expm1(batch.log_probabilities()))
 
 
@@ -88,14 +88,14 @@ class FocalLoss(_WeightedLoss):
         require(0 <= gamma < math.inf, "FocalLoss", "gamma", "be finite and at least 0", gamma)
         self.gamma = gamma
 
-    def value(self, batch: Batch) -> Tensor:
+    def mean(self, batch: Batch) -> Mean:
         log_p = batch.log_probabilities()
         # Held above 0: for γ < 1 the slope of the power is infinite there.
         miss = (-torch.expm1(log_p)).clamp(min=torch.finfo(log_p.dtype).tiny)
         return self._mean(batch, -(miss**self.gamma) * log_p)
 
 
-class LogitAdjustedLoss(Loss):
+class LogitAdjustedLoss(MeanLoss):
     """Cross-entropy of logits + τ log π (Menon et al. 2021): aims at balanced accuracy.
 
     The trained logits have the prior taken out; add τ log π back for calibrated probabilities.
@@ -124,7 +124,7 @@ class LogitAdjustedLoss(Loss):
         self.register_buffer("log_prior", (prior / prior.sum()).log(), persistent=False)
         self.tau = tau
 
-    def value(self, batch: Batch) -> Tensor:
+    def mean(self, batch: Batch) -> Mean:
         multilabel = batch.task == "multilabel"
         allowed, got = "belong to mutually exclusive classes", "a multilabel task"
         require(not multilabel, "LogitAdjustedLoss", "logits", allowed, got)
@@ -132,5 +132,5 @@ class LogitAdjustedLoss(Loss):
         shift = self.tau * self.log_prior.to(batch.logits)
         if batch.task == "binary":
             shift = shift[1] - shift[0]
-        adjusted = replace(batch, logits=batch.logits + shift)
+        adjusted = replace(batch, given=batch.logits + shift)
         return batch.mean(-adjusted.log_probabilities())

@@ -1,0 +1,172 @@
+"""The gradient of a whole batch in the memory of one micro-batch.
+
+A metric does not split over micro-batches, but the sums it is made of do. Pass one adds them up
+without a graph; the loss is differentiated once, at the total; pass two back-propagates the
+linear loss Σ ⟨∂L/∂C, C_i⟩, whose gradient over all micro-batches is that of the whole batch.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from evalign.core.checks import complaint, require
+
+Sums = tuple[Any, ...]
+
+
+class Additive(Protocol):
+    """What `exact_backward` asks of a loss: `MetricLoss`, the pointwise losses, sums of them."""
+
+    def sums(
+        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
+    ) -> Sums: ...
+
+    def of_sums(self, sums: Sums) -> Tensor: ...
+
+
+class ExactAccumulation:
+    """The two passes, for those who own their loop; `exact_backward` is that loop.
+
+    Random numbers (dropout) are the same in both passes if the forward calls are. Batch
+    normalisation sees micro-batches, as ever, and updates its averages twice.
+
+    Args:
+        loss: in training mode, as it will be differentiated.
+
+    Examples:
+        >>> from evalign import MetricLoss
+        >>> model = nn.Linear(4, 3)
+        >>> parts = [(torch.randn(8, 4), torch.randint(3, (8,))) for _ in range(5)]
+        >>> exact = ExactAccumulation(MetricLoss("f1_macro"))
+        >>> with exact.counting():
+        ...     for x, y in parts:
+        ...         exact.count(model(x), y)
+        >>> with exact.replaying():
+        ...     for x, y in parts:
+        ...         exact.loss(model(x), y).backward()
+        >>> 0 < exact.value.item() < 1  # of all forty rows
+        True
+    """
+
+    value: Tensor
+
+    def __init__(self, loss: Additive) -> None:
+        if not (hasattr(loss, "sums") and hasattr(loss, "of_sums")):
+            allowed = "be a function of sums over rows, with the methods sums and of_sums"
+            got, cure = type(loss).__name__, "MetricLoss is one."
+            raise TypeError(complaint("exact_backward", "loss", allowed, got, cure))
+        self._of = loss
+        self._total: list[Any] = []
+        self._slopes: list[Tensor] = []
+        self._rng: dict[str, Any] = {}
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Pass one: `count` every micro-batch. No graph is kept."""
+        self._total = []
+        self._rng = {"cpu": torch.get_rng_state()}
+        if torch.cuda.is_available():
+            self._rng["cuda"] = torch.cuda.get_rng_state_all()
+        with torch.no_grad():
+            yield
+        if not self._total:
+            raise ValueError(complaint("exact_backward", "microbatches", "not be empty", "none"))
+        leaves: list[Tensor] = []
+
+        def leaf(x: Tensor) -> Tensor:
+            leaves.append(x.detach().requires_grad_())
+            return leaves[-1]
+
+        with torch.enable_grad():
+            value = self._of.of_sums(tuple(part.map(leaf) for part in self._total))
+        slopes = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
+        self._slopes, self.value = list(slopes), value.detach()
+
+    def count(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> None:
+        """Add the sums of a micro-batch."""
+        sums = self._of.sums(logits, target, sample_weight=sample_weight)
+        so_far = self._total or [0] * len(sums)
+        self._total = [b if a == 0 else a + b for a, b in zip(so_far, sums, strict=True)]
+
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """Pass two: back-propagate `loss` of every micro-batch."""
+        torch.set_rng_state(self._rng["cpu"])
+        if "cuda" in self._rng:
+            torch.cuda.set_rng_state_all(self._rng["cuda"])
+        yield
+
+    def loss(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """Σ ⟨∂L/∂C, C_i⟩; its value means nothing, its gradients add up to that of the loss."""
+        tensors: list[Tensor] = []
+        for part in self._of.sums(logits, target, sample_weight=sample_weight):
+            part.map(lambda x: tensors.append(x) or x)
+        pairs = zip(self._slopes, tensors, strict=True)
+        return torch.stack([(slope * x).sum() for slope, x in pairs]).sum()
+
+
+def exact_backward(
+    loss: Additive,
+    model: nn.Module,
+    microbatches: Sequence[tuple[Tensor, ...]],
+    *,
+    scaler: torch.amp.GradScaler | None = None,
+) -> Tensor:
+    """Back-propagate the loss of all micro-batches together, one at a time in memory.
+
+    The gradient is that of the whole batch, to rounding, for twice the forward passes. Under DDP
+    gradients are averaged over the ranks with the last micro-batch, and `MetricLoss` sums over the
+    ranks as well; every rank needs at least one micro-batch.
+
+    Args:
+        loss: `MetricLoss`, a pointwise loss, or any module with their methods `sums` and `of_sums`.
+        model: from x to logits. Autocast around the call covers it.
+        microbatches: a list of (x, target) or (x, target, sample_weight); it is gone through twice.
+        scaler: scales the gradients, for float16.
+
+    Returns:
+        The loss of the whole batch, without a graph.
+
+    Examples:
+        >>> from evalign import MetricLoss
+        >>> model = nn.Linear(4, 3)
+        >>> parts = [(torch.randn(8, 4), torch.randint(3, (8,))) for _ in range(5)]
+        >>> value = exact_backward(MetricLoss("f1_macro"), model, parts)
+        >>> model.weight.grad.shape
+        torch.Size([3, 4])
+    """
+    _check_microbatches(microbatches)
+    if model.training and any(
+        isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules()
+    ):
+        text = (
+            "exact_backward: the model has batch statistics in training mode. They are those of a "
+            "micro-batch, not of the whole batch, and their averages are updated twice. Put those "
+            "layers in eval mode, or use GroupNorm or LayerNorm."
+        )
+        warnings.warn(text, UserWarning, stacklevel=2)
+    exact = ExactAccumulation(loss)
+    no_sync = getattr(model, "no_sync", nullcontext)  # DDP's
+    with exact.counting(), no_sync():
+        for x, *rest in microbatches:
+            exact.count(model(x), *rest)
+    with exact.replaying():
+        for i, (x, *rest) in enumerate(microbatches):
+            with nullcontext() if i == len(microbatches) - 1 else no_sync():
+                value = exact.loss(model(x), *rest)
+                (value if scaler is None else scaler.scale(value)).backward()
+    return exact.value
+
+
+def _check_microbatches(microbatches: Any) -> None:
+    owner, name = "exact_backward", "microbatches"
+    again = hasattr(microbatches, "__getitem__") and hasattr(microbatches, "__len__")
+    if not again or isinstance(microbatches, Tensor):
+        allowed = "be a list, as it is gone through twice"
+        got, cure = type(microbatches).__name__, "Pass list(microbatches)."
+        raise TypeError(complaint(owner, name, allowed, got, cure))
+    require(len(microbatches) > 0, owner, name, "not be empty", "none")

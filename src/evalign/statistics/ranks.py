@@ -1,0 +1,77 @@
+"""Sums over the processes of a distributed job, with the gradient that averaging wants."""
+
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from evalign.core.checks import require, traced
+
+Ranks = Literal["all", "own"] | Any  # or a process group, whose class not every torch has
+
+
+class RankSum:
+    """Sums of all processes; the gradient is that of this process's own, times their number.
+
+    Every process then has the same loss L(Σ C_r). Its gradient with respect to the parameters is
+    the sum over r of what flows through C_r, and DDP (or FSDP) takes the mean over r: hence the
+    factor. It costs one all-reduce forward and none backward.
+
+    Args:
+        ranks: "all" for the default process group when one is up, "own" for no sum, or a group.
+    """
+
+    def __init__(self, ranks: Ranks = "all") -> None:
+        known = ranks in ("all", "own") if isinstance(ranks, str) else _is_group(ranks)
+        allowed = 'be "all", "own" or a process group'
+        require(known, "MetricLoss", "ranks", allowed, repr(ranks))
+        self.ranks = ranks
+        self._agreed: set[int] = set()
+
+    def __call__(self, sums: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The parts of `sums` have a method `map` that is given every tensor."""
+        if self.ranks == "own" or not (dist.is_available() and dist.is_initialized()):
+            return sums
+        group: Any = dist.group.WORLD if self.ranks == "all" else self.ranks
+        size = dist.get_world_size(group)
+        if size <= 1:  # −1 outside the group
+            return sums
+        own: list[Tensor] = []
+        for part in sums:
+            part.map(lambda x: own.append(x) or x)
+        total = torch.cat([x.detach().flatten() for x in own])
+        try:
+            self._agree(total, group, size)
+            dist.all_reduce(total, group=group)
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"MetricLoss could not sum over {size} ranks: one of them stopped, or did not call "
+                'the loss in training mode. Pass ranks="own" if not all ranks call it. '
+                f"({error})"
+            ) from error
+        totals = iter(total.split([x.numel() for x in own]))
+        return tuple(
+            part.map(lambda x: next(totals).view_as(x) + size * (x - x.detach())) for part in sums
+        )
+
+    def _agree(self, own: Tensor, group: Any, size: int) -> None:
+        """Sums of other lengths would hang or be garbage; asked once, as asking waits."""
+        if traced() or len(own) in self._agreed:
+            return
+        lengths = [torch.empty(1, dtype=torch.int64, device=own.device) for _ in range(size)]
+        dist.all_gather(lengths, torch.full_like(lengths[0], len(own)), group=group)
+        got = [int(length) for length in lengths]
+        allowed = "have the same number of classes on every rank"
+        cure = "Give the network all classes, also those that a rank has no rows of."
+        same = len(set(got)) == 1
+        require(same, "MetricLoss", "logits", allowed, f"sums of {got} numbers", cure)
+        self._agreed.add(len(own))
+
+
+def _is_group(ranks: Any) -> bool:
+    """What `torch.distributed.new_group` returns, inside the group or outside."""
+    if not dist.is_available():
+        return False
+    outside = ranks is not None and ranks == dist.GroupMember.NON_GROUP_MEMBER
+    return outside or isinstance(ranks, dist.ProcessGroup)

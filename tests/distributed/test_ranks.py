@@ -1,0 +1,236 @@
+"""On many ranks the gradient is that of one process with all rows."""
+
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+from evalign import MetricLoss, exact_backward, metrics
+from tests import tolerances
+from tests.distributed.processes import run
+
+CLASSES = 4
+# Rows per rank: even, uneven, and a rank without any.
+SHARES = {"one": [11], "even": [6, 6], "uneven": [4, 3], "empty": [5, 0, 3], "four": [3, 1, 4, 2]}
+LOSSES = {
+    "O(classes)": {"metric": "f1_macro"},
+    "full matrix": {"metric": metrics.CohenKappa(weights="quadratic")},
+    "running": {"metric": "matthews_corrcoef", "statistics": "running", "momentum": 0.3},
+}
+
+
+def network(dtype):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, CLASSES)).to(dtype)
+
+
+def rows(count, dtype, seed=1):
+    """x, y with some ignored, weights."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, 5, generator=generator, dtype=dtype)
+    y = torch.randint(CLASSES, (count,), generator=generator)
+    y[::5] = -100
+    return x, y, torch.rand(count, generator=generator, dtype=dtype)
+
+
+def steps(model, loss, parts):
+    """Values and gradients of some steps; the running statistics see each of them."""
+    answers = []
+    for x, y, w in parts:
+        model.zero_grad()
+        value = loss(model(x), y, sample_weight=w)
+        value.backward()
+        gradients = [p.grad.clone() for p in model.parameters()]
+        answers.append((value.item(), [g.tolist() for g in gradients]))
+    return answers
+
+
+def parts_of(rank, shares, dtype):
+    return [
+        [part.split(shares)[rank] for part in rows(sum(shares), dtype, seed)] for seed in (1, 2)
+    ]
+
+
+def close(answer, expected, tolerance):
+    for (value, gradients), (value0, gradients0) in zip(answer, expected, strict=True):
+        assert value == pytest.approx(value0, abs=tolerance)
+        for gradient, gradient0 in zip(gradients, gradients0, strict=True):
+            pair = (torch.tensor(g, dtype=torch.float64) for g in (gradient, gradient0))
+            torch.testing.assert_close(*pair, rtol=0, atol=tolerance)
+
+
+def all_losses(rank, size, shares, dtype):
+    answers = {}
+    for name, arguments in LOSSES.items():
+        model = DistributedDataParallel(network(dtype))
+        answers[name] = steps(model, MetricLoss(**arguments), parts_of(rank, shares, dtype))
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("shares", "dtype"),
+    [
+        ("one", torch.float64),
+        ("even", torch.float32),
+        ("uneven", torch.float64),
+        ("empty", torch.float64),
+        ("four", torch.float64),
+    ],
+)
+def test_ddp_gives_value_and_gradient_of_all_rows(shares, dtype):
+    shares = SHARES[shares]
+    answers = run(all_losses, len(shares), shares, dtype)
+    alone = [rows(sum(shares), dtype, seed) for seed in (1, 2)]
+    for name, arguments in LOSSES.items():
+        expected = steps(network(dtype), MetricLoss(**arguments), alone)
+        for answer in answers:
+            close(answer[name], expected, tolerances.RANKS[dtype])
+
+
+def fsdp(rank, size, shares, dtype):
+    model = network(dtype)
+    mesh = init_device_mesh("cpu", (size,))
+    fully_shard(model, mesh=mesh)
+    answers = []
+    loss = MetricLoss("f1_macro")
+    for x, y, w in parts_of(rank, shares, dtype):
+        model.zero_grad()
+        value = loss(model(x), y, sample_weight=w)
+        value.backward()
+        gradients = [p.grad.full_tensor().tolist() for p in model.parameters()]
+        answers.append((value.item(), gradients))
+    return answers
+
+
+def test_fsdp_gives_the_gradient_of_all_rows():
+    shares, dtype = SHARES["uneven"], torch.float64
+    alone = [rows(sum(shares), dtype, seed) for seed in (1, 2)]
+    expected = steps(network(dtype), MetricLoss("f1_macro"), alone)
+    for answer in run(fsdp, len(shares), shares, dtype):
+        close(answer, expected, tolerances.RANKS[dtype])
+
+
+def exact(rank, size, shares, dtype):
+    """Micro-batches of two rows; some ranks have more of them than others."""
+    model = DistributedDataParallel(network(dtype))
+    (x, y, w), _ = parts_of(rank, shares, dtype)
+    microbatches = list(zip(x.split(2), y.split(2), w.split(2), strict=True))
+    value = exact_backward(MetricLoss("f1_macro"), model, microbatches)
+    return [(value.item(), [p.grad.tolist() for p in model.parameters()])]
+
+
+def test_exact_backward_under_ddp():
+    shares, dtype = SHARES["uneven"], torch.float64
+    expected = steps(network(dtype), MetricLoss("f1_macro"), [rows(sum(shares), dtype)])
+    for answer in run(exact, len(shares), shares, dtype):
+        close(answer, expected, tolerances.RANKS[dtype])
+
+
+def who_waits_for_whom(rank, size):
+    """Evaluating, opting out and another group do not wait for the other ranks."""
+    x, y, _ = rows(8, torch.float64)
+    logits = network(torch.float64)(x).detach().requires_grad_()
+    half = (logits[:4], y[:4]) if rank == 0 else (logits[4:], y[4:])
+    pair = dist.new_group([0, 1])
+    answers = {}
+    if rank == 0:
+        answers["eval"] = MetricLoss("f1_macro").eval()(*half).item()
+        with torch.no_grad():
+            answers["no_grad"] = MetricLoss("f1_macro")(*half).item()
+        answers["own"] = MetricLoss("f1_macro", ranks="own")(*half).item()
+    if rank < 2:
+        answers["group"] = MetricLoss("f1_macro", ranks=pair)(*half).item()
+    else:
+        answers["outside"] = MetricLoss("f1_macro", ranks=pair)(*half).item()
+    dist.barrier()
+    return answers
+
+
+def test_only_training_on_the_group_asked_for_waits_for_other_ranks():
+    x, y, _ = rows(8, torch.float64)
+    logits = network(torch.float64)(x)
+    loss = MetricLoss("f1_macro")
+    first, last, both = (loss(logits[s], y[s]).item() for s in (slice(4), slice(4, 8), slice(8)))
+    zero, one, two = run(who_waits_for_whom, 3)
+    approx = lambda value: pytest.approx(value, abs=tolerances.SAME)  # noqa: E731
+    assert zero == {
+        "eval": approx(first),
+        "no_grad": approx(first),
+        "own": approx(first),
+        "group": approx(both),
+    }
+    assert one == {"group": approx(both)}
+    assert two == {"outside": approx(last)}
+
+
+def running_state(rank, size):
+    loss = MetricLoss("f1_macro", statistics="running")
+    for x, y, _ in parts_of(rank, [4, 3], torch.float64):
+        loss(network(torch.float64)(x), y)
+    return {name: value.tolist() for name, value in loss.state_dict().items()}
+
+
+def test_running_statistics_are_the_same_on_every_rank():
+    first, second = run(running_state, 2)
+    assert first == second
+    assert first["running.seen"] > 0
+
+
+def other_classes(rank, size):
+    logits = torch.randn(4, 3 + rank, requires_grad=True)
+    try:
+        MetricLoss("f1_macro")(logits, torch.tensor([0, 1, 2, 0]))
+    except ValueError as error:
+        return str(error)
+
+
+def test_ranks_must_agree_on_the_classes():
+    for text in run(other_classes, 2):
+        assert "logits of MetricLoss must have the same number of classes on every rank" in text
+        assert "[10, 13] numbers" in text
+
+
+def dies(rank, size):
+    loss, logits = MetricLoss("f1_macro"), torch.randn(4, 3, requires_grad=True)
+    y = torch.tensor([0, 1, 2, 0])
+    loss(logits, y)
+    if rank == 1:
+        return "stopped"  # and takes its process group with it
+    try:
+        loss(logits, y)
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_a_rank_that_stops_is_an_error_on_the_others():
+    text, _ = run(dies, 2)
+    assert "could not sum over 2 ranks: one of them stopped" in text
+
+
+def never_calls(rank, size):
+    group = dist.new_group(timeout=timedelta(seconds=2))
+    if rank == 1:
+        time.sleep(5)
+        return "late"
+    try:
+        logits = torch.randn(4, 3, requires_grad=True)
+        MetricLoss("f1_macro", ranks=group)(logits, torch.tensor([0, 1, 2, 0]))
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_a_rank_that_never_calls_is_an_error_after_the_timeout():
+    text, _ = run(never_calls, 2)
+    assert "did not call the loss in training mode" in text
+
+
+@pytest.mark.parametrize("ranks", ["none", 3, None])
+def test_ranks_are_checked(ranks):
+    with pytest.raises(ValueError, match='ranks of MetricLoss must be "all", "own" or a process'):
+        MetricLoss("f1_macro", ranks=ranks)

@@ -1,0 +1,172 @@
+"""Exact accumulation: the gradient of the whole batch from micro-batches."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from evalign import MetricLoss, exact_backward, losses, metrics
+from evalign.recipes import AnchoredLoss
+from evalign.statistics import ExactAccumulation
+from tests import tolerances
+
+PRIOR = [5.0, 3.0, 1.0]
+MULTICLASS = {
+    "O(classes)": lambda: MetricLoss("f1_macro"),
+    "full matrix": lambda: MetricLoss(metrics.CohenKappa(weights="quadratic")),
+    "cost": lambda: MetricLoss(metrics.ExpectedCost([[0, 1, 1], [1, 0, 1], [9, 9, 0]])),
+    "running": lambda: MetricLoss("matthews_corrcoef", statistics="running"),
+    "focal": losses.FocalLoss,
+    "mean": lambda: losses.LogitAdjustedLoss(PRIOR),
+    "soft F": lambda: losses.SoftFBetaLoss(average="macro"),
+    "anchored": lambda: AnchoredLoss(metrics.resolve("f1_macro"), torch.tensor(PRIOR)),
+}
+BINARY = {
+    "one threshold": lambda: MetricLoss("f1"),
+    "several": lambda: MetricLoss("f1", threshold=[0.2, 0.5, 0.7]),
+    "surrogate": lambda: losses.SurrogateFBetaLoss(0.3),
+}
+
+
+def microbatches(classes, dtype=torch.float64, *, rows=(5, 1, 7, 0, 3)):
+    """Uneven, one of them empty; weighted, some rows ignored."""
+    generator = torch.Generator().manual_seed(0)
+    for count in rows:
+        x = torch.randn(count, 6, generator=generator, dtype=dtype)
+        y = torch.randint(classes, (count,), generator=generator)
+        y[2::3] = -100
+        yield x, y, torch.rand(count, generator=generator, dtype=dtype)
+
+
+def network(outputs, dtype=torch.float64, dropout=0.0):
+    torch.manual_seed(1)
+    layers = nn.Linear(6, 8), nn.Dropout(dropout), nn.Tanh(), nn.Linear(8, outputs)
+    return nn.Sequential(*layers).to(dtype)
+
+
+def gradients(model):
+    return [p.grad for p in model.parameters()]
+
+
+def whole(loss, model, parts):
+    """One graph over all micro-batches."""
+    logits = torch.cat([model(x) for x, *_ in parts]).squeeze(1)
+    y, w = (torch.cat([part[i] for part in parts]) for i in (1, 2))
+    value = loss(logits, y, sample_weight=w)
+    value.backward()
+    return value
+
+
+def check(make, outputs, dtype=torch.float64, dropout=0.0):
+    parts = list(microbatches(max(2, outputs), dtype))
+    one, other = network(outputs, dtype, dropout), network(outputs, dtype, dropout)
+    one.train(), other.train()
+    torch.manual_seed(2)
+    expected = whole(make(), one, parts)
+    state = torch.get_rng_state()
+    torch.manual_seed(2)
+    value = exact_backward(make(), other, parts)
+    tolerance = tolerances.RANKS[dtype]
+    assert value.item() == pytest.approx(expected.item(), abs=tolerance)
+    for got, wanted in zip(gradients(other), gradients(one), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=0, atol=tolerance)
+    assert torch.equal(state, torch.get_rng_state())  # as if each mask had been drawn once
+
+
+@pytest.mark.parametrize("name", MULTICLASS)
+def test_gradient_of_the_whole_batch(name):
+    check(MULTICLASS[name], 3)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_gradient_of_the_whole_batch_binary(name):
+    check(BINARY[name], 1)
+
+
+def test_in_float32():
+    check(MULTICLASS["O(classes)"], 3, torch.float32)
+
+
+def test_dropout_draws_the_same_masks_in_both_passes():
+    check(MULTICLASS["O(classes)"], 3, dropout=0.5)
+
+
+def test_running_statistics_count_the_batch_once():
+    loss, parts = MULTICLASS["running"](), list(microbatches(3))
+    exact_backward(loss, network(3), parts)
+    assert loss.running.seen == pytest.approx(0.1)
+
+
+def test_gradients_add_to_those_there_are():
+    model, parts = network(3), list(microbatches(3))
+    exact_backward(MetricLoss("f1_macro"), model, parts)
+    once = [g.clone() for g in gradients(model)]
+    exact_backward(MetricLoss("f1_macro"), model, parts)
+    for got, first in zip(gradients(model), once, strict=True):
+        torch.testing.assert_close(got, 2 * first)
+
+
+def test_with_a_gradient_scaler():
+    plain, scaled, parts = network(3), network(3), list(microbatches(3))
+    exact_backward(MetricLoss("f1_macro"), plain, parts)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    exact_backward(MetricLoss("f1_macro"), scaled, parts, scaler=scaler)
+    for got, wanted in zip(gradients(scaled), gradients(plain), strict=True):
+        torch.testing.assert_close(got / 1024, wanted)
+
+
+def test_under_autocast():
+    model, parts = network(3, torch.float32), list(microbatches(3, torch.float32))
+    with torch.autocast("cpu", torch.bfloat16):
+        exact_backward(MetricLoss("f1_macro"), model, parts)
+    exact = network(3, torch.float32)
+    exact_backward(MetricLoss("f1_macro"), exact, parts)
+    for got, wanted in zip(gradients(model), gradients(exact), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=0, atol=tolerances.BFLOAT16_STEP)
+
+
+def test_all_rows_ignored():
+    model = network(3)
+    x, y, _ = next(microbatches(3))
+    value = exact_backward(MetricLoss("f1_macro"), model, [(x, torch.full_like(y, -100))])
+    assert value == 0
+    assert all(g.abs().sum() == 0 for g in gradients(model))
+
+
+def test_no_graph_is_kept_of_pass_one():
+    exact, model = ExactAccumulation(MetricLoss("f1_macro")), network(3)
+    with exact.counting():
+        for x, y, w in microbatches(3):
+            exact.count(model(x), y, w)
+            assert not any(c.tp.requires_grad for c in exact._total)
+    assert not exact.value.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("microbatches", "error", "text"),
+    [
+        (iter([]), TypeError, "must be a list, as it is gone through twice. Got list_iterator."),
+        ((x for x in [1]), TypeError, "Got generator. Pass list(microbatches)."),
+        (torch.zeros(3, 2), TypeError, "Got Tensor."),
+        ([], ValueError, "microbatches of exact_backward must not be empty."),
+    ],
+)
+def test_microbatches_are_checked(microbatches, error, text):
+    with pytest.raises(error, match=re.escape(text)):
+        exact_backward(MetricLoss("f1_macro"), network(3), microbatches)
+
+
+def test_a_loss_that_is_no_function_of_sums_is_refused():
+    text = "loss of exact_backward must be a function of sums over rows"
+    with pytest.raises(TypeError, match=text):
+        exact_backward(losses.LovaszSoftmaxLoss(), network(3), list(microbatches(3)))
+
+
+def test_batch_statistics_are_warned_of():
+    model = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3)).double()
+    parts = [part[:2] for part in microbatches(3, rows=(4, 4))]
+    with pytest.warns(UserWarning, match="the model has batch statistics in training mode"):
+        exact_backward(MetricLoss("f1_macro"), model, parts)
+    model.eval()
+    exact_backward(MetricLoss("f1_macro"), model, parts)  # a warning would be an error here
