@@ -8,7 +8,7 @@ READY := .venv/.ready
 test: lint types contract unit docs
 
 demo: $(READY)
-	$(BIN)/python examples/digits.py
+	$(BIN)/evalign demo
 
 lint: $(READY)
 	$(BIN)/ruff check

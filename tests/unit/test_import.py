@@ -16,7 +16,7 @@ def test_import_loads_no_extra():
         name.split("[")[0].split(">")[0].replace("-", "_")
         for extra in project["optional-dependencies"].values()
         for name in extra
-    }
+    } - {"evalign"}  # an extra may take in another
     script = "import sys, evalign; print(*{name.split('.')[0] for name in sys.modules})"
     loaded = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -1,0 +1,58 @@
+"""The program: its commands, and the one place where an error becomes a line and an exit code."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+from typer.main import get_command
+
+from evalign import __version__
+from evalign.cli.compare import compare, demo
+from evalign.cli.errors import UsageError
+from evalign.cli.fit import fit
+from evalign.cli.predict import evaluate, predict, report
+from evalign.training import CheckpointError
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode="markdown",
+    epilog="Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted.",
+)
+for command in (demo, fit, predict, evaluate, compare, report):
+    app.command()(command)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"evalign {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, help="Show the version.")
+    ] = False,
+) -> None:
+    """Train classifiers on the metric you report."""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """The exit code. What is no bad input keeps its traceback: it is a bug."""
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        return get_command(app)(given, prog_name="evalign", standalone_mode=False) or 0
+    except TyperException as error:
+        return _complain(error.format_message())
+    except (UsageError, CheckpointError) as error:
+        return _complain(str(error))
+    except OSError as error:  # disk full, no permission
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{where}{error.strerror or error}")
+
+
+def _complain(text: str) -> int:
+    print(f"evalign: {' '.join(text.split())}", file=sys.stderr)
+    return 2

@@ -1,0 +1,202 @@
+"""`evalign compare`: which method is best on a table; `evalign demo`: the same on embedded data."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from sklearn.datasets import load_digits
+from torch import nn
+from typer import Option
+
+from evalign import comparison
+from evalign.cli import columns
+from evalign.cli.dataset import check_metric, load
+from evalign.cli.errors import UsageError, refused
+from evalign.cli.fit import introduce
+from evalign.cli.options import (
+    EPOCHS,
+    Data,
+    Drop,
+    Epochs,
+    Group,
+    Json,
+    Metric,
+    Positive,
+    Quiet,
+    Target,
+    Weight,
+)
+from evalign.cli.tables import TableFile
+from evalign.cli.terminal import Terminal, terminal
+from evalign.comparison import METHODS, PLAIN, TUNED, Record, Row, summarize, verdict
+from evalign.estimator import AlignedClassifier
+from evalign.estimator.network import mlp
+from evalign.metrics import resolve
+from evalign.report.summary import number
+
+# Few rows, so that a network that learns quickly is enough, and not all methods.
+DEMO_METRIC = "f1_macro"
+DEMO_METHODS = [PLAIN, TUNED, "logit-adjusted (tuned)", "EAST (argmax)", "anchored (tuned)"]
+DEMO_METHODS += ["random forest"]
+DEMO_FOLDS, DEMO_SEEDS = 3, 2
+NEXT = """
+Now with a table of your own:
+  evalign compare data.csv --target label --metric f1_macro
+  evalign fit data.csv --target label --metric f1_macro --out run
+  evalign predict run new.csv --out scored.csv
+  evalign --help"""
+
+
+def compare(
+    data: Data,
+    target: Target,
+    metric: Metric = "f1_macro",
+    folds: Annotated[int, Option(min=2, help="Of the cross-validation.")] = 5,
+    seeds: Annotated[int, Option(min=1, help="How often the cross-validation is repeated.")] = 3,
+    epochs: Epochs = EPOCHS,
+    group: Group = None,
+    weight: Weight = None,
+    drop: Drop = None,
+    positive: Positive = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare cross-entropy, other losses, the aligned recipes and trees on one table.
+
+    All methods see the same folds. The p-values are of paired tests for repeated
+    cross-validation (Nadeau and Bengio), adjusted for the number of methods (Holm).
+
+    Examples:
+
+        evalign compare data.csv --target label --metric f1_macro
+
+        evalign compare data.parquet --target fraud --positive yes --metric f1 --seeds 1
+    """
+    with terminal(as_json=as_json, quiet=quiet) as spoken:
+        check_metric(metric)
+        dataset = load(
+            TableFile(data),
+            target=target,
+            group=group,
+            weight=weight,
+            drop=drop or (),
+            positive=positive,
+        )
+        labels, rows = dataset.labels, dataset.rows
+        check_metric(metric, len(labels.values))
+        counts = np.bincount(rows.y)
+        if counts.min() < folds:
+            rarest = f"{labels.names[counts.argmin()]!r} has {counts.min()}"
+            allowed = f"be at most {counts.min()}, the rows of the rarest class"
+            raise UsageError(f"--folds must {allowed}. Got {folds}; {rarest}.")
+        with refused():
+            records = comparison.compare(
+                AlignedClassifier(metric, epochs=epochs),
+                rows.X,
+                rows.y,
+                features=columns.pipeline(dataset.columns),
+                folds=folds,
+                seeds=range(seeds),
+                groups=rows.groups,
+                sample_weight=rows.weight,
+            )
+        introduce(spoken, dataset)
+        about = {"rows": len(rows.y), "classes": labels.names, "folds": folds, "seeds": seeds}
+        _show(spoken, about, metric, _run(spoken, records, len(METHODS) * folds * seeds))
+
+
+def demo(as_json: Json = False, quiet: Quiet = False) -> None:
+    """A small comparison on data that comes along, in less than a minute.
+
+    scikit-learn's handwritten digits, made long-tailed: of the 0 there are twenty times as many
+    as of the 9.
+    """
+    with terminal(as_json=as_json, quiet=quiet) as spoken:
+        X, y = long_tailed_digits()
+        names = [str(digit) for digit in range(10)]
+        most, least = np.bincount(y)[[0, 9]]
+        spoken.note(f"Handwritten digits, long-tailed: from {most} rows of 0 to {least} of 9.")
+        torch.set_num_threads(1)  # the network is too small to gain from more
+        classifier = AlignedClassifier(
+            DEMO_METRIC, network=small, epochs=30, batch_size=64, learning_rate=0.01, device="cpu"
+        )
+        records = comparison.compare(
+            classifier, X, y, methods=DEMO_METHODS, folds=DEMO_FOLDS, seeds=range(DEMO_SEEDS)
+        )
+        done = _run(spoken, records, len(DEMO_METHODS) * DEMO_FOLDS * DEMO_SEEDS)
+        about = {"rows": len(y), "classes": names, "folds": DEMO_FOLDS, "seeds": DEMO_SEEDS}
+        _show(spoken, about, DEMO_METRIC, done)
+        spoken.note(NEXT)
+
+
+def long_tailed_digits() -> tuple[np.ndarray, np.ndarray]:
+    """All rows of digit 0, and geometrically fewer of each next one, down to 1 in 20."""
+    digits: Any = load_digits()
+    X, y, rng = digits.data, digits.target, np.random.default_rng(0)
+    kept = []
+    for digit in range(10):
+        rows = rng.permutation(np.flatnonzero(y == digit))
+        kept.append(rows[: round(len(rows) * 20 ** (-digit / 9))])
+    kept = np.concatenate(kept)
+    return X[kept], y[kept]
+
+
+def small(n_features: int, n_classes: int) -> nn.Module:
+    return mlp(n_features, n_classes, hidden=(64,))
+
+
+def _run(spoken: Terminal, records: Iterator[Record], total: int) -> list[Record]:
+    """All records, behind a progress bar. What several trainings warn of is said once."""
+    with warnings.catch_warnings(record=True) as caught:
+        # A level that none of the training rows of a fold has.
+        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
+        bar = Console(stderr=True)
+        done = list(track(records, "Comparing", total, console=bar, disable=spoken.quiet))
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        spoken.note(f"Note: {text}")
+    return done
+
+
+def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Record]) -> None:
+    greater = resolve(metric).greater_is_better
+    rows = summarize(records, greater_is_better=greater)
+    sentences = verdict(records, metric=metric, greater_is_better=greater)
+    data = {
+        "metric": metric,
+        "greater_is_better": greater,
+        **about,
+        "methods": [_plain(row) for row in rows],
+        "verdict": sentences,
+        "records": [record._asdict() for record in records],
+    }
+    explained = (
+        f"Mean {metric}{'' if greater else ' (less is better)'} over {about['folds']} folds, "
+        f"{about['seeds']} times, with its 95% interval; difference to {PLAIN}."
+    )
+    spoken.result(data, _table(rows), explained, "", *sentences)
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table("method", box=None, pad_edge=False)
+    for heading in ("mean", "95% interval", "difference", "p", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for method, score, difference, seconds in rows:
+        cells = [number(score.value), f"{number(score.low)} to {number(score.high)}", "", ""]
+        if difference is not None:
+            sign = "+" if difference.value > 0 else ""
+            p = "<0.001" if difference.p < 0.001 else f"{difference.p:.3f}"
+            cells[2:] = f"{sign}{number(difference.value)}", p
+        table.add_row(method, *cells, f"{seconds:.1f}")
+    return table
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    mean, low, high, _ = row.score
+    difference = None if row.difference is None else row.difference._asdict()
+    interval = {"mean": mean, "low": low, "high": high}
+    return {"method": row.method, **interval, "difference": difference, "seconds": row.seconds}

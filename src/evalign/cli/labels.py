@@ -1,0 +1,97 @@
+"""Labels of the target column, and their codes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from evalign.cli.columns import as_numbers, as_text
+from evalign.cli.errors import UsageError, listed
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The classes in the order of their codes; of two, the last one is the positive one.
+
+    Args:
+        column: the target's name.
+        values: all strings, or all numbers.
+    """
+
+    column: str
+    values: tuple[str | float, ...]
+
+    @classmethod
+    def of(cls, table: pa.Table, column: str, positive: str | None, source: object) -> "Labels":
+        """The labels of a table: sorted, as numbers if all are, with `positive` last."""
+        texts = _complete(table, column, source)
+        counts = texts.value_counts()
+        if len(counts) == 1:
+            got = f"Got {counts.index[0]!r} in all {len(texts)} rows."
+            raise UsageError(f"Column {column!r} of {source} must hold two classes or more. {got}")
+        single = sorted(str(text) for text, count in counts.items() if count == 1)
+        if single:
+            got = f"Got one row of {listed(single, 3)}."
+            cure = "Add rows, merge the class with another, or remove its row."
+            allowed = "must hold two rows or more of each class"
+            raise UsageError(f"Column {column!r} of {source} {allowed}. {got} {cure}")
+        values: list[Any] = [*_sorted(list(counts.index))]
+        if positive is not None:
+            names = [str(value) for value in values]
+            if len(values) != 2 or positive not in names:
+                allowed = f"a class of {column!r}, of which there are two"
+                got = f"Got {positive!r}; the classes are {listed(names)}."
+                raise UsageError(f"--positive must be {allowed}. {got}")
+            values.sort(key=lambda value: str(value) == positive)
+        return cls(column, tuple(values))
+
+    @property
+    def names(self) -> list[str]:
+        return [str(value) for value in self.values]
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.array(self.values).type
+
+    def encode(self, table: pa.Table, source: object, column: str | None = None) -> np.ndarray:
+        """The code of each row's label, in the target or another column."""
+        column = column or self.column
+        texts = _complete(table, column, source)
+        if isinstance(self.values[0], str):
+            codes = pd.Index(self.values).get_indexer(pd.Index(texts))
+        else:
+            numbers, _ = as_numbers(table[column])
+            codes = pd.Index(self.values, dtype=float).get_indexer(pd.Index(numbers))
+        if (codes < 0).any():
+            new = sorted(set(texts[codes < 0]))
+            known = f"It knows {listed(self.names)}."
+            text = f"labels that training never saw: {listed(new, 3)}. {known}"
+            raise UsageError(f"Column {column!r} of {source} holds {text}")
+        return codes
+
+    def decode(self, codes: np.ndarray) -> pa.Array:
+        """The labels of codes, as they are in the training data."""
+        return pa.array(self.values).take(pa.array(codes))
+
+
+def _complete(table: pa.Table, column: str, source: object) -> pd.Series:
+    texts = as_text(table[column]).to_pandas()
+    missing = int(texts.isna().sum())
+    if missing:
+        cure = "Remove those rows, or fill them in (NA, None and the like are no labels)."
+        raise UsageError(f"Column {column!r} of {source} has no label in {missing} rows. {cure}")
+    return texts
+
+
+def _sorted(texts: list[str]) -> list[str] | list[float]:
+    """Numbers only where that loses nothing: "007" stays as it is, but comes before "010"."""
+    numbers, wrong = as_numbers(pa.chunked_array([pa.array(texts)]))
+    if wrong.any():
+        return sorted(texts)
+    pairs = sorted(zip(numbers.tolist(), texts, strict=True))
+    for kind in (int, float):
+        if all(str(kind(number)) == text for number, text in pairs):
+            return [kind(number) for number, _ in pairs]
+    return [text for _, text in pairs]

@@ -1,0 +1,123 @@
+"""What the models say of test rows: as a table, for the report and on the terminal."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from rich.table import Table
+
+from evalign.cli.dataset import Rows
+from evalign.cli.errors import UsageError
+from evalign.cli.labels import Labels
+from evalign.cli.run import About
+from evalign.estimator import AlignedClassifier
+from evalign.report import Contents, Scored
+from evalign.report.summary import number
+
+PREDICTIONS = "test_predictions.parquet"
+Histories = dict[str, list[dict[str, Any]]]
+
+
+def predictions(
+    features: np.ndarray, rows: Rows, labels: Labels, models: dict[str, AlignedClassifier]
+) -> pa.Table:
+    """The true label of each row, and the label and the probabilities that each model gives it."""
+    columns = {"label": labels.decode(rows.y)}
+    for name, model in models.items():
+        columns[f"{name}_prediction"] = labels.decode(model.predict(features))
+        columns |= probabilities(f"{name}_probability", model.predict_proba(features), labels)
+    if rows.weight is not None:
+        columns["weight"] = pa.array(rows.weight)
+    if rows.groups is not None:
+        columns["group"] = pa.array(rows.groups, pa.string())
+    return pa.table(columns)
+
+
+def probabilities(stem: str, values: np.ndarray, labels: Labels) -> dict[str, pa.Array]:
+    """A column per class."""
+    return {
+        f"{stem}_{label}": pa.array(of) for label, of in zip(labels.names, values.T, strict=True)
+    }
+
+
+def contents(table: pa.Table, labels: Labels, about: About, histories: Histories) -> Contents:
+    """A report of what `predictions` gave."""
+    names = table.column_names
+
+    def column(name: str) -> np.ndarray | None:
+        return table[name].to_numpy() if name in names else None
+
+    def scored(name: str, recipe: str) -> Scored:
+        stem = f"{name}_probability"
+        return Scored(
+            recipe,
+            labels.encode(table, PREDICTIONS, f"{name}_prediction"),
+            np.stack([table[f"{stem}_{label}"].to_numpy() for label in labels.names], 1),
+            histories[name],
+        )
+
+    weight = column("weight")
+    if weight is not None and not weight.any():
+        raise UsageError("The test rows must have some weight. Got 0 for all of them.")
+    arguments, history = about["arguments"], histories["model"]
+    return Contents(
+        metric=arguments["--metric"],
+        classes=labels.names,
+        y=labels.encode(table, PREDICTIONS, "label"),
+        aligned=scored("model", arguments["--recipe"]),
+        baseline=scored("baseline", "cross_entropy") if "baseline_prediction" in names else None,
+        temperature=history[-1]["temperature"],
+        weight=weight,
+        groups=column("group"),
+        seed=arguments["--seed"],
+        cards=_cards(about),
+    )
+
+
+def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
+    """The scores for a person: a table of metrics, and who won."""
+    methods = scores["methods"]
+    table = Table("", *(method["name"] for method in methods), box=None, pad_edge=False)
+    intervals = (f"{number(m['low'])} to {number(m['high'])}" for m in methods)
+    table.add_row(scores["metric"], *(number(m["value"]) for m in methods), style="bold")
+    table.add_row("95% interval", *intervals)
+    for name, values in scores["others"].items():
+        table.add_row(name, *(number(values[method["key"]]) for method in methods))
+    yield table
+    yield f"On {scores['rows']} test rows."
+    for difference in scores["differences"]:
+        yield difference["verdict"]
+
+
+def shown_classes(scores: dict[str, Any]) -> Table:
+    """The classes one by one, as the aligned model has them."""
+    table = Table("class", "rows", "predicted", "precision", "recall", "f1", box=None)
+    for row in scores["per_class"]:
+        model = row["aligned"]
+        counts = [f"{row['rows']:g}", f"{model['predicted']:g}"]
+        ratios = [number(model[name]) for name in ("precision", "recall", "f1")]
+        table.add_row(row["class"], *counts, *ratios)
+    return table
+
+
+def _cards(about: About) -> dict[str, dict[str, str]]:
+    arguments, columns = about["arguments"], about["columns"]
+    counts = zip(about["classes"], about["rows_per_class"], strict=True)
+    left_out = [f"{name} ({why})" for name, why in columns["left_out"].items()]
+    data = {
+        "File": about["file"],
+        "SHA-256": arguments["data"],
+        "Rows": ", ".join(f"{count} for {part}" for part, count in about["rows"].items()),
+        "Target": columns["target"],
+        "Classes": ", ".join(f"{label} ({count})" for label, count in counts),
+        "Numbers": ", ".join(columns["numbers"]),
+        "Categories": ", ".join(columns["categories"]),
+        "Left out": ", ".join(left_out),
+    }
+    options = {name: str(value) for name, value in arguments.items() if name.startswith("--")}
+    given = {name: value for name, value in options.items() if value not in ("None", "[]")}
+    return {
+        "Data": {name: value for name, value in data.items() if value},
+        "Run": given | about["versions"],
+    }

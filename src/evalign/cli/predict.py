@@ -1,0 +1,167 @@
+"""`evalign predict`, `evaluate` and `report`: what a run folder is good for."""
+
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from typer import Option
+
+from evalign.cli import columns
+from evalign.cli.dataset import rows
+from evalign.cli.errors import DataWarning, UsageError, listed
+from evalign.cli.options import Data, Json, Quiet, RunFolder
+from evalign.cli.outcome import (
+    PREDICTIONS,
+    contents,
+    predictions,
+    probabilities,
+    shown,
+    shown_classes,
+)
+from evalign.cli.run import REPORT, Run
+from evalign.cli.tables import (
+    TableFile,
+    check_parent,
+    check_suffix,
+    is_parquet,
+    replacing,
+    writing,
+)
+from evalign.cli.terminal import terminal
+from evalign.report import render, scores
+
+
+def predict(
+    run: RunFolder,
+    data: Data,
+    out: Annotated[Path, Option(metavar="FILE", help="The table to write, in any of the formats.")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Label the rows of a table.
+
+    The new table has the columns of DATA, then `prediction` and a `probability_` of each class. It
+    is read and written block by block, so that it may be larger than memory.
+
+    Examples:
+
+        evalign predict run new.csv --out scored.parquet
+    """
+    with terminal(as_json=as_json, quiet=quiet) as spoken:
+        opened, source = Run(run), TableFile(data)
+        source.need(opened.columns.features)
+        check_suffix(out)
+        check_parent(out)
+        if out.exists() and out.samefile(data):
+            raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
+        labels, used = opened.labels, opened.columns
+        names = ["prediction", *(f"probability_{name}" for name in labels.names)]
+        taken = [name for name in names if name in source.schema.names]
+        if taken:
+            cure = "Rename them, or remove them."
+            raise UsageError(f"{source} already has columns named {listed(taken)}. {cure}")
+
+        model, features = opened.classifier("model"), Features(opened)
+        # The text of CSV stays as it is in CSV; in Parquet the model's numbers are numbers.
+        numbers = set(used.numbers) if is_parquet(out) and not is_parquet(data) else set()
+        kinds = {field.name: field.type for field in source.schema}
+        kinds |= dict.fromkeys(numbers, pa.float64())
+        kinds |= dict.fromkeys(names, pa.float64()) | {"prediction": labels.type}
+        schema = pa.schema(kinds.items())
+        count = 0
+        with writing(out, schema) as write:
+            for block in source.blocks():
+                X = columns.frame(block, used, source, 1 + count)
+                given = features(X)
+                parts = {name: block[name] for name in block.column_names}
+                parts |= {name: pa.array(X[name], from_pandas=True) for name in numbers}
+                parts["prediction"] = labels.decode(model.predict(given))
+                parts |= probabilities("probability", model.predict_proba(given), labels)
+                write(pa.table(parts, schema=schema))
+                count += block.num_rows
+            if not count:
+                raise UsageError(f"{source} holds no rows.")
+        features.warn(source)
+        result = {"rows": count, "out": str(out), "unseen": dict(features.unseen)}
+        spoken.result(result, f"Labelled {count} rows: {out}")
+
+
+def evaluate(
+    run: RunFolder,
+    data: Data,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Score the models of a run on rows with labels.
+
+    Examples:
+
+        evalign evaluate run test.csv
+    """
+    with terminal(as_json=as_json, quiet=quiet) as spoken:
+        opened, source = Run(run), TableFile(data)
+        used, labels = opened.columns, opened.labels
+        source.need(used.used)
+        models = {name: opened.classifier(name) for name in opened.models}
+        features, blocks, count = Features(opened), [], 0
+        for block in source.blocks():
+            part = rows(block, used, labels, source, 1 + count)
+            blocks.append(predictions(features(part.X), part, labels, models))
+            count += block.num_rows
+        if not count:
+            raise UsageError(f"{source} holds no rows.")
+        features.warn(source)
+        table = pa.concat_tables(blocks)
+        result = scores(contents(table, labels, opened.about, opened.read("history.json")))
+        spoken.result(result, *shown(result), "", shown_classes(result))
+
+
+def report(
+    run: RunFolder,
+    out: Annotated[
+        Path | None, Option(metavar="FILE", help="The page to write (default: in RUN).")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Render the report of a run again: one HTML page that opens offline.
+
+    Examples:
+
+        evalign report run --out report.html
+    """
+    with terminal(as_json=as_json, quiet=quiet) as spoken:
+        opened = Run(run)
+        out = out or run / REPORT
+        check_parent(out)
+        table = TableFile(run / PREDICTIONS).read()
+        page = render(contents(table, opened.labels, opened.about, opened.read("history.json")))
+        with replacing(out) as aside:
+            aside.write_text(page, encoding="utf-8")
+        spoken.result({"out": str(out)}, f"Wrote {out}")
+
+
+class Features:
+    """The fitted pipeline of a run, which keeps count of levels that training never saw."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.rows = 0
+        self.unseen: Counter[str] = Counter()
+
+    def __call__(self, X: pd.DataFrame) -> np.ndarray:
+        new = columns.unseen(self.run.pipeline, self.run.columns, X)
+        self.rows += int(np.any(list(new.values()), axis=0).sum()) if new else 0
+        self.unseen.update({name: int(of.sum()) for name, of in new.items() if of.any()})
+        return columns.transform(self.run.pipeline, X)
+
+    def warn(self, source: TableFile) -> None:
+        """Once, when all rows have gone through."""
+        if self.rows:
+            where = ", ".join(f"{name!r}: {count}" for name, count in self.unseen.items())
+            text = f"{self.rows} rows of {source} hold categories that training never saw ({where})"
+            warnings.warn(f"{text}; they count as rare ones.", DataWarning, stacklevel=2)

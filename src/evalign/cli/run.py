@@ -1,0 +1,182 @@
+"""The run folder: all that `fit` leaves behind, whole or not there, with checksums.
+
+| file                       | holds                                                           |
+| -------------------------- | --------------------------------------------------------------- |
+| `run.json`                 | format, arguments, columns, classes, versions, SHA-256 of files |
+| `model/`, `baseline/`      | `AlignedClassifier.save`                                        |
+| `pipeline.skops`           | from columns to features                                        |
+| `test_predictions.parquet` | what the models say of the test rows                            |
+| `metrics.json`             | `evalign.report.scores` of them                                 |
+| `history.json`             | a record per epoch, for each model                              |
+| `report.html`              | made from the others, and the only one without a checksum       |
+
+It is built in `<folder>.partial/run`, beside the checkpoints of the training, from which the same
+command goes on after a crash, and renamed at the end.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sklearn.compose import ColumnTransformer
+
+from evalign.cli import columns
+from evalign.cli.columns import Columns
+from evalign.cli.errors import UsageError
+from evalign.cli.labels import Labels
+from evalign.cli.tables import check_parent, replacing, synced
+from evalign.estimator import AlignedClassifier
+
+FORMAT = "evalign run"
+VERSION = 1
+REPORT = "report.html"
+MODELS = ("model", "baseline")
+About = dict[str, Any]
+
+
+class Run:
+    """A finished run, verified.
+
+    Args:
+        folder: what `fit` wrote.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.about = _read_about(folder)
+        for name, digest in self.about["files"].items():
+            if not (folder / name).is_file():
+                raise _damaged(folder, f"{name} is missing")
+            if _digest(folder / name) != digest:
+                raise _damaged(folder, f"{name} has changed since it was written")
+
+    @property
+    def columns(self) -> Columns:
+        return Columns(**self.about["columns"])
+
+    @property
+    def labels(self) -> Labels:
+        return Labels(self.columns.target, tuple(self.about["classes"]))
+
+    @property
+    def models(self) -> list[str]:
+        """ "model", and "baseline" if there is one."""
+        return [name for name in MODELS if f"{name}/manifest.json" in self.about["files"]]
+
+    @cached_property
+    def pipeline(self) -> ColumnTransformer:
+        return columns.load((self.folder / "pipeline.skops").read_bytes())
+
+    def classifier(self, name: str) -> AlignedClassifier:
+        return AlignedClassifier.load(self.folder / name)
+
+    def read(self, name: str) -> Any:
+        """One of its JSON files."""
+        return json.loads((self.folder / name).read_text(encoding="utf-8"))
+
+
+def finished(folder: Path, arguments: About) -> Run | None:
+    """The run of these arguments, if it is there; refuses a folder of something else."""
+    check_parent(folder)
+    if (folder / "run.json").exists():
+        run = Run(folder)
+        _check_same(folder, run.about["arguments"], arguments)
+        return run
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists and is no run of evalign. Choose another --out.")
+    partial = _partial(folder)
+    if (partial / "command.json").exists():
+        _check_same(partial, json.loads((partial / "command.json").read_text("utf-8")), arguments)
+    elif partial.exists() and {p.name for p in partial.iterdir()} - {"command.json.partial"}:
+        raise UsageError(f"{partial} exists and is no run of evalign. Choose another --out.")
+    return None
+
+
+@contextmanager
+def building(folder: Path, arguments: About) -> Iterator[tuple[Path, Path, About]]:
+    """Folders for the run's files and for checkpoints, and the dict that becomes `run.json`.
+
+    After an error the partial folder is kept if there is training to go on from.
+    """
+    partial = _partial(folder)
+    building, checkpoints = partial / "run", partial / "checkpoints"
+    about: About = {"format": FORMAT, "version": VERSION, "arguments": arguments}
+    try:
+        partial.mkdir(exist_ok=True)
+        with replacing(partial / "command.json") as aside:
+            aside.write_text(json.dumps(arguments, indent=1), encoding="utf-8")
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir()
+        yield building, checkpoints, about
+        _finish(building, about)
+        if folder.exists():
+            folder.rmdir()
+        os.rename(building, folder)
+    except BaseException:
+        shutil.rmtree(building if any(checkpoints.glob("*")) else partial, ignore_errors=True)
+        raise
+    shutil.rmtree(partial)
+
+
+def _finish(folder: Path, about: About) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in files:
+        synced(path)
+    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in files}
+    digests.pop(REPORT, None)
+    about["files"] = digests
+    about["sha256"] = _digest_of(about)
+    with replacing(folder / "run.json") as aside:
+        aside.write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+
+def _partial(folder: Path) -> Path:
+    return folder.absolute().with_name(folder.absolute().name + ".partial")
+
+
+def _read_about(folder: Path) -> About:
+    path = folder / "run.json"
+    if not path.is_file():
+        unfinished = _partial(folder).exists()
+        cure = "Give the folder that `evalign fit` wrote."
+        cure = "It is not finished: run the same command again." if unfinished else cure
+        raise UsageError(f"{folder} is no run of evalign: it has no run.json. {cure}")
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _damaged(folder, f"run.json cannot be read: {error}") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise UsageError(f"{folder} is no run of evalign: see its run.json.")
+    if about.get("version") != VERSION:
+        got, cure = about.get("version"), "Use it with the version of evalign that wrote it."
+        raise UsageError(f"{folder} has format version {got}, this is {VERSION}. {cure}")
+    if about.pop("sha256", None) != _digest_of(about):
+        raise _damaged(folder, "run.json has changed since it was written")
+    return about
+
+
+def _check_same(folder: Path, then: About, now: About) -> None:
+    for name in {**then, **now}:
+        if then.get(name) != now.get(name):
+            got = f"{name} was {then.get(name)} and is now {now.get(name)}"
+            cure = "Choose another --out, or delete it."
+            raise UsageError(f"{folder} belongs to another command: {got}. {cure}")
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest_of(about: About) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def _damaged(folder: Path, why: str) -> UsageError:
+    return UsageError(f"{folder} is damaged: {why}. Restore it from a copy, or fit again.")

@@ -1,0 +1,179 @@
+"""Tables on disk: CSV, always read as text, and Parquet; whole or in blocks, written or not at all.
+
+CSV is text here because types guessed block by block, or from a file to the next, would differ.
+"""
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as parquet
+from pyarrow import types
+
+from evalign.cli.errors import UsageError, listed
+
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+BLOCK_BYTES = 2**22  # of CSV at a time; Arrow reads up to 32 blocks ahead
+BLOCK_CELLS = 2**19  # of Parquet
+
+
+class TableFile:
+    """A table on disk, of which only the header has been read.
+
+    Args:
+        path: a file with one of `SUFFIXES`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        check_suffix(path)
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder. Give one of the files in it.")
+        with self._reading():
+            if is_parquet(path):
+                self.schema = parquet.read_schema(path).remove_metadata()
+            else:
+                names = csv.open_csv(path, parse_options=_dialect(path)).schema.names
+                self.schema = pa.schema([(name, pa.string()) for name in names])
+        twice = [name for name, count in Counter(self.schema.names).items() if count > 1]
+        if twice:
+            raise UsageError(f"{path} has several columns named {listed(twice)}. Rename them.")
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def blocks(self) -> Iterator[pa.Table]:
+        """All rows, so many at a time that memory stays bounded."""
+        with self._reading():
+            if is_parquet(self.path):
+                rows = max(512, BLOCK_CELLS // max(1, len(self.schema)))
+                file = parquet.ParquetFile(self.path, pre_buffer=False)  # or it reads all at once
+                for batch in file.iter_batches(rows):
+                    yield pa.Table.from_batches([batch.replace_schema_metadata()])
+            else:
+                as_text = dict(zip(self.schema.names, self.schema.types, strict=True))
+                reader = csv.open_csv(
+                    self.path,
+                    csv.ReadOptions(block_size=BLOCK_BYTES),
+                    _dialect(self.path),
+                    csv.ConvertOptions(column_types=as_text),
+                )
+                for batch in reader:
+                    yield pa.Table.from_batches([batch])
+
+    def read(self) -> pa.Table:
+        """The whole table, which has rows."""
+        table = pa.concat_tables([self.schema.empty_table(), *self.blocks()])
+        if not table.num_rows:
+            raise UsageError(f"{self} holds no rows.")
+        return table
+
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        with open(self.path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def need(self, names: list[str]) -> None:
+        """Refuse a table without these columns, or with other things than values in them."""
+        missing = [name for name in names if name not in self.schema.names]
+        if missing:
+            found = listed(self.schema.names)
+            raise UsageError(f"{self} has no column {listed(missing)}. It has {found}.")
+        for name in names:
+            kind = self.schema.field(name).type
+            if not is_usable(kind):
+                what = f"Column {name!r} of {self}"
+                raise UsageError(f"{what} must hold numbers or text. Got {kind}.")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (UnicodeDecodeError, pa.ArrowException, OSError, EOFError, zlib.error) as error:
+            number = getattr(error, "errno", None)
+            text = os.strerror(number) if number else str(error).splitlines()[0]
+            if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
+                text = "it is not in UTF-8. Save it in that encoding"
+            raise UsageError(f"{self} cannot be read: {text.rstrip('.')}.") from error
+
+
+@contextmanager
+def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], object]]:
+    """Within it, call what comes with each block; the file appears at the end, or not at all."""
+    with replacing(path) as aside:
+        if is_parquet(path):
+            with parquet.ParquetWriter(aside, schema) as writer:
+                yield writer.write_table
+            return
+        separator = _dialect(path).delimiter
+        opened = gzip.open if path.suffix.lower() == ".gz" else open
+        with opened(aside, "wt", encoding="utf-8", newline="") as file:
+
+            def write(block: pa.Table, header: bool = False) -> None:
+                # Arrow would put all text between quotation marks. Its types keep an integer with
+                # gaps an integer.
+                frame = block.to_pandas(types_mapper=pd.ArrowDtype)
+                frame.to_csv(file, sep=separator, header=header, index=False)
+
+            write(schema.empty_table(), header=True)
+            yield write
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path`, which takes its place at the end and is gone after an error."""
+    aside = path.with_name(path.name + ".partial")
+    try:
+        yield aside
+        synced(aside)
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def synced(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """A column of this type holds numbers."""
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+
+
+def is_usable(kind: pa.DataType) -> bool:
+    """A column of this type holds numbers, truth values or text, or nothing."""
+    inner = kind.value_type if types.is_dictionary(kind) else kind
+    text = types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner)
+    return text or types.is_boolean(kind) or types.is_null(kind) or is_number(inner)
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse the name of a file that is no table."""
+    if not path.name.lower().endswith(SUFFIXES):
+        raise UsageError(f"{path} must end in {', '.join(SUFFIXES)}.")
+
+
+def check_parent(path: Path) -> None:
+    """Refuse to write into a folder that does not exist."""
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"The folder {path.absolute().parent} does not exist. Create it first.")
+
+
+def _dialect(path: Path) -> csv.ParseOptions:
+    delimiter = "\t" if ".tsv" in path.name.lower() else ","
+    return csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)

@@ -1,0 +1,61 @@
+"""What is said where: results on standard output, the rest on standard error."""
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from evalign.cli.errors import DataWarning
+from evalign.training import TrainingWarning
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Where a command speaks.
+
+    Args:
+        as_json: the result is one JSON object, and nothing else is on standard output.
+        quiet: nothing is said but errors, and JSON where asked for.
+    """
+
+    as_json: bool
+    quiet: bool
+
+    def note(self, text: str) -> None:
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    def result(self, data: dict[str, Any], *shown: Table | str) -> None:
+        """The data for a machine, or what is shown of it to a person."""
+        if self.as_json:
+            print(json.dumps(data))
+        elif not self.quiet:
+            # Class names are no markup; a sentence is not broken into lines.
+            console = Console(markup=False, emoji=False, highlight=False)
+            for part in shown:
+                console.print(part, soft_wrap=isinstance(part, str))
+
+
+@contextmanager
+def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
+    """Within it, a warning of the project's own is one line."""
+    spoken = Terminal(as_json, quiet)
+    with warnings.catch_warnings():
+        plain = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any) -> None:
+            if issubclass(category, DataWarning | TrainingWarning):
+                spoken.note(f"Note: {message}")
+            else:
+                plain(message, category, *where)
+
+        warnings.simplefilter("always", DataWarning)
+        warnings.simplefilter("always", TrainingWarning)
+        warnings.showwarning = show
+        yield spoken

@@ -1,0 +1,120 @@
+"""What a report is about: the test rows, and what one or two models say of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from evalign.core.checks import require
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import ClassMetric, MatrixMetric, resolve
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """One model on the test rows.
+
+    Args:
+        name: the recipe it was trained with: "anchored", "cross_entropy".
+        predicted: (n,) class codes, by its decision rule.
+        probabilities: (n, C).
+        history: the records of `evalign.training.fit`.
+    """
+
+    name: str
+    predicted: np.ndarray
+    probabilities: np.ndarray
+    history: list[dict[str, Any]]
+
+    @property
+    def label(self) -> str:
+        return self.name.replace("_", "-")
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """All that a report shows.
+
+    Args:
+        metric: the name of the metric that was trained for. One of two classes ("f1") is of the
+            class with code 1.
+        classes: their names, in the order of the codes.
+        y: (n,) the true class codes of the test rows.
+        aligned: the model that was trained for the metric.
+        baseline: the one trained with cross-entropy, decided by the same kind of rule.
+        temperature: of the aligned model's loss at the end; None if it has none.
+        weight: (n,) a weight per row; None counts rows.
+        groups: (n,) rows of one group are resampled together.
+        seed: of the resampling.
+        cards: {title: {name: value}}, shown as they are.
+    """
+
+    metric: str
+    classes: list[str]
+    y: np.ndarray
+    aligned: Scored
+    baseline: Scored | None
+    temperature: float | None
+    weight: np.ndarray | None
+    groups: np.ndarray | None
+    seed: int
+    cards: dict[str, dict[str, str]]
+
+    def __post_init__(self) -> None:
+        rows, classes = len(self.y), len(self.classes)
+        require(rows > 0 and classes > 1, "Contents", "y", "hold rows of two classes or more", rows)
+
+        def check(name: str, value: np.ndarray | None, *shape: int) -> None:
+            got = None if value is None else np.shape(value)
+            require(got in (None, shape), "Contents", name, f"have shape {shape}", got)
+
+        def check_codes(name: str, codes: np.ndarray) -> None:
+            check(name, codes, rows)
+            ok = codes.min() >= 0 and codes.max() < classes
+            allowed = f"hold codes of the {classes} classes"
+            require(ok, "Contents", name, allowed, f"{codes.min()} to {codes.max()}")
+
+        check_codes("y", self.y)
+        check("weight", self.weight, rows)
+        check("groups", self.groups, rows)
+        for model in self.models:
+            check_codes(f"predicted of {model.name}", model.predicted)
+            check(f"probabilities of {model.name}", model.probabilities, rows, classes)
+
+    @property
+    def models(self) -> list[Scored]:
+        """The aligned one first."""
+        return [self.aligned] if self.baseline is None else [self.aligned, self.baseline]
+
+    @property
+    def weights(self) -> np.ndarray:
+        return np.ones(len(self.y)) if self.weight is None else np.asarray(self.weight, float)
+
+    @property
+    def resolved(self) -> ClassMetric | MatrixMetric:
+        return resolve(self.metric, owner="Contents")
+
+    def hard(self, predicted: np.ndarray, *, matrix: bool) -> Confusion:
+        """The confusion of predicted codes."""
+        return Confusion.from_predictions(
+            torch.tensor(predicted),
+            torch.tensor(self.y),
+            num_classes=len(self.classes),
+            sample_weight=torch.tensor(self.weights),
+            matrix=matrix,
+        )
+
+    def soft(self, model: Scored) -> Confusion | None:
+        """The soft confusion at the final temperature; log-probabilities are logits."""
+        if self.temperature is None:
+            return None
+        probabilities = torch.tensor(model.probabilities, dtype=torch.float64)
+        return Confusion.from_logits(
+            probabilities.clamp(min=torch.finfo(torch.float64).tiny).log(),
+            torch.tensor(self.y),
+            task="multiclass",
+            temperature=self.temperature,
+            sample_weight=torch.tensor(self.weights),
+            matrix=True,
+        )

@@ -1,0 +1,139 @@
+"""The numbers of a report, ready for JSON."""
+
+from typing import Any
+
+import numpy as np
+
+from evalign.core.metrics import FBeta, Precision, Recall, resolve
+from evalign.report.contents import Contents
+from evalign.report.intervals import bootstrap, interval
+
+OTHERS = ["accuracy", "balanced_accuracy", "f1_macro", "matthews_corrcoef"]
+OTHERS_OF_TWO = ["f1", "precision", "recall"]
+
+
+def scores(contents: Contents) -> dict[str, Any]:
+    """The metric of each method with its 95% interval, the differences, and the classes one by one.
+
+    Returns:
+        - "metric", "greater_is_better", "rows" (their number), "groups" (their number, or None);
+        - "methods": for each "key" ("aligned", and with a baseline "cross_entropy", by the same
+          kind of rule, and "cross_entropy_argmax"), "name", "value", "low", "high";
+        - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
+          the other's (of a cost, a negative one speaks for the aligned model), and "verdict", a
+          sentence;
+        - "per_class": "class", "rows" (their weight) and, for each model, under its key,
+          "predicted", "precision", "recall", "f1";
+        - "others": {metric: {key: value}}.
+    """
+    metric, predictions = contents.resolved, _methods(contents)
+    names = _names(contents)
+    confusions = {
+        key: contents.hard(predicted, matrix=metric.needs_matrix)
+        for key, predicted in predictions.items()
+    }
+    values = {key: metric(c).item() for key, c in confusions.items()}
+    resampled = bootstrap(
+        metric,
+        contents.y,
+        list(predictions.values()),
+        classes=len(contents.classes),
+        weight=contents.weight,
+        groups=contents.groups,
+        seed=contents.seed,
+    )
+    drawn = dict(zip(predictions, resampled, strict=True))
+
+    def entry(value: float, draws: np.ndarray) -> dict[str, float]:
+        low, high = interval(draws)
+        return {"value": value, "low": low, "high": high}
+
+    differences = []
+    for key in list(predictions)[1:]:
+        value = values["aligned"] - values[key]
+        difference = entry(value, drawn["aligned"] - drawn[key])
+        verdict = _verdict(difference, names["aligned"], names[key], metric.greater_is_better)
+        differences.append({"against": key, **difference, "verdict": verdict})
+
+    others = OTHERS + (OTHERS_OF_TWO if len(contents.classes) == 2 else [])
+    return {
+        "metric": contents.metric,
+        "greater_is_better": metric.greater_is_better,
+        "rows": len(contents.y),
+        "groups": None if contents.groups is None else len(np.unique(contents.groups)),
+        "methods": [
+            {"key": key, "name": names[key], **entry(values[key], drawn[key])}
+            for key in predictions
+        ],
+        "differences": differences,
+        "per_class": _per_class(contents),
+        "others": {
+            name: {key: resolve(name)(c).item() for key, c in confusions.items()}
+            for name in others
+            if name != contents.metric
+        },
+    }
+
+
+def number(value: float) -> str:
+    """Three decimals, or four digits of what is large; with a minus that is no hyphen.
+
+    Examples:
+        >>> number(0.12345), number(-1234.5)
+        ('0.123', '−1234')
+    """
+    text = f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
+    return text.replace("-0.000", "0.000").replace("-", "−")
+
+
+def _methods(contents: Contents) -> dict[str, np.ndarray]:
+    methods = {"aligned": contents.aligned.predicted}
+    if contents.baseline is not None:
+        methods["cross_entropy"] = contents.baseline.predicted
+        methods["cross_entropy_argmax"] = contents.baseline.probabilities.argmax(1)
+    return methods
+
+
+def _names(contents: Contents) -> dict[str, str]:
+    names = {"aligned": contents.aligned.label}
+    if contents.baseline is not None:
+        label = contents.baseline.label
+        names |= {"cross_entropy": label, "cross_entropy_argmax": f"{label} with argmax"}
+    return names
+
+
+def _verdict(
+    difference: dict[str, float], aligned: str, other: str, greater_is_better: bool
+) -> str:
+    value, low, high = (difference[k] for k in ("value", "low", "high"))
+    if low <= 0 <= high:
+        interval = f"95% interval {number(low)} to {number(high)}"
+        return (
+            f"Against {other}: no clear difference, the interval contains 0 "
+            f"({number(value)}, {interval})."
+        )
+    better = aligned if (low > 0) == greater_is_better else other
+    low, high = sorted([abs(low), abs(high)])
+    return (
+        f"Against {other}: {better} is better by {number(abs(value))} "
+        f"(95% interval {number(low)} to {number(high)})."
+    )
+
+
+def _per_class(contents: Contents) -> list[dict[str, Any]]:
+    keys = ["aligned", "cross_entropy"][: len(contents.models)]
+    confusions = [contents.hard(model.predicted, matrix=False) for model in contents.models]
+    table = [
+        {"class": name, "rows": rows}
+        for name, rows in zip(contents.classes, confusions[0].actual.tolist(), strict=True)
+    ]
+    for key, c in zip(keys, confusions, strict=True):
+        columns = {
+            "predicted": c.predicted,
+            "precision": Precision(average=None)(c),
+            "recall": Recall(average=None)(c),
+            "f1": FBeta(average=None)(c),
+        }
+        for code, row in enumerate(table):
+            row[key] = {name: column[code].item() for name, column in columns.items()}
+    return table

@@ -1,0 +1,259 @@
+"""Bad input: one line, exit code 2, nothing left behind."""
+
+import gzip
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evalign.cli.dataset import Rows
+from evalign.cli.errors import UsageError
+from evalign.cli.labels import Labels
+from tests.cli.commands import files, fit, refused, small_disk, table, written
+
+
+def text_of(frame):
+    return frame.to_csv(index=False).encode()
+
+
+def changed(**columns):
+    return text_of(table().assign(**columns))
+
+
+TWO = table(6).assign(label=["a", "a", "a", "a", "a", "b"])
+REVIEWS = [f"this is the review number {i} of a long film" for i in range(240)]
+BAD_TABLES = {
+    "empty": (b"", "cannot be read: Empty CSV file"),
+    "header only": (b"age,label\n", "holds no rows"),
+    "a short row": (b"age,label\n1,a\n2\n", "cannot be read: CSV parse error: Expected 2 columns"),
+    "a long row": (b"age,label\n1,a\n2,b,c\n", "Expected 2 columns, got 3"),
+    "latin-1": ("age,label\n1,é\n".encode("latin-1"), "it is not in UTF-8. Save it in that"),
+    "latin-1 header": ("é,label\n1,a\n".encode("latin-1"), "it is not in UTF-8. Save it in that"),
+    "utf-16": ("age,label\n1,a\n".encode("utf-16"), "cannot be read"),
+    "duplicate columns": (b"age,age,label\n1,2,a\n", "several columns named 'age'. Rename them."),
+    "no target": (b"age,Label\n1,a\n", "Got 'label'. Did you mean 'Label'?"),
+    "nothing like the target": (b"x;y\n1;2\n", "Got 'label'. It has 'x;y'."),
+    "one class": (changed(label="a"), "two classes or more. Got 'a' in all 240 rows."),
+    "one row of a class": (text_of(TWO), "two rows or more of each class. Got one row of 'b'."),
+    "too few rows": (b"age,label\n1,a\n2,a\n2,b\n4,b\n", "leave at least a row for each of the 2"),
+    "no label": (changed(label=["", *["a", "b"] * 119, "NA"]), "has no label in 2 rows. Remove"),
+    "empty column": (changed(age=""), "Column 'age' of"),
+    "text": (changed(age=REVIEWS), "Got text, such as 'this is the review number 0"),
+    "nothing to learn from": (text_of(table()[["person", "label"]]), "'person' (id)"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_tables(tmp_path, name):
+    content, words = BAD_TABLES[name]
+    data = tmp_path / "data.csv"
+    data.write_bytes(content)
+    assert words in refused(*fit(data, tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == [data]
+
+
+def test_an_empty_column_names_the_cure(tmp_path):
+    data = tmp_path / "data.csv"
+    data.write_bytes(changed(age="NaN"))
+    text = refused(*fit(data, tmp_path / "run"))
+    cure = "must hold a value. Got 240 gaps. Fill it in, or leave it out with --drop 'age'."
+    assert text.endswith(cure)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--metric", "f2_makro"], "Did you mean"),
+        (["--metric", "f1"], 'by name "f1_macro"'),
+        (["--metric", "roc_auc"], "AUROCLoss"),
+        (["--recipe", "east2"], "--recipe must be one of anchored, cross_entropy, east"),
+        (["--decision", "best"], "'best' is not one of"),
+        (["--seed", "-1"], "'--seed': Input should be greater than or equal to 0"),
+        (["--epochs", "0"], "'--epochs': Input should be greater than or equal to 1"),
+        (["--epochs", "many"], "'--epochs': Input should be a valid integer"),
+        (["--group", "visits"], "--group must name a column of"),
+        (["--weight", "mass"], "--weight must name a column of"),
+        (
+            ["--weight", "colour"],
+            "must hold weights, numbers that are not negative. Got 'red' in row 1.",
+        ),
+        (["--group", "income"], "must name a group in every row"),
+        (["--drop", "colours"], "Did you mean 'colour'?"),
+        (["--drop", "label"], "must name different columns"),
+        (["--positive", "high"], "of which there are two"),
+        (["--test", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory."),
+        (["--validation", "table.xlsx"], "must end in .csv, .csv.gz, .tsv, .tsv.gz, .parquet"),
+        (["--nonsense"], "No such option: --nonsense"),
+    ],
+)
+def test_arguments(tmp_path, data, more, words):
+    assert words in refused(*fit(data, tmp_path / "run", *more))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_metric_of_two_classes_says_so(tmp_path, data):
+    """The library's own words reach the terminal."""
+    assert "binary" in refused(*fit(data, tmp_path / "run", "--metric", "precision"))
+
+
+def test_places(tmp_path, data):
+    assert "No such file" in refused(*fit(tmp_path / "none.csv", tmp_path / "run"))
+    assert "is a folder" in refused(*fit(_folder(tmp_path / "some.csv"), tmp_path / "run"))
+    text = refused(*fit(data, tmp_path / "nowhere" / "run"))
+    assert f"The folder {tmp_path / 'nowhere'} does not exist. Create it first." in text
+    (tmp_path / "some.csv" / "mine.txt").write_text("mine")
+    assert "is no run of evalign" in refused(*fit(data, tmp_path / "some.csv"))
+    assert "is no run of evalign" in refused(*fit(data, tmp_path / "some.csv" / "mine.txt"))
+    _folder(tmp_path / "run.partial").joinpath("mine.txt").write_text("mine")
+    assert "run.partial exists and is no run" in refused(*fit(data, tmp_path / "run"))
+    assert len(files(tmp_path)) == 2
+
+
+def _folder(path):
+    path.mkdir()
+    return path
+
+
+def test_labels_that_training_never_saw(tmp_path, data):
+    test = written(tmp_path / "test.csv", table(60).replace({"label": {"low": "lowest"}}))
+    text = refused(*fit(data, tmp_path / "run", "--test", test))
+    assert "labels that training never saw: 'lowest'. It knows 'high', 'low', 'middle'." in text
+    assert list(tmp_path.iterdir()) == [test]
+
+
+def test_a_class_in_one_group():
+    """Held out with its group, it would never be learnt."""
+    y = np.repeat([0, 1], 20)
+    rows = Rows(pd.DataFrame({"x": y}), y, None, np.repeat(["a", "b"], 20))
+    with pytest.raises(
+        UsageError, match=r"All rows of '(no|yes)' lie in groups held out"
+    ) as caught:
+        rows.hold_out(Labels("y", ("no", "yes")), 0)
+    assert str(caught.value).endswith("Give a test table with --test, or another --seed.")
+
+
+def test_no_weight(tmp_path):
+    weight = np.where(table()["label"] == "low", 0, 1)
+    data = written(tmp_path / "data.csv", table().assign(mass=weight))
+    text = refused(*fit(data, tmp_path / "run", "--weight", "mass"))
+    assert text.endswith("must give each class some weight.")
+
+
+def test_parquet(tmp_path):
+    frame = table().assign(day=pd.Timestamp("2024-01-01"))
+    data = written(tmp_path / "data.parquet", frame)
+    text = refused(*fit(data, tmp_path / "run"))
+    assert "Make numbers of it, such as the weekday, or leave it out with --drop 'day'." in text
+    written(data, frame.assign(day=[[1, 2]] * 240))
+    assert "Make numbers or text of it, or leave" in refused(*fit(data, tmp_path / "run"))
+    assert "must hold numbers or text. Got list" in refused(
+        *fit(data, tmp_path / "run", target="day")
+    )
+    written(data, frame.assign(day=[*range(5, 244), np.inf]))
+    assert "must hold finite numbers. Got 'inf' in row 240" in refused(*fit(data, tmp_path / "run"))
+    data.write_bytes(data.read_bytes()[:1000])
+    assert "cannot be read" in refused(*fit(data, tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == [data]
+
+
+def test_a_cut_archive(tmp_path):
+    data = tmp_path / "data.csv.gz"
+    data.write_bytes(gzip.compress(text_of(table(2000)))[:-5000])
+    assert "cannot be read" in refused(*fit(data, tmp_path / "run"))
+
+
+def test_predict(tmp_path, fitted, data):
+    out = tmp_path / "scored.csv"
+
+    def text_for(frame, *, to=out):
+        return refused("predict", fitted, written(tmp_path / "new.csv", frame), "--out", to)
+
+    assert "has no column 'age', 'colour'. It has" in text_for(
+        table().drop(columns=["age", "colour"])
+    )
+    frame = table().astype({"age": object})
+    frame.loc[17, "age"] = "old"
+    text = text_for(frame)
+    assert "must hold finite numbers. Got 'old' in row 18. Correct it, or leave it empty." in text
+    assert "holds no rows" in text_for(table(0))
+    assert "already has columns named 'prediction'" in text_for(table().assign(prediction=1))
+    assert "does not exist. Create it first." in text_for(table(), to=tmp_path / "no" / "new.csv")
+    assert "must end in" in text_for(table(), to=tmp_path / "scored.xlsx")
+    before = (tmp_path / "new.csv").read_bytes()
+    assert "must be another file than DATA" in text_for(table(), to=tmp_path / "new.csv")
+    assert (tmp_path / "new.csv").read_bytes() == before
+    assert "No such file" in refused("predict", fitted, tmp_path / "none.csv", "--out", out)
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
+
+
+def test_evaluate(tmp_path, fitted):
+    new = tmp_path / "new.csv"
+    written(new, table().drop(columns="label"))
+    assert "has no column 'label'" in refused("evaluate", fitted, new)
+    written(new, table().assign(label="lowest"))
+    assert "labels that training never saw: 'lowest'" in refused("evaluate", fitted, new)
+    written(new, table(0))
+    assert "holds no rows" in refused("evaluate", fitted, new)
+
+
+def test_no_run(tmp_path, data):
+    out = tmp_path / "scored.csv"
+    text = refused("predict", tmp_path, data, "--out", out)
+    assert text.endswith("it has no run.json. Give the folder that `evalign fit` wrote.")
+    (tmp_path / "run.partial").mkdir()
+    text = refused("report", tmp_path / "run")
+    assert text.endswith("It is not finished: run the same command again.")
+
+
+@pytest.fixture(params=["run.json", "pipeline.skops", "model/state.json", "history.json"])
+def damaged(request, fitted, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(fitted, run)
+    return run, run / request.param
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
+def test_damage(damaged, data, tmp_path, damage):
+    run, file = damaged
+    content = bytearray(file.read_bytes())
+    if damage == "missing":
+        file.unlink()
+    elif damage == "cut":
+        file.write_bytes(content[: len(content) // 2])
+    else:
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    for command in (["predict", run, data, "--out", tmp_path / "new.csv"], ["report", run]):
+        assert file.name in refused(*command)
+    if file.name != "run.json":
+        assert "is damaged" in refused(*fit(data, run))
+    assert not (tmp_path / "new.csv").exists()
+
+
+def test_another_version(fitted, tmp_path):
+    shutil.copytree(fitted, tmp_path / "run")
+    file = tmp_path / "run" / "run.json"
+    about = json.loads(file.read_text())
+    file.write_text(json.dumps(about | {"version": 2}))
+    text = refused("report", tmp_path / "run")
+    assert text.endswith(
+        "has format version 2, this is 1. Use it with the version of evalign that wrote it."
+    )
+    file.write_text(json.dumps(about | {"format": "other"}))
+    assert "is no run of evalign: see its run.json" in refused("report", tmp_path / "run")
+
+
+def test_a_full_disk(fitted, data, tmp_path):
+    """Nothing half-written, whatever was being written."""
+    with small_disk(2000):
+        for name in ("scored.csv", "scored.parquet", "scored.csv.gz"):
+            text = refused("predict", fitted, data, "--out", tmp_path / name)
+            assert "File too large" in text
+        assert "File too large" in refused("report", fitted, "--out", tmp_path / "report.html")
+        before = files(fitted)
+        assert "File too large" in refused("report", fitted)
+        assert "File too large" in refused(*fit(data, tmp_path / "run", "--quiet"))
+    assert files(fitted) == before
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,212 @@
+"""What a column is taken for, tables on disk, and labels."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from evalign.cli import columns, tables
+from evalign.cli.columns import as_numbers, as_text, frame, pipeline, plan
+from evalign.cli.errors import DataWarning, UsageError
+from evalign.cli.labels import Labels
+from evalign.cli.tables import TableFile, writing
+from tests.cli.commands import table
+
+ROWS = 60
+
+
+def kind_of(values, name="column"):
+    """What `plan` takes a column for, in a table with a number besides."""
+    number = np.random.default_rng(0).normal(size=ROWS)
+    made = pa.table({name: pa.array(values), "x": number, "y": ["a", "b"] * (ROWS // 2)})
+    found = plan(made, "data.csv", target="y")
+    if name in found.left_out:
+        return found.left_out[name]
+    return "number" if name in found.numbers else "category"
+
+
+SHUFFLED = np.random.default_rng(1).permutation(ROWS)
+KINDS = [
+    (["1", "2.5", "", "NA", "-1e3", " +7. "] * 10, "number"),
+    (["1", "2", "3"] * 20, "number"),
+    ([True, False, None] * 20, "category"),
+    (["True", "False", "maybe"] * 20, "category"),
+    (["x", "NA", "x"] * 20, "category"),  # the gap is a level
+    ([7.0] * ROWS, "constant"),
+    (["same"] * ROWS, "constant"),
+    ([7.0, None] * (ROWS // 2), "number"),  # the gap tells something
+    (list(range(ROWS)), "id"),
+    ([str(100 + i) for i in range(ROWS)], "id"),
+    (SHUFFLED.tolist(), "id"),  # counts the rows, in any order
+    ((SHUFFLED * 3).tolist(), "number"),
+    (sorted((SHUFFLED**2).tolist()), "id"),
+    ((SHUFFLED / 7).tolist(), "number"),
+    ([f"u{i}" for i in range(ROWS)], "id"),
+    ([f"Mr. Number {i}, Town" for i in range(ROWS)], "id"),  # a name is no text
+    ([f"u{i // 2}" for i in range(ROWS)], "category"),
+    (pd.Categorical(["a", "b", "c"] * 20), "category"),
+]
+
+
+@pytest.mark.parametrize(("values", "kind"), KINDS)
+def test_kinds(values, kind):
+    assert kind_of(values) == kind
+
+
+def test_names_of_ids():
+    values = (SHUFFLED * 3).tolist()
+    for name in ("id", "customer_id", "Customer ID", "uuid", "row"):
+        assert kind_of(values, name) == "id"
+    for name in ("acid", "covid", "price", "idle"):
+        assert kind_of(values, name) == "number"
+
+
+def test_text_is_refused():
+    with pytest.raises(UsageError, match="Got text, such as 'it was the best"):
+        kind_of([f"it was the best of times, part {i}" for i in range(ROWS)])
+
+
+def test_almost_numbers():
+    with pytest.warns(
+        DataWarning, match=r"category for 2 values that are no numbers, such as '1,5'"
+    ):
+        assert kind_of(["1", "2", "3"] * 19 + ["1", "1,5", "inf"]) == "category"
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.float32(), pa.decimal128(5, 1), pa.uint64()])
+def test_numbers_of_parquet(kind):
+    values, wrong = as_numbers(pa.chunked_array([pa.array([1, None, 3], kind)]))
+    np.testing.assert_array_equal(values, [1, np.nan, 3])
+    assert not wrong.any()
+
+
+def test_a_large_integer_is_rounded():
+    values, _ = as_numbers(pa.chunked_array([pa.array([2**60 + 1])]))
+    assert values == 2.0**60
+
+
+def test_text_of_numbers():
+    """A level is the same text from CSV and from Parquet."""
+    mixed = pa.chunked_array([pa.array([1, 2, None])])
+    assert as_text(mixed).to_pylist() == ["1", "2", None]
+    truth = pa.chunked_array([pa.array([True, None])])
+    assert as_text(truth).to_pylist() == ["True", None]
+
+
+def made():
+    return pa.Table.from_pandas(table().drop(columns="person"))
+
+
+def test_features():
+    found = plan(made(), "data.csv", target="label")
+    X = pipeline(found).fit_transform(frame(made(), found, "data.csv"))
+    # age, income, whether income is missing, three colours, yes and no
+    assert X.shape == (240, 8)
+    assert X.dtype == np.float32
+    np.testing.assert_allclose(X[:, :3].mean(0), 0, atol=1e-6)
+    np.testing.assert_allclose(X[:, :3].std(0), 1, atol=1e-5)
+    assert set(np.unique(X[:, 3:])) == {0, 1}
+
+
+def test_the_pipeline_survives_saving():
+    found = plan(made(), "data.csv", target="label")
+    X = frame(made(), found, "data.csv")
+    fitted = pipeline(found).fit(X)
+    loaded = columns.load(columns.dump(fitted))
+    np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
+
+
+def test_outliers_stay_finite():
+    found = plan(made(), "data.csv", target="label")
+    X = frame(made(), found, "data.csv")
+    fitted = pipeline(found).fit(X)
+    X.loc[0, "age"] = 3e38
+    assert fitted.transform(X)[0, 0] == columns.OUTLIER
+
+
+def test_rare_levels_are_grouped():
+    levels = ["often"] * 200 + [f"rare{i % 10}" for i in range(40)]
+    rare = pa.table({"c": levels, "y": ["a", "b"] * 120})
+    found = plan(rare, "data.csv", target="y")
+    X = pipeline(found).fit_transform(frame(rare, found, "data.csv"))
+    assert X.shape == (240, 2)
+
+
+def test_a_gap_never_seen_in_training():
+    found = plan(made(), "data.csv", target="label")
+    X = frame(made(), found, "data.csv")
+    fitted = pipeline(found).fit(X)
+    holes = (
+        made()
+        .slice(0, 2)
+        .set_column(made().column_names.index("colour"), "colour", pa.array([None, "NA"]))
+    )
+    new = frame(holes, found, "new.csv")
+    assert columns.unseen(fitted, found, new)["colour"].tolist() == [True, True]
+    assert columns.transform(fitted, new)[:, 3:6].sum() == 0
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "tsv.gz", "parquet"])
+def test_tables_round_trip(tmp_path, suffix):
+    path = tmp_path / f"table.{suffix}"
+    text = pa.table({"a": ["1", "", 'x "y", z'], "b": ["tab\there", "é", "line\nbreak"]})
+    with writing(path, text.schema) as write:
+        write(text.slice(0, 2))
+        write(text.slice(2))
+    assert TableFile(path).read().to_pydict() == text.to_pydict()
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_memory_is_bounded(tmp_path, monkeypatch, suffix):
+    """Going through a table holds a part of it."""
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 2**14)
+    monkeypatch.setattr(tables, "BLOCK_CELLS", 2**10)
+    noise = np.random.default_rng(0).normal(size=100_000).astype(str)
+    whole = pa.table({"a": noise, "b": noise})
+    path, size = tmp_path / f"table.{suffix}", whole.nbytes
+    with writing(path, whole.schema) as write:
+        for start in range(0, len(noise), 1000):
+            write(whole.slice(start, 1000))
+    del whole
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in TableFile(path).blocks()]
+    assert len(held) > 50
+    assert max(held) < size / 2
+
+
+def test_an_error_leaves_the_old_table(tmp_path):
+    path, one = tmp_path / "table.csv", pa.table({"a": ["1"]})
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt), writing(path, one.schema) as write:  # noqa: PT012
+        write(one)
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_a_byte_order_mark_is_no_name(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n", encoding="utf-8-sig")
+    assert TableFile(tmp_path / "t.csv").schema.names == ["a", "b"]
+
+
+def labels(values, positive=None):
+    return Labels.of(pa.table({"y": [*values, *values]}), "y", positive, "data.csv").values
+
+
+def test_the_order_of_labels():
+    assert labels(["b", "a"]) == ("a", "b")
+    assert labels(["10", "9"]) == (9, 10)
+    assert labels(["1.5", "1.0"]) == (1.0, 1.5)
+    assert labels(["010", "9"]) == ("9", "010")
+    assert labels(["a", "b"], positive="a") == ("b", "a")
+    assert labels([0, 1], positive="0") == (1, 0)
+
+
+def test_codes():
+    known = Labels("y", (0, 1))
+    for same in (["1", "0"], [1, 0], [1.0, 0.0], ["1.0", " 0"]):
+        assert known.encode(pa.table({"y": same}), "data.csv").tolist() == [1, 0]
+    assert known.decode(np.array([1, 0])).to_pylist() == [1, 0]
+    with pytest.raises(UsageError, match=r"never saw: 'True'\. It knows '0', '1'"):
+        known.encode(pa.table({"y": [True]}), "data.csv")

@@ -1,0 +1,228 @@
+"""`evalign predict`, `evaluate` and `report` on a run folder."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from sklearn.metrics import f1_score
+
+from evalign.cli import tables
+from tests.cli.commands import done, files, fit, refused, table, written
+
+PROBABILITIES = [f"probability_{label}" for label in ("high", "low", "middle")]
+
+
+def read(path):
+    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+
+
+@pytest.mark.parametrize("source", ["csv", "tsv", "parquet", "csv.gz"])
+@pytest.mark.parametrize("target", ["csv", "parquet"])
+def test_formats(fitted, tmp_path, source, target):
+    """All give the same labels and probabilities, and keep the columns of the input."""
+    frame = table(100, seed=5).drop(columns="label")
+    new, out = tmp_path / f"new.{source}", tmp_path / f"scored.{target}"
+    if source == "parquet":
+        frame.to_parquet(new)
+    else:
+        frame.to_csv(new, index=False, sep="\t" if source == "tsv" else ",")
+    done("predict", fitted, new, "--out", out)
+    scored = read(out)
+    assert list(scored.columns) == [*frame.columns, "prediction", *PROBABILITIES]
+    assert scored["age"].tolist() == frame["age"].tolist()
+    assert scored["colour"].tolist() == frame["colour"].tolist()
+    np.testing.assert_allclose(scored[PROBABILITIES].sum(axis=1), 1)
+    done(
+        "predict",
+        fitted,
+        written(tmp_path / "plain.csv", frame),
+        "--out",
+        tmp_path / "plain.parquet",
+    )
+    plain = read(tmp_path / "plain.parquet")
+    assert scored["prediction"].tolist() == plain["prediction"].tolist()
+    np.testing.assert_allclose(scored[PROBABILITIES], plain[PROBABILITIES], rtol=1e-12)
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_blocks(fitted, tmp_path, monkeypatch, source):
+    """In many blocks to the byte what comes in one."""
+    new = written(tmp_path / f"new.{source}", table(1500, seed=6))
+    done("predict", fitted, new, "--out", tmp_path / "one.csv")
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(tables, "BLOCK_CELLS", 1)
+    assert len(list(tables.TableFile(new).blocks())) > 2
+    done("predict", fitted, new, "--out", tmp_path / "many.csv")
+    assert (tmp_path / "many.csv").read_bytes() == (tmp_path / "one.csv").read_bytes()
+
+
+def test_the_row_of_a_bad_number_in_a_later_block(fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 4096)
+    frame = table(1500).astype({"age": object})
+    frame.loc[1234, "age"] = "old"
+    new = written(tmp_path / "new.csv", frame)
+    text = refused("predict", fitted, new, "--out", tmp_path / "scored.csv")
+    assert "Got 'old' in row 1235." in text
+    assert list(tmp_path.iterdir()) == [new]
+
+
+def test_text_passes_through(fitted, tmp_path):
+    """CSV to CSV keeps what was written, gaps, zeros and quotation marks included."""
+    lines = [
+        "note,age,income,colour,member,code",
+        '"a ""quoted"", note",50.10,NA,red,yes,007',
+        '"two\nlines",+5e1,,green,no,1.50',
+    ]
+    (tmp_path / "new.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done("predict", fitted, tmp_path / "new.csv", "--out", tmp_path / "scored.csv")
+    raw = {"dtype": str, "keep_default_na": False}
+    before, after = (pd.read_csv(tmp_path / name, **raw) for name in ("new.csv", "scored.csv"))
+    pd.testing.assert_frame_equal(after[before.columns], before)
+    done("predict", fitted, tmp_path / "new.csv", "--out", tmp_path / "scored.parquet")
+    scored = parquet.read_table(tmp_path / "scored.parquet")
+    assert scored["age"].to_pylist() == [50.1, 50.0]
+    assert scored["income"].to_pylist() == [None, None]
+    assert scored["code"].to_pylist() == ["007", "1.50"]
+
+
+def test_parquet_keeps_its_types(fitted, tmp_path):
+    frame = table(20).assign(
+        day=pd.Timestamp("2024-01-01"), count=pd.array([1, None] * 10, "Int64")
+    )
+    frame["colour"] = frame["colour"].astype("category")
+    new, out = written(tmp_path / "new.parquet", frame), tmp_path / "scored.parquet"
+    done("predict", fitted, new, "--out", out)
+    before, after = parquet.read_schema(new), parquet.read_schema(out)
+    assert all(after.field(name).type == before.field(name).type for name in frame.columns)
+    done("predict", fitted, new, "--out", tmp_path / "scored.csv")
+    assert pd.read_csv(tmp_path / "scored.csv", dtype=str)["count"].tolist()[0] == "1"
+
+
+def test_unseen_categories(fitted, tmp_path):
+    """Scored as levels that are none, with one warning that counts them."""
+    frame = table(30, seed=7)
+    frame.loc[:4, "colour"] = "violet"
+    frame.loc[3:6, "member"] = "perhaps"
+    new = written(tmp_path / "new.csv", frame)
+    result = done("predict", fitted, new, "--out", tmp_path / "scored.csv", "--json")
+    warned = [line for line in result.err.splitlines() if "never saw" in line]
+    where = "('colour': 5, 'member': 4)"
+    assert warned == [
+        f"Note: 7 rows of {new} hold categories that training never saw {where}; "
+        "they count as rare ones."
+    ]
+    said = json.loads(result.out)
+    assert said == {
+        "rows": 30,
+        "out": str(tmp_path / "scored.csv"),
+        "unseen": {"colour": 5, "member": 4},
+    }
+    quiet = done("predict", fitted, new, "--out", tmp_path / "scored.csv", "--quiet")
+    assert (quiet.out, quiet.err) == ("", "")
+
+
+def test_an_unseen_category_is_a_rare_one(tmp_path):
+    """Where training grouped rare levels, a new level gets the probabilities of that group."""
+    frame = table().assign(colour=["mauve"] * 3 + ["ochre"] * 3 + ["red", "blue"] * 117)
+    data = written(tmp_path / "data.csv", frame)
+    done(*fit(data, tmp_path / "run", "--no-baseline", "--test", data))
+    rows = pd.concat([table(1)] * 3).assign(colour=["mauve", "ochre", "never seen"])
+    done(
+        "predict",
+        tmp_path / "run",
+        written(tmp_path / "new.csv", rows),
+        "--out",
+        tmp_path / "s.csv",
+    )
+    scored = pd.read_csv(tmp_path / "s.csv")[PROBABILITIES].to_numpy()
+    assert (scored == scored[0]).all()
+
+
+def test_labels_come_back_as_they_were(tmp_path):
+    for labels, expected in [
+        ([3, 1, 10], (pa.int64(), [1, 3, 10])),
+        (["007", "010", "1"], (pa.string(), ["1", "007", "010"])),
+        ([0.5, 1.5, 2.0], (pa.float64(), [0.5, 1.5, 2.0])),
+        ([True, False, True], (pa.string(), ["False", "True"])),
+    ]:
+        folder = tmp_path / str(labels[0])
+        folder.mkdir()
+        names = dict(zip(["low", "middle", "high"], labels, strict=True))
+        frame = table().assign(label=lambda frame, names=names: frame["label"].map(names))
+        data = written(folder / "data.csv", frame)
+        done(*fit(data, folder / "run", "--no-baseline", epochs=1))
+        done("predict", folder / "run", data, "--out", folder / "scored.parquet")
+        scored = parquet.read_table(folder / "scored.parquet")
+        assert scored["prediction"].type == expected[0]
+        assert set(scored["prediction"].to_pylist()) <= set(expected[1])
+        stem = "probability_"
+        names = [name[len(stem) :] for name in scored.column_names if name.startswith(stem)]
+        assert names == [str(label) for label in expected[1]]
+        done("evaluate", folder / "run", written(folder / "data.parquet", frame))
+
+
+def test_evaluate(fitted, tmp_path):
+    """The scores are scikit-learn's of what predict gives."""
+    frame = table(200, seed=8)
+    new, out = written(tmp_path / "test.csv", frame), tmp_path / "scored.csv"
+    done("predict", fitted, new, "--out", out)
+    result = json.loads(done("evaluate", fitted, new, "--json").out)
+    expected = f1_score(frame["label"], pd.read_csv(out)["prediction"], average="macro")
+    assert result["methods"][0]["value"] == pytest.approx(expected)
+    assert result["rows"] == 200
+    assert [row["class"] for row in result["per_class"]] == ["high", "low", "middle"]
+    shown = done("evaluate", fitted, new).out
+    assert f"{expected:.3f}" in shown
+    for word in ("accuracy", "balanced_accuracy", "matthews_corrcoef", "precision", "middle"):
+        assert word in shown
+
+
+def test_a_name_is_no_markup(tmp_path):
+    frame = table().replace({"label": {"low": "[red]", "high": ":smile:"}})
+    data = written(tmp_path / "data.csv", frame)
+    done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1))
+    said = done("evaluate", tmp_path / "run", data).out
+    assert "[red]" in said
+    assert ":smile:" in said
+
+
+def test_evaluate_in_blocks(fitted, tmp_path, monkeypatch):
+    new = written(tmp_path / "test.csv", table(500, seed=8))
+    one = done("evaluate", fitted, new, "--json").out
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 4096)
+    assert done("evaluate", fitted, new, "--json").out == one
+
+
+def test_evaluate_the_test_rows(tmp_path):
+    """What evaluate says of a file is what fit said of it."""
+    data = written(tmp_path / "data.csv", table())
+    test = written(tmp_path / "test.parquet", table(80, seed=9))
+    said = json.loads(done(*fit(data, tmp_path / "run", "--test", test, "--json")).out)
+    again = json.loads(done("evaluate", tmp_path / "run", test, "--json").out)
+    assert said.pop("run") == str(tmp_path / "run")
+    assert again == said
+
+
+def test_report(fitted, tmp_path):
+    """Renders the page of the run again, to the byte, and only that."""
+    run = tmp_path / "run"
+    shutil.copytree(fitted, run)
+    page = (run / "report.html").read_bytes()
+    (run / "report.html").unlink()
+    said = json.loads(done("report", run, "--json").out)
+    assert said == {"out": str(run / "report.html")}
+    assert files(run) == files(fitted)
+    done("report", run, "--out", tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_bytes() == page
+
+
+def test_the_report_tells_where_it_comes_from(fitted, data):
+    page = (fitted / "report.html").read_text(encoding="utf-8")
+    about = json.loads((fitted / "run.json").read_text())
+    for words in (about["arguments"]["data"], "data.csv", "person (id), country (constant)"):
+        assert words in page
+    assert about["versions"]["torch"] in page

@@ -1,0 +1,31 @@
+"""The numbers in the documentation are those of the raw records."""
+
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def records(name):
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def page(name):
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_batch_gradient():
+    text = page("averaging.md")
+    for x in records("batch_gradient.json")["records"]:
+        cells = f"{x['batch_size']:,} | {x['without_positives']:.0%} | {x['method']}"
+        assert f"| {cells} | {x['bias']:.2f} | {x['spread']:.2f} |" in text
+
+
+def test_accumulation_memory():
+    peaks = {k: v["peak_bytes"] for k, v in records("accumulation_memory.json")["methods"].items()}
+    whole = f"{peaks['whole'] / 1e9:.1f} GB in one piece"
+    exact, micro = (f"{peaks[name] / 1e6:.0f} MB" for name in ("exact", "one micro-batch"))
+    text = page("many_gpus.md")
+    assert f"{whole} and {exact} in micro-batches of 4,096, where one such micro-batch" in text
+    assert f"alone takes {micro}" in text

@@ -1,0 +1,146 @@
+"""The bootstrap against a plain one, and whether its intervals hold what they promise."""
+
+import numpy as np
+import pytest
+from sklearn import metrics as reference
+
+from evalign.metrics import resolve
+from evalign.report import intervals
+from evalign.report.intervals import bootstrap, interval
+from tests.tolerances import FALSE_ALARM, SAME
+
+COST = [[0, 1, 2], [3, 0, 1], [5, 1, 0]]
+METRICS = {
+    "f1_macro": lambda y, p, w: reference.f1_score(y, p, sample_weight=w, average="macro"),
+    "balanced_accuracy": lambda y, p, w: reference.recall_score(
+        y, p, sample_weight=w, average="macro", labels=np.unique(y)
+    ),
+    "matthews_corrcoef": lambda y, p, w: reference.matthews_corrcoef(y, p, sample_weight=w),
+    "cohen_kappa_quadratic": lambda y, p, w: reference.cohen_kappa_score(
+        y, p, sample_weight=w, weights="quadratic", labels=[0, 1, 2]
+    ),
+    f"expected_cost{COST}": lambda y, p, w: np.average(np.array(COST)[y, p], weights=w),
+}
+
+
+def rows(number=60, *, classes=3, seed=0):
+    """True codes, those of two methods, and weights."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(classes, size=number)
+    methods = [
+        np.where(rng.random(number) < q, rng.integers(classes, size=number), y) for q in (0.3, 0.5)
+    ]
+    return y, methods, rng.random(number)
+
+
+def slow(score, y, predictions, weight, groups, *, seed, resamples):
+    """Groups drawn one by one and their rows strung together."""
+    rng = np.random.default_rng(seed)
+    members = [np.flatnonzero(groups == name) for name in np.unique(groups)]
+    values = np.empty((len(predictions), resamples))
+    for resample in range(resamples):
+        drawn = rng.integers(len(members), size=len(members))
+        index = np.concatenate([members[group] for group in drawn])
+        for method, predicted in enumerate(predictions):
+            values[method, resample] = score(y[index], predicted[index], weight[index])
+    return values
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("size", [1, 4])
+def test_agrees_with_a_plain_bootstrap(metric, size):
+    y, predictions, weight = rows()
+    groups = np.random.default_rng(1).permutation(len(y)) // size  # of one row each, or of four
+    given = {"seed": 7, "resamples": 40}
+    expected = slow(METRICS[metric], y, predictions, weight, groups, **given)
+    values = bootstrap(
+        resolve(metric), y, predictions, classes=3, weight=weight, groups=groups, **given
+    )
+    np.testing.assert_allclose(values, expected, rtol=0, atol=SAME)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_alike_are_drawn_as_rows(weighted):
+    y, predictions, weight = rows(300)
+    weight = weight.round(1) if weighted else None
+    resamples = 4000
+    given = {"classes": 3, "weight": weight, "resamples": resamples}
+    metric = resolve("f1_macro")
+    quick = bootstrap(metric, y, predictions, seed=1, **given)
+    plain = bootstrap(metric, y, predictions, seed=2, groups=np.arange(300), **given)
+    for one, other in zip(quick, plain, strict=True):
+        error = other.std() * (2 / resamples) ** 0.5
+        assert abs(one.mean() - other.mean()) < FALSE_ALARM * error
+        assert abs(one.std() - other.std()) < FALSE_ALARM * error / 2**0.5
+
+
+def test_a_weight_of_two_is_no_second_row():
+    # Two rows in one are drawn together: the interval is wider than that of as many rows.
+    y, predictions, _ = rows(100)
+    metric = resolve("accuracy")
+
+    def width(**given):
+        low, high = interval(bootstrap(metric, classes=3, **given)[0])
+        return high - low
+
+    alone = width(y=y, predictions=predictions)
+    twice = np.concatenate([y, y])
+    assert width(y=y, predictions=predictions, weight=np.full(100, 2.0)) == pytest.approx(alone)
+    copies = [np.concatenate([p, p]) for p in predictions]
+    assert width(y=twice, predictions=copies) < 0.85 * alone
+    pairs = np.tile(np.arange(100), 2)
+    together = width(y=twice, predictions=copies, groups=pairs)
+    assert together == pytest.approx(alone, rel=0.1)
+
+
+def test_blocks_and_seeds(monkeypatch):
+    y, predictions, weight = rows()
+    metric = resolve("matthews_corrcoef")
+
+    def values(**given):
+        return bootstrap(metric, y, predictions, classes=3, resamples=50, **given)
+
+    for given in ({}, {"weight": weight}):
+        whole = values(seed=3, **given)
+        assert not np.array_equal(whole, values(seed=4, **given))
+        with monkeypatch.context() as patch:
+            patch.setattr(intervals, "BLOCK", 7 * len(y))
+            np.testing.assert_array_equal(values(seed=3, **given), whole)
+
+
+def test_intervals_cover():
+    """The true score lies in 95 of 100 intervals, and so does the true difference."""
+    metric, trials, number = resolve("accuracy"), 400, 200
+    true = np.array([0.8, 0.7])
+    covered = np.zeros(3)
+    for trial in range(trials):
+        rng = np.random.default_rng(trial)
+        y = rng.integers(2, size=number)
+        luck = rng.random(number)  # the methods err together: pairing matters
+        predictions = [np.where(luck < share, y, 1 - y) for share in true]
+        values = bootstrap(metric, y, predictions, classes=2, seed=trial, resamples=400)
+        for i, (draws, truth) in enumerate(
+            [(values[0], true[0]), (values[1], true[1]), (values[0] - values[1], true[0] - true[1])]
+        ):
+            low, high = interval(draws)
+            covered[i] += low <= truth <= high
+    assert (covered / trials > 0.92).all()
+    assert (covered / trials < 0.98).all()
+
+
+def test_whole_groups_cover_where_rows_do_not():
+    metric, trials, groups, size = resolve("accuracy"), 200, 80, 10
+    covered = {"groups": 0, "rows": 0}
+    for trial in range(trials):
+        rng = np.random.default_rng(trial)
+        group = np.repeat(np.arange(groups), size)
+        right = rng.random(groups * size) < rng.beta(2, 1, groups)[group]  # mean 2/3
+        y = np.zeros(groups * size, int)
+        for name, given in {"groups": {"groups": group}, "rows": {}}.items():
+            values = bootstrap(
+                metric, y, [1 - right], classes=2, seed=trial, resamples=400, **given
+            )
+            low, high = interval(values[0])
+            covered[name] += low <= 2 / 3 <= high
+    assert 0.9 < covered["groups"] / trials < 0.99
+    assert covered["rows"] / trials < 0.8

@@ -1,0 +1,157 @@
+"""The page as text: whole, harmless whatever the names, and not too large."""
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from plotly.offline import get_plotlyjs
+
+from evalign.report import render
+from tests.report.made import contents
+
+NASTY = ["</script><script>alert(1)</script>", "<b>\"&amp;'", "<!--<script>"]
+
+
+class Page(HTMLParser):
+    """The elements, the text outside scripts, and the embedded data."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.elements, self.text, self.scripts, self.inside = [], "", [], ""
+        self.feed(html)
+        self.close()
+        self.data = json.loads(self.scripts[0])
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self.inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = ""
+
+    def handle_data(self, data):
+        if self.inside == "script":
+            self.scripts[-1] += data
+        elif self.inside != "style":
+            self.text += data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def weighted_cost():
+    rng = np.random.default_rng(0)
+    groups = rng.integers(20, size=400)
+    cost = "expected_cost[[0, 1, 1], [1, 0, 1], [2, 2, 0]]"
+    return contents(metric=cost, weight=rng.random(400), groups=groups)
+
+
+def diverged():
+    made = contents()
+    records = [record | {"loss": float("nan"), "best": False} for record in made.aligned.history]
+    return replace(made, aligned=replace(made.aligned, history=records))
+
+
+def absent():
+    made = contents(4)
+    return replace(made, y=np.where(made.y == 2, 0, made.y))
+
+
+VARIANTS = {
+    "two": contents(2),
+    "three": contents(),
+    "no baseline": contents(baseline=False),
+    "no temperature": contents(temperature=None),
+    "many": contents(120, 2000),
+    "weighted cost in groups": weighted_cost(),
+    "diverged": diverged(),
+    "absent class": absent(),
+    "absent positive": replace(contents(2), y=np.zeros(400, int)),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_whole_page(name):
+    made = VARIANTS[name]
+    html = render(made)
+    page = Page(html)
+    places = [div["id"] for div in page.all("div") if div.get("class") == "plot"]
+    assert sorted(places) == sorted(page.data["figures"])
+    assert all(div["aria-label"] for div in page.all("div") if div.get("role") == "img")
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert page.all("html") == [{"lang": "en"}]
+    assert len(page.all("h1")) == 1
+    assert all("scope" in th for th in page.all("th"))
+    # Nothing is fetched: no address in the page's own elements, and plotly once.
+    assert not [
+        attributes for _, attributes in page.elements if {"src", "href"} & attributes.keys()
+    ]
+    assert html.count(get_plotlyjs()) == 1
+    assert "nan" not in page.text.lower()
+    assert "$" not in page.text
+
+
+def test_size_is_bounded():
+    plotly = len(get_plotlyjs())
+    assert len(render(contents(2, 20_000))) < plotly + 150_000
+    assert len(render(VARIANTS["many"])) < plotly + 1_500_000
+
+
+def test_what_is_there():
+    two, three = (Page(render(VARIANTS[name])) for name in ("two", "three"))
+    assert two.all("select") == []
+    assert "positive class class 1" in two.text
+    assert len(three.all("option")) == 3
+    figures = {"intervals", "hard-aligned", "hard-cross_entropy", "soft-aligned", "reliability"}
+    figures |= {"precision-recall", "training-metric", "loss-aligned", "loss-cross_entropy"}
+    assert set(three.data["figures"]) == figures | {"temperature"}
+    alone = Page(render(VARIANTS["no baseline"]))
+    absent = {"intervals", "hard-cross_entropy", "loss-cross_entropy"}
+    assert set(alone.data["figures"]) == set(three.data["figures"]) - absent
+    assert "No cross-entropy model was trained" in alone.text
+
+
+def test_words_for_what_is_missing_or_special():
+    def text(name):
+        return Page(render(VARIANTS[name])).text
+
+    assert "trained without a temperature: no soft matrix" in text("no temperature")
+    assert "No test row is of class class 1." in text("absent positive")
+    assert "the 100 of 120 classes with most errors" in text("many")
+    weighted = text("weighted cost in groups")
+    assert "Lower is better: expected_cost[[0, 1, 1], [1, 0, 1], [2, 2, 0]]." in weighted
+    assert "400 weighted test rows" in weighted
+    assert "resamples of the 20 groups of test rows" in weighted
+    assert "Groups are few" in weighted
+
+
+def test_a_perfect_model_gets_a_word_about_its_interval():
+    made = contents(2)
+    made = replace(made, aligned=replace(made.aligned, predicted=made.y))
+    assert "An interval without width" in Page(render(made)).text
+    assert "An interval without width" not in Page(render(contents(2))).text
+
+
+def test_nasty_names_are_harmless():
+    cards = {NASTY[0]: {NASTY[1]: NASTY[2]}}
+    page = Page(render(replace(contents(), classes=NASTY, cards=cards)))
+    plain = Page(render(contents()))
+    tags = [tag for tag, _ in page.elements]
+    added = len(tags) - len([tag for tag, _ in plain.elements])
+    assert tags.count("script") == 3
+    assert "b" not in tags
+    assert added == -5  # one card of one entry for two
+    assert all(name in page.text for name in NASTY)
+    assert [curve["name"] for curve in page.data["curves"]] == NASTY
+
+
+def test_numbers_as_names_stay_names():
+    page = Page(render(replace(contents(), classes=["10", "2024-01-01", "1e3"])))
+    axis = page.data["figures"]["hard-aligned"]["layout"]["xaxis"]
+    assert axis["type"] == "category"
+    assert axis["ticktext"] == ["10", "2024-01-01", "1e3"]

@@ -1,0 +1,143 @@
+"""The numbers against scikit-learn's, and the words against the numbers."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn import metrics as reference
+
+from evalign.report import scores
+from tests.report.made import contents
+from tests.tolerances import HARD
+
+
+def weighted(rows=400, classes=3, **changes):
+    weight = np.random.default_rng(9).uniform(0.5, 2, rows)
+    return contents(classes, rows, weight=weight, **changes)
+
+
+@pytest.mark.parametrize("made", [contents(), weighted(), contents(2), contents(12, 300)])
+def test_numbers_are_scikit_learns(made):
+    result = scores(made)
+    methods = {
+        "aligned": made.aligned.predicted,
+        "cross_entropy": made.baseline.predicted,
+        "cross_entropy_argmax": made.baseline.probabilities.argmax(1),
+    }
+    two = len(made.classes) == 2
+    expected = {
+        "accuracy": reference.accuracy_score,
+        "balanced_accuracy": reference.balanced_accuracy_score,
+        "f1_macro": lambda *a, **k: reference.f1_score(*a, average="macro", **k),
+        "matthews_corrcoef": reference.matthews_corrcoef,
+        **({"f1": reference.f1_score, "precision": reference.precision_score} if two else {}),
+        **({"recall": reference.recall_score} if two else {}),
+    }
+    found = {entry["key"]: entry["value"] for entry in result["methods"]}
+    assert list(found) == list(methods)
+    assert {made.metric, *result["others"]} == set(expected)
+    for name, score in expected.items():
+        values = found if name == made.metric else result["others"][name]
+        for key, predicted in methods.items():
+            truth = score(made.y, predicted, sample_weight=made.weight)
+            assert values[key] == pytest.approx(truth, abs=HARD)
+
+    labels = range(len(made.classes))
+    for key in ("aligned", "cross_entropy"):
+        table = reference.precision_recall_fscore_support(
+            made.y, methods[key], labels=labels, sample_weight=made.weight, zero_division=0
+        )
+        for code, row in enumerate(result["per_class"]):
+            entry = row[key]
+            got = [entry["precision"], entry["recall"], entry["f1"], row["rows"]]
+            assert got == pytest.approx([column[code] for column in table])
+            said = methods[key] == code
+            mass = said.sum() if made.weight is None else made.weight[said].sum()
+            assert entry["predicted"] == pytest.approx(mass)
+    assert [row["class"] for row in result["per_class"]] == made.classes
+
+
+def test_values_lie_in_their_intervals():
+    result = scores(contents())
+    for entry in [*result["methods"], *result["differences"]]:
+        assert entry["low"] < entry["value"] < entry["high"]
+
+
+def test_it_is_json_and_repeats():
+    made = weighted(groups=np.arange(400) // 7)
+    result = scores(made)
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert scores(made) == result
+    assert result["rows"] == 400
+    assert result["groups"] == 58
+    assert scores(replace(made, seed=1))["methods"][0]["low"] != result["methods"][0]["low"]
+
+
+def test_without_baseline():
+    result = scores(contents(baseline=False))
+    assert [entry["key"] for entry in result["methods"]] == ["aligned"]
+    assert result["differences"] == []
+    assert "cross_entropy" not in result["per_class"][0]
+
+
+def test_absent_class():
+    made = contents(4)
+    made = replace(made, y=np.where(made.y == 2, 0, made.y))
+    row = scores(made)["per_class"][2]
+    assert row["rows"] == 0
+    assert row["aligned"]["recall"] == row["aligned"]["f1"] == 0
+
+
+def against(metric, errors, other_errors):
+    """Two models that are wrong in the first so many of 400 rows."""
+    made = contents(2, metric=metric)
+    y = np.arange(400) % 2
+
+    def model(scored, wrong):
+        return replace(scored, predicted=np.where(np.arange(400) < wrong, 1 - y, y))
+
+    made = replace(
+        made, y=y, aligned=model(made.aligned, errors), baseline=model(made.baseline, other_errors)
+    )
+    return scores(made)["differences"][0]
+
+
+COST = "expected_cost[[0, 1], [1, 0]]"
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("accuracy", 1), (COST, -1)])
+def test_the_better_one_is_named(metric, sign):
+    span = r"\(95% interval 0\.\d+ to 0\.\d+\)\."
+    difference = against(metric, 40, 100)
+    assert difference["value"] == pytest.approx(sign * 0.15)
+    assert sign * difference["low"] > 0
+    assert sign * difference["high"] > 0
+    text = rf"Against cross-entropy: anchored is better by 0\.150 {span}"
+    assert re.fullmatch(text, difference["verdict"])
+
+    difference = against(metric, 100, 40)
+    assert difference["value"] == pytest.approx(-sign * 0.15)
+    text = rf"Against cross-entropy: cross-entropy is better by 0\.150 {span}"
+    assert re.fullmatch(text, difference["verdict"])
+
+    difference = against(metric, 50, 51)
+    assert difference["low"] <= 0 <= difference["high"]
+    assert difference["verdict"].startswith(
+        "Against cross-entropy: no clear difference, the interval contains 0 ("
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"y": np.full(400, 3)}, "y of Contents must hold codes of the 3 classes. Got 3 to 3."),
+        ({"weight": np.ones(7)}, "weight of Contents must have shape (400,). Got (7,)."),
+        ({"classes": ["a", "b"]}, "y of Contents must hold codes of the 2 classes. Got 0 to 2."),
+        ({"y": np.zeros(0, int)}, "y of Contents must hold rows of two classes or more. Got 0."),
+    ],
+)
+def test_errors(change, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        replace(contents(), **change)

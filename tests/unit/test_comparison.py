@@ -1,0 +1,404 @@
+"""`evalign.comparison`: the same folds for all, an honest test, a plain verdict."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse, stats
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_limits
+
+from evalign import comparison
+from evalign.comparison import METHODS, PLAIN, TUNED, Record, compare, estimate, summarize, verdict
+from evalign.metrics import ExpectedCost
+from tests.estimator.models import imbalanced, quick
+
+X, Y = imbalanced(240)
+TREES = "gradient boosting"
+FEW = [PLAIN, TUNED, "random forest"]
+# Few rows, few epochs: batches and predictions are poor, and say so.
+pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """Gradient boosting has threads of its own, which would fight for the workers' cores."""
+    with threadpool_limits(1):
+        yield
+
+
+def run(**arguments):
+    few = {"methods": FEW, "folds": 3, "seeds": [0]}
+    classifier = arguments.pop("classifier", quick("f1", epochs=3))
+    return list(compare(classifier, X, Y, **(few | arguments)))
+
+
+def scores(records):
+    return [record[:-1] for record in records]  # all but the seconds
+
+
+class Remember(TransformerMixin, BaseEstimator):
+    """Passes rows on, and tells a list of the class which rows it was fitted on and given."""
+
+    calls = []  # noqa: RUF012 (clones share it)
+
+    def fit(self, X, y=None):
+        self.calls.append(("fit", X[:, -1].astype(int).tolist()))
+        return self
+
+    def transform(self, X):
+        self.calls.append(("transform", X[:, -1].astype(int).tolist()))
+        return X
+
+
+@pytest.fixture
+def remember():
+    Remember.calls.clear()
+    return Remember()
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """The rows of every training, by model: the last column is the row's number."""
+    seen = []
+    build = comparison._model
+
+    def spy(name, *arguments):
+        model = build(name, *arguments)
+        fit = model.fit
+        model.fit = lambda X, y, **kw: (
+            seen.append((name, X[:, -1].astype(int), kw)),
+            fit(X, y, **kw),
+        )
+        return model
+
+    monkeypatch.setattr(comparison, "_model", spy)
+    return seen
+
+
+NUMBERED = np.column_stack([X, np.arange(len(X))])
+
+
+# Folds
+
+
+def test_every_method_is_scored_on_every_fold():
+    records = run(methods=list(METHODS), folds=2, seeds=[0, 5])
+    expected = {(method, seed, fold) for method in METHODS for seed in (0, 5) for fold in (0, 1)}
+    assert {record[:3] for record in records} == expected
+    assert len(records) == len(expected)
+    assert all(0 <= record.score <= 1 and record.seconds > 0 for record in records)
+
+
+def test_folds_are_the_same_for_all_methods(fits):
+    list(compare(quick("f1", epochs=1), NUMBERED, Y, folds=2, seeds=[0, 1]))
+    models = {method.model for method in METHODS.values()}
+    assert len(fits) == 2 * 2 * len(models)  # the two of cross-entropy share one
+    splits = [fits[i : i + len(models)] for i in range(0, len(fits), len(models))]
+    for split in splits:
+        assert {name for name, *_ in split} == models
+        assert all(np.array_equal(rows, split[0][1]) for _, rows, _ in split)
+    assert not np.array_equal(splits[0][0][1], splits[2][0][1])  # another seed, other folds
+
+
+def test_the_score_is_the_metric_of_the_held_out_fold():
+    records = run(methods=[PLAIN, TUNED], seeds=[4])
+    folds = StratifiedKFold(3, shuffle=True, random_state=4).split(X, Y)
+    for fold, (training, test) in enumerate(folds):
+        network = quick("f1", epochs=3, recipe="cross_entropy", random_state=4)
+        network.fit(X[training], Y[training])
+        labels = {PLAIN: network.predict_proba(X[test]).argmax(1), TUNED: network.predict(X[test])}
+        for method, predicted in labels.items():
+            score = next(r.score for r in records if r[:3] == (method, 4, fold))
+            assert score == pytest.approx(f1_score(Y[test], predicted), abs=1e-12)
+
+
+def test_features_are_fitted_on_the_training_rows_alone(remember):
+    list(compare(quick("f1", epochs=1), NUMBERED, Y, features=remember, methods=FEW, folds=2))
+    fits = [rows for kind, rows in Remember.calls if kind == "fit"]
+    transforms = [rows for kind, rows in Remember.calls if kind == "transform"]
+    assert len(fits) == 2 * 3  # once for all methods of a fold
+    for fitted, (training, test) in zip(
+        fits, zip(transforms[::2], transforms[1::2], strict=True), strict=True
+    ):
+        assert fitted == training
+        assert sorted(fitted + test) == list(range(len(Y)))
+
+
+def test_groups_never_straddle(fits):
+    groups = np.random.default_rng(0).integers(30, size=len(Y))
+    list(
+        compare(quick("f1", epochs=1), NUMBERED, Y, methods=FEW, folds=3, seeds=[0], groups=groups)
+    )
+    assert len(fits) == 2 * 3
+    for name, rows, arguments in fits:
+        test = np.setdiff1d(np.arange(len(Y)), rows)
+        assert not np.intersect1d(groups[rows], groups[test]).size
+        if name == "cross_entropy":  # whose own validation rows are whole groups too
+            assert np.array_equal(arguments["groups"], groups[rows])
+
+
+def test_weights_count_in_training_and_score():
+    weight = np.where(Y == 1, 5.0, 1.0)
+    records = run(methods=["random forest"], sample_weight=weight, seeds=[0])
+    folds = StratifiedKFold(3, shuffle=True, random_state=0).split(X, Y)
+    for record, (training, test) in zip(records, folds, strict=True):
+        forest = RandomForestClassifier(random_state=0).fit(
+            X[training], Y[training], weight[training]
+        )
+        expected = f1_score(Y[test], forest.predict(X[test]), sample_weight=weight[test])
+        assert record.score == pytest.approx(expected, abs=1e-12)
+    assert scores(run(methods=[TUNED], sample_weight=weight)) != scores(run(methods=[TUNED]))
+
+
+def test_same_seeds_same_records():
+    first = scores(run(seeds=[1], folds=2))
+    torch.manual_seed(1)  # nothing depends on what was drawn before
+    both = scores(run(seeds=[0, 1], folds=2))
+    assert both[len(first) :] == first
+    assert [record[-1] for record in both[: len(first)]] != [record[-1] for record in first]
+
+
+def test_sparse_rows_and_several_classes():
+    rows, classes = imbalanced(400, classes=3)
+    classifier = quick("f1_macro", epochs=1)
+    of_dense, of_sparse = (
+        list(compare(classifier, kind, classes, methods=[PLAIN, TREES], folds=2, seeds=[0]))
+        for kind in (rows, sparse.csr_array(rows))
+    )
+    assert scores(of_dense) == scores(of_sparse)
+
+
+def test_a_cost_is_scored_as_it_is():
+    cost = ExpectedCost([[0, 1], [5, 0]])
+    (record, *_), (name, *_) = run(classifier=quick(cost, epochs=3), seeds=[0]), FEW
+    assert record.method == name
+    network = quick(cost, epochs=3, recipe="cross_entropy", decision="argmax")
+    training, test = next(StratifiedKFold(3, shuffle=True, random_state=0).split(X, Y))
+    expected = -network.fit(X[training], Y[training]).score(X[test], Y[test])
+    assert record.score == pytest.approx(expected, abs=1e-12)
+
+
+# The statistics
+
+
+def test_corrected_t_agrees_with_an_independent_computation():
+    values = np.random.default_rng(0).normal(0.01, 0.02, size=15)
+    # In t of the plain test the variance of the mean is s²/15; the correction stretches it.
+    plain = stats.ttest_1samp(values, 0)
+    stretch = math.sqrt((1 / 15) / (1 / 15 + 20 / 80))
+    p = 2 * stats.t.cdf(-abs(plain.statistic) * stretch, df=14)
+    interval = plain.confidence_interval(0.95)
+    reach = (interval.high - interval.low) / 2 / stretch
+    got = estimate(values.tolist(), folds=5)
+    assert got == pytest.approx((values.mean(), values.mean() - reach, values.mean() + reach, p))
+
+
+def test_values_without_spread():
+    assert estimate([0.0] * 6, folds=3) == (0, 0, 0, 1)
+    assert estimate([0.25] * 6, folds=3) == (0.25, 0.25, 0.25, 0)
+
+
+def test_size_under_the_correlation_it_assumes():
+    # Scores of two folds correlate by n_test / n; the statistic then has a t distribution exactly.
+    rng = np.random.default_rng(0)
+    draws, folds, n = 4000, 5, 15
+    shared, own = rng.normal(size=(draws, 1)), rng.normal(size=(draws, n))
+    values = math.sqrt(1 / folds) * shared + math.sqrt(1 - 1 / folds) * own
+    rejected = np.mean([estimate(row, folds).p < 0.05 for row in values])
+    assert abs(rejected - 0.05) < 4 * math.sqrt(0.05 * 0.95 / draws)
+    naive = np.mean(stats.ttest_1samp(values, 0, axis=1).pvalue < 0.05)
+    assert naive > 0.3  # what the correction is for
+
+
+def test_size_on_two_learners_that_are_equally_good():
+    # Each learner sees one of two exchangeable columns and learns a threshold.
+    rng = np.random.default_rng(0)
+    corrected, naive = [], []
+    for _ in range(400):
+        y = np.repeat([0, 1], 50)
+        columns = rng.normal(size=(2, 100)) + 0.5 * y
+        differences = []
+        for _ in range(3):
+            order = rng.permutation(100)
+            for test in order.reshape(5, 20):
+                training = np.setdiff1d(order, test)
+                right = [
+                    ((x[test] > _middle(x[training], y[training])) == y[test]).mean()
+                    for x in columns
+                ]
+                differences.append(right[0] - right[1])
+        corrected.append(estimate(differences, folds=5).p < 0.05)
+        naive.append(stats.ttest_1samp(differences, 0).pvalue < 0.05)
+    assert np.mean(corrected) < 0.09  # three standard errors above 0.05
+    assert np.mean(naive) > 0.2
+
+
+def _middle(x, y):
+    return (x[y == 0].mean() + x[y == 1].mean()) / 2
+
+
+def made(**means):
+    """Records of three folds and two seeds: each method has a mean and a spread of its own."""
+    rng = np.random.default_rng(0)
+    names = {"plain": PLAIN, "tuned": TUNED, "anchored": "anchored (tuned)", "trees": TREES}
+    shared = rng.normal(0, 0.03, size=6)
+    records = []
+    for name, mean in means.items():
+        spread = shared + rng.normal(0, 0.002, size=6)
+        values = mean + spread - spread.mean()
+        records += [Record(names[name], i // 3, i % 3, values[i].item(), 1.0 + i) for i in range(6)]
+    return records
+
+
+def test_summary_is_best_first_and_paired():
+    rng = np.random.default_rng(0)
+    records = made(plain=0.7, tuned=0.75, trees=0.6)
+    rows = summarize(records)
+    assert [row.method for row in rows] == [TUNED, PLAIN, TREES]
+    assert [row.method for row in summarize(records, greater_is_better=False)] == [
+        TREES,
+        PLAIN,
+        TUNED,
+    ]
+    best, plain, _ = rows
+    assert plain.difference is None
+    assert best.difference is not None
+    a, b = (np.array([r.score for r in records if r.method == m]) for m in (TUNED, PLAIN))
+    assert best.difference.value == pytest.approx((a - b).mean())
+    assert best.score.value == pytest.approx(a.mean())
+    assert best.seconds == pytest.approx(3.5)
+    # The folds move both alike: the difference is known far better than either score.
+    width = best.difference.high - best.difference.low
+    assert width < 0.3 * (best.score.high - best.score.low)
+    mixed = summarize([records[i] for i in rng.permutation(len(records))])  # pairs go by fold
+    assert mixed[0].difference == pytest.approx(best.difference)
+
+
+def test_p_values_are_holms():
+    records = made(plain=0.7, tuned=0.703, anchored=0.701, trees=0.699)
+    raw, adjusted = {}, {}
+    for row in summarize(records):
+        if row.difference is not None:
+            alone = [r for r in records if r.method in (PLAIN, row.method)]
+            raw[row.method] = next(r for r in summarize(alone) if r.difference).difference.p
+            adjusted[row.method] = row.difference.p
+    least, middle, most = sorted(raw, key=raw.__getitem__)
+    assert 0 < 3 * raw[least] < 1
+    assert adjusted[least] == pytest.approx(3 * raw[least])
+    assert adjusted[middle] == pytest.approx(min(1, max(3 * raw[least], 2 * raw[middle])))
+    assert adjusted[most] == pytest.approx(min(1, max(adjusted[middle], raw[most])))
+
+
+# The verdict
+
+
+@pytest.mark.parametrize(
+    ("means", "first", "last"),
+    [
+        (
+            {"plain": 0.8, "tuned": 0.7, "anchored": 0.7},
+            "Plain cross-entropy wins: no other method has a better mean f1.",
+            "Plain cross-entropy wins: no other method has a better mean f1.",
+        ),
+        (
+            {"plain": 0.7, "tuned": 0.7003, "anchored": 0.69},
+            "cross-entropy (tuned) has the best mean f1.",
+            "No method is shown to beat plain cross-entropy on these rows.",
+        ),
+        (
+            {"plain": 0.7, "tuned": 0.8, "anchored": 0.75},
+            "cross-entropy (tuned) has the best mean f1.",
+            "A tuned decision is all that cross-entropy needs on these rows.",
+        ),
+        (
+            {"plain": 0.7, "tuned": 0.8, "anchored": 0.801},
+            "anchored (tuned) has the best mean f1.",
+            "Cross-entropy with a tuned decision may be just as good on these rows.",
+        ),
+        (
+            {"plain": 0.7, "tuned": 0.75, "trees": 0.8},
+            "gradient boosting has the best mean f1.",
+            "Its difference to cross-entropy (tuned), +0.05, is beyond chance (p < 0.001).",
+        ),
+    ],
+)
+def test_verdict(means, first, last):
+    sentences = verdict(made(**means), metric="f1")
+    assert (sentences[0], sentences[-1]) == (first, last)
+
+
+def test_verdict_names_both_differences():
+    sentences = verdict(made(plain=0.7, tuned=0.8, anchored=0.801), metric="f1")
+    assert len(sentences) == 4
+    assert re.fullmatch(
+        r"Its difference to cross-entropy \(argmax\), \+0\.\d+, is beyond chance \(p < 0\.001\)\.",
+        sentences[1],
+    )
+    assert re.fullmatch(
+        r"Its difference to cross-entropy \(tuned\), \+0\.00\d+, may be chance \(p = [\d.]+\)\.",
+        sentences[2],
+    )
+
+
+def test_verdict_of_a_cost():
+    records = made(plain=0.7, tuned=0.8)
+    assert verdict(records, metric="cost", greater_is_better=False)[0].startswith("Plain cross-ent")
+    records = made(plain=0.8, tuned=0.7)
+    sentences = verdict(records, metric="cost", greater_is_better=False)
+    assert sentences[0] == "cross-entropy (tuned) has the best mean cost."
+    assert "-0.1" in sentences[1]
+
+
+def test_cross_entropy_wins_a_tie():
+    records = [Record(m, 0, fold, 0.5, 1.0) for fold in range(3) for m in (PLAIN, TUNED, TREES)]
+    assert verdict(records, metric="f1")[0].startswith("Plain cross-entropy wins")
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"methods": ["anchored"]},
+            r"methods of compare must be some of cross-entropy \(argmax\), .*\. Got \['anchored'\]",
+        ),
+        ({"folds": 1}, "folds of compare must be at least 2. Got 1."),
+        (
+            {"folds": 100},
+            r"y of compare must hold at least 100 rows of every class\. Got 51 of class 1\.",
+        ),
+        (
+            {"groups": np.arange(len(Y)) % 2},
+            "groups of compare must name at least 3 groups. Got 2.",
+        ),
+        (
+            {"groups": np.where(Y == 1, 3, np.arange(len(Y)) % 3)},
+            "groups of compare must leave every class in every fold. Got no class 1 in one. Use",
+        ),
+        ({"sample_weight": [1.0]}, "inconsistent numbers of samples"),
+        ({"classifier": quick("f3x")}, "metric of compare must be a name"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        run(**arguments)
+
+
+@pytest.mark.parametrize("y", [Y + 1, np.zeros_like(Y), np.where(Y == 1, "a", "b")])
+def test_y_must_be_codes(y):
+    with pytest.raises(ValueError, match="y of compare must hold the classes 0 to C - 1"):
+        compare(quick("f1"), X, y)
+
+
+def test_summary_needs_the_method_it_compares_with():
+    records = made(tuned=0.5)
+    with pytest.raises(ValueError, match="against of summarize must be one of"):
+        summarize(records)
