@@ -39,7 +39,7 @@ class RunningConfusion(nn.Module):
     def forward(self, confusion: Confusion) -> Confusion:
         now = confusion.detach()
         weight = torch.where(now.total.sum() == 0, 0, beside(self.momentum, self.seen))
-        self.seen.lerp_(torch.ones_like(self.seen), weight)
+        self.seen.add_(weight * (1 - self.seen))  # lerp_, which torch.func.vmap has no rule for
         average: dict[str, Tensor] = {}
         for part in _PARTS:
             value: Tensor | None = getattr(now, part)
@@ -49,7 +49,7 @@ class RunningConfusion(nn.Module):
                 setattr(self, part, torch.zeros_like(value))
             self._check_size(part, value)
             running: Tensor = getattr(self, part)
-            running.lerp_(value, weight.to(value))
+            running.add_(weight.to(value) * (value - running))
             attached: Tensor = getattr(confusion, part)
             corrected = running / self.seen.clamp(min=self.momentum).to(value)
             average[part] = corrected + (attached - value)

@@ -1,0 +1,131 @@
+"""Many models at once: each as if it had been trained alone."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from evalign import MetricLoss
+from evalign.metrics import resolve
+from evalign.recipes import AnchoredLoss
+from evalign.training import Settings, TemperatureAnnealing, fit
+from evalign.training.many import Member, fit_many
+from tests import tolerances
+
+pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
+torch.manual_seed(0)
+X = torch.randn(500, 6, dtype=torch.float64)
+Y = (X[:, 0] + X[:, 1] ** 2 > 1).long() + (X[:, 2] > 1.2).long()
+ROWS, HELD_OUT = (X[:400], Y[:400]), (X[400:], Y[400:])
+SETTINGS = Settings(epochs=12, batch_size=64, patience=4)
+
+CE, F1, RUNNING = (
+    nn.CrossEntropyLoss(),
+    MetricLoss("f1_macro"),
+    MetricLoss("f1_macro", statistics="running"),
+)
+ANCHORED = AnchoredLoss(resolve("f1_macro"), torch.tensor([3.0, 2.0, 1.0]))
+COOLING = {"rate": 0.8, "patience": 2}
+MEMBERS = {
+    "cross-entropy": Member(CE, 1e-2, 0),
+    "slow": Member(CE, 1e-3, 1),
+    "cooled": Member(F1, 1e-2, 2, annealing=COOLING),
+    "constant": Member(F1, 3e-3, 3),
+    "mcc": Member(MetricLoss("matthews_corrcoef"), 1e-2, 0),
+    "running": Member(RUNNING, 1e-2, 5),
+    "running, cooled": Member(RUNNING, 1e-3, 6, annealing=COOLING),
+    "anchored": Member(ANCHORED, 1e-2, 7),
+}
+
+
+def network(dropout=0.0):
+    layers = nn.Linear(6, 16), nn.ReLU(), nn.Dropout(dropout), nn.Linear(16, 3)
+    return nn.Sequential(*layers).double()
+
+
+def alone(member, settings, metric="f1_macro", greater=True):
+    torch.manual_seed(member.seed)
+    model, loss = network(), copy.deepcopy(member.loss)
+    own = replace(settings, learning_rate=member.learning_rate, seed=member.seed)
+    annealing = None
+    if member.annealing is not None:
+        annealing = TemperatureAnnealing(loss, greater_is_better=greater, **member.annealing)
+    history = fit(
+        model, loss, *ROWS, validation=HELD_OUT, metric=metric, settings=own, annealing=annealing
+    )
+    return model.state_dict(), history
+
+
+@pytest.fixture(scope="module")
+def together():
+    members = list(MEMBERS.values())
+    found = fit_many(
+        network, members, *ROWS, validation=HELD_OUT, metric="f1_macro", settings=SETTINGS
+    )
+    return dict(zip(MEMBERS, found, strict=True))
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_every_member_is_as_if_trained_alone(together, name):
+    weights, history = alone(MEMBERS[name], SETTINGS)
+    trained = together[name]
+    assert [r["best"] for r in trained.history] == [r["best"] for r in history]
+    for key, value in weights.items():
+        torch.testing.assert_close(trained.weights[key], value, rtol=0, atol=tolerances.STACKED)
+    for key in ("temperature", "loss", "validation_loss", "validation_metric"):
+        for mine, theirs in zip(trained.history, history, strict=True):
+            assert mine[key] == pytest.approx(theirs[key], abs=tolerances.STACKED)
+
+
+def test_members_end_on_their_own(together):
+    assert len({len(trained.history) for trained in together.values()}) > 2
+
+
+@pytest.mark.parametrize("watch", ["loss", "metric"])
+def test_a_cost_or_the_loss_is_made_small(watch):
+    settings = replace(SETTINGS, watch=watch, epochs=6, schedule="constant", clip_norm=None)
+    cost = resolve("f1_macro") if watch == "loss" else _error
+    (trained,) = fit_many(
+        network, [MEMBERS["cooled"]], *ROWS, validation=HELD_OUT, metric=cost, settings=settings
+    )
+    weights, history = alone(MEMBERS["cooled"], settings, metric=cost, greater=False)
+    assert len(trained.history) == len(history)
+    for key, value in weights.items():
+        torch.testing.assert_close(trained.weights[key], value, rtol=0, atol=tolerances.STACKED)
+
+
+def _error(confusion):
+    return 1 - confusion.tp.sum() / confusion.total
+
+
+_error.greater_is_better = False
+
+
+def test_dropout_is_each_members_own():
+    members = [Member(CE, 1e-2, 0, dropout=p) for p in (0.0, 0.0, 0.9)]
+    torch.manual_seed(0)
+    none, same, much = fit_many(
+        lambda: network(0.5),
+        members,
+        *ROWS,
+        validation=HELD_OUT,
+        metric="f1_macro",
+        settings=replace(SETTINGS, epochs=3),
+    )
+    assert torch.equal(none.weights["0.weight"], same.weights["0.weight"])
+    assert not torch.allclose(none.weights["0.weight"], much.weights["0.weight"])
+    assert much.history[0]["loss"] > none.history[0]["loss"]
+
+
+def test_what_many_do_not_know_is_refused():
+    with pytest.raises(ValueError, match="settings of fit_many must have float32 precision and no"):
+        fit_many(
+            network,
+            [Member(CE)],
+            *ROWS,
+            validation=HELD_OUT,
+            metric="f1_macro",
+            settings=Settings(averaging=0.9),
+        )
