@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from evalign import MetricLoss, exact_backward, metrics
 from tests import tolerances
 from tests.distributed.processes import run
+from tests.estimator.models import imbalanced, quick
 
 CLASSES = 4
 # Rows per rank: even, uneven, and a rank without any.
@@ -180,6 +181,20 @@ def test_running_statistics_are_the_same_on_every_rank():
     first, second = run(running_state, 2)
     assert first == second
     assert first["running.seen"] > 0
+
+
+def own_estimator(rank, size):
+    X, y = imbalanced(200, classes=3, seed=rank)
+    return [quick(recipe=recipe, epochs=2).fit(X, y).predict_proba(X).tolist() for recipe in OWN]
+
+
+OWN = ["east", "anchored"]
+
+
+@pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
+def test_estimators_of_several_processes_do_not_mix():
+    for rank, found in enumerate(run(own_estimator, 2)):
+        assert found == own_estimator(rank, 1)
 
 
 def other_classes(rank, size):

@@ -461,6 +461,27 @@ def test_a_checkpoint_wants_a_fixed_seed(tmp_path):
         quick(epochs=1, random_state=1).fit(X, Y, checkpoint=tmp_path / "training")
 
 
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"X": X[::-1]}, "fingerprint of the rows was"),
+        ({"y": (Y + 1) % 3}, "fingerprint of the rows was"),
+        ({"sample_weight": 1.0 + Y}, "fingerprint of the rows was"),
+        ({"metric": "matthews_corrcoef"}, "metric was"),
+        ({"recipe": "focal"}, "loss was"),
+        ({"recipe": "logit_adjusted"}, "loss was"),
+    ],
+    ids=["rows", "labels", "weights", "metric", "focal", "logit-adjusted"],
+)
+def test_a_checkpoint_of_another_problem_is_not_gone_on_from(change, text, tmp_path):
+    quick(epochs=1, recipe="cross_entropy").fit(X, Y, checkpoint=tmp_path / "training")
+    rows = {"X": X, "y": Y, "sample_weight": None}
+    arguments = {"recipe": "cross_entropy"} | {k: v for k, v in change.items() if k not in rows}
+    rows |= {k: v for k, v in change.items() if k in rows}
+    with pytest.raises(CheckpointError, match=text):
+        quick(epochs=1, **arguments).fit(**rows, checkpoint=tmp_path / "training")
+
+
 def test_east_cools_and_ends_by_its_own_rule():
     clf = quick(recipe="east", epochs=60, patience=4).fit(X2, Y2)
     heat = [record["temperature"] for record in clf.history_]

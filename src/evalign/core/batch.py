@@ -13,7 +13,7 @@ The task follows from shapes and dtypes alone, so that it never changes with the
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -38,8 +38,15 @@ class Mean:
     def map(self, function: Callable[[Tensor], Tensor]) -> "Mean":
         return Mean(function(self.sum), function(self.mass))
 
+    def tensors(self) -> list[Tensor]:
+        """In the order in which `map` takes them."""
+        return [self.sum, self.mass]
+
     def value(self) -> Tensor:
         return safe_ratio(self.sum, self.mass)
+
+
+Sums = tuple[Any, ...]  # of `Mean`s and `Confusion`s: with +, map and tensors
 
 
 @dataclass(frozen=True)

@@ -125,8 +125,15 @@ class Confusion:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Confusion":
         """Apply a function to every tensor."""
+        return replace(self, **{name: function(value) for name, value in self._tensors().items()})
+
+    def tensors(self) -> list[Tensor]:
+        """In the order in which `map` takes them."""
+        return list(self._tensors().values())
+
+    def _tensors(self) -> dict[str, Tensor]:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: function(v) for k, v in values.items() if isinstance(v, Tensor)})
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     @classmethod
     def from_logits(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalign.core.batch import Batch, Mean, Task, as_batch, check_task, check_types
+from evalign.core.batch import Batch, Mean, Sums, Task, as_batch, check_task, check_types
 from evalign.core.checks import check_temperature, require
 from evalign.core.membership import Heaviside, check_step
 from evalign.core.numerics import full_precision
@@ -43,7 +43,7 @@ class Loss(nn.Module):
         check_types(type(self).__name__, logits, target, sample_weight)
         with full_precision(logits):
             batch = self.batch(logits, target, sample_weight)
-            value = self.or_zero(self.value(batch), batch.weight.sum())
+            value = zero_if_empty(self.value(batch), batch.weight.sum())
             return value.to(batch.weight.dtype)
 
     def batch(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> Batch:
@@ -57,10 +57,6 @@ class Loss(nn.Module):
             ignore_index=self.ignore_index,
             validate=self.validate,
         )
-
-    def or_zero(self, value: Tensor, mass: Tensor) -> Tensor:
-        """The value, and 0 where no row has weight."""
-        return torch.where(mass == 0, torch.zeros_like(value), value)
 
     @abstractmethod
     def value(self, batch: Batch) -> Tensor:
@@ -82,11 +78,20 @@ class Loss(nn.Module):
         return self
 
 
-Sums = tuple[Any, ...]  # each with + and map(function of a tensor): `Confusion`, `Mean`
+def zero_if_empty(value: Tensor, mass: Tensor) -> Tensor:
+    """The value, and 0 where no row has weight."""
+    return torch.where(mass == 0, torch.zeros_like(value), value)
 
 
 class AdditiveLoss(Loss):
     """A function of sums over rows, so that the rows may come in parts (`exact_backward`)."""
+
+    def forward(
+        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
+    ) -> Tensor:
+        sums = self.sums(logits, target, sample_weight=sample_weight)
+        with full_precision(logits):
+            return self.of_sums(sums).to(torch.promote_types(logits.dtype, torch.float32))
 
     def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
         """What these rows add to the sums."""
@@ -101,12 +106,6 @@ class AdditiveLoss(Loss):
     @abstractmethod
     def of_sums(self, sums: Sums) -> Tensor:
         """The loss of all rows that were summed; 0 where none has weight."""
-
-    def value(self, batch: Batch) -> Tensor:
-        return self.of_sums(self.sums_of(batch))
-
-    def or_zero(self, value: Tensor, mass: Tensor) -> Tensor:
-        return value  # `of_sums` knows of more rows than this batch's
 
 
 class MeanLoss(AdditiveLoss):

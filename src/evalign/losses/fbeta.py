@@ -5,12 +5,12 @@ import math
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Mean, Task
+from evalign.core.batch import Batch, Mean, Sums, Task
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import FBeta
 from evalign.core.metrics.base import Average
-from evalign.losses.base import AdditiveLoss, MeanLoss, Sums
+from evalign.losses.base import AdditiveLoss, MeanLoss, zero_if_empty
 
 
 class SurrogateFBetaLoss(MeanLoss):
@@ -96,5 +96,4 @@ class SoftFBetaLoss(AdditiveLoss):
 
     def of_sums(self, sums: Sums) -> Tensor:
         (confusion,) = sums
-        value = 1 - self.metric(confusion)
-        return torch.where(confusion.total.sum() == 0, torch.zeros_like(value), value)
+        return zero_if_empty(1 - self.metric(confusion), confusion.total.sum())

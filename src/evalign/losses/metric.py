@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from evalign.core import membership
-from evalign.core.batch import Batch, Task
+from evalign.core.batch import Batch, Sums, Task
 from evalign.core.checks import complaint, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.kernels import soft_confusion
-from evalign.losses.base import AdditiveLoss, SoftSetLoss, Sums
+from evalign.losses.base import AdditiveLoss, SoftSetLoss
 from evalign.statistics import Ranks, RankSum, RunningConfusion
 
 # Enough for functions that name a class by its index.

@@ -88,6 +88,9 @@ class FocalLoss(_WeightedLoss):
         require(0 <= gamma < math.inf, "FocalLoss", "gamma", "be finite and at least 0", gamma)
         self.gamma = gamma
 
+    def extra_repr(self) -> str:
+        return f"gamma={self.gamma}"
+
     def mean(self, batch: Batch) -> Mean:
         log_p = batch.log_probabilities()
         # Held above 0: for γ < 1 the slope of the power is infinite there.
@@ -123,6 +126,9 @@ class LogitAdjustedLoss(MeanLoss):
         require(math.isfinite(tau), "LogitAdjustedLoss", "tau", "be finite", tau)
         self.register_buffer("log_prior", (prior / prior.sum()).log(), persistent=False)
         self.tau = tau
+
+    def extra_repr(self) -> str:
+        return f"tau={self.tau}"
 
     def mean(self, batch: Batch) -> Mean:
         multilabel = batch.task == "multilabel"

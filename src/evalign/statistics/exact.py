@@ -8,16 +8,17 @@ linear loss Σ ⟨∂L/∂C, C_i⟩, whose gradient over all micro-batches is th
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from evalign.core.batch import Sums
 from evalign.core.checks import complaint, require
 
-Sums = tuple[Any, ...]
 
-
+@runtime_checkable
 class Additive(Protocol):
     """What `exact_backward` asks of a loss: `MetricLoss`, the pointwise losses, sums of them."""
 
@@ -31,7 +32,8 @@ class Additive(Protocol):
 class ExactAccumulation:
     """The two passes, for those who own their loop; `exact_backward` is that loop.
 
-    Random numbers (dropout) are the same in both passes if the forward calls are. Batch
+    Random numbers (dropout) are the same in both passes if the forward calls are, on the CPU and
+    on CUDA. Batch
     normalisation sees micro-batches, as ever, and updates its averages twice.
 
     Args:
@@ -55,19 +57,19 @@ class ExactAccumulation:
     value: Tensor
 
     def __init__(self, loss: Additive) -> None:
-        if not (hasattr(loss, "sums") and hasattr(loss, "of_sums")):
+        if not isinstance(loss, Additive):
             allowed = "be a function of sums over rows, with the methods sums and of_sums"
             got, cure = type(loss).__name__, "MetricLoss is one."
             raise TypeError(complaint("exact_backward", "loss", allowed, got, cure))
         self._of = loss
-        self._total: list[Any] = []
+        self._total: Sums = ()
         self._slopes: list[Tensor] = []
         self._rng: dict[str, Any] = {}
 
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Pass one: `count` every micro-batch. No graph is kept."""
-        self._total = []
+        self._total = ()
         self._rng = {"cpu": torch.get_rng_state()}
         if torch.cuda.is_available():
             self._rng["cuda"] = torch.cuda.get_rng_state_all()
@@ -75,26 +77,24 @@ class ExactAccumulation:
             yield
         if not self._total:
             raise ValueError(complaint("exact_backward", "microbatches", "not be empty", "none"))
-        leaves: list[Tensor] = []
-
-        def leaf(x: Tensor) -> Tensor:
-            leaves.append(x.detach().requires_grad_())
-            return leaves[-1]
-
+        total = tuple(part.map(lambda x: x.detach().requires_grad_()) for part in self._total)
         with torch.enable_grad():
-            value = self._of.of_sums(tuple(part.map(leaf) for part in self._total))
+            value = self._of.of_sums(total)
+        leaves = [tensor for part in total for tensor in part.tensors()]
         slopes = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
         self._slopes, self.value = list(slopes), value.detach()
 
     def count(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> None:
         """Add the sums of a micro-batch."""
         sums = self._of.sums(logits, target, sample_weight=sample_weight)
-        so_far = self._total or [0] * len(sums)
-        self._total = [b if a == 0 else a + b for a, b in zip(so_far, sums, strict=True)]
+        pairs = zip(self._total, sums, strict=True) if self._total else ()
+        self._total = tuple(a + b for a, b in pairs) or sums
 
     @contextmanager
     def replaying(self) -> Iterator[None]:
         """Pass two: back-propagate `loss` of every micro-batch."""
+        if not self._slopes:
+            raise RuntimeError("ExactAccumulation: pass one, `counting`, comes before `replaying`.")
         torch.set_rng_state(self._rng["cpu"])
         if "cuda" in self._rng:
             torch.cuda.set_rng_state_all(self._rng["cuda"])
@@ -102,10 +102,8 @@ class ExactAccumulation:
 
     def loss(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Σ ⟨∂L/∂C, C_i⟩; its value means nothing, its gradients add up to that of the loss."""
-        tensors: list[Tensor] = []
-        for part in self._of.sums(logits, target, sample_weight=sample_weight):
-            part.map(lambda x: tensors.append(x) or x)
-        pairs = zip(self._slopes, tensors, strict=True)
+        sums = self._of.sums(logits, target, sample_weight=sample_weight)
+        pairs = zip(self._slopes, (x for part in sums for x in part.tensors()), strict=True)
         return torch.stack([(slope * x).sum() for slope, x in pairs]).sum()
 
 
@@ -140,9 +138,7 @@ def exact_backward(
         torch.Size([3, 4])
     """
     _check_microbatches(microbatches)
-    if model.training and any(
-        isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules()
-    ):
+    if any(isinstance(m, _BatchNorm) and m.training for m in model.modules()):
         text = (
             "exact_backward: the model has batch statistics in training mode. They are those of a "
             "micro-batch, not of the whole batch, and their averages are updated twice. Put those "

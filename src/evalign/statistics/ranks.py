@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from evalign.core.batch import Sums
 from evalign.core.checks import require, traced
 
 Ranks = Literal["all", "own"] | Any  # or a process group, whose class not every torch has
@@ -29,17 +30,14 @@ class RankSum:
         self.ranks = ranks
         self._agreed: set[int] = set()
 
-    def __call__(self, sums: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The parts of `sums` have a method `map` that is given every tensor."""
+    def __call__(self, sums: Sums) -> Sums:
         if self.ranks == "own" or not (dist.is_available() and dist.is_initialized()):
             return sums
         group: Any = dist.group.WORLD if self.ranks == "all" else self.ranks
         size = dist.get_world_size(group)
         if size <= 1:  # −1 outside the group
             return sums
-        own: list[Tensor] = []
-        for part in sums:
-            part.map(lambda x: own.append(x) or x)
+        own = [tensor for part in sums for tensor in part.tensors()]
         total = torch.cat([x.detach().flatten() for x in own])
         try:
             self._agree(total, group, size)

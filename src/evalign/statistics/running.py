@@ -80,5 +80,6 @@ class RunningConfusion(nn.Module):
         # A buffer that is None is neither saved nor expected; take the sizes of those that come.
         for part in _PARTS:
             saved = state_dict.get(prefix + part)
-            setattr(self, part, None if saved is None else torch.zeros_like(saved))
+            here = None if saved is None else torch.zeros_like(saved, device=self.seen.device)
+            setattr(self, part, here)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

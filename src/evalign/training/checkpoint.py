@@ -58,14 +58,14 @@ def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        _sync_folder(new)
+        sync_folder(new)
     except BaseException:  # disk full, Ctrl-C: the old checkpoint is untouched
         shutil.rmtree(new, ignore_errors=True)
         raise
     if folder.exists():
         os.rename(folder, old)
     os.rename(new, folder)
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
     _discard(old, new)
 
 
@@ -96,6 +96,17 @@ def exists(folder: str | os.PathLike[str]) -> bool:
     return _places(folder)[0].exists()
 
 
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    if os.name == "nt":  # Windows opens no folders; NTFS keeps their entries in its journal
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _places(folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
     folder = Path(os.path.abspath(folder))
     return folder, folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
@@ -118,16 +129,6 @@ def _discard(old: Path, new: Path) -> None:
     if old.exists():
         os.rename(old, new)
         shutil.rmtree(new)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":  # Windows opens no folders; NTFS keeps their entries in its journal
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

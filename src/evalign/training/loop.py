@@ -21,7 +21,7 @@ from evalign.training.advice import TrainingWarning, advice, batch_advice
 from evalign.training.annealing import TemperatureAnnealing
 from evalign.training.batches import Data, check_data, generators, in_order, shuffled
 from evalign.training.settings import Settings
-from evalign.training.state import History, RunState
+from evalign.training.state import History, RunState, describe, fingerprint
 from evalign.training.validation import loss_of, validate
 
 
@@ -105,9 +105,11 @@ def fit(
     scaler = torch.amp.GradScaler(device.type, enabled=half == torch.float16)
     averaged = copy.deepcopy(network).requires_grad_(False) if settings.averaging else network
     sources = generators(data, device)
-    run = RunState(
-        settings, batches, network, averaged, optimizer, scaler, loss, annealing, sources
-    )
+    call: dict[str, Any] = {"batches per epoch": batches}
+    if checkpoint is not None:
+        call |= {"loss": describe(loss), "metric": describe(metric)}
+        call["the fingerprint of the rows"] = fingerprint(data, validation)
+    run = RunState(settings, call, network, averaged, optimizer, scaler, loss, annealing, sources)
     history = run.history
     unsaved: dict[str, Any] | None = None
     next_save = 0.0

@@ -1,17 +1,37 @@
 """Everything the rest of a run depends on, in one place: what a checkpoint holds."""
 
 import copy
+import hashlib
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from evalign.training.annealing import TemperatureAnnealing
+from evalign.training.batches import Data
 from evalign.training.checkpoint import CheckpointError
 from evalign.training.settings import Settings
 
 History = list[dict[str, Any]]
+
+
+def describe(thing: object) -> str:
+    """A loss or metric as text. Addresses differ between processes, and a temperature is state."""
+    return re.sub(r" at 0x[0-9a-f]+|temperature=[^,)]+", "", repr(thing))
+
+
+def fingerprint(*data: Data) -> str:
+    """Of all rows, as bytes; a loader's cannot be looked at."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in data:
+        for tensor in () if isinstance(part, DataLoader) else part:
+            digest.update(
+                tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
+            )
+    return digest.hexdigest()
 
 
 @dataclass
@@ -19,11 +39,11 @@ class RunState:
     """The moving parts of `fit`.
 
     `averaged` is the network itself where no average is kept; `best` holds the weights of the best
-    epoch, and `batches` (per epoch) tells a resumed run that the data is another.
+    epoch, and `call` what must be the same when the run is resumed.
     """
 
     settings: Settings
-    batches: int
+    call: dict[str, Any]
     network: nn.Module
     averaged: nn.Module
     optimizer: torch.optim.Optimizer
@@ -42,8 +62,8 @@ class RunState:
 
     def _call(self) -> dict[str, Any]:
         """What must be the same when the run is resumed."""
-        call = {"batches per epoch": self.batches, "parts": sorted(self._parts())}
-        return asdict(self.settings) | call | {"generators": sorted(self.generators)}
+        parts = {"parts": sorted(self._parts()), "generators": sorted(self.generators)}
+        return asdict(self.settings) | self.call | parts
 
     def state_dict(self) -> dict[str, Any]:
         """A copy, as training goes on in place."""

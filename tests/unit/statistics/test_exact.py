@@ -168,5 +168,11 @@ def test_batch_statistics_are_warned_of():
     parts = [part[:2] for part in microbatches(3, rows=(4, 4))]
     with pytest.warns(UserWarning, match="the model has batch statistics in training mode"):
         exact_backward(MetricLoss("f1_macro"), model, parts)
-    model.eval()
+    model[0].eval()
     exact_backward(MetricLoss("f1_macro"), model, parts)  # a warning would be an error here
+
+
+def test_the_passes_come_in_order():
+    exact, text = ExactAccumulation(MetricLoss("f1_macro")), "pass one, `counting`, comes before"
+    with pytest.raises(RuntimeError, match=text), exact.replaying():
+        pass

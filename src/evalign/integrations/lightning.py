@@ -1,0 +1,146 @@
+"""Lightning: a module that trains any network on a metric, and a callback that cools its loss."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from evalign.core.checks import require
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import MetricFunction, resolve
+from evalign.training import TemperatureAnnealing
+from evalign.training.validation import hard_confusion, loss_of
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+except ModuleNotFoundError as error:
+    cure = "Run: pip install 'evalign[lightning]'"
+    raise ImportError(f"evalign.integrations.lightning needs lightning. {cure}") from error
+
+
+class AlignedModule(LightningModule):
+    """Any network, a loss, and the metric it is judged by. Batches are (x, target[, weight]).
+
+    Logs `train_loss`, and after every validation or test the metric of all its rows, on all ranks,
+    as `val_metric` or `test_metric`: no mean over batches, which would be another number.
+
+    The loss is a part of the module, so a checkpoint holds its temperature and running statistics.
+
+    Args:
+        network: from x to logits.
+        loss: such as `MetricLoss`, which sums over the ranks by itself.
+        metric: a name or a function of a `Confusion`; of the plain decision, the largest logit.
+        learning_rate: of AdamW; override `configure_optimizers` for another optimiser.
+        microbatch_size: send a training batch through the network in parts of so many rows, which
+            are computed again in the backward pass: activations of one part, gradient of the
+            whole. It takes the place of `accumulate_grad_batches`, which would add up the metrics
+            of parts and is refused. x must be a tensor.
+
+    Examples:
+        >>> from evalign import MetricLoss
+        >>> module = AlignedModule(nn.Linear(4, 3), MetricLoss("f1_macro"), "f1_macro")
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: nn.Module,
+        metric: str | MetricFunction,
+        *,
+        learning_rate: float = 1e-3,
+        microbatch_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        ok = microbatch_size is None or microbatch_size >= 1
+        require(ok, "AlignedModule", "microbatch_size", "be at least 1", microbatch_size)
+        self.network = network
+        self.loss = loss
+        self.metric = resolve(metric, owner="AlignedModule") if isinstance(metric, str) else metric
+        self.learning_rate = learning_rate
+        self.microbatch_size = microbatch_size
+        self._seen: Confusion | int = 0  # of this validation or test, on this rank
+
+    def forward(self, x: Any) -> Tensor:
+        return self.network(x)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), lr=self.learning_rate)
+
+    def on_train_epoch_start(self) -> None:
+        steps = self.trainer.accumulate_grad_batches  # a callback may change it every epoch
+        allowed = "be 1: a metric of all rows is no mean over batches"
+        cure = "Give the loader the whole batch, and AlignedModule a microbatch_size to save memory"
+        require(steps == 1, "Trainer", "accumulate_grad_batches", allowed, steps, cure + ".")
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        x, *rest = batch
+        value = loss_of(self.loss, self._logits(x), *rest)
+        self.log("train_loss", value)
+        return value
+
+    def _logits(self, x: Any) -> Tensor:
+        if self.microbatch_size is None:
+            return self.network(x)
+        parts = x.split(self.microbatch_size)
+        return torch.cat([checkpoint(self.network, part, use_reentrant=False) for part in parts])
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        x, target, *weight = batch
+        self._seen = self._seen + hard_confusion(
+            self.network(x),
+            target,
+            sample_weight=weight[0] if weight else None,
+            ignore_index=getattr(self.loss, "ignore_index", -100),
+            matrix=getattr(self.metric, "needs_matrix", True),
+        )
+
+    test_step = validation_step
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_metric("val_metric")
+
+    def on_test_epoch_end(self) -> None:
+        self._log_metric("test_metric")
+
+    def _log_metric(self, name: str) -> None:
+        own, self._seen = self._seen, 0
+        assert isinstance(own, Confusion)  # Lightning ends no epoch that had no batch
+        total = own.map(lambda x: self.trainer.strategy.reduce(x, reduce_op="sum"))
+        # The same on all ranks already; sync_dist says so to Lightning, which warns otherwise.
+        self.log(name, self.metric(total), sync_dist=True)
+
+
+class AnnealTemperature(Callback):
+    """Steps a `TemperatureAnnealing` after every validation, and ends the training with it.
+
+    Its state is saved with Lightning's checkpoints: a resumed run goes on at the same temperature.
+
+    Args:
+        annealing: of the loss of the module that is trained.
+        monitor: the logged score to step on.
+
+    Examples:
+        >>> from evalign import MetricLoss
+        >>> loss = MetricLoss("f1_macro")
+        >>> callback = AnnealTemperature(TemperatureAnnealing(loss))
+    """
+
+    def __init__(self, annealing: TemperatureAnnealing, *, monitor: str = "val_metric") -> None:
+        self.annealing = annealing
+        self.monitor = monitor
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.sanity_checking:
+            return
+        logged = trainer.callback_metrics
+        allowed = f"be one of the logged {sorted(logged)}"
+        require(self.monitor in logged, "AnnealTemperature", "monitor", allowed, self.monitor)
+        self.annealing.step(logged[self.monitor].item())
+        trainer.should_stop |= self.annealing.finished
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.annealing.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.annealing.load_state_dict(state_dict)

@@ -1,0 +1,29 @@
+"""What the engines share in the tests: rows, and the variables that a launcher would set."""
+
+import os
+
+import torch
+
+CLASSES = 3
+
+
+def made_rows(count, seed=0):
+    """Rows of three classes that a linear network can learn."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(CLASSES, (count,), generator=generator)
+    x = torch.randn(count, 4, generator=generator, dtype=torch.float64)
+    return x + torch.nn.functional.one_hot(y, 4), y
+
+
+def as_if_launched(rank, size):
+    """As torchrun does; the process group is up already, so nobody meets at the address."""
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "GROUP_RANK": "0",
+        "WORLD_SIZE": str(size),
+        "LOCAL_WORLD_SIZE": str(size),
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": "1",
+        "TORCHELASTIC_RUN_ID": "test",
+    }

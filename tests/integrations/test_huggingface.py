@@ -1,0 +1,288 @@
+"""Trainer and Accelerate: the gradient of a step is that of all its rows, wherever they are."""
+
+import shutil
+
+import pytest
+import torch
+from accelerate import Accelerator
+from sklearn.metrics import cohen_kappa_score
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from evalign import MetricLoss, TemperatureAnnealing, exact_backward, losses
+from evalign.integrations.huggingface import AlignedTrainer
+from evalign.training.checkpoint import load
+from tests import tolerances
+from tests.distributed.processes import run
+from tests.integrations.engines import CLASSES, as_if_launched, made_rows
+
+WORDS = 12  # in the vocabulary; the first three are those of the classes
+ROWS = 12  # of a step, on all processes and in all micro-batches
+
+
+def model(dropout=0.0, kind=BertForSequenceClassification):
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=WORDS,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=8,
+        num_labels=CLASSES,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+    return kind(config).double()
+
+
+def texts(count, seed=0, tokens=False):
+    """Five words, of which one says the class; later classes are rarer."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = []
+    for _ in range(count):
+        label = torch.multinomial(torch.tensor([0.5, 0.3, 0.2]), 1, generator=generator).item()
+        words = torch.randint(CLASSES, WORDS, (5,), generator=generator)
+        place = torch.randint(5, (1,), generator=generator)
+        words[place] = label
+        labels = torch.full((5,), -100).index_fill(0, place, label) if tokens else label
+        rows.append({"input_ids": words, "labels": labels})
+    return rows
+
+
+def arguments(folder, *, processes=1, microbatches=1, **more):
+    more = {"max_steps": 2, "max_grad_norm": 0.0, "save_strategy": "no"} | more
+    return TrainingArguments(
+        folder,
+        per_device_train_batch_size=ROWS // processes // microbatches,
+        gradient_accumulation_steps=microbatches,
+        train_sampling_strategy="sequential",
+        dataloader_pin_memory=False,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        **more,
+    )
+
+
+def trainer(args, *, classifier=None, loss=None, metric="f1_macro", **more):
+    more = {"train_dataset": texts(2 * ROWS), "eval_dataset": texts(30, seed=1)} | more
+    loss = loss or MetricLoss("f1_macro")
+    return AlignedTrainer(classifier or model(), args, loss=loss, metric=metric, **more)
+
+
+def gradients(classifier):
+    return torch.cat([p.grad.flatten() for p in classifier.parameters()])
+
+
+class Notes(TrainerCallback):
+    """The gradient of every step, before it is taken."""
+
+    def __init__(self):
+        self.gradients = []
+
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        self.gradients.append(gradients(kwargs["model"]))
+
+
+class Bag(torch.nn.Module):
+    """No model of transformers: a mean of word vectors, with a plain dict and without extras."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = torch.nn.EmbeddingBag(WORDS, CLASSES, dtype=torch.float64)
+
+    def forward(self, input_ids):
+        return {"logits": self.words(input_ids)}
+
+
+def in_trainer(folder, *, make=model, rows=None, **how):
+    """The gradients of two steps of a model that stays where it is, and their logged losses."""
+    notes, rows = Notes(), rows or texts(2 * ROWS)
+    args = arguments(folder, learning_rate=0.0, logging_steps=1, **how)
+    engine = trainer(args, classifier=make(), callbacks=[notes], train_dataset=rows)
+    engine.train()
+    logged = [entry["loss"] for entry in engine.state.log_history if "loss" in entry]
+    return [gradient.tolist() for gradient in notes.gradients], logged
+
+
+def plain(*, make=model, rows=None):
+    """The same, in torch alone."""
+    found, values = [], []
+    rows = rows or texts(2 * ROWS)
+    for step in (rows[:ROWS], rows[ROWS:]):
+        classifier = make()
+        ids, labels = (torch.stack([torch.as_tensor(row[k]) for row in step]) for k in step[0])
+        value = MetricLoss("f1_macro")(classifier(input_ids=ids)["logits"], labels)
+        value.backward()
+        found.append(gradients(classifier))
+        values.append(value.item())
+    return [gradient.tolist() for gradient in found], values
+
+
+def close(answer, expected):
+    (found, logged), (wanted, values) = answer, expected
+    same(found, wanted)
+    assert logged == pytest.approx(values, abs=tolerances.FLOAT32_SUM)  # Trainer adds in float32
+
+
+def same(found, wanted):
+    pair = (torch.tensor(x, dtype=torch.float64) for x in (found, wanted))
+    torch.testing.assert_close(*pair, rtol=0, atol=tolerances.RANKS[torch.float64])
+
+
+@pytest.mark.parametrize("microbatches", [1, 3])
+def test_the_gradient_in_the_trainer_is_the_plain_gradient(microbatches, tmp_path):
+    close(in_trainer(tmp_path, microbatches=microbatches), plain())
+
+
+def test_a_model_of_ones_own(tmp_path):
+    answer = in_trainer(tmp_path, make=Bag, microbatches=3, label_names=["labels"])
+    close(answer, plain(make=Bag))
+    with pytest.raises(ValueError, match=r"a batch of AlignedTrainer must hold labels.*Set Train"):
+        in_trainer(tmp_path, make=Bag)
+
+
+def test_a_last_step_of_fewer_microbatches_is_exact_too(tmp_path):
+    """Micro-batches of 4 rows: three of them, then two."""
+    rows = texts(2 * ROWS)[: ROWS + 8]
+    close(in_trainer(tmp_path, microbatches=3, rows=rows), plain(rows=rows))
+
+
+def on_rank(rank, size, folder):
+    as_if_launched(rank, size)
+    answers = {n: in_trainer(folder, processes=size, microbatches=n) for n in (1, 2)}
+    accelerator = Accelerator(cpu=True)
+    assert accelerator.num_processes == size
+    x, y = (part[rank::size] for part in made_rows(ROWS))
+    classifier = linear()
+    prepared = accelerator.prepare(classifier)
+    accelerator.backward(MetricLoss("f1_macro")(prepared(x), y))
+    answers["accelerate"] = gradients(classifier).tolist()
+    prepared.zero_grad()
+    exact_backward(MetricLoss("f1_macro"), prepared, list(zip(x.split(4), y.split(4), strict=True)))
+    answers["accelerate, exact"] = gradients(classifier).tolist()
+    return answers
+
+
+def linear():
+    torch.manual_seed(0)
+    return torch.nn.Linear(4, CLASSES).double()
+
+
+def test_two_processes_have_the_gradient_of_one(tmp_path):
+    expected = plain()
+    x, y = made_rows(ROWS)
+    classifier = linear()
+    MetricLoss("f1_macro")(classifier(x), y).backward()
+    for answer in run(on_rank, 2, str(tmp_path)):
+        close(answer[1], expected)
+        close(answer[2], expected)
+        for way in ("accelerate", "accelerate, exact"):
+            same(answer[way], gradients(classifier).tolist())
+
+
+def test_dropout_is_the_same_in_both_passes(tmp_path):
+    logits = []
+    classifier = model(dropout=0.5)
+    hook = lambda _, __, out: logits.append(out.logits.detach().clone())  # noqa: E731
+    classifier.register_forward_hook(hook)
+    trainer(arguments(tmp_path, microbatches=3, max_steps=1), classifier=classifier).train()
+    torch.testing.assert_close(logits[:3], logits[3:], rtol=0, atol=0)
+    assert (logits[0] != logits[1]).any()
+
+
+def test_a_tiny_transformer_learns(tmp_path):
+    args = arguments(tmp_path, max_steps=60, learning_rate=0.02)
+    engine = trainer(args, train_dataset=texts(20 * ROWS))
+    assert engine.evaluate()["eval_metric"] < 0.5
+    engine.train()
+    assert engine.evaluate()["eval_metric"] > 0.9
+
+
+def test_the_metric_is_of_all_rows(tmp_path):
+    engine = trainer(arguments(tmp_path, per_device_eval_batch_size=7), metric="cohen_kappa")
+    logits, labels, _ = engine.predict(engine.eval_dataset)
+    expected = cohen_kappa_score(labels, logits.argmax(1))
+    assert engine.evaluate()["eval_metric"] == pytest.approx(expected, abs=tolerances.HARD)
+
+
+def test_tokens_are_rows(tmp_path):
+    """Classes last, as token classifiers have them, and -100 where a token has no label."""
+    rows = {"train_dataset": texts(240, tokens=True), "eval_dataset": texts(30, 1, tokens=True)}
+    args = arguments(tmp_path, max_steps=40, learning_rate=0.02)
+    engine = trainer(args, classifier=model(kind=BertForTokenClassification), **rows)
+    engine.train()
+    assert engine.evaluate()["eval_metric"] > 0.9
+
+
+def annealed(folder, *, epochs, resume=None, **more):
+    loss = MetricLoss("f1_macro", statistics="running")
+    annealing = TemperatureAnnealing(loss, rate=0.5, patience=1, coolings=2)
+    every = {"eval_strategy": "epoch", "save_strategy": "epoch"}
+    args = arguments(folder, max_steps=-1, num_train_epochs=epochs, learning_rate=0.0, **every)
+    engine = trainer(args, loss=loss, annealing=annealing, **more)
+    engine.train(resume_from_checkpoint=resume)
+    return engine
+
+
+def test_the_temperature_falls_on_a_plateau_and_training_ends(tmp_path):
+    engine = annealed(tmp_path, epochs=9)
+    assert engine.annealing.finished
+    assert engine.state.epoch == 4  # a best, two coolings in vain, the end
+    assert engine.loss.temperature.item() == pytest.approx(0.05)
+    engine.evaluate()
+    assert engine.annealing.cooled == 2  # only evaluations in training count
+
+
+def test_the_temperature_survives_resume(tmp_path):
+    whole = annealed(tmp_path / "whole", epochs=3)
+    annealed(tmp_path / "parts", epochs=2)
+    resumed = annealed(tmp_path / "parts", epochs=3, resume=True)
+    assert resumed.state.epoch == 3
+    assert resumed.annealing.state_dict() == whole.annealing.state_dict()
+    assert resumed.loss.temperature.item() == 0.05
+    for name, value in whole.loss.state_dict().items():
+        torch.testing.assert_close(resumed.loss.state_dict()[name], value, rtol=0, atol=0)
+
+
+def test_a_checkpoint_holds_the_loss_of_its_time(tmp_path):
+    annealed(tmp_path, epochs=3)
+    states = [load(tmp_path / f"checkpoint-{2 * epoch}" / "evalign") for epoch in (1, 2, 3)]
+    assert [state["loss"]["temperature"].item() for state in states] == [0.2, 0.1, 0.05]
+
+
+def test_a_checkpoint_of_a_plain_trainer_starts_the_loss_afresh(tmp_path):
+    annealed(tmp_path, epochs=2)
+    shutil.rmtree(tmp_path / "checkpoint-4" / "evalign")
+    assert annealed(tmp_path, epochs=3, resume=True).annealing.cooled == 0
+
+
+class TensorParallel(AlignedTrainer):
+    """As if pairs of processes shared their rows."""
+
+    def get_tp_size(self):
+        return 2
+
+
+def test_what_cannot_be_exact_is_refused(tmp_path):
+    with pytest.raises(TypeError, match=r"must be a function of sums over rows.*Got AUROCLoss"):
+        trainer(arguments(tmp_path, microbatches=2), loss=losses.AUROCLoss())
+    with pytest.raises(ValueError, match="label_smoothing_factor of TrainingArguments must be 0"):
+        trainer(arguments(tmp_path, label_smoothing_factor=0.1))
+    with pytest.raises(ValueError, match=r"rows of its own.*Got 2 processes that share rows"):
+        TensorParallel(model(), arguments(tmp_path), loss=MetricLoss("f1"), metric="f1")
+    with pytest.raises(TypeError, match="compute_loss_func"):
+        trainer(arguments(tmp_path), compute_loss_func=MetricLoss("f1_macro"))
+
+
+def test_annealing_wants_one_score(tmp_path):
+    two = {"first": texts(6), "second": texts(6)}
+    with pytest.raises(ValueError, match="eval_dataset of AlignedTrainer must be one data set"):
+        annealed(tmp_path, epochs=1, eval_dataset=two)

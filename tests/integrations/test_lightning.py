@@ -1,0 +1,229 @@
+"""Lightning: one process or two, in parts or whole, resumed or not, it is the same training."""
+
+import pytest
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+from evalign import Confusion, MetricLoss, TemperatureAnnealing, metrics
+from evalign.integrations.lightning import AlignedModule, AnnealTemperature
+from tests import tolerances
+from tests.distributed.processes import run
+from tests.integrations.engines import CLASSES, as_if_launched, made_rows
+
+QUIET = {
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "accelerator": "cpu",
+    "precision": "64-true",
+}
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
+
+
+class Descent(AlignedModule):
+    """Adam would hide a factor of the gradient."""
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=self.learning_rate)
+
+
+def module(**arguments):
+    loss = MetricLoss("f1_macro", statistics="running", momentum=0.5)
+    return Descent(network(), loss, "f1_macro", learning_rate=1.0, **arguments)
+
+
+def loader(count, *, seed=0, rank=0, size=1):
+    """In order, so that the ranks together see the batches of one process."""
+    rows = TensorDataset(*made_rows(count, seed))
+    sampler = DistributedSampler(rows, size, rank, shuffle=False)
+    return DataLoader(rows, batch_size=12 // size, sampler=sampler)
+
+
+def fit(fitted, trainer, *, rank=0, size=1, **arguments):
+    rows, validation = (loader(24 * n, seed=n, rank=rank, size=size) for n in (2, 1))
+    trainer.fit(fitted, rows, validation, **arguments)
+
+
+def trained(trainer, rank=0, size=1, **arguments):
+    """The weights after training and the score of the validation rows."""
+    fitted = module(**arguments)
+    fit(fitted, trainer, rank=rank, size=size)
+    weights = torch.cat([p.detach().flatten() for p in fitted.network.parameters()])
+    return weights.tolist(), trainer.callback_metrics["val_metric"].item()
+
+
+def on_rank(rank, size):
+    as_if_launched(rank, size)
+    ddp = {"devices": size, "strategy": "ddp", "use_distributed_sampler": False}
+    return [
+        trained(Trainer(max_epochs=2, **ddp, **QUIET), rank, size, microbatch_size=part)
+        for part in (None, 4)
+    ]
+
+
+def close(answer, expected):
+    torch.testing.assert_close(
+        torch.tensor(answer[0], dtype=torch.float64),
+        torch.tensor(expected[0], dtype=torch.float64),
+        rtol=0,
+        atol=tolerances.RANKS[torch.float64],
+    )
+    assert answer[1] == pytest.approx(expected[1], abs=tolerances.FLOAT32)  # Lightning's logs
+
+
+def test_two_processes_train_as_one():
+    expected = trained(Trainer(max_epochs=2, **QUIET))
+    for whole, in_parts in run(on_rank, 2):
+        close(whole, expected)
+        close(in_parts, expected)
+
+
+class RowsSeen(nn.Module):
+    """Notes how many rows come at a time."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = []
+
+    def forward(self, x):
+        self.counts.append(len(x))
+        return x
+
+
+def test_microbatches_train_as_the_whole_batch():
+    whole, parts, seen = module(), module(microbatch_size=5), RowsSeen()
+    parts.network = nn.Sequential(seen, *parts.network)
+    for fitted in (whole, parts):
+        fit(fitted, Trainer(max_epochs=2, limit_val_batches=0, **QUIET))
+    for p, q in zip(whole.parameters(), parts.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=0, atol=tolerances.RANKS[torch.float64])
+    assert sorted(seen.counts[:6]) == [2, 2, 5, 5, 5, 5]  # a batch of 12 in parts, twice
+
+
+def test_dropout_is_the_same_when_a_part_is_computed_again():
+    dropped = []
+    dropout = nn.Dropout(0.5)
+    dropout.register_forward_hook(lambda _, __, out: dropped.append(out.detach().clone()))
+    dropping = nn.Sequential(nn.Linear(4, 8), dropout, nn.Linear(8, CLASSES)).double()
+    fitted = AlignedModule(dropping, MetricLoss("f1_macro"), "f1_macro", microbatch_size=6)
+    fit(fitted, Trainer(max_steps=1, limit_val_batches=0, **QUIET))
+    first, last, last_again, first_again = dropped
+    torch.testing.assert_close(first, first_again, rtol=0, atol=0)
+    torch.testing.assert_close(last, last_again, rtol=0, atol=0)
+    assert ((first == 0) != (last == 0)).any()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"accumulate_grad_batches": 2}, {"callbacks": [GradientAccumulationScheduler({0: 2})]}],
+    ids=["Trainer", "callback"],
+)
+def test_accumulated_metrics_are_refused(arguments):
+    trainer = Trainer(max_epochs=1, **QUIET, **arguments)
+    with pytest.raises(
+        ValueError, match=r"accumulate_grad_batches of Trainer must be 1.*Got 2"
+    ) as e:
+        fit(module(), trainer)
+    assert "microbatch_size" in str(e.value)
+
+
+def test_a_microbatch_has_rows():
+    with pytest.raises(ValueError, match="microbatch_size of AlignedModule must be at least 1"):
+        module(microbatch_size=0)
+
+
+@pytest.mark.parametrize("metric", ["f1_macro", "cohen_kappa"])
+def test_the_metric_is_of_all_rows_not_a_mean_over_batches(metric):
+    """With weights, ignored rows, and batches that lack classes."""
+    x, y = made_rows(40, seed=2)
+    y[::7] = -100
+    weight = torch.rand(40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    tested = AlignedModule(network(), MetricLoss(metric), metric)
+    batches = DataLoader(TensorDataset(x, y, weight), batch_size=3)
+    (logged,) = Trainer(**QUIET).test(tested, batches, verbose=False)
+    confusion = Confusion.from_predictions(
+        tested(x).argmax(1), y, num_classes=CLASSES, sample_weight=weight, matrix=True
+    )
+    expected = metrics.resolve(metric)(confusion).item()
+    assert logged["test_metric"] == pytest.approx(expected, abs=tolerances.FLOAT32)
+
+
+class Script(LightningModule):
+    """Logs a score by script, and has a loss to cool."""
+
+    def __init__(self, scores):
+        super().__init__()
+        self.loss = MetricLoss("f1_macro")
+        self.layer = nn.Linear(4, CLASSES).double()
+        self.scores = scores
+
+    def training_step(self, batch, batch_idx):
+        return self.loss(self.layer(batch[0]), batch[1])
+
+    def validation_step(self, batch, batch_idx):
+        self.log("score", self.scores[self.current_epoch])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Thermometer(Callback):
+    def __init__(self):
+        self.read = []
+
+    def on_train_epoch_start(self, trainer, pl_module):
+        self.read.append(pl_module.loss.temperature.item())
+
+
+def anneal(scores, epochs, resume=None):
+    script, thermometer = Script(scores), Thermometer()
+    annealing = TemperatureAnnealing(script.loss, rate=0.5, patience=1, coolings=1)
+    callbacks = [AnnealTemperature(annealing, monitor="score"), thermometer]
+    trainer = Trainer(max_epochs=epochs, callbacks=callbacks, **QUIET)
+    fit(script, trainer, ckpt_path=resume)
+    return trainer, thermometer.read
+
+
+def test_the_temperature_falls_on_a_plateau_and_training_ends():
+    # The sanity check before training does not count.
+    _, read = anneal([0.5, 0.6, 0.6, 0.6, 0.6, 0.6], epochs=6)
+    assert read == [0.2, 0.2, 0.2, 0.1]
+
+
+def test_temperature_and_patience_survive_a_checkpoint(tmp_path):
+    scores = [0.5, 0.5, 0.6, 0.6, 0.7]
+    _, whole = anneal(scores, epochs=5)
+    assert whole == [0.2, 0.2, 0.1, 0.1, 0.05]
+    trainer, before = anneal(scores, epochs=2)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    _, after = anneal(scores, epochs=5, resume=tmp_path / "last.ckpt")
+    assert before + after == whole
+
+
+def test_a_resumed_module_trains_as_one_that_never_stopped(tmp_path):
+    """The running statistics of the loss are in the checkpoint too."""
+    whole, first, second = module(), module(), module()
+    fit(whole, Trainer(max_epochs=3, **QUIET))
+    trainer = Trainer(max_epochs=1, **QUIET)
+    fit(first, trainer)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    fit(second, Trainer(max_epochs=3, **QUIET), ckpt_path=tmp_path / "last.ckpt")
+    for (name, value), other in zip(
+        whole.state_dict().items(), second.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(value, other, rtol=0, atol=0, msg=name)
+
+
+def test_a_score_that_is_not_logged_is_an_error():
+    callback = AnnealTemperature(TemperatureAnnealing(MetricLoss("f1_macro")), monitor="f1")
+    trainer = Trainer(max_epochs=1, callbacks=[callback], **QUIET)
+    with pytest.raises(ValueError, match=r"monitor of AnnealTemperature must be one of the logged"):
+        fit(module(), trainer)
