@@ -5,13 +5,12 @@ the published split. Scores by evalign and by torchmetrics.
 Takes about three minutes of one core.
 
 The data is a csv (or csv.gz) with the columns split (train, test), class and text: name it with
---data or the variable EVALIGN_DATA.
+--data.
 """
 
 import argparse
 import csv
 import gzip
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -108,10 +107,10 @@ def trainer(
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=os.environ.get("EVALIGN_DATA"))
+    parser.add_argument("--data", type=Path, required=True, help="reuters_r8.csv.gz")
     data = parser.parse_args(arguments).data
-    if data is None or not data.is_file():
-        sys.exit(f"--data (or EVALIGN_DATA) must name the csv of reuters_r8. Got {data}.")
+    if not data.is_file():
+        sys.exit(f"--data must name the csv of reuters_r8. Got {data}.")
     torch.set_num_threads(1)  # the network is too small to gain from more
     parts = read(data)
     topics = sorted({topic for topic, _ in parts["train"]})

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from evalign import MetricLoss
 from tests import tolerances
 from tests.contract.cases import CASES, data
 from tests.contract.cases import MODULE_CASES as MODULES
+from tests.kernels.agreement import STEPS, TEMPERATURES, assert_agrees, random_batch
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
@@ -78,3 +80,48 @@ def test_autocast(case, dtype):
     with torch.autocast("cuda", dtype=dtype):
         value = loss(logits, target)
     torch.testing.assert_close(value, loss(logits, target))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("rows", "classes"), [(7, 3), (5000, 10), (257, 1000), (5, 33_000)])
+def test_kernels_agree_with_the_reference(rows, classes, dtype):
+    from evalign.kernels import fused
+
+    batch = random_batch(rows, classes, dtype=dtype)
+    for temperature in TEMPERATURES:
+        for sigmoid, detach in STEPS:
+            assert_agrees(fused, batch, temperature, sigmoid, detach, device="cuda")
+
+
+@pytest.mark.parametrize("classes", [10, 1000, 5000])
+def test_same_to_the_bit_from_run_to_run(classes):
+    logits, target, weight, _ = (x.cuda() for x in random_batch(4096, classes, dtype=torch.float32))
+    loss = MetricLoss("f1_macro").cuda()
+
+    def run():
+        leaf = logits.clone().requires_grad_()
+        value = loss(leaf, target, sample_weight=weight)
+        return value.detach(), *torch.autograd.grad(value, leaf)
+
+    first = run()
+    for _ in range(5):
+        assert all(map(torch.equal, run(), first))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("classes", [1000, 100_000])
+def test_memory_is_no_more_than_that_of_cross_entropy(classes, dtype):
+    rows = 2**26 // classes
+    logits = torch.randn(rows, classes, device="cuda", dtype=dtype, requires_grad=True)
+    target = torch.randint(classes, (rows,), device="cuda")
+
+    def peak(loss):
+        loss(logits, target).backward()
+        logits.grad = None
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        loss(logits, target).backward()
+        logits.grad = None
+        return torch.cuda.max_memory_allocated() - before
+
+    assert peak(MetricLoss("f1_macro").cuda()) <= peak(torch.nn.functional.cross_entropy)

@@ -10,6 +10,7 @@ from typer.main import get_command
 
 from evalign import __version__
 from evalign.cli.compare import compare, demo
+from evalign.cli.datasets import datasets
 from evalign.cli.errors import UsageError
 from evalign.cli.fit import fit
 from evalign.cli.predict import evaluate, predict, report
@@ -20,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted.",
 )
-for command in (demo, fit, predict, evaluate, compare, report):
+for command in (demo, fit, predict, evaluate, compare, report, datasets):
     app.command()(command)
 
 

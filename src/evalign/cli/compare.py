@@ -15,9 +15,8 @@ from typer import Option
 
 from evalign import comparison
 from evalign.cli import columns
-from evalign.cli.dataset import check_metric, load
-from evalign.cli.errors import UsageError, refused
-from evalign.cli.fit import introduce
+from evalign.cli.dataset import check_metric, introduce, load
+from evalign.cli.errors import refused
 from evalign.cli.options import (
     EPOCHS,
     Data,
@@ -35,14 +34,14 @@ from evalign.cli.tables import TableFile
 from evalign.cli.terminal import Terminal, terminal
 from evalign.comparison import METHODS, PLAIN, TUNED, Record, Row, summarize, verdict
 from evalign.estimator import AlignedClassifier
-from evalign.estimator.network import mlp
 from evalign.metrics import resolve
+from evalign.models import mlp
 from evalign.report.summary import number
 
 # Few rows, so that a network that learns quickly is enough, and not all methods.
 DEMO_METRIC = "f1_macro"
 DEMO_METHODS = [PLAIN, TUNED, "logit-adjusted (tuned)", "EAST (argmax)", "anchored (tuned)"]
-DEMO_METHODS += ["random forest"]
+DEMO_METHODS += ["random forest (argmax)"]
 DEMO_FOLDS, DEMO_SEEDS = 3, 2
 NEXT = """
 Now with a table of your own:
@@ -89,17 +88,13 @@ def compare(
         )
         labels, rows = dataset.labels, dataset.rows
         check_metric(metric, len(labels.values))
-        counts = np.bincount(rows.y)
-        if counts.min() < folds:
-            rarest = f"{labels.names[counts.argmin()]!r} has {counts.min()}"
-            allowed = f"be at most {counts.min()}, the rows of the rarest class"
-            raise UsageError(f"--folds must {allowed}. Got {folds}; {rarest}.")
         with refused():
             records = comparison.compare(
                 AlignedClassifier(metric, epochs=epochs),
                 rows.X,
                 rows.y,
                 features=columns.pipeline(dataset.columns),
+                methods=list(METHODS),
                 folds=folds,
                 seeds=range(seeds),
                 groups=rows.groups,

@@ -10,6 +10,8 @@ STEPS = 40
 ROWS = 2**13
 # Among more rows than this the many starts are tried on a part, evenly spread.
 MANY = 2**14
+# Starts times classes: beyond, only the rarest classes get starts of their own. All would cost C⁴.
+CORNERS = 2**10
 # Odds of the constraint against the metric in the Lagrangian.
 ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 
@@ -79,7 +81,10 @@ def _starts(target: Tensor, weights: Tensor) -> Tensor:
     mass = weights @ target
     even = torch.where(mass > 0, mass.sum(1, keepdim=True) / mass.clamp(min=1e-300), 1)
     one = torch.ones_like(mass)
-    up = one + 3 * torch.eye(mass.shape[1], dtype=mass.dtype, device=mass.device).unsqueeze(1)
+    rarest = mass.sum(0).argsort(stable=True)[: CORNERS // mass.shape[1]]
+    up = one + 3 * torch.eye(mass.shape[1], dtype=mass.dtype, device=mass.device)[rarest].unsqueeze(
+        1
+    )
     return normalised(torch.cat([torch.stack([one, even]), up, 1 / up]).diag_embed())
 
 

@@ -87,8 +87,17 @@ def _hold_out_groups(
 ) -> np.ndarray:
     allowed = f"hold a value for each of the {len(y)} rows"
     require(groups.shape == y.shape[:1], owner, "groups", allowed, f"shape {groups.shape}")
-    number = len(np.unique(groups))
+    codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)[1:]
+    number = len(sizes)
     require(number >= 2, owner, "groups", "name at least 2 groups", number)
+    alone = sizes[codes] == 1
+    if alone.sum() > MANY:  # rows that are no one else's: a plain split, which is quick
+        parts = [np.flatnonzero(alone), np.flatnonzero(~alone)]
+        held_out = [parts[0][_hold_out_rows(owner, y[alone], fraction, seed)]]
+        if number - alone.sum() >= 2:
+            whole = _hold_out_groups(owner, y[~alone], codes[~alone], fraction, seed)
+            held_out.append(parts[1][whole])
+        return np.concatenate(held_out)
     share = Fraction(fraction).limit_denominator(min(20, number))
     share = min(max(share, Fraction(1, number)), Fraction(number - 1, number))
     counts = np.unique(y, return_counts=True)[1] if y.ndim == 1 else np.array([0])
@@ -100,6 +109,9 @@ def _hold_out_groups(
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)
         parts = [part for _, part in folds.split(y, y, groups)]
     return np.concatenate(parts[: share.numerator])
+
+
+MANY = 1000  # groups of one row, from which on they are split by themselves
 
 
 class Standardizer:

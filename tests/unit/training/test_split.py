@@ -147,3 +147,16 @@ def test_only_training_rows_count():
     again = Standardizer.from_state_dict(scale.state_dict())
     assert again(torch.tensor([[100.0]])).item() == 99
     assert scale(torch.zeros(0, 1)).shape == (0, 1)
+
+
+def test_many_groups_of_one_row_and_some_larger_ones():
+    rng = np.random.default_rng(0)
+    y = (rng.random(6000) < 0.1).astype(int)
+    groups = np.arange(6000)
+    groups[5000:] = 10_000 + rng.integers(40, size=1000)
+    kept, held_out = holdout_split(y, groups=groups)
+    assert not set(groups[kept]) & set(groups[held_out])
+    assert sorted([*kept, *held_out]) == list(range(6000))
+    assert len(held_out) == pytest.approx(1200, abs=60)
+    assert y[held_out].mean() == pytest.approx(y.mean(), abs=0.01)
+    assert set(held_out) & set(range(5000, 6000))

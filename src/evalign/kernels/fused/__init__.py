@@ -1,0 +1,121 @@
+"""The sums and their gradient as Triton kernels; the mathematics is that of `kernels.plain`.
+
+A row that fits on chip is read once forward. A longer one is read twice, first for its statistics
+and then, column by column, for the sums. The backward pass reads and writes once; the second look
+at a long row follows at once and finds it in the cache. There are no atomics: every program writes
+sums of its own, and these are added up in one order, so that a result is the same from run to run.
+"""
+
+# Launch options are no parameters of the kernels.
+# pyright: reportCallIssue=false
+
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from evalign.kernels.fused.slopes import gradient
+from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
+
+
+class Tile(NamedTuple):
+    """What a program holds at a time."""
+
+    rows: int
+    columns: int
+    warps: int
+
+
+LONGEST = 4096  # classes of a row that is kept on chip
+LONG_ROW = Tile(1, 4096, 8)
+LONG_COLUMNS = Tile(1, 2048, 4)
+LONG_GRADIENT = Tile(1, 8192, 16)
+PER_PROCESSOR = 8  # programs
+
+
+def tile(classes: int) -> Tile:
+    """For rows that are kept on chip: sixteen numbers a thread."""
+    columns = triton.next_power_of_2(classes)
+    return Tile(max(1, 512 // columns), columns, max(1, columns // 512))
+
+
+def forward(
+    logits: Tensor, target: Tensor, weight: Tensor, temperature: Tensor, sigmoid: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    logits, target, weight = logits.contiguous(), target.contiguous(), weight.contiguous()
+    n, classes = logits.shape
+    rows = weight.new_empty(4, n)
+    top = target.new_empty(2, n, dtype=torch.int32)
+    step = {"SIGMOID": sigmoid, "EPS": torch.finfo(weight.dtype).eps}
+    if classes <= LONGEST:
+        t = tile(classes)
+        programs = _programs(logits, triton.cdiv(n, t.rows))
+        partial = weight.new_zeros(programs, 3, classes)
+        whole_rows[(programs,)](
+            *(logits, target, weight, temperature, partial, rows, top, n, classes),
+            **step,
+            ROWS=t.rows,
+            COLUMNS=t.columns,
+            num_warps=t.warps,
+        )
+    else:
+        t = LONG_ROW
+        long_row[(n,)](
+            *(logits, temperature, rows, top, n, classes),
+            **step,
+            COLUMNS=t.columns,
+            num_warps=t.warps,
+        )
+        t = LONG_COLUMNS
+        blocks = triton.cdiv(classes, t.columns)
+        programs = triton.cdiv(_programs(logits, blocks * triton.cdiv(n, t.rows)), blocks)
+        partial = weight.new_zeros(programs, 3, classes)
+        long_columns[(blocks, programs)](
+            *(logits, target, weight, temperature, partial, rows, top, n, classes),
+            **step,
+            COLUMNS=t.columns,
+            num_warps=t.warps,
+        )
+    sums = partial.sum(0, dtype=torch.float64)
+    sums[1] += sums[0]
+    return sums, rows, top
+
+
+def backward(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    temperature: Tensor,
+    rows: Tensor,
+    top: Tensor,
+    of_sums: Tensor,
+    sigmoid: bool,
+    detach_threshold: bool,
+) -> Tensor:
+    logits, target, weight = logits.contiguous(), target.contiguous(), weight.contiguous()
+    n, classes = logits.shape
+    of_tp, of_predicted, _ = of_sums.to(weight.dtype).contiguous()
+    grad = torch.empty_like(logits)
+    whole = classes <= LONGEST
+    t = tile(classes) if whole else LONG_GRADIENT
+    # Nothing is summed over rows here, so there are registers for more threads.
+    warps = max(1, t.columns // 256) if whole else t.warps
+    gradient[(_programs(logits, triton.cdiv(n, t.rows)),)](
+        *(logits, target, weight, temperature, rows, top, of_tp, of_predicted, grad, n, classes),
+        SIGMOID=sigmoid,
+        DETACH=detach_threshold,
+        EPS=torch.finfo(weight.dtype).eps,
+        ROWS=t.rows,
+        COLUMNS=t.columns,
+        WHOLE=whole,
+        num_warps=warps,
+    )
+    return grad
+
+
+def _programs(like: Tensor, tiles: int) -> int:
+    processors = 4  # of the interpreter, on a CPU
+    if like.is_cuda:
+        processors = torch.cuda.get_device_properties(like.device).multi_processor_count
+    return max(1, min(tiles, PER_PROCESSOR * processors))

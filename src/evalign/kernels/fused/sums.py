@@ -1,0 +1,203 @@
+"""The kernels of the sums. A tile has the classes down and the rows across."""
+
+# Triton compiles this; it is Python by its looks alone.
+# pyright: reportOperatorIssue=false
+
+import triton
+import triton.language as tl
+
+from evalign.kernels.fused.step import membership, of_largest, row
+
+
+@triton.jit
+def whole_rows(
+    logits,
+    target,
+    weight,
+    temperature,
+    partial,
+    stats,
+    top,
+    n,
+    CLASSES: tl.constexpr,
+    SIGMOID: tl.constexpr,
+    EPS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Sums and statistics of rows that fit into a tile; a program takes every so many."""
+    compute: tl.constexpr = weight.dtype.element_ty
+    t = tl.load(temperature).to(compute)
+    column = tl.arange(0, COLUMNS)[:, None]
+    real = column < CLASSES
+    own = partial + tl.program_id(0).to(tl.int64) * 3 * CLASSES
+    right = tl.zeros([COLUMNS, ROWS], compute)
+    wrong = tl.zeros([COLUMNS, ROWS], compute)
+    actual = tl.zeros([COLUMNS, ROWS], compute)
+    for start in range(tl.program_id(0) * ROWS, n, tl.num_programs(0) * ROWS):
+        r = start + tl.arange(0, ROWS)[None, :]
+        live = r < n
+        at = logits + r.to(tl.int64) * CLASSES + column
+        # No row is all −∞, not even one that is not there.
+        nothing = tl.where(live, -float("inf"), -column.to(compute)) if ROWS > 1 else -float("inf")
+        z = tl.load(at, mask=live & real, other=nothing).to(compute)
+        y = tl.load(target + r, mask=live, other=0)
+        w = tl.load(weight + r, mask=live, other=0)
+        largest, one, runner_up, two, z = _two_largest(z, column)
+        e = tl.exp(z - largest)
+        rest = tl.sum(e, 0, keep_dims=True)
+        rest += largest - largest  # an infinite logit stays visible, as NaN
+        second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
+        _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
+        h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
+        h = tl.where(column == one, h_one, h)
+        if SIGMOID:
+            h = tl.where(real, h, 0)
+        total = tl.sum(h, 0, keep_dims=True)
+        _store(stats, top, r, live, n, largest, runner_up, rest, total, one, two)
+        # Right and wrong apart: as a difference, few false positives of a large class would drown.
+        share = w / total
+        mine = tl.where(column == y, h, 0)
+        wrong += (h - mine) * share
+        if ROWS == 1:  # no other program adds to `own`: the order is that of the loop
+            tl.atomic_add(own + y, tl.sum(mine, 0, keep_dims=True) * share, sem="relaxed")
+            tl.atomic_add(own + 2 * CLASSES + y, w, sem="relaxed")
+        else:
+            right += mine * share
+            actual += tl.where(column == y, w, 0)
+    column = tl.arange(0, COLUMNS)
+    tl.store(own + CLASSES + column, tl.sum(wrong, 1), mask=column < CLASSES)
+    if ROWS > 1:
+        tl.store(own + column, tl.sum(right, 1), mask=column < CLASSES)
+        tl.store(own + 2 * CLASSES + column, tl.sum(actual, 1), mask=column < CLASSES)
+
+
+@triton.jit
+def long_row(
+    logits,
+    temperature,
+    stats,
+    top,
+    n,
+    CLASSES: tl.constexpr,
+    SIGMOID: tl.constexpr,
+    EPS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """The statistics of one row, tile by tile."""
+    compute: tl.constexpr = stats.dtype.element_ty
+    t = tl.load(temperature).to(compute)
+    r = tl.program_id(0) + tl.zeros([1, 1], tl.int32)
+    z_row = logits + r.to(tl.int64) * CLASSES
+    largest = tl.full([1, 1], -float("inf"), compute)
+    runner_up = tl.full([1, 1], -float("inf"), compute)
+    rest = tl.full([1, 1], 0, compute)
+    one = tl.full([1, 1], 0, tl.int32)
+    two = tl.full([1, 1], 0, tl.int32)
+    for start in range(0, CLASSES, COLUMNS):
+        column = start + tl.arange(0, COLUMNS)[:, None]
+        z = tl.load(z_row + column, mask=column < CLASSES, other=-float("inf")).to(compute)
+        first, i, second, j, z = _two_largest(z, column)
+        # The largest so far or this tile's wins; the other one may be the second, and joins the
+        # rest. A tile of −∞ alone must not make NaN.
+        wins = first > largest
+        if SIGMOID:
+            new = tl.maximum(tl.maximum(largest, first), -3e38)
+            rest = rest * tl.exp(largest - new) + tl.exp(tl.minimum(largest, first) - new)
+            rest += tl.sum(tl.exp(z - new), 0, keep_dims=True)
+        a = tl.where(wins, second, first)
+        b = tl.where(wins, largest, runner_up)
+        two = tl.where(a > b, tl.where(wins, j, i), tl.where(wins, one, two))
+        runner_up = tl.maximum(a, b)
+        one = tl.where(wins, i, one)
+        largest = tl.maximum(largest, first)
+
+    # The linear step needs no more than the two largest to go on.
+    second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
+    total = tl.full([1, 1], 0, compute)
+    for start in range(0, CLASSES, COLUMNS):
+        column = start + tl.arange(0, COLUMNS)[:, None]
+        z = tl.load(z_row + column, mask=column < CLASSES, other=-float("inf")).to(compute)
+        e = tl.exp(tl.where(column == one, -float("inf"), z) - largest)
+        _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
+        if SIGMOID:
+            h = tl.where((column == one) | (column >= CLASSES), 0, h)
+        else:
+            rest += tl.sum(e, 0, keep_dims=True)
+        total += tl.sum(h, 0, keep_dims=True)
+    rest += largest - largest
+    second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
+    h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
+    total += h_one
+    _store(stats, top, r, r < n, n, largest, runner_up, rest, total, one, two)
+
+
+@triton.jit
+def long_columns(
+    logits,
+    target,
+    weight,
+    temperature,
+    partial,
+    stats,
+    top,
+    n,
+    CLASSES: tl.constexpr,
+    SIGMOID: tl.constexpr,
+    EPS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """The sums of some columns over every so many rows, whose statistics are known."""
+    compute: tl.constexpr = weight.dtype.element_ty
+    t = tl.load(temperature).to(compute)
+    begin = tl.program_id(0) * COLUMNS
+    column = begin + tl.arange(0, COLUMNS)
+    own = partial + tl.program_id(1).to(tl.int64) * 3 * CLASSES
+    wrong = tl.zeros([COLUMNS], compute)
+    for r in range(tl.program_id(1), n, tl.num_programs(1)):
+        at = logits + tl.full([], CLASSES, tl.int64) * r + column
+        z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(compute)
+        largest, runner_up, rest, total, one = load_stats(stats, top, r, True, n)
+        second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
+        _x, h = membership(tl.exp(z - largest), scale, tau, t, SIGMOID, EPS)
+        h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
+        y, w = tl.load(target + r), tl.load(weight + r)
+        h = tl.where(column == one, h_one, h) * (w / total)
+        mine = tl.where(column == y, h, 0)
+        wrong += h - mine
+        here = (y >= begin) & (y < begin + COLUMNS)
+        tl.atomic_add(own + y, tl.sum(mine, 0), mask=here, sem="relaxed")
+        tl.atomic_add(own + 2 * CLASSES + y, w, mask=here, sem="relaxed")
+    tl.store(own + CLASSES + column, wrong, mask=column < CLASSES)
+
+
+@triton.jit
+def load_stats(stats, top, r, live, n):
+    """The two largest logits, rest, Σ H and the largest class; harmless ones if there is no row."""
+    largest = tl.load(stats + r, mask=live, other=0)
+    runner_up = tl.load(stats + n + r, mask=live, other=0)
+    rest = tl.load(stats + n + n + r, mask=live, other=1)
+    total = tl.load(stats + n + n + n + r, mask=live, other=1)
+    one = tl.load(top + r, mask=live, other=0)
+    return largest, runner_up, rest, total, one
+
+
+@triton.jit
+def _store(stats, top, r, live, n, largest, runner_up, rest, total, one, two):
+    tl.store(stats + r, largest, mask=live)
+    tl.store(stats + n + r, runner_up, mask=live)
+    tl.store(stats + n + n + r, rest, mask=live)
+    tl.store(stats + n + n + n + r, total, mask=live)
+    tl.store(top + r, one, mask=live)
+    tl.store(top + n + r, two, mask=live)
+
+
+@triton.jit
+def _two_largest(z, column):
+    """The two largest, their columns (some column, for NaN), and z with −∞ for the largest."""
+    largest = tl.max(z, 0, keep_dims=True)
+    one = tl.max(tl.where(z == largest, column, 0), 0, keep_dims=True)
+    z = tl.where(column == one, -float("inf"), z)
+    runner_up = tl.max(z, 0, keep_dims=True)
+    two = tl.max(tl.where(z == runner_up, column, 0), 0, keep_dims=True)
+    return largest, one, runner_up, two, z

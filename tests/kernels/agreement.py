@@ -1,0 +1,88 @@
+"""A kernel against `core`: the same sums and the same gradient, for any batch."""
+
+import torch
+
+from evalign import Confusion
+from evalign.core.batch import Batch
+from evalign.core.membership import multiclass
+from tests import tolerances
+
+TEMPERATURES = (1e-9, 0.05, 0.2, 0.3, 0.4)
+STEPS = [(False, False), (False, True), (True, False), (True, True)]  # sigmoid, detach_threshold
+
+
+def random_batch(rows, classes, *, seed=0, scale=3.0, dtype=torch.float64):
+    """Logits, targets that leave out class 1, weights of which some are 0, and a gradient."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = scale * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
+    if dtype.itemsize == 2:  # the second and third would often be equal, and the gradient not one
+        logits = logits.scatter_add(1, logits.topk(2).indices, torch.full_like(logits, 0.5))
+    target = torch.randint(classes, (rows,), generator=generator)
+    target = torch.where(target == 1, 0, target)
+    weight = torch.rand(rows, generator=generator, dtype=torch.float64).round(decimals=1)
+    of_sums = torch.randn(3, classes, generator=generator, dtype=torch.float64)
+    of_sums = of_sums / 1000  # float16 ends at 65,504, and the ramp at T = 1e-9 rises by 4e6
+    wide = torch.promote_types(dtype, torch.float32)
+    return logits.to(dtype), target, weight.to(wide), of_sums
+
+
+def hostile_logits(dtype):
+    """Rows in which softmax, search or step are at their limits; 6 × 5 each."""
+    logits = random_batch(6, 5, dtype=dtype)[0]
+    masked = logits.clone()
+    masked[:, 2] = -torch.inf
+    return {
+        "saturated": 1e4 * logits.sign() * torch.arange(1, 6),
+        "equal": torch.zeros_like(logits),
+        "two largest equal": logits.scatter(1, logits.topk(2).indices, 9.0),
+        "whole numbers": logits.round(),
+        "a gap of 95": logits - 95 * torch.tensor([0, 0, 1, 1, 1]),
+        "far from 0": logits + 1000,
+        "a class ruled out": masked,
+    }
+
+
+def run(kernels, batch, temperature, sigmoid, detach, device="cpu"):
+    """Sums and gradient of a module with forward and backward."""
+    logits, target, weight, of_sums = (x.to(device) for x in batch)
+    t = torch.tensor(temperature, dtype=torch.float64, device=device)
+    sums, rows, top = kernels.forward(logits, target, weight, t, sigmoid)
+    assert sums.dtype == torch.float64
+    kept = (logits, target, weight, t, rows, top)
+    return sums.cpu(), kernels.backward(*kept, of_sums, sigmoid, detach).cpu()
+
+
+def by_core(batch, temperature, sigmoid, detach, dtype):
+    """The same by the reference, computed in `dtype`."""
+    logits, target, weight, of_sums = batch
+    logits = logits.detach().to(dtype, copy=True).requires_grad_()
+    heaviside = "sigmoid" if sigmoid else "linear"
+    t = torch.tensor(temperature, dtype=torch.float64)
+    soft = multiclass(logits, temperature=t, heaviside=heaviside, detach_threshold=detach)
+    c = Confusion.from_membership(Batch("multiclass", logits, target, weight.to(dtype)), soft)
+    sums = torch.stack([c.tp, c.predicted, c.actual])
+    (gradient,) = torch.autograd.grad(sums, logits, of_sums)
+    return sums.detach(), gradient
+
+
+def assert_agrees(kernels, batch, temperature, sigmoid, detach, *, device="cpu", gradient=True):
+    """As near to the reference in float64 as the reference is in the precision of the batch."""
+    logits, _, weight, of_sums = batch
+    settings = temperature, sigmoid, detach
+    ours = run(kernels, batch, *settings, device=device)
+    exact = by_core(batch, *settings, torch.float64)
+    reference = by_core(batch, *settings, weight.dtype)
+    assert ours[1].dtype == logits.dtype
+    assert ours[1].shape == logits.shape
+    assert ours[0].isfinite().all()
+    assert ours[1].isfinite().all()
+
+    margin = tolerances.KERNEL[weight.dtype]
+    error = [(x - y).norm().item() for x, y in zip(ours, exact, strict=True)]
+    allowed = [2 * (x - y).norm().item() for x, y in zip(reference, exact, strict=True)]
+    assert error[0] <= allowed[0] + margin * weight.sum().item()
+    if gradient:
+        # Where the gradient vanishes, what cancelled is its scale. Half precision then rounds it.
+        scale = exact[1].norm().item() + of_sums.norm().item() * weight.norm().item()
+        rounding = (exact[1].to(logits.dtype) - exact[1]).norm().item()
+        assert error[1] <= allowed[1] + margin * scale + 2 * rounding

@@ -1,0 +1,150 @@
+"""When a kernel computes the sums and when `core` does, and that it makes no difference."""
+
+import pytest
+import torch
+
+from evalign import Confusion, MetricLoss, metrics
+from evalign.kernels import operation, plain
+from tests import tolerances
+from tests.contract.cases import data
+from tests.kernels.agreement import random_batch
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often the kernel ran."""
+    count = []
+    forward = plain.forward
+    monkeypatch.setattr(plain, "forward", lambda *x: count.append(1) or forward(*x))
+    return count
+
+
+def reference(name, logits, target, **settings):
+    return 1 - metrics.resolve(name)(Confusion.from_logits(logits, target, **settings))
+
+
+@pytest.mark.parametrize("settings", [{}, {"heaviside": "sigmoid"}, {"detach_threshold": True}])
+def test_kernel_and_reference_give_one_loss(settings, calls):
+    logits, target = data("multiclass")
+    target[::5] = -100
+    weight = torch.linspace(0, 2, len(target), dtype=torch.float64)
+    logits.requires_grad_()
+    ours = MetricLoss("f1_macro", temperature=0.1, **settings)(logits, target, sample_weight=weight)
+    assert calls
+    theirs = reference(
+        "f1_macro", logits, target, temperature=0.1, sample_weight=weight, **settings
+    )
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=tolerances.SAME)
+    gradients = (torch.autograd.grad(2.5 * loss, logits)[0] for loss in (ours, theirs))
+    torch.testing.assert_close(*gradients, rtol=0, atol=tolerances.SAME)
+
+
+def of_steep(p, threshold):
+    return torch.sigmoid(20 * (p - threshold))
+
+
+@pytest.mark.parametrize(
+    ("settings", "probabilities"),
+    [
+        ({"metric": "f1_macro", "task": "multiclass"}, True),
+        ({"metric": metrics.CohenKappa(weights="linear")}, False),
+        ({"metric": "f1_macro", "heaviside": of_steep}, False),
+    ],
+    ids=["class probabilities", "full matrix", "own step"],
+)
+def test_what_core_computes(settings, probabilities, calls):
+    logits, target = data("multiclass")
+    if probabilities:
+        target = torch.nn.functional.one_hot(target).double()
+    MetricLoss(**settings)(logits.requires_grad_(), target).backward()
+    assert not calls
+    assert logits.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_other_tasks_are_cores(task, calls):
+    MetricLoss("f1" if task == "binary" else "f1_macro")(*data(task))
+    assert not calls
+
+
+def test_gradient_of_the_weights_is_cores(calls):
+    logits, target = data("multiclass")
+    weight = torch.ones(len(target), dtype=torch.float64, requires_grad=True)
+    MetricLoss("f1_macro")(logits, target, sample_weight=weight).backward()
+    assert not calls
+    assert weight.grad.abs().sum() > 0
+
+
+def test_transforms_of_torch_func_are_cores(calls):
+    logits, target = data("multiclass")
+    expected = torch.autograd.functional.jacobian(
+        lambda z: MetricLoss("f1_macro")(z, target), logits
+    )
+    calls.clear()
+    gradient = torch.func.grad(MetricLoss("f1_macro"))(logits, target)
+    assert not calls
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=tolerances.SAME)
+
+
+def test_compiled_transform():
+    torch._dynamo.reset()
+    batches = [data("multiclass", seed=seed) for seed in range(2)]
+    logits, target = (torch.stack(parts) for parts in zip(*batches, strict=True))
+    mapped = torch.func.vmap(torch.func.grad(MetricLoss("f1_macro")))
+    compiled = torch.compile(mapped, fullgraph=True, backend="aot_eager")
+    expected = mapped(logits, target)
+    torch.testing.assert_close(compiled(logits, target), expected, rtol=0, atol=tolerances.SAME)
+
+
+@pytest.mark.parametrize("heaviside", ["linear", "sigmoid"])
+def test_second_derivative(heaviside):
+    logits, target = data("multiclass", rows=9, seed=11)
+    logits.requires_grad_()
+
+    def squared_slope(loss):
+        (slope,) = torch.autograd.grad(loss, logits, create_graph=True)
+        return torch.autograd.grad(slope.square().sum(), logits)[0]
+
+    ours = squared_slope(MetricLoss("f1_macro", heaviside=heaviside)(logits, target))
+    theirs = squared_slope(reference("f1_macro", logits, target, heaviside=heaviside))
+    assert theirs.abs().max() > 1e-6  # there is one
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=tolerances.SAME)
+
+
+def test_temperature_of_the_forward_pass_holds_in_the_backward_pass():
+    logits, target = data("multiclass")
+    logits.requires_grad_()
+    loss = MetricLoss("f1_macro")
+    (expected,) = torch.autograd.grad(loss(logits, target), logits)
+    value = loss(logits, target)
+    loss.set_temperature(0.01)
+    assert torch.equal(torch.autograd.grad(value, logits)[0], expected)
+
+
+def test_keeps_nothing_of_the_size_of_the_logits():
+    logits, target, *_ = random_batch(64, 500, dtype=torch.float32)
+    logits.requires_grad_()
+    kept = {}
+
+    def keep(x):
+        kept[x.untyped_storage().data_ptr()] = x.numel()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        MetricLoss("f1_macro")(logits, target)
+    kept.pop(logits.untyped_storage().data_ptr())
+    assert sum(kept.values()) < 20 * 64 + 50 * 500  # numbers a row, and a class
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_mistakes_stay_visible(value):
+    logits, target = data("multiclass")
+    logits[3, 1] = value
+    assert MetricLoss("f1_macro")(logits, target).isnan()
+
+
+def test_operator_keeps_the_rules_of_torch():
+    logits, target, weight, _ = random_batch(12, 5)
+    temperature = torch.tensor(0.2, dtype=torch.float64)
+    arguments = (logits.requires_grad_(), target, weight, temperature, False, False)
+    torch.library.opcheck(operation._operator, arguments)

@@ -1,0 +1,71 @@
+"""The kernels of plain torch against `core`."""
+
+import pytest
+import torch
+
+from evalign.kernels import plain
+from tests import tolerances
+from tests.kernels.agreement import (
+    STEPS,
+    TEMPERATURES,
+    assert_agrees,
+    hostile_logits,
+    random_batch,
+    run,
+)
+
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+@pytest.mark.parametrize(("sigmoid", "detach"), STEPS)
+def test_agrees(sigmoid, detach, temperature, dtype):
+    for rows, classes in [(1, 2), (7, 2), (64, 3), (33, 17), (5, 1000), (3000, 10)]:
+        for scale in (0.1, 3.0):
+            batch = random_batch(rows, classes, scale=scale, dtype=dtype)
+            assert_agrees(plain, batch, temperature, sigmoid, detach)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", hostile_logits(torch.float64))
+def test_hostile_logits(name, dtype):
+    _, *rest = random_batch(6, 5, dtype=dtype)
+    batch = hostile_logits(dtype)[name], *rest
+    # Of three or more equal logits any two may be the largest, and get the threshold's gradient.
+    unique = name not in ("equal", "whole numbers", "saturated")
+    for temperature in TEMPERATURES:
+        for sigmoid, detach in STEPS:
+            assert_agrees(plain, batch, temperature, sigmoid, detach, gradient=unique or detach)
+
+
+@pytest.mark.parametrize("block", [1, 40, 1000])
+def test_blocks_are_not_seen(block, monkeypatch):
+    batch = random_batch(50, 4)
+    whole = run(plain, batch, 0.2, False, False)
+    monkeypatch.setattr(plain, "BLOCK", block)
+    monkeypatch.setattr(plain, "RUN", 3)
+    for a, b in zip(run(plain, batch, 0.2, False, False), whole, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=tolerances.FEW_ULPS)
+
+
+def test_no_rows():
+    sums, gradient = run(plain, random_batch(0, 4), 0.2, False, False)
+    assert (sums == 0).all()
+    assert gradient.shape == (0, 4)
+
+
+def test_few_false_positives_of_a_large_class_keep_their_digits():
+    """Their sum is not a difference of large sums, which float32 would have rounded."""
+    logits = torch.zeros(100_000, 3)
+    logits[:, 0] = 9.0
+    target = torch.zeros(100_000, dtype=torch.int64)
+    target[:3] = 1
+    batch = logits, target, torch.ones(100_000), torch.zeros(3, 3)
+    (tp, predicted, _), _ = run(plain, batch, 0.2, False, False)
+    (exact_tp, exact_predicted, _), _ = run(
+        plain, (logits.double(), target, torch.ones(100_000).double(), batch[3]), 0.2, False, False
+    )
+    torch.testing.assert_close(
+        (predicted - tp)[0], (exact_predicted - exact_tp)[0], rtol=tolerances.FLOAT32_SUM, atol=0
+    )
