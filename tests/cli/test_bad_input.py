@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evalign.cli import run as runs
 from evalign.cli.dataset import Rows
 from evalign.cli.errors import UsageError
 from evalign.cli.labels import Labels
+from evalign.training import holdout_split
 from tests.cli.commands import files, fit, refused, small_disk, table, written
 
 
@@ -34,10 +36,25 @@ BAD_TABLES = {
     "utf-16": ("age,label\n1,a\n".encode("utf-16"), "cannot be read"),
     "duplicate columns": (b"age,age,label\n1,2,a\n", "several columns named 'age'. Rename them."),
     "no target": (b"age,Label\n1,a\n", "Got 'label'. Did you mean 'Label'?"),
-    "nothing like the target": (b"x;y\n1;2\n", "Got 'label'. It has 'x;y'."),
+    "nothing like the target": (b"x,y\n1,2\n", "Got 'label'. It has 'x', 'y'."),
+    "semicolons": (b"x;label\n1;2\n", "Is it separated by semicolons? Save it with commas, or as"),
+    "a quantity": (changed(label=np.arange(240) / 7), "Got 240 different numbers, a quantity."),
+    "a flaw": (
+        changed(age=[*np.arange(239) / 7, "n.a.x"]),
+        "Got 'n.a.x' in row 240. Correct it or",
+    ),
+    "infinite": (changed(age=[np.inf, *np.arange(239) / 7]), "Got 'inf' in row 1. Correct it or"),
+    "a name of ours": (
+        changed(prediction=["x", "y"] * 120),
+        "has the name of one that `evalign pr",
+    ),
+    "another": (changed(probability_low=["x", "y"] * 120), "or leave it out with --drop 'probabi"),
     "one class": (changed(label="a"), "two classes or more. Got 'a' in all 240 rows."),
     "one row of a class": (text_of(TWO), "two rows or more of each class. Got one row of 'b'."),
-    "too few rows": (b"age,label\n1,a\n2,a\n2,b\n4,b\n", "leave at least a row for each of the 2"),
+    "too few rows": (
+        b"age,label\n1,a\n2,a\n2,b\n4,b\n",
+        "4 rows are too few to hold out a fifth of",
+    ),
     "no label": (changed(label=["", *["a", "b"] * 119, "NA"]), "has no label in 2 rows. Remove"),
     "empty column": (changed(age=""), "Column 'age' of"),
     "text": (changed(age=REVIEWS), "Got text, such as 'this is the review number 0"),
@@ -65,7 +82,8 @@ def test_an_empty_column_names_the_cure(tmp_path):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--metric", "f2_makro"], "Did you mean"),
+        (["--metric", "f2_makro"], "--metric must be the name of a metric"),
+        (["--metric", "f2_makro"], 'Did you mean "f2_macro"?'),
         (["--metric", "f1"], 'by name "f1_macro"'),
         (["--metric", "roc_auc"], "AUROCLoss"),
         (["--recipe", "east2"], "--recipe must be one of anchored, cross_entropy, east"),
@@ -80,6 +98,10 @@ def test_an_empty_column_names_the_cure(tmp_path):
             "must hold weights, numbers that are not negative. Got 'red' in row 1.",
         ),
         (["--group", "income"], "must name a group in every row"),
+        (
+            ["--group", "member"],
+            "--group must leave two groups or more, of which some are held out as",
+        ),
         (["--drop", "colours"], "Did you mean 'colour'?"),
         (["--drop", "label"], "must name different columns"),
         (["--positive", "high"], "of which there are two"),
@@ -109,6 +131,17 @@ def test_places(tmp_path, data):
     _folder(tmp_path / "run.partial").joinpath("mine.txt").write_text("mine")
     assert "run.partial exists and is no run" in refused(*fit(data, tmp_path / "run"))
     assert len(files(tmp_path)) == 2
+    _folder(tmp_path / "other.partial").joinpath("command.json").write_text("{")
+    text = refused(*fit(data, tmp_path / "other"))
+    assert "command.json cannot be read" in text
+    assert text.endswith("Delete the folder to start afresh.")
+
+
+def test_a_place_where_another_command_writes(tmp_path, data):
+    with runs._alone(tmp_path / "run.partial"):
+        text = refused(*fit(data, tmp_path / "run", "--quiet"))
+    assert "Another `evalign fit` is writing" in text
+    assert text.endswith("Wait for it, or choose another --out.")
 
 
 def _folder(path):
@@ -128,10 +161,18 @@ def test_a_class_in_one_group():
     y = np.repeat([0, 1], 20)
     rows = Rows(pd.DataFrame({"x": y}), y, None, np.repeat(["a", "b"], 20))
     with pytest.raises(
-        UsageError, match=r"All rows of '(no|yes)' lie in groups held out"
+        UsageError, match=r"All rows of '(no|yes)' were held out as test rows"
     ) as caught:
-        rows.hold_out(Labels("y", ("no", "yes")), 0)
-    assert str(caught.value).endswith("Give a test table with --test, or another --seed.")
+        rows.hold_out(Labels("y", ("no", "yes")), 0, "test")
+    assert str(caught.value).endswith("Give a table with --test, or another --seed.")
+
+
+def test_a_class_in_one_group_of_the_training_rows(tmp_path):
+    frame = table(60).assign(label=np.repeat(["no", "yes"], 30), visit=np.repeat(["a", "b"], 30))
+    data = written(tmp_path / "data.csv", frame)
+    other = written(tmp_path / "test.csv", frame.assign(visit="c"))
+    text = refused(*fit(data, tmp_path / "run", "--group", "visit", "--test", other))
+    assert "were held out as validation rows. Give a table with --validation, or" in text
 
 
 def test_no_weight(tmp_path):
@@ -139,6 +180,35 @@ def test_no_weight(tmp_path):
     data = written(tmp_path / "data.csv", table().assign(mass=weight))
     text = refused(*fit(data, tmp_path / "run", "--weight", "mass"))
     assert text.endswith("must give each class some weight.")
+
+
+@pytest.mark.parametrize("part", ["--validation", "--test"])
+def test_no_weight_in_another_table(tmp_path, part):
+    data = written(tmp_path / "data.csv", table().assign(mass=1))
+    other = written(tmp_path / "other.csv", table(60).assign(mass=0))
+    text = refused(*fit(data, tmp_path / "run", "--weight", "mass", part, other))
+    assert text.endswith("other.csv must give some row a weight. Got 0 for all 60.")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_no_weight_in_a_part(tmp_path):
+    frame, weight = table(), np.zeros(240)
+    kept, held_out = holdout_split(frame["label"].astype("category").cat.codes, seed=0)
+    for part, words in [
+        (kept, "Of the rows held out as test rows none is with a weight."),
+        (held_out, "All rows of 'high', 'low', 'middle' with a weight were held out as test rows."),
+    ]:
+        weight[:] = 0
+        weight[part] = 1
+        data = written(tmp_path / "data.csv", frame.assign(mass=weight))
+        text = refused(*fit(data, tmp_path / "run", "--weight", "mass"))
+        assert text.endswith(f"{words} Give a table with --test, or another --seed.")
+    assert list(tmp_path.iterdir()) == [data]
+
+
+def test_a_group_alone(tmp_path, data):
+    text = refused(*fit(data, tmp_path / "run", "--group", "country", "--test", data))
+    assert text.endswith("Got 1. Give more groups, or a table with --validation.")
 
 
 def test_parquet(tmp_path):
@@ -180,6 +250,10 @@ def test_predict(tmp_path, fitted, data):
     assert "holds no rows" in text_for(table(0))
     assert "already has columns named 'prediction'" in text_for(table().assign(prediction=1))
     assert "does not exist. Create it first." in text_for(table(), to=tmp_path / "no" / "new.csv")
+    assert text_for(table(), to=_folder(tmp_path / "f.csv")).endswith(
+        "is a folder. Name a file in it."
+    )
+    (tmp_path / "f.csv").rmdir()
     assert "must end in" in text_for(table(), to=tmp_path / "scored.xlsx")
     before = (tmp_path / "new.csv").read_bytes()
     assert "must be another file than DATA" in text_for(table(), to=tmp_path / "new.csv")

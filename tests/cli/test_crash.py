@@ -4,7 +4,9 @@ import signal
 
 import pytest
 
-from tests.cli.commands import done, files, fit, process, refused, small_disk
+from evalign.cli import run as runs
+from evalign.training import checkpoint
+from tests.cli.commands import done, files, fit, invoke, process, refused, small_disk
 
 EPOCHS = 6
 
@@ -25,40 +27,42 @@ def comparable(run):
     }
 
 
-STOP = """
-import os
+def interrupting(folder, tree, save=checkpoint.save):
+    save(folder, tree)
+    signal.raise_signal(signal.SIGINT)
+
+
+KILLING = """
+import os, signal
 from evalign.training import checkpoint
 
 def save(folder, tree, save=checkpoint.save):
     save(folder, tree)
-    if folder.name == {name!r}:
-        os.kill(os.getpid(), {how:d})
+    if folder.name == "baseline":
+        os.kill(os.getpid(), signal.SIGKILL)
 
 checkpoint.save = save
 """
 
 
-def stopped(arguments, name, how):
-    """The command in a process of its own, sent a signal right after it saved a checkpoint."""
-    result = process(*arguments, before=STOP.format(name=name, how=how))
-    return result.returncode, result.stderr
-
-
-def test_interrupted_and_killed(whole, data, tmp_path):
+def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
+    """Right after the first checkpoint of either model."""
     out, partial = tmp_path / "run", tmp_path / "run.partial"
     arguments = fit(data, out, epochs=EPOCHS)
-    code, said = stopped(arguments, "model", signal.SIGINT)
-    assert code == 130
-    assert "Interrupted. The same command goes on where this one was." in said
-    assert "Traceback" not in said
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", interrupting)
+        stopped = invoke(*arguments)
+    assert stopped.code == 130
+    assert "Interrupted. The same command goes on where this one was." in stopped.err
     assert partial.exists()
     text = refused(*fit(data, out, epochs=EPOCHS + 1))
     assert f"run.partial belongs to another command: --epochs was {EPOCHS}" in text
 
-    code, said = stopped(arguments, "baseline", signal.SIGKILL)
-    assert code == -signal.SIGKILL
-    assert "anchored: epoch 1/" not in said  # it went on from the checkpoint
-    assert "anchored: epoch 2/" in said
+    killed = process(*arguments, "--json", before=KILLING)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert killed.stdout == ""
+    assert "anchored: epoch 1/" not in killed.stderr  # it went on from the checkpoint
+    assert "anchored: epoch 2/" in killed.stderr
     assert not out.exists()
 
     said = done(*arguments).err
@@ -66,6 +70,35 @@ def test_interrupted_and_killed(whole, data, tmp_path):
     assert "cross_entropy: epoch 1/" not in said
     assert comparable(out) == comparable(whole)
     assert not partial.exists()
+
+
+def test_killed_right_before_the_end(data, tmp_path, monkeypatch):
+    """The run is there, and so are the checkpoints: the same command removes them."""
+    out, partial = tmp_path / "run", tmp_path / "run.partial"
+    arguments = fit(data, out, "--no-baseline", epochs=1)
+    synced = []
+
+    def sync(folder):
+        synced.append((folder, out.exists()))
+        checkpoint.sync_folder(folder)
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "sync_folder", sync)
+        patch.setattr(runs, "_remove", interrupt)
+        assert invoke(*arguments).code == 130
+    assert synced == [(partial / "run", False), (tmp_path, True)]
+    before = files(out)
+    assert (partial / "checkpoints").exists()
+    assert "is complete" in done(*arguments).err
+    assert not partial.exists()
+    assert files(out) == before
+    partial.mkdir()
+    (partial / "mine.txt").write_text("mine")
+    done(*arguments)
+    assert (partial / "mine.txt").exists()
 
 
 def no_room_for_the_report(run):
@@ -91,4 +124,4 @@ def test_a_damaged_checkpoint(whole, data, tmp_path):
     file.write_bytes(file.read_bytes()[:-1])
     text = refused(*fit(data, out, "--quiet", epochs=1))
     assert "checksum differs" in text
-    assert "Delete the folder to start afresh." in text
+    assert "delete the folder to start afresh." in text

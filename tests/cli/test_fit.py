@@ -1,14 +1,19 @@
 """`evalign fit`: what it leaves behind, and what it says."""
 
+import io
 import json
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from evalign.cli import main
 from evalign.cli.columns import Columns
 from evalign.cli.run import Run
-from tests.cli.commands import done, files, fit, invoke, process, refused, table, written
+from evalign.estimator import AlignedClassifier
+from evalign.training import holdout_split
+from tests.cli.commands import done, files, fit, invoke, refused, table, written
 
 
 def test_the_run_folder(fitted, data):
@@ -39,6 +44,15 @@ def test_the_test_rows_are_those_held_out(fitted, data):
     for name in ("model", "baseline"):
         columns = [f"{name}_probability_{label}" for label in ("high", "low", "middle")]
         np.testing.assert_allclose(tested[columns].sum(axis=1), 1)
+
+
+def test_the_pipeline_is_of_the_training_rows(fitted, data):
+    frame = pd.read_csv(data)
+    kept, _ = holdout_split(frame["label"].astype("category").cat.codes, seed=0)
+    median = frame["income"].iloc[kept].median()
+    assert median != frame["income"].median()
+    impute = Run(fitted).pipeline.named_transformers_["numbers"][0]
+    assert impute.statistics_[1] == pytest.approx(median)
 
 
 def test_it_learns(fitted):
@@ -88,17 +102,18 @@ def test_seeds(data, tmp_path):
     assert predictions["a"] == predictions["b"] != predictions["c"]
 
 
-def test_json_stands_alone(data, tmp_path):
-    """Through a real process: one object on standard output, all else on standard error."""
-    result = process(*fit(data, tmp_path / "run", "--json", "--no-baseline"))
-    assert result.returncode == 0
-    data = json.loads(result.stdout)
-    assert data["run"] == str(tmp_path / "run")
-    assert [method["key"] for method in data["methods"]] == ["aligned"]
-    assert data["differences"] == []
-    assert "Left out: person (id), country (constant)." in result.stderr
-    assert "anchored: epoch 2/2" in result.stderr
-    assert "Traceback" not in result.stderr
+def test_json_stands_alone(data, tmp_path, capfd):
+    """One object on standard output, all else on standard error."""
+    with pytest.raises(SystemExit) as end:
+        main([str(part) for part in fit(data, tmp_path / "run", "--json", "--no-baseline")])
+    assert end.value.code == 0
+    out, err = capfd.readouterr()
+    said = json.loads(out)
+    assert said["run"] == str(tmp_path / "run")
+    assert [method["key"] for method in said["methods"]] == ["aligned"]
+    assert said["differences"] == []
+    assert "Left out: person (id), country (constant)." in err
+    assert "anchored: epoch 2/2" in err
 
 
 def test_quiet(data, tmp_path):
@@ -134,8 +149,22 @@ def test_two_classes(tmp_path):
     )
 
 
-def test_other_files_groups_and_weights(tmp_path):
-    """--validation and --test replace what is held out; groups and weights reach the report."""
+@pytest.fixture
+def fits(monkeypatch):
+    """The arguments of every training."""
+    seen, fit = [], AlignedClassifier.fit
+
+    def spy(self, X, y, sample_weight=None, **more):
+        seen.append({"X": X, "y": y, "weight": sample_weight, **more})
+        return fit(self, X, y, sample_weight, **more)
+
+    monkeypatch.setattr(AlignedClassifier, "fit", spy)
+    return seen
+
+
+def test_other_files_groups_and_weights(tmp_path, fits):
+    """--validation and --test replace what is held out; groups and weights reach training and
+    report."""
     frame = table(360)
     frame["visit"] = frame["person"] // 4
     frame["mass"] = np.where(frame["colour"] == "red", 2.0, 0.5)
@@ -143,9 +172,21 @@ def test_other_files_groups_and_weights(tmp_path):
     for path, part in zip(paths, np.split(np.arange(360), [240, 300]), strict=True):
         written(path, frame.iloc[part].drop(columns="person"))
     more = ["--validation", paths[1], "--test", paths[2], "--group", "visit", "--weight", "mass"]
-    done(*fit(paths[0], tmp_path / "run", *more))
+    said = done(*fit(paths[0], tmp_path / "run", *more)).err
+    assert "too good" not in said
+    codes = frame["label"].astype("category").cat.codes.to_numpy()
+    assert len(fits) == 2
+    for given in fits:
+        assert len(given["X"]) == 240
+        assert given["y"].tolist() == codes[:240].tolist()
+        assert given["weight"].tolist() == frame["mass"].iloc[:240].tolist()
+        assert given["groups"].tolist() == frame["visit"].iloc[:240].astype(str).tolist()
+        X, y, weight = given["validation_data"]
+        assert X.shape == (60, given["X"].shape[1])
+        assert y.tolist() == codes[240:300].tolist()
+        assert weight.tolist() == frame["mass"].iloc[240:300].tolist()
     run = Run(tmp_path / "run")
-    assert run.about["rows"] == {"training": 240, "validation": 60, "test": 60}
+    assert run.about["rows"] == {"training": 240, "test": 60, "validation": 60}
     assert not {"visit", "mass"} & set(run.columns.features)
     tested = pd.read_parquet(tmp_path / "run/test_predictions.parquet")
     assert tested["weight"].tolist() == frame["mass"].iloc[300:].tolist()
@@ -155,18 +196,74 @@ def test_other_files_groups_and_weights(tmp_path):
     assert saved["groups"] == 15
     assert sum(row["rows"] for row in saved["per_class"]) == frame["mass"].iloc[300:].sum()
 
+    # Rows of no weight change nothing.
+    more = pd.concat([frame.iloc[300:], frame.iloc[:40].assign(mass=0)])
+    again = done("evaluate", tmp_path / "run", written(tmp_path / "more.csv", more), "--json")
+    assert json.loads(again.out) == saved
 
-def test_groups_stay_together(tmp_path):
+
+def test_overlap_is_pointed_out(tmp_path):
+    frame = table(120).assign(visit=lambda frame: "v" + (frame.pop("person") // 4).astype(str))
+    data = written(tmp_path / "data.csv", frame)
+    some = written(tmp_path / "some.csv", frame.iloc[:40])
+    more = ["--group", "visit", "--validation", some, "--test", data, "--no-baseline"]
+    notes = [
+        line
+        for line in done(*fit(data, tmp_path / "run", *more, epochs=1)).err.splitlines()
+        if "too good" in line
+    ]
+    ten = "'v0', 'v1', 'v2' and 7 more, so that the scores are too good."
+    thirty = "'v0', 'v1', 'v10' and 27 more, so that the scores are too good."
+    assert notes == [
+        "Note: DATA and --test are the same file, so that the scores are too good.",
+        f"Note: Groups are in the training rows and in the test rows: {thirty}",
+        f"Note: Groups are in the training rows and in the validation rows: {ten}",
+        f"Note: Groups are in the test rows and in the validation rows: {ten}",
+    ]
+
+
+def test_classes_with_few_rows_are_pointed_out(tmp_path):
+    frame = table(120)
+    data = written(tmp_path / "data.csv", frame)
+    test = written(tmp_path / "test.csv", frame[frame["label"] != "low"].iloc[:30])
+    few = written(tmp_path / "few.csv", frame.groupby("label").head(4))
+    more = ["--test", test, "--validation", few, "--no-baseline"]
+    said = done(*fit(data, tmp_path / "a run", *more, epochs=1)).err
+    rough = "what is said of them is rough."
+    assert f"Note: Some classes have few test rows ('low': 0): {rough}" in said
+    assert f"few validation rows ('high': 4, 'low': 4, 'middle': 4): {rough}" in said
+    assert f"Next: evalign predict '{tmp_path / 'a run'}' new.csv --out scored.csv" in said
+    said = done("evaluate", tmp_path / "a run", test, "--json").err
+    assert f"Note: Some classes have few test rows ('low': 0): {rough}" in said
+
+
+def test_a_class_in_few_groups_is_pointed_out(tmp_path):
+    """Training keeps it, and the rows held out have none."""
+    frame = table(200).assign(household=lambda frame: frame.pop("person") // 10)
+    frame["label"] = np.where(frame["household"] < 2, "rare", "common")
+    data = written(tmp_path / "data.csv", frame)
+    more = ["--group", "household", "--no-baseline"]
+    said = done(*fit(data, tmp_path / "run", *more, epochs=1)).err
+    for part in ("test", "validation"):
+        assert f"Some classes have few {part} rows ('rare': 0)" in said
+
+
+def test_groups_stay_together(tmp_path, fits):
     frame = table()
     frame["visit"] = frame.pop("person") // 6
     data = written(tmp_path / "data.csv", frame)
     done(*fit(data, tmp_path / "run", "--group", "visit", "--no-baseline", epochs=1))
     held_out = pd.read_parquet(tmp_path / "run/test_predictions.parquet")["group"]
     assert (held_out.value_counts() == 6).all()
+    (given,) = fits
+    assert (np.unique(given["groups"], return_counts=True)[1] == 6).all()
+    assert not {*given["groups"]} & {*held_out}
+    assert len(given["X"]) + len(given["validation_data"][1]) + len(held_out) == 240
 
 
 def test_cross_entropy_needs_no_baseline(data, tmp_path):
-    done(*fit(data, tmp_path / "run", "--recipe", "cross_entropy", epochs=1))
+    drop = ["--drop", "age", "--drop", "age"]
+    done(*fit(data, tmp_path / "run", "--recipe", "cross_entropy", *drop, epochs=1))
     assert Run(tmp_path / "run").models == ["model"]
 
 
@@ -185,6 +282,17 @@ def test_numbers_with_a_flaw_are_pointed_out(tmp_path):
     assert "is a category for 1 values that are no numbers, such as '?'" in said
 
 
+def test_a_stream_in_ascii(monkeypatch):
+    """A sign stays one, and a name does not stop the program."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    stream.write("−0.5 é")
+    stream.flush()
+    assert stream.buffer.getvalue().decode().endswith("-0.5 ?")
+
+
 def test_help():
     said = done("fit", "--help").out
     assert "evalign fit data.csv --target label --metric f1_macro --out run" in said
@@ -200,12 +308,11 @@ def test_version():
     assert done("--version").out == f"evalign {evalign.__version__}\n"
 
 
-def test_without_the_extra(tmp_path):
-    """One line says what to install."""
-    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError('No typer', name='typer')")
-    result = process(before=f"import sys; sys.path.insert(0, {str(tmp_path)!r})")
-    assert result.returncode == 1
-    assert result.stderr == "evalign: typer is not installed. Run: pip install 'evalign[cli]'\n"
+def test_without_the_extra(monkeypatch):
+    """One line says what to install: a text for an exit code is printed, and the code is 1."""
+    monkeypatch.delitem(sys.modules, "evalign.cli.app", raising=False)
+    monkeypatch.setitem(sys.modules, "typer", None)
+    assert invoke().code == "evalign: typer is not installed. Run: pip install 'evalign[cli]'"
 
 
 def test_a_bug_keeps_its_traceback(fitted, data, monkeypatch, tmp_path):

@@ -11,6 +11,8 @@ import pytest
 from sklearn.metrics import f1_score
 
 from evalign.cli import tables
+from evalign.cli.outcome import judged
+from evalign.cli.run import Run
 from tests.cli.commands import done, files, fit, refused, table, written
 
 PROBABILITIES = [f"probability_{label}" for label in ("high", "low", "middle")]
@@ -46,6 +48,16 @@ def test_formats(fitted, tmp_path, source, target):
     plain = read(tmp_path / "plain.parquet")
     assert scored["prediction"].tolist() == plain["prediction"].tolist()
     np.testing.assert_allclose(scored[PROBABILITIES], plain[PROBABILITIES], rtol=1e-12)
+
+
+def test_labels_and_probabilities_of_one_pass(fitted):
+    model, passes = Run(fitted).classifier("model"), []
+    X = np.random.default_rng(0).normal(size=(50, model.n_features_in_))
+    expected = model.predict(X), model.predict_proba(X)
+    model.network_.register_forward_hook(lambda *_: passes.append(1))
+    for got, wanted in zip(judged(model, X), expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    assert len(passes) == 1
 
 
 @pytest.mark.parametrize("source", ["csv", "parquet"])
@@ -223,6 +235,11 @@ def test_report(fitted, tmp_path):
 def test_the_report_tells_where_it_comes_from(fitted, data):
     page = (fitted / "report.html").read_text(encoding="utf-8")
     about = json.loads((fitted / "run.json").read_text())
-    for words in (about["arguments"]["data"], "data.csv", "person (id), country (constant)"):
+    for words in (
+        about["arguments"]["data"],
+        "data.csv",
+        "person (id), country (constant)",
+        "192 for training, 48 for test; of the training rows a fifth",
+    ):
         assert words in page
     assert about["versions"]["torch"] in page

@@ -244,7 +244,8 @@ def test_equal_weights_are_no_weights(recipe):
     assert same(plain, quick(recipe=recipe, epochs=3).fit(X, Y, sample_weight=np.full(600, 3.0)))
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+# Logit adjustment takes the prior out again that balanced weights have evened.
+@pytest.mark.parametrize("recipe", sorted(set(RECIPES) - {"logit_adjusted"}))
 def test_weights_and_class_weights_count(recipe):
     heavy = {0: 1, 1: 20}
     plain = quick("accuracy", recipe=recipe).fit(X2, Y2).predict(X2).mean()
@@ -352,7 +353,7 @@ def test_load_says_what_is_missing(fitted, tmp_path):
         AlignedClassifier.load(tmp_path / "model")
     with pytest.raises(CheckpointError, match="belong to another network"):
         AlignedClassifier.load(tmp_path / "model", network=nn.Linear)
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError, match="is no checkpoint of evalign"):
         AlignedClassifier.load(tmp_path / "nothing")
     own = quick(lambda c: c.tp.sum() / c.total, epochs=1, on_epoch=print).fit(X, Y)
     own.save(tmp_path / "own")
@@ -450,6 +451,50 @@ def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(tmp_path):
     assert same(whole, again)
     done = quick(epochs=6, on_epoch=seen.clear).fit(X, Y, checkpoint=tmp_path / "training")
     assert same(whole, done)  # nothing was left to do
+
+
+def test_groups_that_take_a_class_with_them(monkeypatch):
+    from evalign.estimator import rows
+
+    y = np.repeat([0, 1], [80, 20])
+    table = rows.Table(np.zeros((100, 1)), y, np.ones(100))
+    parts = np.arange(80), np.arange(80, 100)
+    monkeypatch.setattr(rows, "holdout_split", lambda *_, **__: parts)
+    text = r"groups of AlignedClassifier must leave rows of every class.*Got none of class \[1\]"
+    with pytest.raises(ValueError, match=text):
+        table.hold_out(0.2, y, 0)
+    parts = np.arange(20, 100), np.arange(20)
+    with pytest.warns(TrainingWarning, match=r"No group that is held out has rows of class \[1\]"):
+        table.hold_out(0.2, y, 0)
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+def test_the_largest_and_the_smallest_numbers(scale):
+    plain, scaled = quick(epochs=2).fit(X, Y), quick(epochs=2).fit(X * scale, Y)
+    assert np.allclose(plain.predict_proba(X), scaled.predict_proba(X * scale), atol=1e-3)
+
+
+def test_labels_are_of_one_type():
+    mixed = np.array(["a", 1, None] * 200, dtype=object)
+    with pytest.raises(ValueError, match=r"must hold labels of one type. Got NoneType, int, str"):
+        quick().fit(X, mixed)
+
+
+def test_score_names_labels_that_fit_never_saw(fitted2):
+    y = np.where(np.arange(len(Y2)) < 3, 7, Y2)
+    text = r"y of AlignedClassifier.score must hold the classes of fit, \[0, 1\].*Got \[7\]"
+    with pytest.raises(ValueError, match=text):
+        fitted2.score(X2, y)
+
+
+def test_load_of_another_folder_says_where_to_look(tmp_path):
+    with pytest.raises(CheckpointError, match=r"is no checkpoint of evalign: it has no manifest"):
+        AlignedClassifier.load(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(
+        CheckpointError, match=r"is a run of the command line. Its model is .*model"
+    ):
+        AlignedClassifier.load(tmp_path)
 
 
 def test_a_checkpoint_wants_a_fixed_seed(tmp_path):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evalign.report import Contents, Scored
+from evalign.report import Contents, Scored, render, scores
 
 
 def history(epochs, temperature):
@@ -51,3 +51,8 @@ def contents(classes=3, rows=400, *, baseline=True, seed=0, **changes):
         "cards": {"Data": {"rows": f"{rows}"}, "Run": {"seed": "0"}},
     }
     return Contents(**(made | changes))
+
+
+def rendered(made):
+    """The report of made contents."""
+    return render(made, scores(made))

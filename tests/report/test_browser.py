@@ -13,8 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from evalign.report import render
-from tests.report.made import contents
+from tests.report.made import contents, rendered
 
 NASTY = ["<script>document.title = 'bad'</script>", "</script><b>bold</b>", "&lt;i&gt;"]
 FLAGS = [
@@ -59,7 +58,7 @@ def show(browser, tmp_path):
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
         path = tmp_path / "report.html"
-        path.write_text(render(made), encoding="utf-8")
+        path.write_text(rendered(made), encoding="utf-8")
         browser.get(path.as_uri())
         loaded = "return document.readyState === 'complete'"  # which get does not always wait for
         WebDriverWait(browser, 60).until(lambda b: b.execute_script(loaded))

@@ -33,26 +33,34 @@ def rows(number=60, *, classes=3, seed=0):
     return y, methods, rng.random(number)
 
 
-def slow(score, y, predictions, weight, groups, *, seed, resamples):
-    """Groups drawn one by one and their rows strung together."""
-    rng = np.random.default_rng(seed)
-    members = [np.flatnonzero(groups == name) for name in np.unique(groups)]
+def slow(score, y, predictions, weight, strata, *, seed, resamples):
+    """Of each stratum the units, which are arrays of rows, drawn one by one and strung together."""
+    generators = np.random.default_rng(seed).spawn(len(strata))
     values = np.empty((len(predictions), resamples))
     for resample in range(resamples):
-        drawn = rng.integers(len(members), size=len(members))
-        index = np.concatenate([members[group] for group in drawn])
+        index = np.concatenate(
+            [
+                units[drawn]
+                for rng, units in zip(generators, strata, strict=True)
+                for drawn in rng.integers(len(units), size=len(units))
+            ]
+        )
         for method, predicted in enumerate(predictions):
             values[method, resample] = score(y[index], predicted[index], weight[index])
     return values
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("size", [1, 4])
-def test_agrees_with_a_plain_bootstrap(metric, size):
+@pytest.mark.parametrize("grouped", [False, True])
+def test_agrees_with_a_plain_bootstrap(metric, grouped):
+    """Of the rows of each true class, or of all groups."""
     y, predictions, weight = rows()
-    groups = np.random.default_rng(1).permutation(len(y)) // size  # of one row each, or of four
+    groups, strata = None, [[[row] for row in np.flatnonzero(y == code)] for code in range(3)]
+    if grouped:
+        groups = np.random.default_rng(1).permutation(len(y)) // 4
+        strata = [[np.flatnonzero(groups == name) for name in range(15)]]
     given = {"seed": 7, "resamples": 40}
-    expected = slow(METRICS[metric], y, predictions, weight, groups, **given)
+    expected = slow(METRICS[metric], y, predictions, weight, strata, **given)
     values = bootstrap(
         resolve(metric), y, predictions, classes=3, weight=weight, groups=groups, **given
     )
@@ -62,16 +70,25 @@ def test_agrees_with_a_plain_bootstrap(metric, size):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_alike_are_drawn_as_rows(weighted):
     y, predictions, weight = rows(300)
-    weight = weight.round(1) if weighted else None
+    weight = weight.round(0) + 1 if weighted else np.ones(300)
     resamples = 4000
-    given = {"classes": 3, "weight": weight, "resamples": resamples}
+    given = {"classes": 3, "resamples": resamples}
     metric = resolve("f1_macro")
-    quick = bootstrap(metric, y, predictions, seed=1, **given)
-    plain = bootstrap(metric, y, predictions, seed=2, groups=np.arange(300), **given)
+    quick = bootstrap(metric, y, predictions, seed=1, weight=weight, **given)
+    unlike = weight + 1e-12 * np.arange(300)
+    plain = bootstrap(metric, y, predictions, seed=2, weight=unlike, **given)
     for one, other in zip(quick, plain, strict=True):
         error = other.std() * (2 / resamples) ** 0.5
         assert abs(one.mean() - other.mean()) < FALSE_ALARM * error
         assert abs(one.std() - other.std()) < FALSE_ALARM * error / 2**0.5
+
+
+def test_no_resample_lacks_a_rare_class():
+    """Else its macro average would be over fewer classes, and the interval of two quantities."""
+    y = np.array([0] * 200 + [1] * 200 + [2] * 2)
+    predicted = np.where(y == 2, 0, y)
+    values = bootstrap(resolve("f1_macro"), y, [predicted], classes=3)
+    assert values.max() < 0.7
 
 
 def test_a_weight_of_two_is_no_second_row():
@@ -98,7 +115,7 @@ def test_blocks_and_seeds(monkeypatch):
     metric = resolve("matthews_corrcoef")
 
     def values(**given):
-        return bootstrap(metric, y, predictions, classes=3, resamples=50, **given)
+        return bootstrap(metric, y, predictions, classes=3, resamples=52, **given)
 
     for given in ({}, {"weight": weight}):
         whole = values(seed=3, **given)
@@ -129,7 +146,7 @@ def test_intervals_cover():
 
 
 def test_whole_groups_cover_where_rows_do_not():
-    metric, trials, groups, size = resolve("accuracy"), 200, 80, 10
+    metric, trials, groups, size = resolve("accuracy"), 100, 80, 10
     covered = {"groups": 0, "rows": 0}
     for trial in range(trials):
         rng = np.random.default_rng(trial)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from plotly.offline import get_plotlyjs
 
-from evalign.report import render
-from tests.report.made import contents
+from evalign.report import render, scores
+from tests.report.made import contents, rendered
 
 NASTY = ["</script><script>alert(1)</script>", "<b>\"&amp;'", "<!--<script>"]
 
@@ -77,7 +77,7 @@ VARIANTS = {
 @pytest.mark.parametrize("name", VARIANTS)
 def test_whole_page(name):
     made = VARIANTS[name]
-    html = render(made)
+    html = rendered(made)
     page = Page(html)
     places = [div["id"] for div in page.all("div") if div.get("class") == "plot"]
     assert sorted(places) == sorted(page.data["figures"])
@@ -96,21 +96,29 @@ def test_whole_page(name):
     assert "$" not in page.text
 
 
+def test_the_scores_are_those_given():
+    made = contents(2)
+    result = scores(made)
+    result["methods"][0]["value"] = 0.98765
+    assert "0.988" in Page(render(made, result)).text
+    assert "0.988" not in Page(render(made, scores(made))).text
+
+
 def test_size_is_bounded():
     plotly = len(get_plotlyjs())
-    assert len(render(contents(2, 20_000))) < plotly + 150_000
-    assert len(render(VARIANTS["many"])) < plotly + 1_500_000
+    assert len(rendered(contents(2, 20_000))) < plotly + 150_000
+    assert len(rendered(VARIANTS["many"])) < plotly + 1_500_000
 
 
 def test_what_is_there():
-    two, three = (Page(render(VARIANTS[name])) for name in ("two", "three"))
+    two, three = (Page(rendered(VARIANTS[name])) for name in ("two", "three"))
     assert two.all("select") == []
     assert "positive class class 1" in two.text
     assert len(three.all("option")) == 3
     figures = {"intervals", "hard-aligned", "hard-cross_entropy", "soft-aligned", "reliability"}
     figures |= {"precision-recall", "training-metric", "loss-aligned", "loss-cross_entropy"}
     assert set(three.data["figures"]) == figures | {"temperature"}
-    alone = Page(render(VARIANTS["no baseline"]))
+    alone = Page(rendered(VARIANTS["no baseline"]))
     absent = {"intervals", "hard-cross_entropy", "loss-cross_entropy"}
     assert set(alone.data["figures"]) == set(three.data["figures"]) - absent
     assert "No cross-entropy model was trained" in alone.text
@@ -118,7 +126,7 @@ def test_what_is_there():
 
 def test_words_for_what_is_missing_or_special():
     def text(name):
-        return Page(render(VARIANTS[name])).text
+        return Page(rendered(VARIANTS[name])).text
 
     assert "trained without a temperature: no soft matrix" in text("no temperature")
     assert "No test row is of class class 1." in text("absent positive")
@@ -133,14 +141,14 @@ def test_words_for_what_is_missing_or_special():
 def test_a_perfect_model_gets_a_word_about_its_interval():
     made = contents(2)
     made = replace(made, aligned=replace(made.aligned, predicted=made.y))
-    assert "An interval without width" in Page(render(made)).text
-    assert "An interval without width" not in Page(render(contents(2))).text
+    assert "An interval without width" in Page(rendered(made)).text
+    assert "An interval without width" not in Page(rendered(contents(2))).text
 
 
 def test_nasty_names_are_harmless():
     cards = {NASTY[0]: {NASTY[1]: NASTY[2]}}
-    page = Page(render(replace(contents(), classes=NASTY, cards=cards)))
-    plain = Page(render(contents()))
+    page = Page(rendered(replace(contents(), classes=NASTY, cards=cards)))
+    plain = Page(rendered(contents()))
     tags = [tag for tag, _ in page.elements]
     added = len(tags) - len([tag for tag, _ in plain.elements])
     assert tags.count("script") == 3
@@ -151,7 +159,7 @@ def test_nasty_names_are_harmless():
 
 
 def test_numbers_as_names_stay_names():
-    page = Page(render(replace(contents(), classes=["10", "2024-01-01", "1e3"])))
+    page = Page(rendered(replace(contents(), classes=["10", "2024-01-01", "1e3"])))
     axis = page.data["figures"]["hard-aligned"]["layout"]["xaxis"]
     assert axis["type"] == "category"
     assert axis["ticktext"] == ["10", "2024-01-01", "1e3"]

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from sklearn import metrics as reference
 
+from evalign.core.confusion import Confusion
 from evalign.report import scores
+from evalign.report.summary import _verdict
 from tests.report.made import contents
 from tests.tolerances import HARD
 
@@ -75,6 +78,22 @@ def test_it_is_json_and_repeats():
     assert scores(replace(made, seed=1))["methods"][0]["low"] != result["methods"][0]["low"]
 
 
+def test_the_soft_confusion():
+    """Weighted, at the final temperature; logits are known up to a number per row."""
+    made = weighted(temperature=0.07)
+    logits = np.log(made.aligned.probabilities) + np.arange(400)[:, None]
+    expected = Confusion.from_logits(
+        torch.tensor(logits),
+        torch.tensor(made.y),
+        temperature=0.07,
+        sample_weight=torch.tensor(made.weight),
+        matrix=True,
+    )
+    got = made.soft(made.aligned)
+    torch.testing.assert_close(got.matrix, expected.matrix, rtol=0, atol=HARD)
+    assert replace(made, temperature=None).soft(made.aligned) is None
+
+
 def test_without_baseline():
     result = scores(contents(baseline=False))
     assert [entry["key"] for entry in result["methods"]] == ["aligned"]
@@ -127,6 +146,13 @@ def test_the_better_one_is_named(metric, sign):
     assert difference["verdict"].startswith(
         "Against cross-entropy: no clear difference, the interval contains 0 ("
     )
+
+
+def test_an_end_that_is_not_zero_does_not_read_so():
+    verdict = against("accuracy", 40, 100)["verdict"]
+    assert "0.000" not in verdict
+    text = _verdict({"value": 0.001, "low": 0.00004, "high": 0.002}, "a", "b", True)
+    assert text == "Against b: a is better by 0.001 (95% interval 4e-05 to 0.002)."
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import sparse, stats
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
@@ -19,8 +19,8 @@ from evalign.metrics import ExpectedCost
 from tests.estimator.models import imbalanced, quick
 
 X, Y = imbalanced(240)
-TREES = "gradient boosting"
-FEW = [PLAIN, TUNED, "random forest"]
+TREES, FOREST = "gradient boosting (argmax)", "random forest (argmax)"
+FEW = [PLAIN, TUNED, FOREST]
 # Few rows, few epochs: batches and predictions are poor, and say so.
 pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
 
@@ -64,7 +64,7 @@ def remember():
 
 @pytest.fixture
 def fits(monkeypatch):
-    """The rows of every training, by model: the last column is the row's number."""
+    """The model of every training, its rows (the last column is a row's number), the rest."""
     seen = []
     build = comparison._model
 
@@ -72,7 +72,7 @@ def fits(monkeypatch):
         model = build(name, *arguments)
         fit = model.fit
         model.fit = lambda X, y, **kw: (
-            seen.append((name, X[:, -1].astype(int), kw)),
+            seen.append((name, model, X[:, -1].astype(int), kw)),
             fit(X, y, **kw),
         )
         return model
@@ -87,23 +87,40 @@ NUMBERED = np.column_stack([X, np.arange(len(X))])
 # Folds
 
 
-def test_every_method_is_scored_on_every_fold():
-    records = run(methods=list(METHODS), folds=2, seeds=[0, 5])
+# What is trained for the methods, and by which rule it decides.
+NETWORKS = {
+    "cross_entropy": "tuned",  # which gives the argmax too
+    "focal": "tuned",
+    "logit_adjusted": "tuned",
+    "east": "argmax",
+    "anchored": "tuned",
+}
+ENSEMBLES = {
+    "random_forest": RandomForestClassifier,
+    "gradient_boosting": HistGradientBoostingClassifier,
+}
+
+
+def test_every_method_is_trained_and_scored_on_the_same_folds(fits):
+    records = list(compare(quick("f1", epochs=1), NUMBERED, Y, folds=2, seeds=[0, 5]))
     expected = {(method, seed, fold) for method in METHODS for seed in (0, 5) for fold in (0, 1)}
     assert {record[:3] for record in records} == expected
     assert len(records) == len(expected)
     assert all(0 <= record.score <= 1 and record.seconds > 0 for record in records)
 
-
-def test_folds_are_the_same_for_all_methods(fits):
-    list(compare(quick("f1", epochs=1), NUMBERED, Y, folds=2, seeds=[0, 1]))
-    models = {method.model for method in METHODS.values()}
-    assert len(fits) == 2 * 2 * len(models)  # the two of cross-entropy share one
-    splits = [fits[i : i + len(models)] for i in range(0, len(fits), len(models))]
-    for split in splits:
-        assert {name for name, *_ in split} == models
-        assert all(np.array_equal(rows, split[0][1]) for _, rows, _ in split)
-    assert not np.array_equal(splits[0][0][1], splits[2][0][1])  # another seed, other folds
+    number = len(NETWORKS) + len(ENSEMBLES)  # the two of cross-entropy share one
+    splits = [fits[i : i + number] for i in range(0, len(fits), number)]
+    assert len(splits) == 2 * 2
+    for split, seed in zip(splits, [0, 0, 5, 5], strict=True):
+        assert {name for name, *_ in split} == {*NETWORKS, *ENSEMBLES}
+        for name, model, rows, _ in split:
+            assert np.array_equal(rows, split[0][2])
+            assert model.random_state == seed
+            if name in NETWORKS:
+                assert (model.recipe, model.decision) == (name, NETWORKS[name])
+            else:
+                assert type(model) is ENSEMBLES[name]
+    assert not np.array_equal(splits[0][0][2], splits[2][0][2])  # another seed, other folds
 
 
 def test_the_score_is_the_metric_of_the_held_out_fold():
@@ -136,7 +153,7 @@ def test_groups_never_straddle(fits):
         compare(quick("f1", epochs=1), NUMBERED, Y, methods=FEW, folds=3, seeds=[0], groups=groups)
     )
     assert len(fits) == 2 * 3
-    for name, rows, arguments in fits:
+    for name, _, rows, arguments in fits:
         test = np.setdiff1d(np.arange(len(Y)), rows)
         assert not np.intersect1d(groups[rows], groups[test]).size
         if name == "cross_entropy":  # whose own validation rows are whole groups too
@@ -145,7 +162,7 @@ def test_groups_never_straddle(fits):
 
 def test_weights_count_in_training_and_score():
     weight = np.where(Y == 1, 5.0, 1.0)
-    records = run(methods=["random forest"], sample_weight=weight, seeds=[0])
+    records = run(methods=[FOREST], sample_weight=weight, seeds=[0])
     folds = StratifiedKFold(3, shuffle=True, random_state=0).split(X, Y)
     for record, (training, test) in zip(records, folds, strict=True):
         forest = RandomForestClassifier(random_state=0).fit(
@@ -153,7 +170,22 @@ def test_weights_count_in_training_and_score():
         )
         expected = f1_score(Y[test], forest.predict(X[test]), sample_weight=weight[test])
         assert record.score == pytest.approx(expected, abs=1e-12)
-    assert scores(run(methods=[TUNED], sample_weight=weight)) != scores(run(methods=[TUNED]))
+    assert scores(run(methods=[PLAIN], sample_weight=weight)) != scores(run(methods=[PLAIN]))
+
+
+def test_rows_of_no_weight_are_left_out():
+    kept = np.arange(len(Y)) % 4 > 0
+    given = {"methods": [FOREST], "folds": 2, "seeds": [0]}
+    classifier, groups = quick("f1"), np.arange(len(Y)) // 3
+    every, some = (
+        list(
+            compare(
+                classifier, X[rows], Y[rows], groups=groups[rows], sample_weight=kept[rows], **given
+            )
+        )
+        for rows in (np.full(len(Y), True), kept)
+    )
+    assert scores(every) == scores(some)
 
 
 def test_same_seeds_same_records():
@@ -200,8 +232,12 @@ def test_corrected_t_agrees_with_an_independent_computation():
 
 
 def test_values_without_spread():
-    assert estimate([0.0] * 6, folds=3) == (0, 0, 0, 1)
-    assert estimate([0.25] * 6, folds=3) == (0.25, 0.25, 0.25, 0)
+    """They say nothing of chance, also where rounding makes them differ."""
+    for value in (0.0, 0.25):
+        assert estimate([value] * 6, folds=3) == (value, value, value, 1)
+    differences = [0.7 - 0.6, 0.8 - 0.7, 0.5 - 0.4]
+    assert len(set(differences)) > 1
+    assert estimate(differences, folds=3).p == 1
 
 
 def test_size_under_the_correlation_it_assumes():
@@ -243,15 +279,15 @@ def _middle(x, y):
     return (x[y == 0].mean() + x[y == 1].mean()) / 2
 
 
-def made(**means):
+def made(spread=0.002, **means):
     """Records of three folds and two seeds: each method has a mean and a spread of its own."""
     rng = np.random.default_rng(0)
     names = {"plain": PLAIN, "tuned": TUNED, "anchored": "anchored (tuned)", "trees": TREES}
     shared = rng.normal(0, 0.03, size=6)
     records = []
     for name, mean in means.items():
-        spread = shared + rng.normal(0, 0.002, size=6)
-        values = mean + spread - spread.mean()
+        off = shared + rng.normal(0, spread, size=6)
+        values = mean + off - off.mean()
         records += [Record(names[name], i // 3, i % 3, values[i].item(), 1.0 + i) for i in range(6)]
     return records
 
@@ -317,13 +353,8 @@ def test_p_values_are_holms():
             "A tuned decision is all that cross-entropy needs on these rows.",
         ),
         (
-            {"plain": 0.7, "tuned": 0.8, "anchored": 0.801},
-            "anchored (tuned) has the best mean f1.",
-            "Cross-entropy with a tuned decision may be just as good on these rows.",
-        ),
-        (
             {"plain": 0.7, "tuned": 0.75, "trees": 0.8},
-            "gradient boosting has the best mean f1.",
+            "gradient boosting (argmax) has the best mean f1.",
             "Its difference to cross-entropy (tuned), +0.05, is beyond chance (p < 0.001).",
         ),
     ],
@@ -335,6 +366,10 @@ def test_verdict(means, first, last):
 
 def test_verdict_names_both_differences():
     sentences = verdict(made(plain=0.7, tuned=0.8, anchored=0.801), metric="f1")
+    assert (sentences[0], sentences[-1]) == (
+        "anchored (tuned) has the best mean f1.",
+        "Cross-entropy with a tuned decision may be just as good on these rows.",
+    )
     assert len(sentences) == 4
     assert re.fullmatch(
         r"Its difference to cross-entropy \(argmax\), \+0\.\d+, is beyond chance \(p < 0\.001\)\.",
@@ -344,6 +379,45 @@ def test_verdict_names_both_differences():
         r"Its difference to cross-entropy \(tuned\), \+0\.00\d+, may be chance \(p = [\d.]+\)\.",
         sentences[2],
     )
+
+
+def test_verdict_when_the_best_may_be_luck():
+    """A steady method beats plain cross-entropy, a shaky one with a better mean does not."""
+    shaky = [r for r in made(spread=0.1, tuned=0.76) if r.method == TUNED]
+    sentences = verdict([*made(plain=0.7, anchored=0.75), *shaky], metric="f1")
+    assert sentences[0] == "cross-entropy (tuned) has the best mean f1."
+    assert "may be chance" in sentences[1]
+    assert sentences[2:] == ["Shown to beat plain cross-entropy: anchored (tuned)."]
+
+
+def test_verdict_counts_the_methods():
+    """Of many methods one does well by luck: what is beyond chance alone is not among them."""
+    means = {"plain": 0.7, "anchored": 0.708, "tuned": 0.7001, "trees": 0.6999}
+    records = made(**means)
+    alone = [r for r in records if r.method in (PLAIN, "anchored (tuned)")]
+    raw, adjusted = (
+        next(row.difference.p for row in summarize(of) if row.method == "anchored (tuned)")
+        for of in (alone, records)
+    )
+    assert raw < 0.05 < adjusted
+    assert "is beyond chance" in verdict(alone, metric="f1")[1]
+    assert "may be chance" in verdict(records, metric="f1")[1]
+    assert verdict(records, metric="f1")[-1].startswith("No method is shown to beat")
+
+
+def test_few_folds_cannot_tell():
+    values = {PLAIN: 0.7, TUNED: 0.75, TREES: 0.8}
+    for folds in (2, 4):
+        noise = np.random.default_rng(0).normal(0, 1e-6, size=(len(values), folds))
+        records = [
+            Record(method, 0, fold, score + noise[i, fold], 1.0)
+            for i, (method, score) in enumerate(values.items())
+            for fold in range(folds)
+        ]
+        assert verdict(records, metric="f1") == [
+            "gradient boosting (argmax) has the best mean f1.",
+            f"{folds} folds are too few to tell whether that is more than chance.",
+        ]
 
 
 def test_verdict_of_a_cost():
@@ -373,11 +447,15 @@ def test_cross_entropy_wins_a_tie():
         ({"folds": 1}, "folds of compare must be at least 2. Got 1."),
         (
             {"folds": 100},
-            r"y of compare must hold at least 100 rows of every class\. Got 51 of class 1\.",
+            "folds of compare must be at most 51, the rows of the rarest class. Got 100.",
         ),
         (
             {"groups": np.arange(len(Y)) % 2},
             "groups of compare must name at least 3 groups. Got 2.",
+        ),
+        (
+            {"groups": np.arange(len(Y)) % 3, "folds": 2},
+            "groups of compare must leave two groups or more to train on. Got 1. Use more folds",
         ),
         (
             {"groups": np.where(Y == 1, 3, np.arange(len(Y)) % 3)},

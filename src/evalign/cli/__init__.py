@@ -5,6 +5,8 @@ files, `columns` and `labels` make numbers of them, `run` is the folder that `fi
 May import everything else; nothing imports it. Needs the extra `cli`.
 """
 
+import codecs
+import io
 import sys
 from collections.abc import Sequence
 
@@ -17,4 +19,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.name is None or error.name.startswith("evalign"):
             raise
         sys.exit(f"evalign: {error.name} is not installed. Run: pip install 'evalign[cli]'")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # it may be in ASCII, and names in any alphabet
+            stream.reconfigure(errors="evalign.plain")
     sys.exit(run(arguments))
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """What a stream cannot show as a question mark, but the sign of a number as a hyphen."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "-" if error.object[error.start] == "−" else "?", error.start + 1
+
+
+codecs.register_error("evalign.plain", _plain)

@@ -27,6 +27,7 @@ MARKS = ["", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN", "-NaN", "-nan", "NaN", 
 WORDS = ["#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null", "None"]
 MISSING = pa.array([*MARKS, *WORDS])
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?$"  # ISO 8601
 LARGEST = float(np.finfo(np.float32).max)
 RARE = 10  # rows; levels with fewer are one
 LEVELS = 100  # of a category at most, the rarest of the others being one
@@ -135,12 +136,12 @@ def transform(pipeline: ColumnTransformer, X: pd.DataFrame) -> np.ndarray:
 
 
 def unseen(pipeline: ColumnTransformer, columns: Columns, X: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Which rows hold a level that training never saw, for each category."""
+    """Which rows hold a level (no gap) that training never saw, for each category."""
     if not columns.categories:
         return {}
     levels = pipeline.named_transformers_["categories"].categories_
     known = zip(columns.categories, levels, strict=True)
-    return {name: ~X[name].isin(of).to_numpy() for name, of in known}
+    return {name: ~X[name].isin([*of, ""]).to_numpy() for name, of in known}
 
 
 def dump(pipeline: ColumnTransformer) -> bytes:
@@ -176,10 +177,13 @@ def as_numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
 def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
     """A "number" or a "category", or a "constant" or an "id", of which nothing can be learnt."""
     drop = f"or leave it out with --drop {name!r}."
+    allowed, weekday = (
+        f"{what} must hold numbers or text",
+        "Make numbers of it, such as the weekday",
+    )
     if not is_usable(column.type):
-        dates = types.is_temporal(column.type)
-        cure = "Make numbers of it, such as the weekday" if dates else "Make numbers or text of it"
-        raise UsageError(f"{what} must hold numbers or text. Got {column.type}. {cure}, {drop}")
+        cure = weekday if types.is_temporal(column.type) else "Make numbers or text of it"
+        raise UsageError(f"{allowed}. Got {column.type}. {cure}, {drop}")
     texts = as_text(column)
     present = texts.drop_null()
     distinct = len(present.unique())
@@ -191,17 +195,24 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
     if is_number(column.type) or not wrong.any():
         _check_numbers(what, column, wrong)
         return "id" if _is_id(name, values) else "number"
+    if pc.all(pc.match_substring_regex(pc.utf8_trim_whitespace(present), DATE)).as_py():
+        got = f"Got dates, such as {present[0].as_py()!r}"
+        raise UsageError(f"{allowed}. {got}. {weekday}, {drop}")
     if distinct > TEXT_VALUES and _words(present) >= TEXT_WORDS:
         got = f"Got text, such as {present[0].as_py()[:40]!r}. Make features of it, {drop}"
         raise UsageError(f"{what} must hold numbers or categories. {got}")
-    if distinct == len(texts):
-        return "id"
     if 2 * wrong.sum() < len(present):
-        got = f"{wrong.sum()} values that are no numbers, such as"
+        row = int(np.argmax(wrong))
+        flaw = repr(texts[row].as_py())
+        if 2 * distinct > len(present):  # numbers, where those of a category would repeat
+            cure = f"Correct it or leave it empty, or leave the column out with --drop {name!r}."
+            raise UsageError(
+                f"{what} must hold finite numbers. Got {flaw} in row {row + 1}. {cure}"
+            )
+        got = f"{wrong.sum()} values that are no numbers, such as {flaw}"
         cure = "Correct them or leave them empty for a column of numbers."
-        text = f"{what} is a category for {got} {texts[int(np.argmax(wrong))].as_py()!r}. {cure}"
-        warnings.warn(text, DataWarning, stacklevel=4)
-    return "category"
+        warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=4)
+    return "id" if distinct == len(texts) else "category"
 
 
 def _check_numbers(

@@ -169,23 +169,27 @@ def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Re
         "verdict": sentences,
         "records": [record._asdict() for record in records],
     }
+    enough = about["folds"] * about["seeds"] > 2
     explained = (
         f"Mean {metric}{'' if greater else ' (less is better)'} over {about['folds']} folds, "
-        f"{about['seeds']} times, with its 95% interval; difference to {PLAIN}."
+        f"{'once' if about['seeds'] == 1 else str(about['seeds']) + ' times'}, "
+        f"{'with its 95% interval; ' if enough else ''}difference to {PLAIN}."
     )
-    spoken.result(data, _table(rows), explained, "", *sentences)
+    spoken.result(data, _table(rows, enough), explained, "", *sentences)
 
 
-def _table(rows: list[Row]) -> Table:
+def _table(rows: list[Row], enough: bool) -> Table:
+    """Of two values an interval is nearly endless: it is shown from three on."""
     table = Table("method", box=None, pad_edge=False)
     for heading in ("mean", "95% interval", "difference", "p", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
     for method, score, difference, seconds in rows:
-        cells = [number(score.value), f"{number(score.low)} to {number(score.high)}", "", ""]
+        span = f"{number(score.low)} to {number(score.high)}" if enough else ""
+        cells = [number(score.value), span, "", ""]
         if difference is not None:
             sign = "+" if difference.value > 0 else ""
             p = "<0.001" if difference.p < 0.001 else f"{difference.p:.3f}"
-            cells[2:] = f"{sign}{number(difference.value)}", p
+            cells[2:] = f"{sign}{number(difference.value)}", p if enough else ""
         table.add_row(method, *cells, f"{seconds:.1f}")
     return table
 

@@ -1,8 +1,10 @@
 """A table ready to learn from: features, class codes, weights and groups."""
 
 import difflib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,15 @@ import pyarrow as pa
 import torch
 
 from evalign.cli.columns import Columns, as_numbers, as_text, frame, plan
-from evalign.cli.errors import UsageError, listed, refused
+from evalign.cli.errors import DataWarning, UsageError, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
+from evalign.cli.terminal import Terminal
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
 from evalign.training import holdout_split
+
+FEW = 5  # rows; of a class with fewer nothing sure can be said
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,22 +40,39 @@ class Rows:
     weight: np.ndarray | None
     groups: np.ndarray | None
 
+    @property
+    def counted(self) -> np.ndarray:
+        """Which rows have a weight: the others count nowhere."""
+        return np.ones(len(self.y), bool) if self.weight is None else self.weight > 0
+
     def take(self, rows: np.ndarray) -> "Rows":
         weight, groups = (
             None if part is None else part[rows] for part in (self.weight, self.groups)
         )
         return Rows(self.X.iloc[rows], self.y[rows], weight, groups)
 
-    def hold_out(self, labels: Labels, seed: int) -> tuple["Rows", "Rows"]:
-        """A fifth for the test, the rest for training."""
-        with refused():
+    def hold_out(self, labels: Labels, seed: int, part: str) -> tuple["Rows", "Rows"]:
+        """The rest for training, and a fifth for the "test" or "validation"."""
+        if self.groups is not None and (number := len(np.unique(self.groups))) < 2:
+            cure = f"Give more groups, or a table with --{part}."
+            allowed = f"leave two groups or more, of which some are held out as {part} rows"
+            raise UsageError(f"--group must {allowed}. Got {number}. {cure}")
+        try:
             kept, held_out = holdout_split(self.y, groups=self.groups, seed=seed)
-        lost = np.setdiff1d(self.y, self.y[kept])
+        except ValueError as error:
+            few = f"{len(self.y)} rows are too few to hold out a fifth of every class"
+            cure = f"Give more rows, or a table with --{part}."
+            raise UsageError(f"{few} as {part} rows. {cure}") from error
+        training, other = self.take(kept), self.take(held_out)
+        lost = np.setdiff1d(self.y[self.counted], training.y[training.counted])
+        which = "" if self.weight is None else " with a weight"
+        cure = f"Give a table with --{part}, or another --seed."
         if len(lost):
             names = listed([labels.names[code] for code in lost], 3)
-            cure = "Give a test table with --test, or another --seed."
-            raise UsageError(f"All rows of {names} lie in groups held out for the test. {cure}")
-        return self.take(kept), self.take(held_out)
+            raise UsageError(f"All rows of {names}{which} were held out as {part} rows. {cure}")
+        if not other.counted.any():
+            raise UsageError(f"Of the rows held out as {part} rows none is{which}. {cure}")
+        return training, other
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +97,7 @@ def load(
     roles = {"--target": target, "--group": group, "--weight": weight}
     for option, name in [*roles.items(), *(("--drop", name) for name in drop)]:
         _check_name(source, option, name)
-    names = [name for name in roles.values() if name is not None]
+    names, drop = [name for name in roles.values() if name is not None], list(dict.fromkeys(drop))
     if len({*names, *drop}) < len(names) + len(drop):
         raise UsageError("--target, --group, --weight and --drop must name different columns.")
     source.need(names)
@@ -117,13 +139,62 @@ def read_rows(path: Path, dataset: Dataset) -> Rows:
     """The rows of another table, for validation or the test."""
     source = TableFile(path)
     source.need(dataset.columns.used)
-    return rows(source.read(), dataset.columns, dataset.labels, source)
+    read = rows(source.read(), dataset.columns, dataset.labels, source)
+    if not read.counted.any():
+        what = f"Column {dataset.columns.weight!r} of {source}"
+        raise UsageError(f"{what} must give some row a weight. Got 0 for all {len(read.y)}.")
+    return read
+
+
+def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
+    """Of classes with hardly a row among these codes."""
+    counts = np.bincount(y, minlength=len(labels.values))
+    scarce = [f"{labels.names[code]!r}: {counts[code]}" for code in np.flatnonzero(counts < FEW)]
+    if scarce:
+        more = f" and {len(scarce) - 3} more" if len(scarce) > 3 else ""
+        found = f"{', '.join(scarce[:3])}{more}"
+        text = f"Some classes have few {part} rows ({found}): what is said of them is rough."
+        warnings.warn(text, DataWarning, stacklevel=2)
+
+
+def warn_of_overlap(digests: dict[str, str], parts: dict[str, Rows]) -> None:
+    """Of files (by name) that are the same, and of groups in two parts of the rows."""
+    outcome = "so that the scores are too good."
+    for (one, digest), (other, another) in combinations(digests.items(), 2):
+        if digest == another:
+            text = f"{one} and {other} are the same file, {outcome}"
+            warnings.warn(text, DataWarning, stacklevel=2)
+    for (one, rows), (other, more) in combinations(parts.items(), 2):
+        if rows.groups is None or more.groups is None:
+            continue
+        both = np.intersect1d(rows.groups, more.groups).tolist()
+        if both:
+            text = f"Groups are in the {one} rows and in the {other} rows: {listed(both, 3)}"
+            warnings.warn(f"{text}, {outcome}", DataWarning, stacklevel=2)
+
+
+def introduce(spoken: Terminal, dataset: Dataset) -> None:
+    """Say what the columns and the classes are taken for."""
+    used, names = dataset.columns, dataset.labels.names
+    numbers, categories = len(used.numbers), len(used.categories)
+    features = f"{numbers} columns of numbers, {categories} of categories"
+    spoken.note(f"{len(dataset.rows.y)} rows; {features}.")
+    if used.left_out:
+        why = ", ".join(f"{name} ({why})" for name, why in used.left_out.items())
+        spoken.note(f"Left out: {why}.")
+    if len(names) == 2:
+        spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.")
 
 
 def check_metric(metric: str, classes: int | None = None) -> None:
     """Refuse a metric that there is not, or not for so many classes."""
-    with refused():
+    try:
         function = resolve(metric, owner="evalign")
+    except ValueError as error:
+        library = "metric of evalign must be a name of metrics.names()"
+        known = "--metric must be the name of a metric, such as f1_macro or matthews_corrcoef"
+        raise UsageError(str(error).replace(library, known)) from error
+    with refused():
         if classes is not None:
             function(Confusion.from_matrix(torch.eye(classes, dtype=torch.float64)))
 
@@ -133,4 +204,6 @@ def _check_name(source: TableFile, option: str, name: str | None) -> None:
         return
     close = difflib.get_close_matches(name, source.schema.names, n=1)
     cure = f"Did you mean {close[0]!r}?" if close else f"It has {listed(source.schema.names)}."
+    if len(source.schema.names) == 1 and ";" in source.schema.names[0]:
+        cure += " Is it separated by semicolons? Save it with commas, or as .tsv with tabs."
     raise UsageError(f"{option} must name a column of {source}. Got {name!r}. {cure}")

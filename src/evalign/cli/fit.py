@@ -2,6 +2,7 @@
 
 import json
 import platform
+import shlex
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +13,16 @@ from typer import Option
 
 import evalign
 from evalign.cli import columns, run
-from evalign.cli.dataset import Dataset, Rows, check_metric, load, read_rows
+from evalign.cli.dataset import (
+    Dataset,
+    Rows,
+    check_metric,
+    introduce,
+    load,
+    read_rows,
+    warn_of_overlap,
+    warn_of_scarce,
+)
 from evalign.cli.errors import UsageError
 from evalign.cli.options import (
     EPOCHS,
@@ -31,7 +41,7 @@ from evalign.cli.options import (
 )
 from evalign.cli.outcome import PREDICTIONS, contents, predictions, shown
 from evalign.cli.run import REPORT
-from evalign.cli.tables import TableFile, writing
+from evalign.cli.tables import TableFile, digest, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.decisions import Decision
 from evalign.estimator import AlignedClassifier
@@ -80,10 +90,11 @@ def fit(
         check_metric(metric)
         if recipe not in RECIPES:
             raise UsageError(f"--recipe must be one of {', '.join(RECIPES)}. Got {recipe!r}.")
-        source, others = TableFile(data), {"--validation": validation, "--test": test}
+        source, given = TableFile(data), {"--validation": validation, "--test": test}
+        others = {name: path and digest(TableFile(path).path) for name, path in given.items()}
         arguments: run.About = {
             "evalign": evalign.__version__,
-            "data": source.digest(),
+            "data": digest(data),
             "--target": target,
             "--metric": metric,
             "--recipe": recipe,
@@ -94,7 +105,7 @@ def fit(
             "--weight": weight,
             "--drop": drop or [],
             "--positive": positive,
-            **{name: path and TableFile(path).digest() for name, path in others.items()},
+            **others,
             "--baseline": baseline,
         }
         if done := run.finished(out, arguments):
@@ -105,12 +116,13 @@ def fit(
         roles: dict[str, Any] = {"target": target, "group": group, "weight": weight}
         dataset = load(source, **roles, drop=drop or (), positive=positive)
         check_metric(metric, len(dataset.labels.values))
-        if test is None:
-            training, tested = dataset.rows.hold_out(dataset.labels, seed)
-        else:
-            training, tested = dataset.rows, read_rows(test, dataset)
-        validated = None if validation is None else read_rows(validation, dataset)
+        _check_names(source, dataset)
+        parts = _split(dataset, test, validation, seed)
         introduce(spoken, dataset)
+        files = {"DATA": arguments["data"], **{k: v for k, v in others.items() if v}}
+        warn_of_overlap(files, parts)
+        for name in [name for name in parts if name != "training"]:
+            warn_of_scarce(name, parts[name].y[parts[name].counted], dataset.labels)
 
         recipes = {"model": recipe}
         if baseline and recipe != "cross_entropy":
@@ -126,7 +138,6 @@ def fit(
             )
             for name, recipe in recipes.items()
         }
-        parts = {"training": training, "validation": validated, "test": tested}
         try:
             with run.building(out, arguments) as (folder, checkpoints, about):
                 about |= _about(dataset, data.name, parts)
@@ -137,18 +148,43 @@ def fit(
         _show(spoken, out, result)
 
 
+def _check_names(source: TableFile, dataset: Dataset) -> None:
+    """Refuse features whose names `predict` needs for its own columns."""
+    taken = [name for name in dataset.columns.features if name in dataset.labels.written]
+    if taken:
+        cure = f"Rename it, or leave it out with --drop {taken[0]!r}."
+        what = f"Column {taken[0]!r} of {source}"
+        raise UsageError(f"{what} has the name of one that `evalign predict` adds. {cure}")
+
+
+def _split(
+    dataset: Dataset, test: Path | None, validation: Path | None, seed: int
+) -> dict[str, Rows]:
+    """ "training", "test" and "validation" rows.
+
+    Without groups the classifier holds the last ones out itself, as well as they allow; of whole
+    groups, the training rows could lose a class.
+    """
+    parts = {"training": dataset.rows}
+    for name, path in {"test": test, "validation": validation}.items():
+        training = parts["training"]
+        if path is not None:
+            parts[name] = read_rows(path, dataset)
+        elif name == "test" or training.groups is not None:
+            parts["training"], parts[name] = training.hold_out(dataset.labels, seed, name)
+    return parts
+
+
 def _build(
     folder: Path,
     checkpoints: Path,
     about: run.About,
     dataset: Dataset,
-    parts: dict[str, Rows | None],
+    parts: dict[str, Rows],
     estimators: dict[str, AlignedClassifier],
 ) -> dict[str, Any]:
     """All files of a run but `run.json`. Returns the scores."""
-    training, validated, tested = (parts[name] for name in ("training", "validation", "test"))
-    assert training is not None
-    assert tested is not None
+    training, tested, validated = parts["training"], parts["test"], parts.get("validation")
     pipeline = columns.pipeline(dataset.columns)
     X = np.asarray(pipeline.fit_transform(training.X))
     held_out: tuple[Any, ...] | None = None
@@ -174,11 +210,11 @@ def _build(
     result = scores(content)
     _write_json(folder / "history.json", histories)
     _write_json(folder / "metrics.json", result)
-    (folder / REPORT).write_text(render(content), encoding="utf-8")
+    (folder / REPORT).write_text(render(content, result), encoding="utf-8")
     return result
 
 
-def _about(dataset: Dataset, file: str, parts: dict[str, Rows | None]) -> run.About:
+def _about(dataset: Dataset, file: str, parts: dict[str, Rows]) -> run.About:
     labels = dataset.labels
     counts = np.bincount(dataset.rows.y, minlength=len(labels.values))
     names = ("torch", "scikit-learn", "numpy")
@@ -187,7 +223,7 @@ def _about(dataset: Dataset, file: str, parts: dict[str, Rows | None]) -> run.Ab
         "columns": asdict(dataset.columns),
         "classes": list(labels.values),
         "rows_per_class": counts.tolist(),
-        "rows": {name: len(part.y) for name, part in parts.items() if part is not None},
+        "rows": {name: len(part.y) for name, part in parts.items()},
         "versions": {
             "evalign": evalign.__version__,
             "Python": platform.python_version(),
@@ -196,21 +232,10 @@ def _about(dataset: Dataset, file: str, parts: dict[str, Rows | None]) -> run.Ab
     }
 
 
-def introduce(spoken: Terminal, dataset: Dataset) -> None:
-    used, names = dataset.columns, dataset.labels.names
-    numbers, categories = len(used.numbers), len(used.categories)
-    features = f"{numbers} columns of numbers, {categories} of categories"
-    spoken.note(f"{len(dataset.rows.y)} rows; {features}.")
-    if used.left_out:
-        why = ", ".join(f"{name} ({why})" for name, why in used.left_out.items())
-        spoken.note(f"Left out: {why}.")
-    if len(names) == 2:
-        spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.")
-
-
 def _show(spoken: Terminal, out: Path, result: dict[str, Any]) -> None:
     spoken.result({"run": str(out), **result}, *shown(result))
-    spoken.note(f"Look at {out / REPORT}. Next: evalign predict {out} new.csv --out scored.csv")
+    again = f"evalign predict {shlex.quote(str(out))} new.csv --out scored.csv"
+    spoken.note(f"Look at {out / REPORT}. Next: {again}")
 
 
 def _write_json(path: Path, data: Any) -> None:

@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pyarrow import types
 
 from evalign.cli.columns import as_numbers, as_text
 from evalign.cli.errors import UsageError, listed
+
+CLASSES = 20  # at least, before numbers that hardly repeat are taken for a quantity
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,11 @@ class Labels:
         if len(counts) == 1:
             got = f"Got {counts.index[0]!r} in all {len(texts)} rows."
             raise UsageError(f"Column {column!r} of {source} must hold two classes or more. {got}")
+        _, wrong = as_numbers(table[column])
+        if len(counts) > CLASSES and 2 * len(counts) > len(texts) and not wrong.any():
+            got = f"Got {len(counts)} different numbers, a quantity."
+            cure = "Make classes of it, such as ranges."
+            raise UsageError(f"Column {column!r} of {source} must hold classes. {got} {cure}")
         single = sorted(str(text) for text, count in counts.items() if count == 1)
         if single:
             got = f"Got one row of {listed(single, 3)}."
@@ -38,6 +46,8 @@ class Labels:
             allowed = "must hold two rows or more of each class"
             raise UsageError(f"Column {column!r} of {source} {allowed}. {got} {cure}")
         values: list[Any] = [*_sorted(list(counts.index))]
+        if types.is_floating(table[column].type):  # whose whole numbers have lost their ".0"
+            values = [float(value) for value in values]
         if positive is not None:
             names = [str(value) for value in values]
             if len(values) != 2 or positive not in names:
@@ -50,6 +60,11 @@ class Labels:
     @property
     def names(self) -> list[str]:
         return [str(value) for value in self.values]
+
+    @property
+    def written(self) -> list[str]:
+        """The columns that a prediction adds to a table."""
+        return ["prediction", *(f"probability_{name}" for name in self.names)]
 
     @property
     def type(self) -> pa.DataType:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from rich.table import Table
 
 from evalign.cli.dataset import Rows
@@ -25,13 +26,21 @@ def predictions(
     """The true label of each row, and the label and the probabilities that each model gives it."""
     columns = {"label": labels.decode(rows.y)}
     for name, model in models.items():
-        columns[f"{name}_prediction"] = labels.decode(model.predict(features))
-        columns |= probabilities(f"{name}_probability", model.predict_proba(features), labels)
+        codes, values = judged(model, features)
+        columns[f"{name}_prediction"] = labels.decode(codes)
+        columns |= probabilities(f"{name}_probability", values, labels)
     if rows.weight is not None:
         columns["weight"] = pa.array(rows.weight)
     if rows.groups is not None:
         columns["group"] = pa.array(rows.groups, pa.string())
     return pa.table(columns)
+
+
+def judged(model: AlignedClassifier, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`predict` and `predict_proba`, for which the network runs once."""
+    values = model.predict_proba(features)
+    codes = (torch.from_numpy(values) @ model.rule_.gain).argmax(1).numpy()
+    return model.classes_[codes], values
 
 
 def probabilities(stem: str, values: np.ndarray, labels: Labels) -> dict[str, pa.Array]:
@@ -42,8 +51,12 @@ def probabilities(stem: str, values: np.ndarray, labels: Labels) -> dict[str, pa
 
 
 def contents(table: pa.Table, labels: Labels, about: About, histories: Histories) -> Contents:
-    """A report of what `predictions` gave."""
+    """A report of what `predictions` gave: of the rows that have a weight."""
     names = table.column_names
+    if "weight" in names:
+        table = table.filter(pa.array(table["weight"].to_numpy() > 0))
+        if not table.num_rows:
+            raise UsageError("The test rows must have some weight. Got 0 for all of them.")
 
     def column(name: str) -> np.ndarray | None:
         return table[name].to_numpy() if name in names else None
@@ -57,9 +70,6 @@ def contents(table: pa.Table, labels: Labels, about: About, histories: Histories
             histories[name],
         )
 
-    weight = column("weight")
-    if weight is not None and not weight.any():
-        raise UsageError("The test rows must have some weight. Got 0 for all of them.")
     arguments, history = about["arguments"], histories["model"]
     return Contents(
         metric=arguments["--metric"],
@@ -68,7 +78,7 @@ def contents(table: pa.Table, labels: Labels, about: About, histories: Histories
         aligned=scored("model", arguments["--recipe"]),
         baseline=scored("baseline", "cross_entropy") if "baseline_prediction" in names else None,
         temperature=history[-1]["temperature"],
-        weight=weight,
+        weight=column("weight"),
         groups=column("group"),
         seed=arguments["--seed"],
         cards=_cards(about),
@@ -104,11 +114,12 @@ def shown_classes(scores: dict[str, Any]) -> Table:
 def _cards(about: About) -> dict[str, dict[str, str]]:
     arguments, columns = about["arguments"], about["columns"]
     counts = zip(about["classes"], about["rows_per_class"], strict=True)
+    also = "" if "validation" in about["rows"] else "; of the training rows a fifth for validation"
     left_out = [f"{name} ({why})" for name, why in columns["left_out"].items()]
     data = {
         "File": about["file"],
         "SHA-256": arguments["data"],
-        "Rows": ", ".join(f"{count} for {part}" for part, count in about["rows"].items()),
+        "Rows": ", ".join(f"{count} for {part}" for part, count in about["rows"].items()) + also,
         "Target": columns["target"],
         "Classes": ", ".join(f"{label} ({count})" for label, count in counts),
         "Numbers": ", ".join(columns["numbers"]),

@@ -11,12 +11,13 @@ import pyarrow as pa
 from typer import Option
 
 from evalign.cli import columns
-from evalign.cli.dataset import rows
+from evalign.cli.dataset import rows, warn_of_scarce
 from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.options import Data, Json, Quiet, RunFolder
 from evalign.cli.outcome import (
     PREDICTIONS,
     contents,
+    judged,
     predictions,
     probabilities,
     shown,
@@ -25,7 +26,7 @@ from evalign.cli.outcome import (
 from evalign.cli.run import REPORT, Run
 from evalign.cli.tables import (
     TableFile,
-    check_parent,
+    check_file,
     check_suffix,
     is_parquet,
     replacing,
@@ -55,11 +56,10 @@ def predict(
         opened, source = Run(run), TableFile(data)
         source.need(opened.columns.features)
         check_suffix(out)
-        check_parent(out)
+        check_file(out)
         if out.exists() and out.samefile(data):
             raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
-        labels, used = opened.labels, opened.columns
-        names = ["prediction", *(f"probability_{name}" for name in labels.names)]
+        labels, used, names = opened.labels, opened.columns, opened.labels.written
         taken = [name for name in names if name in source.schema.names]
         if taken:
             cure = "Rename them, or remove them."
@@ -79,8 +79,9 @@ def predict(
                 given = features(X)
                 parts = {name: block[name] for name in block.column_names}
                 parts |= {name: pa.array(X[name], from_pandas=True) for name in numbers}
-                parts["prediction"] = labels.decode(model.predict(given))
-                parts |= probabilities("probability", model.predict_proba(given), labels)
+                codes, values = judged(model, given)
+                parts["prediction"] = labels.decode(codes)
+                parts |= probabilities("probability", values, labels)
                 write(pa.table(parts, schema=schema))
                 count += block.num_rows
             if not count:
@@ -116,7 +117,9 @@ def evaluate(
             raise UsageError(f"{source} holds no rows.")
         features.warn(source)
         table = pa.concat_tables(blocks)
-        result = scores(contents(table, labels, opened.about, opened.read("history.json")))
+        content = contents(table, labels, opened.about, opened.read("history.json"))
+        warn_of_scarce("test", content.y, labels)
+        result = scores(content)
         spoken.result(result, *shown(result), "", shown_classes(result))
 
 
@@ -137,9 +140,10 @@ def report(
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         opened = Run(run)
         out = out or run / REPORT
-        check_parent(out)
+        check_file(out)
         table = TableFile(run / PREDICTIONS).read()
-        page = render(contents(table, opened.labels, opened.about, opened.read("history.json")))
+        content = contents(table, opened.labels, opened.about, opened.read("history.json"))
+        page = render(content, scores(content))
         with replacing(out) as aside:
             aside.write_text(page, encoding="utf-8")
         spoken.result({"out": str(out)}, f"Wrote {out}")

@@ -30,8 +30,14 @@ from evalign.cli import columns
 from evalign.cli.columns import Columns
 from evalign.cli.errors import UsageError
 from evalign.cli.labels import Labels
-from evalign.cli.tables import check_parent, replacing, synced
+from evalign.cli.tables import check_parent, digest, replacing, synced
 from evalign.estimator import AlignedClassifier
+from evalign.training.checkpoint import sync_folder
+
+try:
+    import fcntl
+except ImportError:  # Windows, where two commands at once are not told of each other
+    fcntl = None
 
 FORMAT = "evalign run"
 VERSION = 1
@@ -50,10 +56,10 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.about = _read_about(folder)
-        for name, digest in self.about["files"].items():
+        for name, written in self.about["files"].items():
             if not (folder / name).is_file():
                 raise _damaged(folder, f"{name} is missing")
-            if _digest(folder / name) != digest:
+            if digest(folder / name) != written:
                 raise _damaged(folder, f"{name} has changed since it was written")
 
     @property
@@ -84,15 +90,18 @@ class Run:
 def finished(folder: Path, arguments: About) -> Run | None:
     """The run of these arguments, if it is there; refuses a folder of something else."""
     check_parent(folder)
+    partial = _partial(folder)
     if (folder / "run.json").exists():
         run = Run(folder)
         _check_same(folder, run.about["arguments"], arguments)
+        if _command(partial) == arguments:  # killed between the rename and its removal
+            _remove(partial)
         return run
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists and is no run of evalign. Choose another --out.")
-    partial = _partial(folder)
-    if (partial / "command.json").exists():
-        _check_same(partial, json.loads((partial / "command.json").read_text("utf-8")), arguments)
+    command = _command(partial)
+    if command is not None:
+        _check_same(partial, command, arguments)
     elif partial.exists() and {p.name for p in partial.iterdir()} - {"command.json.partial"}:
         raise UsageError(f"{partial} exists and is no run of evalign. Choose another --out.")
     return None
@@ -107,28 +116,49 @@ def building(folder: Path, arguments: About) -> Iterator[tuple[Path, Path, About
     partial = _partial(folder)
     building, checkpoints = partial / "run", partial / "checkpoints"
     about: About = {"format": FORMAT, "version": VERSION, "arguments": arguments}
+    with _alone(partial):
+        try:
+            with replacing(partial / "command.json") as aside:
+                aside.write_text(json.dumps(arguments, indent=1), encoding="utf-8")
+            shutil.rmtree(building, ignore_errors=True)
+            building.mkdir()
+            yield building, checkpoints, about
+            _finish(building, about)
+            if folder.exists():
+                folder.rmdir()
+            sync_folder(building)
+            os.rename(building, folder)
+            sync_folder(partial.parent)
+        except BaseException:
+            shutil.rmtree(building if any(checkpoints.glob("*")) else partial, ignore_errors=True)
+            raise
+        _remove(partial)
+
+
+@contextmanager
+def _alone(partial: Path) -> Iterator[None]:
+    """Make the folder, and let no other process in; the system unlocks it after a crash."""
+    partial.mkdir(exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(partial, os.O_RDONLY)
     try:
-        partial.mkdir(exist_ok=True)
-        with replacing(partial / "command.json") as aside:
-            aside.write_text(json.dumps(arguments, indent=1), encoding="utf-8")
-        shutil.rmtree(building, ignore_errors=True)
-        building.mkdir()
-        yield building, checkpoints, about
-        _finish(building, about)
-        if folder.exists():
-            folder.rmdir()
-        os.rename(building, folder)
-    except BaseException:
-        shutil.rmtree(building if any(checkpoints.glob("*")) else partial, ignore_errors=True)
-        raise
-    shutil.rmtree(partial)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            cure = "Wait for it, or choose another --out."
+            raise UsageError(f"Another `evalign fit` is writing {partial}. {cure}") from error
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _finish(folder: Path, about: About) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
         synced(path)
-    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in files}
+    digests = {path.relative_to(folder).as_posix(): digest(path) for path in files}
     digests.pop(REPORT, None)
     about["files"] = digests
     about["sha256"] = _digest_of(about)
@@ -138,6 +168,24 @@ def _finish(folder: Path, about: About) -> None:
 
 def _partial(folder: Path) -> Path:
     return folder.absolute().with_name(folder.absolute().name + ".partial")
+
+
+def _command(partial: Path) -> About | None:
+    """The arguments of the run that is built there."""
+    path = partial / "command.json"
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        cure = "Delete the folder to start afresh."
+        raise UsageError(f"{path} cannot be read: {error}. {cure}") from error
+
+
+def _remove(partial: Path) -> None:
+    """The command last: killed half-way, the rest is still known to be this run's."""
+    shutil.rmtree(partial / "checkpoints", ignore_errors=True)
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 def _read_about(folder: Path) -> About:
@@ -167,11 +215,6 @@ def _check_same(folder: Path, then: About, now: About) -> None:
             got = f"{name} was {then.get(name)} and is now {now.get(name)}"
             cure = "Choose another --out, or delete it."
             raise UsageError(f"{folder} belongs to another command: {got}. {cure}")
-
-
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _digest_of(about: About) -> str:

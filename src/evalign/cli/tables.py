@@ -76,11 +76,6 @@ class TableFile:
             raise UsageError(f"{self} holds no rows.")
         return table
 
-    def digest(self) -> str:
-        """SHA-256 of the file."""
-        with open(self.path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
     def need(self, names: list[str]) -> None:
         """Refuse a table without these columns, or with other things than values in them."""
         missing = [name for name in names if name not in self.schema.names]
@@ -146,6 +141,12 @@ def synced(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
 
@@ -166,6 +167,13 @@ def check_suffix(path: Path) -> None:
     """Refuse the name of a file that is no table."""
     if not path.name.lower().endswith(SUFFIXES):
         raise UsageError(f"{path} must end in {', '.join(SUFFIXES)}.")
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that cannot be written for where it is."""
+    check_parent(path)
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder. Name a file in it.")
 
 
 def check_parent(path: Path) -> None:

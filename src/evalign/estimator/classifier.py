@@ -1,12 +1,11 @@
 """`AlignedClassifier`: the best classifier for a metric, as scikit-learn wants it."""
 
 import copy
-import math
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from numbers import Integral, Real
-from typing import Any, Self, cast, get_args
+from numbers import Integral
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -16,11 +15,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.estimator import storage
+from evalign.estimator.arguments import check_arguments
 from evalign.estimator.network import BLOCK, blockwise, build, check_logits, find_device
 from evalign.estimator.progress import progress
 from evalign.estimator.rows import OWNER, Table, dense, refuse_multilabel, weights
@@ -143,7 +143,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
                 exists: the same call then ends as if it had never been stopped (on the CPU to the
                 bit). It must be the same call on the same rows, with a fixed `random_state`.
         """
-        self._check_arguments()
+        check_arguments(self)
         fixed = checkpoint is None or isinstance(self.random_state, Integral)
         allowed = "be an integer with a checkpoint, which another seed could not go on from"
         require(fixed, OWNER, "random_state", allowed, repr(self.random_state))
@@ -225,6 +225,13 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         codes = [order[np.searchsorted(classes, labels, sorter=order)] for labels in (predicted, y)]
         weight = torch.from_numpy(weights(sample_weight, len(y)))
         metric = self._metric()
+        if len(new):
+            try:
+                metric(Confusion.from_matrix(torch.eye(len(classes))))
+            except ValueError as error:  # it is for two classes
+                allowed = f"hold the classes of fit, {self.classes_.tolist()}, for this metric"
+                text = complaint(f"{OWNER}.score", "y", allowed, new[:3].tolist())
+                raise ValueError(text) from error
         value = metric(
             Confusion.from_predictions(
                 *(torch.from_numpy(code) for code in codes),
@@ -275,36 +282,6 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _check_arguments(self) -> None:
-        def check(name: str, ok: bool, allowed: str, cure: str = "") -> None:
-            require(ok, OWNER, name, allowed, repr(getattr(self, name)), cure)
-
-        def number(name: str, kind: type, lowest: float, allowed: str, below: float = math.inf):
-            value = getattr(self, name)
-            is_number = isinstance(value, kind) and not isinstance(value, bool)
-            check(name, is_number and lowest <= value < below, allowed)
-
-        recipes = ", ".join(f'"{name}"' for name in RECIPES)
-        check("recipe", self.recipe in RECIPES, f"be one of {recipes}")
-        decisions = ", ".join(f'"{name}"' for name in get_args(Decision))
-        check("decision", self.decision in get_args(Decision), f"be one of {decisions}")
-        cure = "Give a function that builds the module: every fit starts with a new one."
-        factory = callable(self.network) and not isinstance(self.network, nn.Module)
-        allowed = "be None or a function (n_features, n_classes) -> Module"
-        check("network", self.network is None or factory, allowed, cure)
-        called = self.on_epoch is None or callable(self.on_epoch)
-        check("on_epoch", called, "be None or a function of a record")
-        tiny = np.nextafter(0, 1)
-        number("validation_fraction", Real, tiny, "lie between 0 and 1", 1)
-        number("epochs", Integral, 1, "be a whole number, at least 1")
-        if self.batch_size is not None:
-            number("batch_size", Integral, 1, "be a whole number, at least 1, or None")
-        number("learning_rate", Real, tiny, "be positive")
-        number("weight_decay", Real, 0, "be at least 0")
-        number("dropout", Real, 0, "lie in [0, 1)", 1)
-        if self.patience is not None:
-            number("patience", Integral, 1, "be a whole number, at least 1, or None")
-
     def _metric(self) -> MetricFunction:
         if isinstance(self.metric, str):
             return resolve(self.metric, owner=OWNER)
@@ -314,6 +291,9 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         return self.metric
 
     def _read(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, np.ndarray]:
+        if (labels := np.asarray(y)).dtype == object:
+            kinds = sorted({type(label).__name__ for label in labels.flat})
+            require(len(kinds) <= 1, OWNER, "y", "hold labels of one type", ", ".join(kinds))
         X, y = validate_data(self, X, y, reset=reset, multi_output=True, **READ)
         refuse_multilabel(y)
         y = column_or_1d(y, warn=True)

@@ -61,7 +61,22 @@ class Table(NamedTuple):
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
             return table, table
+        if groups is not None:
+            self._check_classes(table.y[kept], table.y[held_out])
         return table.take(kept), table.take(held_out)
+
+    def _check_classes(self, kept: np.ndarray, held_out: np.ndarray) -> None:
+        """Whole groups may take a whole class with them."""
+        lost = np.setdiff1d(held_out, kept)
+        allowed = "leave rows of every class to train on"
+        cure = "Give validation_data, or another random_state."
+        require(not len(lost), OWNER, "groups", allowed, f"none of class {lost}", cure)
+        if len(missing := np.setdiff1d(kept, held_out)):
+            text = (
+                f"No group that is held out has rows of class {missing}: the best epoch and the "
+                "decision are chosen without them. Give validation_data, or another random_state."
+            )
+            warnings.warn(text, TrainingWarning, stacklevel=4)
 
 
 def dense(X: Any) -> Tensor:

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -44,6 +45,9 @@ def save(classifier: "AlignedClassifier", path: str | os.PathLike[str]) -> None:
 
 
 def load(cls: type[C], path: str | os.PathLike[str], arguments: dict[str, Any]) -> C:
+    if (Path(path) / "run.json").exists():
+        inside = Path(path) / "model"
+        raise CheckpointError(f"{path} is a run of the command line. Its model is {inside}.")
     tree = checkpoint.load(path)
     if tree.get("estimator") != OWNER:
         raise CheckpointError(f"{os.fspath(path)} holds no {OWNER}: was it written by save?")

@@ -30,6 +30,8 @@ def bootstrap(
     """The metric of each method on each resample of the rows, (methods, resamples).
 
     All methods see the same resamples, so that their difference can be taken resample by resample.
+    Rows are drawn class by class, so that a resample holds as many of each true class as there are:
+    without a rare class it would be of another macro average. Groups are drawn as they come.
 
     Args:
         metric: the metric.
@@ -54,22 +56,29 @@ def bootstrap(
     # A metric sees of a row only its cell: the true class and what each method says.
     joint = np.ravel_multi_index((y, *predictions), (classes,) * (1 + len(predictions)))
     _, first, cell = np.unique(joint, return_index=True, return_inverse=True)
+    unit = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    times = np.ones(unit.max() + 1, int)
     if groups is None:  # rows alike in cell and weight are units of one kind
         weights, code = np.unique(weight, return_inverse=True)
-        kinds, times = np.unique(cell * len(weights) + code, return_counts=True)
-        cell, code = np.divmod(kinds, len(weights))
-        unit, weight = np.arange(len(kinds)), weights[code]
-    else:
-        names, unit = np.unique(groups, return_inverse=True)
-        times = np.ones(len(names), int)
+        kinds, count = np.unique(cell * len(weights) + code, return_counts=True)
+        if len(kinds) < len(y) / 4:  # else there is less to gain than to lose
+            cell, code = np.divmod(kinds, len(weights))
+            unit, times, weight = np.arange(len(kinds)), count, weights[code]
     mass = csr_array((weight, (unit, cell)), shape=(len(times), len(first)))  # repeated pairs add
 
-    rng = np.random.default_rng(seed)
+    # One after the other the units of each true class; groups are all of one.
+    stratum = y[first][cell] if groups is None else np.zeros(len(times), int)
+    order = np.argsort(stratum, kind="stable")
+    mass, starts = mass[order], np.flatnonzero(np.diff(stratum[order])) + 1
+    strata = np.split(times[order], starts)
+    generators = np.random.default_rng(seed).spawn(len(strata))
     widest = max(len(times), len(first), classes**2 if metric.needs_matrix else classes)
     block = max(1, BLOCK // widest)
     values = []
     for start in range(0, resamples, block):
-        cells = _draws(rng, times, min(block, resamples - start)) @ mass
+        size = min(block, resamples - start)
+        drawn = [_draws(*of, size) for of in zip(generators, strata, strict=True)]
+        cells = np.hstack(drawn) @ mass
         values.append([_values(metric, cells, y[first], p[first], classes) for p in predictions])
     return np.concatenate(values, axis=1)
 
@@ -83,12 +92,10 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 def _draws(rng: np.random.Generator, times: np.ndarray, size: int) -> np.ndarray:
     """How often each kind comes, (size, kinds), in as many draws as there are units."""
     units = times.sum()
-    if len(times) < units / 4:
+    if len(times) < units:
         return rng.multinomial(units, times / units, size=size)
-    # Quicker where nearly every unit is of its own kind.
-    kind = np.repeat(np.arange(len(times)), times)
-    draws = (kind[rng.integers(units, size=units)] for _ in range(size))
-    return np.stack([np.bincount(drawn, minlength=len(times)) for drawn in draws])
+    drawn = rng.integers(units, size=(size, units)) + units * np.arange(size)[:, None]
+    return np.bincount(drawn.ravel(), minlength=size * units).reshape(size, units)
 
 
 def _values(

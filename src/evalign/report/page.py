@@ -14,7 +14,7 @@ from evalign.report import figures
 from evalign.report.contents import Contents
 from evalign.report.curves import BINS, SHOWN, precision_recall
 from evalign.report.intervals import RESAMPLES
-from evalign.report.summary import number, scores
+from evalign.report.summary import number
 
 # Classes beyond which the table gets a scroll bar of its own.
 TALL = 20
@@ -28,9 +28,9 @@ COUNTS = {
 }
 
 
-def render(contents: Contents) -> str:
-    """The whole page: one HTML file that fetches nothing."""
-    page = _Page(contents)
+def render(contents: Contents, scores: dict[str, Any]) -> str:
+    """The whole page, one HTML file that fetches nothing; `scores` are those of the contents."""
+    page = _Page(contents, scores)
     body = "\n".join(
         [
             page.result(),
@@ -61,10 +61,9 @@ def render(contents: Contents) -> str:
 class _Page:
     """The sections, each a string; the figures they place are gathered on the way."""
 
-    def __init__(self, contents: Contents) -> None:
-        self.contents = contents
+    def __init__(self, contents: Contents, scores: dict[str, Any]) -> None:
+        self.contents, self.scores = contents, scores
         self.metric = contents.metric.split("[")[0]  # a cost without its matrix
-        self.scores = scores(contents)
         self.curves = precision_recall(contents)
         self.figures: dict[str, go.Figure] = {}
         self.keys = ["aligned", "cross_entropy"][: len(contents.models)]
@@ -108,7 +107,11 @@ class _Page:
 
     def _about_intervals(self) -> str:
         groups = self.scores["groups"]
-        what = "the test rows" if groups is None else f"the {groups:,} groups of test rows"
+        what = (
+            "the test rows of each class"
+            if groups is None
+            else f"the {groups:,} groups of test rows"
+        )
         text = (
             f"Intervals come from {RESAMPLES:,} resamples of {what}, the same for all methods. "
             "They tell how far other rows could move these models' scores, not how another "

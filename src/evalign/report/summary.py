@@ -113,11 +113,11 @@ def _verdict(
             f"({number(value)}, {interval})."
         )
     better = aligned if (low > 0) == greater_is_better else other
-    low, high = sorted([abs(low), abs(high)])
-    return (
-        f"Against {other}: {better} is better by {number(abs(value))} "
-        f"(95% interval {number(low)} to {number(high)})."
-    )
+    ends = sorted([abs(low), abs(high)])
+    # An end that is not 0 does not read so.
+    low, high = (number(end) if end >= 0.0005 else f"{end:.1g}" for end in ends)
+    by = f"{better} is better by {number(abs(value))}"
+    return f"Against {other}: {by} (95% interval {low} to {high})."
 
 
 def _per_class(contents: Contents) -> list[dict[str, Any]]:

@@ -73,6 +73,8 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The tree that `save` wrote, tensors on the CPU; a `CheckpointError` if it cannot be had."""
     _recover(folder)
     folder, _, _ = _places(folder)
+    if not (folder / "manifest.json").exists():
+        raise CheckpointError(f"{folder} is no checkpoint of evalign: it has no manifest.json.")
     manifest = _parse(folder, "manifest.json", _read(folder, "manifest.json"))
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise CheckpointError(f"{folder} is no checkpoint of evalign: see its manifest.json.")
@@ -175,5 +177,5 @@ def _parse(folder: Path, name: str, data: bytes) -> Any:
 
 
 def _damaged(folder: Path, name: str, why: object) -> CheckpointError:
-    cure = "Delete the folder to start afresh."
+    cure = "Take it from a copy, or delete the folder to start afresh."
     return CheckpointError(f"Checkpoint {folder} cannot be read: {name}: {why}. {cure}")

@@ -152,7 +152,9 @@ COLUMNS = 64  # at a time, so that the float64 copy of a large table stays small
 
 def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
     # Far from zero float32 loses the spread of a column, and rounding gives a constant one some.
-    variance, mean = torch.var_mean(X.double(), 0, correction=0)
+    # Squares of very large or small numbers leave float64's range: in units of the largest.
     constant = X.amax(0) == X.amin(0)
-    mean = torch.where(constant, X[0].double(), mean)
-    return mean, torch.where(constant, 1.0, variance.sqrt())
+    unit = torch.where(constant, 1.0, X.abs().amax(0).double())
+    variance, mean = torch.var_mean(X.double() / unit, 0, correction=0)
+    mean = torch.where(constant, X[0].double(), mean * unit)
+    return mean, torch.where(constant, 1.0, variance.sqrt() * unit)
