@@ -41,7 +41,8 @@ class TableFile:
             if is_parquet(path):
                 self.schema = parquet.read_schema(path).remove_metadata()
             else:
-                names = csv.open_csv(path, parse_options=_dialect(path)).schema.names
+                with csv.open_csv(path, parse_options=_dialect(path)) as reader:
+                    names = reader.schema.names
                 self.schema = pa.schema([(name, pa.string()) for name in names])
         twice = [name for name, count in Counter(self.schema.names).items() if count > 1]
         if twice:
