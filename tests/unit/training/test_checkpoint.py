@@ -138,7 +138,7 @@ def test_texts(tmp_path):
         checkpoint.load(place)
     checkpoint.save(place, {})
     (place / "state.json").write_text("{} ")
-    text = "state.json: its checksum differs from the manifest's. Take it from a copy, or delete the"
+    text = "state.json: its checksum differs from the manifest's. Take it from a copy, or delete"
     with pytest.raises(CheckpointError, match=text):
         checkpoint.load(place)
 
