@@ -13,8 +13,17 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from evalign import comparison
-from evalign.comparison import METHODS, PLAIN, TUNED, Record, compare, estimate, summarize, verdict
+from evalign.comparison import (
+    METHODS,
+    PLAIN,
+    TUNED,
+    Record,
+    compare,
+    estimate,
+    summarize,
+    verdict,
+)
+from evalign.comparison import folds as trainer
 from evalign.metrics import ExpectedCost
 from tests.estimator.models import imbalanced, quick
 
@@ -66,7 +75,7 @@ def remember():
 def fits(monkeypatch):
     """The model of every training, its rows (the last column is a row's number), the rest."""
     seen = []
-    build = comparison._model
+    build = trainer._model
 
     def spy(name, *arguments):
         model = build(name, *arguments)
@@ -77,7 +86,7 @@ def fits(monkeypatch):
         )
         return model
 
-    monkeypatch.setattr(comparison, "_model", spy)
+    monkeypatch.setattr(trainer, "_model", spy)
     return seen
 
 

@@ -1,34 +1,24 @@
-"""Which method is best for a metric on one's own rows, and is the difference more than chance?
+"""Every method trained on the same folds."""
 
-All methods see the same folds. Scores of overlapping training sets are not independent; the
-corrected variance of Nadeau and Bengio, "Inference for the Generalization Error" (Machine Learning
-52, 2003), takes that into account, here for repeated folds as in Bouckaert and Frank, "Evaluating
-the Replicability of Significance Tests for Comparing Learning Algorithms" (PAKDD 2004).
-"""
-
-import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from scipy import sparse, stats
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, check_consistent_length
 
+from evalign.comparison.summary import PLAIN, TUNED, Record
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.estimator import AlignedClassifier
 
 OWNER = "compare"
-PLAIN, TUNED = "cross-entropy (argmax)", "cross-entropy (tuned)"
-CHANCE = 0.05  # a smaller p-value is beyond it
-FEW = 5  # values; with less, no difference is called beyond chance
-SPREAD = 1e-9  # of a mean; less is rounding
 
 
 class Method(NamedTuple):
@@ -48,38 +38,6 @@ METHODS = {
     "random forest (argmax)": Method("random_forest", "argmax"),
     "gradient boosting (argmax)": Method("gradient_boosting", "argmax"),
 }
-
-
-class Record(NamedTuple):
-    """The metric of one method on one held-out fold, and what its training took."""
-
-    method: str
-    seed: int
-    fold: int
-    score: float
-    seconds: float
-
-
-class Estimate(NamedTuple):
-    """A mean over folds, its 95% interval, and the p-value of its being 0."""
-
-    value: float
-    low: float
-    high: float
-    p: float
-
-
-class Row(NamedTuple):
-    """A method in the summary.
-
-    `difference` is the method's score minus the rival's, fold by fold; its p-value is Holm's, of
-    all differences to the rival together. None for the rival itself.
-    """
-
-    method: str
-    score: Estimate
-    difference: Estimate | None
-    seconds: float
 
 
 def compare(
@@ -141,104 +99,6 @@ def compare(
     metric = resolve(metric, owner=OWNER) if isinstance(metric, str) else metric
     splits = _splits(y.astype(np.int64), groups, folds, seeds)
     return _records(classifier, metric, _Rows(X, y, groups, weight), features, methods, splits)
-
-
-def summarize(
-    records: Sequence[Record],
-    *,
-    greater_is_better: bool = True,
-    against: str = PLAIN,
-) -> list[Row]:
-    """A row per method, the best mean first; differences are to the method `against`."""
-    scores: dict[str, dict[tuple[int, int], float]] = {}
-    seconds: dict[str, list[float]] = {}
-    for method, seed, fold, score, took in records:
-        scores.setdefault(method, {})[seed, fold] = score
-        seconds.setdefault(method, []).append(took)
-    require(against in scores, "summarize", "against", f"be one of {list(scores)}", repr(against))
-    folds = len({record.fold for record in records})
-    rivals = [method for method in scores if method != against]
-    differences = [
-        estimate([scores[method][split] - score for split, score in scores[against].items()], folds)
-        for method in rivals
-    ]
-    adjusted = _holm(np.array([difference.p for difference in differences]))
-    of_method = {
-        method: difference._replace(p=p)
-        for method, difference, p in zip(rivals, differences, adjusted.tolist(), strict=True)
-    }
-    rows = [
-        Row(
-            method,
-            estimate(list(values.values()), folds),
-            of_method.get(method),
-            float(np.mean(seconds[method])),
-        )
-        for method, values in scores.items()
-    ]
-    sign = -1 if greater_is_better else 1
-    return sorted(rows, key=lambda row: sign * row.score.value)
-
-
-def estimate(values: Sequence[float], folds: int) -> Estimate:
-    """The mean of a repeated cross-validation, with Nadeau and Bengio's corrected variance.
-
-    Of n = folds · repetitions values with sample variance s², the variance of the mean is
-    (1/n + n_test/n_train) · s², where n_test/n_train = 1/(folds - 1); t with n - 1 degrees of
-    freedom. The plain s²/n ignores that training sets overlap, and finds differences everywhere.
-    Values that are all alike say nothing of their spread: p is then 1.
-
-    Examples:
-        >>> mean, low, high, p = estimate([0.02, 0.03, 0.01, 0.04, 0.05], folds=5)
-        >>> f"{mean:.3f} in [{low:.3f}, {high:.3f}], p = {p:.3f}"
-        '0.030 in [0.001, 0.059], p = 0.047'
-    """
-    n = len(values)
-    mean = float(np.mean(values))
-    error = math.sqrt((1 / n + 1 / (folds - 1)) * float(np.var(values, ddof=1)))
-    if error <= SPREAD * abs(mean):
-        return Estimate(mean, mean, mean, 1.0)
-    reach = float(stats.t.ppf(0.975, n - 1)) * error
-    p = 2 * float(stats.t.sf(abs(mean) / error, n - 1))
-    return Estimate(mean, mean - reach, mean + reach, p)
-
-
-def verdict(records: Sequence[Record], *, metric: str, greater_is_better: bool = True) -> list[str]:
-    """In plain words: which method is best, and whether it beats cross-entropy beyond chance."""
-    rows = summarize(records, greater_is_better=greater_is_better)
-    best = rows[0]
-    if best.method == PLAIN:
-        return [f"Plain cross-entropy wins: no other method has a better mean {metric}."]
-    sentences = [f"{best.method} has the best mean {metric}."]
-    values = sum(record.method == PLAIN for record in records)
-    if values < FEW:
-        return [*sentences, f"{values} folds are too few to tell whether that is more than chance."]
-    beyond = {}
-    for rival in (PLAIN, TUNED):
-        if rival == best.method or all(row.method != rival for row in rows):
-            continue
-        against = summarize(records, greater_is_better=greater_is_better, against=rival)
-        difference = against[0].difference
-        assert difference is not None
-        beyond[rival] = difference.p < CHANCE
-        word = "is beyond chance" if beyond[rival] else "may be chance"
-        p = "p < 0.001" if difference.p < 0.001 else f"p = {difference.p:.2g}"
-        sentences.append(f"Its difference to {rival}, {difference.value:+.3g}, {word} ({p}).")
-    sign = 1 if greater_is_better else -1
-    better = [
-        row.method
-        for row in rows
-        if row.difference and sign * row.difference.value > 0 and row.difference.p < CHANCE
-    ]
-    if not better:
-        sentences.append("No method is shown to beat plain cross-entropy on these rows.")
-    elif not beyond[PLAIN]:
-        sentences.append(f"Shown to beat plain cross-entropy: {', '.join(better)}.")
-    elif best.method == TUNED:
-        sentences.append("A tuned decision is all that cross-entropy needs on these rows.")
-    elif not beyond.get(TUNED, True):
-        sentences.append("Cross-entropy with a tuned decision may be just as good on these rows.")
-    return sentences
 
 
 class _Rows(NamedTuple):
@@ -353,11 +213,3 @@ def _score(metric: MetricFunction, rows: _Rows, test: np.ndarray, labels: np.nda
 
 def _dense(X: Any) -> Any:
     return X.toarray() if sparse.issparse(X) else X  # gradient boosting takes no other
-
-
-def _holm(p: np.ndarray) -> np.ndarray:
-    """p-values adjusted for their number: the least is multiplied by it, the next by one less..."""
-    order = p.argsort()
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order]).clip(max=1)
-    return adjusted
