@@ -81,3 +81,12 @@ KERNEL = {torch.float64: 1e-13, torch.float32: 1e-6}
 
 # Some hundred AdamW steps in float64, stacked or alone: batched products round in another order.
 STACKED = 1e-8
+
+# Rows that differ in the last place of float32, and some dozen training steps from there.
+TRAINED = 1e-3
+
+# Numbers on the report's page are rounded to three decimals.
+SHOWN = 0.00051
+
+# Means and deviations of some hundred rows in float32.
+FLOAT32_MOMENTS = 1e-5

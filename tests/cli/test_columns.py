@@ -10,6 +10,7 @@ from evalign.cli.columns import as_numbers, as_text, frame, pipeline, plan
 from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile, writing
+from tests import tolerances
 from tests.cli.commands import table
 
 ROWS = 60
@@ -122,8 +123,8 @@ def test_features():
     # age, income, whether income is missing, three colours, yes and no
     assert X.shape == (240, 8)
     assert X.dtype == np.float32
-    np.testing.assert_allclose(X[:, :3].mean(0), 0, atol=1e-6)
-    np.testing.assert_allclose(X[:, :3].std(0), 1, atol=1e-5)
+    np.testing.assert_allclose(X[:, :3].mean(0), 0, atol=tolerances.FLOAT32_MOMENTS)
+    np.testing.assert_allclose(X[:, :3].std(0), 1, atol=tolerances.FLOAT32_MOMENTS)
     assert set(np.unique(X[:, 3:])) == {0, 1}
 
 

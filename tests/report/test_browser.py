@@ -13,6 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from tests import tolerances
 from tests.report.made import contents, rendered
 
 NASTY = ["<script>document.title = 'bad'</script>", "</script><b>bold</b>", "&lt;i&gt;"]
@@ -111,7 +112,7 @@ def by_numpy(made, code, threshold):
 def check_readout(browser, made, code):
     expected = by_numpy(made, code, exact_threshold(browser, code))
     shown = readout(browser)
-    assert shown == pytest.approx(expected, abs=0.00051)
+    assert shown == pytest.approx(expected, abs=tolerances.SHOWN)
     # The ring on the curve goes along.
     ring = (
         "const p = document.getElementById('precision-recall').data.at(-1); return [p.x[0], p.y[0]]"
@@ -167,14 +168,14 @@ def test_slider_of_two_classes(show):
         move(browser, place)
         # The browser knows one curve only.
         expected = by_numpy(made, 1, exact_threshold(browser, 0))
-        assert readout(browser) == pytest.approx(expected, abs=0.00051)
+        assert readout(browser) == pytest.approx(expected, abs=tolerances.SHOWN)
         seen.append(expected["threshold"])
     assert seen == sorted(set(seen))
 
     browser.find_element(By.ID, "threshold").send_keys(Keys.ARROW_LEFT)
     below = exact_threshold(browser, 0)
     assert seen[1] < below < seen[2]
-    assert readout(browser) == pytest.approx(by_numpy(made, 1, below), abs=0.00051)
+    assert readout(browser) == pytest.approx(by_numpy(made, 1, below), abs=tolerances.SHOWN)
 
 
 def test_class_selector(show):
