@@ -147,11 +147,10 @@ def as_batch(
         sample_weight = row_weights(owner, sample_weight, shape)
     indices = task == "multiclass" and target.shape == shape
     if values_readable(logits, validate=validate):
-        labels = target[target != ignore_index]
         if indices:
-            check_indices(owner, "target", labels, logits.shape[-1])
+            _check_targets(owner, target, logits.shape[-1], ignore_index)
         else:
-            _check_labels(owner, labels, declared)
+            _check_labels(owner, target[target != ignore_index], declared)
         if task == "multiclass" and not indices:
             _check_rows_sum_to_one(owner, target, ignore_index)
         if sample_weight is not None:
@@ -269,6 +268,15 @@ def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tenso
     if logits.ndim == 0:
         allowed = "have shape (N,), (N, 1), (N, C) or (N, C, ...)"
         raise ValueError(complaint(owner, "logits", allowed, "a scalar"))
+
+
+def _check_targets(owner: str, target: Tensor, num_classes: int, ignore_index: int) -> None:
+    """As `check_indices`, of the targets that are not ignored: rarely more than a look at two."""
+    if not target.numel():
+        return
+    lowest, highest = (int(of) for of in target.aminmax())
+    if lowest < 0 or highest >= num_classes:
+        check_indices(owner, "target", target[target != ignore_index], num_classes)
 
 
 def check_indices(

@@ -11,7 +11,7 @@ from evalign.core import membership
 from evalign.core.batch import Batch, Sums, Task
 from evalign.core.checks import complaint, require, thresholds_tensor
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
 from evalign.kernels import soft_confusion
 from evalign.losses.base import AdditiveLoss, SoftSetLoss
 from evalign.statistics import Ranks, RankSum, RunningConfusion
@@ -123,7 +123,8 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
         empty = sums[0].total.sum() == 0
         if training and self.running is not None:
             sums = tuple(self.running(confusion) for confusion in sums)
-        return torch.stack([self._loss(confusion, empty) for confusion in sums]).mean()
+        losses = [self._loss(confusion, empty) for confusion in sums]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
 
     def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
         return soft_confusion(
@@ -137,8 +138,10 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
         )
 
     def _loss(self, confusion: Confusion, empty: Tensor) -> Tensor:
-        # Without any row a user's function would divide by zero; its value is not used then.
-        score = self.metric(confusion.map(lambda x: torch.where(empty, 1, x)))
+        if not isinstance(self.metric, ClassMetric | MatrixMetric):
+            # Without any row a user's function would divide by zero; its value is not used then.
+            confusion = confusion.map(lambda x: torch.where(empty, 1, x))
+        score = self.metric(confusion)
         _check_scalar(score)
         loss = 1 - score if self.maximize else score
         nothing = empty

@@ -56,13 +56,11 @@ class MatthewsCorrcoef(MatrixMetric):
     def value(self, c: Confusion) -> Tensor:
         # Differences of counts first, shares of the total second: then rare classes keep their
         # digits and no product overflows.
-        def share(x: Tensor) -> Tensor:
-            return safe_ratio(x, c.total)
-
+        share = safe_ratio(torch.ones_like(c.total), c.total)
         # tp·tn − fp·fn is tp·total − actual·predicted without its cancellation.
-        covariance = (share(c.tp) * share(c.tn) - share(c.fp) * share(c.fn)).sum()
-        variance_true = (share(c.actual) * share(c.negatives)).sum()
-        variance_predicted = (share(c.predicted) * share(c.rejected)).sum()
+        covariance = (share * c.tp * (share * c.tn) - share * c.fp * (share * c.fn)).sum()
+        variance_true = (share * c.actual * (share * c.negatives)).sum()
+        variance_predicted = (share * c.predicted * (share * c.rejected)).sum()
         # Below the rounding of the covariance the quotient is noise and its slope unbounded.
         noise = 8 * torch.finfo(covariance.dtype).eps
         defined = (variance_true > noise) & (variance_predicted > noise)
