@@ -46,10 +46,10 @@ def run(kernels, batch, temperature, sigmoid, detach, device="cpu"):
     """Sums and gradient of a module with forward and backward."""
     logits, target, weight, of_sums = (x.to(device) for x in batch)
     t = torch.tensor(temperature, dtype=torch.float64, device=device)
-    sums, rows, top = kernels.forward(logits, target, weight, t, sigmoid)
+    sums, *kept = kernels.forward(logits, target, weight, t, sigmoid)
     assert sums.dtype == torch.float64
-    kept = (logits, target, weight, t, rows, top)
-    return sums.cpu(), kernels.backward(*kept, of_sums, sigmoid, detach).cpu()
+    batch = logits, target, weight, t
+    return sums.cpu(), kernels.backward(*batch, *kept, of_sums, sigmoid, detach).cpu()
 
 
 def by_core(batch, temperature, sigmoid, detach, dtype):

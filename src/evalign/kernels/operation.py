@@ -31,18 +31,20 @@ def _operator(
     temperature: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The sums, and what the gradient needs of every row."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sums, and what the gradient needs beside the batch."""
     return _kernels(logits).forward(logits, target, weight, temperature, sigmoid)
 
 
 @_operator.register_fake
-def _(logits: Tensor, target: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _(logits: Tensor, target: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, ...]:
     rows, classes = logits.shape
     sums = weight.new_empty(3, classes, dtype=torch.float64)
     if logits.is_cuda:
-        return sums, weight.new_empty(4, rows), target.new_empty(2, rows, dtype=torch.int32)
-    return sums, weight.new_empty(8, rows, 1), target.new_empty(2, rows, 1)
+        top = target.new_empty(2, rows, dtype=torch.int32)
+        return sums, weight.new_empty(4, rows), top, weight.new_empty(0)
+    top = target.new_empty(2, rows, 1)
+    return sums, weight.new_empty(7, rows, 1), top, weight.new_empty(rows, classes)
 
 
 @torch.library.custom_op("evalign::multiclass_sums_backward", mutates_args=())
@@ -53,12 +55,13 @@ def _backward(
     temperature: Tensor,
     rows: Tensor,
     top: Tensor,
+    kept: Tensor,
     of_sums: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
 ) -> Tensor:
     kernels, batch = _kernels(logits), (logits, target, weight, temperature)
-    return kernels.backward(*batch, rows, top, of_sums, sigmoid, detach_threshold)
+    return kernels.backward(*batch, rows, top, kept, of_sums, sigmoid, detach_threshold)
 
 
 @_backward.register_fake
@@ -66,24 +69,23 @@ def _(logits: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     logits, target, weight, temperature, ctx.sigmoid, ctx.detach_threshold = inputs
-    _, rows, top = output
     # The temperature may be changed in place before the backward pass.
-    ctx.save_for_backward(logits, target, weight, temperature.clone(), rows, top)
+    ctx.save_for_backward(logits, target, weight, temperature.clone(), *output[1:])
     ctx.set_materialize_grads(False)
 
 
 def _gradient(
     ctx: Any, of_sums: Tensor | None, *_: Any, backward: Callable[..., Tensor] = _backward
 ) -> tuple[Tensor | None, ...]:
-    logits, target, weight, temperature, rows, top = ctx.saved_tensors
+    logits, target, weight, temperature, *kept = ctx.saved_tensors
     rest = (None,) * 5
     if of_sums is None:
         return None, *rest
     if not torch.is_grad_enabled():
-        batch, row = (logits, target, weight, temperature), (rows, top)
-        return backward(*batch, *row, of_sums, ctx.sigmoid, ctx.detach_threshold), *rest
+        batch = logits, target, weight, temperature
+        return backward(*batch, *kept, of_sums, ctx.sigmoid, ctx.detach_threshold), *rest
     # It will be differentiated again: by the reference.
     soft = membership.multiclass(
         logits,
@@ -101,7 +103,7 @@ _operator.register_autograd(_gradient, setup_context=_keep)
 
 class _Eager(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
         logits, *rest, _ = inputs
         output = _kernels(logits).forward(logits, *rest)
         _keep(ctx, inputs, output)

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from evalign.core.heaviside import OUTER_SHARE
-from evalign.core.numerics import upcast
 
 BLOCK = 2**20  # numbers: a few megabytes for a temporary, and operations that are worth the call
 RUN = 4096  # rows: as long as a class is summed in float32 before it is in float64
@@ -22,7 +21,6 @@ RUN = 4096  # rows: as long as a class is summed in float32 before it is in floa
 class Row(NamedTuple):
     """What is known of a row before its memberships: columns of one number each."""
 
-    largest: Tensor  # z_1
     second: Tensor  # e_2
     p: Tensor  # p_1
     miss: Tensor  # 1 − p_1, without its cancellation
@@ -108,37 +106,43 @@ class Sigmoid:
 
 def forward(
     logits: Tensor, target: Tensor, weight: Tensor, temperature: Tensor, sigmoid: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """tp, predicted and actual; and of every row what the backward pass would compute again."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """tp, predicted and actual; and for the backward pass numbers of every row, and q (or p).
+
+    An exponential costs more than all else here. Where memory is short, on a GPU, it is computed
+    again instead of being kept.
+    """
     step = _step(temperature, sigmoid, weight.dtype)
     sums = weight.new_zeros(3, logits.shape[1], dtype=torch.float64)
     tp, wrong, actual = sums
-    rows, top = [weight.new_empty(8, 0, 1)], [target.new_empty(2, 0, 1)]
+    kept = weight.new_empty(logits.shape)
+    rows, top = [weight.new_empty(7, 0, 1)], [target.new_empty(2, 0, 1)]
     for block in _blocks(logits):
-        z, y, w = upcast(logits[block]), target[block].unsqueeze(1), weight[block].unsqueeze(1)
+        y, w = target[block], weight[block].unsqueeze(1)
+        z = kept[block].copy_(logits[block])
         largest, one = z.max(1, keepdim=True)
-        z = z.scatter(1, one, -torch.inf)
+        z.scatter_(1, one, -torch.inf)
         runner_up, two = z.max(1, keepdim=True)
         second = runner_up.sub_(largest).exp_()
         e = z.sub_(largest).exp_()
         # An infinite logit is no certainty but a mistake: it stays visible, as NaN.
         rest = e.sum(1, keepdim=True).add_(largest - largest)
         p = (rest + 1).reciprocal_()
-        row = Row(largest, second, p, rest.mul_(p), (second + 1).mul_(p).mul_(0.5))
+        row = Row(second, p, rest.mul_(p), (second + 1).mul_(p).mul_(0.5))
         first = step.of_largest(row)
         h = step.of(step.argument(e, row), row).scatter_(1, one, first)
         total = h.sum(1, keepdim=True)
         share = w / total
         # Right and wrong apart: as a difference, few false positives of a large class would drown.
-        tp.index_add_(0, target[block], h.gather(1, y).mul_(share).squeeze(1).double())
-        h.scatter_(1, y, 0)
+        tp.index_add_(0, y, h.gather(1, y.unsqueeze(1)).mul_(share).squeeze(1).double())
+        h.scatter_(1, y.unsqueeze(1), 0)
         for start in range(0, len(h), RUN):
             wrong += torch.mv(h[start : start + RUN].t(), share[start : start + RUN].squeeze(1))
-        actual.index_add_(0, target[block], weight[block].double())
+        actual.index_add_(0, y, weight[block].double())
         rows.append(torch.stack([*row, first, total, share]))
         top.append(torch.stack([one, two]))
     wrong += tp
-    return sums, _joined(rows), _joined(top)
+    return sums, _joined(rows), _joined(top), kept
 
 
 def backward(
@@ -148,6 +152,7 @@ def backward(
     temperature: Tensor,
     rows: Tensor,
     top: Tensor,
+    kept: Tensor,
     of_sums: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
@@ -159,9 +164,8 @@ def backward(
     for block in _blocks(logits):
         y = target[block].unsqueeze(1)
         *known, first, total, share = rows[:, block]
-        row = Row(*known)
+        row, x = Row(*known), kept[block]
         one, two = top[:, block]
-        x = step.argument((upcast(logits[block]) - row.largest).exp_(), row)
         h = step.of(x, row).scatter_(1, one, first)
 
         # H is normalised by its sum: only what differs from the row's mean counts.

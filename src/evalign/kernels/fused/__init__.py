@@ -42,7 +42,7 @@ def tile(classes: int) -> Tile:
 
 def forward(
     logits: Tensor, target: Tensor, weight: Tensor, temperature: Tensor, sigmoid: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     logits, target, weight = logits.contiguous(), target.contiguous(), weight.contiguous()
     n, classes = logits.shape
     rows = weight.new_empty(4, n)
@@ -79,7 +79,7 @@ def forward(
         )
     sums = partial.sum(0, dtype=torch.float64)
     sums[1] += sums[0]
-    return sums, rows, top
+    return sums, rows, top, weight.new_empty(0)
 
 
 def backward(
@@ -89,6 +89,7 @@ def backward(
     temperature: Tensor,
     rows: Tensor,
     top: Tensor,
+    kept: Tensor,
     of_sums: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
