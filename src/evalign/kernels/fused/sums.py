@@ -97,34 +97,35 @@ def long_row(
     for start in range(0, CLASSES, COLUMNS):
         column = start + tl.arange(0, COLUMNS)[:, None]
         z = tl.load(z_row + column, mask=column < CLASSES, other=-float("inf")).to(compute)
-        first, i, second, j, z = _two_largest(z, column)
-        # The largest so far or this tile's wins; the other one may be the second, and joins the
-        # rest. A tile of −∞ alone must not make NaN.
-        wins = first > largest
-        if SIGMOID:
-            new = tl.maximum(tl.maximum(largest, first), -3e38)
-            rest = rest * tl.exp(largest - new) + tl.exp(tl.minimum(largest, first) - new)
-            rest += tl.sum(tl.exp(z - new), 0, keep_dims=True)
-        a = tl.where(wins, second, first)
-        b = tl.where(wins, largest, runner_up)
-        two = tl.where(a > b, tl.where(wins, j, i), tl.where(wins, one, two))
-        runner_up = tl.maximum(a, b)
-        one = tl.where(wins, i, one)
-        largest = tl.maximum(largest, first)
+        # Few tiles hold one of the two largest so far; only those are searched.
+        if tl.max(tl.max(z, 0), 0) > tl.max(tl.max(runner_up, 0), 0):
+            first, i, second, j, z = _two_largest(z, column)
+            # The largest so far or this tile's wins; the other one may be the second.
+            wins = first > largest
+            a = tl.where(wins, second, first)
+            b = tl.where(wins, largest, runner_up)
+            two = tl.where(a > b, tl.where(wins, j, i), tl.where(wins, one, two))
+            runner_up = tl.maximum(a, b)
+            one = tl.where(wins, i, one)
+            largest = tl.maximum(largest, first)
 
-    # The linear step needs no more than the two largest to go on.
-    second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
+    # The linear step needs no more than the two largest to go on; the sigmoid needs the rest, too.
     total = tl.full([1, 1], 0, compute)
+    second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
     for start in range(0, CLASSES, COLUMNS):
-        column = start + tl.arange(0, COLUMNS)[:, None]
-        z = tl.load(z_row + column, mask=column < CLASSES, other=-float("inf")).to(compute)
-        e = tl.exp(tl.where(column == one, -float("inf"), z) - largest)
-        _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
-        if SIGMOID:
+        e = _others(z_row, start + tl.arange(0, COLUMNS)[:, None], CLASSES, largest, one)
+        rest += tl.sum(e, 0, keep_dims=True)
+        if not SIGMOID:
+            _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
+            total += tl.sum(h, 0, keep_dims=True)
+    if SIGMOID:
+        second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
+        for start in range(0, CLASSES, COLUMNS):
+            column = start + tl.arange(0, COLUMNS)[:, None]
+            e = _others(z_row, column, CLASSES, largest, one)
+            _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
             h = tl.where((column == one) | (column >= CLASSES), 0, h)
-        else:
-            rest += tl.sum(e, 0, keep_dims=True)
-        total += tl.sum(h, 0, keep_dims=True)
+            total += tl.sum(h, 0, keep_dims=True)
     rest += largest - largest
     second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
     h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
@@ -169,6 +170,13 @@ def long_columns(
         tl.atomic_add(own + y, tl.sum(mine, 0), mask=here, sem="relaxed")
         tl.atomic_add(own + 2 * CLASSES + y, w, mask=here, sem="relaxed")
     tl.store(own + CLASSES + column, wrong, mask=column < CLASSES)
+
+
+@triton.jit
+def _others(z_row, column, CLASSES: tl.constexpr, largest, one):
+    """e of a tile, 0 for the largest class."""
+    z = tl.load(z_row + column, mask=column < CLASSES, other=-float("inf")).to(largest.dtype)
+    return tl.exp(tl.where(column == one, -float("inf"), z) - largest)
 
 
 @triton.jit
