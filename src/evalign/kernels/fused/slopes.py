@@ -55,22 +55,28 @@ def gradient(
                 logits + offset, of_predicted, column, live, CLASSES,
                 largest, one, y, extra, scale, tau, t, SIGMOID, EPS,
             )  # fmt: skip
-            hg, ups, upg, downs, downg = _sums(x, h, up, g, t, SIGMOID, EPS)
-        else:
-            hg = tl.zeros([1, ROWS], compute)
-            ups = tl.zeros([1, ROWS], compute)
-            upg = tl.zeros([1, ROWS], compute)
-            downs = tl.zeros([1, ROWS], compute)
-            downg = tl.zeros([1, ROWS], compute)
+            hg, ups, upg, downs, downg = _terms(x, h, up, g, t, SIGMOID, EPS)
+        else:  # lane by lane: the threads of a row meet once, at the end
+            hg = tl.zeros([COLUMNS, ROWS], compute)
+            ups = tl.zeros([COLUMNS, ROWS], compute)
+            upg = tl.zeros([COLUMNS, ROWS], compute)
+            downs = tl.zeros([COLUMNS, ROWS], compute)
+            downg = tl.zeros([COLUMNS, ROWS], compute)
             for first in range(0, CLASSES, COLUMNS):
                 column = first + tl.arange(0, COLUMNS)[:, None]
                 x, h, up, g = _tile(
                     logits + offset, of_predicted, column, live, CLASSES,
                     largest, one, y, extra, scale, tau, t, SIGMOID, EPS,
                 )  # fmt: skip
-                a, b, c, d, e = _sums(x, h, up, g, t, SIGMOID, EPS)
+                a, b, c, d, e = _terms(x, h, up, g, t, SIGMOID, EPS)
                 hg, ups, upg, downs, downg = hg + a, ups + b, upg + c, downs + d, downg + e
-        if not SIGMOID:
+        hg = tl.sum(hg, 0, keep_dims=True)
+        ups = tl.sum(ups, 0, keep_dims=True)
+        upg = tl.sum(upg, 0, keep_dims=True)
+        if SIGMOID:
+            downs = tl.sum(downs, 0, keep_dims=True)
+            downg = tl.sum(downg, 0, keep_dims=True)
+        else:
             per_tau = 1 / tau
             downs = ups * per_tau
             downg = upg * per_tau
@@ -122,19 +128,10 @@ def _tile(
 
 
 @triton.jit
-def _sums(x, h, up, g, t, SIGMOID: tl.constexpr, EPS: tl.constexpr):
-    """Σ H g; Σ slope and Σ slope g, in log p and in −τ."""
-    hg = tl.sum(h * g, 0, keep_dims=True)
-    ups = tl.sum(up, 0, keep_dims=True)
-    upg = tl.sum(up * g, 0, keep_dims=True)
-    if SIGMOID:
-        down = slope(1.0, h, t, SIGMOID, EPS)
-        downs = tl.sum(down, 0, keep_dims=True)
-        downg = tl.sum(down * g, 0, keep_dims=True)
-    else:
-        downs = ups
-        downg = upg
-    return hg, ups, upg, downs, downg
+def _terms(x, h, up, g, t, SIGMOID: tl.constexpr, EPS: tl.constexpr):
+    """Of Σ H g; of Σ slope and Σ slope g, in log p and in −τ (where they are not the same)."""
+    down = slope(1.0, h, t, SIGMOID, EPS) if SIGMOID else up
+    return h * g, up, up * g, down, down * g
 
 
 @triton.jit

@@ -110,22 +110,25 @@ def long_row(
             largest = tl.maximum(largest, first)
 
     # The linear step needs no more than the two largest to go on; the sigmoid needs the rest, too.
-    total = tl.full([1, 1], 0, compute)
+    # Lane by lane: the threads of a row meet once, at the end.
+    rests = tl.zeros([COLUMNS, 1], compute)
+    totals = tl.zeros([COLUMNS, 1], compute)
     second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
     for start in range(0, CLASSES, COLUMNS):
         e = _others(z_row, start + tl.arange(0, COLUMNS)[:, None], CLASSES, largest, one)
-        rest += tl.sum(e, 0, keep_dims=True)
+        rests += e
         if not SIGMOID:
             _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
-            total += tl.sum(h, 0, keep_dims=True)
+            totals += h
+    rest = tl.sum(rests, 0, keep_dims=True)
     if SIGMOID:
         second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
         for start in range(0, CLASSES, COLUMNS):
             column = start + tl.arange(0, COLUMNS)[:, None]
             e = _others(z_row, column, CLASSES, largest, one)
             _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
-            h = tl.where((column == one) | (column >= CLASSES), 0, h)
-            total += tl.sum(h, 0, keep_dims=True)
+            totals += tl.where((column == one) | (column >= CLASSES), 0, h)
+    total = tl.sum(totals, 0, keep_dims=True)
     rest += largest - largest
     second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
     h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
