@@ -1,6 +1,8 @@
 """Training on a GPU: the loop, the estimator, checkpoints. `make gpu` runs this folder."""
 
+import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +11,10 @@ from torch import nn
 
 from evalign import MetricLoss, exact_backward
 from evalign.estimator import AlignedClassifier
-from evalign.recipes import RECIPES
-from evalign.training import Settings, fit
+from evalign.metrics import resolve
+from evalign.recipes import RECIPES, AnchoredLoss
+from evalign.training import Settings, TemperatureAnnealing, fit
+from evalign.training.many import Member, fit_many
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, imbalanced
 
@@ -104,3 +108,34 @@ def test_one_rank_over_nccl(tmp_path):
         ).cuda()(logits, y)
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_many_models_are_as_if_trained_alone():
+    """Replayed from CUDA graphs; batches differ in size, and members end at other times."""
+    rows = torch.from_numpy(X).cuda().double(), torch.from_numpy(Y).cuda()
+    split = [part.split([410, 190]) for part in rows]
+    training, validation = (tuple(part[k] for part in split) for k in (0, 1))
+    settings = Settings(12, 64, patience=4, schedule="constant", warmup=0, clip_norm=None)
+    f1, cooling = MetricLoss("f1_macro"), {"rate": 0.8, "patience": 2}
+    members = [
+        Member(nn.CrossEntropyLoss(), 1e-2, 0),
+        Member(f1, 1e-2, 1, annealing=cooling),
+        Member(f1, 1e-3, 2),
+        Member(AnchoredLoss(resolve("f1_macro"), rows[1].bincount()), 1e-2, 3),
+    ]
+
+    def network():
+        layers = nn.Linear(rows[0].shape[1], 16), nn.ReLU(), nn.Linear(16, 3)
+        return nn.Sequential(*layers).double()
+
+    given = {"validation": validation, "metric": "f1_macro"}
+    together = fit_many(network, members, *training, settings=settings, **given)
+    for member, trained in zip(members, together, strict=True):
+        torch.manual_seed(member.seed)
+        model, loss = network().cuda(), copy.deepcopy(member.loss).cuda()
+        own = replace(settings, learning_rate=member.learning_rate, seed=member.seed)
+        annealing = member.annealing and TemperatureAnnealing(loss, **member.annealing)
+        history = fit(model, loss, *training, settings=own, annealing=annealing, **given)
+        assert [r["best"] for r in trained.history] == [r["best"] for r in history]
+        for key, value in model.state_dict().items():
+            torch.testing.assert_close(trained.weights[key], value, rtol=0, atol=tolerances.STACKED)

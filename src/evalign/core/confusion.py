@@ -313,4 +313,6 @@ def _sum_by_class(rows: Tensor, batch: Batch) -> Tensor:
     """The sum of the rows of each true class."""
     rows = rows.to(sum_dtype(rows))
     zeros = rows.new_zeros(batch.num_classes, *rows.shape[1:])
-    return zeros.index_add(0, batch.target, rows)
+    # `index_add` would be simpler, but `vmap` takes it member by member.
+    index = batch.target.view(-1, *[1] * (rows.ndim - 1)).expand_as(rows)
+    return zeros.scatter_add(0, index, rows)

@@ -8,7 +8,7 @@ trained as `fit` would train it alone.
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,15 +18,17 @@ from torch.func import functional_call, stack_module_state, vmap
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
+from evalign.losses import WMWLoss
 from evalign.losses.base import SoftSetLoss
 from evalign.statistics import RunningConfusion
 from evalign.training.annealing import TemperatureAnnealing
 from evalign.training.settings import Settings
+from evalign.training.stacked import Stacked, State, runs, with_own_dropout
 from evalign.training.state import History
 
-State = dict[str, Tensor]
-BETAS, EPS = (0.9, 0.999), 1e-8  # AdamW's defaults
 VALIDATED = 2**22  # numbers in the logits of a block of validation rows
+LOSS, WATCHED = "loss", ""  # criteria beside those that have a metric's name
+WARM = 3  # steps before CUDA graphs are made: libraries set themselves up in the first
 
 
 class Member(NamedTuple):
@@ -49,10 +51,19 @@ class Member(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """The weights of the best epoch, and the records of `fit` that make sense for many at once."""
+    """What has become of a member.
+
+    Args:
+        weights: of the best epoch; empty if there was none.
+        history: the records of `fit` that make sense for many at once, and in each "also", the
+            further metrics, and "best_of", the names of `best` for which the epoch was a new best.
+        best: the weights of the best epochs by other criteria: "loss", that of the validation
+            rows, and the further metrics. The last record that names a criterion is its epoch.
+    """
 
     weights: State
     history: History
+    best: dict[str, State]
 
 
 def fit_many(
@@ -64,62 +75,79 @@ def fit_many(
     validation: tuple[Tensor, Tensor],
     metric: str | MetricFunction,
     settings: Settings | None = None,
+    also: Mapping[str, MetricFunction] | None = None,
 ) -> list[Trained]:
     """Train a network for every member; with dropout off, as `fit` trains it alone (to rounding).
 
     Args:
-        build: makes a network, from rows to logits, without batch statistics.
+        build: makes a network, from rows to logits (N, C), without batch statistics.
         members: what differs.
         X: the training rows, on the device to train on.
         y: their targets.
         validation: (X, y) of the validation rows.
         metric: a name, or a function of a `Confusion`; of labels (argmax).
         settings: what the members share; its learning rate and seed are not looked at.
+        also: further metrics, by any name, whose best epochs are kept too. When to cool and when to
+            end does not depend on them.
     """
-    settings = settings or Settings()
+    settings, also = settings or Settings(), dict(also or {})
     plain = settings.precision == "float32" and settings.averaging is None
     allowed = "have float32 precision and no averaging: many models know neither"
     require(plain, "fit_many", "settings", allowed, settings)
+    free = not also.keys() & {LOSS, WATCHED}
+    require(free, "fit_many", "also", f"not name a metric {LOSS!r} or {WATCHED!r}", list(also))
     metric = resolve(metric, owner="fit_many") if isinstance(metric, str) else metric
-    stack = _Stack(build, members, X.device, X.dtype, settings, metric)
-    batches = math.ceil(len(X) / settings.batch_size)
+    stack = _Stack(build, members, X, settings, {WATCHED: metric, **also})
     while stack.alive:
         start = time.perf_counter()
-        losses = stack.epoch(X, y, batches)
+        losses = stack.epoch(X, y)
         stack.check(*validation, losses, start)
-    return [
-        Trained(best, history) for best, history in zip(stack.best, stack.histories, strict=True)
-    ]
+    return [stack.trained(m) for m in range(len(members))]
+
+
+class _Group(NamedTuple):
+    """Members of one loss, which stand side by side, and its states for them, stacked."""
+
+    loss: nn.Module
+    places: slice
+    state: State
 
 
 class _Stack:
-    """The members that still train (`alive`, indices), and what all have come to."""
+    """The stacked members (`places`, their indices), and what all have come to.
+
+    Members of one loss, and among them those of one learning rate, stand side by side, so that
+    they are slices. A member that is done leaves its place when the stack is next narrowed.
+    """
 
     def __init__(
         self,
         build: Callable[[], nn.Module],
         members: Sequence[Member],
-        device: torch.device,
-        dtype: torch.dtype,
+        X: Tensor,
         settings: Settings,
-        metric: MetricFunction,
+        metrics: dict[str, MetricFunction],
     ) -> None:
-        self.settings, self.metric, self.members = settings, metric, members
-        greater = getattr(metric, "greater_is_better", True) and settings.watch == "metric"
-        self.sign = 1 if greater else -1
+        self.settings, self.metrics, self.device = settings, metrics, X.device
+        ids = [id(member.loss) for member in members]
+        self.kind = [(ids.index(id(member.loss)), member.learning_rate) for member in members]
+        self.places = sorted(range(len(members)), key=self.kind.__getitem__)
+        self.alive = set(self.places)
         networks, self.orders = [], []
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        with torch.random.fork_rng([X.device] if X.is_cuda else []):
             for member in members:
                 torch.manual_seed(member.seed)
-                networks.append(_with_own_dropout(build(), member.dropout).to(device, dtype))
-                self.orders.append(torch.Generator(device).manual_seed(member.seed))
-        self.network = copy.deepcopy(networks[0]).to("meta")
-        weights, self.buffers = stack_module_state(networks)
-        self.weights = {name: w.detach().requires_grad_() for name, w in weights.items()}
-        self.moments = {
-            name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in weights.items()
+                networks.append(with_own_dropout(build(), member.dropout).to(X))
+                self.orders.append(torch.Generator(X.device).manual_seed(member.seed))
+        rates = [members[m].learning_rate for m in self.places]
+        self.networks = Stacked([networks[m] for m in self.places], rates)
+        self.losses = [copy.deepcopy(member.loss).to(X.device) for member in members]
+        self.signs = {LOSS: -1} | {
+            name: 1 if getattr(metric, "greater_is_better", True) else -1
+            for name, metric in metrics.items()
         }
-        self.losses = [copy.deepcopy(member.loss).to(device) for member in members]
+        self.watched = WATCHED if settings.watch == "metric" else LOSS
+        greater = self.signs[self.watched] > 0
         self.annealings = [
             None
             if member.annealing is None
@@ -128,155 +156,183 @@ class _Stack:
             )
             for member, loss in zip(members, self.losses, strict=True)
         ]
-        self.rates = torch.tensor([m.learning_rate for m in members], device=device, dtype=dtype)
-        self.alive = list(range(len(members)))
-        self.best: list[State] = [{} for _ in members]
+        self.temperatures = [_temperature(loss) for loss in self.losses]
+        self.best = {
+            name: {key: torch.empty_like(w) for key, w in self.networks.weights.items()}
+            for name in self.signs
+            if name in (LOSS, self.watched) or name != WATCHED
+        }
+        self.scores = {name: [-math.inf] * len(members) for name in self.best}  # of the best
         self.histories: list[History] = [[] for _ in members]
         self.step = 0
+        self._size_statistics(X[:1])
+        # A graph repeats one step, so the learning rate has to stay.
+        steady = settings.schedule == "constant" and settings.warmup == 0
+        self.graphed = X.is_cuda and steady
+        self._arrange()
 
-    def epoch(self, X: Tensor, y: Tensor, batches: int) -> Tensor:
-        """One pass over the rows for every living member. Returns their mean losses."""
-        self.network.train()
+    def epoch(self, X: Tensor, y: Tensor) -> Tensor:
+        """One pass over the rows for every member. Returns their mean losses."""
+        self._train(True)
         order = torch.stack(
-            [torch.randperm(len(X), generator=self.orders[m], device=X.device) for m in self.alive]
+            [torch.randperm(len(X), generator=self.orders[m], device=X.device) for m in self.places]
         )
-        if self.step == 0:
-            self._size_statistics(X[:1], y[:1])
-        groups = self._groups(training=True)
-        total = torch.zeros(len(self.alive), device=X.device, dtype=torch.float64)
+        batches = math.ceil(len(X) / self.settings.batch_size)
+        self.total.zero_()
         for rows in order.tensor_split(batches, dim=1):
-            logits = self._logits(X[rows])
-            values = self._values(groups, logits, y[rows])
-            weights = list(self.weights.values())
-            gradients = torch.autograd.grad(values.sum(), weights)
-            self._update(gradients, batches)
-            total += values.detach()
-        self._keep(groups)
-        return total / batches
+            given = self.given.setdefault(rows.shape[1], torch.empty_like(rows)).copy_(rows)
+            self._run(rows.shape[1], lambda given=given: self._advance(X, y, given, batches))
+            self.step += 1
+        return self.total / batches
+
+    def _advance(self, X: Tensor, y: Tensor, rows: Tensor, batches: int) -> None:
+        settings = self.settings
+        values = self._values(self.networks.logits(X[rows]), y[rows])
+        factor = settings.rate(self.step, settings.epochs * batches) / settings.learning_rate
+        self.networks.step(values.sum(), factor, settings.weight_decay, settings.clip_norm)
+        self.total += values.detach()
+
+    def _run(self, key: int | str, compute: Callable[[], Any]) -> Any:
+        """Compute; where graphs are used, as one launch instead of a thousand small ones."""
+        if not self.graphed or self.step < WARM:
+            return compute()
+        if key not in self.graphs:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self.pool):
+                self.graphs[key] = graph, compute()
+        graph, result = self.graphs[key]
+        graph.replay()
+        return result
 
     @torch.no_grad()
     def check(self, X: Tensor, y: Tensor, losses: Tensor, start: float) -> None:
         """Validate, note the best epochs, cool, and let go of the members that are done."""
-        self.network.eval()
-        count = len(self.alive)
-        logits = torch.cat(
-            [
-                self._logits(x.expand(count, *x.shape))
-                for x in X.split(max(1, VALIDATED // (count * 8)))
-            ],
-            dim=1,
-        )
-        values = self._values(self._groups(training=False), logits, y.expand(count, *y.shape))
-        metrics = self._metrics(logits.argmax(2), y, logits.shape[2])
+        self._train(False)
+        validated = self._run("validation", lambda: self._validate(X, y))
+        table = torch.cat([losses.unsqueeze(0), validated]).T.tolist()
         seconds = time.perf_counter() - start
-        table = torch.stack([losses, values.double(), metrics.double()]).tolist()
-        keep = []
-        for i, m in enumerate(self.alive):
-            history, annealing = self.histories[m], self.annealings[m]
-            record = {
-                "epoch": len(history) + 1,
-                "seconds": seconds,
-                "temperature": _temperature(self.losses[m]),
-                "loss": table[0][i],
-                "validation_loss": table[1][i],
-                "validation_metric": table[2][i],
-            }
-            watched = record[f"validation_{self.settings.watch}"]
-            scores = [self.sign * past["watched"] for past in history if past["best"]]
-            record["watched"] = watched
-            record["best"] = self.sign * watched > max(scores, default=-math.inf)
-            if record["best"]:
-                self.best[m] = {name: w[i].clone() for name, w in self.weights.items()}
+        improved: dict[str, list[int]] = {name: [] for name in self.best}
+        for i, m in enumerate(self.places):
+            if m not in self.alive:
+                continue
+            loss, validation_loss, *found = table[i]
+            of = {LOSS: validation_loss, **dict(zip(self.metrics, found, strict=True))}
+            better = [name for name in self.best if self._is_best(m, name, of)]
+            for name in better:
+                self.scores[name][m] = self.signs[name] * of[name]
+                improved[name].append(i)
+            annealing, watched = self.annealings[m], of[self.watched]
+            self.histories[m].append(
+                {
+                    "epoch": len(self.histories[m]) + 1,
+                    "seconds": seconds,
+                    "temperature": annealing.temperature if annealing else self.temperatures[m],
+                    "loss": loss,
+                    "validation_loss": validation_loss,
+                    "validation_metric": of[WATCHED],
+                    "watched": watched,
+                    "best": self.watched in better,
+                    "also": {name: of[name] for name in self.metrics if name != WATCHED},
+                    "best_of": [name for name in better if name != WATCHED],
+                }
+            )
             if annealing is not None:
                 annealing.step(watched)
-            history.append(record)
-            if not self._done(m):
-                keep.append(i)
-        if len(keep) < count:
-            self._narrow(keep)
+            if self._done(m):
+                self.alive.remove(m)
+        self._keep(improved)
+        # A narrower stack is less work, but its graphs have to be made anew.
+        if len(self.alive) < len(self.places) * (0.5 if self.graphed else 1):
+            self._narrow()
 
-    def _logits(self, x: Tensor) -> Tensor:
-        def one(weights: State, buffers: State, x: Tensor) -> Tensor:
-            return functional_call(self.network, (weights, buffers), (x,))
+    def trained(self, m: int) -> Trained:
+        ever = {name: math.isfinite(scores[m]) for name, scores in self.scores.items()}
+        best = {
+            name: {key: w[m] for key, w in weights.items()} if ever[name] else {}
+            for name, weights in self.best.items()
+        }
+        weights = best[self.watched]
+        best.pop(WATCHED, None)
+        return Trained(weights, self.histories[m], best)
 
-        return vmap(one, randomness="different")(self.weights, self.buffers, x)
+    def _arrange(self) -> None:
+        """Stack the losses' states, of which each loss then sees its own part."""
+        self.groups = []
+        for part in runs([self.kind[m][0] for m in self.places]):
+            losses = [self.losses[m].train() for m in self.places[part]]
+            state = stack_module_state(losses)[1]
+            for k, loss in enumerate(losses):
+                for name, stacked in state.items():
+                    owner, _, own = name.rpartition(".")
+                    loss.get_submodule(owner)._buffers[own] = stacked[k]
+            self.groups.append(_Group(losses[0], part, state))
+        self.total = torch.zeros(len(self.places), device=self.device, dtype=torch.float64)
+        self.given: dict[int, Tensor] = {}  # the rows of a step, where its graph looks for them
+        self.graphs: dict[int | str, tuple[Any, Any]] = {}
+        self.pool = torch.cuda.graph_pool_handle() if self.graphed else None
 
-    def _groups(self, *, training: bool) -> list[tuple[nn.Module, list[int], State]]:
-        """(loss, its members' places among the living, their states stacked)."""
-        shared: dict[int, list[int]] = {}
-        for i, m in enumerate(self.alive):
-            shared.setdefault(id(self.members[m].loss), []).append(i)
-        groups = []
-        for places in shared.values():
-            losses = [self.losses[self.alive[i]].train(training) for i in places]
-            groups.append((losses[0], places, stack_module_state(losses)[1]))
-        return groups
-
-    def _values(self, groups: list[Any], logits: Tensor, y: Tensor) -> Tensor:
-        """The loss of every living member."""
-        values = torch.empty(len(logits), device=logits.device, dtype=torch.float64)
-        for loss, places, state in groups:
+    def _values(self, logits: Tensor, y: Tensor) -> Tensor:
+        """The loss of every member; as in `fit` one over pairs is a mean over batches."""
+        values = []
+        for loss, part, state in self.groups:
 
             def one(state: State, z: Tensor, target: Tensor, loss: nn.Module = loss) -> Tensor:
                 return functional_call(loss, state, (z, target))
 
-            found = (
-                vmap(one)(state, logits[places], y[places])
-                if state
-                else vmap(loss)(logits[places], y[places])
-            )
-            values = values.index_put((torch.tensor(places, device=values.device),), found.double())
-        return values
+            pairwise = any(isinstance(module, WMWLoss) for module in loss.modules())
+            size = self.settings.batch_size if pairwise else y.shape[1]
+            batches = zip(logits[part].split(size, 1), y[part].split(size, 1), strict=True)
+            found = [vmap(one)(state, z, target) for z, target in batches]
+            values.append(torch.stack(found).mean(0))
+        return torch.cat(values).double()
 
-    def _size_statistics(self, x: Tensor, y: Tensor) -> None:
+    def _validate(self, X: Tensor, y: Tensor) -> Tensor:
+        """A column for each member: the loss on these rows, and every metric."""
+        count = len(self.places)
+        blocks = X.split(max(1, VALIDATED // (count * 8)))
+        logits = torch.cat([self.networks.logits(x.expand(count, *x.shape)) for x in blocks], dim=1)
+        classes = logits.shape[2]
+        cells = y * classes + logits.argmax(2)
+        zeros = torch.zeros(count, classes**2, dtype=torch.float64, device=y.device)
+        counts = zeros.scatter_add(1, cells, torch.ones_like(cells, dtype=zeros.dtype))
+        matrices = counts.view(count, classes, classes)
+        scores = [
+            vmap(lambda matrix, metric=metric: metric(Confusion.from_matrix(matrix)))(matrices)
+            for metric in self.metrics.values()
+        ]
+        return torch.stack([self._values(logits, y.expand(count, *y.shape)), *scores])
+
+    def _size_statistics(self, x: Tensor) -> None:
         """Running statistics take their size from a first batch, and are then made empty again."""
-        logits = self._logits(x.expand(len(self.alive), *x.shape)).detach().requires_grad_()
-        for loss, z in zip(self.losses, logits, strict=True):
+        logits = (
+            self.networks.logits(x.expand(len(self.places), *x.shape)).detach().requires_grad_()
+        )
+        y = torch.zeros(1, dtype=torch.int64, device=x.device)
+        for loss in self.losses:
             for part in loss.modules():
                 if isinstance(part, RunningConfusion):
-                    loss(z, y)
+                    loss(logits[0], y)
                     for buffer in part.buffers():
                         buffer.zero_()
 
-    def _keep(self, groups: list[Any]) -> None:
-        """Give each loss back what the epoch has changed in its state (running statistics)."""
-        for _, places, state in groups:
-            for k, i in enumerate(places):
-                own = self.losses[self.alive[i]].state_dict()
-                for name in own.keys() & state.keys():
-                    own[name].copy_(state[name][k])
+    def _is_best(self, m: int, name: str, of: dict[str, float]) -> bool:
+        # Labels of a network that has diverged may have a score, but it is of no use.
+        sane = name == self.watched or math.isfinite(of[LOSS])
+        return sane and self.signs[name] * of[name] > self.scores[name][m]
 
-    @torch.no_grad()
-    def _update(self, gradients: Sequence[Tensor], batches: int) -> None:
-        """AdamW, with a learning rate and a gradient norm for each member."""
-        settings, steps = self.settings, self.settings.epochs * batches
-        rates = self.rates * (settings.rate(self.step, steps) / settings.learning_rate)
-        self.step += 1
-        scale = torch.ones_like(rates)
-        if settings.clip_norm is not None:
-            norm = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0).sqrt()
-            scale = (settings.clip_norm / (norm + 1e-6)).clamp(max=1)  # as clip_grad_norm_ does
-        first, second = (1 - beta**self.step for beta in BETAS)
-        for (name, w), g in zip(self.weights.items(), gradients, strict=True):
-            shape = (-1,) + (1,) * (w.ndim - 1)
-            rate, g = rates.view(shape), g * scale.view(shape)
-            mean, square = self.moments[name]
-            w.mul_(1 - rate * settings.weight_decay)
-            mean.lerp_(g, 1 - BETAS[0])
-            square.lerp_(g * g, 1 - BETAS[1])
-            w.sub_(rate / first * mean / ((square / second).sqrt() + EPS))
-
-    def _metrics(self, predicted: Tensor, y: Tensor, classes: int) -> Tensor:
-        cells = (y * classes + predicted) + classes**2 * torch.arange(
-            len(predicted), device=y.device
-        ).unsqueeze(1)
-        counts = torch.bincount(cells.flatten(), minlength=len(predicted) * classes**2)
-        matrices = counts.view(-1, classes, classes).double()
-        return vmap(lambda matrix: self.metric(Confusion.from_matrix(matrix)))(matrices)
+    def _keep(self, improved: dict[str, list[int]]) -> None:
+        """The weights of these members are the best so far."""
+        for name, places in improved.items():
+            if not places:
+                continue
+            now = self._index(places)
+            then = self._index([self.places[i] for i in places])
+            for key, w in self.networks.weights.items():
+                self.best[name][key].index_copy_(0, then, w.detach()[now])
 
     def _done(self, m: int) -> bool:
         history, annealing = self.histories[m], self.annealings[m]
-        best = max((record["epoch"] for record in history if record["best"]), default=0)
+        best = next((record["epoch"] for record in reversed(history) if record["best"]), 0)
         return (
             len(history) >= self.settings.epochs
             or len(history) - best >= (self.settings.patience or math.inf)
@@ -284,36 +340,20 @@ class _Stack:
             or (annealing is not None and annealing.finished)
         )
 
-    def _narrow(self, keep: list[int]) -> None:
-        index = torch.tensor(keep, device=self.rates.device, dtype=torch.int64)
-        self.alive = [self.alive[i] for i in keep]
-        self.rates = self.rates[index]
-        self.weights = {k: w.detach()[index].requires_grad_() for k, w in self.weights.items()}
-        self.buffers = {k: b[index] for k, b in self.buffers.items()}
-        self.moments = {k: (a[index], b[index]) for k, (a, b) in self.moments.items()}
+    def _narrow(self) -> None:
+        """Go on with the living alone."""
+        places = [i for i, m in enumerate(self.places) if m in self.alive]
+        self.places = [self.places[i] for i in places]
+        if places:
+            self.networks.narrow(places, self.step)
+            self._arrange()
 
+    def _train(self, mode: bool) -> None:
+        for module in [self.networks.network, *(group.loss for group in self.groups)]:
+            module.train(mode)
 
-class _Dropout(nn.Module):
-    """Dropout whose probability is a buffer, so that stacked networks may differ in it."""
-
-    p: Tensor
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.register_buffer("p", torch.tensor(p))
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training:
-            return x
-        return torch.where(torch.rand_like(x) < self.p, 0, x / (1 - self.p))
-
-
-def _with_own_dropout(network: nn.Module, p: float) -> nn.Module:
-    for parent in list(network.modules()):
-        for name, child in parent.named_children():
-            if isinstance(child, nn.Dropout):
-                setattr(parent, name, _Dropout(p))
-    return network
+    def _index(self, places: list[int]) -> Tensor:
+        return torch.tensor(places, device=self.device, dtype=torch.int64)
 
 
 def _soft(loss: nn.Module) -> SoftSetLoss:

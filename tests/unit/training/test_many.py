@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from evalign import MetricLoss
+from evalign.losses import WMWLoss
 from evalign.metrics import resolve
 from evalign.recipes import AnchoredLoss
 from evalign.training import Settings, TemperatureAnnealing, fit
@@ -117,6 +118,85 @@ def test_dropout_is_each_members_own():
     assert torch.equal(none.weights["0.weight"], same.weights["0.weight"])
     assert not torch.allclose(none.weights["0.weight"], much.weights["0.weight"])
     assert much.history[0]["loss"] > none.history[0]["loss"]
+
+
+def test_other_criteria_keep_their_best_epochs():
+    """As if each had been watched; without patience they do not change when a training ends."""
+    members = [MEMBERS["cross-entropy"], MEMBERS["mcc"]]
+    settings = replace(SETTINGS, epochs=8, patience=None)
+
+    def trained(metric, watch="metric", **more):
+        own = replace(settings, watch=watch)
+        rows = {"validation": HELD_OUT, "metric": metric, "settings": own}
+        return fit_many(network, members, *ROWS, **rows, **more)
+
+    also = {"accuracy": resolve("accuracy"), "error": _error}
+    found = trained("f1_macro", also=also)
+    watched = {
+        "loss": trained("f1_macro", watch="loss"),
+        "accuracy": trained("accuracy"),
+        "error": trained(_error),
+    }
+    for i, one in enumerate(found):
+        assert one.best.keys() == watched.keys()
+        for name, many in watched.items():
+            for key, value in many[i].weights.items():
+                assert torch.equal(one.best[name][key], value)
+            record = [epoch for epoch in one.history if name in epoch["best_of"]][-1]
+            wanted = [epoch for epoch in many[i].history if epoch["best"]][-1]
+            assert record["epoch"] == wanted["epoch"]
+            values = {"loss": record["validation_loss"], **record["also"]}
+            assert values[name] == wanted["watched"]
+    assert len({one.history[-1]["epoch"] for one in found}) == 1
+
+
+def test_further_metrics_do_not_change_the_training(together):
+    members = list(MEMBERS.values())
+    rows = {"validation": HELD_OUT, "metric": "f1_macro", "settings": SETTINGS}
+    found = fit_many(network, members, *ROWS, **rows, also={"accuracy": resolve("accuracy")})
+    for one, before in zip(found, together.values(), strict=True):
+        assert len(one.history) == len(before.history)
+        assert torch.equal(one.weights["0.weight"], before.weights["0.weight"])
+
+
+def test_a_member_that_diverges_at_once_has_no_best_epoch():
+    members = [Member(CE, 1e-2), Member(CE, 1e200)]
+    rows = {"validation": HELD_OUT, "metric": "f1_macro"}
+    settings = replace(SETTINGS, epochs=3, watch="loss", clip_norm=None)
+    also = {"accuracy": resolve("accuracy")}
+    sane, wild = fit_many(network, members, *ROWS, **rows, settings=settings, also=also)
+    assert wild.weights == wild.best["loss"] == wild.best["accuracy"] == {}
+    assert len(wild.history) == 1
+    assert len(sane.history) == 3
+
+
+def test_a_loss_over_pairs_is_validated_in_batches():
+    member, two = Member(WMWLoss(task="binary"), 1e-2), (Y > 0).long()
+    settings = replace(SETTINGS, epochs=2, learning_rate=1e-2)
+    rows = {"validation": (X[400:], two[400:]), "metric": "f1", "settings": settings}
+
+    def pair():
+        return nn.Linear(6, 2).double()
+
+    (trained,) = fit_many(pair, [member], X[:400], two[:400], **rows)
+    torch.manual_seed(member.seed)
+    history = fit(pair(), member.loss, X[:400], two[:400], **rows)
+    for mine, theirs in zip(trained.history, history, strict=True):
+        assert mine["validation_loss"] == pytest.approx(
+            theirs["validation_loss"], abs=tolerances.STACKED
+        )
+
+
+def test_a_metric_must_not_be_called_loss():
+    with pytest.raises(ValueError, match="also of fit_many must not name a metric 'loss'"):
+        fit_many(
+            network,
+            [Member(CE)],
+            *ROWS,
+            validation=HELD_OUT,
+            metric="f1_macro",
+            also={"loss": resolve("accuracy")},
+        )
 
 
 def test_what_many_do_not_know_is_refused():
