@@ -1,0 +1,232 @@
+"""The losses and networks that a study compares, by name.
+
+A loss takes logits (N, C), of two classes too, and stacks (`training.many`). The names end in the
+metric or the β that is trained for; "f1" is the F1 of the positive class where there are two
+classes, and macro-F1 otherwise.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from evalign import losses, models
+from evalign.core.checks import require
+from evalign.core.heaviside import tempered
+from evalign.core.metrics import FBeta, MetricFunction, resolve
+from evalign.recipes import COOLINGS, AnchoredLoss
+
+T = 0.2  # where EAST begins to cool, and the constant temperature of MC-Fβ and BtG
+ROBUST = 0.7  # SurF prints no q; this is that of Zhang and Sabuncu 2018, whom it follows
+SURF_BETAS = (0.5, 1.0, 2.0, 3.0)
+CLASS_BETAS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # EAST Table 6
+CLASSES = {  # EAST F.1: both occur in both of its sets of images
+    "dog": {"cifar10": 5, "caltech256_clip": 55},
+    "frog": {"cifar10": 6, "caltech256_clip": 79},
+}
+
+
+class Method(NamedTuple):
+    """How to train for what.
+
+    Args:
+        loss: called as loss(logits, target).
+        annealed: whether its temperature is to be cooled.
+        target: the metric it trains for; F1 where it has none.
+    """
+
+    loss: nn.Module
+    annealed: bool
+    target: str | MetricFunction
+
+
+def cooling(rate: float, patience: int | None) -> dict[str, Any]:
+    """Arguments of `TemperatureAnnealing` for EAST 4.3: the stretches before each cooling and the
+    end make up the patience, as in `recipes.east`."""
+    return {
+        "start": T,
+        "rate": rate,
+        "patience": 5 if patience is None else -(-patience // (COOLINGS + 1)),
+        "coolings": 2**31 if patience is None else COOLINGS,
+    }
+
+
+class Problem(NamedTuple):
+    """What a loss may depend on: the training rows of each class, and the data set's name."""
+
+    counts: Tensor
+    dataset: str
+
+    @property
+    def task(self) -> Any:
+        return "binary" if len(self.counts) == 2 else "multiclass"
+
+    @property
+    def average(self) -> Any:
+        return "binary" if len(self.counts) == 2 else "macro"
+
+    def fbeta(self, beta: float = 1.0) -> str:
+        """The name of the F-beta of this problem."""
+        return f"f{beta:g}" + ("" if self.average == "binary" else "_macro")
+
+    def metric(self, name: str) -> str:
+        return self.fbeta() if name == "f1" else name
+
+
+def make(method: str, counts: Tensor, dataset: str = "") -> Method:
+    """A method for a problem.
+
+    Args:
+        method: a name of `METHODS`.
+        counts: training rows of each class; a class without any counts as one.
+        dataset: needed by methods for a single class ("east_dog_5").
+
+    Examples:
+        >>> make("east_f1", torch.tensor([90, 10])).target
+        'f1'
+        >>> make("surf_2", torch.tensor([90, 10])).loss.positive_rate
+        0.1
+    """
+    known = method in METHODS
+    require(known, "make", "method", f"be one of {', '.join(METHODS)}", repr(method))
+    return METHODS[method](Problem(counts.double().cpu().clamp(min=1), dataset))
+
+
+def _plain(loss: Callable[[Problem], nn.Module]) -> Callable[[Problem], Method]:
+    """A method that trains for no metric of its own."""
+    return lambda problem: Method(loss(problem), False, problem.fbeta())
+
+
+def _cross_entropy(problem: Problem) -> nn.Module:
+    return losses.LogitAdjustedLoss(problem.counts, tau=0.0, task="multiclass")
+
+
+def _balanced_cross_entropy(problem: Problem) -> nn.Module:
+    weight = losses.inverse_frequency_weights(problem.counts)
+    return losses.FocalLoss(0.0, class_weight=weight, task="multiclass")
+
+
+def _mae(problem: Problem) -> nn.Module:
+    """Class-balanced, as all losses of SurF."""
+    weight = losses.inverse_frequency_weights(problem.counts)
+    return losses.MAELoss(class_weight=weight, task="multiclass")
+
+
+def _east(name: str, problem: Problem, *, annealed: bool = True) -> Method:
+    target = problem.metric(name)
+    loss = losses.MetricLoss(target, temperature=T, ranks="own", task="multiclass")
+    return Method(loss, annealed, target)
+
+
+def _east_class(animal: str, beta: float, problem: Problem) -> Method:
+    """Macro F-beta with β for one class and 1 for the others (EAST F.1)."""
+    known = CLASSES[animal]
+    where, allowed = problem.dataset, f"have a {animal}: {', '.join(known)}"
+    require(where in known, "make", "dataset", allowed, repr(where))
+    betas = [1.0] * len(problem.counts)
+    betas[known[where]] = beta
+    target = FBeta(beta=betas, average="macro")
+    loss = losses.MetricLoss(target, temperature=T, ranks="own", task="multiclass")
+    return Method(loss, True, target)
+
+
+def _half(p: Tensor, tau: Tensor) -> Tensor:
+    """EAST's step at the threshold ½, whatever the dynamic one is."""
+    return tempered(p, torch.full_like(tau, 0.5), temperature=T)
+
+
+def _east_fixed(problem: Problem) -> Method:
+    """At a constant temperature: to be compared with east_f1_constant."""
+    target = problem.fbeta()
+    loss = losses.MetricLoss(target, heaviside=_half, ranks="own", task="multiclass")
+    return Method(loss, False, target)
+
+
+def _btg(name: str, heaviside: Any, problem: Problem) -> Method:
+    # The paper names no threshold to train F1 and accuracy at; ½ is where labels change.
+    step = {"temperature": T, "heaviside": heaviside, "task": "binary"}
+    if name == "auroc":
+        return Method(losses.AUROCLoss(**step), False, problem.fbeta())
+    return Method(losses.MetricLoss(name, threshold=0.5, ranks="own", **step), False, name)
+
+
+def _surf(beta: float, q: float, problem: Problem) -> Method:
+    rate = (problem.counts[1] / problem.counts.sum()).item()
+    loss = losses.SurrogateFBetaLoss(rate, beta=beta, q=q, task="binary")
+    return Method(loss, False, problem.fbeta(beta))
+
+
+def _soft(beta: float, problem: Problem) -> Method:
+    loss = losses.SoftFBetaLoss(beta, average=problem.average, task=problem.task)
+    return Method(loss, False, problem.fbeta(beta))
+
+
+def _anchored(name: str, problem: Problem) -> Method:
+    target = problem.metric(name)
+    return Method(AnchoredLoss(resolve(target), problem.counts, ranks="own"), False, target)
+
+
+METRICS = {"f1": "f1", "accuracy": "accuracy", "mcc": "matthews_corrcoef"}
+METHODS: dict[str, Callable[[Problem], Method]] = {
+    "cross_entropy": _plain(_cross_entropy),
+    "balanced_cross_entropy": _plain(_balanced_cross_entropy),
+    "bce": _plain(_balanced_cross_entropy),  # SurF's word for it
+    "focal": _plain(lambda problem: losses.FocalLoss(task="multiclass")),
+    "logit_adjusted": _plain(
+        lambda problem: losses.LogitAdjustedLoss(problem.counts, task="multiclass")
+    ),
+    "dice": _plain(lambda problem: losses.DiceLoss(task=problem.task)),
+    "mae": _plain(_mae),
+    "sigmoid_f1": _plain(lambda problem: losses.SigmoidF1Loss(task=problem.task)),
+    "wmw": _plain(lambda problem: losses.WMWLoss(task="binary")),
+    "soft_f1": partial(_soft, 1.0),
+    "softmax_f1": partial(_soft, 1.0),  # the ablation's word: the probability is the membership
+    **{f"macro_soft_{beta:g}": partial(_soft, beta) for beta in SURF_BETAS},
+    **{f"east_{short}": partial(_east, name) for short, name in METRICS.items()},
+    "mcfbeta_f1": partial(_east, "f1", annealed=False),
+    "east_f1_constant": partial(_east, "f1", annealed=False),
+    "east_f1_fixed": _east_fixed,
+    **{
+        f"east_{animal}_{beta:g}": partial(_east_class, animal, beta)
+        for animal in CLASSES
+        for beta in CLASS_BETAS
+    },
+    **{
+        f"{prefix}_{name}": partial(_btg, name, heaviside)
+        for prefix, heaviside in {"btg": "linear", "btg_sigmoid": "sigmoid"}.items()
+        for name in ("f1", "accuracy", "auroc")
+    },
+    "btg_f2": partial(_btg, "f2", "linear"),
+    "btg_f3": partial(_btg, "f3", "linear"),
+    **{f"surf_{beta:g}": partial(_surf, beta, 0.0) for beta in SURF_BETAS},
+    **{f"surf_general_{beta:g}": partial(_surf, beta, ROBUST) for beta in SURF_BETAS},
+    **{f"anchored_{short}": partial(_anchored, name) for short, name in METRICS.items()},
+}
+
+
+class Pair(nn.Sequential):
+    """A network of one logit z as one of two, (0, z): the same probabilities."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        z = super().forward(input)
+        return torch.cat([torch.zeros_like(z), z], 1)
+
+
+def _mlp32(n_features: int, n_classes: int, dropout: float) -> nn.Module:
+    require(n_classes == 2, "mlp32", "n_classes", "be 2", n_classes)
+    return Pair(models.mlp(n_features, 1, hidden=(32, 16), dropout=dropout))
+
+
+# (features, classes, dropout) -> module; for images the features are not looked at.
+NETWORKS: dict[str, Callable[[int, int, float], nn.Module]] = {
+    "linear": lambda n, classes, dropout: models.linear(n, classes),
+    "mlp": lambda n, classes, dropout: models.mlp(n, classes, dropout=dropout),
+    "mlp32": _mlp32,
+    "darknet19": lambda n, classes, dropout: models.darknet19(classes, dropout=dropout),
+    "tiny_darknet": lambda n, classes, dropout: models.tiny_darknet(classes, dropout=dropout),
+    "resnet18": lambda n, classes, dropout: models.resnet18(classes),
+    "resnet34": lambda n, classes, dropout: models.resnet34(classes),
+    "people": lambda n, classes, dropout: models.PeopleNetwork(n, dropout=dropout),
+}

@@ -1,0 +1,70 @@
+"""Tables of features, split as in the papers and standardised."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evalign import data
+from evalign.core.checks import require
+from evalign.study.run import BINARY, MULTICLASS
+from evalign.training.split import Standardizer, three_way_split
+
+Rows = tuple[Tensor, Tensor]  # (X, y), or (logits, y)
+
+
+class Prepared(NamedTuple):
+    """Rows of the three parts, standardised with the statistics of the training rows."""
+
+    training: Rows
+    validation: Rows
+    test: Rows
+    classes: int
+
+    def to(self, device: str) -> "Prepared":
+        training, validation, test = ((X.to(device), y.to(device)) for X, y in self[:3])
+        return Prepared(training, validation, test, self.classes)
+
+    @property
+    def counts(self) -> Tensor:
+        """Training rows of each class."""
+        return torch.bincount(self.training[1], minlength=self.classes)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The criteria of the strict selection."""
+        return BINARY if self.classes == 2 else MULTICLASS
+
+
+@lru_cache(maxsize=4)
+def prepare(
+    dataset: str, variant: str, split_seed: int = 0, imbalance: float | None = None
+) -> Prepared:
+    """A data set, split and standardised; see `Run`."""
+    loaded = data.load(dataset, preparation=variant)
+    table = loaded.X.ndim == 2 and loaded.X.dtype == np.float32
+    allowed = "be a table of features"
+    require(table, "prepare", "dataset", allowed, f"{dataset}: {loaded.X.dtype} {loaded.X.shape}")
+    rows = np.arange(len(loaded.y))
+    if imbalance is not None:
+        rows = _thinned(loaded.y, imbalance, split_seed)
+    groups = loaded.groups[rows] if variant == "sound" else None
+    parts = [rows[part] for part in three_way_split(loaded.y[rows], groups=groups, seed=split_seed)]
+    scale = Standardizer(torch.from_numpy(loaded.X[parts[0]]))
+    X, y = torch.from_numpy(loaded.X), torch.from_numpy(loaded.y)
+    training, validation, test = ((scale(X[part]), y[part]) for part in parts)
+    return Prepared(training, validation, test, len(loaded.classes))
+
+
+def _thinned(y: np.ndarray, imbalance: float, seed: int) -> np.ndarray:
+    """Row indices, with as many of the rarer of two classes as the imbalance leaves."""
+    counts = np.bincount(y)
+    rare = counts.argmin()
+    kept = round(counts.max() / imbalance)
+    ok = len(counts) == 2 and 0 < kept <= counts[rare]
+    allowed = f"leave 1 to {counts[rare]} rows of the rarer of two classes"
+    require(ok, "prepare", "imbalance", allowed, f"{imbalance:g}: {kept} rows")
+    few = np.random.default_rng(seed).choice(np.flatnonzero(y == rare), kept, replace=False)
+    return np.sort(np.concatenate([np.flatnonzero(y != rare), few]))

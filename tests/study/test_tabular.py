@@ -1,0 +1,236 @@
+"""The protocol for tables: the same split for all, a grid, and trials of what it chose."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from evalign import data
+from evalign.data import Dataset
+from evalign.study import tabular
+from evalign.study.prepared import prepare
+from evalign.study.run import Run, scores
+from evalign.study.tabular import assess, chosen, grid, train, trials, units
+from tests import tolerances
+from tests.data.conftest import real  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    prepare.cache_clear()
+    yield
+    prepare.cache_clear()
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """400 rows in the place of any data set; every row occurs twice."""
+    numbers = np.random.default_rng(0)
+    X = numbers.normal(3, 2, (200, 4)).astype(np.float32).repeat(2, 0)
+    y = (X[:, 0] + X[:, 1] > 8).astype(np.int64)
+    card = data.card("mammography")
+    dataset = Dataset(X, y, ("no", "yes"), np.arange(200).repeat(2), None, card)
+    monkeypatch.setattr(data, "load", lambda name, preparation: dataset)
+    return dataset
+
+
+@pytest.fixture
+def three_classes(made, monkeypatch):
+    y = made.y + (made.X[:, 2] > 4)
+    dataset = Dataset(made.X, y, ("a", "b", "c"), made.groups, None, made.card)
+    monkeypatch.setattr(data, "load", lambda name, preparation: dataset)
+
+
+BASE = Run(
+    dataset="mammography",
+    variant="paper",
+    method="cross_entropy",
+    batch_size=64,
+    learning_rate=0.01,
+    epochs=4,
+    patience=3,
+    seed=1,
+)
+
+
+def test_split_of_a_real_set(real):  # noqa: F811
+    paper, sound = prepare("mammography", "paper"), prepare("mammography", "sound")
+    assert [len(y) for _, y in paper[:3]] == [7157, 1789, 2237]
+    for prepared in (paper, sound):
+        X, _ = prepared.training
+        assert X.mean(0).abs().max() < tolerances.FLOAT32_MOMENTS
+        assert (X.std(0, correction=0) - 1).abs().max() < tolerances.FLOAT32_MOMENTS
+        counts = sum(torch.bincount(y) for _, y in prepared[:3])
+        assert counts.tolist() == list(data.card("mammography").counts)
+    assert _shared_rows(paper) > 0
+    assert _shared_rows(sound) == 0
+
+
+def _shared_rows(prepared):
+    training, test = ({tuple(row) for row in part[0].tolist()} for part in prepared[:3:2])
+    return len(training & test)
+
+
+def test_a_split_is_the_same_whenever_it_is_made(made):
+    first = prepare("mammography", "sound")
+    prepare.cache_clear()
+    again, other = prepare("mammography", "sound"), prepare("mammography", "sound", 1)
+    assert torch.equal(first.test[0], again.test[0])
+    assert not torch.equal(first.test[0], other.test[0])
+
+
+def test_imbalance_leaves_out_rows_of_the_rarer_class(made):
+    rare = min(np.bincount(made.y))
+    common = len(made.y) - rare
+    prepared = prepare("mammography", "paper", 0, common / 40)
+    counts = sum(torch.bincount(y) for _, y in prepared[:3])
+    assert sorted(counts.tolist()) == [40, common]
+    with pytest.raises(ValueError, match=r"imbalance of prepare must leave 1 to \d+ rows"):
+        prepare("mammography", "paper", 0, 1.0)
+
+
+def test_only_tables_of_features(monkeypatch, made):
+    texts = Dataset(np.array(["a", "b"], dtype=object), made.y, ("a", "b"), None, None, made.card)
+    monkeypatch.setattr(data, "load", lambda name, preparation: texts)
+    with pytest.raises(ValueError, match="dataset of prepare must be a table of features"):
+        prepare("reuters_r8", "sound")
+
+
+def test_grid_is_that_of_the_paper():
+    runs = grid("creditcard", "paper", ["cross_entropy", "east_mcc"], epochs=7)
+    assert len({run.key for run in runs}) == len(runs) == 7 * 3 * 2 * (1 + 2)
+    assert {run.batch_size for run in runs} == {128, 256, 512, 1024, 2048, 4096, 8192}
+    assert Counter((run.method, run.rate) for run in runs) == {
+        ("cross_entropy", None): 42,
+        ("east_mcc", 0.8): 42,
+        ("east_mcc", 0.9): 42,
+    }
+    assert {(run.seed, run.epochs, run.patience) for run in runs} == {(0, 7, 50)}
+    assert {run.dropout for run in grid("adult", "paper", ["focal"], network="linear")} == {0.0}
+
+
+def test_grid_may_be_held_at_one_value():
+    runs = grid("adult", "sound", ["east_f1"], batch_size=128, imbalance=100.0)
+    assert {(run.batch_size, run.imbalance) for run in runs} == {(128, 100.0)}
+    assert len(runs) == 3 * 2 * 2
+    (quick,) = grid("adult", "sound", ["east_f1"], quick=True)
+    assert quick.epochs == 2
+
+
+def recorded(run, loss, f1):
+    picks = {
+        name: {"epoch": 1, "validation_loss": loss, "validation": {"f1": f1}}
+        for name in ("loss", "f1")
+    }
+    return {"key": run.key, "run": vars(run), "picks": picks}
+
+
+def test_a_criterion_chooses_and_trials_follow():
+    low, high, wrong = (BASE.but(seed=0, learning_rate=rate) for rate in (0.1, 0.2, 0.3))
+    other = BASE.but(seed=0, variant="sound")
+    trial = BASE.but(seed=5)
+    records = [
+        recorded(low, 0.1, 0.5),
+        recorded(high, 0.2, 0.6),
+        {"key": wrong.key, "run": vars(wrong), "picks": {}},  # diverged
+        recorded(other, 0.0, 0.9),
+        recorded(trial, 0.0, 0.9),
+    ]
+    of = {"dataset": "mammography", "variant": "paper"}
+    assert chosen(records, "cross_entropy", "loss", **of) == low
+    assert chosen(records, "cross_entropy", "f1", **of) == high
+    runs = trials(records, ["cross_entropy"], ["loss", "f1", "loss"], count=2, **of)
+    assert runs == [low.but(seed=1), low.but(seed=2), high.but(seed=1), high.but(seed=2)]
+    with pytest.raises(ValueError, match="records of chosen must hold a pick by 'f1'"):
+        chosen(records, "focal", "f1", **of)
+
+
+def test_units_share_what_a_stack_must_and_fit_into_memory(monkeypatch):
+    runs = grid("adult", "paper", ["cross_entropy", "east_f1"])
+    parts = units(runs)
+    assert sorted(run.key for part in parts for run in part) == sorted(run.key for run in runs)
+    assert all(len({run.batch_size for run in part}) == 1 for part in parts)
+    monkeypatch.setattr(tabular, "NUMBERS", 4 * tabular._numbers(runs[0]))
+    assert max(len(part) for part in units(runs)) == 4
+
+
+def test_records_hold_what_the_pick_says(made):
+    runs = [BASE, BASE.but(method="east_f1", rate=0.9), BASE.but(seed=0), BASE.but(network="mlp32")]
+    records = [record for part in units(runs) for record in train(part)]
+    by_key = {record["key"]: record for record in records}
+    assert by_key.keys() == {run.key for run in runs}
+    for run in runs:
+        record = by_key[run.key]
+        assert 0 < record["epochs"] <= run.epochs
+        assert record["picks"].keys() == {"loss", "f1", "accuracy", "matthews_corrcoef"}
+        decisions = {"argmax", *(["tuned"] if run.seed else [])}
+        if run.network == "mlp32":
+            decisions |= {f"0.{i}" for i in range(1, 10)}
+        for name, pick in record["picks"].items():
+            assert pick["test"].keys() == decisions
+            assert 0 <= pick["auroc"] <= 1
+            for decision in pick["test"].values():
+                again = scores(decision["matrix"], 2, ("f1", "accuracy", "matthews_corrcoef"))
+                assert sum(count for *_, count in decision["matrix"]) == 80
+                assert again == pytest.approx({k: decision[k] for k in again}, abs=1e-6)
+            if name != "loss":
+                best = max(p["validation"][name] for p in record["picks"].values())
+                assert pick["validation"][name] == best
+            assert pick["validation_loss"] >= record["picks"]["loss"]["validation_loss"]
+
+
+def test_a_run_does_not_depend_on_its_company(made):
+    (alone,) = train([BASE])
+    _, other, together = train([BASE.but(method="dice"), BASE.but(seed=2), BASE])
+    loss, same, different = (
+        record["picks"]["loss"]["validation_loss"] for record in (alone, together, other)
+    )
+    assert same == pytest.approx(loss, abs=tolerances.TRAINED)
+    assert different != pytest.approx(loss, abs=tolerances.TRAINED)
+
+
+def test_more_than_two_classes(three_classes):
+    (record,) = train([BASE.but(method="anchored_f1")])
+    assert record["picks"].keys() == {"loss", "f1_macro", "accuracy", "matthews_corrcoef"}
+    assert "auroc" not in record["picks"]["loss"]
+
+
+def test_a_run_that_diverges_has_no_picks(made):
+    sane, wild = train([BASE, BASE.but(learning_rate=1e30)])
+    assert wild["picks"] == {}
+    assert wild["epochs"] == 1
+    assert sane["picks"]
+
+
+def test_the_cap_is_told_from_an_end(made):
+    short, long = BASE.but(epochs=2, patience=50), BASE.but(epochs=60, patience=1)
+    assert [record["capped"] for record in train([short])] == [True]
+    assert [record["capped"] for record in train([long])] == [False]
+
+
+def test_seconds_are_shares_of_the_whole(made):
+    runs = [BASE.but(seed=seed, patience=None) for seed in range(1, 4)]
+    seconds = [record["seconds"] for record in train(runs)]
+    assert seconds == pytest.approx([seconds[0]] * 3)
+    assert math.isfinite(seconds[0])
+
+
+def test_runs_of_two_units_are_refused(made):
+    with pytest.raises(ValueError, match="runs of train must share dataset, variant"):
+        next(train([BASE, BASE.but(batch_size=32)]))
+
+
+def test_decisions_of_a_pick():
+    torch.manual_seed(0)
+    y = (torch.rand(400) < 0.2).long()
+    logits = torch.stack([torch.zeros(400), torch.randn(400) + 2 * y - 2.5], 1)
+    found = assess((logits, y), (logits, y), "f1", ("f1",), thresholds=(0.1, 0.9))
+    test = found["test"]
+    assert test["tuned"]["f1"] > test["argmax"]["f1"]  # the rows the rule was fitted on
+    for threshold in (0.1, 0.9):
+        positive = (logits[:, 1].sigmoid() > threshold).long()
+        wanted = scores(tabular.triples(positive, y), 2, ("f1",))
+        assert test[f"{threshold}"]["f1"] == wanted["f1"]
+    assert assess((logits, y), (logits, y), None, ("f1",))["test"].keys() == {"argmax"}
