@@ -3,7 +3,7 @@ PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: test demo lint types contract unit gpu docs clean
+.PHONY: test demo lint types contract unit gpu reproduce-quick docs clean
 
 test: lint types contract unit docs
 
@@ -25,6 +25,10 @@ unit: $(READY)
 
 gpu: $(READY)
 	CI= $(BIN)/pytest -q tests/device
+
+# A small slice of every table of the papers, to see that it runs.
+reproduce-quick: $(READY)
+	$(BIN)/evalign reproduce all --quick
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,4 +1,5 @@
-"""The command line: `evalign fit`, `predict`, `evaluate`, `compare`, `report` and `demo`.
+"""The command line: `evalign fit`, `predict`, `evaluate`, `compare`, `report`, `demo`, `datasets`
+and `reproduce`.
 
 `app` holds the commands together and turns bad input into one line; `tables` reads and writes
 files, `columns` and `labels` make numbers of them, `run` is the folder that `fit` leaves behind.

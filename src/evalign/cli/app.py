@@ -14,6 +14,7 @@ from evalign.cli.datasets import datasets
 from evalign.cli.errors import UsageError
 from evalign.cli.fit import fit
 from evalign.cli.predict import evaluate, predict, report
+from evalign.cli.reproduce import reproduce
 from evalign.training import CheckpointError
 
 app = typer.Typer(
@@ -21,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted.",
 )
-for command in (demo, fit, predict, evaluate, compare, report, datasets):
+for command in (demo, fit, predict, evaluate, compare, report, datasets, reproduce):
     app.command()(command)
 
 

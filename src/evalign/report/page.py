@@ -48,13 +48,13 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
         "curves": page.curves,
         "weighted": contents.weight is not None,
     }
-    return Template(_file("page.html")).substitute(
+    return Template(asset("page.html")).substitute(
         title=escape(f"{page.metric} of {contents.aligned.label}: evalign report"),
-        css=_file("page.css"),
+        css=asset("page.css"),
         body=body,
         data=to_json_plotly(data),  # which escapes "<": no name can end the script element
         plotly=get_plotlyjs(),
-        script=_file("page.js"),
+        script=asset("page.js"),
     )
 
 
@@ -103,7 +103,7 @@ class _Page:
             rows.append([*row, *(("", "") if d is None else (number(d["value"]), _span(d)))])
         head = ["", self.metric, "95% interval", "difference", "95% interval"]
         first = self.scores["methods"][0]["name"]
-        return _table(f"A difference is {first} minus the other.", head, rows)
+        return table(f"A difference is {first} minus the other.", head, rows)
 
     def _about_intervals(self) -> str:
         groups = self.scores["groups"]
@@ -127,7 +127,7 @@ class _Page:
         methods, others = self.scores["methods"], self.scores["others"]
         rows = [[name, *map(number, values.values())] for name, values in others.items()]
         head = ["", *(method["name"] for method in methods)]
-        return _table("Other metrics of the same labels.", head, rows)
+        return table("Other metrics of the same labels.", head, rows)
 
     def confusion(self) -> str:
         contents = self.contents
@@ -170,8 +170,8 @@ class _Page:
         head = ["class", "rows", *columns * len(models)]
         spans = [("", 2), *((model.label, len(columns)) for model in models)]
         caption = f"Counts are {self._unit()}. A score is 0 where there is nothing to divide by."
-        table = _table(caption, head, rows, spans=spans, tall=len(rows) > TALL)
-        return _section("Class by class", table)
+        shown = table(caption, head, rows, spans=spans, tall=len(rows) > TALL)
+        return _section("Class by class", shown)
 
     def precision_recall(self) -> str:
         contents, curves = self.contents, self.curves
@@ -274,7 +274,7 @@ def _section(title: str, *parts: str) -> str:
     return "\n".join(["<section>", f"<h2>{escape(title)}</h2>", *parts, "</section>"])
 
 
-def _table(
+def table(
     caption: str,
     head: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -305,5 +305,5 @@ def _span(entry: dict[str, Any]) -> str:
     return f"{number(entry['low'])} to {number(entry['high'])}"
 
 
-def _file(name: str) -> str:
+def asset(name: str) -> str:
     return files("evalign.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,160 @@
+"""`evalign reproduce`: the papers' tables, run again and held against what was printed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich import progress as bars
+from rich.console import Console
+from rich.table import Table
+from typer import Argument, Option
+
+from evalign.cli.errors import UsageError, refused
+from evalign.cli.options import Json, Quiet
+from evalign.cli.terminal import Terminal, terminal
+from evalign.study import tables
+from evalign.study.evidence import Evidence
+from evalign.study.formats import markdown
+from evalign.study.plan import on
+from evalign.study.render import fill, headlines, parts
+from evalign.study.reproduce import Progress, planned, recorded, rendered
+from evalign.study.reproduce import reproduce as run
+from evalign.study.verdicts import verdicts
+
+ALL = "all"
+
+
+def reproduce(
+    name: Annotated[str, Argument(help="A table or figure, see --list; or all.")] = "",
+    listed: Annotated[bool, Option("--list", help="Show the tables and figures.")] = False,
+    dataset: Annotated[
+        list[str] | None, Option(metavar="NAME", help="One of its data sets. May be repeated.")
+    ] = None,
+    trials: Annotated[
+        int | None, Option(min=1, help="Seeds of each setting (default: the paper's number).")
+    ] = None,
+    quick: Annotated[
+        bool, Option("--quick", help="A small slice to see that it runs; numbers mean nothing.")
+    ] = False,
+    out: Annotated[Path, Option(help="The folder for the tables.")] = Path("reproduction"),
+    results: Annotated[Path, Option(help="The folder with the records.")] = Path("results"),
+    render_only: Annotated[bool, Option("--render-only", help="Train nothing.")] = False,
+    page: Annotated[
+        Path | None, Option(help="A Markdown page with marked places for the tables, to fill.")
+    ] = None,
+    jobs: Annotated[int, Option(min=1, help="Units of work at a time.")] = 1,
+    backend: Annotated[
+        str | None, Option(help='"dask": on the cluster at DASK_SCHEDULER_ADDRESS, or a local one.')
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a table of a paper again: the same splits, honest baselines, a verdict for each claim.
+
+    What is recorded is not run again, so that the same command goes on after a crash. Written are
+    NAME.md, NAME.html, NAME.csv with every number, and NAME-claims.csv with every verdict.
+
+    Examples:
+
+        evalign reproduce --list
+
+        evalign reproduce east-table1 --dataset adult --trials 10
+
+        evalign reproduce all --quick
+    """
+    with terminal(as_json=as_json, quiet=quiet) as spoken:
+        if listed:
+            return _show_list(spoken)
+        if not name:
+            raise UsageError("Name a table, or all. `evalign reproduce --list` shows them.")
+        if backend not in (None, "dask"):
+            raise UsageError(f'backend of reproduce must be "dask". Got {backend!r}.')
+        found = {}
+        with refused():
+            names = tables.names() if name == ALL else [name]
+            for one in names:
+                on(tables.table(one), dataset)
+            if quick and render_only:
+                results = out / "quick"
+            with _cluster(backend), _bar(spoken) as progress:
+                for one in names:
+                    what = {"datasets": dataset, "trials": trials, "quick": quick}
+                    if render_only:
+                        found[one] = rendered(planned(one, **what), recorded(results).values(), out)
+                        continue
+                    where = {"out": out, "results": results, "jobs": jobs, "backend": backend}
+                    found[one] = run(one, **what, **where, progress=progress)
+            if page is not None:
+                text = page.read_text(encoding="utf-8")
+                for one, evidence in found.items():
+                    text = fill(text, one, markdown(parts(evidence)))
+                page.write_text(text, encoding="utf-8")
+        _show(spoken, found, out)
+
+
+def _show_list(spoken: Terminal) -> None:
+    known = [tables.table(name) for name in tables.names()]
+    shown = Table(box=None, pad_edge=False, show_header=False)
+    for table in known:
+        shown.add_row(table.name, table.title)
+    data = {
+        table.name: {
+            "title": table.title,
+            "datasets": list(dict.fromkeys(panel.dataset for panel in table.panels)),
+            "claims": [claim.text for claim in table.claims],
+        }
+        for table in known
+    }
+    spoken.result({"tables": data}, shown)
+
+
+def _show(spoken: Terminal, found: dict[str, Evidence], out: Path) -> None:
+    data, shown = {}, []
+    for name, evidence in found.items():
+        judged = list(verdicts(evidence))
+        data[name] = [
+            {"claim": claim.text, "data set": panel.label}
+            | {way: _plain(verdict) for way, verdict in seen.items()}
+            for claim, panel, seen in judged
+        ]
+        shown += [f"{evidence.table.title} ({name})", *headlines(seen for *_, seen in judged), ""]
+    spoken.result({"tables": data, "out": str(out)}, *shown, f"Written to {out}.")
+
+
+def _plain(verdict: Any) -> dict[str, Any]:
+    difference = verdict.difference and verdict.difference._asdict()
+    return {"verdict": verdict.word, "reason": verdict.reason, "difference": difference}
+
+
+@contextmanager
+def _bar(spoken: Terminal) -> Iterator[Progress]:
+    """One bar, for one phase after the other."""
+    left = bars.TextColumn("{task.fields[left]}")
+    columns = [bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn()]
+    console = Console(stderr=True)
+    bar = bars.Progress(*columns, left, console=console, disable=spoken.quiet)
+    task = bar.add_task("", left="")
+
+    def tell(phase: str, done: int, total: int, seconds: float) -> None:
+        bar.start()  # not before there is something to tell: an error is to be one line
+        time = f"{timedelta(seconds=round(seconds))} left"
+        bar.update(task, description=phase, completed=done, total=total, left=time)
+
+    try:
+        yield tell
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+def _cluster(backend: str | None) -> Any:
+    if backend is None:
+        return nullcontext()
+    try:
+        from dask.distributed import Client  # pyright: ignore[reportMissingImports]
+    except ModuleNotFoundError as error:
+        text = "distributed is not installed. Run: pip install 'evalign[study]'"
+        raise UsageError(text) from error
+    return Client()

@@ -1,0 +1,95 @@
+"""A table of a paper, run again: plan, train what is not recorded, write down what was found."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from evalign.data import card
+from evalign.data.sources import fetch
+from evalign.study import plan as planning
+from evalign.study.evidence import Evidence
+from evalign.study.execute import execute
+from evalign.study.plan import QUICK_TRIALS, Plan
+from evalign.study.records import Record, Results
+from evalign.study.render import write
+from evalign.study.run import Run
+from evalign.study.tables import table
+
+# Called as progress(phase, done, total, seconds_left).
+Progress = Callable[[str, int, int, float], None]
+
+
+def reproduce(
+    name: str,
+    *,
+    out: Path,
+    results: Path,
+    datasets: Sequence[str] | None = None,
+    trials: int | None = None,
+    quick: bool = False,
+    jobs: int = 1,
+    backend: str | None = None,
+    progress: Progress | None = None,
+) -> Evidence:
+    """Run a table and write it down.
+
+    Args:
+        name: one of `tables.names()`.
+        out: the folder for Markdown, HTML and CSV.
+        results: the folder of the records, NAME.jsonl for each table; what any of them holds is
+            not run again. A quick look keeps its records in `out` instead.
+        datasets: some of the table's, by name; all without.
+        trials: seeds of each setting; the table's own number without.
+        quick: a small slice, to see that it runs. Its numbers mean nothing.
+        jobs: units of work at a time.
+        backend: None, or "dask" for the cluster of the current `dask.distributed.Client`.
+        progress: told of what is done.
+    """
+    plan = planned(name, datasets=datasets, trials=trials, quick=quick)
+    for dataset in {panel.dataset for panel in plan.table.panels}:
+        fetch(card(dataset))  # what is absent is told now, and downloaded once
+    folder = out / "quick" if quick else results
+    own = Results(folder / f"{name}.jsonl")
+    known = recorded(folder)
+
+    def run(phase: str, runs: Iterable[Run]) -> None:
+        todo = [run for run in runs if run.key not in known]
+        for kind, (units, train) in plan.work(todo).items():
+
+            def tell(done: int, total: int, left: float, kind: str = kind) -> None:
+                if progress is not None:
+                    progress(f"{name}, {phase} of {kind}", done, total, left)
+
+            execute(units, train, own, jobs=jobs, backend=backend, progress=tell)
+        known.update({record["key"]: record for record in own.records()})
+
+    run("grid", (of for cell in plan.cells() for of in plan.grid(cell).values()))
+    run("trials", plan.all_runs(known))
+    return rendered(plan, known.values(), out)
+
+
+def planned(
+    name: str,
+    *,
+    datasets: Sequence[str] | None = None,
+    trials: int | None = None,
+    quick: bool = False,
+) -> Plan:
+    """The runs of a table, or of a part of it."""
+    whole = table(name)
+    part = planning.on(whole, datasets)
+    if quick:
+        return Plan(planning.quick(part, smallest=not datasets), trials or QUICK_TRIALS, True)
+    return Plan(part, trials or whole.trials)
+
+
+def recorded(folder: Path) -> dict[str, Record]:
+    """The records of all tables by key: some have runs in common."""
+    files = sorted(folder.glob("*.jsonl"))
+    return {record["key"]: record for file in files for record in Results(file).records()}
+
+
+def rendered(plan: Plan, records: Iterable[Record], out: Path) -> Evidence:
+    """Write down what the records say."""
+    evidence = Evidence(plan, records)
+    write(evidence, out)
+    return evidence

@@ -1,0 +1,109 @@
+"""Do the claims hold? Paired over trials: the same seed, the same split.
+
+A claim is *confirmed* where the 95% interval of the mean difference lies above 0, by Student's t
+over the trials. A claim of "similar or better" is confirmed where it lies above −MARGIN. Verdicts
+are not adjusted for their number: each is about one printed sentence, all are shown, and the
+verdict and the interval beside it must not disagree. So where nothing differs, one verdict in forty
+is a confirmation by chance.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from evalign.study.evidence import Evidence, View
+from evalign.study.plan import missing
+from evalign.study.tables import Claim, Panel, Table
+
+MARGIN = 0.01  # "similar" is within it
+CONFIRMED, NOT_CONFIRMED = "confirmed", "not confirmed"
+NOT_COMPARABLE, NOT_RUN = "not comparable", "not run"
+REVERSE = "the reverse holds"
+
+
+class Interval(NamedTuple):
+    """A mean over trials and its 95% interval, NaN for a single trial."""
+
+    mean: float
+    low: float
+    high: float
+    trials: int
+
+
+class Verdict(NamedTuple):
+    """What the trials say of a claim on one panel.
+
+    Args:
+        word: one of the four.
+        reason: why it is not confirmed or not comparable, or was not run, where there is more to
+            say.
+        difference: of the lines of the claim; None without trials.
+    """
+
+    word: str
+    reason: str
+    difference: Interval | None
+
+
+def interval(values: Iterable[float]) -> Interval:
+    """Values that are all alike have an interval without width.
+
+    Examples:
+        >>> mean, low, high, n = interval([0.02, 0.03, 0.01, 0.04, 0.05])
+        >>> f"{mean:.3f} in [{low:.3f}, {high:.3f}] of {n}"
+        '0.030 in [0.010, 0.050] of 5'
+    """
+    x = np.fromiter(values, float)
+    mean, n = float(x.mean()), len(x)
+    if n == 1:
+        return Interval(mean, math.nan, math.nan, n)
+    # Equal values have a mean that may differ from them in its last digit.
+    spread = 0.0 if np.ptp(x) == 0 else float(x.std(ddof=1))
+    reach = float(stats.t.ppf(0.975, n - 1)) * spread / math.sqrt(n)
+    return Interval(mean, mean - reach, mean + reach, n)
+
+
+def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict:
+    """The verdict on a claim, on one panel, looked at in one way."""
+    column = panel.column(claim.column)
+    assert column is not None
+    first = evidence.values(panel, claim.better, column, view)
+    second = (
+        evidence.values(panel, claim.than, column, view)
+        if claim.than
+        else dict.fromkeys(first, claim.above)
+    )
+    pairs = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+    if len(pairs) < 2:
+        lines = [panel.line(label) for label in (claim.better, claim.than)]
+        absent = next((missing(line) for line in lines if line and missing(line)), "")
+        reason = f"needs the package {absent}" if absent else "one trial" if pairs else ""
+        return Verdict(NOT_RUN, reason, None)
+    difference = interval(pairs)
+    if panel.incomparable:
+        return Verdict(NOT_COMPARABLE, panel.incomparable, difference)
+    least = -MARGIN if claim.similar else 0.0
+    if difference.low > least:
+        return Verdict(CONFIRMED, "", difference)
+    return Verdict(NOT_CONFIRMED, REVERSE if difference.high < least else "", difference)
+
+
+def views(table: Table, panel: Panel) -> dict[str, View]:
+    """How a claim is looked at: as in the paper, and strictly. For a figure in one way."""
+    decision = table.decisions[0]
+    seen = {"as in the paper": View(panel.variants[0], "papers", decision)}
+    if table.kind == "table":
+        seen["strictly"] = View(panel.variants[-1], "strict", table.strict)
+    return seen
+
+
+def verdicts(evidence: Evidence) -> Iterator[tuple[Claim, Panel, dict[str, Verdict]]]:
+    """All claims of a table, on all their panels."""
+    for claim in evidence.table.claims:
+        for panel in evidence.table.panels:
+            if panel.label in claim.on:
+                seen = views(evidence.table, panel)
+                yield claim, panel, {k: judge(evidence, claim, panel, v) for k, v in seen.items()}

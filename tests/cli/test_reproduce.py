@@ -1,0 +1,88 @@
+"""`evalign reproduce`."""
+
+import json
+
+import pytest
+
+from evalign.study import tables
+from tests.cli.commands import done, refused
+from tests.data.conftest import REAL
+from tests.study.test_reproduce import SMALL
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """One table of three lines instead of all others, on real rows."""
+    if not REAL.is_dir():
+        pytest.skip(f"needs the real files: there is no folder {REAL}; name one in EVALIGN_DATA")
+    monkeypatch.setenv("EVALIGN_DATA", str(REAL))
+    monkeypatch.setattr(tables, "_tables", lambda: tables.read(SMALL))
+
+
+def test_list():
+    result = done("reproduce", "--list")
+    lines = result.out.splitlines()
+    assert [line.split()[0] for line in lines] == tables.names()
+    assert max(map(len, lines)) <= 80
+    found = json.loads(done("reproduce", "--list", "--json").out)["tables"]
+    assert found["btg-table4"]["datasets"] == ["mammography"]
+    assert len(found["btg-table4"]["claims"]) == 6
+
+
+def test_quick_look_end_to_end(small, tmp_path):
+    out = tmp_path / "out"
+    options = ["--quick", "--out", out, "--results", tmp_path / "results"]
+    result = done("reproduce", "all", *options)
+    lines = [line.rstrip() for line in result.out.splitlines()]
+    assert lines[0] == "A small table (small)"
+    assert lines[-1] == f"Written to {out}."
+    assert "small, trials of" in result.err
+    files = {path.name for path in out.iterdir()}
+    assert files == {"small.md", "small.html", "small.csv", "small-claims.csv", "quick"}
+
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n<!-- small -->\n<!-- end of small -->\n", encoding="utf-8")
+    again = done("reproduce", "small", *options, "--render-only", "--page", page, "--json")
+    claim, _ = json.loads(again.out)["tables"]["small"]
+    assert (claim["claim"], claim["data set"]) == ("Better", "Mammography")
+    assert claim["as in the paper"]["difference"]["trials"] == 2
+    text = (out / "small.md").read_text(encoding="utf-8")
+    assert text in page.read_text(encoding="utf-8")
+
+
+def test_render_only_trains_nothing(tmp_path):
+    out = tmp_path / "out"
+    where = ["--out", out, "--results", tmp_path / "results"]
+    result = done("reproduce", "surf-fig3", "--render-only", *where)
+    assert "As in the paper: 0 of 0 claims confirmed, 4 not run." in result.out
+    assert "Not run." in (out / "surf-fig3.md").read_text(encoding="utf-8")
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "Name a table, or all. `evalign reproduce --list` shows them."),
+        (["east-tabel1"], "Got 'east-tabel1'. Did you mean 'east-table1'?"),
+        (["btg-table4", "--dataset", "adult"], "dataset of btg-table4 must be one of mammography."),
+        (["btg-table4", "--trials", "0"], "'--trials': Input should be greater than or equal to 1"),
+        (["btg-table4", "--backend", "mpi"], "backend of reproduce must be \"dask\". Got 'mpi'."),
+    ],
+)
+def test_bad_input_is_one_line(arguments, text):
+    assert text in refused("reproduce", *arguments)
+
+
+def test_absent_data_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVALIGN_DATA", str(tmp_path))
+    line = refused("reproduce", "btg-table3", "--out", tmp_path / "out")
+    assert "cocktailparty_frames is not in EVALIGN_DATA" in line
+
+
+def test_a_page_without_its_marks_is_refused(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n", encoding="utf-8")
+    where = ["--render-only", "--out", tmp_path, "--results", tmp_path, "--page", page]
+    assert "page of reproduce must hold <!-- surf-fig3 -->" in refused(
+        "reproduce", "surf-fig3", *where
+    )

@@ -1,0 +1,135 @@
+"""The words for a claim, and the intervals behind them."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evalign.study import verdicts as module
+from evalign.study.evidence import View
+from evalign.study.verdicts import interval, judge, verdicts
+from tests.study.made_tables import TABLES, curves, evidence
+
+MADE = TABLES["made"]
+BETTER, SIMILAR, ABOVE = MADE.claims
+MAMMOGRAPHY, ADULT = MADE.panels
+PAPERS = View("paper", "papers", "argmax")
+LEVEL = [0.70, 0.71, 0.72]
+
+
+def verdict(first, second, claim=BETTER, panel=MAMMOGRAPHY, view=PAPERS):
+    return judge(evidence({"F1*": first, "CE": second}), claim, panel, view)
+
+
+def test_interval_is_students():
+    values = np.random.default_rng(0).normal(0.3, 0.1, 10)
+    expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    mean, low, high, trials = interval(values)
+    assert (low, high) == pytest.approx((expected.low, expected.high))
+    assert (mean, trials) == (pytest.approx(values.mean()), 10)
+
+
+def test_interval_without_spread_has_no_width():
+    assert interval([0.1] * 3) == (pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.1), 3)
+    mean, low, high, _ = interval([0.1] * 3)
+    assert low == mean == high
+
+
+def test_interval_of_one_trial_is_unknown():
+    mean, low, high, trials = interval([0.2])
+    assert (mean, trials) == (0.2, 1)
+    assert math.isnan(low)
+    assert math.isnan(high)
+
+
+@pytest.mark.parametrize(
+    ("gains", "word", "reason"),
+    [
+        ((0.02, 0.021, 0.019), "confirmed", ""),
+        ((-0.02, 0.02, 0.03), "not confirmed", ""),
+        ((-0.02, -0.021, -0.019), "not confirmed", "the reverse holds"),
+        ((0, 0, 0), "not confirmed", ""),
+        ((0.02, 0.02, 0.02), "confirmed", ""),
+    ],
+)
+def test_better(gains, word, reason):
+    found = verdict([x + gain for x, gain in zip(LEVEL, gains, strict=True)], LEVEL)
+    assert (found.word, found.reason) == (word, reason)
+    assert found.difference.mean == pytest.approx(np.mean(gains))
+
+
+@pytest.mark.parametrize(
+    ("gains", "word", "reason"),
+    [
+        ((-0.005, -0.004, -0.006), "confirmed", ""),
+        ((0, 0, 0), "confirmed", ""),
+        ((-0.02, 0.02, 0.01), "not confirmed", ""),
+        ((-0.02, -0.021, -0.019), "not confirmed", "the reverse holds"),
+    ],
+)
+def test_similar_is_within_the_margin(gains, word, reason):
+    first = [x + gain for x, gain in zip(LEVEL, gains, strict=True)]
+    found = verdict(first, LEVEL, SIMILAR)
+    assert (found.word, found.reason) == (word, reason)
+
+
+def test_trials_are_paired_by_seed():
+    """The lines vary together: only the pairs tell them apart."""
+    first, second = [0.61, 0.81, 0.91], [0.60, 0.80, 0.90]
+    assert verdict(first, second).word == "confirmed"
+    assert verdict(first, second[::-1]).word == "not confirmed"
+
+
+def test_a_trial_without_its_pair_is_left_out():
+    found = verdict([0.80, 0.81, 0.10], [0.70, 0.71])
+    assert found.difference.trials == 2
+    assert found.difference.mean == pytest.approx(0.1)
+
+
+def test_a_line_against_a_number():
+    found = judge(evidence({"CE": [0.9, 0.91, 0.89]}), ABOVE, MAMMOGRAPHY, PAPERS)
+    assert found.word == "confirmed"  # 0.9 with half the rows positive is a recall of 0.8
+    assert found.difference.mean == pytest.approx(0.8 - 0.5)
+
+
+def test_not_run():
+    assert verdict([], LEVEL) == ("not run", "", None)
+    assert verdict([0.8], [0.7]) == ("not run", "one trial", None)
+
+
+def test_not_run_for_want_of_a_package(monkeypatch):
+    monkeypatch.setattr(module, "missing", lambda line: "ap_perf")
+    assert verdict([], LEVEL) == ("not run", "needs the package ap_perf", None)
+
+
+def test_not_comparable_has_its_reason_and_its_difference():
+    found = verdict([x + 0.1 for x in LEVEL], LEVEL, panel=ADULT)
+    assert (found.word, found.reason) == ("not comparable", "other rows")
+    assert found.difference.mean == pytest.approx(0.1)
+
+
+def test_seen_as_in_the_paper_and_strictly():
+    found = list(verdicts(evidence({"F1*": LEVEL, "CE": LEVEL})))
+    assert [(claim.text, panel.label) for claim, panel, _ in found] == [
+        ("F1* is better", "Mammography"),
+        ("F1* is better", "Adult"),
+        ("F1* is similar", "Mammography"),
+        ("F1* is similar", "Adult"),
+        ("CE recalls", "Mammography"),
+    ]
+    assert all(list(seen) == ["as in the paper", "strictly"] for *_, seen in found)
+    assert module.views(MADE, MAMMOGRAPHY)["strictly"] == ("sound", "strict", "tuned")
+    assert module.views(MADE, ADULT)["strictly"] == ("paper", "strict", "tuned")
+
+
+@pytest.mark.parametrize(("f1", "word"), [((0.1, 0.2, 0.3), "confirmed"), ((0.2, 0.1, 0.3), "not")])
+def test_a_figure_is_judged_by_its_curves(f1, word):
+    ((_, _, seen),) = verdicts(curves("drawn", loss=(3.0, 2.0, 1.0), f1=f1))
+    assert list(seen) == ["as in the paper"]
+    assert seen["as in the paper"].word.startswith(word)
+
+
+def test_a_curve_that_never_changes_has_no_correlation():
+    ((_, _, seen),) = verdicts(curves("drawn", loss=(3.0, 2.0, 1.0), f1=(0, 0, 0)))
+    assert seen["as in the paper"].word == "not run"
