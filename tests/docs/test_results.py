@@ -29,3 +29,12 @@ def test_accumulation_memory():
     text = page("many_gpus.md")
     assert f"{whole} and {exact} in micro-batches of 4,096, where one such micro-batch" in text
     assert f"alone takes {micro}" in text
+
+
+def test_many_speed():
+    found = records("many_speed_cuda.json")
+    ups = {int(size): of["speed_up"] for size, of in found["batch_sizes"].items()}
+    text = page("reproduction.md")
+    assert f"On one {found['device']} the {found['members']} networks" in text
+    assert f"{ups[128]} times faster together" in text
+    assert f"at 128 rows a batch, and {ups[2048]} times at 2,048" in text
