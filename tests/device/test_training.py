@@ -115,7 +115,7 @@ def test_many_models_are_as_if_trained_alone():
     rows = torch.from_numpy(X).cuda().double(), torch.from_numpy(Y).cuda()
     split = [part.split([410, 190]) for part in rows]
     training, validation = (tuple(part[k] for part in split) for k in (0, 1))
-    settings = Settings(12, 64, patience=4, schedule="constant", warmup=0, clip_norm=None)
+    settings = Settings(12, 64, patience=4)
     f1, cooling = MetricLoss("f1_macro"), {"rate": 0.8, "patience": 2}
     members = [
         Member(nn.CrossEntropyLoss(), 1e-2, 0),

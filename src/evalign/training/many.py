@@ -166,9 +166,7 @@ class _Stack:
         self.histories: list[History] = [[] for _ in members]
         self.step = 0
         self._size_statistics(X[:1])
-        # A graph repeats one step, so the learning rate has to stay.
-        steady = settings.schedule == "constant" and settings.warmup == 0
-        self.graphed = X.is_cuda and steady
+        self.graphed = X.is_cuda
         self._arrange()
 
     def epoch(self, X: Tensor, y: Tensor) -> Tensor:
@@ -177,19 +175,19 @@ class _Stack:
         order = torch.stack(
             [torch.randperm(len(X), generator=self.orders[m], device=X.device) for m in self.places]
         )
-        batches = math.ceil(len(X) / self.settings.batch_size)
+        settings, batches = self.settings, math.ceil(len(X) / self.settings.batch_size)
         self.total.zero_()
         for rows in order.tensor_split(batches, dim=1):
+            rate = settings.rate(self.step, settings.epochs * batches)
+            self.networks.factor.fill_(rate / settings.learning_rate)
             given = self.given.setdefault(rows.shape[1], torch.empty_like(rows)).copy_(rows)
-            self._run(rows.shape[1], lambda given=given: self._advance(X, y, given, batches))
+            self._run(rows.shape[1], lambda given=given: self._advance(X, y, given))
             self.step += 1
         return self.total / batches
 
-    def _advance(self, X: Tensor, y: Tensor, rows: Tensor, batches: int) -> None:
-        settings = self.settings
+    def _advance(self, X: Tensor, y: Tensor, rows: Tensor) -> None:
         values = self._values(self.networks.logits(X[rows]), y[rows])
-        factor = settings.rate(self.step, settings.epochs * batches) / settings.learning_rate
-        self.networks.step(values.sum(), factor, settings.weight_decay, settings.clip_norm)
+        self.networks.step(values.sum(), self.settings.weight_decay, self.settings.clip_norm)
         self.total += values.detach()
 
     def _run(self, key: int | str, compute: Callable[[], Any]) -> Any:

@@ -29,6 +29,8 @@ class Stacked:
             {name: torch.zeros_like(w) for name, w in self.weights.items()} for _ in range(2)
         )
         self.rates = list(rates)
+        # Of all learning rates; a tensor, so that a CUDA graph of a step follows it.
+        self.factor = torch.ones((), device=next(iter(self.weights.values())).device)
         self._share_out(0)
 
     def logits(self, x: Tensor) -> Tensor:
@@ -39,9 +41,7 @@ class Stacked:
 
         return vmap(one, randomness="different")(self.weights, self.buffers, x)
 
-    def step(
-        self, loss: Tensor, factor: float, weight_decay: float, clip_norm: float | None
-    ) -> None:
+    def step(self, loss: Tensor, weight_decay: float, clip_norm: float | None) -> None:
         """AdamW, with `factor` times its learning rate and a gradient norm for each network."""
         gradients = torch.autograd.grad(loss, list(self.weights.values()))
         # The fused step goes through memory as it lies, and a product's gradient may be transposed.
@@ -62,7 +62,7 @@ class Stacked:
                 amsgrad=False,
                 beta1=0.9,
                 beta2=0.999,
-                lr=self.rates[part.start] * factor,
+                lr=self.rates[part.start] * self.factor,
                 weight_decay=weight_decay,
                 eps=1e-8,
                 maximize=False,
