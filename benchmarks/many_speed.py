@@ -1,6 +1,7 @@
 """Many models at once beside one after the other: `fit_many` and `fit`, in one run.
 
-    python benchmarks/many_speed.py --device cuda --out benchmarks/results/many_speed_cuda.json
+    python benchmarks/many_speed.py --device cuda --batch-sizes 128 2048 \\
+        --out benchmarks/results/many_speed_cuda.json
 
 The members are those of the papers' grid for one batch size: five losses, three learning rates,
 two dropouts, and two cooling rates for three of the losses: 48 networks (MLP 512-256-128) on made

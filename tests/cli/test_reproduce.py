@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evalign.study import tables
-from tests.cli.commands import done, refused
+from tests.cli.commands import done, invoke, refused
 from tests.data.conftest import REAL
 from tests.study.test_reproduce import SMALL
 
@@ -48,6 +48,26 @@ def test_quick_look_end_to_end(small, tmp_path):
     assert claim["as in the paper"]["difference"]["trials"] == 2
     text = (out / "small.md").read_text(encoding="utf-8")
     assert text in page.read_text(encoding="utf-8")
+
+
+def test_what_fails_is_one_line_and_the_rest_goes_on(small, tmp_path, monkeypatch):
+    def broken(*arguments, **more):
+        raise RuntimeError("no memory left")
+
+    monkeypatch.setattr("evalign.study.tabular.fit_many", broken)
+    claim = {"text": "It learns", "better": "Boosting", "above": 0.0, "column": "F1"}
+    more = {"other": SMALL["small"] | {"title": "Another", "lines": {}, "claims": [claim]}}
+    monkeypatch.setattr(tables, "_tables", lambda: tables.read(SMALL | more))
+    out = tmp_path / "out"
+    result = invoke("reproduce", "all", "--quick", "--out", out)
+    assert result.code == 2
+    *_, line = result.err.splitlines()
+    assert line.startswith("evalign: small: ")
+    assert line.endswith("The last error: RuntimeError: no memory left")
+    assert "Another (other)" in result.out
+    # What did not fail is written down.
+    assert "| Boosting (added) | 2 |" in (out / "small.md").read_text(encoding="utf-8")
+    assert "| Boosting (added) | 2 |" in (out / "other.md").read_text(encoding="utf-8")
 
 
 def test_render_only_trains_nothing(tmp_path):

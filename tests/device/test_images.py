@@ -42,7 +42,7 @@ def losses(monkeypatch, run):
 
     with monkeypatch.context() as patch:
         patch.setattr(images._Training, "loss_of", noted)
-        train_image(run, "cuda")
+        train_image(run)
     return found
 
 
@@ -60,6 +60,6 @@ def test_captured_as_plain(method, rate, monkeypatch):
 
 def test_surf_learns():
     run = RUN.but(network="resnet18", method="surf_1", learning_rate=0.01, epochs=5, patience=None)
-    found = train_image(run, "cuda")
+    found = train_image(run)
     assert found["picks"][LOSS]["test"]["argmax"]["f1"] > 0.9
     assert len(found["curve"]) == 5

@@ -21,6 +21,12 @@ def train(unit):
     return [made(run) for run in unit]
 
 
+def append_some(path, first, last):
+    results = Results(path)
+    for seed in range(first, last):
+        results.append(made(run(seed)))
+
+
 def train_but_three(unit):
     """A unit with the seed 3 fails after its first record."""
     for run in unit:

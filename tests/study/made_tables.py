@@ -22,7 +22,6 @@ incomparable = "other rows"
 focal = "Focal"
 
 [made]
-paper = "BtG"
 title = "A made table"
 columns = [["Acc", "accuracy"], ["Recall", "recall", "accuracy"]]
 added = ["focal"]
@@ -34,12 +33,11 @@ panels = [
 ]
 claims = [
     { text = "F1* is better", better = "F1*", than = "CE", column = "Acc" },
-    { text = "F1* is similar", better = "F1*", than = "CE", column = "Acc", similar = true },
+    { text = "F1* matches", better = "F1*", than = "CE", column = "Acc", relation = "not lower" },
     { text = "CE recalls", better = "CE", above = 0.5, column = "Recall", on = ["Mammography"] },
 ]
 
 [drawn]
-paper = "SurF"
 title = "A made figure"
 kind = "scatter"
 columns = [["F1", "correlation:1"]]
@@ -48,13 +46,20 @@ panels = [{ dataset = "mammography", variants = ["paper"] }]
 claims = [{ text = "They correlate", better = "Surrogate", above = 0.9, column = "F1" }]
 
 [converged]
-paper = "SurF"
 title = "Another made figure"
 kind = "convergence"
 columns = [["F1 (training)", "last:train_f1"], ["epochs", "epochs:train_f1"]]
 lines = { "Surrogate" = "surf_1" }
 panels = [{ dataset = "mammography", variants = ["paper"] }]
 claims = [{ text = "It learns", better = "Surrogate", above = 0.5, column = "F1 (training)" }]
+
+[raced]
+title = "A made race"
+kind = "convergence"
+columns = [["epochs", "epochs:train_f1"]]
+lines = { "Surrogate" = "surf_1", "MAE" = "mae" }
+panels = [{ dataset = "mammography", variants = ["paper"] }]
+claims = [{ text = "MAE is slow", better = "MAE", than = "Surrogate", column = "epochs" }]
 """)
 TABLES = read(WRITTEN)
 ROWS = 1000  # of the test part
@@ -74,7 +79,8 @@ def pick(accuracy, tuned=None):
 
 def record(run, picks, *, capped=False, **more):
     made = {"at": "2026-01-02T03:04:05+00:00", "commit": "abc1234", "device": "A processor"}
-    made |= {"matmul": "highest", "python": "3.11.7", "torch": "2.13.0", "evalign": "0.1.0"}
+    made |= {"precision": "float32", "python": "3.11.7", "torch": "2.13.0", "sklearn": "1.7.2"}
+    made["evalign"] = "0.1.0"
     about = {"key": run.key, "run": run.__dict__, "made": made, "epochs": 5, "capped": capped}
     return {**about, "seconds": 1.0, "picks": picks, **more}
 
@@ -94,13 +100,13 @@ def evidence(accuracies, name="made", trials=3, **more):
     return Evidence(plan, records(plan, accuracies, **more))
 
 
-def curves(name, *, loss, f1):
-    """Evidence of a figure whose repetitions all have these values, epoch by epoch."""
-    plan = Plan(TABLES[name], 2)
-    (cell,) = plan.cells()
-    curve = [
-        {"epoch": epoch, "train_loss": x, "train_f1": y}
-        for epoch, (x, y) in enumerate(zip(loss, f1, strict=True), 1)
-    ]
-    runs = plan.runs(cell, LOSS, {})
-    return Evidence(plan, [record(run, {}, curve=curve) for run in runs])
+def curves(name, *f1, loss=(3.0, 2.0, 1.0)):
+    """Evidence of a figure: epoch by epoch the F1 of each line, the same in all repetitions."""
+    plan, found = Plan(TABLES[name], 2), []
+    for cell, values in zip(plan.cells(), f1, strict=True):
+        curve = [
+            {"epoch": epoch, "train_loss": x, "train_f1": y}
+            for epoch, (x, y) in enumerate(zip(loss, values, strict=True), 1)
+        ]
+        found += [record(run, {}, curve=curve) for run in plan.runs(cell, LOSS, {})]
+    return Evidence(plan, found)

@@ -19,9 +19,11 @@ RUN = Run(dataset="mammography", variant="paper", method="linear_ccs", network="
 @pytest.fixture(autouse=True)
 def forget():
     """What one test has put in the place of a data set, the next one must not see."""
-    classical._prepare.cache_clear()
+    for cached in (classical._prepare, classical._fitted):
+        cached.cache_clear()
     yield
-    classical._prepare.cache_clear()
+    for cached in (classical._prepare, classical._fitted):
+        cached.cache_clear()
 
 
 def prepared(classes=3):
@@ -55,9 +57,24 @@ def test_the_validation_rows_choose_the_estimator(monkeypatch):
     losses = []
     for only in of_depth(RUN.seed):
         monkeypatch.setitem(ESTIMATORS, "random_forest", lambda seed, only=only: [only])
+        classical._fitted.cache_clear()
         alone = train_classical(RUN.but(method="random_forest"))["picks"][LOSS]
         losses.append(alone["validation_loss"])
     assert both["validation_loss"] == min(losses) < max(losses)
+
+
+def test_what_has_no_seed_is_trained_once(monkeypatch):
+    made, asked = ESTIMATORS["linear_ccs"], []
+    monkeypatch.setattr(classical, "prepare", lambda *arguments: prepared())
+    monkeypatch.setitem(ESTIMATORS, "linear_ccs", lambda seed: asked.append(seed) or made(seed))
+    first, second = (train_classical(RUN.but(seed=seed)) for seed in (1, 2))
+    assert len(asked) == 1
+    assert (first["run"]["seed"], second["run"]["seed"]) == (1, 2)
+    assert first["picks"] == second["picks"]
+    one, two = (
+        train_classical(RUN.but(method="random_forest", rows=9, seed=seed)) for seed in (1, 2)
+    )
+    assert one["picks"] != two["picks"]
 
 
 def test_a_class_without_training_rows_is_never_predicted(monkeypatch):

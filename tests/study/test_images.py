@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from evalign.study import images, methods
-from evalign.study.images import PADDING, SIZE, prepare, split, thin, train_image
+from evalign.study.images import PADDING, SIZE, prepare, split, train_image
+from evalign.study.prepared import thin
 from evalign.study.run import BINARY, LOSS, MULTICLASS, Run
 from tests.study import made_data
 
@@ -129,20 +130,31 @@ def test_few_rows_still_have_rare_classes():
 
 def test_learns_and_picks_by_loss_and_by_each_metric(give, quick):
     give(classes=3)
-    found = train_image(RUN.but(learning_rate=0.01, epochs=10), "cpu")
+    found = train_image(RUN.but(learning_rate=0.01, epochs=10))
     assert json.loads(json.dumps(found)) == found
     assert found["picks"].keys() == {LOSS, *MULTICLASS}
     assert (found["epochs"], found["capped"]) == (10, True)
     test = found["picks"]["accuracy"]["test"]["argmax"]
     assert test["accuracy"] > 0.9
     assert sum(count for *_, count in test["matrix"]) == 20
+    assert found["made"]["precision"] == ("bfloat16" if torch.cuda.is_available() else "float32")
+
+
+def test_a_network_that_diverges_at_once_is_recorded_as_such(give, quick):
+    give()
+    found = train_image(RUN.but(learning_rate=1e38, patience=2, rows=16))
+    assert found["diverged"]
+    assert found["epochs"] == 2
+    for pick in found["picks"].values():
+        assert (pick["epoch"], pick["validation_loss"]) == (0, None)
+        assert {predicted for _, predicted, _ in pick["test"]["argmax"]["matrix"]} == {0}
 
 
 def test_the_seed_decides(give):
     give()
 
     def loss(**changes):
-        found = train_image(RUN.but(epochs=1, **changes), "cpu", rows=16)
+        found = train_image(RUN.but(epochs=1, rows=16, **changes))
         return found["picks"][LOSS]["validation_loss"]
 
     assert loss() == loss()
@@ -152,7 +164,7 @@ def test_the_seed_decides(give):
 def test_ends_when_patience_does(give, quick):
     give()
     # So large a step spoils what was learned, and the loss does not come back.
-    found = train_image(RUN.but(learning_rate=10.0, patience=1, epochs=20), "cpu", rows=16)
+    found = train_image(RUN.but(learning_rate=10.0, patience=1, epochs=20, rows=16))
     assert found["epochs"] == found["picks"][LOSS]["epoch"] + 1 < 20
     assert not found["capped"]
 
@@ -167,8 +179,8 @@ def test_cools(give, quick, monkeypatch):
         return value(training, *arguments)
 
     monkeypatch.setattr(images._Training, "loss_of", noted)
-    run = RUN.but(method="east_f1", rate=0.5, learning_rate=10.0, patience=4, epochs=20)
-    found = train_image(run, "cpu", rows=16)
+    run = RUN.but(method="east_f1", rate=0.5, learning_rate=10.0, patience=4, epochs=20, rows=16)
+    found = train_image(run)
     assert temperatures[0] == 0.2
     assert temperatures[-1] == pytest.approx(0.2 * 0.5**3)  # three coolings in vain, then the end
     assert found["epochs"] < 20
@@ -184,7 +196,7 @@ def test_resnets_follow_surf_and_have_a_curve(give, quick):
         epochs=6,
         patience=None,
     )
-    found = train_image(run, "cpu")
+    found = train_image(run)
     assert found["picks"].keys() == {LOSS, *BINARY}
     assert not found["capped"]
     curve = found["curve"]

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from evalign.data import card
 from evalign.losses import AUROCLoss, MetricLoss
+from evalign.models import linear
 from evalign.study.methods import CLASSES, METHODS, NETWORKS, make
 from evalign.training import Settings
 from evalign.training.many import Member, fit_many
@@ -17,7 +18,7 @@ COUNTS = {2: torch.tensor([90, 10]), 3: torch.tensor([50, 30, 20]), 10: torch.fu
 
 
 def classes_of(method):
-    if method.startswith(("east_dog", "east_frog")):
+    if "_dog_" in method or "_frog_" in method:
         return (10,)
     return (2,) if method.startswith(BINARY_ONLY) else (2, 3)
 
@@ -33,7 +34,7 @@ def test_two_steps_in_a_stack(method, classes):
     annealing = {"rate": 0.9} if made.annealed else None
     members = [Member(made.loss, rate, seed, 0.1, annealing) for seed, rate in ((0, 0.1), (1, 0.2))]
     found = fit_many(
-        lambda: NETWORKS["linear"](4, classes, 0.0),
+        lambda: linear(4, classes),
         members,
         X,
         y,
@@ -43,7 +44,7 @@ def test_two_steps_in_a_stack(method, classes):
     )
     for member, trained in zip(members, found, strict=True):
         torch.manual_seed(member.seed)
-        before = NETWORKS["linear"](4, classes, 0.0).weight
+        before = linear(4, classes).weight
         assert trained.history[0]["validation_loss"] < 10
         assert not torch.allclose(trained.weights["weight"], before)
 
@@ -75,8 +76,8 @@ def test_cross_entropy_is_torchs_own():
     torch.testing.assert_close(value, F.cross_entropy(logits, y))
     weight = (COUNTS[3].sum() / COUNTS[3]).float()
     balanced = (weight[y] * F.cross_entropy(logits, y, reduction="none")).mean()
-    for name in ("balanced_cross_entropy", "bce"):
-        torch.testing.assert_close(make(name, COUNTS[3]).loss(logits, y), balanced)
+    found = make("balanced_cross_entropy", COUNTS[3]).loss(logits, y)
+    torch.testing.assert_close(found, balanced)
 
 
 def test_the_fixed_threshold_differs_where_there_are_more_than_two_classes():
@@ -84,8 +85,7 @@ def test_the_fixed_threshold_differs_where_there_are_more_than_two_classes():
     for classes in (2, 3):
         logits, y = torch.randn(60, classes), torch.arange(60) % classes
         fixed, dynamic = (
-            make(name, COUNTS[classes]).loss(logits, y)
-            for name in ("east_f1_fixed", "east_f1_constant")
+            make(name, COUNTS[classes]).loss(logits, y) for name in ("east_f1_fixed", "mcfbeta_f1")
         )
         same = torch.isclose(fixed, dynamic, rtol=0, atol=tolerances.FLOAT32)
         assert same.item() == (classes == 2)
@@ -99,8 +99,9 @@ def test_the_sigmoid_is_btgs_other_step():
 
 
 def test_one_class_has_a_beta_of_its_own():
-    betas = make("east_frog_0.25", COUNTS[10], "cifar10").target.beta
-    assert betas == tuple(0.25 if c == 6 else 1.0 for c in range(10))
+    for name, place in (("east_frog_0.25", 6), ("mcfbeta_dog_0.25", 5)):
+        betas = make(name, COUNTS[10], "cifar10").target.beta
+        assert betas == tuple(0.25 if c == place else 1.0 for c in range(10))
     assert card("cifar10").classes[CLASSES["dog"]["cifar10"]] == "dog"
     with pytest.raises(ValueError, match="dataset of make must have a dog: cifar10, caltech256"):
         make("east_dog_5", COUNTS[2], "adult")
@@ -116,11 +117,19 @@ def test_a_class_without_rows_counts_as_one():
     assert torch.isfinite(loss(torch.randn(4, 3), torch.tensor([0, 1, 2, 2])))
 
 
-@pytest.mark.parametrize("name", ["linear", "mlp", "mlp32"])
+def test_only_anchored_logits_lack_a_prior():
+    for method, classes in CASES:
+        offsets = make(method, COUNTS[classes], "cifar10").offsets
+        prior = (COUNTS[classes] / COUNTS[classes].sum()).log() / 2
+        expected = prior if method.startswith("anchored") else torch.tensor(0.0)
+        torch.testing.assert_close(torch.as_tensor(offsets), expected)
+
+
+@pytest.mark.parametrize("name", ["mlp", "mlp32"])
 def test_networks_of_rows(name):
     network = NETWORKS[name](5, 2, 0.3)
     dropped = {m.p for m in network.modules() if isinstance(m, nn.Dropout)}
-    assert dropped == (set() if name == "linear" else {0.3})
+    assert dropped == {0.3}
     assert network(torch.randn(7, 5)).shape == (7, 2)
 
 

@@ -4,10 +4,12 @@ import dataclasses
 import json
 
 import pytest
+from joblib import Parallel, delayed
 
 from evalign.study.records import Results, ResultsError, ResultsWarning, made, record
+from evalign.study.run import Run
+from tests.study.made_runs import append_some, run
 from tests.study.made_runs import made as made_record
-from tests.study.made_runs import run
 
 
 @pytest.fixture
@@ -37,15 +39,39 @@ def test_a_file_that_is_not_there_is_empty(path):
 
 def test_a_run_is_recorded_once(path):
     results, before = filled(path), path.read_bytes()
-    with pytest.raises(ValueError, match=r"record of Results\.append must have a new key"):
-        results.append(made_record(run(1)))
+    results.append(made_record(run(1)) | {"seconds": 5.0})
     assert path.read_bytes() == before
+    assert results.records()[1]["seconds"] == 0.0
 
 
 def test_adding_never_changes_what_is_there(path):
     results, before = filled(path), path.read_bytes()
     results.append(made_record(run(3)))
     assert path.read_bytes().startswith(before)
+
+
+def test_two_writers_lose_nothing(path):
+    one, two = Results(path), Results(path)
+    for results, seed in ((one, 1), (one, 2), (two, 3), (one, 4), (two, 2), (one, 3)):
+        results.append(made_record(run(seed)))
+    written = [record["run"]["seed"] for record in Results(path).records()]
+    assert written == [1, 2, 3, 4]
+    assert one.keys == two.keys == {run(seed).key for seed in range(1, 5)}
+    assert one.records() == two.records()
+
+
+def test_many_processes_write_at_once(path):
+    Parallel(n_jobs=2)(delayed(append_some)(path, 30 * k, 30 * k + 40) for k in range(4))
+    seeds = [record["run"]["seed"] for record in Results(path).records()]
+    assert sorted(seeds) == list(range(130))
+
+
+def test_a_file_that_has_become_shorter_is_not_added_to(path):
+    results = filled(path)
+    path.write_bytes(path.read_bytes()[:10])
+    with pytest.raises(ResultsError, match=r"table\.jsonl has become shorter"):
+        results.append(made_record(run(3)))
+    assert path.stat().st_size == 10
 
 
 @pytest.mark.parametrize("cut", [1, 40])
@@ -77,6 +103,16 @@ def test_a_record_says_what_was_run_and_where():
     assert found["seconds"] == 0.333333
     pick = found["picks"]["f1"]
     assert pick == {"epoch": 3, "validation_loss": 0.123457, "validation": {"f1": None}}
-    assert made().keys() == {"at", "commit", "device", "matmul", "python", "torch", "evalign"}
+    versions = {"python", "torch", "sklearn", "evalign"}
+    assert made().keys() == {"at", "commit", "device", "precision"} | versions
     assert all(made().values())
+    assert made(precision="tf32")["precision"] == "tf32"
     json.dumps(found, allow_nan=False)
+
+
+def test_a_key_is_of_what_differs_from_the_defaults():
+    """So that a field may be added later, and the runs of before keep their keys."""
+    assert run(1).key == run(1, rows=None).key != run(1, rows=20).key
+    assert run(1, imbalance=10.0).key != run(1, rate=10.0).key
+    again = Run(**{k: v for k, v in dataclasses.asdict(run(4)).items() if k != "rows"})
+    assert again.key == run(4).key

@@ -56,7 +56,7 @@ def test_verdicts_stand_first():
     text = written(evidence(FOUND))
     for way in ("As in the paper", "Strictly"):
         assert f"\n{way}: 2 of 3 claims confirmed, 2 not comparable.\n" in text
-    row = r"| F1\* is better (F1\* over CE, Acc) | Mammography | +0.100 |"
+    row = r"| F1\* is better (F1\* against CE, Acc) | Mammography | +0.100 |"
     confirmed = "confirmed: +0.100 (+0.100 to +0.100)"
     assert f"{row} {confirmed} | {confirmed} |" in text
     assert f"| Adult | – | not comparable: {confirmed.partition(': ')[2]} |" in text
@@ -71,12 +71,25 @@ def test_notes_stand_beside_the_numbers():
 
 def test_origin():
     text = written(evidence(FOUND, capped=True))
-    assert "18 runs, of which 18 reached the cap on epochs (5). " in text
+    assert "18 runs, of which 18 reached the cap on epochs (5) and 0 diverged. " in text
+    assert "over trials, which differ in the seed of the training but not in the split. " in text
     assert (
-        "A processor; Python 3.11.7, torch 2.13.0, evalign 0.1.0, commit abc1234; 2026-01-02."
-        in text
+        "A processor (float32); Python 3.11.7, torch 2.13.0, scikit-learn 1.7.2, evalign 0.1.0, "
+        "commit abc1234; 2026-01-02." in text
     )
-    assert "18 runs, of which 0 reached the cap on epochs. " in written(evidence(FOUND))
+    text = written(evidence(FOUND, diverged=True))
+    assert "18 runs, of which 0 reached the cap on epochs and 18 diverged. " in text
+
+
+def test_origin_of_what_was_not_made_at_once():
+    found = evidence(FOUND)
+    _, second, *_ = found.records.values()
+    second["made"] |= {"device": "A GPU", "precision": "tf32", "commit": "def5678"}
+    second["run"]["split_seed"] = 1
+    text = written(found)
+    assert "A GPU (tf32), A processor (float32); " in text
+    assert "several versions of the code, commits abc1234, def5678; " in text
+    assert "which differ in the seed of the training and in the split. " in text
 
 
 def test_a_part_that_was_not_run_says_so():
@@ -128,6 +141,7 @@ def test_csv_has_every_number(tmp_path):
     assert len(claims) == 5 * 2
     assert claims[0]["verdict"] == "confirmed"
     assert claims[1]["seen"] == "strictly"
+    assert [claim["relation"] for claim in claims[::4]] == ["higher", "not lower", "higher"]
 
 
 def test_page_fetches_nothing_and_escapes(tmp_path):
@@ -147,7 +161,7 @@ def test_page_fetches_nothing_and_escapes(tmp_path):
     ],
 )
 def test_figures_are_drawn(tmp_path, name, title, y):
-    write(curves(name, loss=(3.0, 2.0, 1.0), f1=(0.1, 0.2, 0.3)), tmp_path)
+    write(curves(name, (0.1, 0.2, 0.3)), tmp_path)
     page = (tmp_path / f"{name}.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))
     assert list(data["figures"]) == [title]
@@ -158,7 +172,7 @@ def test_figures_are_drawn(tmp_path, name, title, y):
 
 
 def test_a_figure_has_its_numbers_in_a_table():
-    text = written(curves("converged", loss=(3.0, 2.0, 1.0), f1=(0.1, 0.29, 0.3)))
+    text = written(curves("converged", (0.1, 0.29, 0.3)))
     assert "|  | trials | F1 (training) | epochs |" in text
     assert "| Surrogate | 2 | 0.300 ± 0.000 | 2.000 ± 0.000 |" in text
     assert "Epoch and setting" not in text

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from evalign.data import DataError
-from evalign.study import tables
+from evalign.study import tables, tabular
+from evalign.study.execute import ExecutionError
 from evalign.study.plan import Cell, Plan, missing, on, quick
 from evalign.study.reproduce import planned, recorded, reproduce
 from evalign.study.run import LOSS
@@ -166,6 +167,35 @@ def test_end_to_end_and_again(small, tmp_path):
     path.rename(path.with_name("other.jsonl"))
     reproduce("small", **options)
     assert not path.exists()
+
+
+def test_what_fails_stops_nothing_else(small, tmp_path, monkeypatch):
+    def fail(runs):
+        raise ArithmeticError("no networks today")
+
+    monkeypatch.setattr(tabular, "train", fail)
+    options = {"out": tmp_path / "out", "results": tmp_path / "results", "quick": True}
+    with pytest.raises(
+        ExecutionError, match=r"1 of 1 units failed(?s:.*)no networks today"
+    ) as told:
+        reproduce("small", **options)
+    assert len(told.value.failed) == 1
+    found = recorded(tmp_path / "out" / "quick").values()
+    assert [record["run"]["method"] for record in found] == ["gradient_boosting"] * 2
+    text = (tmp_path / "out" / "small.md").read_text(encoding="utf-8")
+    assert "| Boosting (added) | 2 |" in text
+
+
+def test_a_quick_look_says_so_in_its_runs():
+    """So that no record of it can be taken for one of the table."""
+    for name in ("east-table1", "east-table2"):
+        for is_quick in (False, True):
+            plan = Plan(table(name), 1, is_quick)
+            given = [cell for cell in plan.cells() if not cell.gridded]
+            assert given
+            for cell in given:
+                (run,) = plan.runs(cell, LOSS, {})
+                assert (run.rows is not None) == is_quick
 
 
 def test_absent_data_is_told_before_anything_runs(tmp_path, monkeypatch):

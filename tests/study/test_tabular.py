@@ -11,8 +11,8 @@ from evalign import data
 from evalign.data import Dataset
 from evalign.study import tabular
 from evalign.study.prepared import prepare
-from evalign.study.run import Run, scores
-from evalign.study.tabular import assess, chosen, grid, train, trials, units
+from evalign.study.run import Run, scores, triples
+from evalign.study.tabular import chosen, grid, train, units
 from tests import tolerances
 from tests.data.conftest import real  # noqa: F401
 
@@ -99,61 +99,64 @@ def test_only_tables_of_features(monkeypatch, made):
 
 
 def test_grid_is_that_of_the_paper():
-    runs = grid("creditcard", "paper", ["cross_entropy", "east_mcc"], epochs=7)
+    plain, annealed = (
+        grid("creditcard", "paper", method, epochs=7) for method in ("cross_entropy", "east_mcc")
+    )
+    runs = plain + annealed
     assert len({run.key for run in runs}) == len(runs) == 7 * 3 * 2 * (1 + 2)
     assert {run.batch_size for run in runs} == {128, 256, 512, 1024, 2048, 4096, 8192}
-    assert Counter((run.method, run.rate) for run in runs) == {
-        ("cross_entropy", None): 42,
-        ("east_mcc", 0.8): 42,
-        ("east_mcc", 0.9): 42,
-    }
+    assert {run.rate for run in plain} == {None}
+    assert Counter(run.rate for run in annealed) == {0.8: 42, 0.9: 42}
     assert {(run.seed, run.epochs, run.patience) for run in runs} == {(0, 7, 50)}
-    assert {run.dropout for run in grid("adult", "paper", ["focal"], network="linear")} == {0.0}
 
 
 def test_grid_may_be_held_at_one_value():
-    runs = grid("adult", "sound", ["east_f1"], batch_size=128, imbalance=100.0)
+    runs = grid("adult", "sound", "east_f1", batch_size=128, imbalance=100.0)
     assert {(run.batch_size, run.imbalance) for run in runs} == {(128, 100.0)}
     assert len(runs) == 3 * 2 * 2
-    (quick,) = grid("adult", "sound", ["east_f1"], quick=True)
+    (quick,) = grid("adult", "sound", "east_f1", quick=True)
     assert quick.epochs == 2
 
 
-def recorded(run, loss, f1):
+def recorded(run, loss, f1, **more):
     picks = {
         name: {"epoch": 1, "validation_loss": loss, "validation": {"f1": f1}}
         for name in ("loss", "f1")
     }
-    return {"key": run.key, "run": vars(run), "picks": picks}
+    return {"key": run.key, "run": vars(run), "picks": picks, **more}
 
 
-def test_a_criterion_chooses_and_trials_follow():
+def test_a_criterion_chooses():
     low, high, wrong = (BASE.but(seed=0, learning_rate=rate) for rate in (0.1, 0.2, 0.3))
-    other = BASE.but(seed=0, variant="sound")
-    trial = BASE.but(seed=5)
-    records = [
-        recorded(low, 0.1, 0.5),
-        recorded(high, 0.2, 0.6),
-        {"key": wrong.key, "run": vars(wrong), "picks": {}},  # diverged
-        recorded(other, 0.0, 0.9),
-        recorded(trial, 0.0, 0.9),
-    ]
-    of = {"dataset": "mammography", "variant": "paper"}
-    assert chosen(records, "cross_entropy", "loss", **of) == low
-    assert chosen(records, "cross_entropy", "f1", **of) == high
-    runs = trials(records, ["cross_entropy"], ["loss", "f1", "loss"], count=2, **of)
-    assert runs == [low.but(seed=1), low.but(seed=2), high.but(seed=1), high.but(seed=2)]
-    with pytest.raises(ValueError, match="records of chosen must hold a pick by 'f1'"):
-        chosen(records, "focal", "f1", **of)
+    lost = recorded(wrong, None, 0.99, diverged=True)
+    records = [recorded(low, 0.1, 0.5), recorded(high, 0.2, 0.6), lost]
+    assert chosen(records, "loss") == low
+    assert chosen(records, "f1") == high
+    assert chosen([lost], "loss") == chosen([lost], "f1") == wrong
 
 
-def test_units_share_what_a_stack_must_and_fit_into_memory(monkeypatch):
-    runs = grid("adult", "paper", ["cross_entropy", "east_f1"])
+def test_units_share_what_a_stack_must_and_fit_into_memory(made, monkeypatch):
+    runs = grid("adult", "paper", "cross_entropy") + grid("adult", "paper", "east_f1")
     parts = units(runs)
     assert sorted(run.key for part in parts for run in part) == sorted(run.key for run in runs)
     assert all(len({run.batch_size for run in part}) == 1 for part in parts)
     monkeypatch.setattr(tabular, "NUMBERS", 4 * tabular._numbers(runs[0]))
     assert max(len(part) for part in units(runs)) == 4
+
+
+def test_pairs_of_rows_are_counted_and_stand_alone(made):
+    both = (grid("adult", "paper", method, batch_size=128) for method in ("cross_entropy", "wmw"))
+    parts = units([run for runs in both for run in runs])
+    assert len(parts) == 2
+    assert all(len({run.method for run in part}) == 1 for part in parts)
+    cross_entropy, wmw = (tabular._numbers(BASE.but(method=m)) for m in ("cross_entropy", "wmw"))
+    assert wmw - cross_entropy == 4 * BASE.batch_size**2
+
+
+def test_weights_are_counted_for_the_features_as_prepared(made):
+    found = tabular._numbers(BASE)  # the card has 6 features, the made rows 4
+    weights = sum(p.numel() for p in tabular.NETWORKS["mlp"](4, 2, 0.0).parameters())
+    assert found == 10 * weights + 8 * 64 * (512 + 256 + 128 + 2)
 
 
 def test_records_hold_what_the_pick_says(made):
@@ -197,11 +200,53 @@ def test_more_than_two_classes(three_classes):
     assert "auroc" not in record["picks"]["loss"]
 
 
-def test_a_run_that_diverges_has_no_picks(made):
+def test_a_run_that_diverges_says_the_first_class(made):
     sane, wild = train([BASE, BASE.but(learning_rate=1e30)])
-    assert wild["picks"] == {}
+    assert (sane["diverged"], wild["diverged"]) == (False, True)
     assert wild["epochs"] == 1
-    assert sane["picks"]
+    assert wild["picks"].keys() == sane["picks"].keys()
+    for pick in wild["picks"].values():
+        assert (pick["epoch"], pick["validation_loss"]) == (0, None)
+        for decision in pick["test"].values():
+            assert {predicted for _, predicted, _ in decision["matrix"]} == {0}
+
+
+def test_a_run_does_not_depend_on_what_ran_before(made):
+    run = BASE.but(dropout=0.5, rows=50)
+    (first,) = train([run])
+    torch.rand(3)
+    (again,) = train([run])
+    assert first["picks"] == again["picks"]
+    assert sum(count for *_, count in first["picks"]["f1"]["test"]["argmax"]["matrix"]) == 50
+
+
+def test_the_precision_is_told_and_left_as_it_was(made):
+    before = torch.get_float32_matmul_precision()
+    (record,) = train([BASE])
+    assert torch.get_float32_matmul_precision() == before
+    assert record["made"]["precision"] == ("tf32" if torch.cuda.is_available() else "float32")
+
+
+def test_the_prior_is_added_back(made):
+    """Labels of the anchored method are those of its probabilities, as the estimator has them."""
+    (record,) = train([BASE.but(method="anchored_f1")])
+    prepared = prepare("mammography", "paper")
+    method = tabular.make("anchored_f1", prepared.counts)
+    share = prepared.counts / prepared.counts.sum()
+    torch.testing.assert_close(method.offsets, 0.5 * share.log().float())
+    settings = {"epochs": 4, "batch_size": 64, "patience": 3, "watch": "loss"}
+    (trained,) = tabular.fit_many(
+        lambda: tabular.NETWORKS["mlp"](4, 2, 0.0),
+        [tabular.Member(method.loss, BASE.learning_rate, BASE.seed)],
+        *prepared.training,
+        validation=prepared.validation,
+        metric="f1",
+        settings=tabular.Settings(**settings, **tabular.OPTIMIZER),
+    )
+    network = tabular.NETWORKS["mlp"](4, 2, 0.0)
+    X, y = prepared.test
+    labels = (tabular._logits(network, trained.weights, X) + method.offsets).argmax(1)
+    assert record["picks"]["loss"]["test"]["argmax"]["matrix"] == triples(labels, y)
 
 
 def test_the_cap_is_told_from_an_end(made):
@@ -220,17 +265,3 @@ def test_seconds_are_shares_of_the_whole(made):
 def test_runs_of_two_units_are_refused(made):
     with pytest.raises(ValueError, match="runs of train must share dataset, variant"):
         next(train([BASE, BASE.but(batch_size=32)]))
-
-
-def test_decisions_of_a_pick():
-    torch.manual_seed(0)
-    y = (torch.rand(400) < 0.2).long()
-    logits = torch.stack([torch.zeros(400), torch.randn(400) + 2 * y - 2.5], 1)
-    found = assess((logits, y), (logits, y), "f1", ("f1",), thresholds=(0.1, 0.9))
-    test = found["test"]
-    assert test["tuned"]["f1"] > test["argmax"]["f1"]  # the rows the rule was fitted on
-    for threshold in (0.1, 0.9):
-        positive = (logits[:, 1].sigmoid() > threshold).long()
-        wanted = scores(tabular.triples(positive, y), 2, ("f1",))
-        assert test[f"{threshold}"]["f1"] == wanted["f1"]
-    assert assess((logits, y), (logits, y), None, ("f1",))["test"].keys() == {"argmax"}

@@ -8,6 +8,7 @@ from scipy import stats
 
 from evalign.study import verdicts as module
 from evalign.study.evidence import View
+from evalign.study.tables import table
 from evalign.study.verdicts import interval, judge, verdicts
 from tests.study.made_tables import TABLES, curves, evidence
 
@@ -74,6 +75,22 @@ def test_similar_is_within_the_margin(gains, word, reason):
     assert (found.word, found.reason) == (word, reason)
 
 
+@pytest.mark.parametrize(
+    ("gains", "word", "reason"),
+    [
+        ((-0.005, -0.004, -0.006), "confirmed", ""),
+        ((0.005, 0.004, 0.006), "confirmed", ""),
+        ((-0.02, 0.02, 0.01), "not confirmed", ""),
+        ((-0.02, -0.021, -0.019), "not confirmed", "the reverse holds"),
+        ((0.2, 0.21, 0.19), "not confirmed", "the reverse holds"),
+    ],
+)
+def test_unchanged_is_within_the_margin_on_both_sides(gains, word, reason):
+    first = [x + gain for x, gain in zip(LEVEL, gains, strict=True)]
+    found = verdict(first, LEVEL, BETTER._replace(relation="unchanged"))
+    assert (found.word, found.reason) == (word, reason)
+
+
 def test_trials_are_paired_by_seed():
     """The lines vary together: only the pairs tell them apart."""
     first, second = [0.61, 0.81, 0.91], [0.60, 0.80, 0.90]
@@ -103,6 +120,16 @@ def test_not_run_for_want_of_a_package(monkeypatch):
     assert verdict([], LEVEL) == ("not run", "needs the package ap_perf", None)
 
 
+def test_trials_without_the_decision_are_not_said_to_be_absent():
+    found = evidence({"F1*": LEVEL, "CE": LEVEL})
+    for record in found.records.values():
+        for pick in record["picks"].values():
+            pick["test"].pop("tuned", None)
+    strict = View("paper", "strict", "tuned")
+    reason = "the trials have no decision 'tuned'"
+    assert judge(found, BETTER, MAMMOGRAPHY, strict) == ("not comparable", reason, None)
+
+
 def test_not_comparable_has_its_reason_and_its_difference():
     found = verdict([x + 0.1 for x in LEVEL], LEVEL, panel=ADULT)
     assert (found.word, found.reason) == ("not comparable", "other rows")
@@ -114,8 +141,8 @@ def test_seen_as_in_the_paper_and_strictly():
     assert [(claim.text, panel.label) for claim, panel, _ in found] == [
         ("F1* is better", "Mammography"),
         ("F1* is better", "Adult"),
-        ("F1* is similar", "Mammography"),
-        ("F1* is similar", "Adult"),
+        ("F1* matches", "Mammography"),
+        ("F1* matches", "Adult"),
         ("CE recalls", "Mammography"),
     ]
     assert all(list(seen) == ["as in the paper", "strictly"] for *_, seen in found)
@@ -123,13 +150,40 @@ def test_seen_as_in_the_paper_and_strictly():
     assert module.views(MADE, ADULT)["strictly"] == ("paper", "strict", "tuned")
 
 
+def test_of_very_many_classes_no_decision_is_tuned():
+    first = table("east-table1")
+    found = {panel.label: module.views(first, panel)["strictly"] for panel in first.panels}
+    assert found["Caltech-256"] == ("paper", "strict", "argmax")
+    assert found["CIFAR-10"] == ("paper", "strict", "tuned")
+
+
 @pytest.mark.parametrize(("f1", "word"), [((0.1, 0.2, 0.3), "confirmed"), ((0.2, 0.1, 0.3), "not")])
 def test_a_figure_is_judged_by_its_curves(f1, word):
-    ((_, _, seen),) = verdicts(curves("drawn", loss=(3.0, 2.0, 1.0), f1=f1))
+    ((_, _, seen),) = verdicts(curves("drawn", f1))
     assert list(seen) == ["as in the paper"]
     assert seen["as in the paper"].word.startswith(word)
 
 
-def test_a_curve_that_never_changes_has_no_correlation():
-    ((_, _, seen),) = verdicts(curves("drawn", loss=(3.0, 2.0, 1.0), f1=(0, 0, 0)))
-    assert seen["as in the paper"].word == "not run"
+@pytest.mark.parametrize(
+    ("f1", "loss"),
+    [((0, 0, 0), (3.0, 2.0, 1.0)), ((0.1, 0.2, 0.3), (None,) * 3), ((0.1, 0.2, 0.3), (1, None, 1))],
+)
+def test_a_curve_that_never_changes_has_no_correlation(f1, loss):
+    """Nor has one whose loss was not a number."""
+    ((_, _, seen),) = verdicts(curves("drawn", f1, loss=loss))
+    assert seen["as in the paper"] == ("not comparable", "the trials have no such value", None)
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "mae", "more"),
+    [
+        ((0.1, 0.95, 1.0), (0.1, 0.94, 0.96), 1),
+        ((0.95, 1.0, 1.0), (0.1, 0.2, 0.3), 2),  # never there: all of its epochs
+        ((0.95, 1.0, 1.0), (0.0, 0.0, 0.0), 2),  # nor if it learns nothing at all
+        ((0.0, 0.0, 0.0), (0.1, 0.2, 0.3), 0),
+        ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0),
+    ],
+)
+def test_epochs_are_counted_to_what_the_best_line_reaches(surrogate, mae, more):
+    ((_, _, seen),) = verdicts(curves("raced", surrogate, mae))
+    assert seen["as in the paper"].difference.mean == more

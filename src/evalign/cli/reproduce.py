@@ -16,10 +16,11 @@ from evalign.cli.options import Json, Quiet
 from evalign.cli.terminal import Terminal, terminal
 from evalign.study import tables
 from evalign.study.evidence import Evidence
+from evalign.study.execute import ExecutionError
 from evalign.study.formats import markdown
 from evalign.study.plan import on
-from evalign.study.render import fill, headlines, parts
-from evalign.study.reproduce import Progress, planned, recorded, rendered
+from evalign.study.render import fill, headlines, parts, write
+from evalign.study.reproduce import Progress, planned, recorded
 from evalign.study.reproduce import reproduce as run
 from evalign.study.verdicts import verdicts
 
@@ -71,27 +72,34 @@ def reproduce(
             raise UsageError("Name a table, or all. `evalign reproduce --list` shows them.")
         if backend not in (None, "dask"):
             raise UsageError(f'backend of reproduce must be "dask". Got {backend!r}.')
-        found = {}
+        found, failed = {}, []
         with refused():
             names = tables.names() if name == ALL else [name]
             for one in names:
                 on(tables.table(one), dataset)
-            if quick and render_only:
-                results = out / "quick"
-            with _cluster(backend), _bar(spoken) as progress:
-                for one in names:
-                    what = {"datasets": dataset, "trials": trials, "quick": quick}
-                    if render_only:
-                        found[one] = rendered(planned(one, **what), recorded(results).values(), out)
-                        continue
-                    where = {"out": out, "results": results, "jobs": jobs, "backend": backend}
-                    found[one] = run(one, **what, **where, progress=progress)
+            what = {"datasets": dataset, "trials": trials, "quick": quick}
+            where = {"out": out, "results": results, "jobs": jobs, "backend": backend}
+            if render_only:
+                records = recorded(out / "quick" if quick else results).values()
+                found = {one: Evidence(planned(one, **what), records) for one in names}
+                for evidence in found.values():
+                    write(evidence, out)
+            else:
+                with _cluster(backend), _bar(spoken) as progress:
+                    for one in names:
+                        try:
+                            found[one] = run(one, **what, **where, progress=progress)
+                        except ExecutionError as error:  # what was recorded is written down
+                            first, *_, last = str(error).splitlines()
+                            failed.append(f"{one}: {first} The last error: {last}")
             if page is not None:
                 text = page.read_text(encoding="utf-8")
                 for one, evidence in found.items():
                     text = fill(text, one, markdown(parts(evidence)))
                 page.write_text(text, encoding="utf-8")
         _show(spoken, found, out)
+        if failed:
+            raise UsageError("; ".join(failed))
 
 
 def _show_list(spoken: Terminal) -> None:

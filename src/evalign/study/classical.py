@@ -51,11 +51,12 @@ ESTIMATORS: dict[str, Callable[[int], list[Any]]] = {
     ],
     "linear_ccs": lambda seed: [OneVsRestClassifier(LogisticRegression(max_iter=1000))],
 }
+SEEDLESS = ("linear_ccs",)  # nothing is drawn: one model for all seeds
 CLASSICAL = (*ESTIMATORS, "ap_perf")
 
 
-def train_classical(run: Run, *, rows: int | None = None) -> Record:
-    """Train a classical method. `rows` limits each part of the data, for a quick look.
+def train_classical(run: Run) -> Record:
+    """Train a classical method.
 
     An estimator is one model, so that all picks are the same but for what decisions are tuned for.
     AP-Perf trains a network, with epochs to pick from.
@@ -63,10 +64,15 @@ def train_classical(run: Run, *, rows: int | None = None) -> Record:
     ok = run.method in CLASSICAL
     allowed = f"be one of {', '.join(CLASSICAL)}"
     require(ok, "train_classical", "method", allowed, repr(run.method))
-    of = run.dataset, run.variant, run.split_seed, run.imbalance
-    training, validation, test, classes = _prepare(*of, rows)
     if run.method == "ap_perf":
-        return _train_ap_perf(run, training, validation, test, classes)
+        return _train_ap_perf(run, *_prepared(run))
+    return record(run, **_fitted(run.but(seed=0) if run.method in SEEDLESS else run))
+
+
+@lru_cache(maxsize=1)
+def _fitted(run: Run) -> dict[str, Any]:
+    """What the record of an estimator holds."""
+    training, validation, test, classes = _prepared(run)
 
     def logits(model: Any, X: Tensor) -> Tensor:
         probabilities = np.zeros((len(X), classes))
@@ -83,7 +89,17 @@ def train_classical(run: Run, *, rows: int | None = None) -> Record:
     picks = Picks(validation[1], test[1], classes)
     picks.tell(0, loss, known, lambda: logits(model, test[0]))
     target = "f1" if classes == 2 else "f1_macro"
-    return record(run, epochs=0, capped=False, seconds=seconds, picks=picks.assessed(target))
+    return {
+        "epochs": 0,
+        "capped": False,
+        "seconds": seconds,
+        "picks": picks.assessed(target),
+        "diverged": picks.diverged,
+    }
+
+
+def _prepared(run: Run) -> Prepared:
+    return _prepare(run.dataset, run.variant, run.split_seed, run.imbalance, run.rows)
 
 
 @lru_cache(maxsize=2)
@@ -96,12 +112,11 @@ def _prepare(
         dataset = load(name)
         X, y = torch.from_numpy(dataset.X).flatten(1), torch.from_numpy(dataset.y)
         run = Run(dataset=name, variant=variant, method="", network="", split_seed=split_seed)
-        parts = [(X[part], y[part]) for part in images.split(dataset, run)]
-        classes = len(dataset.classes)
+        training, validation, test = ((X[part], y[part]) for part in images.split(dataset, run))
+        prepared = Prepared(training, validation, test, len(dataset.classes))
     else:
-        *parts, classes = prepare(name, variant, split_seed, imbalance)
-    chosen = [images.thin(y.numpy(), rows) for _, y in parts]
-    parts = [(X[few], y[few]) for (X, y), few in zip(parts, chosen, strict=True)]
+        prepared = prepare(name, variant, split_seed, imbalance)
+    *parts, classes = prepared.thinned(rows)
     if image or name in OF_IMAGES:
         parts = [((X / 255 if image else X).numpy(), y) for X, y in parts]
         tall = len(parts[0][0]) > parts[0][0].shape[1]  # its covariance is smaller than itself

@@ -5,14 +5,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from evalign.study.picks import THRESHOLDS
 from evalign.study.plan import Cell, Plan
 from evalign.study.records import Record
 from evalign.study.run import LOSS, Triples, scores
 from evalign.study.tables import Column, Panel
-from evalign.study.tabular import THRESHOLDS
 
 Selection = Literal["papers", "strict"]
-REACHED = 0.95  # of the highest value: a curve has converged
+REACHED = 0.95  # of the highest value that any line reaches: a curve has converged
 
 
 class View(NamedTuple):
@@ -47,17 +47,39 @@ class Evidence:
             self._trials[name] = [record for record in found if record is not None]
         return self._trials[name]
 
-    def values(self, panel: Panel, line: str, column: Column, view: View) -> dict[int, float]:
-        """By seed, for the trials that have one."""
+    def values(
+        self, panel: Panel, line: str, column: Column, view: View
+    ) -> dict[int, float | None]:
+        """By seed; None for a trial that does not have one."""
         of = panel.line(line)
         if of is None:
             return {}
         criterion = LOSS if view.selection == "papers" else column.criterion
-        found = {
-            record["run"]["seed"]: value(record, column, panel.classes, criterion, view.decision)
+        goal = self._goal(panel, column, view.variant)
+        return {
+            record["run"]["seed"]: (
+                _of_curve(record["curve"], column, goal)
+                if column.curve
+                else _of_pick(record, column, panel.classes, criterion, view.decision)
+            )
             for record in self.trials(Cell(panel, view.variant, of), criterion)
         }
-        return {seed: number for seed, number in found.items() if number is not None}
+
+    def _goal(self, panel: Panel, column: Column, variant: str) -> float:
+        """Nearly the highest value that a line reaches in the median of its trials.
+
+        One for all lines: a training that never learns would soon be near its own highest value.
+        """
+        kind, _, key = column.metric.partition(":")
+        if kind != "epochs":
+            return 0.0
+        lines = (self.trials(Cell(panel, variant, line), LOSS) for line in panel.lines)
+        highest = [
+            np.median([max(epoch[key] for epoch in record["curve"]) for record in trials])
+            for trials in lines
+            if trials
+        ]
+        return REACHED * float(max(highest, default=0.0))
 
     def used(self) -> list[Record]:
         """All records of the table: grid and trials, each once."""
@@ -66,13 +88,10 @@ class Evidence:
         return [self.records[key] for key in dict.fromkeys(keys) if key in self.records]
 
 
-def value(
+def _of_pick(
     record: Record, column: Column, classes: int, criterion: str, decision: str
 ) -> float | None:
-    """The value of a column for one trained model; None where the record does not have it."""
-    kind, _, of = column.metric.partition(":")
-    if column.curve:
-        return CURVES[kind](record["curve"], of)
+    """The value of a column for a kept epoch; None where the record does not have it."""
     pick = record["picks"].get(criterion)
     if pick is None:
         return None
@@ -96,26 +115,20 @@ def _metric(matrix: Triples, metric: str, classes: int) -> float:
     return right / total if total else 0.0
 
 
-def _last(curve: Sequence[dict[str, Any]], key: str) -> float | None:
-    return curve[-1][key]
-
-
-def _epochs(curve: Sequence[dict[str, Any]], key: str) -> float | None:
-    """The first epoch with nearly the highest value."""
-    values = [epoch[key] for epoch in curve]
-    enough = REACHED * max(values)
-    return float(
-        next(e["epoch"] for e, found in zip(curve, values, strict=True) if found >= enough)
-    )
+def _of_curve(curve: Sequence[dict[str, Any]], column: Column, goal: float) -> float | None:
+    """The value of a column for the curve over the epochs."""
+    kind, _, of = column.metric.partition(":")
+    if kind == "last":
+        return curve[-1][of]
+    if kind == "epochs":  # one that never gets there counts with all it had
+        return float(next((epoch["epoch"] for epoch in curve if epoch[of] >= goal), len(curve)))
+    return _correlation(curve, of)
 
 
 def _correlation(curve: Sequence[dict[str, Any]], beta: str) -> float | None:
-    """Of −loss and Fβ over the epochs; None where one of them never changes."""
+    """Of −loss and Fβ over the epochs with a finite loss; None where one of them never changes."""
     pairs = [(epoch["train_loss"], epoch[f"train_f{beta}"]) for epoch in curve]
-    loss, score = np.array([pair for pair in pairs if None not in pair], dtype=float).T
-    if np.ptp(loss) == 0 or np.ptp(score) == 0:
+    loss, score = np.array([x for x in pairs if None not in x], dtype=float).reshape(-1, 2).T
+    if len(loss) == 0 or np.ptp(loss) == 0 or np.ptp(score) == 0:
         return None
     return float(np.corrcoef(-loss, score)[0, 1])
-
-
-CURVES = {"last": _last, "epochs": _epochs, "correlation": _correlation}

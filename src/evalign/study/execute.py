@@ -17,7 +17,17 @@ Progress = Callable[[int, int, float], None]
 
 
 class ExecutionError(RuntimeError):
-    """Some units failed; the records of the others are kept."""
+    """Some units failed; the records of the others are kept.
+
+    Args:
+        failed: which, and how.
+        total: how many there were.
+    """
+
+    def __init__(self, failed: Sequence[str], total: int) -> None:
+        text = f"{len(failed)} of {total} units failed; run again to try them once more."
+        super().__init__("\n\n".join([text, *failed]))
+        self.failed, self.total = failed, total
 
 
 def execute(
@@ -34,7 +44,7 @@ def execute(
     Args:
         units: lists of runs; each is trained once, and not if it is already recorded.
         train: from a unit to its records; a function of a module, so that processes can find it.
-        results: where the records go. Only this process writes.
+        results: where the records go; written by this process, not by those that train.
         jobs: units at a time.
         backend: None for processes of this machine, "dask" for the cluster of the
             `dask.distributed.Client` in use.
@@ -63,8 +73,7 @@ def execute(
                 left = (time.perf_counter() - start) / done * (total - done)
                 progress(done, total, left)
     if failed:
-        text = f"{len(failed)} of {len(todo)} units failed; run again to try them once more."
-        raise ExecutionError("\n\n".join([text, *failed]))
+        raise ExecutionError(failed, len(todo))
 
 
 def _attempt(train: Train, unit: Unit) -> tuple[Unit, list[Record], str]:

@@ -19,7 +19,7 @@ def train_frames(run: Run) -> Record:
     """
     dataset = load(run.dataset)
     X, y = torch.as_tensor(dataset.X), torch.as_tensor(dataset.y)
-    parts = three_way_split(dataset.y, seed=run.split_seed)
+    parts = [part[: run.rows] for part in three_way_split(dataset.y, seed=run.split_seed)]
     scale = Standardizer(X[parts[0]].flatten(0, 1))  # of people
     X = scale(X.flatten(0, 1)).view_as(X)
     training, validation, test = ((X[rows], y[rows]) for rows in parts)

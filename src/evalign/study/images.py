@@ -21,8 +21,9 @@ from evalign.data import Dataset, load
 from evalign.statistics import RunningConfusion
 from evalign.study.methods import NETWORKS, SURF_BETAS, make
 from evalign.study.picks import Picks, annealing
+from evalign.study.prepared import thin
 from evalign.study.records import Record, record
-from evalign.study.run import LOSS, Run
+from evalign.study.run import Run
 from evalign.training.split import holdout_split, three_way_split
 
 SIZE = 32  # of the images that networks see
@@ -86,22 +87,10 @@ def split(dataset: Dataset, run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return rest[training], rest[validation], test
 
 
-def thin(y: np.ndarray, rows: int | None) -> np.ndarray:
-    """Places of at most `rows` labels, the classes in their shares; None keeps all.
-
-    Examples:
-        >>> thin(np.array([0, 1, 0, 0, 0]), 2)
-        array([0, 1])
-    """
-    order = np.argsort(y, kind="stable")
-    count = len(y) if rows is None else min(rows, len(y))
-    return np.sort(order[np.linspace(0, len(y) - 1, count).astype(int)])
-
-
-def prepare(run: Run, device: torch.device, rows: int | None = None) -> Images:
-    """The data of a run, each part with no more than `rows`."""
+def prepare(run: Run, device: torch.device) -> Images:
+    """The data of a run."""
     dataset, pixels, y = _stored(run.dataset, device)
-    parts = (part[thin(dataset.y[part], rows)] for part in split(dataset, run))
+    parts = (part[thin(dataset.y[part], run.rows)] for part in split(dataset, run))
     training, validation, test = (torch.as_tensor(part, device=device) for part in parts)
     images = Images(pixels, y, training, validation, test, len(dataset.classes))
 
@@ -126,18 +115,19 @@ def _stored(name: str, device: torch.device) -> tuple[Dataset, Tensor, Tensor]:
     return dataset, pixels, torch.as_tensor(dataset.y, device=device)
 
 
-def train_image(run: Run, device: torch.device | str, *, rows: int | None = None) -> Record:
-    """Train a network for images. `rows` limits each part of the data, for a quick look.
+def train_image(run: Run) -> Record:
+    """Train a network for images, on a GPU if there is one.
 
     The record of a ResNet has a "curve": for each epoch the loss and F-beta of its batches as they
     were trained on, the F1 of the validation rows, and the accuracy of the test rows.
     """
-    device = torch.device(device)
-    images = prepare(run, device, rows)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    images = prepare(run, device)
     counts = images.y[images.training].bincount(minlength=images.classes)
     method = make(run.method, counts, run.dataset)
     known, unseen = images.y[images.validation], images.y[images.test]
-    picks, cooling = Picks(known, unseen, images.classes), annealing(run, method)
+    picks = Picks(known, unseen, images.classes, method.offsets)
+    cooling = annealing(run, method)
     curve: list[dict[str, float]] = []
     epoch, done, start = 0, False, time.perf_counter()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -151,19 +141,23 @@ def train_image(run: Run, device: torch.device | str, *, rows: int | None = None
             loss = training.loss_of(validation, known)
             metrics = picks.tell(epoch, loss, validation, test)
             if run.network in SURF:
-                accuracy = (test().argmax(1) == unseen).double().mean().item()
+                labels = (test() + torch.as_tensor(method.offsets, device=device)).argmax(1)
+                accuracy = (labels == unseen).double().mean().item()
                 values = {"validation_f1": metrics["f1"], "test_accuracy": accuracy}
                 curve.append({"epoch": epoch} | trained | values)
             if cooling is not None:
                 cooling.step(loss)
-            done = epoch - picks.best[LOSS].epoch == run.patience
+            done = epoch - picks.epoch == run.patience
             done |= cooling is not None and cooling.finished
     return record(
         run,
         epochs=epoch,
-        capped=run.capped(epoch, picks.best[LOSS].epoch),
+        capped=run.capped(epoch, picks.epoch),
         seconds=time.perf_counter() - start,
         picks=picks.assessed(method.target),
+        diverged=picks.diverged,
+        device=device.type,
+        precision="bfloat16" if device.type == "cuda" else "float32",
         **({"curve": curve} if curve else {}),
     )
 

@@ -1,7 +1,7 @@
 """Which runs a table asks for, and how they are trained."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -20,9 +20,9 @@ from evalign.study.records import Record
 from evalign.study.run import LOSS, Run
 from evalign.study.tables import Line, Panel, Table
 
-# A quick look: so many rows of images, in batches of so many, for so long.
-QUICK_ROWS, QUICK_BATCH, QUICK_EPOCHS, QUICK_TRIALS = 20, 10, 2, 2
-ROWS = 300  # and of tables, for methods without epochs
+# A quick look: images in batches of so many, for so long; and the most rows, by kind of work.
+QUICK_BATCH, QUICK_EPOCHS, QUICK_TRIALS = 10, 2, 2
+QUICK_ROWS = {"networks of images": 20, "classical methods": 300}
 FEW_CLASSES = 50
 
 
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
         if not grid.keys() <= records.keys():
             return []
         if grid:
-            setting = tabular.chosen((records[key] for key in grid), cell.line.method, criterion)
+            setting = tabular.chosen((records[key] for key in grid), criterion)
         else:
             setting = self._given(cell)
         seeds = range(tabular.GRID_SEED + 1, tabular.GRID_SEED + 1 + self.trials)
@@ -106,9 +106,9 @@ class Plan(NamedTuple):
             kinds.setdefault(_kind(run), []).append(run)
         train: dict[str, Train] = {
             "networks of rows": tabular.train,
-            "classical methods": partial(_classical, rows=ROWS if self.quick else None),
-            "networks of images": partial(_images, rows=QUICK_ROWS if self.quick else None),
-            "networks of frames": _frames,
+            "classical methods": partial(_each, train_classical),
+            "networks of images": partial(_each, train_image),
+            "networks of frames": partial(_each, train_frames),
         }
         work: dict[str, tuple[list[Unit], Train]] = {}
         for kind, of in kinds.items():
@@ -124,13 +124,14 @@ class Plan(NamedTuple):
             fields = {"network": panel.network, **(panel.recipe or {})}
             if not make(line.method, torch.ones(panel.classes), panel.dataset).annealed:
                 fields["rate"] = None
-        return Run(
+        run = Run(
             dataset=panel.dataset,
             variant=cell.variant,  # pyright: ignore[reportArgumentType]
             method=line.method,
             imbalance=panel.imbalance,
             **{**fields, **line.fixed},
         )
+        return run.but(rows=QUICK_ROWS.get(_kind(run))) if self.quick else run
 
 
 @cache
@@ -146,7 +147,7 @@ def _grid(
 ) -> dict[str, Run]:
     """Asked for again and again, for every criterion."""
     how = {"network": network, "epochs": epochs, "patience": patience, "quick": quick}
-    return {run.key: run for run in tabular.grid(dataset, variant, [method], **how, **dict(fixed))}
+    return {run.key: run for run in tabular.grid(dataset, variant, method, **how, **dict(fixed))}
 
 
 def criteria(panel: Panel) -> tuple[str, ...]:
@@ -176,7 +177,9 @@ def quick(table: Table, *, smallest: bool) -> Table:
     if smallest:  # most of the time goes to tuned decisions, and so by classes
         panels = [panel for panel in panels if panel.classes <= FEW_CLASSES]
         panels.sort(key=lambda panel: (panel.classes, card(panel.dataset).rows))
-        panels = list({panel.recipe is None: panel for panel in reversed(panels)}.values())
+        rows = [panel for panel in panels if panel.recipe is None]
+        images = [panel for panel in panels if panel.recipe is not None]
+        panels = rows[:1] + images[:1]
     return _with(table, panels)
 
 
@@ -216,17 +219,5 @@ def _kind(run: Run) -> str:
     return "networks of images" if len(card(run.dataset).shape) > 1 else "networks of rows"
 
 
-def _device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _images(unit: Unit, rows: int | None) -> list[Record]:
-    return [train_image(run, _device(), rows=rows) for run in unit]
-
-
-def _classical(unit: Unit, rows: int | None) -> list[Record]:
-    return [train_classical(run, rows=rows) for run in unit]
-
-
-def _frames(unit: Unit) -> list[Record]:
-    return [train_frames(run) for run in unit]
+def _each(train: Callable[[Run], Record], unit: Unit) -> list[Record]:
+    return [train(run) for run in unit]

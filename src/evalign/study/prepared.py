@@ -37,6 +37,25 @@ class Prepared(NamedTuple):
         """The criteria of the strict selection."""
         return BINARY if self.classes == 2 else MULTICLASS
 
+    def thinned(self, rows: int | None) -> "Prepared":
+        """With at most `rows` in each part; None keeps all."""
+        chosen = [torch.from_numpy(thin(y.numpy(), rows)) for _, y in self[:3]]
+        parts = zip(self[:3], chosen, strict=True)
+        training, validation, test = ((X[few], y[few]) for (X, y), few in parts)
+        return Prepared(training, validation, test, self.classes)
+
+
+def thin(y: np.ndarray, rows: int | None) -> np.ndarray:
+    """Places of at most `rows` labels, the classes in their shares; None keeps all.
+
+    Examples:
+        >>> thin(np.array([0, 1, 0, 0, 0]), 2)
+        array([0, 1])
+    """
+    order = np.argsort(y, kind="stable")
+    count = len(y) if rows is None else min(rows, len(y))
+    return np.sort(order[np.linspace(0, len(y) - 1, count).astype(int)])
+
 
 @lru_cache(maxsize=4)
 def prepare(

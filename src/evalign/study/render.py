@@ -12,10 +12,9 @@ from evalign.study.evidence import Evidence, Selection, View
 from evalign.study.figures import figures
 from evalign.study.formats import Grid, Heading, Part, Points, Text, html, markdown
 from evalign.study.records import Record
-from evalign.study.tables import Column, Line, Panel, Printed, Table
+from evalign.study.tables import MARGIN, Column, Line, Panel, Printed, Table
 from evalign.study.verdicts import (
     CONFIRMED,
-    MARGIN,
     NOT_COMPARABLE,
     NOT_RUN,
     Interval,
@@ -88,7 +87,7 @@ def parts(evidence: Evidence) -> Iterator[Part]:
     yield from (Text(text) for text in headlines(seen for _, _, seen in judged))
     rows = []
     for claim, panel, seen in judged:
-        what = f"{claim.text} ({claim.better} over {claim.than or claim.above}, {claim.column})"
+        what = f"{claim.text} ({claim.better} against {claim.than or claim.above}, {claim.column})"
         first, second = (panel.printed.get((x, claim.column)) for x in (claim.better, claim.than))
         printed = _signed(first.mean - second.mean) if first and second else NOTHING
         rows.append([what, panel.label, printed, *map(_verdict, seen.values())])
@@ -136,7 +135,8 @@ def entries(
             for decision in evidence.table.decisions if column.decided else [""]:
                 view = View(variant, selection, decision)
                 values = evidence.values(panel, line.label, column, view)
-                found = interval(values.values()) if values else None
+                known = [value for value in values.values() if value is not None]
+                found = interval(known) if known else None
                 row.append(Entry(line, column, view, printed, found))
         yield row
 
@@ -198,21 +198,26 @@ def _signed(x: float) -> str:
 
 
 def _origin(used: Sequence[Record]) -> str:
-    """How many runs, how many of them were cut short, and what they were made with."""
+    """How many runs, how they ended, and what they were made with."""
     capped = [record["run"]["epochs"] for record in used if record["capped"]]
+    caps = f" ({', '.join(map(str, sorted(set(capped))))})" if capped else ""
+    diverged = sum(bool(record.get("diverged")) for record in used)
+    splits = {record["run"]["split_seed"] for record in used}
     made = [record["made"] for record in used]
 
-    def all_of(key: str) -> str:
-        return ", ".join(sorted({of[key] for of in made}))
+    def all_of(text: str) -> str:
+        return ", ".join(sorted({text.format_map(of) for of in made}))
 
+    several = len({of["commit"] for of in made}) > 1
     days = sorted(of["at"][:10] for of in made)
-    caps = f" ({', '.join(map(str, sorted(set(capped))))})" if capped else ""
     return (
-        f"{len(used):,} runs, of which {len(capped):,} reached the cap on epochs{caps}. "
-        "± is half the 95% interval over trials, which differ in the initial weights and in the "
-        "order of the rows, not in the split. "
-        f"{all_of('device')}; Python {all_of('python')}, torch {all_of('torch')}, "
-        f"evalign {all_of('evalign')}, commit {all_of('commit')}; "
+        f"{len(used):,} runs, of which {len(capped):,} reached the cap on epochs{caps} and "
+        f"{diverged:,} diverged. ± is half the 95% interval over trials, which differ in the seed "
+        f"of the training {'and in' if len(splits) > 1 else 'but not in'} the split. "
+        f"{all_of('{device} ({precision})')}; Python {all_of('{python}')}, "
+        f"torch {all_of('{torch}')}, scikit-learn {all_of('{sklearn}')}, "
+        f"evalign {all_of('{evalign}')}, "
+        f"{'several versions of the code, commits' if several else 'commit'} {all_of('{commit}')}; "
         f"{' to '.join(dict.fromkeys([days[0], days[-1]]))}."
     )
 
@@ -245,7 +250,7 @@ def _claims(evidence: Evidence) -> Iterator[dict[str, Any]]:
                 "better": claim.better,
                 "than": claim.than or claim.above,
                 "column": claim.column,
-                "similar": claim.similar,
+                "relation": claim.relation,
                 "data set": panel.label,
                 "seen": way,
                 **views(evidence.table, panel)[way]._asdict(),

@@ -7,7 +7,7 @@ from evalign.data import card
 from evalign.data.sources import fetch
 from evalign.study import plan as planning
 from evalign.study.evidence import Evidence
-from evalign.study.execute import execute
+from evalign.study.execute import ExecutionError, execute
 from evalign.study.plan import QUICK_TRIALS, Plan
 from evalign.study.records import Record, Results
 from evalign.study.render import write
@@ -43,6 +43,9 @@ def reproduce(
         jobs: units of work at a time.
         backend: None, or "dask" for the cluster of the current `dask.distributed.Client`.
         progress: told of what is done.
+
+    Raises:
+        ExecutionError: at the end, when all else is written down, if units failed.
     """
     plan = planned(name, datasets=datasets, trials=trials, quick=quick)
     for dataset in {panel.dataset for panel in plan.table.panels}:
@@ -50,6 +53,7 @@ def reproduce(
     folder = out / "quick" if quick else results
     own = Results(folder / f"{name}.jsonl")
     known = recorded(folder)
+    failures: list[ExecutionError] = []
 
     def run(phase: str, runs: Iterable[Run]) -> None:
         todo = [run for run in runs if run.key not in known]
@@ -59,12 +63,20 @@ def reproduce(
                 if progress is not None:
                     progress(f"{name}, {phase} of {kind}", done, total, left)
 
-            execute(units, train, own, jobs=jobs, backend=backend, progress=tell)
+            try:
+                execute(units, train, own, jobs=jobs, backend=backend, progress=tell)
+            except ExecutionError as error:
+                failures.append(error)
         known.update({record["key"]: record for record in own.records()})
 
     run("grid", (of for cell in plan.cells() for of in plan.grid(cell).values()))
     run("trials", plan.all_runs(known))
-    return rendered(plan, known.values(), out)
+    evidence = Evidence(plan, known.values())
+    write(evidence, out)
+    if failures:
+        failed = [text for error in failures for text in error.failed]
+        raise ExecutionError(failed, sum(error.total for error in failures))
+    return evidence
 
 
 def planned(
@@ -86,10 +98,3 @@ def recorded(folder: Path) -> dict[str, Record]:
     """The records of all tables by key: some have runs in common."""
     files = sorted(folder.glob("*.jsonl"))
     return {record["key"]: record for file in files for record in Results(file).records()}
-
-
-def rendered(plan: Plan, records: Iterable[Record], out: Path) -> Evidence:
-    """Write down what the records say."""
-    evidence = Evidence(plan, records)
-    write(evidence, out)
-    return evidence

@@ -24,6 +24,9 @@ Triples = list[list[int]]  # [true class, predicted class, count], the counts th
 class Run:
     """All that the result of a training depends on, but the machine.
 
+    The runs of a stack (`training.many`) share the noise of their dropout: with other company the
+    same run has other noise.
+
     Args:
         dataset: its name in `evalign.data`.
         variant: "paper" has the papers' features and a random split; "sound" has features as they
@@ -39,6 +42,7 @@ class Run:
         seed: of the initial weights and of the order of the rows.
         split_seed: of the split.
         imbalance: majority rows per minority row, where rows were left out to reach it.
+        rows: the most of each part of the data, for a quick look; None for all.
     """
 
     dataset: str
@@ -54,16 +58,21 @@ class Run:
     seed: int = 0
     split_seed: int = 0
     imbalance: float | None = None
+    rows: int | None = None
 
     @property
     def key(self) -> str:
         """16 hex digits of a checksum; the same for equal runs, whenever they are made.
 
+        Fields at their defaults are not part of it, so that a new field changes no key.
+
         Examples:
             >>> Run(dataset="adult", variant="paper", method="cross_entropy").key
-            'c2d1f1aa1ad9ee1d'
+            'bb25ea21cf8b2243'
         """
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        values = {field: getattr(self, field.name) for field in dataclasses.fields(self)}
+        given = {field.name: of for field, of in values.items() if of != field.default}
+        text = json.dumps(given, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def capped(self, epochs: int, best: int) -> bool:

@@ -1,6 +1,7 @@
 """What the papers printed and claimed, and what is held against it: `tables.toml`, read."""
 
 import difflib
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,15 @@ from evalign.study.methods import METHODS, NETWORKS
 
 EPOCHS, PATIENCE, TRIALS = 500, 50, 10
 DECISIONS = ("argmax", "tuned")
-CURVES = ("last:", "epochs:", "correlation:")
+OF_CURVES = ("last", "epochs", "correlation")
 KINDS = ("table", "convergence", "scatter")
+MARGIN = 0.01  # "similar" is within it
+# What a claim says of the difference of its lines: that it lies between these.
+RELATIONS = {
+    "higher": (0.0, math.inf),
+    "not lower": (-MARGIN, math.inf),
+    "unchanged": (-MARGIN, MARGIN),
+}
 
 
 class Printed(NamedTuple):
@@ -37,7 +45,7 @@ class Column(NamedTuple):
     @property
     def curve(self) -> bool:
         """Whether it is of the curve over the epochs rather than of a kept epoch."""
-        return self.metric.startswith(CURVES)
+        return self.metric.partition(":")[0] in OF_CURVES
 
     @property
     def decided(self) -> bool:
@@ -57,7 +65,7 @@ class Line(NamedTuple):
 class Claim(NamedTuple):
     """That a line scores higher in a column than another one, or than a number.
 
-    With `similar` the claim is that it does not score lower. `on` are labels of panels.
+    Or that it stands in another one of the `RELATIONS` to it. `on` are labels of panels.
     """
 
     text: str
@@ -66,7 +74,7 @@ class Claim(NamedTuple):
     on: Sequence[str]
     than: str = ""
     above: float = 0.0
-    similar: bool = False
+    relation: str = "higher"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +122,6 @@ class Table:
 
     Args:
         name: what `reproduce` calls it.
-        paper: its short name.
         title: what it shows.
         kind: "table", or the kind of figure: "convergence" or "scatter".
         decisions: from scores to labels, the paper's first.
@@ -128,7 +135,6 @@ class Table:
     """
 
     name: str
-    paper: str
     title: str
     kind: str
     decisions: tuple[str, ...]
@@ -184,13 +190,13 @@ def read(written: Mapping[str, Any]) -> dict[str, Table]:
 def _table(name: str, of: Any, sets: Any, labels: Any) -> Table:
     shared = {"network": "mlp", "variants": ["paper", "sound"], "columns": [], "added": []}
     shared |= {key: value for key, value in of.items() if key in shared}
+    labels = labels | of.get("labels", {})
     panels = tuple(
         _panel(name, shared | sets[part["dataset"]] | part, of["lines"], labels)
         for part in of["panels"]
     )
     made = Table(
         name=name,
-        paper=of["paper"],
         title=of["title"],
         kind=of.get("kind", "table"),
         decisions=tuple(of.get("decisions", DECISIONS)),
@@ -263,4 +269,7 @@ def _claim(name: str, of: Any, panels: Sequence[Panel]) -> Claim:
     on = of.get("on", fits)
     ok = bool(fits) and set(on) <= set(fits)
     require(ok, name, f"claim {of['text']!r}", "have its lines and column in its panels", on)
-    return Claim(**{**of, "on": tuple(on)})
+    claim = Claim(**{**of, "on": tuple(on)})
+    known = ", ".join(RELATIONS)
+    require(claim.relation in RELATIONS, name, "relation", f"be one of {known}", claim.relation)
+    return claim

@@ -1,10 +1,10 @@
 """Do the claims hold? Paired over trials: the same seed, the same split.
 
-A claim is *confirmed* where the 95% interval of the mean difference lies above 0, by Student's t
-over the trials. A claim of "similar or better" is confirmed where it lies above −MARGIN. Verdicts
-are not adjusted for their number: each is about one printed sentence, all are shown, and the
-verdict and the interval beside it must not disagree. So where nothing differs, one verdict in forty
-is a confirmation by chance.
+A claim says where the difference of two lines lies (`tables.RELATIONS`). It is *confirmed* where
+the 95% interval of the mean difference, by Student's t over the trials, lies there altogether; the
+reverse holds where it lies outside altogether. Verdicts are not adjusted for their number: each is
+about one printed sentence, all are shown, and the verdict and the interval beside it must not
+disagree. So where nothing differs, one verdict in forty is a confirmation by chance.
 """
 
 import math
@@ -15,10 +15,10 @@ import numpy as np
 from scipy import stats
 
 from evalign.study.evidence import Evidence, View
+from evalign.study.picks import MOST_TUNED
 from evalign.study.plan import missing
-from evalign.study.tables import Claim, Panel, Table
+from evalign.study.tables import RELATIONS, Claim, Panel, Table
 
-MARGIN = 0.01  # "similar" is within it
 CONFIRMED, NOT_CONFIRMED = "confirmed", "not confirmed"
 NOT_COMPARABLE, NOT_RUN = "not comparable", "not run"
 REVERSE = "the reverse holds"
@@ -76,8 +76,12 @@ def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict
         if claim.than
         else dict.fromkeys(first, claim.above)
     )
-    pairs = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+    both = [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
+    pairs = [x - y for x, y in both if x is not None and y is not None]
     if len(pairs) < 2:
+        if len(both) > len(pairs):
+            what = f"decision {view.decision!r}" if column.decided else "such value"
+            return Verdict(NOT_COMPARABLE, f"the trials have no {what}", None)
         lines = [panel.line(label) for label in (claim.better, claim.than)]
         absent = next((missing(line) for line in lines if line and missing(line)), "")
         reason = f"needs the package {absent}" if absent else "one trial" if pairs else ""
@@ -85,18 +89,23 @@ def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict
     difference = interval(pairs)
     if panel.incomparable:
         return Verdict(NOT_COMPARABLE, panel.incomparable, difference)
-    least = -MARGIN if claim.similar else 0.0
-    if difference.low > least:
+    least, most = RELATIONS[claim.relation]
+    if least < difference.low and difference.high < most:
         return Verdict(CONFIRMED, "", difference)
-    return Verdict(NOT_CONFIRMED, REVERSE if difference.high < least else "", difference)
+    outside = difference.high < least or most < difference.low
+    return Verdict(NOT_CONFIRMED, REVERSE if outside else "", difference)
 
 
 def views(table: Table, panel: Panel) -> dict[str, View]:
-    """How a claim is looked at: as in the paper, and strictly. For a figure in one way."""
+    """How a claim is looked at: as in the paper, and strictly. For a figure in one way.
+
+    Of very many classes there is no tuned decision.
+    """
     decision = table.decisions[0]
     seen = {"as in the paper": View(panel.variants[0], "papers", decision)}
     if table.kind == "table":
-        seen["strictly"] = View(panel.variants[-1], "strict", table.strict)
+        strict = table.strict if panel.classes <= MOST_TUNED else "argmax"
+        seen["strictly"] = View(panel.variants[-1], "strict", strict)
     return seen
 
 

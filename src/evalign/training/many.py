@@ -2,7 +2,7 @@
 
 A grid of small networks keeps neither a GPU nor a CPU busy one by one. Here their weights are
 stacked along a first dimension and a step of all is one batched computation; every member is
-trained as `fit` would train it alone.
+trained as `fit` would train it alone, but for the noise of its dropout, which is the stack's.
 """
 
 import copy
@@ -26,8 +26,8 @@ from evalign.training.settings import Settings
 from evalign.training.stacked import Stacked, State, runs, with_own_dropout
 from evalign.training.state import History
 
-VALIDATED = 2**22  # numbers in the logits of a block of validation rows
-LOSS, WATCHED = "loss", ""  # criteria beside those that have a metric's name
+VALIDATED = 2**26  # numbers in the widest layer, for a block of validation rows
+LOSS, METRIC = "loss", "metric"  # criteria, as `Settings.watch` has them
 WARM = 3  # steps before CUDA graphs are made: libraries set themselves up in the first
 
 
@@ -57,8 +57,9 @@ class Trained(NamedTuple):
         weights: of the best epoch; empty if there was none.
         history: the records of `fit` that make sense for many at once, and in each "also", the
             further metrics, and "best_of", the names of `best` for which the epoch was a new best.
-        best: the weights of the best epochs by other criteria: "loss", that of the validation
-            rows, and the further metrics. The last record that names a criterion is its epoch.
+        best: the weights of the best epochs by every criterion: "loss" and "metric", of the
+            validation rows, and the further metrics. The last record that names a criterion is its
+            epoch. An epoch without a finite loss is at most the best by what is watched.
     """
 
     weights: State
@@ -79,6 +80,8 @@ def fit_many(
 ) -> list[Trained]:
     """Train a network for every member; with dropout off, as `fit` trains it alone (to rounding).
 
+    Equal calls give equal results, and the caller's random numbers are left alone.
+
     Args:
         build: makes a network, from rows to logits (N, C), without batch statistics.
         members: what differs.
@@ -90,18 +93,20 @@ def fit_many(
         also: further metrics, by any name, whose best epochs are kept too. When to cool and when to
             end does not depend on them.
     """
-    settings, also = settings or Settings(), dict(also or {})
+    settings, also = settings or Settings(), also or {}
     plain = settings.precision == "float32" and settings.averaging is None
     allowed = "have float32 precision and no averaging: many models know neither"
     require(plain, "fit_many", "settings", allowed, settings)
-    free = not also.keys() & {LOSS, WATCHED}
-    require(free, "fit_many", "also", f"not name a metric {LOSS!r} or {WATCHED!r}", list(also))
+    free = not also.keys() & {LOSS, METRIC}
+    require(free, "fit_many", "also", f"not name a metric {LOSS!r} or {METRIC!r}", list(also))
     metric = resolve(metric, owner="fit_many") if isinstance(metric, str) else metric
-    stack = _Stack(build, members, X, settings, {WATCHED: metric, **also})
-    while stack.alive:
-        start = time.perf_counter()
-        losses = stack.epoch(X, y)
-        stack.check(*validation, losses, start)
+    with torch.random.fork_rng([X.device] if X.is_cuda else []):
+        stack = _Stack(build, members, X, settings, {METRIC: metric, **also})
+        torch.manual_seed(members[0].seed)  # of the noise of dropout
+        while stack.alive:
+            start = time.perf_counter()
+            losses = stack.epoch(X, y)
+            stack.check(*validation, losses, start)
     return [stack.trained(m) for m in range(len(members))]
 
 
@@ -134,11 +139,10 @@ class _Stack:
         self.places = sorted(range(len(members)), key=self.kind.__getitem__)
         self.alive = set(self.places)
         networks, self.orders = [], []
-        with torch.random.fork_rng([X.device] if X.is_cuda else []):
-            for member in members:
-                torch.manual_seed(member.seed)
-                networks.append(with_own_dropout(build(), member.dropout).to(X))
-                self.orders.append(torch.Generator(X.device).manual_seed(member.seed))
+        for member in members:
+            torch.manual_seed(member.seed)
+            networks.append(with_own_dropout(build(), member.dropout).to(X))
+            self.orders.append(torch.Generator(X.device).manual_seed(member.seed))
         rates = [members[m].learning_rate for m in self.places]
         self.networks = Stacked([networks[m] for m in self.places], rates)
         self.losses = [copy.deepcopy(member.loss).to(X.device) for member in members]
@@ -146,8 +150,7 @@ class _Stack:
             name: 1 if getattr(metric, "greater_is_better", True) else -1
             for name, metric in metrics.items()
         }
-        self.watched = WATCHED if settings.watch == "metric" else LOSS
-        greater = self.signs[self.watched] > 0
+        greater = self.signs[settings.watch] > 0
         self.annealings = [
             None
             if member.annealing is None
@@ -160,7 +163,6 @@ class _Stack:
         self.best = {
             name: {key: torch.empty_like(w) for key, w in self.networks.weights.items()}
             for name in self.signs
-            if name in (LOSS, self.watched) or name != WATCHED
         }
         self.scores = {name: [-math.inf] * len(members) for name in self.best}  # of the best
         self.histories: list[History] = [[] for _ in members]
@@ -219,7 +221,7 @@ class _Stack:
             for name in better:
                 self.scores[name][m] = self.signs[name] * of[name]
                 improved[name].append(i)
-            annealing, watched = self.annealings[m], of[self.watched]
+            annealing, watched = self.annealings[m], of[self.settings.watch]
             self.histories[m].append(
                 {
                     "epoch": len(self.histories[m]) + 1,
@@ -227,11 +229,11 @@ class _Stack:
                     "temperature": annealing.temperature if annealing else self.temperatures[m],
                     "loss": loss,
                     "validation_loss": validation_loss,
-                    "validation_metric": of[WATCHED],
+                    "validation_metric": of[METRIC],
                     "watched": watched,
-                    "best": self.watched in better,
-                    "also": {name: of[name] for name in self.metrics if name != WATCHED},
-                    "best_of": [name for name in better if name != WATCHED],
+                    "best": self.settings.watch in better,
+                    "also": {name: of[name] for name in of if name not in (LOSS, METRIC)},
+                    "best_of": better,
                 }
             )
             if annealing is not None:
@@ -249,9 +251,7 @@ class _Stack:
             name: {key: w[m] for key, w in weights.items()} if ever[name] else {}
             for name, weights in self.best.items()
         }
-        weights = best[self.watched]
-        best.pop(WATCHED, None)
-        return Trained(weights, self.histories[m], best)
+        return Trained(best[self.settings.watch], self.histories[m], best)
 
     def _arrange(self) -> None:
         """Stack the losses' states, of which each loss then sees its own part."""
@@ -287,7 +287,8 @@ class _Stack:
     def _validate(self, X: Tensor, y: Tensor) -> Tensor:
         """A column for each member: the loss on these rows, and every metric."""
         count = len(self.places)
-        blocks = X.split(max(1, VALIDATED // (count * 8)))
+        widest = max(w.shape[1] for w in self.networks.weights.values())
+        blocks = X.split(max(1, VALIDATED // (count * widest)))
         logits = torch.cat([self.networks.logits(x.expand(count, *x.shape)) for x in blocks], dim=1)
         classes = logits.shape[2]
         cells = y * classes + logits.argmax(2)
@@ -315,7 +316,7 @@ class _Stack:
 
     def _is_best(self, m: int, name: str, of: dict[str, float]) -> bool:
         # Labels of a network that has diverged may have a score, but it is of no use.
-        sane = name == self.watched or math.isfinite(of[LOSS])
+        sane = name == self.settings.watch or math.isfinite(of[LOSS])
         return sane and self.signs[name] * of[name] > self.scores[name][m]
 
     def _keep(self, improved: dict[str, list[int]]) -> None:

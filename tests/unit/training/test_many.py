@@ -106,7 +106,6 @@ _error.greater_is_better = False
 
 def test_dropout_is_each_members_own():
     members = [Member(CE, 1e-2, 0, dropout=p) for p in (0.0, 0.0, 0.9)]
-    torch.manual_seed(0)
     none, same, much = fit_many(
         lambda: network(0.5),
         members,
@@ -118,6 +117,33 @@ def test_dropout_is_each_members_own():
     assert torch.equal(none.weights["0.weight"], same.weights["0.weight"])
     assert not torch.allclose(none.weights["0.weight"], much.weights["0.weight"])
     assert much.history[0]["loss"] > none.history[0]["loss"]
+
+
+def test_equal_calls_are_equal_to_the_bit_and_leave_the_random_numbers_alone():
+    def trained(seed):
+        members = [Member(CE, 1e-2, seed, dropout=p) for p in (0.25, 0.5)]
+        rows = {"validation": HELD_OUT, "metric": "f1_macro"}
+        return fit_many(lambda: network(0.5), members, *ROWS, **rows, settings=settings)
+
+    settings = replace(SETTINGS, epochs=3)
+    before = torch.random.get_rng_state()
+    first = trained(3)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.rand(7)  # what ran before in the process
+    again, other = trained(3), trained(4)
+    for one, two, three in zip(first, again, other, strict=True):
+        assert [epoch["loss"] for epoch in one.history] == [epoch["loss"] for epoch in two.history]
+        assert all(torch.equal(w, two.weights[key]) for key, w in one.weights.items())
+        assert one.history[-1]["loss"] != three.history[-1]["loss"]
+
+
+def test_rows_are_validated_in_blocks(monkeypatch, together):
+    monkeypatch.setattr("evalign.training.many.VALIDATED", 16 * len(MEMBERS) * 7)  # 7 of 100 rows
+    rows = {"validation": HELD_OUT, "metric": "f1_macro", "settings": SETTINGS}
+    found = fit_many(network, list(MEMBERS.values()), *ROWS, **rows)
+    for one, whole in zip(found, together.values(), strict=True):
+        loss = whole.history[0]["validation_loss"]
+        assert one.history[0]["validation_loss"] == pytest.approx(loss, abs=tolerances.STACKED)
 
 
 def test_other_criteria_keep_their_best_epochs():
@@ -134,6 +160,7 @@ def test_other_criteria_keep_their_best_epochs():
     found = trained("f1_macro", also=also)
     watched = {
         "loss": trained("f1_macro", watch="loss"),
+        "metric": found,
         "accuracy": trained("accuracy"),
         "error": trained(_error),
     }
@@ -145,7 +172,8 @@ def test_other_criteria_keep_their_best_epochs():
             record = [epoch for epoch in one.history if name in epoch["best_of"]][-1]
             wanted = [epoch for epoch in many[i].history if epoch["best"]][-1]
             assert record["epoch"] == wanted["epoch"]
-            values = {"loss": record["validation_loss"], **record["also"]}
+            values = {"loss": record["validation_loss"], "metric": record["validation_metric"]}
+            values |= record["also"]
             assert values[name] == wanted["watched"]
     assert len({one.history[-1]["epoch"] for one in found}) == 1
 
@@ -165,7 +193,7 @@ def test_a_member_that_diverges_at_once_has_no_best_epoch():
     settings = replace(SETTINGS, epochs=3, watch="loss", clip_norm=None)
     also = {"accuracy": resolve("accuracy")}
     sane, wild = fit_many(network, members, *ROWS, **rows, settings=settings, also=also)
-    assert wild.weights == wild.best["loss"] == wild.best["accuracy"] == {}
+    assert wild.weights == wild.best["loss"] == wild.best["metric"] == wild.best["accuracy"] == {}
     assert len(wild.history) == 1
     assert len(sane.history) == 3
 
@@ -188,7 +216,7 @@ def test_a_loss_over_pairs_is_validated_in_batches():
 
 
 def test_a_metric_must_not_be_called_loss():
-    with pytest.raises(ValueError, match="also of fit_many must not name a metric 'loss'"):
+    with pytest.raises(ValueError, match="must not name a metric 'loss' or 'metric'"):
         fit_many(
             network,
             [Member(CE)],
