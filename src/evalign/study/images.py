@@ -75,15 +75,14 @@ def split(dataset: Dataset, run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarra
     """Row numbers (training, validation, test).
 
     SurF tests on the publisher's test part and validates on a tenth of the rest. EAST counts the
-    60,000 images of CIFAR-10 and splits every data set into 64%, 16% and 20% (E.1): "paper" does
-    so too. "sound" tests on the publisher's test part and validates on a fifth of the rest.
+    60,000 images of CIFAR-10 and splits every data set into 64%, 16% and 20% (E.1); the variant of
+    the run makes no difference.
     """
-    if run.variant == "paper" and run.network not in SURF:
+    if run.network not in SURF:
         return three_way_split(dataset.y, seed=run.split_seed)
     assert dataset.split is not None
     rest, test = (np.flatnonzero(dataset.split == part) for part in ("train", "test"))
-    fraction = 0.1 if run.network in SURF else 0.2
-    training, validation = holdout_split(dataset.y[rest], fraction=fraction, seed=run.split_seed)
+    training, validation = holdout_split(dataset.y[rest], fraction=0.1, seed=run.split_seed)
     return rest[training], rest[validation], test
 
 
