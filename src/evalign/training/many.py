@@ -111,7 +111,7 @@ def fit_many(
 
 
 class _Group(NamedTuple):
-    """Members of one loss, which stand side by side, and its states for them, stacked."""
+    """Members of one loss, where they stand by loss, and its states for them, stacked."""
 
     loss: nn.Module
     places: slice
@@ -121,8 +121,9 @@ class _Group(NamedTuple):
 class _Stack:
     """The stacked members (`places`, their indices), and what all have come to.
 
-    Members of one loss, and among them those of one learning rate, stand side by side, so that
-    they are slices. A member that is done leaves its place when the stack is next narrowed.
+    Members of one learning rate stand side by side, so that AdamW takes few steps for all of them;
+    for the losses, `by_loss` brings together those of one loss. A member that is done leaves its
+    place when the stack is next narrowed.
     """
 
     def __init__(
@@ -135,8 +136,8 @@ class _Stack:
     ) -> None:
         self.settings, self.metrics, self.device = settings, metrics, X.device
         ids = [id(member.loss) for member in members]
-        self.kind = [(ids.index(id(member.loss)), member.learning_rate) for member in members]
-        self.places = sorted(range(len(members)), key=self.kind.__getitem__)
+        self.kind = [ids.index(id(member.loss)) for member in members]
+        self.places = sorted(range(len(members)), key=lambda m: members[m].learning_rate)
         self.alive = set(self.places)
         networks, self.orders = [], []
         for member in members:
@@ -256,8 +257,11 @@ class _Stack:
     def _arrange(self) -> None:
         """Stack the losses' states, of which each loss then sees its own part."""
         self.groups = []
-        for part in runs([self.kind[m][0] for m in self.places]):
-            losses = [self.losses[m].train() for m in self.places[part]]
+        order = sorted(range(len(self.places)), key=lambda i: self.kind[self.places[i]])
+        self.by_loss = self._index(order)
+        self.back = self.by_loss.argsort()
+        for part in runs([self.kind[self.places[i]] for i in order]):
+            losses = [self.losses[self.places[i]].train() for i in order[part]]
             state = stack_module_state(losses)[1]
             for k, loss in enumerate(losses):
                 for name, stacked in state.items():
@@ -272,6 +276,7 @@ class _Stack:
     def _values(self, logits: Tensor, y: Tensor) -> Tensor:
         """The loss of every member; as in `fit` one over pairs is a mean over batches."""
         values = []
+        logits, y = logits.index_select(0, self.by_loss), y.index_select(0, self.by_loss)
         for loss, part, state in self.groups:
 
             def one(state: State, z: Tensor, target: Tensor, loss: nn.Module = loss) -> Tensor:
@@ -282,7 +287,7 @@ class _Stack:
             batches = zip(logits[part].split(size, 1), y[part].split(size, 1), strict=True)
             found = [vmap(one)(state, z, target) for z, target in batches]
             values.append(torch.stack(found).mean(0))
-        return torch.cat(values).double()
+        return torch.cat(values).index_select(0, self.back).double()
 
     def _validate(self, X: Tensor, y: Tensor) -> Tensor:
         """A column for each member: the loss on these rows, and every metric."""

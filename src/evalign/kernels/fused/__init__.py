@@ -31,9 +31,9 @@ class Tile(NamedTuple):
 LONGEST = 4096  # classes of a row that is kept on chip
 LONG_ROW = Tile(1, 2048, 4)
 LONG_COLUMNS = Tile(1, 2048, 4)
-LONG_GRADIENT = Tile(1, 2048, 8)
+LONG_GRADIENT = Tile(1, 4096, 32)
 PER_PROCESSOR = 8  # programs, where each has sums of its own
-PER_PROCESSOR_BACK = 16
+WARPS = 64  # of a processor at a time, where nothing is summed over rows
 
 
 def tile(classes: int) -> Tile:
@@ -104,7 +104,7 @@ def backward(
     t = tile(classes) if whole else LONG_GRADIENT
     # Nothing is summed over rows here, so there are registers for more threads.
     warps = max(1, t.columns // 256) if whole else t.warps
-    gradient[(_programs(logits, triton.cdiv(n, t.rows), PER_PROCESSOR_BACK),)](
+    gradient[(_programs(logits, triton.cdiv(n, t.rows), WARPS // warps),)](
         *(logits, target, weight, temperature, rows, top, of_tp, of_predicted, grad, n, classes),
         SIGMOID=sigmoid,
         DETACH=detach_threshold,

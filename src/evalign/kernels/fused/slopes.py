@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from evalign.kernels.fused.step import membership, of_largest, row, slope
-from evalign.kernels.fused.sums import load_stats
+from evalign.kernels.fused.sums import add2, add3, load_stats
 
 
 @triton.jit
@@ -70,12 +70,9 @@ def gradient(
                 )  # fmt: skip
                 a, b, c, d, e = _terms(x, h, up, g, t, SIGMOID, EPS)
                 hg, ups, upg, downs, downg = hg + a, ups + b, upg + c, downs + d, downg + e
-        hg = tl.sum(hg, 0, keep_dims=True)
-        ups = tl.sum(ups, 0, keep_dims=True)
-        upg = tl.sum(upg, 0, keep_dims=True)
+        hg, ups, upg = tl.reduce((hg, ups, upg), 0, add3, keep_dims=True)
         if SIGMOID:
-            downs = tl.sum(downs, 0, keep_dims=True)
-            downg = tl.sum(downg, 0, keep_dims=True)
+            downs, downg = tl.reduce((downs, downg), 0, add2, keep_dims=True)
         else:
             per_tau = 1 / tau
             downs = ups * per_tau

@@ -43,27 +43,35 @@ def whole_rows(
         z = tl.load(at, mask=live & real, other=nothing).to(compute)
         y = tl.load(target + r, mask=live, other=0)
         w = tl.load(weight + r, mask=live, other=0)
-        largest, one, runner_up, two, z = _two_largest(z, column)
+        largest, one, runner_up, two, z = _two_largest(z, column, 0)
         e = tl.exp(z - largest)
-        rest = tl.sum(e, 0, keep_dims=True)
-        rest += largest - largest  # an infinite logit stays visible, as NaN
-        second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
-        _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
-        h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
-        h = tl.where(column == one, h_one, h)
         if SIGMOID:
-            h = tl.where(real, h, 0)
-        total = tl.sum(h, 0, keep_dims=True)
+            rest = tl.sum(e, 0, keep_dims=True)
+            rest += largest - largest  # an infinite logit stays visible, as NaN
+            second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
+            _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
+            h = tl.where(real & (column != one), h, 0)
+            total, mine = tl.reduce((h, tl.where(column == y, h, 0)), 0, add2, keep_dims=True)
+        else:  # H needs no more than the two largest: the threads of a row meet once for all sums
+            second, scale, p, miss, tau = row(largest, runner_up, largest, SIGMOID)
+            _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
+            terms = (e, h, tl.where(column == y, h, 0))
+            rest, total, mine = tl.reduce(terms, 0, add3, keep_dims=True)
+            rest += largest - largest
+            second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
+        h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
+        total += h_one
+        mine += tl.where(one == y, h_one, 0)
         _store(stats, top, r, live, n, largest, runner_up, rest, total, one, two)
         # Right and wrong apart: as a difference, few false positives of a large class would drown.
         share = w / total
-        mine = tl.where(column == y, h, 0)
-        wrong += (h - mine) * share
+        h = tl.where(column == one, h_one, h)
+        wrong += tl.where(column == y, 0, h) * share
         if ROWS == 1:  # no other program adds to `own`: the order is that of the loop
-            tl.atomic_add(own + y, tl.sum(mine, 0, keep_dims=True) * share, sem="relaxed")
+            tl.atomic_add(own + y, mine * share, sem="relaxed")
             tl.atomic_add(own + 2 * CLASSES + y, w, sem="relaxed")
         else:
-            right += mine * share
+            right += tl.where(column == y, mine * share, 0)
             actual += tl.where(column == y, w, 0)
     column = tl.arange(0, COLUMNS)
     tl.store(own + CLASSES + column, tl.sum(wrong, 1), mask=column < CLASSES)
@@ -99,7 +107,7 @@ def long_row(
         z = tl.load(z_row + column, mask=column < CLASSES, other=-float("inf")).to(compute)
         # Few tiles hold one of the two largest so far; only those are searched.
         if tl.max(tl.max(z, 0), 0) > tl.max(tl.max(runner_up, 0), 0):
-            first, i, second, j, z = _two_largest(z, column)
+            first, i, second, j, z = _two_largest(z, column, start)
             # The largest so far or this tile's wins; the other one may be the second.
             wins = first > largest
             a = tl.where(wins, second, first)
@@ -158,7 +166,8 @@ def long_columns(
     column = begin + tl.arange(0, COLUMNS)
     own = partial + tl.program_id(1).to(tl.int64) * 3 * CLASSES
     wrong = tl.zeros([COLUMNS], compute)
-    for r in range(tl.program_id(1), n, tl.num_programs(1)):
+    # The next rows are on their way while this one is summed.
+    for r in tl.range(tl.program_id(1), n, tl.num_programs(1), num_stages=3):
         at = logits + tl.full([], CLASSES, tl.int64) * r + column
         z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(compute)
         largest, runner_up, rest, total, one = load_stats(stats, top, r, True, n)
@@ -204,11 +213,20 @@ def _store(stats, top, r, live, n, largest, runner_up, rest, total, one, two):
 
 
 @triton.jit
-def _two_largest(z, column):
+def _two_largest(z, column, begin):
     """The two largest, their columns (some column, for NaN), and z with −∞ for the largest."""
-    largest = tl.max(z, 0, keep_dims=True)
-    one = tl.max(tl.where(z == largest, column, 0), 0, keep_dims=True)
+    largest, one = tl.max(z, 0, return_indices=True, keep_dims=True)
+    one += begin
     z = tl.where(column == one, -float("inf"), z)
-    runner_up = tl.max(z, 0, keep_dims=True)
-    two = tl.max(tl.where(z == runner_up, column, 0), 0, keep_dims=True)
-    return largest, one, runner_up, two, z
+    runner_up, two = tl.max(z, 0, return_indices=True, keep_dims=True)
+    return largest, one, runner_up, begin + two, z
+
+
+@triton.jit
+def add2(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
+def add3(a, b, c, d, e, f):
+    return a + d, b + e, c + f
