@@ -59,7 +59,7 @@ def test_captured_as_plain(method, rate, monkeypatch):
 
 
 def test_surf_learns():
-    run = RUN.but(network="resnet18", method="surf_1", learning_rate=0.01, epochs=5, patience=None)
+    run = RUN.but(network="resnet18", method="surf_1", learning_rate=0.01, epochs=20, patience=None)
     found = train_image(run)
     assert found["picks"][LOSS]["test"]["argmax"]["f1"] > 0.9
-    assert len(found["curve"]) == 5
+    assert len(found["curve"]) == 20

@@ -160,7 +160,7 @@ def test_weights_are_counted_for_the_features_as_prepared(made):
 
 
 def test_records_hold_what_the_pick_says(made):
-    runs = [BASE, BASE.but(method="east_f1", rate=0.9), BASE.but(seed=0), BASE.but(network="mlp32")]
+    runs = [BASE, BASE.but(method="east_f1", rate=0.9), BASE.but(network="mlp32")]
     records = [record for part in units(runs) for record in train(part)]
     by_key = {record["key"]: record for record in records}
     assert by_key.keys() == {run.key for run in runs}
@@ -168,7 +168,7 @@ def test_records_hold_what_the_pick_says(made):
         record = by_key[run.key]
         assert 0 < record["epochs"] <= run.epochs
         assert record["picks"].keys() == {"loss", "f1", "accuracy", "matthews_corrcoef"}
-        decisions = {"argmax", *(["tuned"] if run.seed else [])}
+        decisions = {"argmax", "tuned"}
         if run.network == "mlp32":
             decisions |= {f"0.{i}" for i in range(1, 10)}
         for name, pick in record["picks"].items():
@@ -182,6 +182,17 @@ def test_records_hold_what_the_pick_says(made):
                 best = max(p["validation"][name] for p in record["picks"].values())
                 assert pick["validation"][name] == best
             assert pick["validation_loss"] >= record["picks"]["loss"]["validation_loss"]
+
+
+def test_a_point_of_the_grid_is_validated_like_a_trial_and_not_tested(made, monkeypatch):
+    (trial,) = train([BASE])
+    monkeypatch.setattr(tabular, "GRID_SEED", BASE.seed)
+    (point,) = train([BASE])
+    assert point["picks"].keys() == trial["picks"].keys()
+    for name, pick in point["picks"].items():
+        assert pick.keys() == {"epoch", "validation_loss", "validation"}
+        assert {key: trial["picks"][name][key] for key in pick} == pick
+    assert [point[k] for k in ("epochs", "capped")] == [trial[k] for k in ("epochs", "capped")]
 
 
 def test_a_run_does_not_depend_on_its_company(made):

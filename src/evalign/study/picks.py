@@ -90,14 +90,12 @@ class Picks:
         self,
         target: str | MetricFunction,
         *,
-        tuned: bool = True,
         thresholds: Sequence[float] = THRESHOLDS,
     ) -> dict[str, Any]:
         """The "picks" of a record.
 
         Args:
             target: what decisions of the pick by loss are tuned for.
-            tuned: whether there are such decisions.
             thresholds: on the probability of the positive class, where there are two.
         """
         best = self.best or dict.fromkeys((LOSS, *self.names), self._constant())
@@ -106,7 +104,7 @@ class Picks:
             delayed(assess)(
                 (pick.validation, validation),
                 (pick.test, test),
-                (target if name == LOSS else name) if tuned else None,
+                target if name == LOSS else name,
                 self.names,
                 thresholds=thresholds,
             )
@@ -149,7 +147,7 @@ class _Pick(NamedTuple):
 def assess(
     validation: Rows,
     test: Rows,
-    metric: str | MetricFunction | None,
+    metric: str | MetricFunction,
     names: tuple[str, ...],
     *,
     thresholds: Sequence[float] = (),
@@ -159,15 +157,14 @@ def assess(
     Args:
         validation: (logits, y), on which the tuned decision is fitted.
         test: (logits, y) to assess.
-        metric: what the tuned decision is for; None for no such decision. With more than
-            MOST_TUNED classes there is none.
+        metric: what the tuned decision is for; with more than MOST_TUNED classes there is none.
         names: the metrics to report.
         thresholds: on the probability of class 1 of two, as further decisions.
     """
     logits, y = test
     classes = logits.shape[1]
     labels = {"argmax": logits.argmax(1)}
-    if metric is not None and classes <= MOST_TUNED:
+    if classes <= MOST_TUNED:
         labels["tuned"] = fit_decision(*validation, metric=metric, decision="tuned")(logits)
     for threshold in thresholds if classes == 2 else ():
         labels[f"{threshold:g}"] = (logits.double().softmax(1)[:, 1] > threshold).long()

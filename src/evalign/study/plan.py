@@ -69,7 +69,7 @@ class Plan(NamedTuple):
             return {}
         fixed = {"imbalance": panel.imbalance, **line.fixed}
         about = (panel.dataset, cell.variant, line.method, panel.network)
-        return _grid(*about, table.epochs, table.patience, self.quick, tuple(fixed.items()))
+        return _grid(*about, panel.epochs, table.patience, self.quick, tuple(fixed.items()))
 
     def runs(self, cell: Cell, criterion: str, records: Mapping[str, Record]) -> list[Run]:
         """The trials of a cell, with the setting that a criterion chooses.

@@ -88,6 +88,7 @@ class Panel:
         network: a name of `methods.NETWORKS`, for the methods that have one.
         variants: of `Run`, the papers' first.
         recipe: what runs have fixed that are trained without a grid; None for a grid.
+        epochs: the cap for runs of a grid.
         imbalance: majority rows per minority row, where rows are left out.
         incomparable: why a printed figure cannot be held against ours, if so.
         notes: to be read beside the numbers.
@@ -102,6 +103,7 @@ class Panel:
     network: str
     variants: tuple[str, ...]
     recipe: Mapping[str, Any] | None
+    epochs: int
     imbalance: float | None
     incomparable: str
     notes: tuple[str, ...]
@@ -126,7 +128,6 @@ class Table:
         kind: "table", or the kind of figure: "convergence" or "scatter".
         decisions: from scores to labels, the paper's first.
         strict: the decision when a claim is looked at strictly.
-        epochs: the cap for runs of a grid.
         patience: of runs of a grid.
         trials: seeds of each setting.
         notes: to be read beside the numbers.
@@ -139,7 +140,6 @@ class Table:
     kind: str
     decisions: tuple[str, ...]
     strict: str
-    epochs: int
     patience: int
     trials: int
     notes: tuple[str, ...]
@@ -201,7 +201,6 @@ def _table(name: str, of: Any, sets: Any, labels: Any) -> Table:
         kind=of.get("kind", "table"),
         decisions=tuple(of.get("decisions", DECISIONS)),
         strict=of.get("strict", "tuned"),
-        epochs=of.get("epochs", EPOCHS),
         patience=of.get("patience", PATIENCE),
         trials=of.get("trials", TRIALS),
         notes=tuple(of.get("notes", [])),
@@ -238,6 +237,7 @@ def _panel(name: str, of: Mapping[str, Any], lines: Any, labels: Any) -> Panel:
         network=network,
         variants=tuple(of["variants"]),
         recipe=of.get("recipe"),
+        epochs=of.get("epochs", EPOCHS),
         imbalance=of.get("imbalance"),
         incomparable=of.get("incomparable", ""),
         notes=tuple(of.get("notes", [])),

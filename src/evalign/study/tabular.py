@@ -20,13 +20,13 @@ from torch.func import functional_call
 from evalign import data
 from evalign.core.checks import require
 from evalign.core.metrics import resolve
-from evalign.study.methods import NETWORKS, OPTIMIZER, cooling, make
+from evalign.study.methods import NETWORKS, OPTIMIZER, Method, cooling, make
 from evalign.study.picks import MOST_TUNED, THRESHOLDS, Picks
 from evalign.study.prepared import Prepared, prepare
 from evalign.study.records import Record, record
 from evalign.study.run import LOSS, Run
 from evalign.training import Settings
-from evalign.training.many import Member, Trained, fit_many
+from evalign.training.many import METRIC, Member, Trained, fit_many
 
 GRID_SEED = 0  # the trials have the seeds after it
 BATCH_SIZES = (128, 256, 512, 1024, 2048)  # EAST E.4
@@ -186,35 +186,36 @@ def train(runs: Sequence[Run]) -> Iterator[Record]:
             also={name: resolve(name) for name in also},
         )
         network = build().to(device).eval()
-        of = rows.validation[1], rows.test[1], rows.classes
-        picks = [Picks(*of, methods[run.method].offsets) for run in runs]
-        for one, trained in zip(picks, fitted, strict=True):
-            _tell(one, trained, network, rows)
-    calls = (
-        delayed(one.assessed)(
-            methods[run.method].target,
-            # A point of the grid is chosen by its validation rows, and no table shows it.
-            tuned=run.seed != GRID_SEED,
-            thresholds=THRESHOLDS if run.network == "mlp32" else (),
-        )
-        for run, one in zip(runs, picks, strict=True)
-    )
+        # A point of the grid is chosen by its validation rows; its test is nobody's business.
+        tested = [(run, one) for run, one in zip(runs, fitted, strict=True) if not _of_grid(run)]
+        calls = [
+            delayed(_picks(methods[run.method], one, network, rows).assessed)(
+                methods[run.method].target,
+                thresholds=THRESHOLDS if run.network == "mlp32" else (),
+            )
+            for run, one in tested
+        ]
     # A GPU must not wait for one core of many; without rules to fit there is no work.
-    fits = rows.classes <= MOST_TUNED and any(run.seed != GRID_SEED for run in runs)
-    assessed: Any = Parallel(n_jobs=-1 if device == "cuda" and fits else 1)(calls)
+    fits = rows.classes <= MOST_TUNED
+    assessed: Any = iter(Parallel(n_jobs=-1 if device == "cuda" and fits else 1)(calls))
     lengths = np.array([len(trained.history) for trained in fitted])
-    for run, trained, one, found in zip(runs, fitted, picks, assessed, strict=True):
+    for run, trained in zip(runs, fitted, strict=True):
+        best = _best(trained)
         shares = [e["seconds"] / (lengths >= e["epoch"]).sum() for e in trained.history]
         yield record(
             run,
             epochs=len(shares),
-            capped=run.capped(len(shares), one.epoch),
+            capped=run.capped(len(shares), best[LOSS]["epoch"] if best else 0),
             seconds=float(sum(shares)),
-            picks=found,
-            diverged=one.diverged,
+            picks=_validated(best, metric) if _of_grid(run) else next(assessed),
+            diverged=not best,
             device=device,
             precision="tf32" if device == "cuda" else "float32",
         )
+
+
+def _of_grid(run: Run) -> bool:
+    return run.seed == GRID_SEED
 
 
 @contextmanager
@@ -228,14 +229,33 @@ def _tf32(device: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _tell(picks: Picks, trained: Trained, network: nn.Module, rows: Prepared) -> None:
-    """Of the best epochs by any criterion, in their order: no other one can be picked."""
-    best = {name: epoch for epoch in trained.history for name in epoch["best_of"]}
+def _best(trained: Trained) -> dict[str, Any]:
+    """The records of the best epochs by any criterion; none of a training that diverged."""
+    return {name: epoch for epoch in trained.history for name in epoch["best_of"]}
+
+
+def _validated(best: dict[str, Any], metric: str) -> dict[str, Any]:
+    """The "picks" of a record, without their tests."""
+    return {
+        metric if name == METRIC else name: {
+            "epoch": epoch["epoch"],
+            "validation_loss": epoch["validation_loss"],
+            "validation": {metric: epoch["validation_metric"], **epoch["also"]},
+        }
+        for name, epoch in best.items()
+    }
+
+
+def _picks(method: Method, trained: Trained, network: nn.Module, rows: Prepared) -> Picks:
+    """Told of the best epochs by any criterion, in their order: no other one can be picked."""
+    picks = Picks(rows.validation[1], rows.test[1], rows.classes, method.offsets)
+    best = _best(trained)
     criteria = {epoch["epoch"]: name for name, epoch in best.items()}
     for number, name in sorted(criteria.items()):
         logits = partial(_logits, network, trained.best[name])
         loss = best[name]["validation_loss"]
         picks.tell(number, loss, logits(rows.validation[0]), partial(logits, rows.test[0]))
+    return picks
 
 
 @torch.no_grad()
