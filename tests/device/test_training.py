@@ -11,7 +11,7 @@ from torch import nn
 
 from evalign import MetricLoss, exact_backward
 from evalign.estimator import AlignedClassifier
-from evalign.metrics import resolve
+from evalign.metrics import FBeta, resolve
 from evalign.recipes import RECIPES, AnchoredLoss
 from evalign.training import Settings, TemperatureAnnealing, fit
 from evalign.training.many import Member, fit_many
@@ -122,6 +122,8 @@ def test_many_models_are_as_if_trained_alone():
         Member(f1, 1e-2, 1, annealing=cooling),
         Member(f1, 1e-3, 2),
         Member(AnchoredLoss(resolve("f1_macro"), rows[1].bincount()), 1e-2, 3),
+        # Numbers that the device has to be sent, once and not while a graph is made.
+        Member(MetricLoss(FBeta(beta=[1, 2, 0.5], average="macro", labels=[0, 2])), 1e-2, 4),
     ]
 
     def network():

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
 
 import torch
 from torch import Tensor
-
-from evalign.core.checks import traced
 
 
 def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Tensor:
@@ -59,13 +56,18 @@ def beside(value: float | Tensor, like: Tensor) -> Tensor:
 
 def constant(values: Sequence, like: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
     """A tensor of fixed numbers beside `like`. A device gets it once: a copy per step waits."""
-    dtype = like.dtype if dtype is None else dtype
-    if traced() or like.device.type in ("cpu", "meta"):
-        return torch.tensor(values, dtype=dtype, device=like.device)
-    return _on_device(values, dtype, like.device)
-
-
-@lru_cache(maxsize=128)
-def _on_device(values: Sequence, dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # else the copy could never take part in training
+    dtype, device = like.dtype if dtype is None else dtype, like.device
+    if torch.compiler.is_compiling() or device.type in ("cpu", "meta"):
         return torch.tensor(values, dtype=dtype, device=device)
+    key = values, dtype, device
+    if key in _on_devices:
+        return _on_devices[key]
+    with torch.inference_mode(False):  # else the copy could never take part in training
+        made = torch.tensor(values, dtype=dtype, device=device)
+    functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    if not functorch.is_functorch_wrapped_tensor(made):  # one of torch.func.grad's ends with it
+        _on_devices[key] = made
+    return made
+
+
+_on_devices: dict[tuple[Sequence, torch.dtype, torch.device], Tensor] = {}

@@ -100,11 +100,15 @@ def _of_pick(
     decisions = [f"{t:g}" for t in THRESHOLDS] if decision == "thresholds" else [decision]
     if not all(name in pick["test"] for name in decisions):
         return None
-    matrices = [pick["test"][name]["matrix"] for name in decisions]
-    return float(np.mean([_metric(matrix, column.metric, classes) for matrix in matrices]))
+    found = [_metric(pick["test"][name], column.metric, classes) for name in decisions]
+    return float(np.mean(found))
 
 
-def _metric(matrix: Triples, metric: str, classes: int) -> float:
+def _metric(tested: dict[str, Any], metric: str, classes: int) -> float:
+    """As recorded, or else of the confusion matrix."""
+    if metric in tested:
+        return tested[metric]
+    matrix: Triples = tested["matrix"]
     name, _, of_class = metric.partition(":")
     if not of_class:
         return scores(matrix, classes, (metric,))[metric]
