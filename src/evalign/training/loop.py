@@ -148,8 +148,7 @@ def fit(
                     scaler.step(optimizer)
                     scaler.update()
                     if settings.averaging:
-                        # A short memory at first, or the random start would weigh for long.
-                        _average(averaged, network, min(settings.averaging, step / (step + 10)))
+                        _average(averaged, network, settings.decay(step))
                     loss_sum, norm_sum = loss_sum + value.detach(), norm_sum + norm
                     step += 1
 

@@ -94,9 +94,8 @@ def fit_many(
             end does not depend on them.
     """
     settings, also = settings or Settings(), also or {}
-    plain = settings.precision == "float32" and settings.averaging is None
-    allowed = "have float32 precision and no averaging: many models know neither"
-    require(plain, "fit_many", "settings", allowed, settings)
+    allowed = "have float32 precision: many models know no other"
+    require(settings.precision == "float32", "fit_many", "settings", allowed, settings)
     free = not also.keys() & {LOSS, METRIC}
     require(free, "fit_many", "also", f"not name a metric {LOSS!r} or {METRIC!r}", list(also))
     metric = resolve(metric, owner="fit_many") if isinstance(metric, str) else metric
@@ -145,7 +144,8 @@ class _Stack:
             networks.append(with_own_dropout(build(), member.dropout).to(X))
             self.orders.append(torch.Generator(X.device).manual_seed(member.seed))
         rates = [members[m].learning_rate for m in self.places]
-        self.networks = Stacked([networks[m] for m in self.places], rates)
+        averaging = settings.averaging is not None
+        self.networks = Stacked([networks[m] for m in self.places], rates, averaging=averaging)
         self.losses = [copy.deepcopy(member.loss).to(X.device) for member in members]
         self.signs = {LOSS: -1} | {
             name: 1 if getattr(metric, "greater_is_better", True) else -1
@@ -183,6 +183,7 @@ class _Stack:
         for rows in order.tensor_split(batches, dim=1):
             rate = settings.rate(self.step, settings.epochs * batches)
             self.networks.factor.fill_(rate / settings.learning_rate)
+            self.networks.decay.fill_(settings.decay(self.step))
             given = self.given.setdefault(rows.shape[1], torch.empty_like(rows)).copy_(rows)
             self._run(rows.shape[1], lambda given=given: self._advance(X, y, given))
             self.step += 1
@@ -294,7 +295,9 @@ class _Stack:
         count = len(self.places)
         widest = max(w.shape[1] for w in self.networks.weights.values())
         blocks = X.split(max(1, VALIDATED // (count * widest)))
-        logits = torch.cat([self.networks.logits(x.expand(count, *x.shape)) for x in blocks], dim=1)
+        kept = self.networks.kept
+        parts = [self.networks.logits(x.expand(count, *x.shape), kept) for x in blocks]
+        logits = torch.cat(parts, dim=1)
         classes = logits.shape[2]
         cells = y * classes + logits.argmax(2)
         zeros = torch.zeros(count, classes**2, dtype=torch.float64, device=y.device)
@@ -331,7 +334,7 @@ class _Stack:
                 continue
             now = self._index(places)
             then = self._index([self.places[i] for i in places])
-            for key, w in self.networks.weights.items():
+            for key, w in self.networks.kept.items():
                 self.best[name][key].index_copy_(0, then, w.detach()[now])
 
     def _done(self, m: int) -> bool:

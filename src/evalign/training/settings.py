@@ -70,3 +70,14 @@ class Settings:
         warmup = max(1, round(self.warmup * steps))
         cosine = (1 + math.cos(math.pi * step / steps)) / 2 if self.schedule == "cosine" else 1.0
         return self.learning_rate * min(1.0, (step + 1) / warmup) * cosine
+
+    def decay(self, step: int) -> float:
+        """Of the average of the weights, at a step: 0 where none is kept.
+
+        A short memory at first, or the random start would weigh for long.
+
+        Examples:
+            >>> [round(Settings(averaging=0.9).decay(step), 2) for step in (0, 10, 1000)]
+            [0.0, 0.5, 0.9]
+        """
+        return min(self.averaging or 0.0, step / (step + 10))

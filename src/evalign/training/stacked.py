@@ -19,27 +19,38 @@ class Stacked:
     Args:
         networks: without batch statistics.
         rates: a learning rate for each; where neighbours share one, they are updated together.
+        averaging: whether an exponential moving average of the weights is kept.
     """
 
-    def __init__(self, networks: Sequence[nn.Module], rates: Sequence[float]) -> None:
+    def __init__(
+        self, networks: Sequence[nn.Module], rates: Sequence[float], *, averaging: bool = False
+    ) -> None:
         self.network = copy.deepcopy(networks[0]).to("meta")
         weights, self.buffers = stack_module_state(list(networks))
         self.weights = {name: w.detach().requires_grad_() for name, w in weights.items()}
         self.means, self.squares = (
             {name: torch.zeros_like(w) for name, w in self.weights.items()} for _ in range(2)
         )
+        self.averages = {k: w.detach().clone() for k, w in self.weights.items() if averaging}
         self.rates = list(rates)
-        # Of all learning rates; a tensor, so that a CUDA graph of a step follows it.
-        self.factor = torch.ones((), device=next(iter(self.weights.values())).device)
+        # Of all learning rates, and of the average; tensors, so that a CUDA graph follows them.
+        device = next(iter(self.weights.values())).device
+        self.factor = torch.ones((), device=device)
+        self.decay = torch.zeros((), device=device, dtype=torch.float64)
         self._share_out(0)
 
-    def logits(self, x: Tensor) -> Tensor:
-        """(networks, rows, classes), each network with rows of its own."""
+    @property
+    def kept(self) -> State:
+        """What is validated and kept: the averages, or else the weights themselves."""
+        return self.averages or self.weights
+
+    def logits(self, x: Tensor, weights: State | None = None) -> Tensor:
+        """(networks, rows, classes), each network with rows of its own; by these or own weights."""
 
         def one(weights: State, buffers: State, x: Tensor) -> Tensor:
             return functional_call(self.network, (weights, buffers), (x,))
 
-        return vmap(one, randomness="different")(self.weights, self.buffers, x)
+        return vmap(one, randomness="different")(weights or self.weights, self.buffers, x)
 
     def step(self, loss: Tensor, weight_decay: float, clip_norm: float | None) -> None:
         """AdamW, with `factor` times its learning rate and a gradient norm for each network."""
@@ -67,14 +78,16 @@ class Stacked:
                 eps=1e-8,
                 maximize=False,
             )
+        for name, average in self.averages.items():
+            average.lerp_(self.weights[name].detach(), (1 - self.decay).to(average))
 
     def narrow(self, places: Sequence[int], steps: int) -> None:
         """Go on with these networks alone, after so many steps."""
         index = torch.tensor(places, device=next(iter(self.weights.values())).device)
         self.weights = {k: w.detach()[index].requires_grad_() for k, w in self.weights.items()}
-        self.means, self.squares, self.buffers = (
+        self.means, self.squares, self.averages, self.buffers = (
             {k: of[index] for k, of in state.items()}
-            for state in (self.means, self.squares, self.buffers)
+            for state in (self.means, self.squares, self.averages, self.buffers)
         )
         self.rates = [self.rates[i] for i in places]
         self._share_out(steps)
