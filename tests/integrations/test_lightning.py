@@ -108,6 +108,13 @@ def test_microbatches_train_as_the_whole_batch():
     assert sorted(seen.counts[:6]) == [2, 2, 5, 5, 5, 5]  # a batch of 12 in parts, twice
 
 
+def test_batch_statistics_of_parts_are_warned_of():
+    network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).double()
+    fitted = AlignedModule(network, MetricLoss("f1_macro"), "f1_macro", microbatch_size=6)
+    with pytest.warns(UserWarning, match="AlignedModule: the model has batch statistics"):
+        fit(fitted, Trainer(max_steps=1, limit_val_batches=0, **QUIET))
+
+
 def test_dropout_is_the_same_when_a_part_is_computed_again():
     dropped = []
     dropout = nn.Dropout(0.5)

@@ -71,3 +71,13 @@ def test_mistakes_stay_visible(classes):
         logits[0, 2] = mistake
         sums, _ = run(fused, (logits, *rest), 0.2, False, False)
         assert sums[1].isnan().any()
+
+
+@pytest.mark.parametrize("classes", [4, 600, 5000])
+@pytest.mark.parametrize("wrong", [-1, 1, 2**40])
+def test_a_target_that_is_no_class_stays_visible(classes, wrong):
+    """On CUDA nobody has looked at it. No address is made of it, and the loss is NaN."""
+    logits, target, *rest = random_batch(2, classes)
+    target[1] = wrong if wrong != 1 else classes
+    sums, _ = run(fused, (logits, target, *rest), 0.2, False, False)
+    assert sums[1].isnan().any()

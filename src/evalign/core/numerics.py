@@ -1,6 +1,6 @@
 """Divisions and roots whose gradients stay finite, precision, and constants on the device."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -54,6 +54,20 @@ def beside(value: float | Tensor, like: Tensor) -> Tensor:
     return torch.full((), value, dtype=like.dtype, device=like.device)
 
 
+def moved(buffer: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:
+    """A buffer on the device that `fn` (of `nn.Module._apply`) takes it to, with all its digits.
+
+    A device without float64 holds it in float32.
+    """
+    there = fn(buffer.float())
+    if buffer.is_meta:  # no value to keep, and to_empty brings none
+        return there.to(buffer.dtype)
+    return there if there.device.type == "mps" else buffer.to(there.device)
+
+
+_on_devices: dict[tuple[Sequence, torch.dtype, torch.device], Tensor] = {}
+
+
 def constant(values: Sequence, like: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
     """A tensor of fixed numbers beside `like`. A device gets it once: a copy per step waits."""
     dtype, device = like.dtype if dtype is None else dtype, like.device
@@ -68,6 +82,3 @@ def constant(values: Sequence, like: Tensor, *, dtype: torch.dtype | None = None
     if not functorch.is_functorch_wrapped_tensor(made):  # one of torch.func.grad's ends with it
         _on_devices[key] = made
     return made
-
-
-_on_devices: dict[tuple[Sequence, torch.dtype, torch.device], Tensor] = {}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.statistics import ExactAccumulation
+from evalign.statistics.exact import warn_of_batch_statistics
 from evalign.training import TemperatureAnnealing
 from evalign.training.checkpoint import exists, load, save
 from evalign.training.validation import hard_confusion
@@ -101,6 +102,8 @@ class AlignedTrainer(Trainer):
     def _count(self, model: nn.Module) -> ExactAccumulation:
         """Pass one; leaves the random numbers as they were before it."""
         model.train()
+        if not self.state.global_step:
+            warn_of_batch_statistics("AlignedTrainer", model)
         exact = ExactAccumulation(self.loss)
         with exact.counting(), self.compute_loss_context_manager():
             for inputs in self._microbatches:

@@ -9,6 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
+from evalign.statistics.exact import warn_of_batch_statistics
 from evalign.training import TemperatureAnnealing
 from evalign.training.validation import hard_confusion, loss_of
 
@@ -66,6 +67,10 @@ class AlignedModule(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self.parameters(), lr=self.learning_rate)
+
+    def on_train_start(self) -> None:
+        if self.microbatch_size is not None:
+            warn_of_batch_statistics("AlignedModule", self.network)
 
     def on_train_epoch_start(self) -> None:
         steps = self.trainer.accumulate_grad_batches  # a callback may change it every epoch

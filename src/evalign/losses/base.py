@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from evalign.core.batch import Batch, Mean, Sums, Task, as_batch, check_task, check_types
 from evalign.core.checks import check_temperature, require
 from evalign.core.membership import Heaviside, check_step
-from evalign.core.numerics import full_precision
+from evalign.core.numerics import full_precision, moved
 
 
 class Loss(nn.Module):
@@ -63,18 +62,11 @@ class Loss(nn.Module):
         """The loss of rows in canonical form; finite, whatever it is, when no row has weight."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Loss":
-        # Buffers are settings, not weights: .half() must not turn a temperature of 0.2 into
-        # 0.19995. Only their device follows; a device without float64 holds them in float32.
+        # Buffers are settings, not weights: .half() must not make 0.19995 of a temperature of 0.2.
         exact = dict(self.named_buffers(recurse=False))
-        for name, buffer in exact.items():
-            self._buffers[name] = buffer.float()
+        self._buffers.update(dict.fromkeys(exact))
         super()._apply(fn, recurse)
-        for name, buffer in exact.items():
-            moved: Any = self._buffers[name]
-            if buffer.is_meta:  # no value to keep, and to_empty brings none
-                self._buffers[name] = moved.double()
-            elif moved.device.type != "mps":
-                self._buffers[name] = buffer.to(moved.device)
+        self._buffers.update({name: moved(buffer, fn) for name, buffer in exact.items()})
         return self
 
 

@@ -108,7 +108,8 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
         require(ok, "MetricLoss", "threshold", allowed, f"{threshold}")
         self.statistics = statistics
         self.over_ranks = RankSum(ranks)
-        self.running = RunningConfusion(momentum) if statistics == "running" else None
+        running = RunningConfusion(momentum)  # which checks the momentum
+        self.running = running if statistics == "running" else None
 
     def sums_of(self, batch: Batch) -> tuple[Confusion, ...]:
         tau = self.threshold

@@ -33,8 +33,7 @@ class ExactAccumulation:
     """The two passes, for those who own their loop; `exact_backward` is that loop.
 
     Random numbers (dropout) are the same in both passes if the forward calls are, on the CPU and
-    on CUDA. Batch
-    normalisation sees micro-batches, as ever, and updates its averages twice.
+    on CUDA. Batch normalisation sees micro-batches, as ever, and updates its averages twice.
 
     Args:
         loss: in training mode, as it will be differentiated.
@@ -138,13 +137,7 @@ def exact_backward(
         torch.Size([3, 4])
     """
     _check_microbatches(microbatches)
-    if any(isinstance(m, _BatchNorm) and m.training for m in model.modules()):
-        text = (
-            "exact_backward: the model has batch statistics in training mode. They are those of a "
-            "micro-batch, not of the whole batch, and their averages are updated twice. Put those "
-            "layers in eval mode, or use GroupNorm or LayerNorm."
-        )
-        warnings.warn(text, UserWarning, stacklevel=2)
+    warn_of_batch_statistics("exact_backward", model)
     exact = ExactAccumulation(loss)
     no_sync = getattr(model, "no_sync", nullcontext)  # DDP's
     with exact.counting(), no_sync():
@@ -158,10 +151,21 @@ def exact_backward(
     return exact.value
 
 
+def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:
+    """Once more than one part of a batch goes through such layers, or one goes through twice."""
+    if any(isinstance(m, _BatchNorm) and m.training for m in model.modules()):
+        text = (
+            f"{owner}: the model has batch statistics in training mode. They are those of a "
+            "micro-batch, not of the whole batch, and their averages are updated twice. Put those "
+            "layers in eval mode, or use GroupNorm or LayerNorm."
+        )
+        warnings.warn(text, UserWarning, stacklevel=3)
+
+
 def _check_microbatches(microbatches: Any) -> None:
     owner, name = "exact_backward", "microbatches"
     again = hasattr(microbatches, "__getitem__") and hasattr(microbatches, "__len__")
-    if not again or isinstance(microbatches, Tensor):
+    if not again or isinstance(microbatches, Tensor | dict):
         allowed = "be a list, as it is gone through twice"
         got, cure = type(microbatches).__name__, "Pass list(microbatches)."
         raise TypeError(complaint(owner, name, allowed, got, cure))

@@ -30,6 +30,9 @@ class RankSum:
         self.ranks = ranks
         self._agreed: set[int] = set()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "RankSum":
+        return RankSum(self.ranks)  # a process group cannot be copied, and is shared
+
     def __call__(self, sums: Sums) -> Sums:
         if self.ranks == "own" or not (dist.is_available() and dist.is_initialized()):
             return sums
@@ -44,8 +47,9 @@ class RankSum:
             dist.all_reduce(total, group=group)
         except RuntimeError as error:
             raise RuntimeError(
-                f"MetricLoss could not sum over {size} ranks: one of them stopped, or did not call "
-                'the loss in training mode. Pass ranks="own" if not all ranks call it. '
+                f"MetricLoss could not sum over {size} ranks: one of them stopped, did not call "
+                "the loss in training mode, or has another number of classes than before. "
+                'Pass ranks="own" if not all ranks call it. '
                 f"({error})"
             ) from error
         totals = iter(total.split([x.numel() for x in own]))

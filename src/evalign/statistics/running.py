@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.numerics import beside
+from evalign.core.numerics import beside, moved
 
 _PARTS = ("tp", "predicted", "actual", "total", "full")
 
@@ -32,7 +32,9 @@ class RunningConfusion(nn.Module):
         allowed = "lie in (0, 1], the weight of the new batch"
         require(0 < momentum <= 1, "MetricLoss", "momentum", allowed, momentum)
         self.momentum = momentum
-        self.register_buffer("seen", torch.zeros((), dtype=torch.float64))  # 1 − (1 − momentum)^k
+        # 1 − (1 − momentum)^k after k batches. No buffer has 0 dimensions: under torch.compile what
+        # is added to one in place is lost.
+        self.register_buffer("seen", torch.zeros(1, dtype=torch.float64))
         for part in _PARTS:  # their size is that of the first batch
             self.register_buffer(part, None)
 
@@ -40,19 +42,20 @@ class RunningConfusion(nn.Module):
         now = confusion.detach()
         weight = torch.where(now.total.sum() == 0, 0, beside(self.momentum, self.seen))
         self.seen.add_(weight * (1 - self.seen))  # lerp_, which torch.func.vmap has no rule for
+        mass = self.seen.squeeze(0).clamp(min=self.momentum)
         average: dict[str, Tensor] = {}
         for part in _PARTS:
             value: Tensor | None = getattr(now, part)
             if value is None:
                 continue
+            flat = torch.atleast_1d(value)
             if getattr(self, part) is None:
-                setattr(self, part, torch.zeros_like(value))
-            self._check_size(part, value)
+                setattr(self, part, torch.zeros_like(flat))
+            self._check_size(part, flat)
             running: Tensor = getattr(self, part)
-            running.add_(weight.to(value) * (value - running))
+            running.add_(weight.to(value) * (flat - running))
             attached: Tensor = getattr(confusion, part)
-            corrected = running / self.seen.clamp(min=self.momentum).to(value)
-            average[part] = corrected + (attached - value)
+            average[part] = (running / mass.to(value)).view_as(value) + (attached - value)
         return Confusion(**average, multilabel=confusion.multilabel)
 
     def reset(self) -> None:
@@ -68,10 +71,8 @@ class RunningConfusion(nn.Module):
         require(running.shape == value.shape, "running statistics", "logits", allowed, got, cure)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "RunningConfusion":
-        # Sums keep their digits under .half(); only the device follows.
-        device = fn(torch.zeros(1, device=self.seen.device)).device
         for name, buffer in self.named_buffers():
-            self._buffers[name] = buffer.to(device)
+            self._buffers[name] = moved(buffer, fn)
         return self
 
     def _load_from_state_dict(

@@ -100,12 +100,39 @@ def test_sums_keep_their_digits_under_half():
     assert loss.half().running.tp.dtype == torch.float64
 
 
+def test_built_on_the_meta_device():
+    with torch.device("meta"):
+        loss = MetricLoss("f1_macro", statistics="running")
+    loss, trained = loss.to_empty(device="cpu"), MetricLoss("f1_macro", statistics="running")
+    first, second, *_ = batches()
+    trained(*first)
+    loss.load_state_dict(trained.state_dict())
+    assert torch.equal(loss(*second), trained(*second))
+
+
+@pytest.mark.parametrize("metric", ["f1_macro", "matthews_corrcoef", "accuracy"])
+def test_compiled_as_eager_over_several_batches(metric):
+    """What a batch leaves behind must be there for the next one, in value and gradient."""
+    eager, other = (MetricLoss(metric, statistics="running") for _ in range(2))
+    compiled = torch.compile(other, fullgraph=True, backend="aot_eager")
+    for logits, target in batches():
+        value, expected = compiled(logits, target), eager(logits, target)
+        torch.testing.assert_close(value, expected, rtol=0, atol=tolerances.SAME)
+        slopes = (torch.autograd.grad(loss, logits)[0] for loss in (value, expected))
+        torch.testing.assert_close(*slopes, rtol=0, atol=tolerances.SAME)
+    assert torch.equal(other.running.seen, eager.running.seen)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         (
             {"momentum": 0.0},
             "momentum of MetricLoss must lie in (0, 1], the weight of the new batch. Got 0.0.",
+        ),
+        (
+            {"momentum": 1.5, "statistics": "batch"},
+            "momentum of MetricLoss must lie in (0, 1], the weight of the new batch. Got 1.5.",
         ),
         (
             {"statistics": "ema"},

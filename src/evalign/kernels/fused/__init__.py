@@ -1,9 +1,10 @@
 """The sums and their gradient as Triton kernels; the mathematics is that of `kernels.plain`.
 
-A row that fits on chip is read once forward. A longer one is read twice, first for its statistics
-and then, column by column, for the sums. The backward pass reads and writes once; the second look
-at a long row follows at once and finds it in the cache. There are no atomics: every program writes
-sums of its own, and these are added up in one order, so that a result is the same from run to run.
+A row that fits on chip is read once forward. A longer one is read for its statistics, with a second
+look (a third for the sigmoid) that may find it in the cache, and again, column by column, for the
+sums. The backward pass reads and writes once, with a second look at a long row. No program adds to
+another one's sums: each writes its own, and these are added up in one order, so that a result is
+the same from run to run.
 """
 
 # Launch options are no parameters of the kernels.

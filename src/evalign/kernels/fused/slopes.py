@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from evalign.kernels.fused.step import membership, of_largest, row, slope
-from evalign.kernels.fused.sums import add2, add3, load_stats
+from evalign.kernels.fused.sums import add2, add3, is_class, load_stats
 
 
 @triton.jit
@@ -46,7 +46,7 @@ def gradient(
         y = tl.load(target + r, mask=live, other=0)
         per_total = 1 / total
         share = tl.load(weight + r, mask=live, other=0) * per_total
-        extra = tl.load(of_tp + y)
+        extra = tl.load(of_tp + y, mask=is_class(y, CLASSES), other=0)
         second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
 
         if WHOLE:

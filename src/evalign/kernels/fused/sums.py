@@ -1,7 +1,7 @@
 """The kernels of the sums. A tile has the classes down and the rows across."""
 
 # Triton compiles this; it is Python by its looks alone.
-# pyright: reportOperatorIssue=false
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
 
 import triton
 import triton.language as tl
@@ -53,8 +53,8 @@ def whole_rows(
             h = tl.where(real & (column != one), h, 0)
             total, mine = tl.reduce((h, tl.where(column == y, h, 0)), 0, add2, keep_dims=True)
         else:  # H needs no more than the two largest: the threads of a row meet once for all sums
-            second, scale, p, miss, tau = row(largest, runner_up, largest, SIGMOID)
-            _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
+            scale = 2 / (1 + tl.exp(runner_up - largest))  # as in `row`
+            _x, h = membership(e, scale, scale, t, SIGMOID, EPS)  # which needs no τ
             terms = (e, h, tl.where(column == y, h, 0))
             rest, total, mine = tl.reduce(terms, 0, add3, keep_dims=True)
             rest += largest - largest
@@ -64,12 +64,13 @@ def whole_rows(
         mine += tl.where(one == y, h_one, 0)
         _store(stats, top, r, live, n, largest, runner_up, rest, total, one, two)
         # Right and wrong apart: as a difference, few false positives of a large class would drown.
-        share = w / total
+        share = share_of(w, total, y, CLASSES)
         h = tl.where(column == one, h_one, h)
         wrong += tl.where(column == y, 0, h) * share
         if ROWS == 1:  # no other program adds to `own`: the order is that of the loop
-            tl.atomic_add(own + y, mine * share, sem="relaxed")
-            tl.atomic_add(own + 2 * CLASSES + y, w, sem="relaxed")
+            there = is_class(y, CLASSES)
+            tl.atomic_add(own + y, mine * share, mask=there, sem="relaxed")
+            tl.atomic_add(own + 2 * CLASSES + y, w, mask=there, sem="relaxed")
         else:
             right += tl.where(column == y, mine * share, 0)
             actual += tl.where(column == y, w, 0)
@@ -175,13 +176,24 @@ def long_columns(
         _x, h = membership(tl.exp(z - largest), scale, tau, t, SIGMOID, EPS)
         h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
         y, w = tl.load(target + r), tl.load(weight + r)
-        h = tl.where(column == one, h_one, h) * (w / total)
+        h = tl.where(column == one, h_one, h) * share_of(w, total, y, CLASSES)
         mine = tl.where(column == y, h, 0)
         wrong += h - mine
-        here = (y >= begin) & (y < begin + COLUMNS)
+        here = (y >= begin) & (y < begin + COLUMNS) & is_class(y, CLASSES)
         tl.atomic_add(own + y, tl.sum(mine, 0), mask=here, sem="relaxed")
         tl.atomic_add(own + 2 * CLASSES + y, w, mask=here, sem="relaxed")
     tl.store(own + CLASSES + column, wrong, mask=column < CLASSES)
+
+
+@triton.jit
+def is_class(y, CLASSES: tl.constexpr):
+    return (y >= 0) & (y < CLASSES)
+
+
+@triton.jit
+def share_of(w, total, y, CLASSES: tl.constexpr):
+    """What H of a row counts; NaN if its target is no class, which nobody has looked at on CUDA."""
+    return tl.where(is_class(y, CLASSES), w / total, float("nan"))
 
 
 @triton.jit
