@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evalign.study import tables
+from evalign.study import recipe, tables
 from tests.cli.commands import done, invoke, refused
 from tests.data.conftest import REAL
 from tests.study.test_reproduce import SMALL
@@ -17,12 +17,13 @@ def small(monkeypatch):
         pytest.skip(f"needs the real files: there is no folder {REAL}; name one in EVALIGN_DATA")
     monkeypatch.setenv("EVALIGN_DATA", str(REAL))
     monkeypatch.setattr(tables, "_tables", lambda: tables.read(SMALL))
+    monkeypatch.setattr(recipe, "reproduce", lambda **how: recipe.Outcome([], []))  # its own tests
 
 
 def test_list():
     result = done("reproduce", "--list")
     lines = result.out.splitlines()
-    assert [line.split()[0] for line in lines] == tables.names()
+    assert [line.split()[0] for line in lines] == [*tables.names(), "recipe"]
     assert max(map(len, lines)) <= 80
     found = json.loads(done("reproduce", "--list", "--json").out)["tables"]
     assert found["btg-table4"]["datasets"] == ["mammography"]
@@ -35,6 +36,7 @@ def test_quick_look_end_to_end(small, tmp_path):
     result = done("reproduce", "all", *options)
     lines = [line.rstrip() for line in result.out.splitlines()]
     assert lines[0] == "A small table (small)"
+    assert lines[-4:-2] == [f"{recipe.TITLE} (recipe)", "Not run."]  # the last of all
     assert lines[-1] == f"Written to {out}."
     assert "small, trials of" in result.err
     files = {path.name for path in out.iterdir()}

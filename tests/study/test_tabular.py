@@ -9,7 +9,7 @@ import torch
 
 from evalign import data
 from evalign.data import Dataset
-from evalign.study import tabular
+from evalign.study import stacks, tabular
 from evalign.study.prepared import prepare
 from evalign.study.run import Run, scores, triples
 from evalign.study.tabular import chosen, grid, train, units
@@ -140,7 +140,7 @@ def test_units_share_what_a_stack_must_and_fit_into_memory(made, monkeypatch):
     parts = units(runs)
     assert sorted(run.key for part in parts for run in part) == sorted(run.key for run in runs)
     assert all(len({run.batch_size for run in part}) == 1 for part in parts)
-    monkeypatch.setattr(tabular, "NUMBERS", 4 * tabular._numbers(runs[0]))
+    monkeypatch.setattr(stacks, "NUMBERS", 4 * stacks.numbers(runs[0]))
     assert max(len(part) for part in units(runs)) == 4
 
 
@@ -149,12 +149,12 @@ def test_pairs_of_rows_are_counted_and_stand_alone(made):
     parts = units([run for runs in both for run in runs])
     assert len(parts) == 2
     assert all(len({run.method for run in part}) == 1 for part in parts)
-    cross_entropy, wmw = (tabular._numbers(BASE.but(method=m)) for m in ("cross_entropy", "wmw"))
+    cross_entropy, wmw = (stacks.numbers(BASE.but(method=m)) for m in ("cross_entropy", "wmw"))
     assert wmw - cross_entropy == 4 * BASE.batch_size**2
 
 
 def test_weights_are_counted_for_the_features_as_prepared(made):
-    found = tabular._numbers(BASE)  # the card has 6 features, the made rows 4
+    found = stacks.numbers(BASE)  # the card has 6 features, the made rows 4
     weights = sum(p.numel() for p in tabular.NETWORKS["mlp"](4, 2, 0.0).parameters())
     assert found == 10 * weights + 8 * 64 * (512 + 256 + 128 + 2)
 
@@ -256,7 +256,7 @@ def test_the_prior_is_added_back(made):
     )
     network = tabular.NETWORKS["mlp"](4, 2, 0.0)
     X, y = prepared.test
-    labels = (tabular._logits(network, trained.weights, X) + method.offsets).argmax(1)
+    labels = (stacks.logits_of(network, trained.weights, X) + method.offsets).argmax(1)
     assert record["picks"]["loss"]["test"]["argmax"]["matrix"] == triples(labels, y)
 
 

@@ -1,4 +1,7 @@
-"""`evalign reproduce`: the papers' tables, run again and held against what was printed."""
+"""`evalign reproduce`: the papers' tables, run again and held against what was printed.
+
+And the suite of our own recipe, under the name "recipe".
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,7 +17,7 @@ from typer import Argument, Option
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.options import Json, Quiet
 from evalign.cli.terminal import Terminal, terminal
-from evalign.study import tables
+from evalign.study import recipe, tables
 from evalign.study.evidence import Evidence
 from evalign.study.execute import ExecutionError
 from evalign.study.formats import markdown
@@ -22,9 +25,11 @@ from evalign.study.plan import on
 from evalign.study.render import fill, headlines, parts, write
 from evalign.study.reproduce import Progress, planned, recorded
 from evalign.study.reproduce import reproduce as run
+from evalign.study.suite import SETS
 from evalign.study.verdicts import verdicts
 
 ALL = "all"
+Found = Evidence | recipe.Outcome
 
 
 def reproduce(
@@ -72,30 +77,44 @@ def reproduce(
             raise UsageError("Name a table, or all. `evalign reproduce --list` shows them.")
         if backend not in (None, "dask"):
             raise UsageError(f'backend of reproduce must be "dask". Got {backend!r}.')
-        found, failed = {}, []
+        if name == recipe.NAME and trials is not None:
+            raise UsageError(f"--trials is for tables: {recipe.NAME} has its splits and seeds.")
+        found: dict[str, Found] = {}
+        failed = []
         with refused():
-            names = tables.names() if name == ALL else [name]
-            for one in names:
+            names = [*tables.names(), recipe.NAME] if name == ALL else [name]
+            papers = [one for one in names if one != recipe.NAME]
+            for one in papers:
                 on(tables.table(one), dataset)
-            what = {"datasets": dataset, "trials": trials, "quick": quick}
+            if recipe.NAME in names:
+                recipe.planned(dataset)
+            what = {"datasets": dataset, "quick": quick}
             where = {"out": out, "results": results, "jobs": jobs, "backend": backend}
             if render_only:
                 records = recorded(out / "quick" if quick else results).values()
-                found = {one: Evidence(planned(one, **what), records) for one in names}
-                for evidence in found.values():
+                for one in papers:
+                    evidence = Evidence(planned(one, trials=trials, **what), records)
                     write(evidence, out)
+                    found[one] = evidence
+                if recipe.NAME in names:
+                    found[recipe.NAME] = recipe.reproduce(**what, **where, render_only=True)
             else:
                 with _cluster(backend), _bar(spoken) as progress:
+                    how = {**what, **where, "progress": progress}
                     for one in names:
                         try:
-                            found[one] = run(one, **what, **where, progress=progress)
+                            if one == recipe.NAME:
+                                found[one] = recipe.reproduce(**how)
+                            else:
+                                found[one] = run(one, trials=trials, **how)
                         except ExecutionError as error:  # what was recorded is written down
                             first, *_, last = str(error).splitlines()
                             failed.append(f"{one}: {first} The last error: {last}")
             if page is not None:
                 text = page.read_text(encoding="utf-8")
-                for one, evidence in found.items():
-                    text = fill(text, one, markdown(parts(evidence)))
+                for one, of in found.items():
+                    said = recipe.parts(of) if isinstance(of, recipe.Outcome) else parts(of)
+                    text = fill(text, one, markdown(said))
                 page.write_text(text, encoding="utf-8")
         _show(spoken, found, out)
         if failed:
@@ -115,12 +134,20 @@ def _show_list(spoken: Terminal) -> None:
         }
         for table in known
     }
+    shown.add_row(recipe.NAME, recipe.TITLE)
+    data[recipe.NAME] = {"title": recipe.TITLE, "datasets": list(SETS), "claims": []}
     spoken.result({"tables": data}, shown)
 
 
-def _show(spoken: Terminal, found: dict[str, Evidence], out: Path) -> None:
+def _show(spoken: Terminal, found: dict[str, Found], out: Path) -> None:
     data, shown = {}, []
     for name, evidence in found.items():
+        if isinstance(evidence, recipe.Outcome):
+            bars = evidence.headline
+            data[name] = [bar._asdict() for bar in bars]
+            met = f"{sum(bar.met for bar in bars)} of {len(bars)} bars met." if bars else "Not run."
+            shown += [f"{recipe.TITLE} ({name})", met, ""]
+            continue
         judged = list(verdicts(evidence))
         data[name] = [
             {"claim": claim.text, "data set": panel.label}

@@ -80,7 +80,7 @@ class Problem(NamedTuple):
         return f"f{beta:g}" + ("" if self.average == "binary" else "_macro")
 
     def metric(self, name: str) -> str:
-        return self.fbeta() if name == "f1" else name
+        return self.fbeta(float(name[1:])) if name in ("f1", "f2") else name
 
 
 def make(method: str, counts: Tensor, dataset: str = "") -> Method:
@@ -177,7 +177,36 @@ def _anchored(name: str, problem: Problem) -> Method:
     return Method(recipe.loss, False, target, recipe.offsets.float())
 
 
+def _by_batch(name: str, problem: Problem) -> Method:
+    """Anchored without running statistics."""
+    method = _anchored(name, problem)
+    method.loss.metric = losses.MetricLoss(method.target, ranks="own", task="multiclass")
+    return method
+
+
+def _unadjusted(name: str, problem: Problem) -> Method:
+    """Anchored without the prior."""
+    method = _anchored(name, problem)
+    method.loss.cross_entropy = _cross_entropy(problem)
+    return method._replace(offsets=0.0)
+
+
+def _unanchored(name: str, problem: Problem) -> Method:
+    """Anchored without cross-entropy, and so without its prior."""
+    method = _anchored(name, problem)
+    return method._replace(loss=method.loss.metric, offsets=0.0)
+
+
 METRICS = {"f1": "f1", "accuracy": "accuracy", "mcc": "matthews_corrcoef"}
+# What `suite` trains our recipe for: the end of a method's name, and the metric.
+GOALS = {"f1": "f1", "mcc": METRICS["mcc"]} | {name: name for name in ("balanced_accuracy", "f2")}
+# Our recipe and others like it, by the beginning of a method's name: (metric, problem) -> method.
+VARIANTS: dict[str, Callable[[str, Problem], Method]] = {
+    "anchored": _anchored,
+    "anchored_by_batch": _by_batch,
+    "unadjusted": _unadjusted,
+    "unanchored": _unanchored,
+}
 METHODS: dict[str, Callable[[Problem], Method]] = {
     "cross_entropy": _plain(_cross_entropy),
     "balanced_cross_entropy": _plain(_balanced_cross_entropy),
@@ -212,7 +241,12 @@ METHODS: dict[str, Callable[[Problem], Method]] = {
     "btg_f3": partial(_btg, "f3", "linear"),
     **{f"surf_{beta:g}": partial(_surf, beta, 0.0) for beta in SURF_BETAS},
     "surf_general_1": partial(_surf, 1.0, ROBUST),
-    **{f"anchored_{short}": partial(_anchored, name) for short, name in METRICS.items()},
+    "anchored_accuracy": partial(_anchored, "accuracy"),
+    **{
+        f"{prefix}_{goal}": partial(variant, name)
+        for prefix, variant in VARIANTS.items()
+        for goal, name in GOALS.items()
+    },
 }
 
 

@@ -72,7 +72,7 @@ class Picks:
         Returns:
             The metrics of the validation rows.
         """
-        validation = _finite(validation)
+        validation = finite(validation)
         metrics = self._metrics(validation)
         found = {LOSS: -loss, **metrics} if math.isfinite(loss) else {}
         better = {
@@ -81,7 +81,7 @@ class Picks:
             if name not in self.best or score > self.best[name].score
         }
         if better:
-            known, unseen = validation + self.offsets, _finite(test()) + self.offsets
+            known, unseen = validation + self.offsets, finite(test()) + self.offsets
             for name, score in better.items():
                 self.best[name] = _Pick(epoch, score, loss, metrics, known, unseen)
         return metrics
@@ -251,6 +251,6 @@ def flat(logits: Tensor) -> Tensor:
     return logits.movedim(1, -1).flatten(0, -2)
 
 
-def _finite(logits: Tensor) -> Tensor:
+def finite(logits: Tensor) -> Tensor:
     """On the CPU. Of a row with a logit that is not finite nothing is known: all classes alike."""
     return torch.where(logits.isfinite().all(1, keepdim=True), logits, 0.0).cpu()

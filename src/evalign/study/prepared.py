@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
 from torch import Tensor
 
 from evalign import data
@@ -13,6 +16,7 @@ from evalign.study.run import BINARY, MULTICLASS
 from evalign.training.split import Standardizer, three_way_split
 
 Rows = tuple[Tensor, Tensor]  # (X, y), or (logits, y)
+DIMENSIONS = 256  # that the words of a text are reduced to
 
 
 class Prepared(NamedTuple):
@@ -61,9 +65,10 @@ def thin(y: np.ndarray, rows: int | None) -> np.ndarray:
 def prepare(
     dataset: str, variant: str, split_seed: int = 0, imbalance: float | None = None
 ) -> Prepared:
-    """A data set, split and standardised; see `Run`."""
+    """A data set, split and standardised; see `Run`. Texts become features (TF-IDF) on the way."""
     loaded = data.load(dataset, preparation=variant)
-    table = loaded.X.ndim == 2 and loaded.X.dtype == np.float32
+    texts = not loaded.card.shape
+    table = texts or (loaded.X.ndim == 2 and loaded.X.dtype == np.float32)
     allowed = "be a table of features"
     require(table, "prepare", "dataset", allowed, f"{dataset}: {loaded.X.dtype} {loaded.X.shape}")
     rows = np.arange(len(loaded.y))
@@ -71,10 +76,17 @@ def prepare(
         rows = _thinned(loaded.y, imbalance, split_seed)
     groups = loaded.groups[rows] if variant == "sound" else None
     parts = [rows[part] for part in three_way_split(loaded.y[rows], groups=groups, seed=split_seed)]
-    scale = Standardizer(torch.from_numpy(loaded.X[parts[0]]))
-    X, y = torch.from_numpy(loaded.X), torch.from_numpy(loaded.y)
+    features = _of_texts(loaded.X, parts[0]) if texts else loaded.X
+    X, y = torch.from_numpy(features), torch.from_numpy(loaded.y)
+    scale = Standardizer(X[parts[0]])
     training, validation, test = ((scale(X[part]), y[part]) for part in parts)
     return Prepared(training, validation, test, len(loaded.classes))
+
+
+def _of_texts(texts: np.ndarray, training: np.ndarray) -> np.ndarray:
+    """Few features of many words; which words there are is learnt from the training rows alone."""
+    pipeline = make_pipeline(TfidfVectorizer(), TruncatedSVD(DIMENSIONS, random_state=0))
+    return pipeline.fit(texts[training]).transform(texts).astype(np.float32)
 
 
 def _thinned(y: np.ndarray, imbalance: float, seed: int) -> np.ndarray:

@@ -7,24 +7,24 @@ size train together (`training.many`).
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import nn
 
 from evalign import data
 from evalign.core.checks import require
 from evalign.core.metrics import resolve
+from evalign.study import stacks
 from evalign.study.methods import NETWORKS, OPTIMIZER, Method, cooling, make
 from evalign.study.picks import MOST_TUNED, THRESHOLDS, Picks
-from evalign.study.prepared import Prepared, prepare
+from evalign.study.prepared import Prepared
 from evalign.study.records import Record, record
 from evalign.study.run import LOSS, Run
+from evalign.study.stacks import best_epochs, logits_of, numbers, pairwise, rows_of, tf32
 from evalign.training import Settings
 from evalign.training.many import METRIC, Member, Trained, fit_many
 
@@ -46,8 +46,6 @@ SHARED = (
     "imbalance",
     "rows",
 )
-NUMBERS = 2**33 if torch.cuda.is_available() else 2**29  # in a stack, that is 32 or 2 GiB
-BLOCK = 2**15  # rows at a time, where no gradient is needed
 
 
 def grid(
@@ -125,10 +123,10 @@ def units(runs: Iterable[Run]) -> list[list[Run]]:
     """Runs that train together, no more of them than memory holds."""
     found: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
-        found.setdefault((_shared(run), _pairwise(run)), []).append(run)
+        found.setdefault((_shared(run), pairwise(run)), []).append(run)
     parts = []
     for group in found.values():
-        size = max(1, NUMBERS // _numbers(group[0]))
+        size = max(1, stacks.NUMBERS // numbers(group[0]))
         parts += [group[i : i + size] for i in range(0, len(group), size)]
     return parts
 
@@ -137,39 +135,20 @@ def _shared(run: Run) -> tuple[Any, ...]:
     return tuple(getattr(run, name) for name in SHARED)
 
 
-def _pairwise(run: Run) -> bool:
-    """Whether a step holds numbers for all pairs of rows: far more than the others."""
-    return run.method == "wmw"
-
-
-def _numbers(run: Run) -> int:
-    """What a member of a stack holds: its weights, some ten times, and a batch's activations."""
-    prepared = _prepare(run)
-    network = NETWORKS[run.network](prepared.training[0].shape[1], prepared.classes, run.dropout)
-    weights = sum(p.numel() for p in network.parameters())
-    width = sum(m.out_features for m in network.modules() if isinstance(m, nn.Linear))
-    pairs = 4 * run.batch_size**2 if _pairwise(run) else 0
-    return 10 * weights + 8 * run.batch_size * width + pairs
-
-
-def _prepare(run: Run) -> Prepared:
-    return prepare(run.dataset, run.variant, run.split_seed, run.imbalance)
-
-
 def train(runs: Sequence[Run]) -> Iterator[Record]:
     """Train runs of one unit, on a GPU if there is one, and assess every pick on the test rows."""
     first = runs[0]
     alike = len({_shared(run) for run in runs}) == 1
     require(alike, "train", "runs", f"share {', '.join(SHARED)}", f"{len(runs)} runs that do not")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    prepared = _prepare(first).thinned(first.rows)
+    prepared = rows_of(first).thinned(first.rows)
     names = dict.fromkeys(run.method for run in runs)
     methods = {name: make(name, prepared.counts, first.dataset) for name in names}
     features = prepared.training[0].shape[1]
     build = partial(NETWORKS[first.network], features, prepared.classes, 0.0)
     rows = prepared.to(device)
     metric, *also = prepared.metrics
-    with _tf32(device):
+    with tf32(device):
         fitted = fit_many(
             build,
             [_member(run, methods[run.method].loss) for run in runs],
@@ -200,7 +179,7 @@ def train(runs: Sequence[Run]) -> Iterator[Record]:
     assessed: Any = iter(Parallel(n_jobs=-1 if device == "cuda" and fits else 1)(calls))
     lengths = np.array([len(trained.history) for trained in fitted])
     for run, trained in zip(runs, fitted, strict=True):
-        best = _best(trained)
+        best = best_epochs(trained)
         shares = [e["seconds"] / (lengths >= e["epoch"]).sum() for e in trained.history]
         yield record(
             run,
@@ -218,22 +197,6 @@ def _of_grid(run: Run) -> bool:
     return run.seed == GRID_SEED
 
 
-@contextmanager
-def _tf32(device: str) -> Iterator[None]:
-    """Matrix products in TF32, on a GPU."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if device == "cuda" else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def _best(trained: Trained) -> dict[str, Any]:
-    """The records of the best epochs by any criterion; none of a training that diverged."""
-    return {name: epoch for epoch in trained.history for name in epoch["best_of"]}
-
-
 def _validated(best: dict[str, Any], metric: str) -> dict[str, Any]:
     """The "picks" of a record, without their tests."""
     return {
@@ -249,19 +212,13 @@ def _validated(best: dict[str, Any], metric: str) -> dict[str, Any]:
 def _picks(method: Method, trained: Trained, network: nn.Module, rows: Prepared) -> Picks:
     """Told of the best epochs by any criterion, in their order: no other one can be picked."""
     picks = Picks(rows.validation[1], rows.test[1], rows.classes, method.offsets)
-    best = _best(trained)
+    best = best_epochs(trained)
     criteria = {epoch["epoch"]: name for name, epoch in best.items()}
     for number, name in sorted(criteria.items()):
-        logits = partial(_logits, network, trained.best[name])
+        logits = partial(logits_of, network, trained.best[name])
         loss = best[name]["validation_loss"]
         picks.tell(number, loss, logits(rows.validation[0]), partial(logits, rows.test[0]))
     return picks
-
-
-@torch.no_grad()
-def _logits(network: nn.Module, weights: dict[str, Tensor], X: Tensor) -> Tensor:
-    parts = [functional_call(network, weights, (x,)) for x in X.split(BLOCK)]
-    return torch.cat(parts).cpu()
 
 
 def _member(run: Run, loss: nn.Module) -> Member:

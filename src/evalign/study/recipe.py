@@ -1,0 +1,242 @@
+"""The suite of the recipe as text, table and page: train what is missing, write what was found."""
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+
+from evalign.core.checks import require
+from evalign.data import card
+from evalign.data.sources import fetch
+from evalign.report.figures import ALIGNED, MUTED, STYLE
+from evalign.study import standings, suite
+from evalign.study.execute import execute
+from evalign.study.formats import Grid, Heading, Part, Text, html, markdown
+from evalign.study.records import Record, Results
+from evalign.study.render import NOTHING
+from evalign.study.reproduce import Progress
+from evalign.study.run import Run
+from evalign.study.standings import Bar, Cell, Choice
+from evalign.study.suite import OURS, QUICK_EPOCHS, QUICK_SETS, SETS
+from evalign.study.verdicts import Interval
+
+NAME = "recipe"
+TITLE = "The recipe against the losses of today"
+CHOICE = Choice((OURS,))  # pick and decision by the validation rows, as the opponent has it
+RIVALS = {"best opponent": standings.OPPONENT, "cross-entropy of today": standings.TODAY}
+TIME = Path("benchmarks/results/recipe_time.json")  # {"ratio": ours over cross-entropy}
+VARIANTS = {
+    "anchored_by_batch": "without running statistics",
+    "unadjusted": "without the prior",
+    "unanchored": "without cross-entropy",
+}
+
+
+class Outcome(NamedTuple):
+    """The runs that were planned, and the records that there are of them."""
+
+    runs: Sequence[Run]
+    records: Sequence[Record]
+    quick: bool = False
+
+    @property
+    def scores(self) -> standings.Scores:
+        return standings.scores(self.records)
+
+    @property
+    def headline(self) -> list[Bar]:
+        return standings.headline(self.scores, CHOICE)
+
+
+def planned(datasets: Sequence[str] | None = None, *, quick: bool = False) -> list[Run]:
+    """The runs of the suite, or of some of its data sets, or of a quick look."""
+    for dataset in datasets or ():
+        require(dataset in SETS, NAME, "dataset", f"be one of {', '.join(SETS)}", repr(dataset))
+    if quick:
+        sets = datasets or QUICK_SETS
+        return suite.runs(sets, splits=[0], seeds=[1], epochs=QUICK_EPOCHS)
+    return suite.runs(datasets or SETS)
+
+
+def reproduce(
+    *,
+    out: Path,
+    results: Path,
+    datasets: Sequence[str] | None = None,
+    quick: bool = False,
+    render_only: bool = False,
+    jobs: int = 1,
+    backend: str | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Train what is not recorded, and write down what was found.
+
+    Args:
+        out: the folder for Markdown, HTML and CSV.
+        results: the folder of the records; a quick look keeps its records in `out` instead.
+        datasets: some of `suite.SETS`; all without.
+        quick: a small slice, to see that it runs. Its numbers mean nothing.
+        render_only: train nothing.
+        jobs: units of work at a time.
+        backend: None, or "dask" for the cluster of the current `dask.distributed.Client`.
+        progress: told of what is done.
+
+    Raises:
+        ExecutionError: at the end, when all else is written down, if units failed.
+    """
+    runs, folder = planned(datasets, quick=quick), out / "quick" if quick else results
+
+    def tell(done: int, total: int, left: float) -> None:
+        if progress is not None:
+            progress(f"{NAME}, networks of rows", done, total, left)
+
+    units = [] if render_only else suite.units(runs)
+    for unit in units:
+        fetch(card(unit[0].dataset))  # what is absent is told now, and downloaded once
+    own = Results(folder / f"{NAME}.jsonl")
+    try:
+        execute(units, suite.train, own, jobs=jobs, backend=backend, progress=tell)
+    finally:
+        known = {record["key"]: record for record in own.records()}
+        outcome = Outcome(runs, [known[run.key] for run in runs if run.key in known], quick)
+        write(outcome, out)
+    return outcome
+
+
+def write(outcome: Outcome, folder: Path) -> list[Path]:
+    """recipe.md, recipe.html and recipe.csv with the gains of every cell."""
+    folder.mkdir(parents=True, exist_ok=True)
+    said = list(parts(outcome))
+    paths = [folder / f"{NAME}.{kind}" for kind in ("md", "html", "csv")]
+    paths[0].write_text(markdown(said), encoding="utf-8")
+    paths[1].write_text(html(TITLE, said, figures(outcome)), encoding="utf-8")
+    with paths[2].open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["data set", "metric", "over", "gain", "low", "high", "splits"])
+        for rival, cells in _gains(outcome).items():
+            writer.writerows([*cell, rival, *of] for cell, of in cells.items())
+    return paths
+
+
+def parts(outcome: Outcome) -> Iterator[Part]:
+    """All that is said of the suite."""
+    yield Heading(TITLE)
+    known = {record["key"] for record in outcome.records}
+    absent = [run for run in outcome.runs if run.key not in known]
+    bars, cells = outcome.headline, _gains(outcome)
+    if not bars:
+        yield Text("Not run.")
+        return
+    if outcome.quick:
+        yield Text("A quick look, to see that it runs: its numbers mean nothing.")
+    if absent:
+        left = ", ".join(dict.fromkeys(run.dataset for run in absent))
+        yield Text(f"Not run: {len(absent):,} of {len(outcome.runs):,} runs, of {left}.")
+    rows = [[bar.name, _value(bar), bar.bar, "met" if bar.met else "not met"] for bar in bars]
+    rows.append(["time of ours, cross-entropy's is 1", _time(), NOTHING, NOTHING])
+    yield Grid("What the recipe is judged by:", ["", "found", "bar", ""], rows)
+    first, second = cells.values()
+    yield Grid(
+        "Gains in points, with 95% intervals over splits:",
+        ["data set", "metric", "splits", *(f"over {rival}" for rival in cells)],
+        [
+            [*cell, str(of.trials), _gain(of), _gain(second[cell]) if cell in second else NOTHING]
+            for cell, of in first.items()
+        ],
+    )
+    yield Heading("Ranks", below=True)
+    ranks, difference = _ranks(outcome)
+    caption = f"Average rank over cells; a difference of {difference:.2f} is beyond chance:"
+    yield Grid(caption, ["", "rank"], [[name, f"{rank:.2f}"] for name, rank in ranks.items()])
+    yield Heading("Ablation", below=True)
+    found = standings.ablation(outcome.scores, CHOICE)
+    over = [
+        [text, _gain(found[name]), str(found[name].trials)]
+        if name in found
+        else [text, "not run", NOTHING]
+        for name, text in VARIANTS.items()
+    ]
+    caption = "Our gain in points over ours with a part left out, 95% intervals over data sets:"
+    yield Grid(caption, ["", "gain", "data sets"], over)
+    yield Text(_origin(outcome.records))
+
+
+def figures(outcome: Outcome) -> dict[str, go.Figure]:
+    """The gains of the cells, and the ranks with their critical difference; none without trials."""
+    if not outcome.headline:
+        return {}
+    cells = sorted(_gains(outcome)["best opponent"].items(), key=lambda item: item[1].mean)
+    gains = {f"{dataset}, {metric}": of for (dataset, metric), of in cells}
+    ranks, difference = _ranks(outcome)
+    half = difference / 2
+    bars = {name: Interval(r, r - half, r + half, 1) for name, r in reversed(ranks.items())}
+    return {
+        "Gain over the best opponent, points": _dots(gains),
+        "Average ranks; bars that do not overlap differ beyond chance": _dots(bars),
+    }
+
+
+def _dots(values: Mapping[str, Interval]) -> go.Figure:
+    """Means and their intervals, the last on top."""
+    means = [of.mean for of in values.values()]
+    reach = [0.0 if math.isnan(of.high) else of.high - of.mean for of in values.values()]
+    dots = go.Scatter(
+        x=means,
+        y=list(values),
+        mode="markers",
+        marker={"color": ALIGNED, "size": 8},
+        error_x={"type": "data", "array": reach, "color": MUTED},
+    )
+    return go.Figure([dots], {"template": STYLE, "height": 80 + 22 * len(values)})
+
+
+def _gains(outcome: Outcome) -> dict[str, dict[Cell, Interval]]:
+    return {
+        name: standings.intervals(standings.gains(outcome.scores, CHOICE, rival))
+        for name, rival in RIVALS.items()
+    }
+
+
+def _ranks(outcome: Outcome) -> tuple[dict[str, float], float]:
+    """Average ranks, and their critical difference."""
+    ranked = standings.ranks(outcome.scores, standings.single(CHOICE))
+    datasets = {dataset for dataset, _ in next(iter(ranked.values()))}
+    difference = standings.critical_difference(len(ranked), len(datasets))
+    return standings.average_ranks(ranked), difference
+
+
+def _value(bar: Bar) -> str:
+    if isinstance(bar.value, int):
+        return str(bar.value)
+    return f"{bar.value:.0%}" if "%" in bar.bar else f"{bar.value:.3g}".replace("-", "−")
+
+
+def _gain(of: Interval) -> str:
+    """With its interval, where there is one."""
+    values = of[:1] if math.isnan(of.low) else of[:3]
+    mean, *ends = (f"{x:+.2f}".replace("-", "−") for x in values)
+    return f"{mean} ({' to '.join(ends)})" if ends else mean
+
+
+def _time() -> str:
+    if not TIME.exists():
+        return "not measured"
+    return f"{json.loads(TIME.read_text(encoding='utf-8'))['ratio']:.2f}"
+
+
+def _origin(records: Sequence[Record]) -> str:
+    """What the runs were made with."""
+
+    def all_of(text: str) -> str:
+        return ", ".join(sorted({text.format_map(record["made"]) for record in records}))
+
+    diverged = sum(record["diverged"] for record in records)
+    return (
+        f"{len(records):,} runs, of which {diverged:,} diverged. "
+        f"{all_of('{device} ({precision})')}; torch {all_of('{torch}')}, "
+        f"commits {all_of('{commit}')}."
+    )

@@ -1,0 +1,229 @@
+"""The suite of the recipe: ours against the losses of today, over data sets, metrics and splits.
+
+All methods have one trainer, that of `AlignedClassifier`, and those of one split train as one stack
+(`training.many`). One training of an opponent serves all metrics; ours has a training for each.
+Because one training serves several criteria, none of them may end it early: every training goes
+through the whole cosine schedule (patience None), and the best epochs by each criterion are kept.
+`rulings` scores them, `standings` compares.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from torch import Tensor, nn
+
+from evalign.core.checks import require
+from evalign.core.metrics import resolve
+from evalign.estimator import AlignedClassifier
+from evalign.study import stacks
+from evalign.study.methods import GOALS, NETWORKS, VARIANTS, Method, Problem, make
+from evalign.study.picks import finite
+from evalign.study.prepared import Prepared
+from evalign.study.records import Record, record
+from evalign.study.rulings import Pick, rule
+from evalign.study.run import LOSS, Run
+from evalign.study.stacks import best_epochs, logits_of, numbers, rows_of, tf32
+from evalign.training import Settings
+from evalign.training.many import METRIC, Member, Trained, fit_many
+
+SETS = (
+    "adult",
+    "mammography",
+    "creditcard",
+    "cocktailparty",
+    "annthyroid",
+    "campaign",
+    "cardiotocography",
+    "magic_gamma",
+    "page_blocks",
+    "reuters_r8",
+    "satimage",
+    "waveform",
+    "winequality_white",
+    "yeast",
+    "caltech256_clip",
+)
+SPLITS, SEEDS = range(5), range(1, 4)
+OPPONENTS = ("cross_entropy", "balanced_cross_entropy", "focal", "logit_adjusted")
+OURS = "anchored"
+TRAINER = AlignedClassifier()  # its numbers, and where it has none, those of `Settings`
+# A quick look: small sets of two classes, for which rules are fitted in no time.
+QUICK_SETS, QUICK_EPOCHS = ("cardiotocography", "waveform"), 2
+
+
+def runs(
+    datasets: Iterable[str] = SETS,
+    *,
+    splits: Iterable[int] = SPLITS,
+    seeds: Iterable[int] = SEEDS,
+    variants: Iterable[str] = tuple(VARIANTS),
+    epochs: int = TRAINER.epochs,
+) -> list[Run]:
+    """All runs of the suite, or some. Their batch size 0 is the trainer's own, see `batch_size`.
+
+    Args:
+        datasets: names of `SETS`.
+        splits: seeds of the splits.
+        seeds: of the trainings.
+        variants: of ours, see `methods.VARIANTS`; the opponents are always there.
+        epochs: of every training.
+
+    Examples:
+        >>> len(runs(["adult"], variants=["anchored"]))  # 4 opponents and 4 metrics
+        120
+    """
+    methods = [*OPPONENTS, *(f"{variant}_{goal}" for variant in variants for goal in GOALS)]
+    seeds, splits = list(seeds), list(splits)
+    return [
+        Run(
+            dataset=dataset,
+            variant="sound",
+            method=method,
+            learning_rate=TRAINER.learning_rate,
+            dropout=TRAINER.dropout,
+            epochs=epochs,
+            seed=seed,
+            split_seed=split,
+        )
+        for dataset in datasets
+        for split in splits
+        for method in methods
+        for seed in seeds
+    ]
+
+
+def units(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs that train together: those of one split of one data set."""
+    found: dict[Any, list[Run]] = {}
+    for run in runs:
+        found.setdefault(_shared(run), []).append(run)
+    return list(found.values())
+
+
+def _shared(run: Run) -> tuple[Any, ...]:
+    return run.dataset, run.variant, run.split_seed, run.epochs
+
+
+def batch_size(rows: int) -> int:
+    """That of `AlignedClassifier` for so many training rows.
+
+    Examples:
+        >>> [batch_size(rows) for rows in (100, 6400, 10**6)]
+        [32, 200, 1024]
+    """
+    return min(max(32, rows // 32), 1024)
+
+
+def metrics(problem: Problem) -> list[str]:
+    """The metrics of the suite, by their names for this problem.
+
+    Examples:
+        >>> metrics(Problem(torch.ones(3), "yeast"))
+        ['f1_macro', 'matthews_corrcoef', 'balanced_accuracy', 'f2_macro']
+    """
+    return [problem.metric(name) for name in GOALS.values()]
+
+
+def train(runs: Sequence[Run]) -> Iterator[Record]:
+    """Train the runs of one unit, on a GPU if there is one, in as many stacks as memory asks for.
+
+    A record has as its "picks" for every metric of the run and every pick the epoch and the
+    decisions, see `rulings.rule`.
+    """
+    first = runs[0]
+    alike = len({_shared(run) for run in runs}) == 1
+    allowed = "be of one split of one data set, and share epochs"
+    require(alike, "train", "runs", allowed, f"{len(runs)} runs that do not")
+    prepared = rows_of(first)
+    names = dict.fromkeys(run.method for run in runs)
+    methods = {name: make(name, prepared.counts, first.dataset) for name in names}
+    rows = batch_size(len(prepared.training[1]))
+    size = max(1, stacks.NUMBERS // numbers(first.but(batch_size=rows)))
+    for start in range(0, len(runs), size):
+        yield from _train_stack(runs[start : start + size], methods, prepared, rows)
+
+
+def _train_stack(
+    runs: Sequence[Run], methods: Mapping[str, Method], prepared: Prepared, batch_size: int
+) -> Iterator[Record]:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows = prepared.to(device)
+    names = metrics(Problem(prepared.counts, runs[0].dataset))
+    build = partial(NETWORKS[runs[0].network], rows.training[0].shape[1], rows.classes, 0.0)
+    with tf32(device):
+        fitted = fit_many(
+            build,
+            [
+                Member(methods[run.method].loss, run.learning_rate, run.seed, run.dropout)
+                for run in runs
+            ],
+            *rows.training,
+            validation=rows.validation,
+            metric=names[0],
+            settings=Settings(
+                epochs=runs[0].epochs,
+                batch_size=batch_size,
+                weight_decay=TRAINER.weight_decay,
+                patience=None,
+                watch=LOSS,
+            ),
+            also={name: resolve(name) for name in names[1:]},
+        )
+        network = build().to(device).eval()
+        labels = rows.validation[1].cpu(), rows.test[1].cpu()
+        calls, judged = [], []
+        for run, trained in zip(runs, fitted, strict=True):
+            method = methods[run.method]
+            judged.append(names if run.method in OPPONENTS else [method.target])
+            criteria = {LOSS: LOSS} | {x: METRIC if x == names[0] else x for x in judged[-1]}
+            picked = _picks(trained, network, rows, method, criteria)
+            for name in judged[-1]:
+                picks = {LOSS: picked[LOSS], METRIC: picked[name]}
+                calls.append(delayed(rule)(picks, *labels, name))
+    # A GPU must not wait for one core of many.
+    ruled: Any = iter(Parallel(n_jobs=-1 if device == "cuda" else 1)(calls))
+    lengths = np.array([len(trained.history) for trained in fitted])
+    for run, trained, of in zip(runs, fitted, judged, strict=True):
+        shares = [e["seconds"] / (lengths >= e["epoch"]).sum() for e in trained.history]
+        yield record(
+            run,
+            epochs=len(shares),
+            capped=False,  # the schedule ends where it should
+            seconds=float(sum(shares)),
+            picks={name: next(ruled) for name in of},
+            diverged=not best_epochs(trained),
+            batch_size=batch_size,
+            device=device,
+            precision="tf32" if device == "cuda" else "float32",
+        )
+
+
+def _picks(
+    trained: Trained,
+    network: nn.Module,
+    rows: Prepared,
+    method: Method,
+    criteria: Mapping[str, str],
+) -> dict[str, Pick]:
+    """By name the best epochs, of the `criteria` as `fit_many` calls them."""
+    best = best_epochs(trained)
+    if not best:  # as in `picks.Picks`, it says the first class of every row
+        known, unseen = (torch.zeros(len(y), rows.classes) for _, y in rows[1:3])
+        return dict.fromkeys(criteria, Pick(0, known, unseen))
+    epochs: dict[int, Pick] = {}
+    for criterion in criteria.values():
+        number = best[criterion]["epoch"]
+        if number not in epochs:
+            logits = partial(_logits, network, trained.best[criterion], method.offsets)
+            epochs[number] = Pick(number, *(logits(X) for X, _ in rows[1:3]))
+    return {name: epochs[best[criterion]["epoch"]] for name, criterion in criteria.items()}
+
+
+def _logits(
+    network: nn.Module, weights: dict[str, Tensor], offsets: Tensor | float, X: Tensor
+) -> Tensor:
+    return finite(logits_of(network, weights, X)) + offsets

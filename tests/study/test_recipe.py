@@ -1,0 +1,230 @@
+"""The suite written down, and the way there."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalign import data
+from evalign.data import DataError, Dataset
+from evalign.study import recipe, suite
+from evalign.study.execute import ExecutionError
+from evalign.study.formats import Grid, markdown
+from evalign.study.prepared import prepare
+from evalign.study.recipe import Outcome, figures, parts, planned, reproduce, write
+from evalign.study.records import Results
+from evalign.study.render import fill
+from evalign.study.rulings import DECISIONS, PICKS
+from tests.cli.commands import done, refused
+from tests.study.made_tables import record
+
+LEVELS = {"anchored": 0.7, "cross_entropy": 0.6, "unadjusted": 0.68}
+
+
+@pytest.fixture(autouse=True)
+def no_time(monkeypatch, tmp_path):
+    """Whether a time has been measured does not depend on where the tests run."""
+    monkeypatch.setattr(recipe, "TIME", tmp_path / "recipe_time.json")
+
+
+def made(run):
+    """Every way of a method scores its level, and a little more in every further split."""
+    name = next((name for name in LEVELS if run.method.startswith(f"{name}_")), run.method)
+    level = LEVELS.get(name, 0.5) + 0.01 * run.split_seed * (name == "anchored")
+    decisions = {decision: {"validation": level, "test": level} for decision in DECISIONS}
+    picks = {pick: {"epoch": 1, "decisions": decisions} for pick in PICKS}
+    goals = ["f1", "f2"] if run.method in suite.OPPONENTS else [run.method[-2:]]
+    return record(run, dict.fromkeys(goals, picks), diverged=False)
+
+
+def outcome(*, splits=range(3), variants=("anchored", "unadjusted"), sets=("adult", "magic_gamma")):
+    runs = suite.runs(sets, splits=splits, seeds=[1], variants=variants)
+    found = [made(run) for run in runs if run.method in suite.OPPONENTS or run.method[-2] == "f"]
+    return Outcome(runs, found)
+
+
+def grid(outcome, start):
+    return next(p for p in parts(outcome) if isinstance(p, Grid) and p.caption.startswith(start))
+
+
+def test_nothing_was_run():
+    nothing = Outcome(planned(), [])
+    assert markdown(parts(nothing)).endswith("Not run.\n")
+    assert figures(nothing) == {}
+    assert nothing.headline == []
+
+
+def test_the_headline_and_its_bars():
+    rows = {row[0]: row[1:] for row in grid(outcome(), "What the recipe").rows}
+    # 0.70, 0.71 and 0.72 against 0.60
+    assert rows["mean gain over the best opponent, points"] == ["11", "1.0 or more", "met"]
+    assert rows["share of cells with a gain of 0 or more"] == ["100%", "80% or more", "met"]
+    assert rows["cells wholly below −0.5 points"] == ["0", "none", "met"]
+    assert rows["place by average rank"] == ["1", "first", "met"]
+    assert rows["p of Wilcoxon's test over data sets"] == ["0.5", "below 0.01", "not met"]
+    assert rows["time of ours, cross-entropy's is 1"][0] == "not measured"
+
+
+def test_a_measured_time_is_told():
+    recipe.TIME.write_text(json.dumps({"ratio": 1.234}), encoding="utf-8")
+    assert grid(outcome(), "What the recipe").rows[-1][1] == "1.23"
+
+
+def test_cells_with_their_intervals():
+    rows = grid(outcome(), "Gains in points").rows
+    assert [row[:3] for row in rows[:2]] == [["adult", "f1", "3"], ["adult", "f2", "3"]]
+    # 11 ± 4.303·√((1/3 + 1/4)·1)
+    assert rows[0][3] == rows[0][4] == "+11.00 (+7.71 to +14.29)"
+    alone = grid(outcome(splits=[0]), "Gains in points").rows
+    assert alone[0][2:] == ["1", "+10.00", "+10.00"]
+
+
+def test_the_ablation_says_what_was_not_run():
+    rows = {row[0]: row[1:] for row in grid(outcome(), "Our gain").rows}
+    assert rows["without the prior"] == ["+3.00 (+3.00 to +3.00)", "2"]
+    assert rows["without cross-entropy"][0] == "not run"
+
+
+def test_what_was_not_run_is_said():
+    """Trainings for two metrics are not there, those of the other two are."""
+    found = outcome()
+    text = markdown(parts(found))
+    assert f"Not run: 24 of {len(found.runs)} runs, of adult, magic_gamma." in text
+
+
+def test_ranks_and_plots():
+    ranks = grid(outcome(), "Average rank").rows
+    assert ranks[0] == ["anchored, chosen, chosen", "1.00"]
+    assert ranks[1][1] == "4.50"  # six ways of cross-entropy share the ranks 2 to 7
+    gains, ranked = figures(outcome()).values()
+    (dots,) = gains.data
+    assert set(dots.y) == {
+        f"{of}, {metric}" for of in ("adult", "magic_gamma") for metric in ("f1", "f2")
+    }
+    assert dots.error_x.array[0] == pytest.approx(3.286, abs=1e-3)
+    (dots,) = ranked.data
+    assert (dots.y[-1], dots.x[-1]) == ("anchored, chosen, chosen", 1)
+    assert dots.error_x.array == pytest.approx([dots.error_x.array[0]] * len(dots.y))
+
+
+def test_files(tmp_path):
+    paths = write(outcome(), tmp_path)
+    assert [path.name for path in paths] == ["recipe.md", "recipe.html", "recipe.csv"]
+    with paths[2].open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 2
+    assert {row["over"] for row in rows} == {"best opponent", "cross-entropy of today"}
+    assert float(rows[0]["gain"]) == pytest.approx(11)
+    page = paths[1].read_text(encoding="utf-8")
+    assert "Average ranks; bars that do not overlap" in page
+
+
+def test_what_is_planned():
+    assert len(planned()) == 15 * 5 * 3 * 20
+    assert {run.dataset for run in planned(["yeast"])} == {"yeast"}
+    look = planned(quick=True)
+    assert {(run.split_seed, run.seed, run.epochs) for run in look} == {(0, 1, 2)}
+    assert {run.dataset for run in look} == set(suite.QUICK_SETS)
+    with pytest.raises(ValueError, match=r"dataset of recipe must be one of adult, .* Got 'cifar'"):
+        planned(["cifar"])
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    """200 rows in the place of any data set."""
+    prepare.cache_clear()
+    X = np.random.default_rng(0).normal(3, 2, (200, 4)).astype(np.float32)
+    y = (X[:, 0] + X[:, 1] > 8).astype(np.int64)
+    dataset = Dataset(X, y, ("no", "yes"), np.arange(200), None, data.card("mammography"))
+    monkeypatch.setattr(data, "load", lambda name, preparation: dataset)
+    monkeypatch.setattr(recipe, "fetch", lambda card: None)
+    yield
+    prepare.cache_clear()
+
+
+def test_a_quick_look_end_to_end_and_again(rows, tmp_path, monkeypatch):
+    look = suite.runs(["waveform"], splits=[0], seeds=[1], variants=["anchored"], epochs=2)
+    monkeypatch.setattr(recipe, "planned", lambda datasets, quick: look)
+    told, where = [], {"out": tmp_path / "out", "results": tmp_path / "results", "quick": True}
+    found = reproduce(**where, progress=lambda *of: told.append(of))
+    assert len(found.records) == len(look) == 8
+    assert told[-1][:3] == ("recipe, networks of rows", 8, 8)
+    assert len(found.headline) == 6
+    path = tmp_path / "out" / "quick" / "recipe.jsonl"
+    before = path.read_bytes()
+    assert not (tmp_path / "results").exists()
+    text = (tmp_path / "out" / "recipe.md").read_text(encoding="utf-8")
+    assert "its numbers mean nothing" in text
+
+    monkeypatch.setattr(suite, "train", None)
+    again = reproduce(**where)
+    assert path.read_bytes() == before
+    assert again.headline == found.headline
+
+
+def fail(runs):
+    raise ArithmeticError("no networks today")
+
+
+def test_what_fails_is_told_when_all_else_is_written(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "train", fail)
+    with pytest.raises(ExecutionError, match="2 of 2 units failed"):
+        reproduce(out=tmp_path, results=tmp_path, quick=True)
+    assert (tmp_path / "recipe.md").read_text(encoding="utf-8").endswith("Not run.\n")
+
+
+def test_absent_data_is_told_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVALIGN_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="caltech256_clip"):
+        reproduce(out=tmp_path / "out", results=tmp_path, datasets=["caltech256_clip"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quick_look_is_never_taken_for_a_run():
+    assert not {run.key for run in planned(quick=True)} & {run.key for run in planned()}
+
+
+def test_the_command_line_renders_what_there_is(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- recipe -->\n<!-- end of recipe -->\n", encoding="utf-8")
+    where = ["--out", tmp_path / "out", "--results", tmp_path / "results", "--page", page]
+    result = done("reproduce", "recipe", "--render-only", *where)
+    assert f"{recipe.TITLE} (recipe)\nNot run." in result.out
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".md", ".html", ".csv"}
+    assert "Not run." in page.read_text(encoding="utf-8")
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_command_line_tells_the_bars(tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe, "reproduce", lambda **how: outcome())
+    result = done("reproduce", "recipe", "--out", tmp_path)
+    assert "5 of 6 bars met." in result.out
+    bars = json.loads(done("reproduce", "recipe", "--json", "--out", tmp_path).out)["tables"]
+    assert [bar["met"] for bar in bars["recipe"]] == [True] * 5 + [False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--trials", "2"], "--trials is for tables: recipe has its splits and seeds."),
+        (["--dataset", "cifar10"], "dataset of recipe must be one of adult, mammography"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, text):
+    assert text in refused("reproduce", "recipe", *arguments)
+
+
+def test_the_list_ends_with_the_recipe():
+    assert done("reproduce", "--list").out.splitlines()[-1].split()[0] == "recipe"
+
+
+def test_documentation_shows_the_records():
+    """If not: evalign reproduce all --render-only --page docs/reproduction.md."""
+    root = Path(__file__).parents[2]
+    page = (root / "docs/reproduction.md").read_text(encoding="utf-8")
+    known = {record["key"]: record for record in Results(root / "results/recipe.jsonl").records()}
+    runs = planned()
+    found = Outcome(runs, [known[run.key] for run in runs if run.key in known])
+    assert fill(page, recipe.NAME, markdown(parts(found))) == page
