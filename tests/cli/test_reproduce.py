@@ -36,11 +36,15 @@ def test_quick_look_end_to_end(small, tmp_path):
     result = done("reproduce", "all", *options)
     lines = [line.rstrip() for line in result.out.splitlines()]
     assert lines[0] == "A small table (small)"
-    assert lines[-4:-2] == [f"{recipe.TITLE} (recipe)", "Not run."]  # the last of all
-    assert lines[-1] == f"Written to {out}."
+    assert lines[-5:-3] == [f"{recipe.TITLE} (recipe)", "Not run."]  # the last of all
+    assert lines[-2:] == [
+        "A quick look: these numbers mean nothing.",
+        f"Written to {out / 'quick'}.",
+    ]
     assert "small, trials of" in result.err
+    out = out / "quick"  # so that no table that was run is written over
     files = {path.name for path in out.iterdir()}
-    assert files == {"small.md", "small.html", "small.csv", "small-claims.csv", "quick"}
+    assert files == {"small.md", "small.html", "small.csv", "small-claims.csv", "small.jsonl"}
 
     page = tmp_path / "page.md"
     page.write_text("# Page\n<!-- small -->\n<!-- end of small -->\n", encoding="utf-8")
@@ -68,8 +72,9 @@ def test_what_fails_is_one_line_and_the_rest_goes_on(small, tmp_path, monkeypatc
     assert line.endswith("The last error: RuntimeError: no memory left")
     assert "Another (other)" in result.out
     # What did not fail is written down.
-    assert "| Boosting (added) | 2 |" in (out / "small.md").read_text(encoding="utf-8")
-    assert "| Boosting (added) | 2 |" in (out / "other.md").read_text(encoding="utf-8")
+    for name in ("small", "other"):
+        text = (out / "quick" / f"{name}.md").read_text(encoding="utf-8")
+        assert "| Boosting (added) | 2 |" in text
 
 
 def test_render_only_trains_nothing(tmp_path):

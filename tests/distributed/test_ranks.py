@@ -182,7 +182,7 @@ def running_state(rank, size):
 def test_running_statistics_are_the_same_on_every_rank():
     first, second = run(running_state, 2)
     assert first == second
-    assert first["running.seen"][0] > 0
+    assert first["running.seen"] > 0
 
 
 def own_estimator(rank, size):
@@ -210,7 +210,7 @@ def other_classes(rank, size):
 def test_ranks_must_agree_on_the_classes():
     for text in run(other_classes, 2):
         assert "logits of MetricLoss must have the same number of classes on every rank" in text
-        assert "[10, 13] numbers" in text
+        assert "[3, 4] classes" in text
 
 
 def dies(rank, size):

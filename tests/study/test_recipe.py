@@ -155,7 +155,7 @@ def test_a_quick_look_end_to_end_and_again(rows, tmp_path, monkeypatch):
     path = tmp_path / "out" / "quick" / "recipe.jsonl"
     before = path.read_bytes()
     assert not (tmp_path / "results").exists()
-    text = (tmp_path / "out" / "recipe.md").read_text(encoding="utf-8")
+    text = (tmp_path / "out" / "quick" / "recipe.md").read_text(encoding="utf-8")
     assert "its numbers mean nothing" in text
 
     monkeypatch.setattr(suite, "train", None)
@@ -172,7 +172,7 @@ def test_what_fails_is_told_when_all_else_is_written(rows, tmp_path, monkeypatch
     monkeypatch.setattr(suite, "train", fail)
     with pytest.raises(ExecutionError, match="2 of 2 units failed"):
         reproduce(out=tmp_path, results=tmp_path, quick=True)
-    assert (tmp_path / "recipe.md").read_text(encoding="utf-8").endswith("Not run.\n")
+    assert (tmp_path / "quick" / "recipe.md").read_text(encoding="utf-8").endswith("Not run.\n")
 
 
 def test_absent_data_is_told_before_anything_runs(tmp_path, monkeypatch):

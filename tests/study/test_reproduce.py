@@ -154,7 +154,7 @@ def test_end_to_end_and_again(small, tmp_path):
     path = tmp_path / "out" / "quick" / "small.jsonl"
     before = path.read_bytes()
     assert {json.loads(line)["run"]["dropout"] for line in before.splitlines()} == {0.25, 0.5, 0.0}
-    text = (tmp_path / "out" / "small.md").read_text(encoding="utf-8")
+    text = (tmp_path / "out" / "quick" / "small.md").read_text(encoding="utf-8")
     assert text.count("| F1\\* | 2 |") == 2
 
     reproduce("small", **options)
@@ -182,7 +182,7 @@ def test_what_fails_stops_nothing_else(small, tmp_path, monkeypatch):
     assert len(told.value.failed) == 1
     found = recorded(tmp_path / "out" / "quick").values()
     assert [record["run"]["method"] for record in found] == ["gradient_boosting"] * 2
-    text = (tmp_path / "out" / "small.md").read_text(encoding="utf-8")
+    text = (tmp_path / "out" / "quick" / "small.md").read_text(encoding="utf-8")
     assert "| Boosting (added) | 2 |" in text
 
 

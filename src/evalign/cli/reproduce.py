@@ -88,13 +88,14 @@ def reproduce(
                 on(tables.table(one), dataset)
             if recipe.NAME in names:
                 recipe.planned(dataset)
+            written = out / "quick" if quick else out
             what = {"datasets": dataset, "quick": quick}
             where = {"out": out, "results": results, "jobs": jobs, "backend": backend}
             if render_only:
-                records = recorded(out / "quick" if quick else results).values()
+                records = recorded(written if quick else results).values()
                 for one in papers:
                     evidence = Evidence(planned(one, trials=trials, **what), records)
-                    write(evidence, out)
+                    write(evidence, written)
                     found[one] = evidence
                 if recipe.NAME in names:
                     found[recipe.NAME] = recipe.reproduce(**what, **where, render_only=True)
@@ -116,7 +117,7 @@ def reproduce(
                     said = recipe.parts(of) if isinstance(of, recipe.Outcome) else parts(of)
                     text = fill(text, one, markdown(said))
                 page.write_text(text, encoding="utf-8")
-        _show(spoken, found, out)
+        _show(spoken, found, written, quick=quick)
         if failed:
             raise UsageError("; ".join(failed))
 
@@ -139,7 +140,7 @@ def _show_list(spoken: Terminal) -> None:
     spoken.result({"tables": data}, shown)
 
 
-def _show(spoken: Terminal, found: dict[str, Found], out: Path) -> None:
+def _show(spoken: Terminal, found: dict[str, Found], out: Path, *, quick: bool) -> None:
     data, shown = {}, []
     for name, evidence in found.items():
         if isinstance(evidence, recipe.Outcome):
@@ -155,6 +156,8 @@ def _show(spoken: Terminal, found: dict[str, Found], out: Path) -> None:
             for claim, panel, seen in judged
         ]
         shown += [f"{evidence.table.title} ({name})", *headlines(seen for *_, seen in judged), ""]
+    if quick:
+        shown.append("A quick look: these numbers mean nothing.")
     spoken.result({"tables": data, "out": str(out)}, *shown, f"Written to {out}.")
 
 

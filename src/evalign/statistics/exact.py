@@ -120,7 +120,8 @@ def exact_backward(
     ranks as well; every rank needs at least one micro-batch.
 
     Args:
-        loss: `MetricLoss`, a pointwise loss, or any module with their methods `sums` and `of_sums`.
+        loss: `MetricLoss`, a pointwise loss, or any module with their methods `sums` and `of_sums`,
+            in training mode.
         model: from x to logits. Autocast around the call covers it.
         microbatches: a list of (x, target) or (x, target, sample_weight); it is gone through twice.
         scaler: scales the gradients, for float16.
@@ -141,7 +142,7 @@ def exact_backward(
     exact = ExactAccumulation(loss)
     no_sync = getattr(model, "no_sync", nullcontext)  # DDP's
     with exact.counting(), no_sync():
-        for x, *rest in microbatches:
+        for x, *rest in map(_checked, microbatches):
             exact.count(model(x), *rest)
     with exact.replaying():
         for i, (x, *rest) in enumerate(microbatches):
@@ -165,8 +166,17 @@ def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:
 def _check_microbatches(microbatches: Any) -> None:
     owner, name = "exact_backward", "microbatches"
     again = hasattr(microbatches, "__getitem__") and hasattr(microbatches, "__len__")
-    if not again or isinstance(microbatches, Tensor | dict):
+    if not again or isinstance(microbatches, Tensor | dict | str):
         allowed = "be a list, as it is gone through twice"
-        got, cure = type(microbatches).__name__, "Pass list(microbatches)."
+        got, cure = type(microbatches).__name__, "Pass a list of (x, target), e.g. list(loader)."
         raise TypeError(complaint(owner, name, allowed, got, cure))
     require(len(microbatches) > 0, owner, name, "not be empty", "none")
+
+
+def _checked(microbatch: Any) -> Any:
+    parts = len(microbatch) if isinstance(microbatch, tuple | list) else 0
+    if parts not in (2, 3) or not isinstance(microbatch[1], Tensor):
+        allowed = "hold pairs (x, target) or triples (x, target, sample_weight)"
+        got = f"{type(microbatch).__name__} of {parts}" if parts else type(microbatch).__name__
+        raise TypeError(complaint("exact_backward", "microbatches", allowed, got))
+    return microbatch

@@ -43,7 +43,7 @@ class RankSum:
         own = [tensor for part in sums for tensor in part.tensors()]
         total = torch.cat([x.detach().flatten() for x in own])
         try:
-            self._agree(total, group, size)
+            self._agree(total, sums[0], group, size)
             dist.all_reduce(total, group=group)
         except RuntimeError as error:
             raise RuntimeError(
@@ -57,17 +57,19 @@ class RankSum:
             part.map(lambda x: next(totals).view_as(x) + size * (x - x.detach())) for part in sums
         )
 
-    def _agree(self, own: Tensor, group: Any, size: int) -> None:
+    def _agree(self, own: Tensor, first: Any, group: Any, size: int) -> None:
         """Sums of other lengths would hang or be garbage; asked once, as asking waits."""
         if traced() or len(own) in self._agreed:
             return
-        lengths = [torch.empty(1, dtype=torch.int64, device=own.device) for _ in range(size)]
-        dist.all_gather(lengths, torch.full_like(lengths[0], len(own)), group=group)
-        got = [int(length) for length in lengths]
+        classes = first.tensors()[0].numel()
+        mine = torch.tensor([len(own), classes], device=own.device)
+        found = [torch.empty_like(mine) for _ in range(size)]
+        dist.all_gather(found, mine, group=group)
+        lengths, got = torch.stack(found).T.tolist()
         allowed = "have the same number of classes on every rank"
         cure = "Give the network all classes, also those that a rank has no rows of."
-        same = len(set(got)) == 1
-        require(same, "MetricLoss", "logits", allowed, f"sums of {got} numbers", cure)
+        same = len(set(lengths)) == 1
+        require(same, "MetricLoss", "logits", allowed, f"{got} classes", cure)
         self._agreed.add(len(own))
 
 

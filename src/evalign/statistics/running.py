@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.numerics import beside, moved
+from evalign.core.numerics import moved
 
 _PARTS = ("tp", "predicted", "actual", "total", "full")
 
@@ -18,8 +18,9 @@ class RunningConfusion(nn.Module):
 
     What comes back has the value of the average C̄ and the gradient of the batch C, namely
     C̄ + (C − stop(C)): a metric of it is differentiated at the average, with respect to this batch,
-    and that gradient is not scaled by the momentum. After one batch the average is that batch; a
-    batch without rows does not change it.
+    and that gradient is not scaled by the momentum. After one batch the average is that batch. A
+    batch without rows does not change it, nor does one with a logit that is not finite, whose own
+    loss is NaN.
 
     Args:
         momentum: the weight of the new batch, in (0, 1]; 1 is the batch alone.
@@ -30,33 +31,51 @@ class RunningConfusion(nn.Module):
     def __init__(self, momentum: float = 0.1) -> None:
         super().__init__()
         allowed = "lie in (0, 1], the weight of the new batch"
-        require(0 < momentum <= 1, "MetricLoss", "momentum", allowed, momentum)
+        ok = isinstance(momentum, int | float) and 0 < momentum <= 1
+        require(ok, "MetricLoss", "momentum", allowed, repr(momentum))
         self.momentum = momentum
-        # 1 − (1 − momentum)^k after k batches. No buffer has 0 dimensions: under torch.compile what
-        # is added to one in place is lost.
-        self.register_buffer("seen", torch.zeros(1, dtype=torch.float64))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.float64))  # 1 − (1 − momentum)^k
         for part in _PARTS:  # their size is that of the first batch
             self.register_buffer(part, None)
 
     def forward(self, confusion: Confusion) -> Confusion:
         now = confusion.detach()
-        weight = torch.where(now.total.sum() == 0, 0, beside(self.momentum, self.seen))
-        self.seen.add_(weight * (1 - self.seen))  # lerp_, which torch.func.vmap has no rule for
-        mass = self.seen.squeeze(0).clamp(min=self.momentum)
+        counts = (now.total.sum() != 0) & now.predicted.sum().isfinite()
+
+        def blend(old: Tensor, new: Tensor | float) -> Tensor:
+            return torch.where(counts, old + self.momentum * (new - old), old)
+
+        given = {part for part in _PARTS if getattr(now, part) is not None}
+        kept = {part for part in _PARTS if getattr(self, part) is not None}
+        if kept and not given <= kept:  # of a loss that needs less
+            self.reset()
+        seen = self._keep("seen", blend(self.seen, 1.0))
+        mass = seen.clamp(min=self.momentum)
         average: dict[str, Tensor] = {}
         for part in _PARTS:
             value: Tensor | None = getattr(now, part)
             if value is None:
                 continue
-            flat = torch.atleast_1d(value)
             if getattr(self, part) is None:
-                setattr(self, part, torch.zeros_like(flat))
-            self._check_size(part, flat)
+                setattr(self, part, torch.zeros_like(value))
+            self._check_size(part, value)
             running: Tensor = getattr(self, part)
-            running.add_(weight.to(value) * (flat - running))
+            running = self._keep(part, blend(running, value))
             attached: Tensor = getattr(confusion, part)
-            average[part] = (running / mass.to(value)).view_as(value) + (attached - value)
+            average[part] = running / mass.to(value) + (attached - value)
         return Confusion(**average, multilabel=confusion.multilabel)
+
+    def _keep(self, name: str, value: Tensor) -> Tensor:
+        """Write down what is new: in place, for stacks of losses and CUDA graphs.
+
+        Not so in a compiled graph: its backward pass may compute the average again, from what the
+        buffer held before, and a buffer without dimensions loses what is added to it.
+        """
+        if torch.compiler.is_compiling():
+            setattr(self, name, value)
+        else:
+            getattr(self, name).copy_(value)
+        return value
 
     def reset(self) -> None:
         """Forget all batches."""

@@ -77,9 +77,10 @@ def reproduce(
 
     Args:
         out: the folder for Markdown, HTML and CSV.
-        results: the folder of the records; a quick look keeps its records in `out` instead.
+        results: the folder of the records.
         datasets: some of `suite.SETS`; all without.
-        quick: a small slice, to see that it runs. Its numbers mean nothing.
+        quick: a small slice, to see that it runs. Its numbers mean nothing, and all of it goes to
+            the folder "quick" of `out`.
         render_only: train nothing.
         jobs: units of work at a time.
         backend: None, or "dask" for the cluster of the current `dask.distributed.Client`.
@@ -88,7 +89,9 @@ def reproduce(
     Raises:
         ExecutionError: at the end, when all else is written down, if units failed.
     """
-    runs, folder = planned(datasets, quick=quick), out / "quick" if quick else results
+    runs = planned(datasets, quick=quick)
+    if quick:
+        out = results = out / "quick"
 
     def tell(done: int, total: int, left: float) -> None:
         if progress is not None:
@@ -97,7 +100,7 @@ def reproduce(
     units = [] if render_only else suite.units(runs)
     for unit in units:
         fetch(card(unit[0].dataset))  # what is absent is told now, and downloaded once
-    own = Results(folder / f"{NAME}.jsonl")
+    own = Results(results / f"{NAME}.jsonl")
     try:
         execute(units, suite.train, own, jobs=jobs, backend=backend, progress=tell)
     finally:

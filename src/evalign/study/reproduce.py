@@ -36,10 +36,11 @@ def reproduce(
         name: one of `tables.names()`.
         out: the folder for Markdown, HTML and CSV.
         results: the folder of the records, NAME.jsonl for each table; what any of them holds is
-            not run again. A quick look keeps its records in `out` instead.
+            not run again.
         datasets: some of the table's, by name; all without.
         trials: seeds of each setting; the table's own number without.
-        quick: a small slice, to see that it runs. Its numbers mean nothing.
+        quick: a small slice, to see that it runs. Its numbers mean nothing, and all of it goes to
+            the folder "quick" of `out`.
         jobs: units of work at a time.
         backend: None, or "dask" for the cluster of the current `dask.distributed.Client`.
         progress: told of what is done.
@@ -50,9 +51,10 @@ def reproduce(
     plan = planned(name, datasets=datasets, trials=trials, quick=quick)
     for dataset in {panel.dataset for panel in plan.table.panels}:
         fetch(card(dataset))  # what is absent is told now, and downloaded once
-    folder = out / "quick" if quick else results
-    own = Results(folder / f"{name}.jsonl")
-    known = recorded(folder)
+    if quick:
+        out = results = out / "quick"
+    own = Results(results / f"{name}.jsonl")
+    known = recorded(results)
     failures: list[ExecutionError] = []
 
     def run(phase: str, runs: Iterable[Run]) -> None:

@@ -100,6 +100,33 @@ def test_sums_keep_their_digits_under_half():
     assert loss.half().running.tp.dtype == torch.float64
 
 
+@pytest.mark.parametrize("mistake", [torch.nan, torch.inf])
+def test_a_batch_that_is_not_finite_leaves_no_trace(mistake):
+    """As when float16 overflows once: the scaler skips that step, and training goes on."""
+    loss, other = (MetricLoss("f1_macro", statistics="running") for _ in range(2))
+    first, wrong, *last = batches()
+    for batch in (first, *last):
+        other(*batch)
+    loss(*first)
+    assert loss(wrong[0].detach().clone().fill_(mistake).requires_grad_(), wrong[1]).isnan()
+    for batch in last:
+        loss(*batch)
+    for name, buffer in other.running.named_buffers():
+        assert torch.equal(loss.running.get_buffer(name), buffer)
+
+
+def test_a_loss_that_needs_more_starts_anew():
+    lesser, cost = (
+        MetricLoss(metric, statistics="running")
+        for metric in ("f1_macro", metrics.ExpectedCost([[0, 1, 2]] * 3))
+    )
+    first, second, *_ = batches()
+    lesser(*first)
+    cost.load_state_dict(lesser.state_dict())
+    fresh = MetricLoss(cost.metric, statistics="running")
+    assert torch.equal(cost(*second), fresh(*second))
+
+
 def test_built_on_the_meta_device():
     with torch.device("meta"):
         loss = MetricLoss("f1_macro", statistics="running")
@@ -110,11 +137,19 @@ def test_built_on_the_meta_device():
     assert torch.equal(loss(*second), trained(*second))
 
 
-@pytest.mark.parametrize("metric", ["f1_macro", "matthews_corrcoef", "accuracy"])
-def test_compiled_as_eager_over_several_batches(metric):
+@pytest.mark.parametrize(
+    ("metric", "backend"),
+    [
+        ("f1_macro", "aot_eager"),
+        ("accuracy", "aot_eager"),
+        ("matthews_corrcoef", "aot_eager"),
+        ("matthews_corrcoef", "inductor"),  # which computes things again in its backward pass
+    ],
+)
+def test_compiled_as_eager_over_several_batches(metric, backend):
     """What a batch leaves behind must be there for the next one, in value and gradient."""
     eager, other = (MetricLoss(metric, statistics="running") for _ in range(2))
-    compiled = torch.compile(other, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(other, fullgraph=True, backend=backend)
     for logits, target in batches():
         value, expected = compiled(logits, target), eager(logits, target)
         torch.testing.assert_close(value, expected, rtol=0, atol=tolerances.SAME)
