@@ -148,6 +148,7 @@ def test_built_on_the_meta_device():
 )
 def test_compiled_as_eager_over_several_batches(metric, backend):
     """What a batch leaves behind must be there for the next one, in value and gradient."""
+    torch._dynamo.reset()  # of what other tests have compiled, which counts against a limit
     eager, other = (MetricLoss(metric, statistics="running") for _ in range(2))
     compiled = torch.compile(other, fullgraph=True, backend=backend)
     for logits, target in batches():
