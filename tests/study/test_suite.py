@@ -16,9 +16,10 @@ from evalign.study.methods import GOALS, VARIANTS, Problem, make
 from evalign.study.prepared import prepare
 from evalign.study.records import Results
 from evalign.study.run import scores, triples
-from evalign.study.suite import OPPONENTS, batch_size, metrics, runs, train, units
+from evalign.study.suite import OPPONENTS, metrics, runs, train, units
 from evalign.training import Settings
 from evalign.training.many import fit_many
+from evalign.training.settings import usual_batch_size
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +85,7 @@ def test_the_trainer_is_the_estimators(made, monkeypatch):
     default = Settings()
     for name in ("schedule", "warmup", "clip_norm"):
         assert getattr(settings, name) == getattr(default, name)
-    assert settings.batch_size == batch_size(192) == 32
+    assert settings.batch_size == usual_batch_size(192) == 32
     members = asked["members"]
     assert {member.learning_rate for member in members} == {wanted.learning_rate}
     assert {member.dropout for member in members} == {wanted.dropout}

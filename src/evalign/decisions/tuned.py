@@ -77,7 +77,8 @@ def tuned(owner: str, logits: Tensor, y: Tensor, weight: Tensor, goal: Goal) -> 
     if smallest >= FEW:
         learners["labels"] = labels
     known = {"argmax": identity.unsqueeze(0), "expected": expected}
-    held_out = _folds(y) * rows
+    numbers = torch.arange(FOLDS, device=y.device).unsqueeze(1)
+    held_out = (folds(y) == numbers).double() * rows
     matrices = [confusions(eta, target, rows, gain)[0] for gain in known.values()]
     for learner in learners.values():
         matrices.append(confusions(eta, target, held_out, learner(rows - held_out)).sum(0))
@@ -88,14 +89,18 @@ def tuned(owner: str, logits: Tensor, y: Tensor, weight: Tensor, goal: Goal) -> 
     return gain[0], chosen
 
 
-def _folds(y: Tensor) -> Tensor:
-    """(FOLDS, N) of 0 and 1: every row held out once, every class spread evenly."""
+def folds(y: Tensor) -> Tensor:
+    """The fold of each row: every class spread evenly, also one with fewer rows than folds.
+
+    Examples:
+        >>> folds(torch.tensor([0] * 5 + [1] * 5))[:5].sort().values
+        tensor([0, 1, 2, 3, 4])
+    """
     shuffled = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)).to(y.device)
     order = shuffled[y[shuffled].argsort(stable=True)]
     fold = torch.empty_like(y)
     fold[order] = torch.arange(len(y), device=y.device) % FOLDS
-    folds = torch.arange(FOLDS, device=y.device).unsqueeze(1)
-    return (fold == folds).double()
+    return fold
 
 
 def _times(offsets: Tensor, gains: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ from evalign.estimator.progress import progress
 from evalign.estimator.rows import OWNER, Table, dense, refuse_multilabel, weights
 from evalign.recipes import RECIPES, Recipe
 from evalign.training import History, Settings, Standardizer, fit
+from evalign.training.settings import usual_batch_size
 
 # A row is read in the precision it comes in; once standardised, all is float32.
 READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
@@ -331,7 +332,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
                 metric=self._metric(),
                 settings=Settings(
                     epochs=self.epochs,
-                    batch_size=self.batch_size or min(max(32, len(rows[0]) // 32), 1024),
+                    batch_size=self.batch_size or usual_batch_size(len(rows[0])),
                     learning_rate=self.learning_rate,
                     weight_decay=self.weight_decay,
                     patience=None if recipe.annealing else self.patience,

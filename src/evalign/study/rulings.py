@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from evalign.decisions import Decision, fit_decision
+from evalign.decisions.tuned import FOLDS, folds
 from evalign.study.picks import MOST_TUNED
 from evalign.study.prepared import Rows
 from evalign.study.run import LOSS, scores, triples
@@ -19,7 +20,6 @@ from evalign.training.many import METRIC
 
 PICKS = (LOSS, METRIC)
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
-FOLDS = 5
 MOST_WRITTEN = 20  # classes; with more, the matrices would be most of a file of records
 
 
@@ -97,20 +97,6 @@ def cross_fitted(logits: Tensor, y: Tensor, metric: str) -> Tensor:
         fitted = fit_decision(logits[~held_out], y[~held_out], metric=metric, decision="tuned")
         labels[held_out] = fitted(logits[held_out])
     return labels
-
-
-def folds(y: Tensor) -> Tensor:
-    """The fold of each row: every class spread evenly, also one with fewer rows than folds.
-
-    Examples:
-        >>> folds(torch.tensor([0] * 5 + [1] * 5))[:5].sort().values
-        tensor([0, 1, 2, 3, 4])
-    """
-    shuffled = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
-    by_class = shuffled[y[shuffled].argsort(stable=True)]
-    fold = torch.empty_like(y)
-    fold[by_class] = torch.arange(len(y)) % FOLDS
-    return fold
 
 
 def _score(matrix: list[list[int]], classes: int, metric: str) -> float:

@@ -29,6 +29,7 @@ from evalign.study.run import LOSS, Run
 from evalign.study.stacks import best_epochs, logits_of, numbers, rows_of, tf32
 from evalign.training import Settings
 from evalign.training.many import METRIC, Member, Trained, fit_many
+from evalign.training.settings import usual_batch_size
 
 SETS = (
     "adult",
@@ -63,7 +64,7 @@ def runs(
     variants: Iterable[str] = tuple(VARIANTS),
     epochs: int = TRAINER.epochs,
 ) -> list[Run]:
-    """All runs of the suite, or some. Their batch size 0 is the trainer's own, see `batch_size`.
+    """All runs of the suite, or some. Their batch size 0 is the trainer's own.
 
     Args:
         datasets: names of `SETS`.
@@ -108,16 +109,6 @@ def _shared(run: Run) -> tuple[Any, ...]:
     return run.dataset, run.variant, run.split_seed, run.epochs
 
 
-def batch_size(rows: int) -> int:
-    """That of `AlignedClassifier` for so many training rows.
-
-    Examples:
-        >>> [batch_size(rows) for rows in (100, 6400, 10**6)]
-        [32, 200, 1024]
-    """
-    return min(max(32, rows // 32), 1024)
-
-
 def metrics(problem: Problem) -> list[str]:
     """The metrics of the suite, by their names for this problem.
 
@@ -141,7 +132,7 @@ def train(runs: Sequence[Run]) -> Iterator[Record]:
     prepared = rows_of(first)
     names = dict.fromkeys(run.method for run in runs)
     methods = {name: make(name, prepared.counts, first.dataset) for name in names}
-    rows = batch_size(len(prepared.training[1]))
+    rows = usual_batch_size(len(prepared.training[1]))
     size = max(1, stacks.NUMBERS // numbers(first.but(batch_size=rows)))
     for start in range(0, len(runs), size):
         yield from _train_stack(runs[start : start + size], methods, prepared, rows)

@@ -7,6 +7,16 @@ from typing import Literal
 from evalign.core.checks import require
 
 
+def usual_batch_size(rows: int) -> int:
+    """Rows per step for so many training rows: a 32nd of them, within 32 and 1024.
+
+    Examples:
+        >>> [usual_batch_size(rows) for rows in (100, 6400, 10**6)]
+        [32, 200, 1024]
+    """
+    return min(max(32, rows // 32), 1024)
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to train.
