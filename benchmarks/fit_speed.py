@@ -35,9 +35,8 @@ from torch.nn import functional as F
 
 import evalign
 from evalign import AlignedClassifier
-from evalign.metrics import resolve
+from evalign.losses import AlignedLoss
 from evalign.models import mlp
-from evalign.recipes import AnchoredLoss
 from evalign.training import Settings, Standardizer, fit, holdout_split
 
 BATCH, RATE, DECAY = 2048, 1e-3, 1e-4
@@ -133,7 +132,7 @@ def main() -> None:
     contestants: dict[str, Callable[[], Any]] = {
         "bare loop": lambda: bare_loop(network(device, X.shape[1]), rows, held_out, epochs),
         "training.fit": lambda: training(nn.CrossEntropyLoss()),
-        "training.fit, anchored": lambda: training(AnchoredLoss(resolve(METRIC), prior)),
+        "training.fit, anchored": lambda: training(AlignedLoss(METRIC, prior)),
         "AlignedClassifier": lambda: estimator("cross_entropy"),
         "AlignedClassifier, anchored": lambda: estimator("anchored"),
         "skorch": skorch,

@@ -1,10 +1,10 @@
 """evalign: train classifiers on the metric you report.
 
-`MetricLoss` turns any metric of the confusion matrix into a loss; `Confusion` is the matrix, soft
-or hard; `metrics` the metrics of it; `losses` all losses; `theory` what the papers prove;
-`AlignedClassifier` is the scikit-learn estimator;
-`TemperatureAnnealing` cools a loss; `fit_decision` finds the rule that turns scores into labels;
-`exact_backward` gives the gradient of a whole batch in the memory of a part.
+`MetricLoss` turns any metric of the confusion matrix into a loss; `AlignedLoss` is what to train
+with, the metric held up by cross-entropy; `Confusion` is the matrix, soft or hard; `metrics` the
+metrics of it; `losses` all losses; `theory` what the papers prove; `AlignedClassifier` is the
+scikit-learn estimator; `TemperatureAnnealing` cools a loss; `fit_decision` finds the rule from
+scores to labels; `exact_backward` gives the gradient of a whole batch in the memory of a part.
 """
 
 from importlib import import_module
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from evalign import losses, metrics, theory
 from evalign.core.confusion import Confusion
 from evalign.decisions import DecisionRule, fit_decision
-from evalign.losses import MetricLoss
+from evalign.losses import AlignedLoss, MetricLoss
 from evalign.statistics import exact_backward
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AlignedClassifier",
+    "AlignedLoss",
     "Confusion",
     "DecisionRule",
     "MetricLoss",

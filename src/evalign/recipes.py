@@ -6,15 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from evalign.core.batch import Sums
 from evalign.core.metrics import MetricFunction
-from evalign.losses import FocalLoss, LogitAdjustedLoss, MetricLoss
-from evalign.statistics import Ranks
+from evalign.losses import AlignedLoss, FocalLoss, LogitAdjustedLoss, MetricLoss
 from evalign.training import TemperatureAnnealing
 
-ANCHOR = 1.0  # the weight of the cross-entropy beside the metric loss
-PRIOR = 0.5  # how much of the log prior is taken out of the logits
-MOMENTUM = 0.1  # of the running confusion matrix
 COOLINGS = 3  # coolings in vain before EAST's training ends
 
 
@@ -30,41 +25,6 @@ class Recipe(NamedTuple):
     loss: nn.Module
     offsets: Tensor
     annealing: TemperatureAnnealing | None = None
-
-
-class AnchoredLoss(nn.Module):
-    """cross-entropy(logits + ½ log prior) + metric loss on running statistics.
-
-    The cross-entropy keeps the training stable and the probabilities calibrated; the metric loss
-    sees the logits without the prior, so that rare classes are found.
-
-    Args:
-        metric: a metric, or any function of a `Confusion`.
-        prior: the counts or shares of the classes.
-        ranks: of the metric loss, see `MetricLoss`.
-    """
-
-    def __init__(self, metric: MetricFunction, prior: Tensor, *, ranks: Ranks = "all") -> None:
-        super().__init__()
-        self.cross_entropy = LogitAdjustedLoss(prior, tau=PRIOR, task="multiclass")
-        self.metric = MetricLoss(
-            metric, statistics="running", momentum=MOMENTUM, ranks=ranks, task="multiclass"
-        )
-
-    def forward(
-        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
-    ) -> Tensor:
-        cross_entropy = self.cross_entropy(logits, target, sample_weight=sample_weight)
-        return ANCHOR * cross_entropy + self.metric(logits, target, sample_weight=sample_weight)
-
-    def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
-        """What `exact_backward` adds up over micro-batches."""
-        both = self.cross_entropy, self.metric
-        first, last = (loss.sums(logits, target, sample_weight=sample_weight) for loss in both)
-        return *first, *last
-
-    def of_sums(self, sums: Sums) -> Tensor:
-        return ANCHOR * self.cross_entropy.of_sums(sums[:1]) + self.metric.of_sums(sums[1:])
 
 
 # ranks="own": an estimator trains on its own rows, also in a job where others train on theirs.
@@ -100,13 +60,15 @@ def logit_adjusted(metric: MetricFunction, prior: Tensor, patience: int | None) 
     return Recipe(LogitAdjustedLoss(prior, task="multiclass"), torch.zeros_like(prior))
 
 
-def anchored(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
-    """Cross-entropy and the metric together, see `AnchoredLoss`."""
-    return Recipe(AnchoredLoss(metric, prior, ranks="own"), PRIOR * (prior / prior.sum()).log())
+def aligned(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
+    """Cross-entropy and the metric together, see `AlignedLoss`."""
+    loss = AlignedLoss(metric, prior, ranks="own", task="multiclass")
+    return Recipe(loss, loss.offsets)
 
 
 RECIPES: dict[str, Callable[[MetricFunction, Tensor, int | None], Recipe]] = {
-    "anchored": anchored,
+    "aligned": aligned,
+    "anchored": aligned,  # its first name
     "cross_entropy": cross_entropy,
     "east": east,
     "focal": focal,

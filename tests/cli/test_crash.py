@@ -61,12 +61,12 @@ def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
     killed = process(*arguments, "--json", before=KILLING)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert killed.stdout == ""
-    assert "anchored: epoch 1/" not in killed.stderr  # it went on from the checkpoint
-    assert "anchored: epoch 2/" in killed.stderr
+    assert "aligned: epoch 1/" not in killed.stderr  # it went on from the checkpoint
+    assert "aligned: epoch 2/" in killed.stderr
     assert not out.exists()
 
     said = done(*arguments).err
-    assert "anchored: epoch" not in said  # whose training was over
+    assert "aligned: epoch" not in said  # whose training was over
     assert "cross_entropy: epoch 1/" not in said
     assert comparable(out) == comparable(whole)
     assert not partial.exists()

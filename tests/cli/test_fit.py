@@ -113,7 +113,7 @@ def test_json_stands_alone(data, tmp_path, capfd):
     assert [method["key"] for method in said["methods"]] == ["aligned"]
     assert said["differences"] == []
     assert "Left out: person (id), country (constant)." in err
-    assert "anchored: epoch 2/2" in err
+    assert "aligned: epoch 2/2" in err
 
 
 def test_quiet(data, tmp_path):

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from evalign import MetricLoss, exact_backward
+from evalign import AlignedLoss, MetricLoss, exact_backward
 from evalign.estimator import AlignedClassifier
-from evalign.metrics import FBeta, resolve
-from evalign.recipes import RECIPES, AnchoredLoss
+from evalign.metrics import FBeta
+from evalign.recipes import RECIPES
 from evalign.training import Settings, TemperatureAnnealing, fit
 from evalign.training.many import Member, fit_many
 from tests import tolerances
@@ -121,7 +121,7 @@ def test_many_models_are_as_if_trained_alone():
         Member(nn.CrossEntropyLoss(), 1e-2, 0),
         Member(f1, 1e-2, 1, annealing=cooling),
         Member(f1, 1e-3, 2),
-        Member(AnchoredLoss(resolve("f1_macro"), rows[1].bincount()), 1e-2, 3),
+        Member(AlignedLoss("f1_macro", rows[1].bincount()), 1e-2, 3),
         # Numbers that the device has to be sent, once and not while a graph is made.
         Member(MetricLoss(FBeta(beta=[1, 2, 0.5], average="macro", labels=[0, 2])), 1e-2, 4),
     ]

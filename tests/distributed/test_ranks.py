@@ -190,7 +190,7 @@ def own_estimator(rank, size):
     return [quick(recipe=recipe, epochs=2).fit(X, y).predict_proba(X).tolist() for recipe in OWN]
 
 
-OWN = ["east", "anchored"]
+OWN = ["east", "aligned"]
 
 
 @pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")

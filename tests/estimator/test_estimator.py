@@ -20,11 +20,13 @@ from torch import nn
 
 from evalign import metrics
 from evalign.estimator import AlignedClassifier
+from evalign.losses.aligned import metric_offsets
+from evalign.metrics import resolve
 from evalign.training import CheckpointError, TrainingWarning
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, imbalanced, quick
 
-RECIPES = ["anchored", "cross_entropy", "east", "focal", "logit_adjusted"]
+RECIPES = ["aligned", "cross_entropy", "east", "focal", "logit_adjusted"]
 X, Y = imbalanced(600, classes=3)
 X2, Y2 = imbalanced(600)
 # A batch of 32 has few rows of a rare class; "east" says so.
@@ -85,32 +87,57 @@ def test_decision_function_agrees_with_predict(decision):
     assert clf.rule_.decision == decision
 
 
-def test_argmax_takes_the_most_probable_class():
-    clf = quick(decision="argmax").fit(X, Y)
-    assert np.array_equal(clf.predict_proba(X).argmax(1), clf.predict(X))
+def raw_logits(clf, rows):
+    with torch.no_grad():
+        return clf.network_(clf._scaler(torch.from_numpy(rows)).float()).double()
 
 
-@pytest.mark.parametrize("recipe", ["anchored", "cross_entropy"])
+@pytest.mark.parametrize(("metric", "data"), [("f1", (X2, Y2)), ("f1_macro", (X, Y))])
+def test_argmax_is_of_the_logits_as_trained(metric, data):
+    clf = quick(metric, decision="argmax").fit(*data)
+    labels = clf.predict(data[0])
+    assert np.array_equal(labels, raw_logits(clf, data[0]).argmax(1))
+    # The recipe leaves to rare classes what the metric asks for: the most probable one is another.
+    assert not np.array_equal(labels, clf.predict_proba(data[0]).argmax(1))
+    assert clf.rule_.source == "argmax"
+
+
+def test_argmax_of_cross_entropy_takes_the_most_probable_class():
+    clf = quick(recipe="cross_entropy", decision="argmax").fit(X, Y)
+    assert np.array_equal(clf.predict(X), clf.predict_proba(X).argmax(1))
+    assert np.array_equal(clf.predict(X), raw_logits(clf, X).argmax(1))
+
+
+@pytest.mark.parametrize("recipe", ["aligned", "cross_entropy"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_probabilities_are_calibrated_on_average(recipe, classes):
     rows, labels = imbalanced(4000, classes=classes)
-    clf = quick(recipe=recipe, batch_size=256).fit(rows, labels)
+    clf = quick("balanced_accuracy", recipe=recipe, batch_size=256).fit(rows, labels)
     new, truth = imbalanced(4000, classes=classes, seed=1)
     share = np.bincount(truth) / len(truth)
-    # The shares themselves are known to ±0.006 (1σ); half the log prior left out would be off by
-    # a tenth and more.
-    np.testing.assert_allclose(clf.predict_proba(new).mean(0), share, atol=0.03)
+    # The shares themselves are known to ±0.006 (1σ); without its offsets, which are the whole log
+    # prior here, the recipe would be off by 0.02 and more.
+    np.testing.assert_allclose(clf.predict_proba(new).mean(0), share, atol=0.015)
 
 
-def test_the_prior_that_training_took_out_is_added_back():
-    clf = quick("f1").fit(X2, Y2)
-    scaled = clf._scaler(torch.from_numpy(X2)).float()
-    with torch.no_grad():
-        logits = clf.network_(scaled).double()
+@pytest.mark.parametrize("metric", ["f1", "balanced_accuracy", "accuracy"])
+def test_the_offsets_that_training_took_out_are_added_back(metric):
+    clf = quick(metric).fit(X2, Y2)
     # The rows held out have, stratified, the shares of the others.
-    prior = torch.from_numpy(np.bincount(Y2) / len(Y2))
-    expected = (logits + 0.5 * prior.log()).softmax(1).numpy()
+    offsets = metric_offsets(resolve(metric), np.bincount(Y2))
+    expected = (raw_logits(clf, X2) + offsets).softmax(1).numpy()
     np.testing.assert_allclose(clf.predict_proba(X2), expected, atol=2e-3)
+
+
+def test_the_first_name_of_the_recipe_is_known():
+    one, other = (quick(recipe=name, epochs=2).fit(X, Y) for name in ("aligned", "anchored"))
+    assert np.array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+def test_weights_are_averaged_over_the_steps():
+    """As `fit` averages them: the steps are the same, what is kept of them is not."""
+    plain, averaged = (quick(epochs=1, averaging=decay).fit(X, Y) for decay in (None, 0.9))
+    assert not np.array_equal(plain.predict_proba(X), averaged.predict_proba(X))
 
 
 def test_a_row_does_not_depend_on_the_rows_beside_it(fitted):
@@ -414,7 +441,7 @@ def test_verbose_tells_of_every_epoch_on_standard_error(capsys):
     lines = err.splitlines()
     assert len(lines) == 2
     pattern = (
-        r"anchored: epoch 1/2  temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}\*"
+        r"aligned: epoch 1/2  temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}\*"
         r"  at most \d+ s left"
     )
     assert re.fullmatch(pattern, lines[0])
@@ -429,7 +456,7 @@ def test_verbose_draws_a_bar_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     quick(epochs=3, verbose=1).fit(X, Y)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
-    assert re.search(r"anchored: temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}", shown)
+    assert re.search(r"aligned: temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}", shown)
     assert "100%" in shown
     assert re.search(r"0:00:00", shown)  # the time left
 
@@ -550,7 +577,7 @@ def test_pipeline_and_cross_validation():
 
 
 def test_grid_search():
-    grid = {"recipe": ["anchored", "cross_entropy"], "network": [None, SmallNetwork()]}
+    grid = {"recipe": ["aligned", "cross_entropy"], "network": [None, SmallNetwork()]}
     search = GridSearchCV(quick("f1", epochs=2), grid, cv=2).fit(X2, Y2)
     assert search.best_score_ > 0.5
     assert search.predict(X2).shape == (600,)
@@ -568,7 +595,7 @@ WRONG = [
     ({"metric": "f1_makro"}, "metric of AlignedClassifier must be a name of metrics.names(). Got"),
     ({"metric": 3}, "metric of AlignedClassifier must be a name, a metric or a function"),
     ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 classes.'),
-    ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "anchored", "cross_entropy"'),
+    ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "anchored", "cro'),
     ({"decision": "best"}, 'decision of AlignedClassifier must be one of "argmax", "tuned", "exp'),
     ({"network": 3}, "network of AlignedClassifier must be None or a function (n_features, n_cla"),
     ({"network": nn.Linear(4, 3)}, "Give a function that builds the module: every fit starts"),
@@ -581,6 +608,14 @@ WRONG = [
     ({"learning_rate": 0}, "learning_rate of AlignedClassifier must be positive. Got 0."),
     ({"weight_decay": -1}, "weight_decay of AlignedClassifier must be at least 0. Got -1."),
     ({"dropout": 1.0}, "dropout of AlignedClassifier must lie in [0, 1). Got 1.0."),
+    (
+        {"averaging": 1.0},
+        "averaging of AlignedClassifier must lie between 0 and 1, or be None. Got 1.0.",
+    ),
+    (
+        {"averaging": 0},
+        "averaging of AlignedClassifier must lie between 0 and 1, or be None. Got 0.",
+    ),
     ({"patience": 0}, "patience of AlignedClassifier must be a whole number, at least 1, or None"),
     ({"class_weight": {"x": 1}}, "class_weight"),
     ({"device": "gpu"}, 'device of AlignedClassifier must be "auto" or a device that torch finds'),

@@ -7,7 +7,7 @@ from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from evalign import Confusion, MetricLoss, TemperatureAnnealing, metrics
+from evalign import AlignedLoss, Confusion, MetricLoss, TemperatureAnnealing, fit_decision, metrics
 from evalign.integrations.lightning import AlignedModule, AnnealTemperature
 from tests import tolerances
 from tests.distributed.processes import run
@@ -161,6 +161,33 @@ def test_the_metric_is_of_all_rows_not_a_mean_over_batches(metric):
     )
     expected = metrics.resolve(metric)(confusion).item()
     assert logged["test_metric"] == pytest.approx(expected, abs=tolerances.FLOAT32)
+
+
+def test_the_recipe_learns_rare_classes_and_leaves_rows_out():
+    """The loss in the place of cross-entropy; label 9 is none, also of validation."""
+    x, y = made_rows(3000)
+    share = torch.tensor([1, 0.3, 0.1])[y]
+    kept = torch.rand(3000, generator=torch.Generator().manual_seed(1)) < share
+    (x, y), (fresh, truth) = (x[kept], y[kept]), made_rows(600, seed=1)
+    counts = y.bincount()
+    y[::9] = 9
+    loss = AlignedLoss("balanced_accuracy", counts, ignore_index=9)
+    fitted = AlignedModule(network(), loss, "balanced_accuracy", learning_rate=0.02)
+    rows = DataLoader(TensorDataset(x, y), batch_size=64)
+    trainer = Trainer(max_epochs=5, **QUIET)
+    trainer.fit(fitted, rows, rows)
+    with torch.no_grad():
+        known, unseen = fitted(x[y != 9]), fitted(fresh)
+    how = {"metric": "balanced_accuracy", "decision": "expected", "offsets": loss.offsets}
+    rule = fit_decision(known, **how)
+    score = metrics.resolve("balanced_accuracy")
+    found = [
+        score(Confusion.from_predictions(labels, truth, num_classes=CLASSES, matrix=True)).item()
+        for labels in (rule(unseen), (unseen + loss.offsets).argmax(1))
+    ]
+    assert trainer.callback_metrics["val_metric"].item() > 0.5
+    assert found[0] > 0.6
+    assert found[0] > found[1] + 0.05  # the most probable class is a frequent one
 
 
 class Script(LightningModule):

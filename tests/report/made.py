@@ -42,7 +42,7 @@ def contents(classes=3, rows=400, *, baseline=True, seed=0, **changes):
         "metric": "f1" if classes == 2 else "f1_macro",
         "classes": [f"class {code}" for code in range(classes)],
         "y": y,
-        "aligned": model("anchored", 0.2),
+        "aligned": model("aligned", 0.2),
         "baseline": model("cross_entropy", None) if baseline else None,
         "temperature": 0.12,
         "weight": None,

@@ -133,7 +133,7 @@ def test_the_better_one_is_named(metric, sign):
     assert difference["value"] == pytest.approx(sign * 0.15)
     assert sign * difference["low"] > 0
     assert sign * difference["high"] > 0
-    text = rf"Against cross-entropy: anchored is better by 0\.150 {span}"
+    text = rf"Against cross-entropy: aligned is better by 0\.150 {span}"
     assert re.fullmatch(text, difference["verdict"])
 
     difference = against(metric, 100, 40)

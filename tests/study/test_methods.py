@@ -7,6 +7,8 @@ from torch.nn import functional as F
 
 from evalign.data import card
 from evalign.losses import AUROCLoss, MetricLoss
+from evalign.losses.aligned import metric_offsets
+from evalign.metrics import resolve
 from evalign.models import linear
 from evalign.study.methods import CLASSES, METHODS, NETWORKS, make
 from evalign.training import Settings
@@ -117,12 +119,17 @@ def test_a_class_without_rows_counts_as_one():
     assert torch.isfinite(loss(torch.randn(4, 3), torch.tensor([0, 1, 2, 2])))
 
 
-def test_only_anchored_logits_lack_a_prior():
+def test_what_logits_lack_is_what_the_cross_entropy_added():
+    """Of our recipe and its like; of the others, nothing is to be added."""
     for method, classes in CASES:
-        offsets = make(method, COUNTS[classes], "cifar10").offsets
-        prior = (COUNTS[classes] / COUNTS[classes].sum()).log() / 2
-        expected = prior if method.startswith("anchored") else torch.tensor(0.0)
-        torch.testing.assert_close(torch.as_tensor(offsets), expected)
+        _, _, target, offsets = make(method, COUNTS[classes], "cifar10")
+        offsets = torch.as_tensor(offsets).expand(classes)
+        expected = torch.zeros(classes)
+        if method.startswith("anchored"):
+            expected = COUNTS[classes].float().log() / 2
+        elif method.startswith(("aligned", "unaligned")):
+            expected = metric_offsets(resolve(target), COUNTS[classes]).float()
+        torch.testing.assert_close(offsets - offsets[0], expected - expected[0])
 
 
 @pytest.mark.parametrize("name", ["mlp", "mlp32"])

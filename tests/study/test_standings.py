@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalign.study.rulings import DECISIONS, PICKS
+from evalign.study.rulings import DECISIONS
 from evalign.study.run import Run
 from evalign.study.standings import (
     OPPONENT,
@@ -20,6 +20,7 @@ from evalign.study.standings import (
     gains,
     headline,
     label,
+    named,
     of_cell,
     of_datasets,
     ranks,
@@ -30,23 +31,17 @@ from evalign.study.standings import (
 from evalign.study.suite import OPPONENTS
 from tests.study.made_tables import record
 
-OURS = Choice(("anchored",))
+OURS = Choice(("aligned",))
 
 
-def made(method, test, *, dataset="adult", metric="f1", split=0, seed=1, better=("loss", "argmax")):
+def made(method, test, *, dataset="adult", metric="f1", split=0, seed=1, better="argmax", **more):
     """All ways score `test`, and are as good on the validation rows, but the better one."""
-    run = Run(dataset=dataset, variant="sound", method=method, seed=seed, split_seed=split)
-    picks = {
-        pick: {
-            "epoch": 1,
-            "decisions": {
-                decision: {"validation": 0.5 + 0.1 * ((pick, decision) == better), "test": value}
-                for decision, value in _by_decision(test).items()
-            },
-        }
-        for pick in PICKS
+    run = Run(dataset=dataset, variant="sound", method=method, seed=seed, split_seed=split, **more)
+    decisions = {
+        decision: {"validation": 0.5 + 0.1 * (decision == better), "test": value}
+        for decision, value in _by_decision(test).items()
     }
-    return record(run, {metric: picks})
+    return record(run, {metric: {"epoch": 1, "decisions": decisions}})
 
 
 def _by_decision(test):
@@ -56,44 +51,55 @@ def _by_decision(test):
 def trial(ours, opponents=(0.5, 0.5, 0.5, 0.5), **where):
     return [
         *(made(name, score, **where) for name, score in zip(OPPONENTS, opponents, strict=True)),
-        made(f"anchored_{where.get('metric', 'f1')}", ours, **where),
+        made(f"aligned_{where.get('metric', 'f1')}", ours, **where),
     ]
 
 
 def test_scores_by_cell_trial_and_contender():
-    found = scores([made("anchored_mcc", 0.7, metric="matthews_corrcoef", split=2, seed=3)])
+    found = scores([made("aligned_mcc", 0.7, metric="matthews_corrcoef", split=2, seed=3)])
     (trials,) = (found["adult", "matthews_corrcoef"],)
     assert list(trials) == [(2, 3)]
-    assert len(trials[2, 3]) == 6
-    assert trials[2, 3][Contender("anchored", "loss", "argmax")] == (0.6, 0.7)
-    by_batch = scores([made("anchored_by_batch_f1", 0.7)])["adult", "f1"][0, 1]
-    assert {contender.method for contender in by_batch} == {"anchored_by_batch"}
+    assert len(trials[2, 3]) == 3
+    assert trials[2, 3][Contender("aligned", "argmax")] == (0.6, 0.7)
+    assert trials[2, 3][Contender("aligned", "tuned")] == (0.5, 0.7)
+    by_batch = scores([made("aligned_by_batch_f1", 0.7)])["adult", "f1"][0, 1]
+    assert {contender.method for contender in by_batch} == {"aligned_by_batch"}
+
+
+def test_an_imbalance_is_a_data_set_of_its_own():
+    of = {"dataset": "cifar10"}
+    records = [made("focal", 0.5 + ratio / 1000, imbalance=ratio, **of) for ratio in (10, 100)]
+    found = scores([*records, made("focal", 0.9, **of)])
+    one = Contender("focal", "argmax")
+    tests = {dataset: trials[0, 1][one].test for (dataset, _), trials in found.items()}
+    assert tests == {"cifar10 1:10": 0.51, "cifar10 1:100": 0.6, "cifar10": 0.9}
+    assert named(records[1]["run"]) == "cifar10 1:100"
 
 
 def test_a_choice_goes_by_validation_scores_alone():
     found = {
-        Contender("focal", "loss", "argmax"): Found(0.6, 0.1),
-        Contender("focal", "metric", "argmax"): Found(0.5, 0.9),
-        Contender("cross_entropy", "metric", "tuned"): Found(0.7, 0.3),
-        Contender("cross_entropy", "metric", "expected"): Found(0.8, 0.4),
+        Contender("focal", "argmax"): Found(0.6, 0.1),
+        Contender("focal", "expected"): Found(0.5, 0.9),
+        Contender("cross_entropy", "tuned"): Found(0.7, 0.3),
+        Contender("cross_entropy", "expected"): Found(0.8, 0.4),
     }
     assert Choice(("focal",)).score(found) == 0.1
-    assert Choice(("focal",), ("metric",)).score(found) == 0.9
+    assert Choice(("focal",), ("expected",)).score(found) == 0.9
     assert Choice(("focal", "cross_entropy")).score(found) == 0.4
     assert TODAY.score(found) == 0.3  # "expected" is not of today
     assert OPPONENT.score(found) is None  # two were not run
-    assert Choice(("focal",), ("loss",), ("tuned",)).score(found) is None
+    assert Choice(("focal",), ("tuned",)).score(found) is None
 
 
 def test_gains_are_points_of_trials_that_have_both():
-    records = [*trial(0.62, (0.1, 0.2, 0.3, 0.4)), made("anchored_f1", 0.9, seed=2)]
-    records[1] = made(OPPONENTS[1], 0.6, better=("metric", "tuned"))
+    records = [*trial(0.62, (0.1, 0.2, 0.3, 0.4)), made("aligned_f1", 0.9, seed=2)]
+    records[1] = made(OPPONENTS[1], 0.6, better="tuned")
     found = scores(records)
     # All validation scores are alike: the first opponent is taken.
     assert gains(found, OURS, OPPONENT)["adult", "f1"] == pytest.approx({(0, 1): 52})
     # Of one that is better on the validation rows, that one.
     best = found["adult", "f1"][0, 1]
-    best[Contender("focal", "loss", "tuned")] = Found(0.99, 0.6)
+    best[Contender("focal", "tuned")] = Found(0.99, 0.6)
     assert gains(found, OURS, OPPONENT)["adult", "f1"] == pytest.approx({(0, 1): 2})
 
 
@@ -130,7 +136,7 @@ def test_ranks_by_hand():
     ]
     entries = {
         "ours": OURS,
-        **{name: Choice((name,), ("loss",), ("argmax",)) for name in OPPONENTS},
+        **{name: Choice((name,), ("argmax",)) for name in OPPONENTS},
     }
     ranked = ranks(scores(records), entries)
     adult = [of["adult", "f1"] for of in ranked.values()]  # 0.8, 0.6, 0.7, 0.5, 0.5
@@ -149,16 +155,16 @@ def test_argmax_stands_for_a_tuned_decision_that_is_not_there():
     few = {"argmax": 0.6, "expected": 0.5}
     found = scores([made("focal", few), made("cross_entropy", 0.55)])
     names = ("focal", "cross_entropy")
-    ranked = ranks(found, {name: Choice((name,), ("loss",), ("tuned",)) for name in names})
+    ranked = ranks(found, {name: Choice((name,), ("tuned",)) for name in names})
     assert [of["adult", "f1"] for of in ranked.values()] == [1, 2]
 
 
 def test_all_single_contenders_are_ranked():
     entries = single(OURS)
-    assert len(entries) == 1 + len(OPPONENTS) * len(PICKS) * len(DECISIONS)
+    assert len(entries) == 1 + len(OPPONENTS) * len(DECISIONS)
     assert label(OURS) in entries
-    one = Choice(("anchored",), ("metric",), ("tuned",))
-    assert next(iter(single(one))) == "anchored, metric, tuned"
+    one = Choice(("aligned",), ("tuned",))
+    assert next(iter(single(one))) == "aligned, tuned"
 
 
 def test_critical_difference_is_the_published_one():
@@ -204,18 +210,18 @@ def test_a_clear_loss_is_no_proof():
 
 
 def test_without_trials_there_is_no_headline():
-    assert headline(scores([made("anchored_f1", 0.5)]), OURS) == []
+    assert headline(scores([made("aligned_f1", 0.5)]), OURS) == []
 
 
 def test_ablation_is_paired_and_over_data_sets():
     found = scores(
         made(f"{variant}_f1", value, dataset=dataset)
         for dataset, values in {"a": (0.6, 0.5), "b": (0.6, 0.57), "c": (0.3, 0.3)}.items()
-        for variant, value in zip(("anchored", "unadjusted"), values, strict=True)
+        for variant, value in zip(("aligned", "unadjusted"), values, strict=True)
     )
     over = ablation(found, OURS)
     assert list(over) == ["unadjusted"]
     mean, low, high, n = over["unadjusted"]
     reach = stats.t.ppf(0.975, 2) * stats.sem([10, 3, 0])
     assert (mean, low, high, n) == pytest.approx((13 / 3, 13 / 3 - reach, 13 / 3 + reach, 3))
-    assert "anchored" in ablation(found, Choice(("unadjusted",)))
+    assert "aligned" in ablation(found, Choice(("unadjusted",)))

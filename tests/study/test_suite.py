@@ -1,6 +1,7 @@
 """What the suite compares, and that every training is that of the estimator."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -10,13 +11,14 @@ import torch
 
 from evalign import AlignedClassifier, data
 from evalign.data import Dataset
+from evalign.decisions import fit_decision
 from evalign.study import prepared, rulings, stacks, suite
 from evalign.study.execute import execute
 from evalign.study.methods import GOALS, VARIANTS, Problem, make
 from evalign.study.prepared import prepare
 from evalign.study.records import Results
 from evalign.study.run import scores, triples
-from evalign.study.suite import OPPONENTS, metrics, runs, train, units
+from evalign.study.suite import OPPONENTS, OURS, metrics, ruling, runs, train, units
 from evalign.training import Settings
 from evalign.training.many import fit_many
 from evalign.training.settings import usual_batch_size
@@ -59,12 +61,19 @@ def small(**more):
 def test_what_is_compared():
     found = runs()
     assert len({run.key for run in found}) == len(found)
-    methods = len(OPPONENTS) + len(VARIANTS) * len(GOALS)
-    assert len(found) == 15 * 5 * 3 * methods
+    # All variants on two splits, the recipe alone on the other three.
+    some, all_of = (len(OPPONENTS) + n * len(GOALS) for n in (1, len(VARIANTS)))
+    assert len(found) == 15 * 3 * (2 * all_of + 3 * some)
+    late = {run.method for run in found if run.split_seed >= 2}
+    assert late == {*OPPONENTS, *(f"{OURS}_{goal}" for goal in GOALS)}
     parts = units(found)
     assert len(parts) == 15 * 5
     assert all(len({(run.dataset, run.split_seed) for run in part}) == 1 for part in parts)
     assert {run.variant for run in found} == {"sound"}
+    usual = AlignedClassifier().epochs
+    for run in found:
+        assert run.epochs == (30 if run.dataset == "creditcard" else usual)
+    assert {run.epochs for run in runs(["creditcard"], epochs=2)} == {2}
     for name in suite.SETS:
         data.card(name)  # is known
 
@@ -78,9 +87,10 @@ def test_the_trainer_is_the_estimators(made, monkeypatch):
 
     monkeypatch.setattr(suite, "fit_many", note)
     with pytest.raises(InterruptedError):
-        list(train(runs(["mammography"], splits=[0], variants=["anchored"])))
+        list(train(runs(["mammography"], splits=[0], variants=[OURS])))
     wanted, settings = AlignedClassifier(), asked["settings"]
-    assert (settings.epochs, settings.weight_decay) == (wanted.epochs, wanted.weight_decay)
+    for name in ("epochs", "weight_decay", "averaging"):
+        assert getattr(settings, name) == getattr(wanted, name)
     assert settings.patience is None
     default = Settings()
     for name in ("schedule", "warmup", "clip_norm"):
@@ -94,25 +104,24 @@ def test_the_trainer_is_the_estimators(made, monkeypatch):
     assert widths == [512, 256, 128, 2]
 
 
-def test_records_hold_every_pick_and_decision(made):
-    part = small(variants=["anchored"])
+def test_records_hold_every_decision(made):
+    part = small(variants=[OURS])
     records = list(train(part))
     assert [record["key"] for record in records] == [run.key for run in part]
     for record in records:
         method = record["run"]["method"]
         wanted = ["f1", "matthews_corrcoef", "balanced_accuracy", "f2"]
         if method not in OPPONENTS:
-            wanted = [GOALS[method.removeprefix("anchored_")]]
+            wanted = [GOALS[method.removeprefix(f"{OURS}_")]]
         assert list(record["picks"]) == wanted
         assert (record["epochs"], record["batch_size"], record["diverged"]) == (2, 32, False)
-        for metric, picks in record["picks"].items():
-            assert picks.keys() == {"loss", "metric"}
-            for pick in picks.values():
-                assert pick["epoch"] in (1, 2)
-                for ruled in pick["decisions"].values():
-                    assert sum(count for *_, count in ruled["matrix"]) == 60
-                    again = scores(ruled["matrix"], 2, (metric,))[metric]
-                    assert ruled["test"] == pytest.approx(again, abs=1e-6)
+        for metric, pick in record["picks"].items():
+            assert pick["epoch"] in (1, 2)
+            assert pick["decisions"].keys() == {"argmax", "tuned", "expected"}
+            for ruled in pick["decisions"].values():
+                assert sum(count for *_, count in ruled["matrix"]) == 60
+                again = scores(ruled["matrix"], 2, (metric,))[metric]
+                assert ruled["test"] == pytest.approx(again, abs=1e-6)
     json.dumps(records, allow_nan=False)
 
 
@@ -121,28 +130,50 @@ def test_the_picks_are_the_best_epochs(made, kept):
     part = [run for run in small(epochs=6) if run.method == "cross_entropy"]
     (record,) = train(part)
     (trained,) = kept
-    losses = [epoch["validation_loss"] for epoch in trained.history]
     f1 = [epoch["validation_metric"] for epoch in trained.history]
     f2 = [epoch["also"]["f2"] for epoch in trained.history]
     for metric, values in (("f1", f1), ("f2", f2)):
-        picks = record["picks"][metric]
-        assert picks["loss"]["epoch"] == 1 + int(np.argmin(losses))
-        assert picks["metric"]["epoch"] == 1 + int(np.argmax(values))
-    ruled = record["picks"]["f2"]["metric"]["decisions"]["argmax"]["validation"]
-    assert ruled == pytest.approx(max(f2), abs=1e-6)  # it has no offsets
+        pick = record["picks"][metric]
+        assert pick["epoch"] == 1 + int(np.argmax(values))
+        # Labels by argmax are those that epochs are chosen by.
+        assert pick["decisions"]["argmax"]["validation"] == pytest.approx(max(values), abs=1e-6)
 
 
-def test_the_prior_is_added_back(made, kept):
-    """Labels of the anchored method are those of its probabilities."""
-    (record,) = train([run for run in small(epochs=6) if run.method == "anchored_f1"])
+@pytest.mark.parametrize("method", [f"{OURS}_balanced_accuracy", "logit_adjusted"])
+def test_argmax_is_of_logits_and_expected_of_probabilities(made, kept, method):
+    """Both methods take log π out of their logits: that is what has to be added back."""
+    (record,) = train([run for run in small(epochs=6) if run.method == method])
     prepared = prepare("mammography", "sound")
-    X, y = prepared.test
     network = suite.NETWORKS["mlp"](4, 2, 0.0).eval()
-    logits = stacks.logits_of(network, kept[0].best["loss"], X)
-    offsets = make("anchored_f1", prepared.counts).offsets
-    found = record["picks"]["f1"]["loss"]["decisions"]["argmax"]["matrix"]
-    assert found == triples((logits + offsets).argmax(1), y)
-    assert found != triples(logits.argmax(1), y)
+    known, unseen = (
+        stacks.logits_of(network, kept[0].best["balanced_accuracy"], X)
+        for X, _ in (prepared.validation, prepared.test)
+    )
+
+    def expected(offsets):
+        how = {"metric": "balanced_accuracy", "decision": "expected"}
+        return triples(fit_decision(known + offsets, **how)(unseen + offsets), prepared.test[1])
+
+    found = record["picks"]["balanced_accuracy"]["decisions"]
+    assert found["argmax"]["matrix"] == triples(unseen.argmax(1), prepared.test[1])
+    offsets = (prepared.counts / prepared.counts.sum()).log()
+    assert found["expected"]["matrix"] == expected(offsets)
+    assert found["expected"]["matrix"] != expected(torch.zeros(2))
+
+
+def test_how_the_logits_of_a_method_are_ruled_on():
+    """Labels tune the rules of what is compared; what has lost a part of ours goes without."""
+    counts = torch.tensor([90, 10, 0])
+    kinds = {name: ruling(name, make(name, counts), counts) for name in OPPONENTS}
+    kinds |= {f"{of}_f1": ruling(f"{of}_f1", make(f"{of}_f1", counts), counts) for of in VARIANTS}
+    tuned = {name for name, how in kinds.items() if "tuned" in how["decisions"]}
+    assert tuned == {*OPPONENTS, f"{OURS}_f1"}
+    for name, how in kinds.items():
+        assert {"argmax", "expected"} <= set(how["decisions"])
+        if name in ("cross_entropy", "balanced_cross_entropy", "focal", "unanchored_f1"):
+            assert how["offsets"] is None
+    # A class without rows counts as one.
+    assert kinds["logit_adjusted"]["offsets"].exp().tolist() == pytest.approx([90, 10, 1])
 
 
 def test_more_than_two_classes(made, monkeypatch):
@@ -150,10 +181,9 @@ def test_more_than_two_classes(made, monkeypatch):
     three = Dataset(made.X, y, ("a", "b", "c"), made.groups, None, made.card)
     monkeypatch.setattr(data, "load", lambda name, preparation: three)
     monkeypatch.setattr(rulings, "MOST_TUNED", 2)  # tuning takes its time
-    (record,) = train([run for run in small() if run.method == "unadjusted_f2"])
-    (picks,) = record["picks"].values()
+    (record,) = train([run for run in small() if run.method == f"{OURS}_f2"])
     assert list(record["picks"]) == ["f2_macro"]
-    assert picks["metric"]["decisions"].keys() == {"argmax", "expected"}
+    assert record["picks"]["f2_macro"]["decisions"].keys() == {"argmax", "expected"}
 
 
 def test_more_stacks_than_one(made, monkeypatch):
@@ -172,11 +202,10 @@ def test_a_run_that_diverges_says_the_first_class(made):
     wild = small(variants=[])[0].but(learning_rate=1e30)
     (record,) = train([wild])
     assert record["diverged"]
-    for picks in record["picks"].values():
-        for pick in picks.values():
-            assert pick["epoch"] == 0
-            for ruled in pick["decisions"].values():
-                assert {predicted for _, predicted, _ in ruled["matrix"]} == {0}
+    for pick in record["picks"].values():
+        assert pick["epoch"] == 0
+        for ruled in pick["decisions"].values():
+            assert {predicted for _, predicted, _ in ruled["matrix"]} == {0}
 
 
 def test_what_is_recorded_is_not_trained_again(made, tmp_path):
@@ -204,7 +233,7 @@ def test_training_needs_no_plots():
 def test_metrics_by_problem():
     assert metrics(Problem(torch.ones(2), ""))[::3] == ["f1", "f2"]
     for classes in (2, 3):
-        targets = [make(f"anchored_{goal}", torch.ones(classes)).target for goal in GOALS]
+        targets = [make(f"{OURS}_{goal}", torch.ones(classes)).target for goal in GOALS]
         assert targets == metrics(Problem(torch.ones(classes), ""))
 
 
@@ -212,23 +241,28 @@ def test_the_ablations_lack_what_they_say():
     counts = torch.tensor([90.0, 10.0])
     torch.manual_seed(0)
     logits, y = torch.randn(40, 2), torch.arange(40) % 2
-    whole, by_batch, unadjusted, unanchored = (
-        make(f"{variant}_f1", counts).loss for variant in VARIANTS
-    )
     metric = make("mcfbeta_f1", counts).loss(logits, y)
-    entropy, adjusted = (
-        torch.nn.functional.cross_entropy(logits + tau * (counts / 100).log(), y)
-        for tau in (0, 0.5)
-    )
-    for loss, value in (
-        (whole, adjusted + metric),
-        (by_batch, adjusted + metric),
-        (unadjusted, entropy + metric),
-        (unanchored, metric),
-    ):
-        torch.testing.assert_close(loss.eval()(logits, y), value)
-    assert (by_batch.metric.running, whole.metric.running is None) == (None, False)
-    assert unanchored.running is not None
+    half = (counts / 100).log() / 2
+    f1 = torch.tensor([0, math.log(0.55 / 1.45)])  # F/2 over 1 − F/2, of F = ½ + ½·0.1
+    none, entropy = torch.zeros(2), torch.nn.functional.cross_entropy
+    wanted = {
+        "aligned": (entropy(logits + f1, y) + metric, f1),
+        "aligned_by_batch": (entropy(logits + f1, y) + metric, f1),
+        "anchored": (entropy(logits + half, y) + metric, half),
+        "unadjusted": (entropy(logits, y) + metric, none),
+        "unanchored": (metric, none),
+        "unaligned": (entropy(logits + f1, y), f1),
+    }
+    assert wanted.keys() == VARIANTS.keys()
+    found = {variant: make(f"{variant}_f1", counts) for variant in VARIANTS}
+    for variant, (value, offsets) in wanted.items():
+        torch.testing.assert_close(found[variant].loss.eval()(logits, y), value)
+        # What probabilities are made with is what was trained with.
+        trained, said = (torch.as_tensor(of) * torch.ones(2) for of in (offsets, found[variant][3]))
+        torch.testing.assert_close(said.softmax(0), trained.softmax(0))
+    by_batch, whole = (found[of].loss.metric for of in ("aligned_by_batch", "aligned"))
+    assert (by_batch.running, whole.running is None) == (None, False)
+    assert found["unanchored"].loss.running is not None
 
 
 def test_texts_become_features_of_the_training_rows_alone(monkeypatch):

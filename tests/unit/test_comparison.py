@@ -102,7 +102,7 @@ NETWORKS = {
     "focal": "tuned",
     "logit_adjusted": "tuned",
     "east": "argmax",
-    "anchored": "tuned",
+    "aligned": "tuned",
 }
 ENSEMBLES = {
     "random_forest": RandomForestClassifier,
@@ -291,7 +291,7 @@ def _middle(x, y):
 def made(spread=0.002, **means):
     """Records of three folds and two seeds: each method has a mean and a spread of its own."""
     rng = np.random.default_rng(0)
-    names = {"plain": PLAIN, "tuned": TUNED, "anchored": "anchored (tuned)", "trees": TREES}
+    names = {"plain": PLAIN, "tuned": TUNED, "aligned": "aligned (tuned)", "trees": TREES}
     shared = rng.normal(0, 0.03, size=6)
     records = []
     for name, mean in means.items():
@@ -326,7 +326,7 @@ def test_summary_is_best_first_and_paired():
 
 
 def test_p_values_are_holms():
-    records = made(plain=0.7, tuned=0.703, anchored=0.701, trees=0.699)
+    records = made(plain=0.7, tuned=0.703, aligned=0.701, trees=0.699)
     raw, adjusted = {}, {}
     for row in summarize(records):
         if row.difference is not None:
@@ -347,17 +347,17 @@ def test_p_values_are_holms():
     ("means", "first", "last"),
     [
         (
-            {"plain": 0.8, "tuned": 0.7, "anchored": 0.7},
+            {"plain": 0.8, "tuned": 0.7, "aligned": 0.7},
             "Plain cross-entropy wins: no other method has a better mean f1.",
             "Plain cross-entropy wins: no other method has a better mean f1.",
         ),
         (
-            {"plain": 0.7, "tuned": 0.7003, "anchored": 0.69},
+            {"plain": 0.7, "tuned": 0.7003, "aligned": 0.69},
             "cross-entropy (tuned) has the best mean f1.",
             "No method is shown to beat plain cross-entropy on these rows.",
         ),
         (
-            {"plain": 0.7, "tuned": 0.8, "anchored": 0.75},
+            {"plain": 0.7, "tuned": 0.8, "aligned": 0.75},
             "cross-entropy (tuned) has the best mean f1.",
             "A tuned decision is all that cross-entropy needs on these rows.",
         ),
@@ -374,9 +374,9 @@ def test_verdict(means, first, last):
 
 
 def test_verdict_names_both_differences():
-    sentences = verdict(made(plain=0.7, tuned=0.8, anchored=0.801), metric="f1")
+    sentences = verdict(made(plain=0.7, tuned=0.8, aligned=0.801), metric="f1")
     assert (sentences[0], sentences[-1]) == (
-        "anchored (tuned) has the best mean f1.",
+        "aligned (tuned) has the best mean f1.",
         "Cross-entropy with a tuned decision may be just as good on these rows.",
     )
     assert len(sentences) == 4
@@ -393,19 +393,19 @@ def test_verdict_names_both_differences():
 def test_verdict_when_the_best_may_be_luck():
     """A steady method beats plain cross-entropy, a shaky one with a better mean does not."""
     shaky = [r for r in made(spread=0.1, tuned=0.76) if r.method == TUNED]
-    sentences = verdict([*made(plain=0.7, anchored=0.75), *shaky], metric="f1")
+    sentences = verdict([*made(plain=0.7, aligned=0.75), *shaky], metric="f1")
     assert sentences[0] == "cross-entropy (tuned) has the best mean f1."
     assert "may be chance" in sentences[1]
-    assert sentences[2:] == ["Shown to beat plain cross-entropy: anchored (tuned)."]
+    assert sentences[2:] == ["Shown to beat plain cross-entropy: aligned (tuned)."]
 
 
 def test_verdict_counts_the_methods():
     """Of many methods one does well by luck: what is beyond chance alone is not among them."""
-    means = {"plain": 0.7, "anchored": 0.708, "tuned": 0.7001, "trees": 0.6999}
+    means = {"plain": 0.7, "aligned": 0.708, "tuned": 0.7001, "trees": 0.6999}
     records = made(**means)
-    alone = [r for r in records if r.method in (PLAIN, "anchored (tuned)")]
+    alone = [r for r in records if r.method in (PLAIN, "aligned (tuned)")]
     raw, adjusted = (
-        next(row.difference.p for row in summarize(of) if row.method == "anchored (tuned)")
+        next(row.difference.p for row in summarize(of) if row.method == "aligned (tuned)")
         for of in (alone, records)
     )
     assert raw < 0.05 < adjusted
@@ -450,8 +450,8 @@ def test_cross_entropy_wins_a_tie():
     ("arguments", "message"),
     [
         (
-            {"methods": ["anchored"]},
-            r"methods of compare must be some of cross-entropy \(argmax\), .*\. Got \['anchored'\]",
+            {"methods": ["aligned"]},
+            r"methods of compare must be some of cross-entropy \(argmax\), .*\. Got \['aligned'\]",
         ),
         ({"folds": 1}, "folds of compare must be at least 2. Got 1."),
         (

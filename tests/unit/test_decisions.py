@@ -14,7 +14,7 @@ from evalign.decisions.calibrate import class_offsets, factor_and_offset
 from evalign.decisions.cuts import best_thresholds, threshold_gains
 from evalign.decisions.gains import best_gains, frank_wolfe, normalised
 from evalign.decisions.goal import Goal
-from evalign.decisions.tuned import ENOUGH, search
+from evalign.decisions.tuned import ENOUGH, FOLDS, folds, search
 from tests.tolerances import SAME
 
 COST = "expected_cost[[0,1,2],[3,0,1],[5,1,0]]"
@@ -331,6 +331,58 @@ def test_enough_labels_decide_alone():
     assert fit_decision(logits, y, metric="f1").source == "labels"
 
 
+def by_calibration(logits, y, metric, weight):
+    """The expected rule of Platt's probabilities, as a function of the logits."""
+    margin = logits[:, 1] - logits[:, 0]
+    (a,), (b,) = factor_and_offset(margin, y.double(), weight.unsqueeze(0))
+    rule = fit_decision(a * margin + b, metric=metric, decision="expected")
+    return lambda logits: rule(a * (logits[:, 1] - logits[:, 0]) + b)
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "seed", "learn"),
+    [
+        ("labels", "adjusted", 5, by_labels),
+        ("calibrated", "adjusted", 4, by_calibration),
+        ("argmax", "calibrated", 1, None),
+        ("expected", "calibrated", 4, None),
+    ],
+)
+def test_the_score_of_a_tuned_rule_is_not_flattered(source, kind, seed, learn):
+    """By hand: what learns from labels has the score of rows that it did not learn from."""
+    logits, y = problem(2, 600, seed, kind=kind, ratio=4)
+    rule = fit_decision(logits, y, metric="f1")
+    assert rule.source == source
+    labels, own = rule(logits), value("f1", rule(logits), y)
+    if learn is not None:
+        for held_out in (folds(y) == k for k in range(FOLDS)):
+            learned = learn(logits, y, "f1", (~held_out).double())
+            labels[held_out] = learned(logits[held_out])
+    assert rule.score == pytest.approx(value("f1", labels, y), abs=SAME)
+    assert (rule.score < own - 0.01) == (learn is not None)
+
+
+@pytest.mark.parametrize("constraint", [None, "recall >= 0.9"])
+def test_the_score_is_of_all_rows_where_labels_decide_alone(constraint):
+    """Of a cost turned round, with weights, as all scores."""
+    rows = 100 if constraint else 2 * ENOUGH + 100
+    logits, y = problem(2, rows, ratio=1.0)
+    weight = torch.rand(rows, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for metric in ("f1", "expected_cost[[0,1],[5,0]]"):
+        how = {"metric": metric, "sample_weight": weight, "constraint": constraint}
+        rule = fit_decision(logits, y, **how)
+        assert rule.source == "labels"
+        expected = value(metric, rule(logits), y, weight=weight)
+        assert rule.score == pytest.approx(expected, abs=SAME)
+        assert (rule.score < 0) == (metric != "f1")
+
+
+def test_other_decisions_have_no_score():
+    logits, y = problem(3, 60)
+    for decision in ("argmax", "expected"):
+        assert fit_decision(logits, y, metric="f1_macro", decision=decision).score is None
+
+
 def test_calibration_finds_what_was_changed():
     logits, y = problem(3, 20_000)
     shift = torch.tensor([0.5, 0.0, -0.5], dtype=torch.float64)
@@ -409,6 +461,66 @@ def test_normalised_gains_give_the_same_labels():
     assert torch.equal((eta @ gain).argmax(1), (eta @ normalised(gain)).argmax(1))
 
 
+# Offsets, of a network whose probabilities are softmax(logits + offsets).
+
+
+OFFSETS = {2: torch.tensor([0.4, -0.9]), 3: torch.tensor([0.0, -1.1, 0.6]).double()}
+
+
+@pytest.mark.parametrize("classes", OFFSETS)
+@pytest.mark.parametrize("source", ["expected", "calibrated"])
+def test_offsets_make_the_probabilities(classes, source):
+    """As if they had been added, to these logits and to others."""
+    kind = "calibrated" if source == "expected" else "adjusted"
+    (logits, y), (fresh, _) = (
+        problem(classes, n, seed, kind=kind) for n, seed in ((80, 3), (500, 1))
+    )
+    how = {"metric": "f1_macro", "decision": "expected" if source == "expected" else "tuned"}
+    offsets, expected = OFFSETS[classes], fit_decision(logits, y, **how)
+    rule = fit_decision(logits - offsets, y, offsets=offsets, **how)
+    assert rule.source == expected.source == source
+    assert torch.equal(rule(fresh - offsets), expected(fresh))
+    assert not torch.equal(rule(fresh - offsets), rule(fresh))
+
+
+@pytest.mark.parametrize("classes", OFFSETS)
+def test_argmax_is_of_logits_without_offsets(classes):
+    logits, _ = problem(classes, 200)
+    offsets = OFFSETS[classes]
+    rule = fit_decision(logits, metric="f1_macro", decision="argmax", offsets=offsets)
+    assert torch.equal(rule(logits), logits.argmax(1))
+    assert not torch.equal(rule(logits), (logits + offsets).argmax(1))
+
+
+def test_offsets_of_one_logit_are_those_of_two():
+    logits, y = problem(2, 60)
+    z = logits[:, 1] - logits[:, 0]
+    one, two = (fit_decision(of, y, metric="f1", offsets=OFFSETS[2]) for of in (z, logits))
+    assert torch.equal(one(z), two(logits))
+
+
+def test_a_tuned_rule_may_leave_the_labels_to_the_network():
+    """Logits that are right as they are, and offsets that are wrong."""
+    logits, y = problem(2, 600, 1, ratio=4)
+    rule = fit_decision(logits, y, metric="f1", offsets=torch.tensor([0.0, 3.0]))
+    assert rule.source == "argmax"
+    assert torch.equal(rule(logits), logits.argmax(1))
+    assert rule.score == pytest.approx(value("f1", logits.argmax(1), y), abs=SAME)
+
+
+def test_offsets_go_with_the_rule():
+    (logits, y), (fresh, _) = problem(3, 60), problem(3, 200, 1)
+    how = {"metric": "f1_macro", "decision": "expected", "offsets": OFFSETS[3]}
+    rule = fit_decision(logits, y, **how)
+    copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
+    assert torch.equal(copy(fresh), rule(fresh))
+    assert torch.equal(copy.adapt(fresh).gain, fit_decision(fresh, **how).gain)
+    state = rule.state_dict()
+    del state["offsets"], state["score"]  # of a rule that was saved before there were any
+    old = DecisionRule.from_state_dict(state)
+    assert (old.offsets, old.score) == (None, None)
+
+
 # The rule.
 
 
@@ -419,6 +531,10 @@ def test_rule_through_json():
     assert torch.equal(copy.gain, rule.gain)
     assert (copy.decision, copy.source, copy.metric) == ("expected", "expected", "f1_macro")
     assert torch.equal(copy.adapt(logits).gain, rule.gain)
+    tuned = fit_decision(logits, y, metric="f1_macro")
+    state = json.loads(json.dumps(tuned.state_dict()))
+    assert 0 < DecisionRule.from_state_dict(state).score == tuned.score < 1
+    assert copy.score is None
 
 
 def test_a_function_does_not_go_through_json():
@@ -484,6 +600,14 @@ BAD = {
         "constraint of fit_decision must be None for argmax",
     ),
     "adapt": (lambda: fit(ROWS, LABELS).adapt(ROWS), 'Fit with decision="expected"'),
+    "offsets": (
+        lambda: fit(ROWS, LABELS, offsets=torch.zeros(2)),
+        r"offsets of fit_decision must hold a finite number for each of the 3 classes. Got \[0.0, ",
+    ),
+    "infinite offsets": (
+        lambda: fit(ROWS, LABELS, offsets=torch.tensor([0, 0, -torch.inf])),
+        "offsets of fit_decision must hold a finite number",
+    ),
     "classes": (lambda: fit(ROWS, LABELS)(ROWS[:, :2]), "logits of DecisionRule must have 3"),
 }
 

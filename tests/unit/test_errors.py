@@ -834,6 +834,8 @@ LOSSES = {
         lambda **kw: losses.LogitAdjustedLoss([1, 2], **kw),
         ("binary",),
     ),
+    "AlignedLoss": (lambda **kw: losses.AlignedLoss("f1_macro", [1, 2, 3], **kw), ("multiclass",)),
+    "AlignedLoss, binary": (lambda **kw: losses.AlignedLoss("f1", [2, 1], **kw), ("binary",)),
     "SigmoidF1Loss": (losses.SigmoidF1Loss, EVERY),
     "LovaszSoftmaxLoss": (losses.LovaszSoftmaxLoss, EVERY),
 }

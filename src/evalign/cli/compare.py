@@ -40,7 +40,7 @@ from evalign.report.summary import number
 
 # Few rows, so that a network that learns quickly is enough, and not all methods.
 DEMO_METRIC = "f1_macro"
-DEMO_METHODS = [PLAIN, TUNED, "logit-adjusted (tuned)", "EAST (argmax)", "anchored (tuned)"]
+DEMO_METHODS = [PLAIN, TUNED, "logit-adjusted (tuned)", "EAST (argmax)", "aligned (tuned)"]
 DEMO_METHODS += ["random forest (argmax)"]
 DEMO_FOLDS, DEMO_SEEDS = 3, 2
 NEXT = """

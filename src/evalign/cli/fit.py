@@ -54,7 +54,7 @@ def fit(
     target: Target,
     out: Annotated[Path, Option(metavar="RUN", help="The folder to write, which is new.")],
     metric: Metric = "f1_macro",
-    recipe: Recipe = "anchored",
+    recipe: Recipe = "aligned",
     decision: Annotated[Decision, Option(help="From probabilities to labels.")] = "tuned",
     seed: Seed = 0,
     epochs: Epochs = EPOCHS,

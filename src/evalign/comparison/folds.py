@@ -34,7 +34,7 @@ METHODS = {
     "focal (tuned)": Method("focal", "tuned"),
     "logit-adjusted (tuned)": Method("logit_adjusted", "tuned"),
     "EAST (argmax)": Method("east", "argmax"),  # as in the paper
-    "anchored (tuned)": Method("anchored", "tuned"),
+    "aligned (tuned)": Method("aligned", "tuned"),
     "random forest (argmax)": Method("random_forest", "argmax"),
     "gradient boosting (argmax)": Method("gradient_boosting", "argmax"),
 }

@@ -1,7 +1,7 @@
 """A decision rule, and how one is fitted."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ class DecisionRule:
             ("argmax", "expected", "calibrated" or "labels").
         metric: the metric, as it was given.
         constraint: the constraint, as it was given.
+        score: of a tuned rule the metric on the rows it was tuned on, by cross-fitting where labels
+            are few, so that it does not flatter; greater is better. None for other decisions.
+        offsets: what the rule adds to logits to make probabilities of them, as given.
     """
 
     gain: Tensor
@@ -35,6 +38,8 @@ class DecisionRule:
     source: str
     metric: str | MetricFunction | None = None
     constraint: str | None = None
+    score: float | None = None
+    offsets: Tensor | None = None
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Labels (N,), int64."""
@@ -46,6 +51,8 @@ class DecisionRule:
         classes = len(self.gain)
         allowed = f"have {classes} classes, as those the rule was fitted on"
         require(logits.shape[1] == classes, "DecisionRule", "logits", allowed, logits.shape[1])
+        if self.offsets is not None:
+            logits = logits + self.offsets.to(logits.device)
         return logits.softmax(1) @ self.gain.to(logits.device)
 
     def adapt(self, logits: Tensor, *, sample_weight: Tensor | None = None) -> "DecisionRule":
@@ -62,6 +69,7 @@ class DecisionRule:
             decision="expected",
             sample_weight=sample_weight,
             constraint=self.constraint,
+            offsets=self.offsets,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -72,6 +80,8 @@ class DecisionRule:
             "source": self.source,
             "metric": self.metric if isinstance(self.metric, str) else None,
             "constraint": self.constraint,
+            "score": self.score,
+            "offsets": None if self.offsets is None else self.offsets.tolist(),
         }
 
     @classmethod
@@ -79,9 +89,15 @@ class DecisionRule:
         cls, state: dict[str, Any], *, metric: MetricFunction | None = None
     ) -> "DecisionRule":
         """The rule of a `state_dict`, with the metric again if that was not a name."""
-        gain = torch.tensor(state["gain"], dtype=torch.float64)
-        given = state["metric"] if metric is None else metric
-        return cls(**(state | {"gain": gain, "metric": given}))
+        offsets = state.get("offsets")
+        return cls(
+            **state
+            | {
+                "gain": torch.tensor(state["gain"], dtype=torch.float64),
+                "metric": state["metric"] if metric is None else metric,
+                "offsets": None if offsets is None else torch.tensor(offsets, dtype=torch.float64),
+            }
+        )
 
 
 @torch.no_grad()
@@ -93,10 +109,11 @@ def fit_decision(
     decision: Decision = "tuned",
     sample_weight: Tensor | None = None,
     constraint: str | None = None,
+    offsets: Tensor | None = None,
 ) -> DecisionRule:
     """The rule from scores to labels that is best for a metric. Deterministic, in float64.
 
-    - "argmax": the most probable class.
+    - "argmax": the class with the largest logit.
     - "tuned": found with the labels of validation rows: for two classes the best threshold of all,
       for more the gain matrix. Where labels are few, steadier rules are asked too, and what does
       best on rows it has not seen is taken (see `DecisionRule.source`).
@@ -114,6 +131,8 @@ def fit_decision(
         sample_weight: (N,), not negative; weight 2 counts a row twice.
         constraint: such as "recall >= 0.9": of the rules that meet it on these rows, the best.
             The labels (or for "expected", the probabilities) are then taken at their word.
+        offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one
+            trained with `AlignedLoss`. The logits, here and in calls of the rule, are without.
 
     Raises:
         ValueError: if no rule meets the constraint; the text says how far one gets.
@@ -144,17 +163,19 @@ def fit_decision(
         logits, weight = logits[counts], weight[counts]
         labels = None if labels is None else labels[counts]
 
+    argmax = torch.eye(logits.shape[1], dtype=torch.float64, device=logits.device)
+    if offsets is not None:
+        offsets = _offsets(owner, offsets, logits)
+        # Gains are of probabilities η: the argmax of the logits is that of η_j e^(−offset_j).
+        argmax, logits = (-offsets).softmax(0).diag(), logits + offsets
+    source, score = decision, None
     if labels is not None:
-        gain, source = tuned(owner, logits, labels, weight, goal)
+        gain, source, score = tuned(owner, logits, labels, weight, goal, argmax)
     elif decision == "expected":
-        eta, source = logits.softmax(1), decision
-        gain = search(owner, logits, eta, weight.unsqueeze(0), goal)[0]
+        gain = search(owner, logits, logits.softmax(1), weight.unsqueeze(0), goal)[0]
     else:
-        gain, source = (
-            torch.eye(logits.shape[1], dtype=torch.float64, device=logits.device),
-            "argmax",
-        )
-    return DecisionRule(gain, cast(Decision, decision), source, metric, constraint)
+        gain = argmax
+    return DecisionRule(gain, decision, source, metric, constraint, score, offsets)
 
 
 def _class_logits(owner: str, logits: Tensor) -> Tensor:
@@ -182,6 +203,15 @@ def _labels(owner: str, y: Tensor, logits: Tensor) -> Tensor:
     require(not len(wrong), owner, "y", "hold class indices", wrong[:1].tolist())
     check_indices(owner, "y", labels, logits.shape[1])
     return labels
+
+
+def _offsets(owner: str, offsets: Tensor, logits: Tensor) -> Tensor:
+    offsets = torch.as_tensor(offsets).detach().to(logits)
+    classes = logits.shape[1]
+    ok = offsets.shape == (classes,) and bool(offsets.isfinite().all())
+    allowed = f"hold a finite number for each of the {classes} classes"
+    require(ok, owner, "offsets", allowed, offsets.tolist())
+    return offsets
 
 
 def _weights(owner: str, sample_weight: Tensor | None, logits: Tensor) -> Tensor:

@@ -40,8 +40,13 @@ def search(
     return best_gains(owner, logits.softmax(1), target, weights, goal, starts)
 
 
-def tuned(owner: str, logits: Tensor, y: Tensor, weight: Tensor, goal: Goal) -> tuple[Tensor, str]:
-    """The gain matrix, and the name of the rule that it comes from."""
+def tuned(
+    owner: str, logits: Tensor, y: Tensor, weight: Tensor, goal: Goal, argmax: Tensor
+) -> tuple[Tensor, str, float]:
+    """The gain matrix, the name of the rule that it comes from, and its score.
+
+    `argmax` is the gain matrix of the labels that the network itself would give.
+    """
     identity = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
     target, rows, counts = identity[y], weight.unsqueeze(0), y.bincount()
     smallest = counts[counts > 0].min()
@@ -57,11 +62,12 @@ def tuned(owner: str, logits: Tensor, y: Tensor, weight: Tensor, goal: Goal) -> 
         ]
         return _times(offsets, torch.cat(found))
 
+    eta = logits.softmax(1)
     # A constraint speaks of these rows: no other rule than the search is sure to meet it.
     if smallest >= ENOUGH or goal.slack is not None:
-        return labels(rows)[0], "labels"
+        gain = labels(rows)
+        return gain[0], "labels", goal.scores(confusions(eta, target, rows, gain)).item()
 
-    eta = logits.softmax(1)
     expected = search(owner, logits, eta, rows, goal)
 
     def calibrated(weights: Tensor) -> Tensor:
@@ -76,7 +82,7 @@ def tuned(owner: str, logits: Tensor, y: Tensor, weight: Tensor, goal: Goal) -> 
     learners: dict[str, Callable[[Tensor], Tensor]] = {"calibrated": calibrated}
     if smallest >= FEW:
         learners["labels"] = labels
-    known = {"argmax": identity.unsqueeze(0), "expected": expected}
+    known = {"argmax": argmax.unsqueeze(0), "expected": expected}
     numbers = torch.arange(FOLDS, device=y.device).unsqueeze(1)
     held_out = (folds(y) == numbers).double() * rows
     matrices = [confusions(eta, target, rows, gain)[0] for gain in known.values()]
@@ -86,7 +92,7 @@ def tuned(owner: str, logits: Tensor, y: Tensor, weight: Tensor, goal: Goal) -> 
     # The first of equals: what learns less.
     chosen = [*known, *learners][int((scores >= scores.max() - ROUNDING).nonzero()[0])]
     gain = known[chosen] if chosen in known else learners[chosen](rows)
-    return gain[0], chosen
+    return gain[0], chosen, scores.max().item()
 
 
 def folds(y: Tensor) -> Tensor:

@@ -42,8 +42,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
             function of a `Confusion`. Names without an average ("f1") are of two classes, of which
             `classes_[1]` is the positive one.
-        recipe: "anchored" (cross-entropy with the prior half taken out, plus the metric loss on
-            running statistics), "cross_entropy", "east" (the paper's method), "focal" or
+        recipe: "aligned" (the metric and cross-entropy together, see `AlignedLoss`; "anchored" is
+            its first name), "cross_entropy", "east" (the paper's method), "focal" or
             "logit_adjusted".
         network: None for an MLP 512-256-128 with dropout, or a function (n_features, n_classes) ->
             Module whose logits have shape (n, n_classes).
@@ -55,6 +55,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         learning_rate: AdamW's, at its highest; falls to 0 along a cosine.
         weight_decay: AdamW's.
         dropout: of the default network.
+        averaging: decay of a moving average of the weights over the steps, which is what is
+            validated and kept; None for the weights themselves.
         patience: epochs without a new best before training ends; None never ends early.
         class_weight: None, "balanced" or {class: weight}; multiplies the rows' weights in `fit`,
             in the loss, the choice of the epoch and the decision, so that the metric too is that
@@ -87,7 +89,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         self,
         metric: str | MetricFunction = "f1_macro",
         *,
-        recipe: str = "anchored",
+        recipe: str = "aligned",
         network: Callable[[int, int], nn.Module] | None = None,
         decision: str = "tuned",
         validation_fraction: float = 0.2,
@@ -96,6 +98,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         learning_rate: float = 1e-3,
         weight_decay: float = 1e-4,
         dropout: float = 0.2,
+        averaging: float | None = 0.995,
         patience: int | None = 15,
         class_weight: dict[Any, float] | str | None = None,
         device: str = "auto",
@@ -114,6 +117,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.dropout = dropout
+        self.averaging = averaging
         self.patience = patience
         self.class_weight = class_weight
         self.device = device
@@ -190,11 +194,12 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             offsets = recipe.offsets
             history = self._train(network, recipe, rows, held_out, seed, past, checkpoint)
             rule = fit_decision(
-                blockwise(network, held_out[0], device) + offsets,
+                blockwise(network, held_out[0], device),
                 torch.from_numpy(validation.y),
                 metric=self.metric,
                 decision=cast(Decision, self.decision),
                 sample_weight=None if equal else torch.from_numpy(validation.weight),
+                offsets=offsets,
             )
         self.classes_, self.network_, self.rule_ = classes, network, rule
         self.history_ = [*past, *(_later(record, past) for record in history)]
@@ -208,7 +213,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, n_classes), float64, with the prior that training took out put back."""
-        return self._logits(X).softmax(1).numpy()
+        return (self._logits(X) + self._offsets).softmax(1).numpy()
 
     def decision_function(self, X: Any) -> np.ndarray:
         """What `predict` goes by: of two classes (n,), the second where positive; else (n, C)."""
@@ -335,6 +340,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
                     batch_size=self.batch_size or usual_batch_size(len(rows[0])),
                     learning_rate=self.learning_rate,
                     weight_decay=self.weight_decay,
+                    averaging=self.averaging,
                     patience=None if recipe.annealing else self.patience,
                     seed=(seed + len(past)) % 2**31,
                 ),
@@ -358,13 +364,13 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         return Table(X, codes, weight * factors[codes])
 
     def _logits(self, X: Any) -> Tensor:
-        """Logits (n, n_classes) whose softmax are the probabilities."""
+        """Logits (n, n_classes); with the offsets, their softmax are the probabilities."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, **READ)
         device = next(self.network_.parameters()).device
         blocks = (dense(X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK))
         logits = [blockwise(self.network_, self._scaler(x).float(), device) for x in blocks]
-        return torch.cat(logits) + self._offsets
+        return torch.cat(logits)
 
     def _scores(self, X: Any) -> Tensor:
         """The rule's scores (n, n_classes), whose argmax is the label."""

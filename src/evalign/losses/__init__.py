@@ -1,10 +1,11 @@
 """Losses: Modules over the functions of `core`, called as loss(logits, target, sample_weight=...).
 
-`metric` (any metric of the confusion matrix), `ranking` (AUROC, WMW), `fbeta` (SurF and soft
-F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal, logit-adjusted) and
-`class_weights`. May import `core`.
+`metric` (any metric of the confusion matrix), `aligned` (held up by cross-entropy), `ranking`
+(AUROC, WMW), `fbeta` (SurF and soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE,
+focal, logit-adjusted) and `class_weights`. May import `core`.
 """
 
+from evalign.losses.aligned import AlignedLoss
 from evalign.losses.class_weights import effective_number_weights, inverse_frequency_weights
 from evalign.losses.fbeta import SoftFBetaLoss, SurrogateFBetaLoss
 from evalign.losses.metric import MetricLoss
@@ -14,6 +15,7 @@ from evalign.losses.ranking import AUROCLoss, WMWLoss
 
 __all__ = [
     "AUROCLoss",
+    "AlignedLoss",
     "DiceLoss",
     "FocalLoss",
     "LogitAdjustedLoss",

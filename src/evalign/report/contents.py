@@ -16,7 +16,7 @@ class Scored:
     """One model on the test rows.
 
     Args:
-        name: the recipe it was trained with: "anchored", "cross_entropy".
+        name: the recipe it was trained with: "aligned", "cross_entropy".
         predicted: (n,) class codes, by its decision rule.
         probabilities: (n, C).
         history: the records of `evalign.training.fit`.

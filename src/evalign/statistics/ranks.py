@@ -33,6 +33,9 @@ class RankSum:
     def __deepcopy__(self, memo: dict[int, Any]) -> "RankSum":
         return RankSum(self.ranks)  # a process group cannot be copied, and is shared
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RankSum) and self.ranks == other.ranks
+
     def __call__(self, sums: Sums) -> Sums:
         if self.ranks == "own" or not (dist.is_available() and dist.is_initialized()):
             return sums

@@ -77,8 +77,14 @@ class RunningConfusion(nn.Module):
             getattr(self, name).copy_(value)
         return value
 
+    def empty(self) -> None:
+        """Forget all batches in place: the sizes, and what graphs were made of, stay."""
+        for part in ("seen", *_PARTS):
+            if (kept := getattr(self, part)) is not None:
+                kept.zero_()
+
     def reset(self) -> None:
-        """Forget all batches."""
+        """Forget all batches, and how many classes they had."""
         self.seen.zero_()
         for part in _PARTS:
             setattr(self, part, None)

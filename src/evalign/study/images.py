@@ -3,6 +3,7 @@
 Darknets follow EAST (E.1 and E.4; BtG 5.2 has the same set-up): AdamW at a constant learning rate,
 early stopping, colours standardised; no augmentation, as none is mentioned. ResNets follow SurF
 (5.1): SGD, random crops and flips, the mean of each pixel taken away, and a curve over the epochs.
+`Learner` is what they share with `tailed`.
 """
 
 import copy
@@ -25,6 +26,8 @@ from evalign.study.prepared import thin
 from evalign.study.records import Record, record
 from evalign.study.run import Run
 from evalign.training.split import holdout_split, three_way_split
+
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # row numbers (training, validation, test)
 
 SIZE = 32  # of the images that networks see
 PADDING = 4  # on each side, before a crop
@@ -71,8 +74,8 @@ class Images(NamedTuple):
         return (self.pixels[index].permute(0, 3, 1, 2) / 255 - self.center) / self.scale
 
 
-def split(dataset: Dataset, run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row numbers (training, validation, test).
+def split(dataset: Dataset, run: Run) -> Parts:
+    """The parts of the papers.
 
     SurF tests on the publisher's test part and validates on a tenth of the rest. EAST counts the
     60,000 images of CIFAR-10 and splits every data set into 64%, 16% and 20% (E.1); the variant of
@@ -86,10 +89,12 @@ def split(dataset: Dataset, run: Run) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return rest[training], rest[validation], test
 
 
-def prepare(run: Run, device: torch.device) -> Images:
+def prepare(
+    run: Run, device: torch.device, parts_of: Callable[[Dataset, Run], Parts] = split
+) -> Images:
     """The data of a run."""
     dataset, pixels, y = _stored(run.dataset, device)
-    parts = (part[thin(dataset.y[part], run.rows)] for part in split(dataset, run))
+    parts = (part[thin(dataset.y[part], run.rows)] for part in parts_of(dataset, run))
     training, validation, test = (torch.as_tensor(part, device=device) for part in parts)
     images = Images(pixels, y, training, validation, test, len(dataset.classes))
 
@@ -161,56 +166,32 @@ def train_image(run: Run) -> Record:
     )
 
 
-class _Training:
-    """A network that is being trained.
+class Learner:
+    """A network for images and how it is trained, a batch at a time.
 
-    The rows that fill no batch are left out of an epoch; which ones, the shuffling decides.
+    All batches of an epoch have one size. The rows that fill none are left out of it; which ones,
+    the shuffling decides. What a step is, subclasses say, and with which optimiser.
     """
 
-    def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:
-        self.images, self.loss, self.surf = images, loss, run.network in SURF
+    optimizer: torch.optim.Optimizer
+
+    def __init__(self, run: Run, images: Images, loss: nn.Module, batch_size: int) -> None:
+        self.images, self.loss = images, loss
         device = images.y.device
         self.cuda = device.type == "cuda"
         network = NETWORKS[run.network](3, images.classes, run.dropout)
         last = torch.channels_last
         self.network = network.to(device, memory_format=last)  # pyright: ignore[reportCallIssue]
-        parameters, rate = network.parameters(), run.learning_rate
-        self.optimizer = (
-            torch.optim.SGD(parameters, rate, momentum=0.9, weight_decay=1e-4, fused=True)
-            if self.surf
-            else torch.optim.AdamW(parameters, rate, fused=True, capturable=self.cuda)
-        )
+        self.kept = self.network  # whose logits count: the network, or an average over its steps
         self.order = torch.Generator(device).manual_seed(run.seed)
-        self.rows = images.training[: run.batch_size].clone()
-        self.identity = torch.eye(images.classes, device=device)
-        self.matrix = torch.zeros_like(self.identity)
-        self.total = torch.zeros((), device=device)
-        self.step = self._captured() if self.cuda else self._step
-
-    def epoch(self) -> dict[str, float]:
-        """Train on all batches; their mean loss, and F-beta of all of them together."""
-        self._set_mode(True)
-        self.matrix.zero_()
-        self.total.zero_()
-        rows, size = self.images.training, len(self.rows)
-        order = torch.randperm(len(rows), generator=self.order, device=rows.device)
-        batches = len(rows) // size
-        for batch in rows[order[: batches * size]].split(size):
-            self.rows.copy_(batch)
-            self.step()
-        values = {"train_loss": self.total.item() / batches}
-        if self.surf:
-            confusion = Confusion.from_matrix(self.matrix.double().cpu())
-            for name in (f"f{beta:g}" for beta in SURF_BETAS):
-                values[f"train_{name}"] = float(resolve(name)(confusion))
-        return values
+        self.rows = images.training[:batch_size].clone()
 
     @torch.no_grad()
     def logits(self, rows: Tensor) -> Tensor:
         """Of images as they are."""
         self._set_mode(False)
         blocks = rows.split(BLOCK)
-        return torch.cat([self._forward(self.images.crops(block)) for block in blocks])
+        return torch.cat([self._forward(self.kept, self.images.crops(block)) for block in blocks])
 
     @torch.no_grad()
     def loss_of(self, logits: Tensor, target: Tensor) -> float:
@@ -218,24 +199,23 @@ class _Training:
         self._set_mode(False)
         return self.loss(logits, target).item()
 
+    def _batches(self) -> tuple[Tensor, ...]:
+        """The row numbers of an epoch."""
+        rows, size = self.images.training, len(self.rows)
+        order = torch.randperm(len(rows), generator=self.order, device=rows.device)
+        return rows[order[: len(rows) // size * size]].split(size)
+
     def _set_mode(self, training: bool) -> None:
         self.network.train(training)
         self.loss.train(training)
 
-    def _forward(self, x: Tensor) -> Tensor:
+    def _forward(self, network: nn.Module, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.cuda):
-            return self.network(x).float()
+            return network(x).float()
 
     def _step(self) -> None:
         """Learn from the images `rows`."""
-        target = self.images.y[self.rows]
-        logits = self._forward(self.images.crops(self.rows, random=self.surf))
-        loss = self.loss(logits, target)
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        self.total += loss.detach()
-        self.matrix += self.identity[target].T @ self.identity[logits.argmax(1)]
+        raise NotImplementedError
 
     def _captured(self) -> Callable[[], None]:
         """The step as one CUDA graph: launching its hundreds of small kernels takes longer than
@@ -251,10 +231,58 @@ class _Training:
             torch.cuda.current_stream().wait_stream(stream)
             with torch.cuda.graph(graph):
                 self._step()
-        self.network.load_state_dict(before)
+        self._restart(before)
+        return graph.replay
+
+    def _restart(self, weights: dict[str, Tensor]) -> None:
+        """From these weights, with nothing else learned. In place, where a graph looks for it."""
+        self.network.load_state_dict(weights)
         running = (part for part in self.loss.modules() if isinstance(part, RunningConfusion))
-        learned = [*self.optimizer.state.values(), *(dict(of.named_buffers()) for of in running)]
+        learned = [*self.optimizer.state.values(), *(of.state_dict() for of in running)]
         for state in learned:  # a momentum of 0 is that of the first step
             for tensor in state.values():
                 tensor.zero_()
-        return graph.replay
+
+
+class _Training(Learner):
+    """As the papers train."""
+
+    def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:
+        super().__init__(run, images, loss, run.batch_size)
+        self.surf = run.network in SURF
+        parameters, rate = self.network.parameters(), run.learning_rate
+        self.optimizer = (
+            torch.optim.SGD(parameters, rate, momentum=0.9, weight_decay=1e-4, fused=True)
+            if self.surf
+            else torch.optim.AdamW(parameters, rate, fused=True, capturable=self.cuda)
+        )
+        self.identity = torch.eye(images.classes, device=images.y.device)
+        self.matrix = torch.zeros_like(self.identity)
+        self.total = torch.zeros((), device=images.y.device)
+        self.step = self._captured() if self.cuda else self._step
+
+    def epoch(self) -> dict[str, float]:
+        """Train on all batches; their mean loss, and F-beta of all of them together."""
+        self._set_mode(True)
+        self.matrix.zero_()
+        self.total.zero_()
+        batches = self._batches()
+        for batch in batches:
+            self.rows.copy_(batch)
+            self.step()
+        values = {"train_loss": self.total.item() / len(batches)}
+        if self.surf:
+            confusion = Confusion.from_matrix(self.matrix.double().cpu())
+            for name in (f"f{beta:g}" for beta in SURF_BETAS):
+                values[f"train_{name}"] = float(resolve(name)(confusion))
+        return values
+
+    def _step(self) -> None:
+        target = self.images.y[self.rows]
+        logits = self._forward(self.network, self.images.crops(self.rows, random=self.surf))
+        loss = self.loss(logits, target)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.total += loss.detach()
+        self.matrix += self.identity[target].T @ self.identity[logits.argmax(1)]

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from evalign import losses, models
 from evalign.core.checks import require
 from evalign.core.heaviside import tempered
-from evalign.core.metrics import FBeta, MetricFunction, resolve
-from evalign.recipes import COOLINGS, anchored
+from evalign.core.metrics import FBeta, MetricFunction
+from evalign.recipes import COOLINGS
 
 # AdamW as torch has it, at a constant learning rate (EAST E.4).
 OPTIMIZER = {"schedule": "constant", "warmup": 0.0, "clip_norm": None, "weight_decay": 0.01}
@@ -171,30 +171,43 @@ def _soft(beta: float, problem: Problem) -> Method:
     return Method(loss, False, problem.fbeta(beta))
 
 
-def _anchored(name: str, problem: Problem) -> Method:
+def _aligned(name: str, problem: Problem, offsets: Tensor | None = None) -> Method:
+    """Our recipe (`AlignedLoss`), or with other offsets."""
     target = problem.metric(name)
-    recipe = anchored(resolve(target), problem.counts, None)
-    return Method(recipe.loss, False, target, recipe.offsets.float())
+    loss = losses.AlignedLoss(target, problem.counts, ranks="own", task="multiclass")
+    if offsets is not None:
+        loss.offsets = offsets
+        loss.cross_entropy = losses.LogitAdjustedLoss(offsets.softmax(0), task="multiclass")
+    return Method(loss, False, target, loss.offsets.float())
+
+
+def _half_prior(name: str, problem: Problem) -> Method:
+    """Half of the log prior, whatever the metric: what the tables call anchored."""
+    return _aligned(name, problem, problem.counts.log() / 2)
+
+
+def _unadjusted(name: str, problem: Problem) -> Method:
+    """Without offsets."""
+    return _aligned(name, problem, torch.zeros_like(problem.counts))
 
 
 def _by_batch(name: str, problem: Problem) -> Method:
-    """Anchored without running statistics."""
-    method = _anchored(name, problem)
+    """Without running statistics."""
+    method = _aligned(name, problem)
     method.loss.metric = losses.MetricLoss(method.target, ranks="own", task="multiclass")
     return method
 
 
-def _unadjusted(name: str, problem: Problem) -> Method:
-    """Anchored without the prior."""
-    method = _anchored(name, problem)
-    method.loss.cross_entropy = _cross_entropy(problem)
-    return method._replace(offsets=0.0)
-
-
 def _unanchored(name: str, problem: Problem) -> Method:
-    """Anchored without cross-entropy, and so without its prior."""
-    method = _anchored(name, problem)
+    """Without cross-entropy, and so without its offsets."""
+    method = _aligned(name, problem)
     return method._replace(loss=method.loss.metric, offsets=0.0)
+
+
+def _unaligned(name: str, problem: Problem) -> Method:
+    """Without the metric: cross-entropy with the metric's offsets."""
+    method = _aligned(name, problem)
+    return method._replace(loss=method.loss.cross_entropy)
 
 
 METRICS = {"f1": "f1", "accuracy": "accuracy", "mcc": "matthews_corrcoef"}
@@ -202,10 +215,12 @@ METRICS = {"f1": "f1", "accuracy": "accuracy", "mcc": "matthews_corrcoef"}
 GOALS = {"f1": "f1", "mcc": METRICS["mcc"]} | {name: name for name in ("balanced_accuracy", "f2")}
 # Our recipe and others like it, by the beginning of a method's name: (metric, problem) -> method.
 VARIANTS: dict[str, Callable[[str, Problem], Method]] = {
-    "anchored": _anchored,
-    "anchored_by_batch": _by_batch,
+    "aligned": _aligned,
+    "aligned_by_batch": _by_batch,
+    "anchored": _half_prior,
     "unadjusted": _unadjusted,
     "unanchored": _unanchored,
+    "unaligned": _unaligned,
 }
 METHODS: dict[str, Callable[[Problem], Method]] = {
     "cross_entropy": _plain(_cross_entropy),
@@ -241,7 +256,7 @@ METHODS: dict[str, Callable[[Problem], Method]] = {
     "btg_f3": partial(_btg, "f3", "linear"),
     **{f"surf_{beta:g}": partial(_surf, beta, 0.0) for beta in SURF_BETAS},
     "surf_general_1": partial(_surf, 1.0, ROBUST),
-    "anchored_accuracy": partial(_anchored, "accuracy"),
+    "anchored_accuracy": partial(_half_prior, "accuracy"),
     **{
         f"{prefix}_{goal}": partial(variant, name)
         for prefix, variant in VARIANTS.items()

@@ -1,35 +1,32 @@
-"""What a trained network scores, for each pick of an epoch and each decision.
+"""What a trained network scores, for each decision: a rule from scores to labels.
 
-A *pick* is the epoch with the lowest validation loss ("loss") or with the best metric of the
-validation rows ("metric"); a *decision* is a rule from scores to labels. Which of them to use is
-chosen by a score of the validation rows, which must not flatter a rule that was fitted on them.
+Which decision to use is chosen by a score of the validation rows, which must not flatter a rule
+that was fitted on them. Where classes are tested in other shares than those they occur in, weights
+put that right.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple, get_args
 
-import torch
 from torch import Tensor
 
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import resolve
 from evalign.decisions import Decision, fit_decision
-from evalign.decisions.tuned import FOLDS, folds
 from evalign.study.picks import MOST_TUNED
-from evalign.study.prepared import Rows
-from evalign.study.run import LOSS, scores, triples
-from evalign.training.many import METRIC
+from evalign.study.run import triples
 
-PICKS = (LOSS, METRIC)
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 MOST_WRITTEN = 20  # classes; with more, the matrices would be most of a file of records
 
 
 class Pick(NamedTuple):
-    """An epoch of a training.
+    """The best epoch of a training.
 
     Args:
         epoch: its number; 0 for the constant model that stands for a training which diverged.
-        validation: logits of the validation rows, offsets included.
-        test: logits of the test rows, likewise.
+        validation: logits of the validation rows.
+        test: logits of the test rows.
     """
 
     epoch: int
@@ -38,66 +35,58 @@ class Pick(NamedTuple):
 
 
 def rule(
-    picks: Mapping[str, Pick], validation: Tensor, test: Tensor, metric: str
-) -> dict[str, dict[str, Any]]:
-    """The picks of a record, for one metric. An epoch that was picked twice is ruled on once.
+    pick: Pick,
+    validation: Tensor,
+    test: Tensor,
+    metric: str,
+    *,
+    offsets: Tensor | None = None,
+    decisions: Iterable[Decision] = DECISIONS,
+    weights: Tensor | None = None,
+) -> dict[str, Any]:
+    """The epoch, and for every decision the scores of the validation and the test rows.
+
+    Labels by argmax are those of the logits; the other rules go by probabilities, with offsets.
+    The validation score is honest: the rule "expected" is fitted without labels, and a tuned one
+    is scored by cross-fitting. With more than MOST_TUNED classes nothing is tuned, and where
+    training diverged there is nothing to fit a rule to: all decisions are argmax.
 
     Args:
-        picks: by the name of the pick.
-        validation: labels of the validation rows.
+        pick: what is ruled on.
+        validation: labels of the validation rows, on which rules are fitted.
         test: labels of the test rows.
         metric: what is scored, and what rules are fitted for.
+        offsets: to be added to logits before probabilities are made of them.
+        decisions: some.
+        weights: of a test row of each class; None for all alike. A record's matrix has counts.
     """
-    epochs = {pick.epoch: pick for pick in picks.values()}
-    ruled = {
-        epoch: decisions((pick.validation, validation), (pick.test, test), metric, fits=epoch > 0)
-        for epoch, pick in epochs.items()
-    }
-    return {
-        name: {"epoch": pick.epoch, "decisions": ruled[pick.epoch]} for name, pick in picks.items()
-    }
-
-
-def decisions(
-    validation: Rows, test: Rows, metric: str, *, fits: bool = True
-) -> dict[str, dict[str, Any]]:
-    """For every decision the score of the validation rows, that of the test rows and its matrix.
-
-    The validation score is honest: the rule "expected" is fitted without labels, and a tuned one is
-    scored by cross-fitting. With more than MOST_TUNED classes nothing is tuned.
-
-    Args:
-        validation: (logits, y), on which rules are fitted.
-        test: (logits, y).
-        metric: what is scored, and what rules are fitted for.
-        fits: false where there is nothing to fit a rule to: all decisions are then argmax.
-    """
-    classes = test[0].shape[1]
+    classes = pick.test.shape[1]
     found: dict[str, dict[str, Any]] = {}
-    for decision in DECISIONS:
+    for decision in decisions:
         if decision == "tuned" and classes > MOST_TUNED:
             continue
-        kind = decision if fits else "argmax"
-        fitted = fit_decision(*validation, metric=metric, decision=kind)
-        known = cross_fitted(*validation, metric) if kind == "tuned" else fitted(validation[0])
-        matrix = triples(fitted(test[0]), test[1])
+        kind = decision if pick.epoch else "argmax"
+        fitted = fit_decision(
+            pick.validation, validation, metric=metric, decision=kind, offsets=offsets
+        )
+        known, labels, score = fitted(pick.validation), fitted(pick.test), fitted.score
         found[decision] = {
-            "validation": _score(triples(known, validation[1]), classes, metric),
-            "test": _score(matrix, classes, metric),
+            "validation": _score(known, validation, classes, metric) if score is None else score,
+            "test": _score(labels, test, classes, metric, weights),
         }
         if classes <= MOST_WRITTEN:
-            found[decision]["matrix"] = matrix
-    return found
+            found[decision]["matrix"] = triples(labels, test)
+    return {"epoch": pick.epoch, "decisions": found}
 
 
-def cross_fitted(logits: Tensor, y: Tensor, metric: str) -> Tensor:
-    """Labels of every row by a tuned rule that was fitted on the other folds."""
-    labels, fold = torch.empty_like(y), folds(y)
-    for held_out in (fold == k for k in range(FOLDS)):
-        fitted = fit_decision(logits[~held_out], y[~held_out], metric=metric, decision="tuned")
-        labels[held_out] = fitted(logits[held_out])
-    return labels
-
-
-def _score(matrix: list[list[int]], classes: int, metric: str) -> float:
-    return scores(matrix, classes, (metric,))[metric]
+def _score(
+    labels: Tensor, y: Tensor, classes: int, metric: str, weights: Tensor | None = None
+) -> float:
+    confusion = Confusion.from_predictions(
+        labels,
+        y,
+        num_classes=classes,
+        sample_weight=None if weights is None else weights[y],
+        matrix=True,
+    )
+    return float(resolve(metric)(confusion))

@@ -15,11 +15,9 @@ from scipy import stats
 from evalign.comparison import estimate
 from evalign.study.methods import GOALS, VARIANTS
 from evalign.study.records import Record
-from evalign.study.rulings import DECISIONS, PICKS
-from evalign.study.run import LOSS
+from evalign.study.rulings import DECISIONS
 from evalign.study.suite import OPPONENTS
 from evalign.study.verdicts import Interval, interval
-from evalign.training.many import METRIC
 
 FOLDS = 5  # a fifth of the rows is the test part: overlap as in so many folds
 MARGIN = 0.5  # points; a cell that lies wholly below minus this is a loss
@@ -31,10 +29,9 @@ Gains = dict[Cell, dict[Trial, float]]
 
 
 class Contender(NamedTuple):
-    """One way to labels: a loss or a prefix of `methods.VARIANTS`, a pick and a decision."""
+    """One way to labels: a loss or a prefix of `methods.VARIANTS`, and a decision."""
 
     method: str
-    pick: str
     decision: str
 
 
@@ -53,12 +50,10 @@ class Choice(NamedTuple):
 
     Args:
         methods: of which every one must have been run.
-        picks: "loss", "metric" or both.
         decisions: some; of very many classes none is tuned.
     """
 
     methods: Sequence[str]
-    picks: Sequence[str] = PICKS
     decisions: Sequence[str] = DECISIONS
 
     def score(self, found: Mapping[Contender, Found]) -> float | None:
@@ -66,17 +61,14 @@ class Choice(NamedTuple):
         if not set(self.methods) <= {contender.method for contender in found}:
             return None
         contenders = (
-            Contender(method, pick, decision)
-            for method in self.methods
-            for pick in self.picks
-            for decision in self.decisions
+            Contender(method, decision) for method in self.methods for decision in self.decisions
         )
         known = [found[contender] for contender in contenders if contender in found]
         return max(known, key=lambda of: of.validation).test if known else None
 
 
 OPPONENT = Choice(OPPONENTS)
-TODAY = Choice(("cross_entropy",), (METRIC,), ("argmax", "tuned"))
+TODAY = Choice(("cross_entropy",), ("argmax", "tuned"))
 
 
 def scores(records: Iterable[Record]) -> Scores:
@@ -85,14 +77,23 @@ def scores(records: Iterable[Record]) -> Scores:
     for record in records:
         run = record["run"]
         method: str = PREFIXES.get(run["method"]) or run["method"]
-        for metric, picks in record["picks"].items():
-            trials = found.setdefault((run["dataset"], metric), {})
+        for metric, picked in record["picks"].items():
+            trials = found.setdefault((named(run), metric), {})
             trial = trials.setdefault((run["split_seed"], run["seed"]), {})
-            for pick, of in picks.items():
-                for decision, ruled in of["decisions"].items():
-                    contender = Contender(method, pick, decision)
-                    trial[contender] = Found(ruled["validation"], ruled["test"])
+            for decision, ruled in picked["decisions"].items():
+                trial[Contender(method, decision)] = Found(ruled["validation"], ruled["test"])
     return found
+
+
+def named(run: Mapping[str, Any]) -> str:
+    """The data set of a record's run, and its imbalance where rows were left out for one.
+
+    Examples:
+        >>> named({"dataset": "cifar10", "imbalance": 100})
+        'cifar10 1:100'
+    """
+    imbalance = run["imbalance"]
+    return run["dataset"] if imbalance is None else f"{run['dataset']} 1:{imbalance:g}"
 
 
 def gains(found: Scores, ours: Choice, rival: Choice) -> Gains:
@@ -145,9 +146,8 @@ def wilcoxon(values: Sequence[float]) -> float:
 def single(ours: Choice) -> dict[str, Choice]:
     """By label all that is ranked: every single contender of the opponents, and ours."""
     singles = {
-        f"{method}, {pick}, {decision}": Choice((method,), (pick,), (decision,))
+        f"{method}, {decision}": Choice((method,), (decision,))
         for method in OPPONENTS
-        for pick in (METRIC, LOSS)
         for decision in DECISIONS
     }
     return {label(ours): ours, **singles}
@@ -157,13 +157,10 @@ def label(choice: Choice) -> str:
     """What a choice is called.
 
     Examples:
-        >>> (
-        ...     label(Choice(("anchored",), ("loss",))),
-        ...     label(Choice(("focal",), ("loss",), ("tuned",))),
-        ... )
-        ('anchored, loss, chosen', 'focal, loss, tuned')
+        >>> label(Choice(("aligned",))), label(Choice(("focal",), ("tuned",)))
+        ('aligned, chosen', 'focal, tuned')
     """
-    parts = (choice.methods, choice.picks, choice.decisions)
+    parts = (choice.methods, choice.decisions)
     return ", ".join(of[0] if len(of) == 1 else "chosen" for of in parts)
 
 
@@ -239,7 +236,7 @@ def headline(found: Scores, ours: Choice) -> list[Bar]:
 def ablation(found: Scores, ours: Choice) -> dict[str, Interval]:
     """By variant our mean gain over it, with a 95% interval over data sets.
 
-    The variant has the same picks and decisions to choose from.
+    The variant has the same decisions to choose from.
     """
     over = {
         variant: of_datasets(gains(found, ours, ours._replace(methods=(variant,))))

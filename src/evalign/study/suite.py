@@ -2,9 +2,9 @@
 
 All methods have one trainer, that of `AlignedClassifier`, and those of one split train as one stack
 (`training.many`). One training of an opponent serves all metrics; ours has a training for each.
-Because one training serves several criteria, none of them may end it early: every training goes
-through the whole cosine schedule (patience None), and the best epochs by each criterion are kept.
-`rulings` scores them, `standings` compares.
+Because one training serves several metrics, none of them may end it early: every training goes
+through the whole cosine schedule (patience None), and the best epoch by each metric is kept.
+`rulings` scores them, `standings` compares. Long-tailed images are in `tailed`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,8 +24,8 @@ from evalign.study.methods import GOALS, NETWORKS, VARIANTS, Method, Problem, ma
 from evalign.study.picks import finite
 from evalign.study.prepared import Prepared
 from evalign.study.records import Record, record
-from evalign.study.rulings import Pick, rule
-from evalign.study.run import LOSS, Run
+from evalign.study.rulings import DECISIONS, Pick, rule
+from evalign.study.run import Run
 from evalign.study.stacks import best_epochs, logits_of, numbers, rows_of, tf32
 from evalign.training import Settings
 from evalign.training.many import METRIC, Member, Trained, fit_many
@@ -49,8 +49,10 @@ SETS = (
     "caltech256_clip",
 )
 SPLITS, SEEDS = range(5), range(1, 4)
+ABLATED = range(2)  # splits; what takes a part of our recipe away is asked of these alone
 OPPONENTS = ("cross_entropy", "balanced_cross_entropy", "focal", "logit_adjusted")
-OURS = "anchored"
+OURS = "aligned"
+EPOCHS = {"creditcard": 30}  # of so many rows; the others have the trainer's
 TRAINER = AlignedClassifier()  # its numbers, and where it has none, those of `Settings`
 # A quick look: small sets of two classes, for which rules are fitted in no time.
 QUICK_SETS, QUICK_EPOCHS = ("cardiotocography", "waveform"), 2
@@ -62,7 +64,7 @@ def runs(
     splits: Iterable[int] = SPLITS,
     seeds: Iterable[int] = SEEDS,
     variants: Iterable[str] = tuple(VARIANTS),
-    epochs: int = TRAINER.epochs,
+    epochs: int | None = None,
 ) -> list[Run]:
     """All runs of the suite, or some. Their batch size 0 is the trainer's own.
 
@@ -70,15 +72,20 @@ def runs(
         datasets: names of `SETS`.
         splits: seeds of the splits.
         seeds: of the trainings.
-        variants: of ours, see `methods.VARIANTS`; the opponents are always there.
-        epochs: of every training.
+        variants: of ours, see `methods.VARIANTS`; but for the recipe itself on the splits `ABLATED`
+            alone. The opponents are always there.
+        epochs: of every training; None for the data set's or the trainer's.
 
     Examples:
-        >>> len(runs(["adult"], variants=["anchored"]))  # 4 opponents and 4 metrics
+        >>> len(runs(["adult"], variants=["aligned"]))  # 4 opponents and 4 metrics
         120
     """
-    methods = [*OPPONENTS, *(f"{variant}_{goal}" for variant in variants for goal in GOALS)]
-    seeds, splits = list(seeds), list(splits)
+    variants, seeds, splits = list(variants), list(seeds), list(splits)
+
+    def methods(split: int) -> list[str]:
+        there = [variant for variant in variants if variant == OURS or split in ABLATED]
+        return [*OPPONENTS, *(f"{variant}_{goal}" for variant in there for goal in GOALS)]
+
     return [
         Run(
             dataset=dataset,
@@ -86,13 +93,13 @@ def runs(
             method=method,
             learning_rate=TRAINER.learning_rate,
             dropout=TRAINER.dropout,
-            epochs=epochs,
+            epochs=epochs or EPOCHS.get(dataset, TRAINER.epochs),
             seed=seed,
             split_seed=split,
         )
         for dataset in datasets
         for split in splits
-        for method in methods
+        for method in methods(split)
         for seed in seeds
     ]
 
@@ -106,7 +113,7 @@ def units(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def _shared(run: Run) -> tuple[Any, ...]:
-    return run.dataset, run.variant, run.split_seed, run.epochs
+    return run.dataset, run.variant, run.split_seed, run.epochs, run.imbalance
 
 
 def metrics(problem: Problem) -> list[str]:
@@ -122,8 +129,8 @@ def metrics(problem: Problem) -> list[str]:
 def train(runs: Sequence[Run]) -> Iterator[Record]:
     """Train the runs of one unit, on a GPU if there is one, in as many stacks as memory asks for.
 
-    A record has as its "picks" for every metric of the run and every pick the epoch and the
-    decisions, see `rulings.rule`.
+    A record has as its "picks" for every metric of the run the epoch and the decisions, see
+    `rulings.rule`.
     """
     first = runs[0]
     alike = len({_shared(run) for run in runs}) == 1
@@ -159,8 +166,9 @@ def _train_stack(
                 epochs=runs[0].epochs,
                 batch_size=batch_size,
                 weight_decay=TRAINER.weight_decay,
+                averaging=TRAINER.averaging,
                 patience=None,
-                watch=LOSS,
+                watch="loss",
             ),
             also={name: resolve(name) for name in names[1:]},
         )
@@ -170,11 +178,10 @@ def _train_stack(
         for run, trained in zip(runs, fitted, strict=True):
             method = methods[run.method]
             judged.append(names if run.method in OPPONENTS else [method.target])
-            criteria = {LOSS: LOSS} | {x: METRIC if x == names[0] else x for x in judged[-1]}
-            picked = _picks(trained, network, rows, method, criteria)
+            ruled_as = ruling(run.method, method, prepared.counts)
             for name in judged[-1]:
-                picks = {LOSS: picked[LOSS], METRIC: picked[name]}
-                calls.append(delayed(rule)(picks, *labels, name))
+                pick = _pick(trained, network, rows, METRIC if name == names[0] else name)
+                calls.append(delayed(rule)(pick, *labels, name, **ruled_as))
     # A GPU must not wait for one core of many.
     ruled: Any = iter(Parallel(n_jobs=-1 if device == "cuda" else 1)(calls))
     lengths = np.array([len(trained.history) for trained in fitted])
@@ -193,28 +200,24 @@ def _train_stack(
         )
 
 
-def _picks(
-    trained: Trained,
-    network: nn.Module,
-    rows: Prepared,
-    method: Method,
-    criteria: Mapping[str, str],
-) -> dict[str, Pick]:
-    """By name the best epochs, of the `criteria` as `fit_many` calls them."""
+def ruling(name: str, method: Method, counts: Tensor) -> dict[str, Any]:
+    """How `rulings.rule` is to take the logits of a method.
+
+    Logit adjustment has taken all of the prior out: its labels by argmax are of the logits as they
+    are, as published, and its probabilities have the prior back. What takes a part of our recipe
+    away is compared by the rules that need no labels.
+    """
+    given = counts.clamp(min=1).log() if name == "logit_adjusted" else method.offsets
+    offsets = given if isinstance(given, Tensor) else None
+    whole = name in (*OPPONENTS, *(f"{OURS}_{goal}" for goal in GOALS))
+    return {"offsets": offsets, "decisions": DECISIONS if whole else ("argmax", "expected")}
+
+
+def _pick(trained: Trained, network: nn.Module, rows: Prepared, criterion: str) -> Pick:
+    """The best epoch by a criterion, as `fit_many` calls it."""
     best = best_epochs(trained)
     if not best:  # as in `picks.Picks`, it says the first class of every row
-        known, unseen = (torch.zeros(len(y), rows.classes) for _, y in rows[1:3])
-        return dict.fromkeys(criteria, Pick(0, known, unseen))
-    epochs: dict[int, Pick] = {}
-    for criterion in criteria.values():
-        number = best[criterion]["epoch"]
-        if number not in epochs:
-            logits = partial(_logits, network, trained.best[criterion], method.offsets)
-            epochs[number] = Pick(number, *(logits(X) for X, _ in rows[1:3]))
-    return {name: epochs[best[criterion]["epoch"]] for name, criterion in criteria.items()}
-
-
-def _logits(
-    network: nn.Module, weights: dict[str, Tensor], offsets: Tensor | float, X: Tensor
-) -> Tensor:
-    return finite(logits_of(network, weights, X)) + offsets
+        return Pick(0, *(torch.zeros(len(y), rows.classes) for _, y in rows[1:3]))
+    weights = trained.best[criterion]
+    logits = (finite(logits_of(network, weights, X)) for X, _ in rows[1:3])
+    return Pick(best[criterion]["epoch"], *logits)

@@ -85,8 +85,8 @@ def advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> Iterato
         yield (
             "collapsed",
             f"All validation rows were predicted as one class for {COLLAPSED_EPOCHS} epochs. "
-            "Lower the learning rate, add a cross-entropy term to the loss, or use larger "
-            "batches.",
+            'Train with AlignedLoss (recipe="aligned"), which keeps a cross-entropy term, lower '
+            "the learning rate, or use larger batches.",
         )
     recent = history[-VANISHED_EPOCHS:]
     flat = all(r["gradient_norm"] < VANISHED_NORM and r["loss"] > 0.01 for r in recent)
@@ -95,7 +95,8 @@ def advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> Iterato
             "vanished",
             f"The gradient has been below {VANISHED_NORM:g} for {VANISHED_EPOCHS} epochs although "
             f"the loss is {last['loss']:.3g}. Use a higher temperature, a lower learning rate, "
-            "standardised inputs, or add a cross-entropy term to the loss.",
+            'standardised inputs, or AlignedLoss (recipe="aligned"), which keeps a cross-entropy '
+            "term.",
         )
     recent = history[-DRIFT_EPOCHS:]
     same_scale = len({record["temperature"] for record in recent}) == 1

@@ -35,8 +35,8 @@ class Member(NamedTuple):
     """One model of the stack.
 
     Args:
-        loss: called as loss(logits, target). Members with the same object are computed together;
-            its state (temperature, running statistics) is each member's own.
+        loss: called as loss(logits, target). Members whose losses differ in buffers alone are
+            computed together; temperature, running statistics and the like are each member's own.
         learning_rate: AdamW's, at its highest.
         seed: of the initial weights and of the order of the rows.
         dropout: of all dropout layers of the network.
@@ -110,7 +110,7 @@ def fit_many(
 
 
 class _Group(NamedTuple):
-    """Members of one loss, where they stand by loss, and its states for them, stacked."""
+    """Members of alike losses, where they stand by loss, and the losses' states, stacked."""
 
     loss: nn.Module
     places: slice
@@ -134,8 +134,14 @@ class _Stack:
         metrics: dict[str, MetricFunction],
     ) -> None:
         self.settings, self.metrics, self.device = settings, metrics, X.device
-        ids = [id(member.loss) for member in members]
-        self.kind = [ids.index(id(member.loss)) for member in members]
+        kinds: list[nn.Module] = []  # a loss of each
+        for member in members:
+            if not any(_alike(member.loss, known) for known in kinds):
+                kinds.append(member.loss)
+        self.kind = [
+            next(k for k, known in enumerate(kinds) if _alike(member.loss, known))
+            for member in members
+        ]
         self.places = sorted(range(len(members)), key=lambda m: members[m].learning_rate)
         self.alive = set(self.places)
         networks, self.orders = [], []
@@ -319,8 +325,7 @@ class _Stack:
             for part in loss.modules():
                 if isinstance(part, RunningConfusion):
                     loss(logits[0], y)
-                    for buffer in part.buffers():
-                        buffer.zero_()
+                    part.empty()
 
     def _is_best(self, m: int, name: str, of: dict[str, float]) -> bool:
         # Labels of a network that has diverged may have a score, but it is of no use.
@@ -370,3 +375,18 @@ def _soft(loss: nn.Module) -> SoftSetLoss:
 def _temperature(loss: nn.Module) -> float | None:
     soft = (m for m in loss.modules() if isinstance(m, SoftSetLoss))
     return next((m.temperature.item() for m in soft), None)
+
+
+def _alike(one: nn.Module, other: nn.Module) -> bool:
+    """Whether two losses differ in nothing but the values of their buffers."""
+    parts = list(one.modules()), list(other.modules())
+    return len(parts[0]) == len(parts[1]) and all(
+        type(a) is type(b) and _settings(a) == _settings(b) for a, b in zip(*parts, strict=True)
+    )
+
+
+def _settings(loss: nn.Module) -> dict[str, Any]:
+    """What a loss is made with, and the sizes of its buffers."""
+    own = {k: v for k, v in vars(loss).items() if not k.startswith("_") and k != "training"}
+    plain = {k: id(v) if isinstance(v, Tensor) else v for k, v in own.items()}
+    return plain | {k: (v.shape, v.dtype) for k, v in loss.named_buffers(recurse=False)}

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from evalign import MetricLoss, exact_backward, losses, metrics
-from evalign.recipes import AnchoredLoss
+from evalign import AlignedLoss, MetricLoss, exact_backward, losses, metrics
 from evalign.statistics import ExactAccumulation
 from tests import tolerances
 
@@ -20,7 +19,7 @@ MULTICLASS = {
     "focal": losses.FocalLoss,
     "mean": lambda: losses.LogitAdjustedLoss(PRIOR),
     "soft F": lambda: losses.SoftFBetaLoss(average="macro"),
-    "anchored": lambda: AnchoredLoss(metrics.resolve("f1_macro"), torch.tensor(PRIOR)),
+    "aligned": lambda: AlignedLoss("f1_macro", PRIOR),
 }
 BINARY = {
     "one threshold": lambda: MetricLoss("f1"),

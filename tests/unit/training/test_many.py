@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from evalign import MetricLoss
+from evalign import AlignedLoss, MetricLoss
 from evalign.losses import WMWLoss
 from evalign.metrics import resolve
-from evalign.recipes import AnchoredLoss
 from evalign.training import Settings, TemperatureAnnealing, fit
 from evalign.training.many import Member, fit_many
 from tests import tolerances
@@ -27,7 +26,6 @@ CE, F1, RUNNING = (
     MetricLoss("f1_macro"),
     MetricLoss("f1_macro", statistics="running"),
 )
-ANCHORED = AnchoredLoss(resolve("f1_macro"), torch.tensor([3.0, 2.0, 1.0]))
 COOLING = {"rate": 0.8, "patience": 2}
 MEMBERS = {
     "cross-entropy": Member(CE, 1e-2, 0),
@@ -37,7 +35,9 @@ MEMBERS = {
     "mcc": Member(MetricLoss("matthews_corrcoef"), 1e-2, 0),
     "running": Member(RUNNING, 1e-2, 5),
     "running, cooled": Member(RUNNING, 1e-3, 6, annealing=COOLING),
-    "anchored": Member(ANCHORED, 1e-2, 7),
+    "aligned": Member(AlignedLoss("f1_macro", [3, 2, 1]), 1e-2, 7),
+    "aligned, rarer": Member(AlignedLoss("f1_macro", [9, 2, 1]), 1e-2, 7),  # alike but for buffers
+    "running, slower": Member(MetricLoss("f1_macro", statistics="running", momentum=0.5), 1e-2, 5),
 }
 
 
@@ -87,7 +87,7 @@ def test_members_end_on_their_own(together):
 def test_averages_of_weights_are_as_if_alone():
     """In a stack that is narrowed: one member ends early."""
     settings = replace(SETTINGS, averaging=0.9, patience=2)
-    members = [MEMBERS[name] for name in ("cross-entropy", "slow", "anchored")]
+    members = [MEMBERS[name] for name in ("cross-entropy", "slow", "aligned")]
     rows = {"validation": HELD_OUT, "metric": "f1_macro"}
     found = fit_many(network, members, *ROWS, settings=settings, **rows)
     assert len({len(trained.history) for trained in found}) > 1

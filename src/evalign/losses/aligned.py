@@ -1,0 +1,107 @@
+"""A metric of the confusion matrix with the cross-entropy that holds it up: the default recipe."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from evalign.core.batch import Sums, Task
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import MetricFunction
+from evalign.losses.class_weights import class_vector
+from evalign.losses.metric import MetricLoss
+from evalign.losses.pointwise import LogitAdjustedLoss
+from evalign.statistics import Ranks
+
+SKILL = 0.5  # of the classifier at which a metric is asked for its odds; it need not be exact
+ODDS = 1e4  # a metric that minds only one of two mistakes would ask for infinite ones
+
+
+class AlignedLoss(nn.Module):
+    r"""Cross-entropy(logits + offsets) + 1 − metric, its slope taken at running statistics.
+
+    The cross-entropy gives every row a gradient and keeps probabilities, softmax(logits + offsets).
+    The offsets are those at which the most probable class by the *logits* is the best label for
+    the metric (`metric_offsets`): the metric's part sees logits that already decide as it likes,
+    and works on the rows near that decision.
+
+    Args:
+        metric: as in `MetricLoss`; for classes that exclude each other.
+        class_counts: the counts or shares of the classes in the training rows, (negative, positive)
+            if binary.
+        ranks: of the metric's part, see `MetricLoss`.
+
+    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
+
+    Attributes:
+        offsets: one per class, to be added to logits before probabilities are made of them.
+
+    Examples:
+        >>> loss = AlignedLoss("f1", [90, 10])
+        >>> logits = torch.tensor([2.0, -1.0, 0.5], requires_grad=True)
+        >>> loss(logits, torch.tensor([1, 0, 0])).backward()
+        >>> loss.offsets  # F1 labels positive from a probability of 0.275 on: log-odds −0.97
+        tensor([ 0.0000, -0.9694], dtype=torch.float64)
+    """
+
+    offsets: Tensor
+
+    def __init__(
+        self,
+        metric: str | MetricFunction,
+        class_counts: Sequence[float] | Tensor,
+        *,
+        task: Task | None = None,
+        ranks: Ranks = "all",
+        ignore_index: int = -100,
+        validate: bool = False,
+    ) -> None:
+        super().__init__()
+        self.ignore_index = ignore_index  # for who validates
+        same = {"task": task, "ignore_index": ignore_index, "validate": validate}
+        self.metric = MetricLoss(metric, statistics="running", ranks=ranks, **same)
+        offsets = metric_offsets(self.metric.metric, class_counts)
+        self.register_buffer("offsets", offsets, persistent=False)
+        self.cross_entropy = LogitAdjustedLoss(offsets.softmax(0), **same)
+
+    def forward(
+        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
+    ) -> Tensor:
+        both = self.cross_entropy, self.metric
+        first, last = (loss(logits, target, sample_weight=sample_weight) for loss in both)
+        return first + last
+
+    def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
+        """What `exact_backward` adds up over micro-batches."""
+        both = self.cross_entropy, self.metric
+        first, last = (loss.sums(logits, target, sample_weight=sample_weight) for loss in both)
+        return *first, *last
+
+    def of_sums(self, sums: Sums) -> Tensor:
+        return self.cross_entropy.of_sums(sums[:1]) + self.metric.of_sums(sums[1:])
+
+
+def metric_offsets(metric: MetricFunction, class_counts: Sequence[float] | Tensor) -> Tensor:
+    r"""For each class the log-odds against the most frequent one, m, from which it is the label.
+
+    With G = ∂M/∂C, to first order, calling a row j instead of m gains η_j (G_jj − G_jm) and costs
+    η_m (G_mm − G_mj): it pays from the odds η_j / η_m = (G_mm − G_mj) / (G_jj − G_jm) on. These are
+    1 for accuracy and π_j / π_m for balanced accuracy, whatever C is; for F1 and MCC they lie
+    between, and C is that of a classifier which is right half of the time and otherwise guesses.
+
+    Examples:
+        >>> from evalign.metrics import resolve
+        >>> [metric_offsets(resolve(name), [0.8, 0.2])[1].exp().item() for name in ("accuracy",)]
+        [1.0]
+    """
+    shares = class_vector("AlignedLoss", "class_counts", class_counts)
+    shares = shares / shares.sum()
+    with torch.enable_grad(), torch.device("cpu"):  # whatever the default device is
+        right = torch.eye(len(shares), dtype=shares.dtype)
+        matrix = (shares.unsqueeze(1) * (SKILL * right + (1 - SKILL) * shares)).requires_grad_()
+        (gain,) = torch.autograd.grad(metric(Confusion.from_matrix(matrix)), matrix)
+    most, own = int(shares.argmax()), gain.diagonal()
+    # The sign of a cost cancels.
+    odds = (own[most] - gain[most]) / (own - gain[:, most])
+    odds = torch.where(odds.isnan() | (odds < 0), 1, odds)  # 0/0 of m itself; no such trade
+    return odds.clamp(1 / ODDS, ODDS).log()
