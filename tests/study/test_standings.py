@@ -219,9 +219,10 @@ def test_ablation_is_paired_and_over_data_sets():
         for dataset, values in {"a": (0.6, 0.5), "b": (0.6, 0.57), "c": (0.3, 0.3)}.items()
         for variant, value in zip(("aligned", "unadjusted"), values, strict=True)
     )
-    over = ablation(found, OURS)
+    over = ablation(found, "aligned")
     assert list(over) == ["unadjusted"]
-    mean, low, high, n = over["unadjusted"]
+    assert list(over["unadjusted"]) == ["argmax", "expected"]
+    mean, low, high, n = over["unadjusted"]["expected"]
     reach = stats.t.ppf(0.975, 2) * stats.sem([10, 3, 0])
     assert (mean, low, high, n) == pytest.approx((13 / 3, 13 / 3 - reach, 13 / 3 + reach, 3))
-    assert "aligned" in ablation(found, Choice(("unadjusted",)))
+    assert "aligned" in ablation(found, "unadjusted")

@@ -114,6 +114,8 @@ def reproduce(
             if page is not None:
                 text = page.read_text(encoding="utf-8")
                 for one, of in found.items():
+                    if one == recipe.NAME and name == ALL:
+                        continue  # it has a page of its own
                     said = recipe.parts(of) if isinstance(of, recipe.Outcome) else parts(of)
                     text = fill(text, one, markdown(said))
                 page.write_text(text, encoding="utf-8")

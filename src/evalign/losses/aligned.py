@@ -88,11 +88,12 @@ def metric_offsets(metric: MetricFunction, class_counts: Sequence[float] | Tenso
     η_m (G_mm − G_mj): it pays from the odds η_j / η_m = (G_mm − G_mj) / (G_jj − G_jm) on. These are
     1 for accuracy and π_j / π_m for balanced accuracy, whatever C is; for F1 and MCC they lie
     between, and C is that of a classifier which is right half of the time and otherwise guesses.
+    With more than two classes it leaves out what third classes would add, η_i (G_ij − G_im).
 
     Examples:
         >>> from evalign.metrics import resolve
-        >>> [metric_offsets(resolve(name), [0.8, 0.2])[1].exp().item() for name in ("accuracy",)]
-        [1.0]
+        >>> metric_offsets(resolve("balanced_accuracy"), [0.8, 0.2]).exp()
+        tensor([1.0000, 0.2500], dtype=torch.float64)
     """
     shares = class_vector("AlignedLoss", "class_counts", class_counts)
     shares = shares / shares.sum()

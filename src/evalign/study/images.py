@@ -237,9 +237,10 @@ class Learner:
     def _restart(self, weights: dict[str, Tensor]) -> None:
         """From these weights, with nothing else learned. In place, where a graph looks for it."""
         self.network.load_state_dict(weights)
-        running = (part for part in self.loss.modules() if isinstance(part, RunningConfusion))
-        learned = [*self.optimizer.state.values(), *(of.state_dict() for of in running)]
-        for state in learned:  # a momentum of 0 is that of the first step
+        for part in self.loss.modules():
+            if isinstance(part, RunningConfusion):
+                part.empty()
+        for state in self.optimizer.state.values():  # a momentum of 0 is that of the first step
             for tensor in state.values():
                 tensor.zero_()
 

@@ -40,8 +40,8 @@ class Method(NamedTuple):
         loss: called as loss(logits, target).
         annealed: whether its temperature is to be cooled.
         target: the metric it trains for; F1 where it has none.
-        offsets: to be added to logits before a label or a probability is made of them. As in
-            `AlignedClassifier`, epochs are chosen by the labels of logits without them.
+        offsets: to be added to logits before probabilities are made of them, and in the tables
+            labels too. Epochs are chosen by the labels of logits without them.
     """
 
     loss: nn.Module

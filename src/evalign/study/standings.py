@@ -16,7 +16,7 @@ from evalign.comparison import estimate
 from evalign.study.methods import GOALS, VARIANTS
 from evalign.study.records import Record
 from evalign.study.rulings import DECISIONS
-from evalign.study.suite import OPPONENTS
+from evalign.study.suite import OPPONENTS, UNLABELLED
 from evalign.study.verdicts import Interval, interval
 
 FOLDS = 5  # a fifth of the rows is the test part: overlap as in so many folds
@@ -233,14 +233,18 @@ def headline(found: Scores, ours: Choice) -> list[Bar]:
     ]
 
 
-def ablation(found: Scores, ours: Choice) -> dict[str, Interval]:
-    """By variant our mean gain over it, with a 95% interval over data sets.
-
-    The variant has the same decisions to choose from.
-    """
+def ablation(found: Scores, method: str) -> dict[str, dict[str, Interval]]:
+    """By variant and decision the mean gain of a method over it, with a 95% interval over sets."""
     over = {
-        variant: of_datasets(gains(found, ours, ours._replace(methods=(variant,))))
+        (variant, decision): of_datasets(
+            gains(found, Choice((method,), (decision,)), Choice((variant,), (decision,)))
+        )
         for variant in VARIANTS
-        if variant not in ours.methods
+        for decision in UNLABELLED
+        if variant != method
     }
-    return {variant: interval(values) for variant, values in over.items() if values}
+    found_of: dict[str, dict[str, Interval]] = {}
+    for (variant, decision), values in over.items():
+        if values:
+            found_of.setdefault(variant, {})[decision] = interval(values)
+    return found_of

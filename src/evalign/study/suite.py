@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from evalign.core.checks import require
 from evalign.core.metrics import resolve
+from evalign.decisions import Decision
 from evalign.estimator import AlignedClassifier
 from evalign.study import stacks
 from evalign.study.methods import GOALS, NETWORKS, VARIANTS, Method, Problem, make
@@ -52,6 +53,7 @@ SPLITS, SEEDS = range(5), range(1, 4)
 ABLATED = range(2)  # splits; what takes a part of our recipe away is asked of these alone
 OPPONENTS = ("cross_entropy", "balanced_cross_entropy", "focal", "logit_adjusted")
 OURS = "aligned"
+UNLABELLED: tuple[Decision, ...] = ("argmax", "expected")  # decisions that need no labels
 EPOCHS = {"creditcard": 30}  # of so many rows; the others have the trainer's
 TRAINER = AlignedClassifier()  # its numbers, and where it has none, those of `Settings`
 # A quick look: small sets of two classes, for which rules are fitted in no time.
@@ -210,7 +212,7 @@ def ruling(name: str, method: Method, counts: Tensor) -> dict[str, Any]:
     given = counts.clamp(min=1).log() if name == "logit_adjusted" else method.offsets
     offsets = given if isinstance(given, Tensor) else None
     whole = name in (*OPPONENTS, *(f"{OURS}_{goal}" for goal in GOALS))
-    return {"offsets": offsets, "decisions": DECISIONS if whole else ("argmax", "expected")}
+    return {"offsets": offsets, "decisions": DECISIONS if whole else UNLABELLED}
 
 
 def _pick(trained: Trained, network: nn.Module, rows: Prepared, criterion: str) -> Pick:
