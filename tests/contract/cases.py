@@ -193,6 +193,23 @@ def _loss(id_, make, task, expected, exempt=None) -> Case:
     return Case(id_, make, task, expected, exempt or {})
 
 
+def _aligned(task: str) -> Case:
+    """Balanced accuracy asks for the whole log prior; running statistics rest in evaluation."""
+    prior = WEIGHTS[task]
+
+    def make(**settings):
+        return losses.AlignedLoss("balanced_accuracy", prior, **settings).eval()
+
+    def expected(z, y, w):
+        entropy = reference.logit_adjusted(z, y, w, task=task, class_prior=prior, tau=1.0)
+        step = membership.heaviside_at(0.2, "linear")
+        return entropy + reference.metric_loss(
+            R.balanced_accuracy, z, y, w, task, step, threshold=0.5
+        )
+
+    return _loss("aligned", make, task, expected, _ASYMMETRIC)
+
+
 LOSS_CASES = [
     _loss(
         "auroc",
@@ -288,6 +305,7 @@ LOSS_CASES = [
         )
         for task in ("binary", "multiclass")
     ),
+    *(_aligned(task) for task in ("binary", "multiclass")),
 ]
 
 CASES = METRIC_CASES + LOSS_CASES

@@ -596,6 +596,7 @@ WRONG = [
     ({"metric": 3}, "metric of AlignedClassifier must be a name, a metric or a function"),
     ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 classes.'),
     ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "anchored", "cro'),
+    ({"class_weight": {0: 1, 1: -1, 2: 1}}, "class_weight of AlignedClassifier must hold no neg"),
     ({"decision": "best"}, 'decision of AlignedClassifier must be one of "argmax", "tuned", "exp'),
     ({"network": 3}, "network of AlignedClassifier must be None or a function (n_features, n_cla"),
     ({"network": nn.Linear(4, 3)}, "Give a function that builds the module: every fit starts"),

@@ -18,7 +18,7 @@ from torch import nn
 from evalign.data import card
 from evalign.study import images, methods, rulings, suite, tailed
 from evalign.study.images import prepare
-from evalign.study.methods import GOALS, NETWORKS, VARIANTS, make
+from evalign.study.methods import GOALS, NETWORKS, make
 from evalign.study.rulings import Pick, rule
 from evalign.study.run import Run
 from evalign.study.standings import scores
@@ -70,10 +70,9 @@ def run_of(method="cross_entropy", **changes) -> Run:
 def test_what_is_compared():
     found = runs()
     assert len({run.key for run in found}) == len(found)
-    named = list(dict.fromkeys(run.method for run in found))
-    assert named == list(dict.fromkeys(run.method for run in suite.runs(["adult"])))
-    some, all_of = (len(OPPONENTS) + n * len(GOALS) for n in (1, len(VARIANTS)))
-    assert len(found) == 4 * (2 * all_of + some)
+    named = [*OPPONENTS, *(f"{suite.OURS}_{goal}" for goal in GOALS)]
+    assert list(dict.fromkeys(run.method for run in found)) == named
+    assert len(found) == 4 * 3 * len(named)
     sets = {(run.dataset, run.imbalance) for run in found}
     assert sets == {(name, of) for name in ("cifar10", "fashion_mnist") for of in (10, 100)}
     assert {(run.network, run.variant, run.epochs) for run in found} == {("resnet18", "sound", 60)}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.batch import check_indices, row_weights
-from evalign.core.checks import complaint, require
+from evalign.core.checks import complaint, numbers, require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions.goal import Goal
 from evalign.decisions.tuned import search, tuned
@@ -28,8 +28,9 @@ class DecisionRule:
             ("argmax", "expected", "calibrated" or "labels").
         metric: the metric, as it was given.
         constraint: the constraint, as it was given.
-        score: of a tuned rule the metric on the rows it was tuned on, by cross-fitting where labels
-            are few, so that it does not flatter; greater is better. None for other decisions.
+        score: of a tuned rule the metric on the rows it was tuned on, greater is better: the best
+            of the rules that were asked, those that learn from labels scored on rows they have not
+            seen; where labels alone decide, that of the rows themselves. None for other decisions.
         offsets: what the rule adds to logits to make probabilities of them, as given.
     """
 
@@ -47,13 +48,18 @@ class DecisionRule:
 
     def scores(self, logits: Tensor) -> Tensor:
         """Scores (N, C), float64; the label is their argmax."""
+        probabilities = self.probabilities(logits)
+        return probabilities @ self.gain.to(probabilities.device)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Probabilities η (N, C), float64."""
         logits = _class_logits("DecisionRule", logits)
         classes = len(self.gain)
         allowed = f"have {classes} classes, as those the rule was fitted on"
         require(logits.shape[1] == classes, "DecisionRule", "logits", allowed, logits.shape[1])
         if self.offsets is not None:
             logits = logits + self.offsets.to(logits.device)
-        return logits.softmax(1) @ self.gain.to(logits.device)
+        return logits.softmax(1)
 
     def adapt(self, logits: Tensor, *, sample_weight: Tensor | None = None) -> "DecisionRule":
         """A new rule from these rows, which need no labels: for decision "expected" only."""
@@ -89,7 +95,9 @@ class DecisionRule:
         cls, state: dict[str, Any], *, metric: MetricFunction | None = None
     ) -> "DecisionRule":
         """The rule of a `state_dict`, with the metric again if that was not a name."""
-        offsets = state.get("offsets")
+        cure = "It is of an older version: fit again."
+        require("offsets" in state, "DecisionRule", "state", "hold offsets", list(state), cure)
+        offsets = state["offsets"]
         return cls(
             **state
             | {
@@ -206,12 +214,11 @@ def _labels(owner: str, y: Tensor, logits: Tensor) -> Tensor:
 
 
 def _offsets(owner: str, offsets: Tensor, logits: Tensor) -> Tensor:
-    offsets = torch.as_tensor(offsets).detach().to(logits)
-    classes = logits.shape[1]
-    ok = offsets.shape == (classes,) and bool(offsets.isfinite().all())
+    vector, classes = numbers(offsets), logits.shape[1]
+    ok = vector.shape == (classes,) and bool(vector.isfinite().all())
     allowed = f"hold a finite number for each of the {classes} classes"
-    require(ok, owner, "offsets", allowed, offsets.tolist())
-    return offsets
+    require(ok, owner, "offsets", allowed, repr(offsets))
+    return vector.to(logits)
 
 
 def _weights(owner: str, sample_weight: Tensor | None, logits: Tensor) -> Tensor:

@@ -167,6 +167,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         seed = self._seed if goes_on else int(draw(2**31 - 1))
 
         factors = compute_class_weight(self.class_weight, classes=classes, y=y)
+        allowed = "hold no negative weight"
+        require((factors >= 0).all(), OWNER, "class_weight", allowed, repr(self.class_weight))
         weight = weights(sample_weight, len(codes)) * factors[codes]
         table = Table(X, codes, weight)
         if validation_data is None:
@@ -187,11 +189,10 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         network.to(device)
         past, history = self.history_ if goes_on else [], []
         if len(classes) == 1:  # nothing to learn
-            offsets, rule = torch.zeros(1), DecisionRule(torch.eye(1).double(), "argmax", "argmax")
+            rule = DecisionRule(torch.eye(1).double(), "argmax", "argmax")
         else:
             check_logits(network, held_out[0], len(classes))
             recipe = RECIPES[self.recipe](metric, training.prior(len(classes)), self.patience)
-            offsets = recipe.offsets
             history = self._train(network, recipe, rows, held_out, seed, past, checkpoint)
             rule = fit_decision(
                 blockwise(network, held_out[0], device),
@@ -199,11 +200,11 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
                 metric=self.metric,
                 decision=cast(Decision, self.decision),
                 sample_weight=None if equal else torch.from_numpy(validation.weight),
-                offsets=offsets,
+                offsets=recipe.offsets,
             )
         self.classes_, self.network_, self.rule_ = classes, network, rule
         self.history_ = [*past, *(_later(record, past) for record in history)]
-        self._scaler, self._offsets, self._seed = scaler, offsets, seed
+        self._scaler, self._seed = scaler, seed
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -213,7 +214,9 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, n_classes), float64, with the prior that training took out put back."""
-        return (self._logits(X) + self._offsets).softmax(1).numpy()
+        logits = self._logits(X)
+        several = len(self.classes_) > 1
+        return (self.rule_.probabilities(logits) if several else torch.ones_like(logits)).numpy()
 
     def decision_function(self, X: Any) -> np.ndarray:
         """What `predict` goes by: of two classes (n,), the second where positive; else (n, C)."""
@@ -364,7 +367,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         return Table(X, codes, weight * factors[codes])
 
     def _logits(self, X: Any) -> Tensor:
-        """Logits (n, n_classes); with the offsets, their softmax are the probabilities."""
+        """Logits (n, n_classes), of which the rule makes probabilities and labels."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, **READ)
         device = next(self.network_.parameters()).device

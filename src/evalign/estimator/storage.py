@@ -36,7 +36,6 @@ def save(classifier: "AlignedClassifier", path: str | os.PathLike[str]) -> None:
         "feature_names_in": None if names is None else names.tolist(),
         "network": classifier.network_.state_dict(),
         "standardizer": classifier._scaler.state_dict(),
-        "offsets": classifier._offsets,
         "rule": classifier.rule_.state_dict(),
         "history": classifier.history_,
         "seed": classifier._seed,
@@ -77,7 +76,6 @@ def load(cls: type[C], path: str | os.PathLike[str], arguments: dict[str, Any]) 
         raise CheckpointError(f"The saved weights belong to another network: {error}") from None
     classifier.network_ = network.eval().to(find_device(classifier.device))
     classifier._scaler = Standardizer.from_state_dict(tree["standardizer"])
-    classifier._offsets = tree["offsets"]
     metric = None if isinstance(classifier.metric, str) else classifier.metric
     classifier.rule_ = DecisionRule.from_state_dict(tree["rule"], metric=metric)
     classifier.history_ = tree["history"]
@@ -110,7 +108,9 @@ class _Whole(nn.Module):
     def __init__(self, classifier: "AlignedClassifier") -> None:
         super().__init__()
         self.network = copy.deepcopy(classifier.network_)
-        buffers = {"offsets": classifier._offsets, "gain": classifier.rule_.gain}
+        rule = classifier.rule_
+        none = torch.zeros(len(rule.gain), dtype=rule.gain.dtype)
+        buffers = {"offsets": none if rule.offsets is None else rule.offsets, "gain": rule.gain}
         for name, value in (classifier._scaler.state_dict() | buffers).items():
             self.register_buffer(name, value)
 

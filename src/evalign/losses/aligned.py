@@ -1,14 +1,17 @@
 """A metric of the confusion matrix with the cross-entropy that holds it up: the default recipe."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from evalign.core.batch import Sums, Task
+from evalign.core.batch import Batch, Sums, Task
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction
-from evalign.losses.class_weights import class_vector
+from evalign.losses.base import AdditiveLoss
+from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.pointwise import LogitAdjustedLoss
 from evalign.statistics import Ranks
@@ -17,13 +20,13 @@ SKILL = 0.5  # of the classifier at which a metric is asked for its odds; it nee
 ODDS = 1e4  # a metric that minds only one of two mistakes would ask for infinite ones
 
 
-class AlignedLoss(nn.Module):
+class AlignedLoss(AdditiveLoss):
     r"""Cross-entropy(logits + offsets) + 1 − metric, its slope taken at running statistics.
 
     The cross-entropy gives every row a gradient and keeps probabilities, softmax(logits + offsets).
-    The offsets are those at which the most probable class by the *logits* is the best label for
-    the metric (`metric_offsets`): the metric's part sees logits that already decide as it likes,
-    and works on the rows near that decision.
+    The offsets are such that the largest of the *logits* is about the label that the metric wants
+    (`metric_offsets`): the metric's part sees logits that already decide as it likes, and works on
+    the rows near that decision.
 
     Args:
         metric: as in `MetricLoss`; for classes that exclude each other.
@@ -34,17 +37,16 @@ class AlignedLoss(nn.Module):
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
 
     Attributes:
-        offsets: one per class, to be added to logits before probabilities are made of them.
+        offsets: one per class, to be added to logits before probabilities are made of them. A
+            number that is added to all makes no difference.
 
     Examples:
         >>> loss = AlignedLoss("f1", [90, 10])
         >>> logits = torch.tensor([2.0, -1.0, 0.5], requires_grad=True)
         >>> loss(logits, torch.tensor([1, 0, 0])).backward()
-        >>> loss.offsets  # F1 labels positive from a probability of 0.275 on: log-odds −0.97
-        tensor([ 0.0000, -0.9694], dtype=torch.float64)
+        >>> loss.offsets.diff()  # F1 labels positive from a probability of 0.275 on
+        tensor([-0.9694], dtype=torch.float64)
     """
-
-    offsets: Tensor
 
     def __init__(
         self,
@@ -56,26 +58,23 @@ class AlignedLoss(nn.Module):
         ignore_index: int = -100,
         validate: bool = False,
     ) -> None:
-        super().__init__()
-        self.ignore_index = ignore_index  # for who validates
-        same = {"task": task, "ignore_index": ignore_index, "validate": validate}
-        self.metric = MetricLoss(metric, statistics="running", ranks=ranks, **same)
-        offsets = metric_offsets(self.metric.metric, class_counts)
-        self.register_buffer("offsets", offsets, persistent=False)
-        self.cross_entropy = LogitAdjustedLoss(offsets.softmax(0), **same)
+        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        allowed = 'be None, "binary" or "multiclass"'
+        cure = "For several labels a row use MetricLoss beside a binary cross-entropy."
+        require(task != "multilabel", "AlignedLoss", "task", allowed, repr(task), cure)
+        self.metric = MetricLoss(metric, statistics="running", ranks=ranks)
+        odds = metric_offsets(self.metric.metric, class_counts).exp()
+        self.cross_entropy = LogitAdjustedLoss(odds)
 
-    def forward(
-        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
-    ) -> Tensor:
-        both = self.cross_entropy, self.metric
-        first, last = (loss(logits, target, sample_weight=sample_weight) for loss in both)
-        return first + last
+    @property
+    def offsets(self) -> Tensor:
+        return self.cross_entropy.log_prior
 
-    def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
-        """What `exact_backward` adds up over micro-batches."""
-        both = self.cross_entropy, self.metric
-        first, last = (loss.sums(logits, target, sample_weight=sample_weight) for loss in both)
-        return *first, *last
+    def sums_of(self, batch: Batch) -> Sums:
+        check_length("AlignedLoss", "class_counts", self.offsets, batch)
+        # Widened once for both: the sum of two half-precision gradients would be rounded again.
+        batch = replace(batch, given=batch.logits)
+        return *self.cross_entropy.sums_of(batch), *self.metric.sums_of(batch)
 
     def of_sums(self, sums: Sums) -> Tensor:
         return self.cross_entropy.of_sums(sums[:1]) + self.metric.of_sums(sums[1:])
@@ -100,7 +99,10 @@ def metric_offsets(metric: MetricFunction, class_counts: Sequence[float] | Tenso
     with torch.enable_grad(), torch.device("cpu"):  # whatever the default device is
         right = torch.eye(len(shares), dtype=shares.dtype)
         matrix = (shares.unsqueeze(1) * (SKILL * right + (1 - SKILL) * shares)).requires_grad_()
-        (gain,) = torch.autograd.grad(metric(Confusion.from_matrix(matrix)), matrix)
+        score = metric(Confusion.from_matrix(matrix))
+        allowed = "be differentiable, a function of the Confusion's tensors"
+        require(score.requires_grad, "AlignedLoss", "metric", allowed, repr(metric))
+        (gain,) = torch.autograd.grad(score, matrix)
     most, own = int(shares.argmax()), gain.diagonal()
     # The sign of a cost cancels.
     odds = (own[most] - gain[most]) / (own - gain[:, most])

@@ -37,6 +37,10 @@ def effective_number_weights(counts: Sequence[float] | Tensor, *, beta: float = 
 
 def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) -> Tensor:
     """One positive number per class, as float64."""
+    labels = getattr(values, "index", None)  # of a pandas Series
+    if labels is not None and not callable(labels):
+        ordered, cure = list(labels) == list(range(len(labels))), "Use .sort_index().to_numpy()."
+        require(ordered, owner, argument, "be in the order of the classes", list(labels), cure)
     vector = numbers(values)
     ok = vector.ndim == 1 and len(vector) > 1 and bool(((vector > 0) & vector.isfinite()).all())
     cure = "A class without examples has no weight: leave it out or count it as one."

@@ -176,8 +176,7 @@ def _aligned(name: str, problem: Problem, offsets: Tensor | None = None) -> Meth
     target = problem.metric(name)
     loss = losses.AlignedLoss(target, problem.counts, ranks="own", task="multiclass")
     if offsets is not None:
-        loss.offsets = offsets
-        loss.cross_entropy = losses.LogitAdjustedLoss(offsets.softmax(0), task="multiclass")
+        loss.cross_entropy = losses.LogitAdjustedLoss(offsets.exp())
     return Method(loss, False, target, loss.offsets.float())
 
 

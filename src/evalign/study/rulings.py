@@ -47,9 +47,10 @@ def rule(
     """The epoch, and for every decision the scores of the validation and the test rows.
 
     Labels by argmax are those of the logits; the other rules go by probabilities, with offsets.
-    The validation score is honest: the rule "expected" is fitted without labels, and a tuned one
-    is scored by cross-fitting. With more than MOST_TUNED classes nothing is tuned, and where
-    training diverged there is nothing to fit a rule to: all decisions are argmax.
+    The validation score flatters little: the rule "expected" is fitted without labels, and a tuned
+    one is scored by cross-fitting where labels are few (`DecisionRule.score`). With more than
+    MOST_TUNED classes nothing is tuned, and where training diverged there is nothing to fit a rule
+    to: all decisions are argmax.
 
     Args:
         pick: what is ruled on.

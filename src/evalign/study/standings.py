@@ -235,16 +235,10 @@ def headline(found: Scores, ours: Choice) -> list[Bar]:
 
 def ablation(found: Scores, method: str) -> dict[str, dict[str, Interval]]:
     """By variant and decision the mean gain of a method over it, with a 95% interval over sets."""
-    over = {
-        (variant, decision): of_datasets(
-            gains(found, Choice((method,), (decision,)), Choice((variant,), (decision,)))
-        )
-        for variant in VARIANTS
-        for decision in UNLABELLED
-        if variant != method
-    }
-    found_of: dict[str, dict[str, Interval]] = {}
-    for (variant, decision), values in over.items():
-        if values:
-            found_of.setdefault(variant, {})[decision] = interval(values)
-    return found_of
+    over: dict[str, dict[str, Interval]] = {}
+    for variant in (name for name in VARIANTS if name != method):
+        for decision in UNLABELLED:
+            ours, rival = (Choice((name,), (decision,)) for name in (method, variant))
+            if values := of_datasets(gains(found, ours, rival)):
+                over.setdefault(variant, {})[decision] = interval(values)
+    return over

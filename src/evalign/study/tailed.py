@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from evalign.data import Dataset
 from evalign.study import suite
 from evalign.study.images import Images, Learner, Parts, prepare
-from evalign.study.methods import VARIANTS, Problem, make
+from evalign.study.methods import Problem, make
 from evalign.study.picks import finite
 from evalign.study.records import Record, record
 from evalign.study.rulings import Pick, rule
 from evalign.study.run import Run, scores, triples
-from evalign.study.suite import OPPONENTS, TRAINER, metrics
+from evalign.study.suite import OPPONENTS, OURS, TRAINER, metrics
 from evalign.training import Settings
 from evalign.training.settings import usual_batch_size
 from evalign.training.split import holdout_split
@@ -43,7 +43,7 @@ def runs(
     *,
     splits: Iterable[int] = SPLITS,
     seeds: Iterable[int] = SEEDS,
-    variants: Iterable[str] = tuple(VARIANTS),
+    variants: Iterable[str] = (OURS,),
     epochs: int = EPOCHS,
 ) -> list[Run]:
     """All runs of long-tailed images, or some; see `suite.runs`.
@@ -56,7 +56,7 @@ def runs(
         epochs: of every training.
 
     Examples:
-        >>> len(runs(variants=["aligned"]))  # 4 sets, 3 splits, 4 opponents and 4 metrics
+        >>> len(runs())  # 4 sets, 3 splits, 4 opponents and 4 metrics
         96
     """
     splits, seeds, variants = list(splits), list(seeds), list(variants)

@@ -135,13 +135,12 @@ class _Stack:
     ) -> None:
         self.settings, self.metrics, self.device = settings, metrics, X.device
         kinds: list[nn.Module] = []  # a loss of each
+        self.kind: list[int] = []
         for member in members:
-            if not any(_alike(member.loss, known) for known in kinds):
+            alike = (k for k, known in enumerate(kinds) if _alike(member.loss, known))
+            self.kind.append(next(alike, len(kinds)))
+            if self.kind[-1] == len(kinds):
                 kinds.append(member.loss)
-        self.kind = [
-            next(k for k, known in enumerate(kinds) if _alike(member.loss, known))
-            for member in members
-        ]
         self.places = sorted(range(len(members)), key=lambda m: members[m].learning_rate)
         self.alive = set(self.places)
         networks, self.orders = [], []
@@ -378,15 +377,20 @@ def _temperature(loss: nn.Module) -> float | None:
 
 
 def _alike(one: nn.Module, other: nn.Module) -> bool:
-    """Whether two losses differ in nothing but the values of their buffers."""
+    """Whether two losses are one, or differ in nothing but the values of their buffers."""
+    if one is other:
+        return True
     parts = list(one.modules()), list(other.modules())
-    return len(parts[0]) == len(parts[1]) and all(
-        type(a) is type(b) and _settings(a) == _settings(b) for a, b in zip(*parts, strict=True)
-    )
+    if len(parts[0]) != len(parts[1]) or any(True for _ in one.parameters()):
+        return False
+    pairs = zip(*parts, strict=True)
+    try:
+        return all(type(a) is type(b) and _settings(a) == _settings(b) for a, b in pairs)
+    except (RuntimeError, ValueError):  # arrays among them, which do not compare to one answer
+        return False
 
 
 def _settings(loss: nn.Module) -> dict[str, Any]:
     """What a loss is made with, and the sizes of its buffers."""
-    own = {k: v for k, v in vars(loss).items() if not k.startswith("_") and k != "training"}
-    plain = {k: id(v) if isinstance(v, Tensor) else v for k, v in own.items()}
-    return plain | {k: (v.shape, v.dtype) for k, v in loss.named_buffers(recurse=False)}
+    made_with = {k: v for k, v in vars(loss).items() if k not in vars(nn.Module())}
+    return made_with | {k: (v.shape, v.dtype) for k, v in loss.named_buffers(recurse=False)}
