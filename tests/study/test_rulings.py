@@ -35,8 +35,8 @@ def test_every_decision_has_the_score_of_its_labels():
     assert found["decisions"]["expected"] != plain["expected"]
 
 
-def test_a_tuned_rule_is_not_flattered(monkeypatch):
-    """A rule that knows the labels of its own rows by heart says what it is worth on others."""
+def test_a_tuned_rule_is_scored_by_itself(monkeypatch):
+    """Not by its labels of the rows that it was fitted on, which it may know by heart."""
 
     class ByHeart:
         score = 0.25

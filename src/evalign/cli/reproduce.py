@@ -87,7 +87,7 @@ def reproduce(
             for one in papers:
                 on(tables.table(one), dataset)
             if recipe.NAME in names:
-                recipe.planned(dataset)
+                recipe.planned(dataset, quick=quick)
             written = out / "quick" if quick else out
             what = {"datasets": dataset, "quick": quick}
             where = {"out": out, "results": results, "jobs": jobs, "backend": backend}
@@ -138,7 +138,7 @@ def _show_list(spoken: Terminal) -> None:
         for table in known
     }
     shown.add_row(recipe.NAME, recipe.TITLE)
-    data[recipe.NAME] = {"title": recipe.TITLE, "datasets": list(SETS), "claims": []}
+    data[recipe.NAME] = {"title": recipe.TITLE, "datasets": [*SETS, *recipe.IMAGES], "claims": []}
     spoken.result({"tables": data}, shown)
 
 

@@ -6,8 +6,8 @@ epochs. `tables` knows what was printed (`tables.toml`), `plan` which runs that 
 them trained. `evidence` and `verdicts` compare; `render`, `formats` and `figures` write it down;
 `reproduce` does one after the other.
 
-Our own recipe has a `suite` of data sets and metrics; `rulings` scores its networks, `standings`
-compares, `recipe` writes it down. With `tabular` it shares `stacks`.
+Our own recipe has a `suite` of tables and `tailed` images; `rulings` scores the networks,
+`standings` compares, `recipe` writes it down. With `tabular` the suite shares `stacks`.
 
 May import all but `cli`. Needs the extra `study`.
 """

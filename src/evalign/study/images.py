@@ -8,6 +8,7 @@ early stopping, colours standardised; no augmentation, as none is mentioned. Res
 
 import copy
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
@@ -166,7 +167,7 @@ def train_image(run: Run) -> Record:
     )
 
 
-class Learner:
+class Learner(ABC):
     """A network for images and how it is trained, a batch at a time.
 
     All batches of an epoch have one size. The rows that fill none are left out of it; which ones,
@@ -213,9 +214,9 @@ class Learner:
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.cuda):
             return network(x).float()
 
+    @abstractmethod
     def _step(self) -> None:
         """Learn from the images `rows`."""
-        raise NotImplementedError
 
     def _captured(self) -> Callable[[], None]:
         """The step as one CUDA graph: launching its hundreds of small kernels takes longer than

@@ -218,8 +218,8 @@ def ruling(name: str, method: Method, counts: Tensor) -> dict[str, Any]:
 def _pick(trained: Trained, network: nn.Module, rows: Prepared, criterion: str) -> Pick:
     """The best epoch by a criterion, as `fit_many` calls it."""
     best = best_epochs(trained)
-    if not best:  # as in `picks.Picks`, it says the first class of every row
-        return Pick(0, *(torch.zeros(len(y), rows.classes) for _, y in rows[1:3]))
+    if not best:
+        return Pick.constant(len(rows.validation[1]), len(rows.test[1]), rows.classes)
     weights = trained.best[criterion]
     logits = (finite(logits_of(network, weights, X)) for X, _ in rows[1:3])
     return Pick(best[criterion]["epoch"], *logits)

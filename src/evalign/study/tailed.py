@@ -14,7 +14,6 @@ import copy
 import math
 import time
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -119,16 +118,14 @@ def train(run: Run) -> Record:
     seconds = time.perf_counter() - start
     known, unseen = (images.y[rows].cpu() for rows in (images.validation, images.test))
     ruled_as = suite.ruling(run.method, method, counts.cpu())
-    weight = weights(images)
+    weight, diverged = weights(images), Pick.constant(len(known), len(unseen), images.classes)
     return record(
         run,
         epochs=epochs,
         capped=False,  # the schedule ends where it should
         seconds=seconds,
         picks={
-            name: rule(
-                _pick(training, best.get(name)), known, unseen, name, weights=weight, **ruled_as
-            )
+            name: rule(best.get(name, diverged), known, unseen, name, weights=weight, **ruled_as)
             for name in names
         },
         diverged=not best,
@@ -138,48 +135,30 @@ def train(run: Run) -> Record:
     )
 
 
-class _Epoch(NamedTuple):
-    number: int
-    validation: Tensor  # logits
-    weights: dict[str, Tensor]
-
-
 def _best_epochs(
     training: "_Training", epochs: int, names: Sequence[str]
-) -> tuple[int, dict[str, _Epoch]]:
+) -> tuple[int, dict[str, Pick]]:
     """How many there were, and the best ones by these metrics.
 
     A loss that is not finite ends the training.
     """
     images = training.images
     known = images.y[images.validation]
-    best: dict[str, _Epoch] = {}
+    best: dict[str, Pick] = {}
     highest = dict.fromkeys(names, -math.inf)
     for number in range(1, epochs + 1):
         training.epoch()
         logits = training.logits(images.validation)
-        loss = training.loss_of(logits, known)
-        if not math.isfinite(loss):
+        if not math.isfinite(training.loss_of(logits, known)):
             return number, best
         logits = finite(logits)
         matrix = triples(logits.argmax(1), known.cpu())
         found = scores(matrix, images.classes, tuple(names))
-        better = [name for name, score in found.items() if score > highest[name]]
-        if better:
+        if better := [name for name, score in found.items() if score > highest[name]]:
             highest |= {name: found[name] for name in better}
-            epoch = _Epoch(number, logits, copy.deepcopy(training.kept.state_dict()))
-            best |= dict.fromkeys(better, epoch)
+            pick = Pick(number, logits, finite(training.logits(images.test)))
+            best |= dict.fromkeys(better, pick)
     return epochs, best
-
-
-def _pick(training: "_Training", best: _Epoch | None) -> Pick:
-    """An epoch with its logits of the test rows."""
-    images = training.images
-    if best is None:  # as in `picks.Picks`, it says the first class of every row
-        rows = images.validation, images.test
-        return Pick(0, *(torch.zeros(len(of), images.classes) for of in rows))
-    training.kept.load_state_dict(best.weights)
-    return Pick(best.number, best.validation, finite(training.logits(images.test)))
 
 
 class _Training(Learner):

@@ -370,9 +370,13 @@ def convolutional():
 def test_in_the_place_of_cross_entropy_in_a_network_of_images():
     (x, y), (held_out, known), (fresh, truth) = patches(2000, 0), patches(1000, 1), patches(5000, 2)
     loss = AlignedLoss("f1", y.bincount())
-    network = trained(convolutional(), loss, x, y, epochs=8, lr=0.01)
-    rule = fit_decision(logits_of(network, held_out), known, metric="f1", offsets=loss.offsets)
-    found = f1_score(truth, rule(logits_of(network, fresh)))
-    plain = trained(convolutional(), nn.CrossEntropyLoss(), x, y, epochs=8, lr=0.01)
-    assert found > 0.48  # all positive has 0.22
-    assert found > f1_score(truth, logits_of(plain, fresh).argmax(1)) + 0.02
+    aligned, plain = (
+        trained(convolutional(), criterion, x, y, epochs=8, lr=0.01)
+        for criterion in (loss, nn.CrossEntropyLoss())
+    )
+    rule = fit_decision(logits_of(aligned, held_out), known, metric="f1", offsets=loss.offsets)
+    baseline = f1_score(truth, logits_of(plain, fresh).argmax(1))
+    logits = logits_of(aligned, fresh)
+    # Of 5,000 images some 625 are positive: an F1 has a standard error of about 0.017.
+    for labels in (logits.argmax(1), rule(logits)):
+        assert f1_score(truth, labels) > baseline + 0.02
