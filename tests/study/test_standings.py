@@ -151,11 +151,12 @@ def test_ranks_by_hand():
     }
 
 
-def test_argmax_stands_for_a_tuned_decision_that_is_not_there():
-    few = {"argmax": 0.6, "expected": 0.5}
-    found = scores([made("focal", few), made("cross_entropy", 0.55)])
-    names = ("focal", "cross_entropy")
-    ranked = ranks(found, {name: Choice((name,), ("tuned",)) for name in names})
+def test_argmax_stands_for_tuned_where_nothing_is_tuned():
+    few, others = {"argmax": 0.6, "expected": 0.5}, {"argmax": 0.55, "expected": 0.7}
+    found = scores([made("focal", few), made("cross_entropy", others)])
+    one, other = (Choice((name,), ("tuned",)) for name in ("focal", "cross_entropy"))
+    assert gains(found, one, other)["adult", "f1"] == pytest.approx({(0, 1): 5})
+    ranked = ranks(found, {"one": one, "other": other})
     assert [of["adult", "f1"] for of in ranked.values()] == [1, 2]
 
 

@@ -50,7 +50,7 @@ class Choice(NamedTuple):
 
     Args:
         methods: of which every one must have been run.
-        decisions: some; of very many classes none is tuned.
+        decisions: some. Where none is tuned, with very many classes, argmax stands for it.
     """
 
     methods: Sequence[str]
@@ -60,8 +60,11 @@ class Choice(NamedTuple):
         """The test score in a trial; None where a method was not run. The first of equals."""
         if not set(self.methods) <= {contender.method for contender in found}:
             return None
+        ruled = {contender.decision for contender in found}
         contenders = (
-            Contender(method, decision) for method in self.methods for decision in self.decisions
+            Contender(method, decision if decision in ruled else "argmax")
+            for method in self.methods
+            for decision in self.decisions
         )
         known = [found[contender] for contender in contenders if contender in found]
         return max(known, key=lambda of: of.validation).test if known else None
@@ -167,22 +170,17 @@ def label(choice: Choice) -> str:
 def ranks(found: Scores, entries: Mapping[str, Choice]) -> dict[str, dict[Cell, float]]:
     """By label the rank in each cell, 1 for the highest mean test score; equals share theirs.
 
-    Of the trials that all have. Where there is no tuned decision, argmax stands for it.
+    Of the trials that all have.
     """
     ranked: dict[str, dict[Cell, float]] = {name: {} for name in entries}
     for cell, trials in found.items():
-        rows = [[_score(choice, of) for choice in entries.values()] for of in trials.values()]
+        rows = [[choice.score(of) for choice in entries.values()] for of in trials.values()]
         whole = [row for row in rows if None not in row]
         if whole:
             places = stats.rankdata(-np.mean(np.array(whole, float), axis=0))
             for name, place in zip(entries, places.tolist(), strict=True):
                 ranked[name][cell] = place
     return ranked
-
-
-def _score(choice: Choice, found: Mapping[Contender, Found]) -> float | None:
-    score = choice.score(found)
-    return choice._replace(decisions=("argmax",)).score(found) if score is None else score
 
 
 def average_ranks(ranked: Mapping[str, Mapping[Cell, float]]) -> dict[str, float]:
