@@ -2,12 +2,14 @@
 
 import io
 import json
+import runpy
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import evalign
 from evalign.cli import main
 from evalign.cli.columns import Columns
 from evalign.cli.run import Run
@@ -303,9 +305,15 @@ def test_help():
 
 
 def test_version():
-    import evalign
-
     assert done("--version").out == f"evalign {evalign.__version__}\n"
+
+
+def test_as_a_module(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["evalign", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("evalign", run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"evalign {evalign.__version__}\n"
 
 
 def test_without_the_extra(monkeypatch):

@@ -1,0 +1,6 @@
+"""`python -m evalign`: the command line where its script is not on the path."""
+
+from evalign.cli import main
+
+if __name__ == "__main__":
+    main()
