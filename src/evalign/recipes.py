@@ -1,4 +1,4 @@
-"""The ways `AlignedClassifier` trains: a loss, its annealing, and the prior to add back."""
+"""The ways `AlignedClassifier` trains: a loss, its annealing, and the offsets to add back."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,7 +27,9 @@ class Recipe(NamedTuple):
     annealing: TemperatureAnnealing | None = None
 
 
-# ranks="own": an estimator trains on its own rows, also in a job where others train on theirs.
+# Below, ranks="own": an estimator trains on its own rows, also where other ranks train on theirs.
+
+
 def east(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
     """EAST to the letter: the metric loss of each batch, cooled from 0.2 by 0.9 (EAST 4.3)."""
     loss = MetricLoss(metric, ranks="own", task="multiclass")

@@ -78,12 +78,12 @@ def test_what_fails_is_one_line_and_the_rest_goes_on(small, tmp_path, monkeypatc
 
 
 def test_render_only_trains_nothing(tmp_path):
-    out = tmp_path / "out"
-    where = ["--out", out, "--results", tmp_path / "results"]
-    result = done("reproduce", "surf-fig3", "--render-only", *where)
+    out, results = tmp_path / "out", tmp_path / "results"
+    results.mkdir()
+    result = done("reproduce", "surf-fig3", "--render-only", "--out", out, "--results", results)
     assert "As in the paper: 0 of 0 claims confirmed, 4 not run." in result.out
     assert "Not run." in (out / "surf-fig3.md").read_text(encoding="utf-8")
-    assert not (tmp_path / "results").exists()
+    assert not list(results.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,12 @@ def test_render_only_trains_nothing(tmp_path):
     [
         ([], "Name a table, or all. `evalign reproduce --list` shows them."),
         (["east-tabel1"], "Got 'east-tabel1'. Did you mean 'east-table1'?"),
+        (["recip"], "btg-table4, surf-fig2"),
+        (["recip"], "Got 'recip'. Did you mean 'recipe'?"),
+        (
+            ["recipe", "--render-only", "--results", "nowhere"],
+            "folder of the records. Got 'nowhere'",
+        ),
         (["btg-table4", "--dataset", "adult"], "dataset of btg-table4 must be one of mammography."),
         (["btg-table4", "--trials", "0"], "'--trials': Input should be greater than or equal to 1"),
         (["btg-table4", "--backend", "mpi"], "backend of reproduce must be \"dask\". Got 'mpi'."),

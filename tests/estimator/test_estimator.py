@@ -481,19 +481,25 @@ def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(tmp_path):
     assert same(whole, done)  # nothing was left to do
 
 
+def test_a_class_of_one_row_is_told_of():
+    y = np.where(np.arange(600) == 7, "rare", Y.astype(str))
+    with pytest.warns(TrainingWarning, match=r"No row that is held out is of class \['rare'\]"):
+        quick(epochs=1).fit(X, y)
+
+
 def test_groups_that_take_a_class_with_them(monkeypatch):
     from evalign.estimator import rows
 
-    y = np.repeat([0, 1], [80, 20])
+    y, classes = np.repeat([0, 1], [80, 20]), np.array(["no", "yes"])
     table = rows.Table(np.zeros((100, 1)), y, np.ones(100))
     parts = np.arange(80), np.arange(80, 100)
     monkeypatch.setattr(rows, "holdout_split", lambda *_, **__: parts)
-    text = r"groups of AlignedClassifier must leave rows of every class.*Got none of class \[1\]"
+    text = r"groups of AlignedClassifier must leave rows of every.*Got none of class \['yes'\]"
     with pytest.raises(ValueError, match=text):
-        table.hold_out(0.2, y, 0)
+        table.hold_out(0.2, y, 0, classes)
     parts = np.arange(20, 100), np.arange(20)
-    with pytest.warns(TrainingWarning, match=r"No group that is held out has rows of class \[1\]"):
-        table.hold_out(0.2, y, 0)
+    with pytest.warns(TrainingWarning, match=r"No row that is held out is of class \['yes'\]"):
+        table.hold_out(0.2, y, 0, classes)
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e-300])
@@ -593,7 +599,6 @@ def test_calibrated_classifier(method):
 
 WRONG = [
     ({"metric": "f1_makro"}, "metric of AlignedClassifier must be a name of metrics.names(). Got"),
-    ({"metric": 3}, "metric of AlignedClassifier must be a name, a metric or a function"),
     ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 classes.'),
     ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "anchored", "cro'),
     ({"class_weight": {0: 1, 1: -1, 2: 1}}, "class_weight of AlignedClassifier must hold no neg"),
@@ -628,6 +633,15 @@ WRONG = [
 def test_wrong_arguments(arguments, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         quick(**arguments).fit(X, Y)
+
+
+@pytest.mark.parametrize("metric", [3, f1_score])
+def test_what_is_no_metric(metric):
+    text = (
+        "^metric of AlignedClassifier must be a name, a metric or a function of one Confusion. Got "
+    )
+    with pytest.raises(TypeError, match=text):
+        quick(metric=metric).fit(X, Y)
 
 
 def test_a_network_function_that_returns_no_module():

@@ -16,7 +16,7 @@ DECLARE = (
     'If these are probabilities, say so: task="multiclass" for a row of class probabilities per '
     'example, task="binary" or "multilabel" for one per label.'
 )
-NO_EXAMPLES = "A class without examples has no weight: leave it out or count it as one."
+NO_EXAMPLES = "Such as numpy.bincount(y); count a class without examples as one, or leave it out."
 
 
 def logits(*shape):

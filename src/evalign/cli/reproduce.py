@@ -6,6 +6,7 @@ And the suite of our own recipe, under the name "recipe".
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,6 +76,13 @@ def reproduce(
             return _show_list(spoken)
         if not name:
             raise UsageError("Name a table, or all. `evalign reproduce --list` shows them.")
+        known = [*tables.names(), recipe.NAME, ALL]
+        if name not in known:
+            cures = [f" Did you mean {close!r}?" for close in get_close_matches(name, known, n=1)]
+            text = f"name of reproduce must be one of {', '.join(known)}. Got {name!r}."
+            raise UsageError(text + "".join(cures))
+        if render_only and not quick and not results.is_dir():
+            raise UsageError(f"--results must be the folder of the records. Got {str(results)!r}.")
         if backend not in (None, "dask"):
             raise UsageError(f'backend of reproduce must be "dask". Got {backend!r}.')
         if name == recipe.NAME and trials is not None:

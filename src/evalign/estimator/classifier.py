@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics.base import check_function
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.estimator import storage
 from evalign.estimator.arguments import check_arguments
@@ -172,7 +173,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         weight = weights(sample_weight, len(codes)) * factors[codes]
         table = Table(X, codes, weight)
         if validation_data is None:
-            training, validation = table.hold_out(self.validation_fraction, groups, seed)
+            training, validation = table.hold_out(self.validation_fraction, groups, seed, classes)
         else:
             training, validation = table, self._given(validation_data, classes, factors)
         training, validation = (part.take(part.weight > 0) for part in (training, validation))
@@ -294,9 +295,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     def _metric(self) -> MetricFunction:
         if isinstance(self.metric, str):
             return resolve(self.metric, owner=OWNER)
-        allowed = "be a name, a metric or a function of a Confusion"
-        ok = callable(self.metric) and not isinstance(self.metric, type)
-        require(ok, OWNER, "metric", allowed, repr(self.metric))
+        check_function(OWNER, self.metric)
         return self.metric
 
     def _read(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, np.ndarray]:

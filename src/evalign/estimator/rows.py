@@ -40,7 +40,9 @@ class Table(NamedTuple):
         mass = np.bincount(self.y, self.weight, n_classes)
         return torch.from_numpy(np.where(mass > 0, mass, self.weight.mean()))
 
-    def hold_out(self, fraction: float, groups: Any, seed: int) -> tuple["Table", "Table"]:
+    def hold_out(
+        self, fraction: float, groups: Any, seed: int, classes: np.ndarray
+    ) -> tuple["Table", "Table"]:
         """(kept, held out); rows of weight 0 are in neither. A table too small is both."""
         count = self.weight > 0
         if groups is not None:
@@ -61,22 +63,19 @@ class Table(NamedTuple):
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
             return table, table
-        if groups is not None:
-            self._check_classes(table.y[kept], table.y[held_out])
-        return table.take(kept), table.take(held_out)
-
-    def _check_classes(self, kept: np.ndarray, held_out: np.ndarray) -> None:
-        """Whole groups may take a whole class with them."""
-        lost = np.setdiff1d(held_out, kept)
+        # Whole groups may take a whole class with them.
+        lost = np.setdiff1d(table.y[held_out], table.y[kept])
         allowed = "leave rows of every class to train on"
+        got = f"none of class {classes[lost].tolist()}"
         cure = "Give validation_data, or another random_state."
-        require(not len(lost), OWNER, "groups", allowed, f"none of class {lost}", cure)
-        if len(missing := np.setdiff1d(kept, held_out)):
+        require(not len(lost), OWNER, "groups", allowed, got, cure)
+        if len(missing := np.setdiff1d(table.y[kept], table.y[held_out])):
             text = (
-                f"No group that is held out has rows of class {missing}: the best epoch and the "
-                "decision are chosen without them. Give validation_data, or another random_state."
+                f"No row that is held out is of class {classes[missing].tolist()}: the best epoch "
+                "and the decision are chosen without. Give validation_data, or more rows of it."
             )
-            warnings.warn(text, TrainingWarning, stacklevel=4)
+            warnings.warn(text, TrainingWarning, stacklevel=3)
+        return table.take(kept), table.take(held_out)
 
 
 def dense(X: Any) -> Tensor:

@@ -23,6 +23,8 @@ ODDS = 1e4  # a metric that minds only one of two mistakes would ask for infinit
 class AlignedLoss(AdditiveLoss):
     r"""Cross-entropy(logits + offsets) + 1 − metric, its slope taken at running statistics.
 
+    A cost is its own loss, in the place of 1 − metric.
+
     The cross-entropy gives every row a gradient and keeps probabilities, softmax(logits + offsets).
     The offsets are such that the largest of the *logits* is about the label that the metric wants
     (`metric_offsets`): the metric's part sees logits that already decide as it likes, and works on
@@ -59,9 +61,7 @@ class AlignedLoss(AdditiveLoss):
         validate: bool = False,
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
-        allowed = 'be None, "binary" or "multiclass"'
-        cure = "For several labels a row use MetricLoss beside a binary cross-entropy."
-        require(task != "multilabel", "AlignedLoss", "task", allowed, repr(task), cure)
+        _exclusive(task)
         self.metric = MetricLoss(metric, statistics="running", ranks=ranks)
         odds = metric_offsets(self.metric.metric, class_counts).exp()
         self.cross_entropy = LogitAdjustedLoss(odds)
@@ -71,6 +71,7 @@ class AlignedLoss(AdditiveLoss):
         return self.cross_entropy.log_prior
 
     def sums_of(self, batch: Batch) -> Sums:
+        _exclusive(batch.task)
         check_length("AlignedLoss", "class_counts", self.offsets, batch)
         # Widened once for both: the sum of two half-precision gradients would be rounded again.
         batch = replace(batch, given=batch.logits)
@@ -78,6 +79,12 @@ class AlignedLoss(AdditiveLoss):
 
     def of_sums(self, sums: Sums) -> Tensor:
         return self.cross_entropy.of_sums(sums[:1]) + self.metric.of_sums(sums[1:])
+
+
+def _exclusive(task: Task | None) -> None:
+    allowed = 'be "binary" or "multiclass"'
+    cure = "For several labels a row use MetricLoss beside a binary cross-entropy."
+    require(task != "multilabel", "AlignedLoss", "task", allowed, repr(task), cure)
 
 
 def metric_offsets(metric: MetricFunction, class_counts: Sequence[float] | Tensor) -> Tensor:
@@ -100,8 +107,9 @@ def metric_offsets(metric: MetricFunction, class_counts: Sequence[float] | Tenso
         right = torch.eye(len(shares), dtype=shares.dtype)
         matrix = (shares.unsqueeze(1) * (SKILL * right + (1 - SKILL) * shares)).requires_grad_()
         score = metric(Confusion.from_matrix(matrix))
-        allowed = "be differentiable, a function of the Confusion's tensors"
-        require(score.requires_grad, "AlignedLoss", "metric", allowed, repr(metric))
+        allowed = "be finite, and differentiable: a function of the Confusion's tensors"
+        ok = score.requires_grad and bool(score.isfinite())
+        require(ok, "AlignedLoss", "metric", allowed, f"{score.item():g} of {metric!r}")
         (gain,) = torch.autograd.grad(score, matrix)
     most, own = int(shares.argmax()), gain.diagonal()
     # The sign of a cost cancels.

@@ -43,7 +43,7 @@ def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) ->
         require(ordered, owner, argument, "be in the order of the classes", list(labels), cure)
     vector = numbers(values)
     ok = vector.ndim == 1 and len(vector) > 1 and bool(((vector > 0) & vector.isfinite()).all())
-    cure = "A class without examples has no weight: leave it out or count it as one."
+    cure = "Such as numpy.bincount(y); count a class without examples as one, or leave it out."
     require(ok, owner, argument, "hold a positive number for each class", values, cure)
     return vector
 

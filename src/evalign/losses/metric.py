@@ -12,6 +12,7 @@ from evalign.core.batch import Batch, Sums, Task
 from evalign.core.checks import complaint, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
+from evalign.core.metrics.base import check_function
 from evalign.kernels import soft_confusion
 from evalign.losses.base import AdditiveLoss, SoftSetLoss
 from evalign.statistics import Ranks, RankSum, RunningConfusion
@@ -86,9 +87,7 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
             allowed, cure = "be None unless metric is a name", "Set it on the metric itself."
             given = zero_division
             require(given is None, "MetricLoss", "zero_division", allowed, given, cure)
-        if not callable(metric) or isinstance(metric, type):
-            allowed = "be a name, a metric or a function of a Confusion"
-            raise TypeError(complaint("MetricLoss", "metric", allowed, repr(metric)))
+            check_function("MetricLoss", metric)
         is_vector = getattr(metric, "average", "") is None
         allowed, cure = "be one number", 'Use average="macro".'
         require(not is_vector, "MetricLoss", "metric", allowed, "average=None", cure)

@@ -1,7 +1,7 @@
 """What the records of the suite say: gains, their intervals, ranks and the ablation.
 
 A *cell* is a data set and a metric, a *trial* a split and a seed. A `Choice` is all that somebody
-may choose from, by the honest validation score of the trial (`rulings`); its score is then that of
+may choose from, by the validation score of the trial (`rulings`); its score is then that of
 the test rows. All gains are in points, a hundredth of a metric, and paired trial by trial.
 """
 
@@ -19,7 +19,9 @@ from evalign.study.rulings import DECISIONS
 from evalign.study.suite import OPPONENTS, UNLABELLED
 from evalign.study.verdicts import Interval, interval
 
-FOLDS = 5  # a fifth of the rows is the test part: overlap as in so many folds
+# A fifth of the rows of a table is the test part: splits overlap as so many folds do. All splits of
+# images have one test part; taken alike, for want of better.
+FOLDS = 5
 MARGIN = 0.5  # points; a cell that lies wholly below minus this is a loss
 PREFIXES = {f"{prefix}_{goal}": prefix for prefix in VARIANTS for goal in GOALS}
 
@@ -36,7 +38,7 @@ class Contender(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The honest score of the validation rows, and that of the test rows."""
+    """The score of the validation rows (`rulings`), and that of the test rows."""
 
     validation: float
     test: float
@@ -46,7 +48,7 @@ Scores = dict[Cell, dict[Trial, dict[Contender, Found]]]
 
 
 class Choice(NamedTuple):
-    """Contenders of which the one with the best honest validation score is taken.
+    """Contenders of which the one with the best validation score is taken.
 
     Args:
         methods: of which every one must have been run.

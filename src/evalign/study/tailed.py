@@ -118,14 +118,14 @@ def train(run: Run) -> Record:
     seconds = time.perf_counter() - start
     known, unseen = (images.y[rows].cpu() for rows in (images.validation, images.test))
     ruled_as = suite.ruling(run.method, method, counts.cpu())
-    weight, diverged = weights(images), Pick.constant(len(known), len(unseen), images.classes)
+    weight, constant = weights(images), Pick.constant(len(known), len(unseen), images.classes)
     return record(
         run,
         epochs=epochs,
         capped=False,  # the schedule ends where it should
         seconds=seconds,
         picks={
-            name: rule(best.get(name, diverged), known, unseen, name, weights=weight, **ruled_as)
+            name: rule(best.get(name, constant), known, unseen, name, weights=weight, **ruled_as)
             for name in names
         },
         diverged=not best,

@@ -84,9 +84,10 @@ def advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> Iterato
     if len(recent) == COLLAPSED_EPOCHS and all(record["collapsed"] for record in recent):
         yield (
             "collapsed",
-            f"All validation rows were predicted as one class for {COLLAPSED_EPOCHS} epochs. "
-            'Train with AlignedLoss (recipe="aligned"), which keeps a cross-entropy term, lower '
-            "the learning rate, or use larger batches.",
+            f"All validation rows were predicted as one class for {COLLAPSED_EPOCHS} epochs. If "
+            "the loss has no cross-entropy in it, train with one that has, AlignedLoss "
+            '(recipe="aligned"); if it has, a class is very rare among these rows: give it time '
+            "(patience), larger batches or a lower learning rate.",
         )
     recent = history[-VANISHED_EPOCHS:]
     flat = all(r["gradient_norm"] < VANISHED_NORM and r["loss"] > 0.01 for r in recent)

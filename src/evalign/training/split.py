@@ -29,7 +29,7 @@ def holdout_split(
             hold as well as the groups allow.
         seed: another seed, another split.
 
-    A class with a single row stays on the kept side.
+    A class with a single row stays on the kept side; of every other class a row is held out.
 
     Examples:
         >>> kept, held_out = holdout_split([0] * 80 + [1] * 20)
@@ -79,7 +79,12 @@ def _hold_out_rows(owner: str, y: np.ndarray, fraction: float, seed: int) -> np.
     cure = "Give more rows, or split by hand."
     require(enough, owner, "fraction", allowed, got, cure)
     stratified = StratifiedShuffleSplit(1, test_size=size, random_state=seed)
-    return rows[next(stratified.split(rows, codes[rows]))[1]]
+    held_out = rows[next(stratified.split(rows, codes[rows]))[1]]
+    # It rounds to the nearest: of two rows of a class it may hold out none.
+    forgotten = np.setdiff1d(codes[rows], codes[held_out])
+    draw = np.random.default_rng(seed).choice
+    added = [draw(np.flatnonzero(codes == c)) for c in forgotten]
+    return np.concatenate([held_out, np.array(added, dtype=held_out.dtype)])
 
 
 def _hold_out_groups(

@@ -178,7 +178,7 @@ def test_a_metric_that_gains_by_mistakes_asks_for_nothing():
 def test_a_class_without_rows_is_refused():
     text = (
         "class_counts of AlignedLoss must hold a positive number for each class. Got [10, 0]. "
-        "A class without examples has no weight: leave it out or count it as one."
+        "Such as numpy.bincount(y); count a class without examples as one, or leave it out."
     )
     with pytest.raises(ValueError, match=r"^class_counts of AlignedLoss") as error:
         AlignedLoss("f1", [10, 0])
@@ -190,8 +190,15 @@ def test_a_class_without_rows_is_refused():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"task": "multilabel"}, 'task of AlignedLoss must be None, "binary" or "multiclass"'),
-        ({"metric": lambda c: c.tp.detach().sum()}, "metric of AlignedLoss must be differentiable"),
+        ({"task": "multilabel"}, 'task of AlignedLoss must be "binary" or "multiclass"'),
+        (
+            {"metric": lambda c: c.tp.detach().sum()},
+            "metric of AlignedLoss must be finite, and dif",
+        ),
+        (
+            {"metric": lambda c: c.tp.sum() * math.nan},
+            "metric of AlignedLoss must be finite, and d",
+        ),
         (
             {"class_counts": pd.Series([1] * 9 + [0]).value_counts()},
             "class_counts of AlignedLoss must be in the order of the classes. Got [1, 0]. Use .so",
@@ -201,6 +208,12 @@ def test_a_class_without_rows_is_refused():
 def test_what_is_refused(arguments, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         AlignedLoss(**{"metric": "f1", "class_counts": [9, 1]} | arguments)
+
+
+def test_several_labels_a_row_are_refused():
+    loss = AlignedLoss("f1_macro", [4, 2, 1])
+    with pytest.raises(ValueError, match=r"^task of AlignedLoss must be .* use MetricLoss beside"):
+        loss(torch.zeros(5, 3), torch.ones(5, 3))
 
 
 def test_counts_of_other_classes_are_refused():

@@ -71,6 +71,14 @@ def test_a_class_with_one_row_is_kept():
     assert all(40 in three_way_split(y, seed=seed)[0] for seed in range(20))
 
 
+def test_of_two_rows_one_is_held_out():
+    """Also where the share of the class rounds to none."""
+    for seed in range(20):
+        kept, held_out = holdout_split([0] * 300 + [1, 1], seed=seed)
+        assert sum(kept >= 300) == sum(held_out >= 300) == 1
+        assert len(held_out) in (60, 61)
+
+
 def test_multilabel_rows_are_split_at_random():
     y = np.eye(3)[Y]
     assert [len(part) for part in three_way_split(y)] == [640, 160, 200]

@@ -2,18 +2,33 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from inspect import signature
 from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import constant, safe_ratio
 
 Average = Literal["binary", "macro", "micro", "weighted"]
 MetricFunction = Callable[[Confusion], Tensor]
+
+
+def check_function(owner: str, metric: object) -> None:
+    """A metric that is no name must be a function of one argument."""
+    allowed = "be a name, a metric or a function of one Confusion"
+    cure = 'Of a function of labels, such as scikit-learn\'s, give the name: "f1_macro".'
+    try:
+        if not callable(metric) or isinstance(metric, type):
+            raise TypeError
+        with suppress(ValueError):  # a built-in function tells nothing of its arguments
+            signature(metric).bind(None)
+    except TypeError:
+        raise TypeError(complaint(owner, "metric", allowed, repr(metric), cure)) from None
 
 
 @dataclass(frozen=True, kw_only=True)
