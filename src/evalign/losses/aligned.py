@@ -9,7 +9,7 @@ from torch import Tensor
 from evalign.core.batch import Batch, Sums, Task
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import MetricFunction
+from evalign.core.metrics import MetricFunction, resolve
 from evalign.losses.base import AdditiveLoss
 from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
@@ -62,6 +62,8 @@ class AlignedLoss(AdditiveLoss):
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
         _exclusive(task)
+        if isinstance(metric, str):
+            metric = resolve(metric, owner="AlignedLoss")
         self.metric = MetricLoss(metric, statistics="running", ranks=ranks)
         odds = metric_offsets(self.metric.metric, class_counts).exp()
         self.cross_entropy = LogitAdjustedLoss(odds)

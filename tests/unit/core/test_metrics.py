@@ -634,6 +634,7 @@ def test_zero_division_reaches_the_metric():
         ("MCC", 'Did you mean "matthews_corrcoef"?'),
         ("macro_f1", 'Did you mean "f1_macro"?'),
         ("f1_score", 'Did you mean "f1"?'),
+        ("f1score", 'Did you mean "f1"?'),
         ("sensitivity", 'Did you mean "recall"?'),
         ("auroc", "It ranks over all thresholds: use evalign.losses.AUROCLoss."),
         ("log_loss", "It is no function of the confusion matrix."),

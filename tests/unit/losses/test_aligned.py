@@ -192,6 +192,10 @@ def test_a_class_without_rows_is_refused():
     [
         ({"task": "multilabel"}, 'task of AlignedLoss must be "binary" or "multiclass"'),
         (
+            {"metric": "f1_marco"},
+            "metric of AlignedLoss must be a name of metrics.names(). Got 'f1_",
+        ),
+        (
             {"metric": lambda c: c.tp.detach().sum()},
             "metric of AlignedLoss must be finite, and dif",
         ),

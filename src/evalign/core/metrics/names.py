@@ -133,7 +133,7 @@ def _cure(name: str) -> str:
             return cure
     if name.endswith("_samples"):
         return f'A mean over rows is no function of the matrix; use "{name[:-8]}_macro".'
-    plain = name.lower().removesuffix("_score").removesuffix("_binary")
+    plain = name.lower().removesuffix("score").removesuffix("_").removesuffix("_binary")
     base, average = _split(plain)
     if base in _OTHER_WORDS:
         plain = _OTHER_WORDS[base] + ("" if average == "binary" else f"_{average}")
