@@ -33,9 +33,11 @@ RIVALS = {"best opponent": standings.OPPONENT, "cross-entropy of today": standin
 BESIDE = [  # ours, and another one
     (Choice((OURS,), ("argmax",)), Choice(("cross_entropy",), ("argmax",))),
     (Choice((OURS,), ("argmax",)), Choice(suite.OPPONENTS, ("argmax",))),
+    (Choice((OURS,), ("argmax",)), standings.OPPONENT),
     (CHOICE, Choice(("cross_entropy",), ("expected",))),
     (CHOICE, standings.TODAY),
     (CHOICE, standings.OPPONENT),
+    *((CHOICE, Choice((OURS,), (decision,))) for decision in UNLABELLED),
 ]
 TIME = "recipe_time.json"  # beside the records: {"ratio": time of ours over cross-entropy's}
 LONGEST = 1.3  # that ratio, at most
