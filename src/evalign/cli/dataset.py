@@ -1,6 +1,5 @@
 """A table ready to learn from: features, class codes, weights and groups."""
 
-import difflib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from evalign.cli.errors import DataWarning, UsageError, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import Terminal
+from evalign.core.checks import nearest
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
 from evalign.training import holdout_split
@@ -202,8 +202,7 @@ def check_metric(metric: str, classes: int | None = None) -> None:
 def _check_name(source: TableFile, option: str, name: str | None) -> None:
     if name is None or name in source.schema.names:
         return
-    close = difflib.get_close_matches(name, source.schema.names, n=1)
-    cure = f"Did you mean {close[0]!r}?" if close else f"It has {listed(source.schema.names)}."
+    cure = nearest(name, source.schema.names) or f"It has {listed(source.schema.names)}."
     if len(source.schema.names) == 1 and ";" in source.schema.names[0]:
         cure += " Is it separated by semicolons? Save it with commas, or as .tsv with tabs."
     raise UsageError(f"{option} must name a column of {source}. Got {name!r}. {cure}")

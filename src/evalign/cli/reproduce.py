@@ -6,7 +6,6 @@ And the suite of our own recipe, under the name "recipe".
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from typer import Argument, Option
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.options import Json, Quiet
 from evalign.cli.terminal import Terminal, terminal
+from evalign.core.checks import complaint, nearest
 from evalign.study import recipe, tables
 from evalign.study.evidence import Evidence
 from evalign.study.execute import ExecutionError
@@ -78,9 +78,8 @@ def reproduce(
             raise UsageError("Name a table, or all. `evalign reproduce --list` shows them.")
         known = [*tables.names(), recipe.NAME, ALL]
         if name not in known:
-            cures = [f" Did you mean {close!r}?" for close in get_close_matches(name, known, n=1)]
-            text = f"name of reproduce must be one of {', '.join(known)}. Got {name!r}."
-            raise UsageError(text + "".join(cures))
+            allowed, cure = f"be one of {', '.join(known)}", nearest(name, known)
+            raise UsageError(complaint("reproduce", "name", allowed, repr(name), cure))
         if render_only and not quick and not results.is_dir():
             raise UsageError(f"--results must be the folder of the records. Got {str(results)!r}.")
         if backend not in (None, "dask"):

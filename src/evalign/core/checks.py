@@ -1,6 +1,7 @@
 """One shape for every error, and the rule for when values may be looked at."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 import torch
 from torch import Tensor
@@ -9,6 +10,17 @@ from torch import Tensor
 def complaint(owner: str, argument: str, allowed: str, got: object, cure: str = "") -> str:
     """Which argument of what, what is allowed, what came, and the cure."""
     return f"{argument} of {owner} must {allowed}. Got {got}.{' ' + cure if cure else ''}"
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """The cure for a name that was misspelt: the known one that is most like it, if one is.
+
+    Examples:
+        >>> nearest("adlut", ["adult", "yeast"]), nearest("iris", ["adult", "yeast"])
+        ("Did you mean 'adult'?", '')
+    """
+    close = get_close_matches(str(name), known, n=1)
+    return f"Did you mean {close[0]!r}?" if close else ""
 
 
 def traced() -> bool:

@@ -1,6 +1,5 @@
 """What is known of each data set before a file is opened."""
 
-import difflib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evalign.core.checks import require
+from evalign.core.checks import nearest, require
 from evalign.core.theory import shannon_equitability
 
 
@@ -93,9 +92,8 @@ def card(name: str) -> Card:
         (('0', '1'), (284315, 492), 0.018)
     """
     known = _cards()
-    close = difflib.get_close_matches(str(name), known, n=1)
-    cure = f"Did you mean {close[0]!r}?" if close else ""
-    require(name in known, "load", "name", f"be one of {', '.join(known)}", repr(name), cure)
+    allowed, cure = f"be one of {', '.join(known)}", nearest(name, known)
+    require(name in known, "load", "name", allowed, repr(name), cure)
     return known[name]
 
 

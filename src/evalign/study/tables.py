@@ -1,6 +1,5 @@
 """What the papers printed and claimed, and what is held against it: `tables.toml`, read."""
 
-import difflib
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -9,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evalign.core.checks import require
+from evalign.core.checks import nearest, require
 from evalign.data import card
 from evalign.study.classical import CLASSICAL
 from evalign.study.methods import METHODS, NETWORKS
@@ -165,9 +164,8 @@ def table(name: str) -> Table:
         '0.251 ± 0.09'
     """
     known = _tables()
-    close = difflib.get_close_matches(name, known, n=1)
-    cure = f"Did you mean {close[0]!r}?" if close else ""
-    require(name in known, "reproduce", "name", f"be one of {', '.join(known)}", repr(name), cure)
+    allowed, cure = f"be one of {', '.join(known)}", nearest(name, known)
+    require(name in known, "reproduce", "name", allowed, repr(name), cure)
     return known[name]
 
 

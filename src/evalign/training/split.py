@@ -29,7 +29,8 @@ def holdout_split(
             hold as well as the groups allow.
         seed: another seed, another split.
 
-    A class with a single row stays on the kept side; of every other class a row is held out.
+    A class with a single row stays on the kept side. Without groups every other class has at least
+    a row on both.
 
     Examples:
         >>> kept, held_out = holdout_split([0] * 80 + [1] * 20)
@@ -80,11 +81,16 @@ def _hold_out_rows(owner: str, y: np.ndarray, fraction: float, seed: int) -> np.
     require(enough, owner, "fraction", allowed, got, cure)
     stratified = StratifiedShuffleSplit(1, test_size=size, random_state=seed)
     held_out = rows[next(stratified.split(rows, codes[rows]))[1]]
-    # It rounds to the nearest: of two rows of a class it may hold out none.
-    forgotten = np.setdiff1d(codes[rows], codes[held_out])
-    draw = np.random.default_rng(seed).choice
-    added = [draw(np.flatnonzero(codes == c)) for c in forgotten]
-    return np.concatenate([held_out, np.array(added, dtype=held_out.dtype)])
+    # It rounds to the nearest: of the two rows of a class it may hold out none, or both.
+    draw, several = np.random.default_rng(seed).choice, counts > 1
+    out = np.bincount(codes[held_out], minlength=len(counts))
+
+    def a_row_of(these: np.ndarray) -> np.ndarray:
+        drawn = [draw(np.flatnonzero(codes == c)) for c in np.flatnonzero(these)]
+        return np.array(drawn, dtype=held_out.dtype)
+
+    held_out = np.union1d(held_out, a_row_of(several & (out == 0)))
+    return np.setdiff1d(held_out, a_row_of(several & (out == counts)))
 
 
 def _hold_out_groups(
