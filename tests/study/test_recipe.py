@@ -129,7 +129,7 @@ def test_files(tmp_path):
 def test_what_is_planned():
     runs, ours = planned(), [f"aligned_{goal}" for goal in suite.GOALS]
     images = [run for run in runs if run.imbalance is not None]
-    assert len(runs) == 15 * 3 * (2 * 28 + 3 * 8) + len(images)
+    assert len(runs) == 15 * 3 * (2 * 32 + 3 * 8) + len(images)
     assert {run.dataset for run in images} == {"cifar10", "fashion_mnist"}
     assert len(images) == 4 * 3 * 8
     assert {run.method for run in images} == {*suite.OPPONENTS, *ours}
@@ -200,7 +200,7 @@ def fail(runs):
 
 def test_what_fails_is_told_when_all_else_is_written(rows, tmp_path, monkeypatch):
     monkeypatch.setattr(suite, "train", fail)
-    with pytest.raises(ExecutionError, match="2 of 2 units failed"):
+    with pytest.raises(ExecutionError, match="4 of 4 units failed"):
         reproduce(out=tmp_path, results=tmp_path, quick=True)
     assert (tmp_path / "quick" / "recipe.md").read_text(encoding="utf-8").endswith("Not run.\n")
 

@@ -14,7 +14,7 @@ from evalign.data import Dataset
 from evalign.decisions import fit_decision
 from evalign.study import prepared, rulings, stacks, suite
 from evalign.study.execute import execute
-from evalign.study.methods import GOALS, VARIANTS, Problem, make
+from evalign.study.methods import GOALS, UNAVERAGED, VARIANTS, Problem, make
 from evalign.study.prepared import prepare
 from evalign.study.records import Results
 from evalign.study.run import scores, triples
@@ -67,7 +67,7 @@ def test_what_is_compared():
     late = {run.method for run in found if run.split_seed >= 2}
     assert late == {*OPPONENTS, *(f"{OURS}_{goal}" for goal in GOALS)}
     parts = units(found)
-    assert len(parts) == 15 * 5
+    assert len(parts) == 15 * (5 + 2)  # without the average of weights a stack of their own
     assert all(len({(run.dataset, run.split_seed) for run in part}) == 1 for part in parts)
     assert {run.variant for run in found} == {"sound"}
     usual = AlignedClassifier().epochs
@@ -102,6 +102,13 @@ def test_the_trainer_is_the_estimators(made, monkeypatch):
     assert {member.seed for member in members} == {1, 2, 3}
     widths = [m.out_features for m in asked["network"].modules() if isinstance(m, torch.nn.Linear)]
     assert widths == [512, 256, 128, 2]
+
+    averaged, plain = units(runs(["mammography"], splits=[0], variants=[OURS, UNAVERAGED]))
+    assert {run.method for run in plain} == {f"{UNAVERAGED}_{goal}" for goal in GOALS}
+    for part, decay in ((averaged, wanted.averaging), (plain, None)):
+        with pytest.raises(InterruptedError):
+            list(train(part))
+        assert asked["settings"].averaging == decay
 
 
 def test_records_hold_every_decision(made):
@@ -247,6 +254,7 @@ def test_the_ablations_lack_what_they_say():
     none, entropy = torch.zeros(2), torch.nn.functional.cross_entropy
     wanted = {
         "aligned": (entropy(logits + f1, y) + metric, f1),
+        UNAVERAGED: (entropy(logits + f1, y) + metric, f1),
         "aligned_by_batch": (entropy(logits + f1, y) + metric, f1),
         "anchored": (entropy(logits + half, y) + metric, half),
         "unadjusted": (entropy(logits, y) + metric, none),

@@ -212,9 +212,11 @@ def _unaligned(name: str, problem: Problem) -> Method:
 METRICS = {"f1": "f1", "accuracy": "accuracy", "mcc": "matthews_corrcoef"}
 # What `suite` trains our recipe for: the end of a method's name, and the metric.
 GOALS = {"f1": "f1", "mcc": METRICS["mcc"]} | {name: name for name in ("balanced_accuracy", "f2")}
+UNAVERAGED = "unaveraged"  # our loss; what it is trained without, `suite.averaging` says
 # Our recipe and others like it, by the beginning of a method's name: (metric, problem) -> method.
 VARIANTS: dict[str, Callable[[str, Problem], Method]] = {
     "aligned": _aligned,
+    UNAVERAGED: _aligned,
     "aligned_by_batch": _by_batch,
     "anchored": _half_prior,
     "unadjusted": _unadjusted,

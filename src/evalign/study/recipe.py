@@ -17,6 +17,7 @@ from evalign.report.figures import ALIGNED, MUTED, STYLE
 from evalign.study import standings, suite, tailed
 from evalign.study.execute import execute
 from evalign.study.formats import Grid, Heading, Part, Text, html, markdown
+from evalign.study.methods import UNAVERAGED
 from evalign.study.records import Record, Results
 from evalign.study.render import NOTHING
 from evalign.study.reproduce import Progress
@@ -49,6 +50,7 @@ CHANGED = {
     "unadjusted": "without offsets",
     "unanchored": "without cross-entropy",
     "unaligned": "without the metric",
+    UNAVERAGED: "without the average of weights",
 }
 
 

@@ -21,7 +21,15 @@ from evalign.core.metrics import resolve
 from evalign.decisions import Decision
 from evalign.estimator import AlignedClassifier
 from evalign.study import stacks
-from evalign.study.methods import GOALS, NETWORKS, VARIANTS, Method, Problem, make
+from evalign.study.methods import (
+    GOALS,
+    NETWORKS,
+    UNAVERAGED,
+    VARIANTS,
+    Method,
+    Problem,
+    make,
+)
 from evalign.study.picks import finite
 from evalign.study.prepared import Prepared
 from evalign.study.records import Record, record
@@ -107,7 +115,7 @@ def runs(
 
 
 def units(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs that train together: those of one split of one data set."""
+    """Runs that train together: those of one split of one data set, with an average or without."""
     found: dict[Any, list[Run]] = {}
     for run in runs:
         found.setdefault(_shared(run), []).append(run)
@@ -115,7 +123,12 @@ def units(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def _shared(run: Run) -> tuple[Any, ...]:
-    return run.dataset, run.variant, run.split_seed, run.epochs, run.imbalance
+    return run.dataset, run.variant, run.split_seed, run.epochs, run.imbalance, averaging(run)
+
+
+def averaging(run: Run) -> float | None:
+    """The decay of the average of weights; None for the runs that show what it brings."""
+    return None if run.method.startswith(UNAVERAGED) else TRAINER.averaging
 
 
 def metrics(problem: Problem) -> list[str]:
@@ -136,7 +149,7 @@ def train(runs: Sequence[Run]) -> Iterator[Record]:
     """
     first = runs[0]
     alike = len({_shared(run) for run in runs}) == 1
-    allowed = "be of one split of one data set, and share epochs"
+    allowed = "be of one split of one data set, and share epochs and averaging"
     require(alike, "train", "runs", allowed, f"{len(runs)} runs that do not")
     prepared = rows_of(first)
     names = dict.fromkeys(run.method for run in runs)
@@ -168,7 +181,7 @@ def _train_stack(
                 epochs=runs[0].epochs,
                 batch_size=batch_size,
                 weight_decay=TRAINER.weight_decay,
-                averaging=TRAINER.averaging,
+                averaging=averaging(runs[0]),
                 patience=None,
                 watch="loss",
             ),

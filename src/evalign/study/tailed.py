@@ -27,7 +27,7 @@ from evalign.study.picks import finite
 from evalign.study.records import Record, record
 from evalign.study.rulings import Pick, rule
 from evalign.study.run import Run, scores, triples
-from evalign.study.suite import OPPONENTS, OURS, TRAINER, metrics
+from evalign.study.suite import OPPONENTS, OURS, TRAINER, averaging, metrics
 from evalign.training import Settings
 from evalign.training.settings import usual_batch_size
 from evalign.training.split import holdout_split
@@ -170,11 +170,11 @@ class _Training(Learner):
             epochs=run.epochs,
             learning_rate=run.learning_rate,
             weight_decay=TRAINER.weight_decay,
-            averaging=TRAINER.averaging,
+            averaging=averaging(run),
         )
         batches = math.ceil(rows / usual_batch_size(rows))
         super().__init__(run, images, loss, rows // batches)
-        if TRAINER.averaging is not None:
+        if self.settings.averaging is not None:
             self.kept = copy.deepcopy(self.network).requires_grad_(False).eval()
         self.steps, self.number = run.epochs * (rows // len(self.rows)), 0
         # Tensors, as they change and the numbers of a CUDA graph do not.
