@@ -38,3 +38,26 @@ def test_many_speed():
     assert f"On one {found['device']} the {found['members']} networks" in text
     assert f"{ups[128]} times faster together" in text
     assert f"at 128 rows a batch, and {ups[2048]} times at 2,048" in text
+
+
+def test_networks_trained_for_the_tables():
+    found = [
+        json.loads(line)
+        for file in (ROOT / "results").glob("*.jsonl")
+        if file.stem != "recipe"
+        for line in file.read_text(encoding="utf-8").splitlines()
+    ]
+    found = [record for record in found if "H200" in record["made"]["device"]]
+    first = {
+        "dataset": {"adult", "cocktailparty", "creditcard", "mammography"},
+        "method": {"east_f1", "east_accuracy", "east_mcc", "dice", "cross_entropy"},
+        "variant": {"paper"},
+        "network": {"mlp"},
+        "patience": {50},
+    }
+    table = [x for x in found if all(x["run"][name] in of for name, of in first.items())]
+    capped, minutes = sum(x["capped"] for x in table), sum(x["seconds"] for x in table) / 60
+    text = page("reproduction.md")
+    assert f"took {len(table):,} networks, of which {capped} reached the cap on epochs" in text
+    assert f": {minutes:.0f} minutes of processes" in text
+    assert f"The {len(found):,} networks that have been trained on it" in text
