@@ -111,10 +111,17 @@ def test_absent_data_is_one_line(tmp_path, monkeypatch):
     assert "cocktailparty_frames is not in EVALIGN_DATA" in line
 
 
-def test_a_page_without_its_marks_is_refused(tmp_path):
+def test_a_page_without_its_marks_is_refused_before_anything_runs(tmp_path):
     page = tmp_path / "page.md"
+    where = ["--out", tmp_path / "out", "--results", tmp_path / "results", "--page", page]
+    assert "page.md" in refused("reproduce", "surf-fig3", *where)
     page.write_text("# Page\n", encoding="utf-8")
-    where = ["--render-only", "--out", tmp_path, "--results", tmp_path, "--page", page]
-    assert "page of reproduce must hold <!-- surf-fig3 -->" in refused(
-        "reproduce", "surf-fig3", *where
-    )
+    wanted = "page of reproduce must hold <!-- surf-fig3 -->"
+    assert wanted in refused("reproduce", "surf-fig3", *where)
+    assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
+
+
+@pytest.mark.parametrize("part", [["--dataset", "adult"], ["--trials", "3"]])
+def test_a_page_holds_whole_tables(part, tmp_path):
+    line = refused("reproduce", "east-table1", *part, "--page", tmp_path / "page.md")
+    assert "--page is for whole tables: leave --dataset and --trials out." in line

@@ -10,7 +10,7 @@ from evalign.losses import AUROCLoss, MetricLoss
 from evalign.losses.aligned import metric_offsets
 from evalign.metrics import resolve
 from evalign.models import linear
-from evalign.study.methods import CLASSES, METHODS, NETWORKS, make
+from evalign.study.methods import CLASSES, METHODS, NETWORKS, UNAVERAGED, make
 from evalign.training import Settings
 from evalign.training.many import Member, fit_many
 from tests import tolerances
@@ -127,7 +127,7 @@ def test_what_logits_lack_is_what_the_cross_entropy_added():
         expected = torch.zeros(classes)
         if method.startswith("anchored"):
             expected = COUNTS[classes].float().log() / 2
-        elif method.startswith(("aligned", "unaligned", "unaveraged")):
+        elif method.startswith(("aligned", "unaligned", UNAVERAGED)):
             expected = metric_offsets(resolve(target), COUNTS[classes]).float()
         torch.testing.assert_close(offsets - offsets[0], expected - expected[0])
 

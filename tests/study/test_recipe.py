@@ -13,7 +13,7 @@ from evalign import data
 from evalign.data import DataError, Dataset
 from evalign.study import recipe, suite, tailed
 from evalign.study.execute import ExecutionError
-from evalign.study.formats import Grid, markdown
+from evalign.study.formats import Grid, Text, markdown
 from evalign.study.prepared import prepare
 from evalign.study.recipe import Outcome, figures, parts, planned, reproduce, write
 from evalign.study.records import Results
@@ -138,7 +138,8 @@ def test_what_is_planned():
     look = planned(quick=True)
     assert {(run.split_seed, run.seed, run.epochs) for run in look} == {(0, 1, 2)}
     assert {run.dataset for run in look} == set(suite.QUICK_SETS)
-    with pytest.raises(ValueError, match=r"dataset of recipe must be one of adult, .* Got 'cifar'"):
+    refusal = r"dataset of recipe must be one of adult, .* Got 'cifar'\. Did you mean 'cifar10'\?"
+    with pytest.raises(ValueError, match=refusal):
         planned(["cifar"])
     with pytest.raises(ValueError, match="must be one with a quick look, which images have not"):
         planned(["cifar10"], quick=True)
@@ -210,6 +211,13 @@ def test_absent_data_is_told_before_anything_runs(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="caltech256_clip"):
         reproduce(out=tmp_path / "out", results=tmp_path, datasets=["caltech256_clip"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_some_of_the_data_sets_are_never_taken_for_all():
+    said = "Of waveform alone, while the bars are for all."
+    assert Outcome(planned(["waveform"]), []).part == said
+    assert Text(said) in list(parts(outcome(sets=["waveform"])))
+    assert Outcome(planned(), []).part == Outcome(planned(quick=True), [], quick=True).part == ""
 
 
 def test_a_quick_look_is_never_taken_for_a_run():

@@ -504,8 +504,8 @@ FULL = {
     "class_weight of 0": (
         lambda: losses.MAELoss(class_weight=[1.0, 0.0]),
         ValueError,
-        "class_weight of MAELoss must hold a positive number for each class. Got [1.0, 0.0]. "
-        f"{NO_EXAMPLES}",
+        "class_weight of MAELoss must hold two or more positive numbers, one for each class. "
+        f"Got [1.0, 0.0]. {NO_EXAMPLES}",
     ),
     "class_weight of another problem": (
         lambda: losses.FocalLoss(class_weight=[1.0, 2.0])(logits(4, 3), LABELS),
@@ -521,14 +521,14 @@ FULL = {
     "negative class_prior": (
         lambda: losses.LogitAdjustedLoss([1, -2]),
         ValueError,
-        "class_prior of LogitAdjustedLoss must hold a positive number for each class. Got "
-        f"[1, -2]. {NO_EXAMPLES}",
+        "class_prior of LogitAdjustedLoss must hold two or more positive numbers, one for each "
+        f"class. Got [1, -2]. {NO_EXAMPLES}",
     ),
     "count of 0": (
         lambda: losses.inverse_frequency_weights([3, 0]),
         ValueError,
-        "counts of inverse_frequency_weights must hold a positive number for each class. Got "
-        f"[3, 0]. {NO_EXAMPLES}",
+        "counts of inverse_frequency_weights must hold two or more positive numbers, one for each "
+        f"class. Got [3, 0]. {NO_EXAMPLES}",
     ),
     "beta of effective numbers": (
         lambda: losses.effective_number_weights([3, 1], beta=1.0),

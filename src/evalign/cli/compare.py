@@ -37,6 +37,7 @@ from evalign.estimator import AlignedClassifier
 from evalign.metrics import resolve
 from evalign.models import mlp
 from evalign.report.summary import number
+from evalign.training import TrainingWarning
 
 # Few rows, so that a network that learns quickly is enough, and not all methods.
 DEMO_METRIC = "f1_macro"
@@ -150,6 +151,8 @@ def _run(spoken: Terminal, records: Iterator[Record], total: int) -> list[Record
     with warnings.catch_warnings(record=True) as caught:
         # A level that none of the training rows of a fold has.
         warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
+        # Of batches that are small for EAST: nobody can follow it here.
+        warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
         bar = Console(stderr=True)
         done = list(track(records, "Comparing", total, console=bar, disable=spoken.quiet))
     for text in dict.fromkeys(str(warning.message) for warning in caught):

@@ -183,7 +183,10 @@ def introduce(spoken: Terminal, dataset: Dataset) -> None:
         why = ", ".join(f"{name} ({why})" for name, why in used.left_out.items())
         spoken.note(f"Left out: {why}.")
     if len(names) == 2:
-        spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.")
+        share = (dataset.rows.y == 1).mean()
+        # F1 and the like are about the positive class, which is usually meant to be the rare one.
+        usual = f" It has {share:.0%} of the rows; see --positive." if share > 0.5 else ""
+        spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.{usual}")
 
 
 def check_metric(metric: str, classes: int | None = None) -> None:

@@ -21,7 +21,7 @@ from evalign.core.checks import complaint, nearest
 from evalign.study import recipe, tables
 from evalign.study.evidence import Evidence
 from evalign.study.execute import ExecutionError
-from evalign.study.formats import markdown
+from evalign.study.formats import Part, markdown
 from evalign.study.plan import on
 from evalign.study.render import fill, headlines, parts, write
 from evalign.study.reproduce import Progress, planned, recorded
@@ -61,13 +61,16 @@ def reproduce(
     """Run a table of a paper again: the same splits, honest baselines, a verdict for each claim.
 
     What is recorded is not run again, so that the same command goes on after a crash. Written are
-    NAME.md, NAME.html, NAME.csv with every number, and NAME-claims.csv with every verdict.
+    NAME.md, NAME.html and NAME.csv with the numbers, and of a paper NAME-claims.csv with every
+    verdict.
 
     Examples:
 
         evalign reproduce --list
 
         evalign reproduce east-table1 --dataset adult --trials 10
+
+        evalign reproduce recipe --render-only
 
         evalign reproduce all --quick
     """
@@ -86,11 +89,16 @@ def reproduce(
             raise UsageError(f'backend of reproduce must be "dask". Got {backend!r}.')
         if name == recipe.NAME and trials is not None:
             raise UsageError(f"--trials is for tables: {recipe.NAME} has its splits and seeds.")
+        if page is not None and (dataset or trials is not None):
+            raise UsageError("--page is for whole tables: leave --dataset and --trials out.")
         found: dict[str, Found] = {}
         failed = []
         with refused():
             names = [*tables.names(), recipe.NAME] if name == ALL else [name]
             papers = [one for one in names if one != recipe.NAME]
+            paged = papers if name == ALL else names  # the recipe has a page of its own
+            if page is not None:
+                _fill(page, dict.fromkeys(paged, ""), dry=True)
             for one in papers:
                 on(tables.table(one), dataset)
             if recipe.NAME in names:
@@ -119,16 +127,23 @@ def reproduce(
                             first, *_, last = str(error).splitlines()
                             failed.append(f"{one}: {first} The last error: {last}")
             if page is not None:
-                text = page.read_text(encoding="utf-8")
-                for one, of in found.items():
-                    if one == recipe.NAME and name == ALL:
-                        continue  # it has a page of its own
-                    said = recipe.parts(of) if isinstance(of, recipe.Outcome) else parts(of)
-                    text = fill(text, one, markdown(said))
-                page.write_text(text, encoding="utf-8")
+                _fill(page, {one: markdown(_parts(found[one])) for one in paged if one in found})
         _show(spoken, found, written, quick=quick)
         if failed:
             raise UsageError("; ".join(failed))
+
+
+def _parts(of: Found) -> Iterator[Part]:
+    return recipe.parts(of) if isinstance(of, recipe.Outcome) else parts(of)
+
+
+def _fill(page: Path, texts: dict[str, str], *, dry: bool = False) -> None:
+    """Write texts between their marks; or see that it can be done, before hours of training."""
+    text = page.read_text(encoding="utf-8")
+    for name, of in texts.items():
+        text = fill(text, name, of)
+    if not dry:
+        page.write_text(text, encoding="utf-8")
 
 
 def _show_list(spoken: Terminal) -> None:
@@ -155,8 +170,8 @@ def _show(spoken: Terminal, found: dict[str, Found], out: Path, *, quick: bool) 
         if isinstance(evidence, recipe.Outcome):
             bars = evidence.headline
             data[name] = [bar._asdict() for bar in bars]
-            met = f"{sum(bar.met for bar in bars)} of {len(bars)} bars met." if bars else "Not run."
-            shown += [f"{recipe.TITLE} ({name})", met, ""]
+            met = f"{sum(bar.met for bar in bars)} of {len(bars)} bars met. {evidence.part}".strip()
+            shown += [f"{recipe.TITLE} ({name})", met if bars else "Not run.", ""]
             continue
         judged = list(verdicts(evidence))
         data[name] = [

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from evalign.core.checks import require
+from evalign.core.checks import nearest, require
 from evalign.data import card
 from evalign.study import tabular
 from evalign.study.classical import CLASSICAL, train_classical
@@ -166,8 +166,8 @@ def on(table: Table, datasets: Sequence[str] | None) -> Table:
         return table
     known = list(dict.fromkeys(panel.dataset for panel in table.panels))
     for dataset in datasets:
-        allowed = f"be one of {', '.join(known)}"
-        require(dataset in known, table.name, "dataset", allowed, repr(dataset))
+        allowed, cure = f"be one of {', '.join(known)}", nearest(dataset, known)
+        require(dataset in known, table.name, "dataset", allowed, repr(dataset), cure)
     return _with(table, [panel for panel in table.panels if panel.dataset in datasets])
 
 

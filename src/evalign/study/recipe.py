@@ -10,7 +10,7 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from evalign.core.checks import require
+from evalign.core.checks import nearest, require
 from evalign.data import card
 from evalign.data.sources import fetch
 from evalign.report.figures import ALIGNED, MUTED, STYLE
@@ -63,6 +63,13 @@ class Outcome:
     quick: bool = False
     time: float | None = None
 
+    @property
+    def part(self) -> str:
+        """That it is about some of the data sets, if it is: the bars are set for all."""
+        there = dict.fromkeys(run.dataset for run in self.runs)
+        whole = self.quick or there.keys() == {*SETS, *IMAGES}
+        return "" if whole else f"Of {', '.join(there)} alone, while the bars are for all."
+
     @cached_property
     def scores(self) -> standings.Scores:
         return standings.scores(self.records)
@@ -81,7 +88,8 @@ def planned(datasets: Sequence[str] | None = None, *, quick: bool = False) -> li
     """The runs of the suite, or of some of its data sets, or of a quick look at tables."""
     known = (*SETS, *IMAGES)
     for dataset in datasets or ():
-        require(dataset in known, NAME, "dataset", f"be one of {', '.join(known)}", repr(dataset))
+        allowed, cure = f"be one of {', '.join(known)}", nearest(dataset, known)
+        require(dataset in known, NAME, "dataset", allowed, repr(dataset), cure)
     sets = datasets or (QUICK_SETS if quick else known)
     tables = [name for name in sets if name in SETS]
     if quick:
@@ -178,6 +186,8 @@ def parts(outcome: Outcome) -> Iterator[Part]:
         return
     if outcome.quick:
         yield Text("A quick look, to see that it runs: its numbers mean nothing.")
+    if outcome.part:
+        yield Text(outcome.part)
     if absent:
         left = ", ".join(dict.fromkeys(standings.named(vars(run)) for run in absent))
         yield Text(f"Not run: {len(absent):,} of {len(outcome.runs):,} runs, of {left}.")

@@ -115,7 +115,7 @@ def runs(
 
 
 def units(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs that train together: those of one split of one data set, with an average or without."""
+    """Runs that train together: of one split of one data set, and of one `averaging`."""
     found: dict[Any, list[Run]] = {}
     for run in runs:
         found.setdefault(_shared(run), []).append(run)

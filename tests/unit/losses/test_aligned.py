@@ -177,8 +177,9 @@ def test_a_metric_that_gains_by_mistakes_asks_for_nothing():
 
 def test_a_class_without_rows_is_refused():
     text = (
-        "class_counts of AlignedLoss must hold a positive number for each class. Got [10, 0]. "
-        "Such as numpy.bincount(y); count a class without examples as one, or leave it out."
+        "class_counts of AlignedLoss must hold two or more positive numbers, one for each class. "
+        "Got [10, 0]. Such as numpy.bincount(y); count a class without examples as one, or leave "
+        "it out."
     )
     with pytest.raises(ValueError, match=r"^class_counts of AlignedLoss") as error:
         AlignedLoss("f1", [10, 0])
