@@ -10,6 +10,7 @@ from evalign.cli import compare as command
 from evalign.comparison import METHODS, PLAIN
 from tests.cli.commands import done, refused, table, written
 
+EAST = "EAST (argmax)"
 FEW = [PLAIN, "gradient boosting (argmax)"]  # the longest name
 QUICK = ["--folds", 2, "--seeds", 1, "--epochs", 1]
 
@@ -82,6 +83,14 @@ def test_table_and_verdict_for_a_person(data):
     assert "best mean f1_macro" in result.out or "cross-entropy wins" in result.out
     assert "Comparing" in result.err
     assert "Left out: person (id), country (constant)." in result.err
+
+
+def test_advice_that_nobody_can_follow_is_not_given(binary, monkeypatch):
+    """EAST asks for larger batches, of which the command has no option."""
+    monkeypatch.setattr(command, "METHODS", {name: METHODS[name] for name in (PLAIN, EAST)})
+    said = done("compare", binary, "--target", "label", "--metric", "f1", *QUICK).err
+    assert "The positive class is 'b'" in said
+    assert "A batch of" not in said
 
 
 @pytest.mark.usefixtures("few")

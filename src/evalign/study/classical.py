@@ -129,8 +129,8 @@ def _prepare(
 def _train_ap_perf(run: Run, training: Rows, validation: Rows, test: Rows, classes: int) -> Record:
     """AP-Perf (Fathony and Kolter, AISTATS 2020): the adversarial F1, by its authors' package.
 
-    Every batch is a game between two distributions over its labels, solved on the CPU: a third of
-    a second for twenty rows, and more than quadratic in them, so that batches are small.
+    Every batch is a game between two distributions over its labels, solved on the CPU: some
+    tenths of a second for twenty rows, and more for many, so that batches are small.
     """
     require(classes == 2, "ap_perf", "dataset", "have two classes", f"{classes} in {run.dataset}")
     method = Method(_AdversarialF1(run.batch_size), False, "f1")
