@@ -49,9 +49,8 @@ def cells(name):
 
 def test_a_grid_then_trials_of_what_it_chose():
     plan, found = cells("east-table1")
-    first = next(cell for cell in found if cell.gridded)
+    first = next(cell for cell in found if cell.panel.dataset == "caltech256_clip")
     grid = plan.grid(first)
-    assert first.panel.dataset == "caltech256_clip"
     assert {run.seed for run in grid.values()} == {0}
     assert {run.patience for run in grid.values()} == {50}
     assert {run.rate for run in grid.values()} == {0.8, 0.9}
@@ -82,12 +81,23 @@ def test_imbalance_reaches_every_run():
         assert {run.imbalance for run in runs} == {cell.panel.imbalance}
 
 
-def test_images_have_a_recipe_and_no_grid():
+def test_images_have_a_recipe_and_a_search_over_learning_rates():
     plan, found = cells("east-table1")
-    images = [cell for cell in found if cell.panel.dataset == "cifar10"]
-    assert not any(plan.grid(cell) for cell in images)
-    rates = {cell.line.label: plan.runs(cell, LOSS, {})[0].rate for cell in images}
-    assert (rates["F1*"], rates["CE"]) == (0.9, None)
+    images = {cell.line.label: cell for cell in found if cell.panel.dataset == "cifar10"}
+    for label, rate in {"F1*": 0.9, "CE": None}.items():
+        grid = plan.grid(images[label])
+        slow, fast = sorted(grid.values(), key=lambda run: run.learning_rate)
+        assert (slow.learning_rate, fast.learning_rate) == (0.0001, 0.001)
+        assert fast == slow.but(learning_rate=0.001)
+        assert (slow.seed, slow.rate, slow.batch_size, slow.epochs) == (1, rate, 256, 60)
+        records = {key: record(run, _picks(run.learning_rate)) for key, run in grid.items()}
+        assert plan.runs(images[label], LOSS, {}) == []
+        assert plan.runs(images[label], LOSS, records)[:2] == [slow, slow.but(seed=2)]
+
+
+def test_figures_have_a_recipe_and_no_grid():
+    plan, found = cells("surf-fig2")
+    assert not any(plan.grid(cell) for cell in found)
 
 
 def test_kinds_of_work():
@@ -96,8 +106,8 @@ def test_kinds_of_work():
         plan, of = cells(name)
         runs = [run for cell in of if not cell.gridded for run in plan.runs(cell, LOSS, {})]
         found |= {kind: len(units) for kind, (units, _) in plan.work(runs).items()}
-    # 10 trials of 2 lines of images, of 3 and 2 classical methods, and of 5 lines of frames
-    expected = {"networks of images": 20, "classical methods": 50, "networks of frames": 50}
+    # 10 trials of 3 and 2 classical methods, and of 5 lines of frames
+    expected = {"classical methods": 50, "networks of frames": 50}
     assert found == expected
 
 

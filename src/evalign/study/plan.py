@@ -1,6 +1,7 @@
 """Which runs a table asks for, and how they are trained."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ from evalign.study.tables import Line, Panel, Table
 QUICK_BATCH, QUICK_EPOCHS, QUICK_TRIALS = 10, 2, 2
 QUICK_ROWS = {"networks of images": 20, "classical methods": 300}
 FEW_CLASSES = 50
+FIRST_SEED = tabular.GRID_SEED + 1  # of the trials
 
 
 class Cell(NamedTuple):
@@ -40,7 +42,7 @@ class Cell(NamedTuple):
     @property
     def gridded(self) -> bool:
         """Whether its setting is found on a grid."""
-        return self.panel.recipe is None and not self.classical
+        return not self.classical and (self.panel.recipe is None or bool(self.panel.searched))
 
 
 class Plan(NamedTuple):
@@ -67,6 +69,11 @@ class Plan(NamedTuple):
         panel, line, table = cell.panel, cell.line, self.table
         if not cell.gridded:
             return {}
+        if panel.recipe is not None:  # images take long: the first trial is part of the search
+            given = self._given(cell).but(seed=FIRST_SEED)
+            settings = itertools.product(*panel.searched.values())
+            found = [given.but(**dict(zip(panel.searched, of, strict=True))) for of in settings]
+            return {run.key: run for run in found}
         fixed = {"imbalance": panel.imbalance, **line.fixed}
         about = (panel.dataset, cell.variant, line.method, panel.network)
         return _grid(*about, panel.epochs, table.patience, self.quick, tuple(fixed.items()))
@@ -83,7 +90,7 @@ class Plan(NamedTuple):
             setting = tabular.chosen((records[key] for key in grid), criterion)
         else:
             setting = self._given(cell)
-        seeds = range(tabular.GRID_SEED + 1, tabular.GRID_SEED + 1 + self.trials)
+        seeds = range(FIRST_SEED, FIRST_SEED + self.trials)
         if setting.network in SURF:  # it holds other rows out in each repetition (5.1)
             return [setting.but(seed=seed, split_seed=seed) for seed in seeds]
         return [setting.but(seed=seed) for seed in seeds]
@@ -121,7 +128,8 @@ class Plan(NamedTuple):
         if cell.classical:
             fields: dict[str, Any] = {"network": ""}
         else:
-            fields = {"network": panel.network, **(panel.recipe or {})}
+            first = {name: of[0] for name, of in panel.searched.items()}
+            fields = {"network": panel.network, **(panel.recipe or {}), **first}
             if not make(line.method, torch.ones(panel.classes), panel.dataset).annealed:
                 fields["rate"] = None
         run = Run(
@@ -189,7 +197,8 @@ def _quick_panel(table: Table, panel: Panel) -> Panel:
     recipe = panel.recipe
     if recipe is not None:
         claims = claims[:1]
-        recipe = {**recipe, "batch_size": QUICK_BATCH, "epochs": QUICK_EPOCHS}
+        first = {name: of[0] for name, of in panel.searched.items()}
+        recipe = {**recipe, **first, "batch_size": QUICK_BATCH, "epochs": QUICK_EPOCHS}
     labels = {label for claim in claims for label in (claim.better, claim.than)}
     lines = tuple(line for line in panel.lines if line.label in labels)
     return dataclasses.replace(panel, lines=lines, recipe=recipe)

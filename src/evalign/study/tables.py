@@ -86,7 +86,8 @@ class Panel:
         classes: how many it has.
         network: a name of `methods.NETWORKS`, for the methods that have one.
         variants: of `Run`, the papers' first.
-        recipe: what runs have fixed that are trained without a grid; None for a grid.
+        recipe: what runs have fixed that are trained without the whole grid, and in lists what is
+            searched; None for the grid.
         epochs: the cap for runs of a grid.
         imbalance: majority rows per minority row, where rows are left out.
         incomparable: why a printed figure cannot be held against ours, if so.
@@ -109,6 +110,11 @@ class Panel:
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
     printed: Mapping[tuple[str, str], Printed]
+
+    @property
+    def searched(self) -> dict[str, list[Any]]:
+        """What the recipe has several values of."""
+        return {name: of for name, of in (self.recipe or {}).items() if isinstance(of, list)}
 
     def line(self, label: str) -> Line | None:
         return next((line for line in self.lines if line.label == label), None)
