@@ -174,7 +174,9 @@ def test_figures_are_drawn(tmp_path, name, title, y):
 def test_a_figure_has_its_numbers_in_a_table():
     text = written(curves("converged", (0.1, 0.29, 0.3)))
     assert "|  | trials | F1 (training) | epochs |" in text
-    assert "| Surrogate | 2 | 0.300 ± 0.000 | 2.000 ± 0.000 |" in text
+    assert "Median of the repetitions" in text
+    assert "± is" not in text
+    assert "| Surrogate | 2 | 0.300 (0.300 to 0.300) | 2.000 (2.000 to 2.000) |" in text
     assert "Epoch and setting" not in text
 
 

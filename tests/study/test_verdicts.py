@@ -166,9 +166,13 @@ def test_a_figure_is_judged_by_its_curves(f1, word):
 
 @pytest.mark.parametrize(
     ("f1", "loss"),
-    [((0, 0, 0), (3.0, 2.0, 1.0)), ((0.1, 0.2, 0.3), (None,) * 3), ((0.1, 0.2, 0.3), (1, None, 1))],
+    [
+        ((0.18, 0.184, 0.189), (3.0, 2.0, 1.0)),
+        ((0.1, 0.2, 0.3), (None,) * 3),
+        ((0.1, 0.2, 0.3), (1, None, 1)),
+    ],
 )
-def test_a_curve_that_never_changes_has_no_correlation(f1, loss):
+def test_a_curve_that_hardly_changes_has_no_correlation(f1, loss):
     """Nor has one whose loss was not a number."""
     ((_, _, seen),) = verdicts(curves("drawn", f1, loss=loss))
     assert seen["as in the paper"] == ("not comparable", "the trials have no such value", None)

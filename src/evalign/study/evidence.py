@@ -9,7 +9,7 @@ from evalign.study.picks import THRESHOLDS
 from evalign.study.plan import Cell, Plan
 from evalign.study.records import Record
 from evalign.study.run import LOSS, Triples, scores
-from evalign.study.tables import Column, Panel
+from evalign.study.tables import MARGIN, Column, Panel
 
 Selection = Literal["papers", "strict"]
 REACHED = 0.95  # of the highest value that any line reaches: a curve has converged
@@ -130,9 +130,13 @@ def _of_curve(curve: Sequence[dict[str, Any]], column: Column, goal: float) -> f
 
 
 def _correlation(curve: Sequence[dict[str, Any]], beta: str) -> float | None:
-    """Of −loss and Fβ over the epochs with a finite loss; None where one of them never changes."""
+    """Of −loss and Fβ over the epochs with a finite loss.
+
+    None where the loss never changes, or Fβ by no more than counts: that is a training which learns
+    nothing, and any correlation is one of noise.
+    """
     pairs = [(epoch["train_loss"], epoch[f"train_f{beta}"]) for epoch in curve]
     loss, score = np.array([x for x in pairs if None not in x], dtype=float).reshape(-1, 2).T
-    if len(loss) == 0 or np.ptp(loss) == 0 or np.ptp(score) == 0:
+    if len(loss) == 0 or np.ptp(loss) == 0 or np.ptp(score) < MARGIN:
         return None
     return float(np.corrcoef(-loss, score)[0, 1])

@@ -2,7 +2,8 @@
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ SELECTIONS: dict[Selection, str] = {
     "papers": "Epoch and setting with the lowest validation loss, as in the papers:",
     "strict": "Epoch and setting with the best metric on the validation rows:",
 }
+MEDIAN = "Median of the repetitions, as in the paper (the lowest to the highest):"
 NOTHING = "–"
 NO_INTERVAL = Interval(math.nan, math.nan, math.nan, 0)
 
@@ -40,7 +42,11 @@ class Entry(NamedTuple):
     column: Column
     view: View
     printed: Printed | None
-    found: Interval | None
+    values: Sequence[float]
+
+    @property
+    def found(self) -> Interval | None:
+        return interval(self.values) if self.values else None
 
 
 def write(evidence: Evidence, folder: Path) -> list[Path]:
@@ -106,7 +112,7 @@ def parts(evidence: Evidence) -> Iterator[Part]:
             title = f"{panel.label}, {VARIANTS[variant]}" if several else panel.label
             yield Heading(title, below=True)
             yield from list(_grids(evidence, panel, variant)) or [Text("Not run.")]
-    yield Text(_origin(used))
+    yield Text(_origin(table, used))
 
 
 def headlines(judged: Iterable[dict[str, Verdict]]) -> list[str]:
@@ -136,8 +142,7 @@ def entries(
                 view = View(variant, selection, decision)
                 values = evidence.values(panel, line.label, column, view)
                 known = [value for value in values.values() if value is not None]
-                found = interval(known) if known else None
-                row.append(Entry(line, column, view, printed, found))
+                row.append(Entry(line, column, view, printed, known))
         yield row
 
 
@@ -155,31 +160,38 @@ def _grids(evidence: Evidence, panel: Panel, variant: str) -> Iterator[Grid]:
             [entry for entry in row if entry.view.decision in ("", decision, "tuned")]
             for row in entries(evidence, panel, variant, selection)
         ]
-        if any(entry.found for row in rows for entry in row):
+        if any(entry.values for row in rows for entry in row):
             # What is printed was selected as in the papers.
             printed = {column for _, column in panel.printed if selection == "papers"}
-            lines = [_cells(row, printed) for row in rows]
-            caption = SELECTIONS[selection] if len(selections) > 1 else "Mean over repetitions:"
+            drawn = evidence.table.kind != "table"
+            lines = [_cells(row, printed, _median if drawn else _mean) for row in rows]
+            caption = MEDIAN if drawn else SELECTIONS[selection]
             yield Grid(caption, list(lines[0]), [list(line.values()) for line in lines])
 
 
-def _cells(row: Sequence[Entry], printed: set[str]) -> dict[str, str]:
+def _cells(
+    row: Sequence[Entry], printed: set[str], show: Callable[[Sequence[float]], str]
+) -> dict[str, str]:
     """The cells of a line under their headings."""
     line = row[0].line
-    trials = sorted({entry.found.trials for entry in row if entry.found})
+    trials = sorted({len(entry.values) for entry in row if entry.values})
     count = "–".join(dict.fromkeys(map(str, trials[:1] + trials[-1:])))
     cells = {"": f"{line.label} (added)" if line.added else line.label, "trials": count or NOTHING}
     for entry in row:
         label = entry.column.label
         if label in printed:
             cells[f"{label}, printed"] = entry.printed.text if entry.printed else NOTHING
-        cells[", ".join(filter(None, [label, entry.view.decision]))] = _mean(entry.found)
+        shown = show(entry.values) if entry.values else NOTHING
+        cells[", ".join(filter(None, [label, entry.view.decision]))] = shown
     return cells
 
 
-def _mean(found: Interval | None) -> str:
-    if found is None:
-        return NOTHING
+def _median(values: Sequence[float]) -> str:
+    return f"{number(statistics.median(values))} ({number(min(values))} to {number(max(values))})"
+
+
+def _mean(values: Sequence[float]) -> str:
+    found = interval(values)
     reach = "" if found.trials == 1 else f" ± {number(found.high - found.mean)}"
     return f"{number(found.mean)}{reach}"
 
@@ -197,7 +209,7 @@ def _signed(x: float) -> str:
     return text if text.startswith("−") or float(text) == 0 else f"+{text}"
 
 
-def _origin(used: Sequence[Record]) -> str:
+def _origin(table: Table, used: Sequence[Record]) -> str:
     """How many runs, how they ended, and what they were made with."""
     capped = [record["run"]["epochs"] for record in used if record["capped"]]
     caps = f" ({', '.join(map(str, sorted(set(capped))))})" if capped else ""
@@ -208,12 +220,13 @@ def _origin(used: Sequence[Record]) -> str:
     def all_of(text: str) -> str:
         return ", ".join(sorted({text.format_map(of) for of in made}))
 
+    of_trials = "± is half the 95% interval over trials, which"
     several = len({of["commit"] for of in made}) > 1
     days = sorted(of["at"][:10] for of in made)
     return (
         f"{len(used):,} runs, of which {len(capped):,} reached the cap on epochs{caps} and "
-        f"{diverged:,} diverged. ± is half the 95% interval over trials, which differ in the seed "
-        f"of the training {'and in' if len(splits) > 1 else 'but not in'} the split. "
+        f"{diverged:,} diverged. {of_trials if table.kind == 'table' else 'Repetitions'} differ in "
+        f"the seed of the training {'and in' if len(splits) > 1 else 'but not in'} the split. "
         f"{all_of('{device} ({precision})')}; Python {all_of('{python}')}, "
         f"torch {all_of('{torch}')}, scikit-learn {all_of('{sklearn}')}, "
         f"evalign {all_of('{evalign}')}, "
@@ -227,7 +240,8 @@ def _numbers(evidence: Evidence) -> Iterator[dict[str, Any]]:
         for variant in panel.variants:
             for selection in _selections(evidence.table):
                 for row in entries(evidence, panel, variant, selection):
-                    for line, column, view, printed, found in row:
+                    for entry in row:
+                        line, column, view, printed, _ = entry
                         yield {
                             "data set": panel.label,
                             **view._asdict(),
@@ -238,7 +252,7 @@ def _numbers(evidence: Evidence) -> Iterator[dict[str, Any]]:
                             "metric": column.metric,
                             "printed mean": printed.mean if printed else None,
                             "printed std": printed.std if printed else None,
-                            **(found or NO_INTERVAL)._asdict(),
+                            **(entry.found or NO_INTERVAL)._asdict(),
                         }
 
 
