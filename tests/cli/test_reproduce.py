@@ -97,6 +97,8 @@ def test_render_only_trains_nothing(tmp_path):
             "folder of the records. Got 'nowhere'",
         ),
         (["btg-table4", "--dataset", "adult"], "dataset of btg-table4 must be one of mammography."),
+        (["all", "--dataset", "adult"], "--dataset is for one table: name it in place of all."),
+        (["btg-table4", "--out", __file__], "--out must be a folder. Got"),
         (["btg-table4", "--trials", "0"], "'--trials': Input should be greater than or equal to 1"),
         (["btg-table4", "--backend", "mpi"], "backend of reproduce must be \"dask\". Got 'mpi'."),
     ],

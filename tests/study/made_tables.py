@@ -57,7 +57,7 @@ claims = [{ text = "It learns", better = "Surrogate", above = 0.5, column = "F1 
 title = "A made race"
 kind = "convergence"
 columns = [["epochs", "epochs:train_f1"]]
-lines = { "Surrogate" = "surf_1", "MAE" = "mae" }
+lines = { "Surrogate" = "surf_1", "MAE" = "mae", "CE" = "cross_entropy" }
 panels = [{ dataset = "mammography", variants = ["paper"] }]
 claims = [{ text = "MAE is slow", better = "MAE", than = "Surrogate", column = "epochs" }]
 """)
@@ -100,13 +100,14 @@ def evidence(accuracies, name="made", trials=3, **more):
     return Evidence(plan, records(plan, accuracies, **more))
 
 
-def curves(name, *f1, loss=(3.0, 2.0, 1.0)):
+def curves(name, *f1, loss=(3.0, 2.0, 1.0), trials=2):
     """Evidence of a figure: epoch by epoch the F1 of each line, the same in all repetitions."""
-    plan, found = Plan(TABLES[name], 2), []
+    plan, found = Plan(TABLES[name], trials), []
     for cell, values in zip(plan.cells(), f1, strict=True):
-        curve = [
-            {"epoch": epoch, "train_loss": x, "train_f1": y}
-            for epoch, (x, y) in enumerate(zip(loss, values, strict=True), 1)
-        ]
-        found += [record(run, {}, curve=curve) for run in plan.runs(cell, LOSS, {})]
+        for run in plan.runs(cell, LOSS, {}):
+            curve = [
+                {"epoch": epoch, "train_loss": x, "train_f1": y}
+                for epoch, (x, y) in enumerate(zip(loss, values, strict=True), 1)
+            ]
+            found.append(record(run, {}, curve=curve))
     return Evidence(plan, found)

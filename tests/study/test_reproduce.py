@@ -34,11 +34,15 @@ SMALL = {
 
 
 @pytest.fixture
-def small(monkeypatch):
-    """A table of three lines in the place of all others, on real rows."""
+def real(monkeypatch):
     if not REAL.is_dir():
         pytest.skip(f"needs the real files: there is no folder {REAL}; name one in EVALIGN_DATA")
     monkeypatch.setenv("EVALIGN_DATA", str(REAL))
+
+
+@pytest.fixture
+def small(real, monkeypatch):
+    """A table of three lines in the place of all others, on real rows."""
     monkeypatch.setattr(tables, "_tables", lambda: read(SMALL))
 
 
@@ -102,17 +106,18 @@ def test_figures_have_a_recipe_and_no_grid():
 
 def test_kinds_of_work():
     found = {}
-    for name in ("east-table2", "btg-table3"):
+    for name in ("east-table2", "btg-table3", "surf-fig2"):
         plan, of = cells(name)
         runs = [run for cell in of if not cell.gridded for run in plan.runs(cell, LOSS, {})]
         found |= {kind: len(units) for kind, (units, _) in plan.work(runs).items()}
-    # 10 trials of 3 and 2 classical methods, and of 5 lines of frames
-    expected = {"classical methods": 50, "networks of frames": 50}
+    # 10 trials of 3 and 2 classical methods, and of 5 lines of frames; 5 of 11 lines of images
+    expected = {"classical methods": 50, "networks of frames": 50, "networks of images": 55}
     assert found == expected
 
 
 def test_a_package_that_is_missing_is_not_asked_for(monkeypatch):
     plan, found = cells("btg-table1")
+    monkeypatch.setattr("evalign.study.plan.find_spec", lambda name: None)
     (line,) = {cell.line.label: cell.line for cell in found if missing(cell.line)}.values()
     assert line.method == "ap_perf"
     assert "ap_perf" not in {run.method for run in plan.all_runs({})}
@@ -177,6 +182,16 @@ def test_end_to_end_and_again(small, tmp_path):
     path.rename(path.with_name("other.jsonl"))
     reproduce("small", **options)
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [("btg-table2", 2 * 2), ("btg-table3", 2 * 2)],  # 2 trials of F1* and BCE
+)
+def test_images_and_frames_end_to_end(name, runs, real, tmp_path):
+    found = reproduce(name, out=tmp_path, results=tmp_path, quick=True)
+    assert len(found.used()) == runs
+    assert "| BCE | 2 |" in (tmp_path / "quick" / f"{name}.md").read_text(encoding="utf-8")
 
 
 def test_what_fails_stops_nothing_else(small, tmp_path, monkeypatch):

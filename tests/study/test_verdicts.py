@@ -115,11 +115,6 @@ def test_not_run():
     assert verdict([0.8], [0.7]) == ("not run", "one trial", None)
 
 
-def test_not_run_for_want_of_a_package(monkeypatch):
-    monkeypatch.setattr(module, "missing", lambda line: "ap_perf")
-    assert verdict([], LEVEL) == ("not run", "needs the package ap_perf", None)
-
-
 def test_trials_without_the_decision_are_not_said_to_be_absent():
     found = evidence({"F1*": LEVEL, "CE": LEVEL})
     for record in found.records.values():
@@ -182,12 +177,25 @@ def test_a_curve_that_hardly_changes_has_no_correlation(f1, loss):
     ("surrogate", "mae", "more"),
     [
         ((0.1, 0.95, 1.0), (0.1, 0.94, 0.96), 1),
-        ((0.95, 1.0, 1.0), (0.1, 0.2, 0.3), 2),  # never there: all of its epochs
-        ((0.95, 1.0, 1.0), (0.0, 0.0, 0.0), 2),  # nor if it learns nothing at all
-        ((0.0, 0.0, 0.0), (0.1, 0.2, 0.3), 0),
+        ((0.95, 1.0, 1.0), (0.1, 0.2, 0.3), 4),  # never there: all epochs there may be, 5
+        ((0.95, 1.0, 1.0), (0.0, 0.0, 0.0), 4),  # nor if it learns nothing at all
+        ((0.0, 0.0, 0.0), (0.1, 0.2, 0.3), -2),
         ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 0),
     ],
 )
 def test_epochs_are_counted_to_what_the_best_line_reaches(surrogate, mae, more):
-    ((_, _, seen),) = verdicts(curves("raced", surrogate, mae))
+    ((_, _, seen),) = verdicts(curves("raced", surrogate, mae, (0.0, 0.0, 0.0)))
     assert seen["as in the paper"].difference.mean == more
+
+
+def test_lines_that_never_get_there_are_not_compared():
+    ((_, _, seen),) = verdicts(curves("raced", (0.1, 0.2, 0.3), (0.3, 0.4, 0.5), (0.9, 0.9, 0.9)))
+    assert seen["as in the paper"] == ("not comparable", "the trials have no such value", None)
+
+
+def test_a_verdict_of_some_of_the_trials_says_so():
+    found = curves("drawn", (0.1, 0.2, 0.3), trials=3)
+    for epoch in next(iter(found.records.values()))["curve"]:
+        epoch["train_f1"] = 0.2
+    ((_, _, seen),) = verdicts(found)
+    assert seen["as in the paper"][:2] == ("confirmed", "2 of 3 trials")

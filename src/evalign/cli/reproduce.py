@@ -16,6 +16,7 @@ from typer import Argument, Option
 
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.options import Json, Quiet
+from evalign.cli.tables import replacing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.checks import complaint, nearest
 from evalign.study import recipe, tables
@@ -85,6 +86,10 @@ def reproduce(
             raise UsageError(complaint("reproduce", "name", allowed, repr(name), cure))
         if render_only and not quick and not results.is_dir():
             raise UsageError(f"--results must be the folder of the records. Got {str(results)!r}.")
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"--out must be a folder. Got {str(out)!r}.")
+        if name == ALL and dataset:
+            raise UsageError("--dataset is for one table: name it in place of all.")
         if backend not in (None, "dask"):
             raise UsageError(f'backend of reproduce must be "dask". Got {backend!r}.')
         if name == recipe.NAME and trials is not None:
@@ -143,7 +148,8 @@ def _fill(page: Path, texts: dict[str, str], *, dry: bool = False) -> None:
     for name, of in texts.items():
         text = fill(text, name, of)
     if not dry:
-        page.write_text(text, encoding="utf-8")
+        with replacing(page) as aside:
+            aside.write_text(text, encoding="utf-8")
 
 
 def _show_list(spoken: Terminal) -> None:

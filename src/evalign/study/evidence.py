@@ -124,8 +124,8 @@ def _of_curve(curve: Sequence[dict[str, Any]], column: Column, goal: float) -> f
     kind, _, of = column.metric.partition(":")
     if kind == "last":
         return curve[-1][of]
-    if kind == "epochs":  # one that never gets there counts with all it had
-        return float(next((epoch["epoch"] for epoch in curve if epoch[of] >= goal), len(curve)))
+    if kind == "epochs":
+        return next((float(epoch["epoch"]) for epoch in curve if epoch[of] >= goal), None)
     return _correlation(curve, of)
 
 

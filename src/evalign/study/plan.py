@@ -71,9 +71,10 @@ class Plan(NamedTuple):
             return {}
         if panel.recipe is not None:  # images take long: the first trial is part of the search
             given = self._given(cell).but(seed=FIRST_SEED)
-            settings = itertools.product(*panel.searched.values())
-            found = [given.but(**dict(zip(panel.searched, of, strict=True))) for of in settings]
-            return {run.key: run for run in found}
+            axes = {name: of for name, of in panel.searched.items() if name not in line.fixed}
+            settings = itertools.product(*axes.values())
+            runs = [given.but(**dict(zip(axes, of, strict=True))) for of in settings]
+            return {run.key: run for run in runs}
         fixed = {"imbalance": panel.imbalance, **line.fixed}
         about = (panel.dataset, cell.variant, line.method, panel.network)
         return _grid(*about, panel.epochs, table.patience, self.quick, tuple(fixed.items()))
@@ -128,8 +129,7 @@ class Plan(NamedTuple):
         if cell.classical:
             fields: dict[str, Any] = {"network": ""}
         else:
-            first = {name: of[0] for name, of in panel.searched.items()}
-            fields = {"network": panel.network, **(panel.recipe or {}), **first}
+            fields = {"network": panel.network, **panel.first}
             if not make(line.method, torch.ones(panel.classes), panel.dataset).annealed:
                 fields["rate"] = None
         run = Run(
@@ -197,8 +197,7 @@ def _quick_panel(table: Table, panel: Panel) -> Panel:
     recipe = panel.recipe
     if recipe is not None:
         claims = claims[:1]
-        first = {name: of[0] for name, of in panel.searched.items()}
-        recipe = {**recipe, **first, "batch_size": QUICK_BATCH, "epochs": QUICK_EPOCHS}
+        recipe = {**panel.first, "batch_size": QUICK_BATCH, "epochs": QUICK_EPOCHS}
     labels = {label for claim in claims for label in (claim.better, claim.than)}
     lines = tuple(line for line in panel.lines if line.label in labels)
     return dataclasses.replace(panel, lines=lines, recipe=recipe)

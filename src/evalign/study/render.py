@@ -44,10 +44,6 @@ class Entry(NamedTuple):
     printed: Printed | None
     values: Sequence[float]
 
-    @property
-    def found(self) -> Interval | None:
-        return interval(self.values) if self.values else None
-
 
 def write(evidence: Evidence, folder: Path) -> list[Path]:
     """NAME.md, NAME.html, NAME.csv with every number, and NAME-claims.csv with every verdict."""
@@ -153,8 +149,8 @@ def _selections(table: Table) -> list[Selection]:
 
 def _grids(evidence: Evidence, panel: Panel, variant: str) -> Iterator[Grid]:
     """For each selection a table, if there are trials. All decisions are in the CSV."""
-    selections = _selections(evidence.table)
-    for selection in selections:
+    drawn = evidence.table.kind != "table"
+    for selection in _selections(evidence.table):
         decision = evidence.table.decisions[0] if selection == "papers" else "argmax"
         rows = [
             [entry for entry in row if entry.view.decision in ("", decision, "tuned")]
@@ -163,7 +159,6 @@ def _grids(evidence: Evidence, panel: Panel, variant: str) -> Iterator[Grid]:
         if any(entry.values for row in rows for entry in row):
             # What is printed was selected as in the papers.
             printed = {column for _, column in panel.printed if selection == "papers"}
-            drawn = evidence.table.kind != "table"
             lines = [_cells(row, printed, _median if drawn else _mean) for row in rows]
             caption = MEDIAN if drawn else SELECTIONS[selection]
             yield Grid(caption, list(lines[0]), [list(line.values()) for line in lines])
@@ -220,13 +215,14 @@ def _origin(table: Table, used: Sequence[Record]) -> str:
     def all_of(text: str) -> str:
         return ", ".join(sorted({text.format_map(of) for of in made}))
 
-    of_trials = "± is half the 95% interval over trials, which"
+    drawn = table.kind != "table"
+    trials = "Repetitions" if drawn else "± is half the 95% interval over trials, which"
     several = len({of["commit"] for of in made}) > 1
     days = sorted(of["at"][:10] for of in made)
     return (
         f"{len(used):,} runs, of which {len(capped):,} reached the cap on epochs{caps} and "
-        f"{diverged:,} diverged. {of_trials if table.kind == 'table' else 'Repetitions'} differ in "
-        f"the seed of the training {'and in' if len(splits) > 1 else 'but not in'} the split. "
+        f"{diverged:,} diverged. {trials} differ in the seed of the training "
+        f"{'and in' if len(splits) > 1 else 'but not in'} the split. "
         f"{all_of('{device} ({precision})')}; Python {all_of('{python}')}, "
         f"torch {all_of('{torch}')}, scikit-learn {all_of('{sklearn}')}, "
         f"evalign {all_of('{evalign}')}, "
@@ -241,18 +237,19 @@ def _numbers(evidence: Evidence) -> Iterator[dict[str, Any]]:
             for selection in _selections(evidence.table):
                 for row in entries(evidence, panel, variant, selection):
                     for entry in row:
-                        line, column, view, printed, _ = entry
+                        line, printed, values = entry.line, entry.printed, entry.values
                         yield {
                             "data set": panel.label,
-                            **view._asdict(),
+                            **entry.view._asdict(),
                             "line": line.label,
                             "method": line.method,
                             "added": line.added,
-                            "column": column.label,
-                            "metric": column.metric,
+                            "column": entry.column.label,
+                            "metric": entry.column.metric,
                             "printed mean": printed.mean if printed else None,
                             "printed std": printed.std if printed else None,
-                            **(entry.found or NO_INTERVAL)._asdict(),
+                            "median": statistics.median(values) if values else None,
+                            **(interval(values) if values else NO_INTERVAL)._asdict(),
                         }
 
 

@@ -116,6 +116,11 @@ class Panel:
         """What the recipe has several values of."""
         return {name: of for name, of in (self.recipe or {}).items() if isinstance(of, list)}
 
+    @property
+    def first(self) -> dict[str, Any]:
+        """The recipe with the first of several values."""
+        return {**(self.recipe or {}), **{name: of[0] for name, of in self.searched.items()}}
+
     def line(self, label: str) -> Line | None:
         return next((line for line in self.lines if line.label == label), None)
 

@@ -16,7 +16,6 @@ from scipy import stats
 
 from evalign.study.evidence import Evidence, View
 from evalign.study.picks import MOST_TUNED
-from evalign.study.plan import missing
 from evalign.study.tables import RELATIONS, Claim, Panel, Table
 
 CONFIRMED, NOT_CONFIRMED = "confirmed", "not confirmed"
@@ -38,8 +37,7 @@ class Verdict(NamedTuple):
 
     Args:
         word: one of the four.
-        reason: why it is not confirmed or not comparable, or was not run, where there is more to
-            say.
+        reason: what there is to say beside it: why it is not comparable, or of how few trials.
         difference: of the lines of the claim; None without trials.
     """
 
@@ -77,23 +75,25 @@ def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict
         else dict.fromkeys(first, claim.above)
     )
     both = [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
+    if column.metric.startswith("epochs:"):  # who never gets there needs more than all there were
+        cap = panel.first["epochs"]
+        both = [(x or cap, y or cap) if x or y else (x, y) for x, y in both]
     pairs = [x - y for x, y in both if x is not None and y is not None]
     if len(pairs) < 2:
         if len(both) > len(pairs):
             what = f"decision {view.decision!r}" if column.decided else "such value"
             return Verdict(NOT_COMPARABLE, f"the trials have no {what}", None)
-        lines = [panel.line(label) for label in (claim.better, claim.than)]
-        absent = next((missing(line) for line in lines if line and missing(line)), "")
-        reason = f"needs the package {absent}" if absent else "one trial" if pairs else ""
-        return Verdict(NOT_RUN, reason, None)
+        return Verdict(NOT_RUN, "one trial" if pairs else "", None)
     difference = interval(pairs)
+    few = f"{len(pairs)} of {len(both)} trials" if len(pairs) < len(both) else ""
     if panel.incomparable:
         return Verdict(NOT_COMPARABLE, panel.incomparable, difference)
     least, most = RELATIONS[claim.relation]
     if least < difference.low and difference.high < most:
-        return Verdict(CONFIRMED, "", difference)
+        return Verdict(CONFIRMED, few, difference)
     outside = difference.high < least or most < difference.low
-    return Verdict(NOT_CONFIRMED, REVERSE if outside else "", difference)
+    reason = ", ".join(filter(None, [REVERSE if outside else "", few]))
+    return Verdict(NOT_CONFIRMED, reason, difference)
 
 
 def views(table: Table, panel: Panel) -> dict[str, View]:
