@@ -144,12 +144,12 @@ def entries(
 
 def _selections(table: Table) -> list[Selection]:
     """A figure is of all epochs, and selects none."""
-    return list(SELECTIONS) if table.kind == "table" else ["papers"]
+    return ["papers"] if table.drawn else list(SELECTIONS)
 
 
 def _grids(evidence: Evidence, panel: Panel, variant: str) -> Iterator[Grid]:
     """For each selection a table, if there are trials. All decisions are in the CSV."""
-    drawn = evidence.table.kind != "table"
+    drawn = evidence.table.drawn
     for selection in _selections(evidence.table):
         decision = evidence.table.decisions[0] if selection == "papers" else "argmax"
         rows = [
@@ -215,8 +215,7 @@ def _origin(table: Table, used: Sequence[Record]) -> str:
     def all_of(text: str) -> str:
         return ", ".join(sorted({text.format_map(of) for of in made}))
 
-    drawn = table.kind != "table"
-    trials = "Repetitions" if drawn else "± is half the 95% interval over trials, which"
+    trials = "Repetitions" if table.drawn else "± is half the 95% interval over trials, which"
     several = len({of["commit"] for of in made}) > 1
     days = sorted(of["at"][:10] for of in made)
     return (

@@ -156,6 +156,11 @@ class Table:
     panels: tuple[Panel, ...]
     claims: tuple[Claim, ...]
 
+    @property
+    def drawn(self) -> bool:
+        """Whether it is a figure: of all epochs, the median of repetitions."""
+        return self.kind != "table"
+
 
 def names() -> list[str]:
     """The tables and figures.

@@ -103,7 +103,7 @@ def views(table: Table, panel: Panel) -> dict[str, View]:
     """
     decision = table.decisions[0]
     seen = {"as in the paper": View(panel.variants[0], "papers", decision)}
-    if table.kind == "table":
+    if not table.drawn:
         strict = table.strict if panel.classes <= MOST_TUNED else "argmax"
         seen["strictly"] = View(panel.variants[-1], "strict", strict)
     return seen
