@@ -109,7 +109,8 @@ def test_bad_input_is_one_line(arguments, text):
 
 def test_absent_data_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("EVALIGN_DATA", str(tmp_path))
-    line = refused("reproduce", "btg-table3", "--out", tmp_path / "out")
+    where = ["--out", tmp_path / "out", "--results", tmp_path / "results"]
+    line = refused("reproduce", "btg-table3", *where)
     assert "cocktailparty_frames is not in EVALIGN_DATA" in line
 
 

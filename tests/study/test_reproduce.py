@@ -153,8 +153,8 @@ def test_every_table_has_a_quick_slice_with_claims(name):
     assert len(plan.all_runs({})) <= 30
 
 
-def test_end_to_end_and_again(small, tmp_path):
-    """A second time nothing is trained, and another trial adds only itself."""
+def test_end_to_end_and_again(small, tmp_path, monkeypatch):
+    """A second time nothing is trained, and no data asked for; another trial adds only itself."""
     told = []
     options = {"out": tmp_path / "out", "results": tmp_path / "results", "quick": True}
     found = reproduce("small", **options, progress=lambda *said: told.append(said))
@@ -172,7 +172,9 @@ def test_end_to_end_and_again(small, tmp_path):
     text = (tmp_path / "out" / "quick" / "small.md").read_text(encoding="utf-8")
     assert text.count("| F1\\* | 2 |") == 2
 
-    reproduce("small", **options)
+    with monkeypatch.context() as without_data:
+        without_data.setenv("EVALIGN_DATA", str(tmp_path))
+        reproduce("small", **options)
     assert path.read_bytes() == before
     reproduce("small", **options, trials=3)
     assert path.read_bytes().startswith(before)

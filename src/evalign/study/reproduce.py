@@ -49,12 +49,14 @@ def reproduce(
         ExecutionError: at the end, when all else is written down, if units failed.
     """
     plan = planned(name, datasets=datasets, trials=trials, quick=quick)
-    for dataset in {panel.dataset for panel in plan.table.panels}:
-        fetch(card(dataset))  # what is absent is told now, and downloaded once
     if quick:
         out = results = out / "quick"
     own = Results(results / f"{name}.jsonl")
     known = recorded(results)
+    grid = [of for cell in plan.cells() for of in plan.grid(cell).values()]
+    asked = [*grid, *plan.all_runs(known)]
+    for dataset in {of.dataset for of in asked if of.key not in known}:
+        fetch(card(dataset))  # what is absent is told now, and downloaded once
     failures: list[ExecutionError] = []
 
     def run(phase: str, runs: Iterable[Run]) -> None:
@@ -71,7 +73,7 @@ def reproduce(
                 failures.append(error)
         known.update({record["key"]: record for record in own.records()})
 
-    run("grid", (of for cell in plan.cells() for of in plan.grid(cell).values()))
+    run("grid", grid)
     run("trials", plan.all_runs(known))
     evidence = Evidence(plan, known.values())
     write(evidence, out)
