@@ -100,6 +100,17 @@ def test_the_sigmoid_is_btgs_other_step():
     assert isinstance(make("btg_sigmoid_auroc", COUNTS[2]).loss, AUROCLoss)
 
 
+def test_the_macro_soft_loss_of_surf_has_classes_of_one_weight():
+    """SurF eq. 24 with p = ½, whatever the share of the positive class is."""
+    torch.manual_seed(0)
+    logits, target = torch.randn(100, 2, dtype=torch.float64), torch.arange(100) // 90
+    p = logits.softmax(1)[:, 1]
+    missed, called = (1 - p[target == 1]).mean(), p[target == 0].mean()
+    expected = 1 - 5 * 0.5 * (1 - missed) / (0.5 * (4 + 1 - missed - called) + called)
+    found = make("balanced_macro_soft_2", COUNTS[2]).loss(logits, target)
+    assert found.item() == pytest.approx(expected.item(), rel=tolerances.SAME)
+
+
 def test_one_class_has_a_beta_of_its_own():
     for name, place in (("east_frog_0.25", 6), ("mcfbeta_dog_0.25", 5)):
         betas = make(name, COUNTS[10], "cifar10").target.beta

@@ -110,8 +110,8 @@ def test_kinds_of_work():
         plan, of = cells(name)
         runs = [run for cell in of if not cell.gridded for run in plan.runs(cell, LOSS, {})]
         found |= {kind: len(units) for kind, (units, _) in plan.work(runs).items()}
-    # 10 trials of 3 and 2 classical methods, and of 5 lines of frames; 5 of 11 lines of images
-    expected = {"classical methods": 50, "networks of frames": 50, "networks of images": 55}
+    # 10 trials of 3 and 2 classical methods, and of 5 lines of frames; 5 of 15 lines of images
+    expected = {"classical methods": 50, "networks of frames": 50, "networks of images": 75}
     assert found == expected
 
 

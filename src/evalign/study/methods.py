@@ -171,6 +171,13 @@ def _soft(beta: float, problem: Problem) -> Method:
     return Method(loss, False, problem.fbeta(beta))
 
 
+def _balanced_soft(beta: float, problem: Problem) -> Method:
+    """SurF's macro soft loss: eq. 24, but every row with the weight of its class (5.2)."""
+    plain = _soft(beta, problem)
+    weight = losses.inverse_frequency_weights(problem.counts)
+    return plain._replace(loss=_Weighted(plain.loss, weight))
+
+
 def _aligned(name: str, problem: Problem, offsets: Tensor | None = None) -> Method:
     """Our recipe (`AlignedLoss`), or with other offsets."""
     target = problem.metric(name)
@@ -236,6 +243,7 @@ METHODS: dict[str, Callable[[Problem], Method]] = {
     "wmw": _plain(lambda problem: losses.WMWLoss(task="binary")),
     "soft_f1": partial(_soft, 1.0),
     **{f"macro_soft_{beta:g}": partial(_soft, beta) for beta in SURF_BETAS},
+    **{f"balanced_macro_soft_{beta:g}": partial(_balanced_soft, beta) for beta in SURF_BETAS},
     **{f"east_{short}": partial(_east, name) for short, name in METRICS.items()},
     "mcfbeta_f1": partial(_east, "f1", annealed=False),
     "east_f1_fixed": _east_fixed,
@@ -264,6 +272,20 @@ METHODS: dict[str, Callable[[Problem], Method]] = {
         for goal, name in GOALS.items()
     },
 }
+
+
+class _Weighted(nn.Module):
+    """A loss in which a row counts by its class."""
+
+    weight: Tensor
+
+    def __init__(self, loss: nn.Module, weight: Tensor) -> None:
+        super().__init__()
+        self.loss = loss
+        self.register_buffer("weight", weight)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        return self.loss(logits, target, sample_weight=self.weight[target])
 
 
 class Pair(nn.Sequential):
