@@ -86,8 +86,7 @@ def give(monkeypatch, tmp_path, server):
             for path, content in packed.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(content)
-            sums = {path: made.sha256(of).partition(":")[2] for path, of in packed.items()}
-            changes["files"] = sums
+            changes["files"] = {path: made.sha256(of) for path, of in packed.items()}
             monkeypatch.setenv("EVALIGN_DATA", str(folder))
         changed = replace(card(name), **changes)
         monkeypatch.setitem(cards._cards(), name, changed)

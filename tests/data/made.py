@@ -7,6 +7,7 @@ import tarfile
 import zipfile
 
 import numpy as np
+from PIL import Image
 
 from evalign.data import card
 
@@ -83,12 +84,7 @@ def cifar10():
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
     # The archive is not in order, and holds other files too.
     order = [(names[i], records[2 * i : 2 * i + 2].tobytes()) for i in (5, 1, 0, 2, 4, 3)]
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w:gz") as writer:
-        for name, content in [*order, ("readme.html", b"<p>")]:
-            entry = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
-            entry.size = len(content)
-            writer.addfile(entry, io.BytesIO(content))
+    files = {f"cifar-10-batches-bin/{name}": of for name, of in [*order, ("readme.html", b"<p>")]}
 
     def stored(rows):
         red, green, blue = images[rows].transpose(3, 0, 1, 2)
@@ -99,7 +95,39 @@ def cifar10():
     parts = dict(
         zip(card("cifar10").files, map(stored, np.split(np.arange(12), [5, 10])), strict=True)
     )
-    return {"cifar-10-binary.tar.gz": archive.getvalue()}, parts
+    return {"cifar-10-binary.tar.gz": archive(files, "w:gz")}, parts
+
+
+def archive(files, mode="w"):
+    stored = io.BytesIO()
+    with tarfile.open(fileobj=stored, mode=mode) as writer:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            writer.addfile(entry, io.BytesIO(content))
+    return stored.getvalue()
+
+
+def jpeg(image):
+    stored = io.BytesIO()
+    image.save(stored, "jpeg", quality=95)
+    return stored.getvalue()
+
+
+def caltech256():
+    """Of several sizes, one of them grey; not in order, and with what lies about."""
+    wide = Image.new("RGB", (600, 200), (250, 10, 10))
+    wide.paste((20, 40, 200), (200, 0, 400, 200))  # its middle
+    files = {
+        "257.clutter/257_0001.jpg": jpeg(Image.new("L", (80, 120), 130)),
+        "056.dog/greg/vision309/056_0001.jpg": jpeg(wide),
+        "198.spider/RENAME2": b"mv",
+        "001.ak47/001_0002.jpg": jpeg(wide),
+        "001.ak47/001_0001.jpg": jpeg(Image.new("RGB", (64, 64), (5, 120, 60))),
+    }
+    stored = archive({f"256_ObjectCategories/{name}": of for name, of in files.items()})
+    name = "256_ObjectCategories.tar"
+    return {name: stored}, {f"caltech256/{name}": stored}
 
 
 def fashion_mnist():
@@ -186,6 +214,7 @@ BOTH = {
         mammography,
         creditcard,
         cifar10,
+        caltech256,
         fashion_mnist,
         satimage,
         yeast,

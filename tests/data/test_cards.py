@@ -10,10 +10,12 @@ from evalign.data.readers import READERS
 
 ASKED = """
 adult mammography creditcard cocktailparty cocktailparty_frames cifar10 cifar10_transportation
-cifar10_frog cifar10_airplane fashion_mnist fashion_mnist_tshirt caltech256_clip satimage yeast
-page_blocks winequality_white reuters_r8 annthyroid cardiotocography campaign magic_gamma waveform
+cifar10_frog cifar10_airplane fashion_mnist fashion_mnist_tshirt caltech256 caltech256_clip satimage
+yeast page_blocks winequality_white reuters_r8 annthyroid cardiotocography campaign magic_gamma
+waveform
 """
-VERIFIED = {"adult", "creditcard", "cifar10", "fashion_mnist"}
+VERIFIED = {"adult", "creditcard", "cifar10", "fashion_mnist", "caltech256"}
+CHECKSUM = r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}"
 DOCS = Path(__file__).parents[2] / "docs" / "data.md"
 
 
@@ -26,13 +28,13 @@ def test_a_card_is_complete(name):
     known = card(name)
     assert known.name == name
     assert all([known.title, known.licence, known.citation, known.home, known.files])
-    assert all(re.fullmatch(r"[0-9a-f]{64}", value) for value in known.files.values())
+    assert all(re.fullmatch(CHECKSUM, value) for value in known.files.values())
     assert len(known.classes) in {0, len(known.counts)}
     assert min(known.counts) > 0
     assert {known.format, known.public_format or known.format} <= set(READERS)
     assert known.verified == (known.of in VERIFIED or name in VERIFIED)
     for value in known.public.values():
-        assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}|", value)
+        assert re.fullmatch(f"{CHECKSUM}|", value)
     # Rows of a source without a checksum can still be told from others.
     unverified = bool(known.public) and not known.verified
     assert bool(re.fullmatch(r"[0-9a-f]{64}", known.content)) == unverified

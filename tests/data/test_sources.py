@@ -121,7 +121,7 @@ def test_a_damaged_local_file_is_refused(give):
     (file,) = locate(card("adult")).files
     file.write_bytes(content[:-1])
     assert damaged(locate(card("adult"))) == [file]
-    assert refused("adult").startswith(f"{file} is damaged: it has another sha256 than adult.")
+    assert refused("adult").startswith(f"{file} is damaged: it has another checksum than adult.")
 
 
 def test_a_damaged_file_in_the_cache_is_fetched_again(give, server):

@@ -2,7 +2,7 @@
 
 `cards` knows them (in `cards.toml`), `sources` finds or fetches their files and checks them,
 `readers` makes tables of files, `loading` makes arrays of tables. May import `core`. Reading
-needs pandas, fetching needs pooch: the extra `study`.
+needs pandas, photographs Pillow, fetching pooch: the extra `study`.
 """
 
 from evalign.data.cards import Card, card, names

@@ -19,14 +19,14 @@ class Card:
         name: what `load` calls it.
         title: what it is about.
         rows: how many there are.
-        shape: of a row in the file; empty for a text.
+        shape: of a row in the file, or scaled to; empty for a text.
         classes: in the order of their codes; empty where only the file names them.
         counts: labels of each class: one per row, but 15 per frame of CocktailParty.
         licence: its terms.
         citation: whom to cite.
         home: where it is described.
-        files: those of a local folder, with sha256.
-        public: addresses of the originals, each with its checksum as "algorithm:value", or "".
+        files: those of a local folder, each with its checksum as "algorithm:value".
+        public: addresses of the originals, likewise; "" where the checksum is not known.
         content: sha256 of rows and labels, where an original has no checksum.
         format: the reader of the files.
         public_format: the reader of the originals, where it is another.

@@ -1,6 +1,7 @@
 """Tables of files: one reader per format, of the packed files and of the public originals."""
 
 import gzip
+import re
 import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ import pandas as pd
 
 from evalign.data.cards import Card
 
+# In the folder of a class, a number and a name: a few other files lie about in the archive.
+PHOTOGRAPH = re.compile(r"(.*/)?\d{3}\.[^/]+/\d{3}_\d{4}\.jpg")
 PARTS = ("train", "test")  # in the order in which two files are given
 
 
@@ -102,6 +105,25 @@ def cifar10_binary(card: Card, paths: Sequence[Path]) -> Table:
     return Table(np.ascontiguousarray(X), label, np.array(split, object))
 
 
+def photographs(card: Card, paths: Sequence[Path]) -> Table:
+    """An archive with a folder for each class: of each photograph the middle, at one size."""
+    from PIL import Image, ImageOps
+
+    (path,) = paths
+    height, width, _ = card.shape
+    images, labels = [], []
+    with tarfile.open(path) as archive:
+        members = [of for of in archive if PHOTOGRAPH.fullmatch(of.name)]
+        for member in sorted(members, key=lambda of: of.name):
+            file = archive.extractfile(member)
+            assert file is not None
+            with Image.open(file) as image:
+                image.draft("RGB", (width, height))  # what is scaled away need not be decoded
+                images.append(np.asarray(ImageOps.fit(image.convert("RGB"), (width, height))))
+            labels.append(Path(member.name).parent.name)
+    return Table(np.stack(images), np.array(labels, object))
+
+
 def fashion_mnist(card: Card, paths: Sequence[Path]) -> Table:
     (stored,) = map(np.load, paths)
     return _images(card, [stored[f"{kind}_{part}"] for part in PARTS for kind in "xy"])
@@ -129,5 +151,16 @@ def _idx_array(path: Path) -> np.ndarray:
 
 
 READERS: dict[str, Callable[..., Table]] = {
-    of.__name__: of for of in (csv, npz, pairs, frames, cifar10, cifar10_binary, fashion_mnist, idx)
+    of.__name__: of
+    for of in (
+        csv,
+        npz,
+        pairs,
+        frames,
+        cifar10,
+        cifar10_binary,
+        photographs,
+        fashion_mnist,
+        idx,
+    )
 }

@@ -26,7 +26,7 @@ def locate(card: Card) -> Found:
     """Look for the files, without opening or fetching one."""
     folder, cache = _local_folder(), _cache_folder()
     if folder is not None:
-        files = {folder / path: f"sha256:{value}" for path, value in card.files.items()}
+        files = {folder / path: value for path, value in card.files.items()}
         if all(path.is_file() for path in files):
             return Found("local", files)
     if cache is not None and card.public:
@@ -47,7 +47,7 @@ def fetch(card: Card) -> Found:
     if found.where == "local":
         for path in damaged(found):
             cure = f"Copy it again, or unset {FOLDER} to fetch the original."
-            raise DataError(f"{path} is damaged: it has another sha256 than {card.name}. {cure}")
+            raise DataError(f"{path} is damaged: it has another checksum than {card.name}. {cure}")
         return found
     if not card.public:
         cure = f"Put {_listed(card)} there; it was made from {card.home}."
