@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evalign import data
 from evalign.data import DataError, UnverifiedWarning, card, damaged, load, locate
 from evalign.data.loading import content
 from tests.data import made
@@ -113,6 +114,15 @@ def test_without_pooch_the_cure_is_to_install_it(give, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     assert "Run: pip install 'evalign[study]'" in refused("adult")
     assert locate(card("adult")).where == "absent"
+
+
+@pytest.mark.parametrize(("name", "package"), [("adult", "pandas"), ("caltech256", "PIL")])
+def test_without_a_package_to_read_with_the_cure_is_to_install_it(name, package, give, monkeypatch):
+    give(name, packed=made.BOTH[name]()[1])
+    monkeypatch.delitem(sys.modules, "evalign.data.readers", raising=False)
+    monkeypatch.delattr(data, "readers", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert refused(name) == f"{name} is read with {package}. Run: pip install 'evalign[study]'."
 
 
 def test_a_damaged_local_file_is_refused(give):

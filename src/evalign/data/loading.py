@@ -65,11 +65,15 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
         y = np.isin(base.y, [base.classes.index(of) for of in card.positives])
         return replace(base, y=y.astype(np.int64), classes=card.classes, card=card)
 
-    from evalign.data import readers  # brings pandas
-
     found = fetch(card)
     public = found.where != "local"
-    table = readers.read(card, list(found.files), public=public)
+    try:
+        from evalign.data import readers  # brings pandas
+
+        table = readers.read(card, list(found.files), public=public)
+    except ModuleNotFoundError as error:
+        cure = "Run: pip install 'evalign[study]'."
+        raise DataError(f"{name} is read with {error.name}. {cure}") from error
     classes = card.classes or tuple(map(str, np.unique(table.label)))
     dataset = Dataset(
         PREPARE.get(name, plain)(table.X, preparation),
