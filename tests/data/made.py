@@ -115,11 +115,13 @@ def jpeg(image):
 
 
 def caltech256():
-    """Of several sizes, one of them grey; not in order, and with what lies about."""
+    """Of several sizes, one of them grey; not in order, and with files that are no photographs."""
+    grey = Image.new("L", (80, 120), 60)
+    grey.paste(200, (0, 60, 80, 120))  # its lower half
     wide = Image.new("RGB", (600, 200), (250, 10, 10))
     wide.paste((20, 40, 200), (200, 0, 400, 200))  # its middle
     files = {
-        "257.clutter/257_0001.jpg": jpeg(Image.new("L", (80, 120), 130)),
+        "257.clutter/257_0001.jpg": jpeg(grey),
         "056.dog/greg/vision309/056_0001.jpg": jpeg(wide),
         "198.spider/RENAME2": b"mv",
         "001.ak47/001_0002.jpg": jpeg(wide),

@@ -193,9 +193,17 @@ def test_lines_that_never_get_there_are_not_compared():
     assert seen["as in the paper"] == ("not comparable", "the trials have no such value", None)
 
 
-def test_a_verdict_of_some_of_the_trials_says_so():
+@pytest.mark.parametrize(
+    ("still", "said"),
+    [
+        (1, ("confirmed", "2 of 3 trials")),
+        (2, ("not comparable", "all but one of 3 trials have no such value")),
+    ],
+)
+def test_a_verdict_of_some_of_the_trials_says_so(still, said):
     found = curves("drawn", (0.1, 0.2, 0.3), trials=3)
-    for epoch in next(iter(found.records.values()))["curve"]:
-        epoch["train_f1"] = 0.2
+    for record in list(found.records.values())[:still]:
+        for epoch in record["curve"]:
+            epoch["train_f1"] = 0.2
     ((_, _, seen),) = verdicts(found)
-    assert seen["as in the paper"][:2] == ("confirmed", "2 of 3 trials")
+    assert seen["as in the paper"][:2] == said

@@ -19,7 +19,7 @@ class Card:
         name: what `load` calls it.
         title: what it is about.
         rows: how many there are.
-        shape: of a row in the file, or scaled to; empty for a text.
+        shape: of a row in the file, or what it is scaled to; empty for a text.
         classes: in the order of their codes; empty where only the file names them.
         counts: labels of each class: one per row, but 15 per frame of CocktailParty.
         licence: its terms.

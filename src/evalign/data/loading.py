@@ -65,11 +65,11 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
         y = np.isin(base.y, [base.classes.index(of) for of in card.positives])
         return replace(base, y=y.astype(np.int64), classes=card.classes, card=card)
 
-    found = fetch(card)
-    public = found.where != "local"
     try:
         from evalign.data import readers  # brings pandas
 
+        found = fetch(card)
+        public = found.where != "local"
         table = readers.read(card, list(found.files), public=public)
     except ModuleNotFoundError as error:
         cure = "Run: pip install 'evalign[study]'."

@@ -12,7 +12,7 @@ import pandas as pd
 
 from evalign.data.cards import Card
 
-# In the folder of a class, a number and a name: a few other files lie about in the archive.
+# NNN.class/NNN_NNNN.jpg; the archive holds a few other files.
 PHOTOGRAPH = re.compile(r"(.*/)?\d{3}\.[^/]+/\d{3}_\d{4}\.jpg")
 PARTS = ("train", "test")  # in the order in which two files are given
 

@@ -258,7 +258,8 @@ class _Training(Learner):
             if self.surf
             else torch.optim.AdamW(parameters, rate, fused=True, capturable=self.cuda)
         )
-        # Fused, normalisation and activation move fewer bytes.
+        # Fused, normalisation and activation move fewer bytes. Evaluation is left as it is: another
+        # mode is another compilation.
         self.fused = torch.compile(self.network) if self.cuda else self.network
         self.identity = torch.eye(images.classes, device=images.y.device)
         self.matrix = torch.zeros_like(self.identity)

@@ -82,7 +82,8 @@ def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict
     if len(pairs) < 2:
         if len(both) > len(pairs):
             what = f"decision {view.decision!r}" if column.decided else "such value"
-            return Verdict(NOT_COMPARABLE, f"the trials have no {what}", None)
+            who = f"all but one of {len(both)} trials" if pairs else "the trials"
+            return Verdict(NOT_COMPARABLE, f"{who} have no {what}", None)
         return Verdict(NOT_RUN, "one trial" if pairs else "", None)
     difference = interval(pairs)
     few = f"{len(pairs)} of {len(both)} trials" if len(pairs) < len(both) else ""
