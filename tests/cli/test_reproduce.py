@@ -46,14 +46,27 @@ def test_quick_look_end_to_end(small, tmp_path):
     files = {path.name for path in out.iterdir()}
     assert files == {"small.md", "small.html", "small.csv", "small-claims.csv", "small.jsonl"}
 
-    page = tmp_path / "page.md"
-    page.write_text("# Page\n<!-- small -->\n<!-- end of small -->\n", encoding="utf-8")
-    again = done("reproduce", "small", *options, "--render-only", "--page", page, "--json")
+    again = done("reproduce", "small", *options, "--render-only", "--json")
     claim, _ = json.loads(again.out)["tables"]["small"]
     assert (claim["claim"], claim["data set"]) == ("Better", "Mammography")
     assert claim["as in the paper"]["difference"]["trials"] == 2
+
+
+def test_a_page_is_filled(small, tmp_path):
+    page, out = tmp_path / "page.md", tmp_path / "out"
+    page.write_text("# Page\n<!-- small -->\n<!-- end of small -->\n", encoding="utf-8")
+    where = ["--out", out, "--results", tmp_path]
+    done("reproduce", "small", "--render-only", "--page", page, *where)
     text = (out / "small.md").read_text(encoding="utf-8")
     assert text in page.read_text(encoding="utf-8")
+
+
+def test_a_line_that_was_cut_off_is_a_note(tmp_path):
+    (tmp_path / "surf-fig3.jsonl").write_text('{"key": "12', encoding="utf-8")
+    where = ["--render-only", "--out", tmp_path / "out", "--results", tmp_path]
+    (line,) = done("reproduce", "surf-fig3", *where).err.splitlines()
+    assert line.startswith("Note: The last line of")
+    assert done("reproduce", "surf-fig3", "--quiet", *where).err == ""
 
 
 def test_what_fails_is_one_line_and_the_rest_goes_on(small, tmp_path, monkeypatch):
@@ -99,6 +112,7 @@ def test_render_only_trains_nothing(tmp_path):
         (["btg-table4", "--dataset", "adult"], "dataset of btg-table4 must be one of mammography."),
         (["all", "--dataset", "adult"], "--dataset is for one table: name it in place of all."),
         (["btg-table4", "--out", __file__], "--out must be a folder. Got"),
+        (["btg-table4", "--results", __file__], "--results must be a folder. Got"),
         (["btg-table4", "--trials", "0"], "'--trials': Input should be greater than or equal to 1"),
         (["btg-table4", "--backend", "mpi"], "backend of reproduce must be \"dask\". Got 'mpi'."),
     ],
@@ -124,7 +138,7 @@ def test_a_page_without_its_marks_is_refused_before_anything_runs(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["page.md"]
 
 
-@pytest.mark.parametrize("part", [["--dataset", "adult"], ["--trials", "3"]])
+@pytest.mark.parametrize("part", [["--dataset", "adult"], ["--trials", "3"], ["--quick"]])
 def test_a_page_holds_whole_tables(part, tmp_path):
     line = refused("reproduce", "east-table1", *part, "--page", tmp_path / "page.md")
-    assert "--page is for whole tables: leave --dataset and --trials out." in line
+    assert "--page is for whole tables: leave --dataset, --trials and --quick out." in line

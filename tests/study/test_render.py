@@ -136,6 +136,7 @@ def test_csv_has_every_number(tmp_path):
     )
     assert (float(first["printed mean"]), float(first["printed std"])) == (0.70, 0.01)
     assert (float(first["mean"]), first["trials"]) == (pytest.approx(0.81), "3")
+    assert float(first["lowest"]) < float(first["median"]) < float(first["highest"])
     assert {row["trials"] for row in rows if row["line"] == "Focal"} == {"0"}
     claims = read(tmp_path, "made-claims.csv")
     assert len(claims) == 5 * 2
@@ -156,7 +157,7 @@ def test_page_fetches_nothing_and_escapes(tmp_path):
 @pytest.mark.parametrize(
     ("name", "title", "y"),
     [
-        ("drawn", "Mammography: loss against F1", [0.1, 0.2, 0.3]),
+        ("drawn", "Mammography: loss against F1", [0.1, 0.2, 0.3] * 2),  # of both repetitions
         ("converged", "Mammography: F1 (training)", [0.1, 0.2, 0.3]),
     ],
 )
@@ -176,7 +177,7 @@ def test_a_figure_has_its_numbers_in_a_table():
     assert "|  | trials | F1 (training) | epochs |" in text
     assert "Median of the repetitions" in text
     assert "± is" not in text
-    assert "| Surrogate | 2 | 0.300 (0.300 to 0.300) | 2.000 (2.000 to 2.000) |" in text
+    assert "| Surrogate | 2 | 0.300 (0.300 to 0.300) | 2 (2 to 2) |" in text
     assert "Epoch and setting" not in text
 
 

@@ -3,6 +3,7 @@
 And the suite of our own recipe, under the name "recipe".
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -24,6 +25,7 @@ from evalign.study.evidence import Evidence
 from evalign.study.execute import ExecutionError
 from evalign.study.formats import Part, markdown
 from evalign.study.plan import on
+from evalign.study.records import ResultsWarning
 from evalign.study.render import fill, headlines, parts, write
 from evalign.study.reproduce import Progress, planned, recorded
 from evalign.study.reproduce import reproduce as run
@@ -76,6 +78,7 @@ def reproduce(
         evalign reproduce all --quick
     """
     with terminal(as_json=as_json, quiet=quiet) as spoken:
+        warnings.simplefilter("always", ResultsWarning)
         if listed:
             return _show_list(spoken)
         if not name:
@@ -86,16 +89,18 @@ def reproduce(
             raise UsageError(complaint("reproduce", "name", allowed, repr(name), cure))
         if render_only and not quick and not results.is_dir():
             raise UsageError(f"--results must be the folder of the records. Got {str(results)!r}.")
-        if out.exists() and not out.is_dir():
-            raise UsageError(f"--out must be a folder. Got {str(out)!r}.")
+        for option, folder in {"--out": out, "--results": results}.items():
+            if folder.exists() and not folder.is_dir():
+                raise UsageError(f"{option} must be a folder. Got {str(folder)!r}.")
         if name == ALL and dataset:
             raise UsageError("--dataset is for one table: name it in place of all.")
         if backend not in (None, "dask"):
             raise UsageError(f'backend of reproduce must be "dask". Got {backend!r}.')
         if name == recipe.NAME and trials is not None:
             raise UsageError(f"--trials is for tables: {recipe.NAME} has its splits and seeds.")
-        if page is not None and (dataset or trials is not None):
-            raise UsageError("--page is for whole tables: leave --dataset and --trials out.")
+        if page is not None and (dataset or trials is not None or quick):
+            rest = "leave --dataset, --trials and --quick out"
+            raise UsageError(f"--page is for whole tables: {rest}.")
         found: dict[str, Found] = {}
         failed = []
         with refused():

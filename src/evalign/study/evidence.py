@@ -125,7 +125,7 @@ def _of_curve(curve: Sequence[dict[str, Any]], column: Column, goal: float) -> f
     if kind == "last":
         return curve[-1][of]
     if kind == "epochs":
-        return next((float(epoch["epoch"]) for epoch in curve if epoch[of] >= goal), None)
+        return next((epoch["epoch"] for epoch in curve if epoch[of] >= goal), None)
     return _correlation(curve, of)
 
 

@@ -13,6 +13,9 @@ from evalign.study.records import Record
 from evalign.study.run import LOSS
 from evalign.study.tables import Panel
 
+# Plotly's colours come again after ten lines.
+COLOURS, DASHES, SYMBOLS = 10, ("solid", "dash"), ("circle", "cross")
+
 
 def figures(evidence: Evidence) -> dict[str, go.Figure]:
     """By title; none for a table, or without records."""
@@ -38,26 +41,29 @@ def _convergence(evidence: Evidence, panel: Panel) -> Titled:
         if kind != "last" or not curves:
             continue
         lines = []
-        for label, records in curves.items():
+        for i, (label, records) in enumerate(curves.items()):
             values = [[epoch[key] for epoch in record["curve"]] for record in records]
             median = np.median(values, axis=0).tolist()
-            lines.append(go.Scatter(x=list(range(1, len(median) + 1)), y=median, name=label))
+            epochs = list(range(1, len(median) + 1))
+            dash = {"dash": DASHES[i // COLOURS]}
+            lines.append(go.Scatter(x=epochs, y=median, name=label, line=dash))
         yield column.label, _figure(lines, xaxis=EPOCH)
 
 
 def _scatter(evidence: Evidence, panel: Panel) -> Titled:
-    """Loss against Fβ over the epochs of the first repetition."""
+    """Loss against Fβ over the epochs of all repetitions."""
     curves = _curves(evidence, panel)
     for column in panel.columns:
         beta = column.metric.partition(":")[2]
         dots = [
             go.Scatter(
-                x=[epoch["train_loss"] for epoch in records[0]["curve"]],
-                y=[epoch[f"train_f{beta}"] for epoch in records[0]["curve"]],
+                x=[epoch["train_loss"] for record in records for epoch in record["curve"]],
+                y=[epoch[f"train_f{beta}"] for record in records for epoch in record["curve"]],
                 mode="markers",
+                marker={"symbol": SYMBOLS[i // COLOURS]},
                 name=label,
             )
-            for label, records in curves.items()
+            for i, (label, records) in enumerate(curves.items())
         ]
         if dots:
             axes = {

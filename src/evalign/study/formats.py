@@ -41,6 +41,12 @@ class Grid(NamedTuple):
 
 Part = Heading | Text | Points | Grid
 
+# A claim is a sentence, and all of it counts.
+WRAPPED = """
+th, td { white-space: normal; text-wrap: balance; }
+tbody th { min-width: 14rem; max-width: 24rem; }
+"""
+
 
 def markdown(parts: Iterable[Part]) -> str:
     """Sections have headings of the second level.
@@ -92,7 +98,7 @@ def html(title: str, parts: Iterable[Part], figures: Mapping[str, go.Figure]) ->
     data = {"figures": {name: of.to_dict() for name, of in figures.items()}, "curves": []}
     return Template(page.asset("page.html")).substitute(
         title=escape(title),
-        css=page.asset("page.css"),
+        css=page.asset("page.css") + WRAPPED,
         body="\n".join(body),
         data=to_json_plotly(data),
         plotly=get_plotlyjs() if figures else "",

@@ -182,7 +182,9 @@ def _cells(
 
 
 def _median(values: Sequence[float]) -> str:
-    return f"{number(statistics.median(values))} ({number(min(values))} to {number(max(values))})"
+    whole = all(isinstance(value, int) for value in values)  # epochs are
+    show = "{:g}".format if whole else number
+    return f"{show(statistics.median(values))} ({show(min(values))} to {show(max(values))})"
 
 
 def _mean(values: Sequence[float]) -> str:
@@ -248,6 +250,8 @@ def _numbers(evidence: Evidence) -> Iterator[dict[str, Any]]:
                             "printed mean": printed.mean if printed else None,
                             "printed std": printed.std if printed else None,
                             "median": statistics.median(values) if values else None,
+                            "lowest": min(values, default=None),
+                            "highest": max(values, default=None),
                             **(interval(values) if values else NO_INTERVAL)._asdict(),
                         }
 
