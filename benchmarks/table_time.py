@@ -45,10 +45,10 @@ def printed() -> Table:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    plan = Plan(printed(), arguments.trials)
+    paper = printed()
+    plan = Plan(paper, paper.trials)
     for name in DATASETS:
         fetch(card(name))  # a download is not timed
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +68,7 @@ def main() -> None:
         "minutes_of_grid": round(grid / 60, 1),
         "networks": len(records),
         "capped": sum(record["capped"] for record in records),
-        "trials": arguments.trials,
+        "trials": plan.trials,
         "epochs": {panel.dataset: panel.epochs for panel in plan.table.panels},
         "jobs": arguments.jobs,
         "cpus": os.cpu_count(),

@@ -1,7 +1,8 @@
-"""What every test run shares: the skip rule, hypothesis' profile, one thread per worker."""
+"""What every test run shares: the skip rule, hypothesis' profile, threads, the real data."""
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -21,6 +22,17 @@ hypothesis.settings.load_profile("default")
 
 # The parallelism is in the workers; threads on top of it would fight for the same cores.
 torch.set_num_threads(1)
+
+BESIDE = Path(__file__).parents[2] / "shared" / "data"  # a folder beside the repository
+REAL = Path(os.environ.get("EVALIGN_DATA") or BESIDE)
+
+
+@pytest.fixture
+def real(monkeypatch):
+    """The real files of the data sets."""
+    if not REAL.is_dir():
+        pytest.skip(f"needs the real files: there is no folder {REAL}; name one in EVALIGN_DATA")
+    monkeypatch.setenv("EVALIGN_DATA", str(REAL))
 
 
 def fail_unexpected_skip(report):

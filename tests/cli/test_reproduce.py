@@ -6,16 +6,12 @@ import pytest
 
 from evalign.study import recipe, tables
 from tests.cli.commands import done, invoke, refused
-from tests.data.conftest import REAL
 from tests.study.test_reproduce import SMALL
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small(real, monkeypatch):
     """One table of three lines instead of all others, on real rows."""
-    if not REAL.is_dir():
-        pytest.skip(f"needs the real files: there is no folder {REAL}; name one in EVALIGN_DATA")
-    monkeypatch.setenv("EVALIGN_DATA", str(REAL))
     monkeypatch.setattr(tables, "_tables", lambda: tables.read(SMALL))
     monkeypatch.setattr(recipe, "reproduce", lambda **how: recipe.Outcome([], []))  # its own tests
 

@@ -1,28 +1,14 @@
-"""The real files where they are, a made folder, an empty cache, and a server on this machine."""
+"""A made folder, an empty cache, and a server on this machine."""
 
 import gc
 import http.server
-import os
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from evalign.data import card, cards
 from tests.data import made
-
-BESIDE = Path(__file__).parents[3] / "shared" / "data"  # a folder beside the repository
-REAL = Path(os.environ.get("EVALIGN_DATA") or BESIDE)
-
-
-@pytest.fixture
-def real(monkeypatch):
-    """The folder with the real files."""
-    if not REAL.is_dir():
-        pytest.skip(f"needs the real files: there is no folder {REAL}; name one in EVALIGN_DATA")
-    monkeypatch.setenv("EVALIGN_DATA", str(REAL))
-    return REAL
 
 
 @pytest.fixture(autouse=True)

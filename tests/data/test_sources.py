@@ -131,7 +131,11 @@ def test_a_damaged_local_file_is_refused(give):
     (file,) = locate(card("adult")).files
     file.write_bytes(content[:-1])
     assert damaged(locate(card("adult"))) == [file]
-    assert refused("adult").startswith(f"{file} is damaged: it has another checksum than adult.")
+    text = refused("adult")
+    assert text.startswith(f"{file} is damaged: it has another checksum than adult. sha256:")
+    assert text.endswith(" is expected. Copy it again, or unset EVALIGN_DATA to fetch it.")
+    give("adult", public={})
+    assert refused("adult").endswith(" is expected. Copy it again.")
 
 
 def test_a_damaged_file_in_the_cache_is_fetched_again(give, server):

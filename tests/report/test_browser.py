@@ -13,8 +13,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from evalign.study.render import write
 from tests import tolerances
 from tests.report.made import contents, rendered
+from tests.study.made_tables import evidence
 
 NASTY = ["<script>document.title = 'bad'</script>", "</script><b>bold</b>", "&lt;i&gt;"]
 FLAGS = [
@@ -256,3 +258,12 @@ def test_on_paper_the_slider_goes_and_its_numbers_stay(show):
     assert readout(browser)["threshold"] > 0
     page = "return getComputedStyle(document.body).backgroundColor"
     assert browser.execute_script(page) == "rgb(255, 255, 255)"
+
+
+def test_claims_of_a_table_of_the_papers_are_shown_whole(browser, tmp_path):
+    write(evidence({"F1*": [0.80, 0.81], "CE": [0.70, 0.71]}), tmp_path)
+    browser.get((tmp_path / "made.html").as_uri())
+    rows = "[...document.querySelectorAll('tbody th')]"
+    cut = browser.execute_script(f"return {rows}.map(th => th.scrollWidth > th.clientWidth)")
+    assert len(cut) > 5
+    assert not any(cut)

@@ -9,6 +9,7 @@ import pytest
 
 from evalign.study import tables
 from evalign.study.evidence import Evidence
+from evalign.study.figures import figures
 from evalign.study.formats import Grid, Points, markdown
 from evalign.study.render import fill, parts, write
 from evalign.study.reproduce import planned, recorded
@@ -193,6 +194,14 @@ def test_fill_replaces_what_stands_between_the_marks():
 @pytest.fixture(scope="module")
 def committed():
     return recorded(ROOT / "results").values()
+
+
+@pytest.mark.parametrize("name", [name for name in tables.names() if tables.table(name).drawn])
+def test_lines_of_a_figure_can_be_told_apart(name, committed):
+    """By the colour, which is plotly's and comes again after ten, and the dash or the symbol."""
+    for figure in figures(Evidence(planned(name), committed)).values():
+        looks = {(i % 10, of.line.dash, of.marker.symbol) for i, of in enumerate(figure.data)}
+        assert len(looks) == len(figure.data) > 0
 
 
 @pytest.mark.parametrize("name", tables.names())

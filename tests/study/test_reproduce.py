@@ -11,7 +11,6 @@ from evalign.study.plan import Cell, Plan, missing, on, quick
 from evalign.study.reproduce import planned, recorded, reproduce
 from evalign.study.run import LOSS
 from evalign.study.tables import read, table
-from tests.data.conftest import REAL
 from tests.study.made_tables import pick, record
 
 SMALL = {
@@ -31,13 +30,6 @@ SMALL = {
         ],
     },
 }
-
-
-@pytest.fixture
-def real(monkeypatch):
-    if not REAL.is_dir():
-        pytest.skip(f"needs the real files: there is no folder {REAL}; name one in EVALIGN_DATA")
-    monkeypatch.setenv("EVALIGN_DATA", str(REAL))
 
 
 @pytest.fixture

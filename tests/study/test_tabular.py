@@ -14,7 +14,6 @@ from evalign.study.prepared import prepare
 from evalign.study.run import Run, scores, triples
 from evalign.study.tabular import chosen, grid, train, units
 from tests import tolerances
-from tests.data.conftest import real  # noqa: F401
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +54,7 @@ BASE = Run(
 )
 
 
-def test_split_of_a_real_set(real):  # noqa: F811
+def test_split_of_a_real_set(real):
     paper, sound = prepare("mammography", "paper"), prepare("mammography", "sound")
     assert [len(y) for _, y in paper[:3]] == [7157, 1789, 2237]
     for prepared in (paper, sound):

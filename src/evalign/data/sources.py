@@ -46,7 +46,8 @@ def fetch(card: Card) -> Found:
     found = locate(card)
     if found.where == "local":
         for path in damaged(found):
-            cure = f"{found.files[path]} is expected. Copy it again, or unset {FOLDER} to fetch it."
+            other = f", or unset {FOLDER} to fetch it" if card.public else ""
+            cure = f"{found.files[path]} is expected. Copy it again{other}."
             raise DataError(f"{path} is damaged: it has another checksum than {card.name}. {cure}")
         return found
     if not card.public:

@@ -76,8 +76,8 @@ def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict
     )
     both = [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
     if column.metric.startswith("epochs:"):  # who never gets there needs more than all there were
-        cap = panel.first["epochs"]
-        both = [(x or cap, y or cap) if x or y else (x, y) for x, y in both]
+        more = panel.first["epochs"] + 1
+        both = [(x or more, y or more) if x or y else (x, y) for x, y in both]
     pairs = [x - y for x, y in both if x is not None and y is not None]
     if len(pairs) < 2:
         if len(both) > len(pairs):
