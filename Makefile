@@ -24,20 +24,20 @@ unit: $(READY)
 	$(BIN)/pytest -q -n 2
 
 gpu: $(READY)
-	CI= $(BIN)/pytest -q tests/device
+	CI= $(BIN)/pytest -q tests/device study/tests/device
 
 # A small slice of every table of the papers, to see that it runs.
 reproduce-quick: $(READY)
-	$(BIN)/evalign reproduce all --quick
+	$(BIN)/evalign-study reproduce all --quick
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # --clear: a set-up that was interrupted or has other pins leaves nothing behind. The stamp lies
 # inside, so that it goes with the environment, and is written last.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml study/pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]' -e study
 	touch $@
 
 clean:

@@ -35,8 +35,8 @@ from torch.nn import functional as F
 
 import evalign
 from evalign import AlignedClassifier
+from evalign.estimator.network import mlp
 from evalign.losses import AlignedLoss
-from evalign.models import mlp
 from evalign.training import Settings, Standardizer, fit, holdout_split
 
 BATCH, RATE, DECAY = 2048, 1e-3, 1e-4

@@ -20,12 +20,12 @@ class Result(NamedTuple):
     err: str
 
 
-def invoke(*arguments):
-    """`evalign` with these arguments, in this process."""
+def invoke(*arguments, program=main):
+    """`evalign` with these arguments, in this process, or another program."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            main([str(argument) for argument in arguments])
+            program([str(argument) for argument in arguments])
         except SystemExit as end:
             code = end.code
     return Result(code, out.getvalue(), err.getvalue())
@@ -42,21 +42,21 @@ def process(*arguments, before=""):
     )
 
 
-def done(*arguments):
+def done(*arguments, program=main):
     """The same, which must go well."""
-    result = invoke(*arguments)
+    result = invoke(*arguments, program=program)
     assert result.code == 0, result.err
     return result
 
 
-def refused(*arguments):
+def refused(*arguments, program=main):
     """The one line that bad input gets."""
-    result = invoke(*arguments)
+    result = invoke(*arguments, program=program)
     assert result.code == 2, result
     assert result.out == ""
     lines = result.err.splitlines()
     assert len(lines) == 1, result.err
-    assert lines[0].startswith("evalign: ")
+    assert lines[0].startswith(("evalign: ", "evalign-study: "))
     return lines[0]
 
 

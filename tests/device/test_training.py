@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from evalign_study.trainers.many import Member, fit_many
 from torch import nn
 
 from evalign import AlignedLoss, MetricLoss, exact_backward
@@ -14,7 +15,6 @@ from evalign.estimator import AlignedClassifier
 from evalign.metrics import FBeta
 from evalign.recipes import RECIPES
 from evalign.training import Settings, TemperatureAnnealing, fit
-from evalign.training.many import Member, fit_many
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, imbalanced
 

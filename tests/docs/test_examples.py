@@ -6,25 +6,30 @@ import shlex
 from pathlib import Path
 
 import pytest
+from evalign_study.cli import main as study
 from sybil import Sybil
 from sybil.parsers.doctest import DocTestParser
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
-from evalign.cli import app
+from evalign.cli import main
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [README, *sorted(ROOT.glob("docs/**/*.md"))]
-MODULES = sorted(ROOT.glob("src/**/*.py"))
+MODULES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("study/src/**/*.py")])
 
+PROGRAMS = {"evalign": main, "evalign-study": study}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def run_commands(example):
     """The lines that call evalign; the others (git, pip, make) are about this machine, not it."""
     for line in example.parsed.splitlines():
-        if line.startswith("evalign "):
-            assert app.run(shlex.split(line, comments=True)[1:]) == 0, line
+        name, *arguments = shlex.split(line, comments=True) or [""]
+        if name in PROGRAMS:
+            with pytest.raises(SystemExit) as end:
+                PROGRAMS[name](arguments)
+            assert end.value.code == 0, line
 
 
 PAGE = Sybil(

@@ -43,7 +43,7 @@ def test_many_speed():
 def test_networks_trained_for_the_tables():
     records = [
         json.loads(line)
-        for file in (ROOT / "results").glob("*.jsonl")
+        for file in (ROOT / "study" / "results").glob("*.jsonl")
         if file.stem != "recipe"
         for line in file.read_text(encoding="utf-8").splitlines()
     ]

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from evalign_study.papers.render import write
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from evalign.study.render import write
+from study.tests.papers.made_tables import evidence
 from tests import tolerances
 from tests.report.made import contents, rendered
-from tests.study.made_tables import evidence
 
 NASTY = ["<script>document.title = 'bad'</script>", "</script><b>bold</b>", "&lt;i&gt;"]
 FLAGS = [

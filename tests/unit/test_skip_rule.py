@@ -1,4 +1,4 @@
-"""The skip rule of tests/conftest.py, tried on a small project, where it bites through xdist."""
+"""The skip rule of conftest.py, tried on a small project, where it bites through xdist."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-CONFTEST = (Path(__file__).parents[1] / "conftest.py").read_text(encoding="utf-8")
+CONFTEST = (Path(__file__).parents[2] / "conftest.py").read_text(encoding="utf-8")
 
 SKIPPED_TEST = """
     import pytest

@@ -10,11 +10,9 @@ from typer.main import get_command
 
 from evalign import __version__
 from evalign.cli.compare import compare, demo
-from evalign.cli.datasets import datasets
 from evalign.cli.errors import UsageError
 from evalign.cli.fit import fit
 from evalign.cli.predict import evaluate, predict, report
-from evalign.cli.reproduce import reproduce
 from evalign.training import CheckpointError
 
 app = typer.Typer(
@@ -22,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted.",
 )
-for command in (demo, fit, predict, evaluate, compare, report, datasets, reproduce):
+for command in (demo, fit, predict, evaluate, compare, report):
     app.command()(command)
 
 
@@ -41,20 +39,22 @@ def about(
     """Train classifiers on the metric you report."""
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(
+    arguments: Sequence[str] | None = None, *, program: typer.Typer = app, name: str = "evalign"
+) -> int:
     """The exit code. What is no bad input keeps its traceback: it is a bug."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        return get_command(app)(given, prog_name="evalign", standalone_mode=False) or 0
+        return get_command(program)(given, prog_name=name, standalone_mode=False) or 0
     except TyperException as error:
-        return _complain(error.format_message())
+        return _complain(name, error.format_message())
     except (UsageError, CheckpointError) as error:
-        return _complain(str(error))
+        return _complain(name, str(error))
     except OSError as error:  # disk full, no permission
         where = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{where}{error.strerror or error}")
+        return _complain(name, f"{where}{error.strerror or error}")
 
 
-def _complain(text: str) -> int:
-    print(f"evalign: {' '.join(text.split())}", file=sys.stderr)
+def _complain(name: str, text: str) -> int:
+    print(f"{name}: {' '.join(text.split())}", file=sys.stderr)
     return 2

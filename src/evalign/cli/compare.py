@@ -34,8 +34,8 @@ from evalign.cli.tables import TableFile
 from evalign.cli.terminal import Terminal, terminal
 from evalign.comparison import METHODS, PLAIN, TUNED, Record, Row, summarize, verdict
 from evalign.estimator import AlignedClassifier
+from evalign.estimator.network import mlp
 from evalign.metrics import resolve
-from evalign.models import mlp
 from evalign.report.summary import number
 from evalign.training import TrainingWarning
 

@@ -50,7 +50,7 @@ def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
         plain = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *where: Any) -> None:
-            if category.__module__.startswith("evalign."):
+            if category.__module__.startswith(("evalign.", "evalign_study.")):
                 spoken.note(f"Note: {message}")
             else:
                 plain(message, category, *where)

@@ -1,18 +1,39 @@
 """A network for tables: built, checked and asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import complaint, require
 from evalign.estimator.rows import OWNER
-from evalign.models import mlp
 
 Factory = Callable[[int, int], nn.Module]
 # Rows go through the network in blocks of one size, the last one filled up: matrix products of
 # other shapes round otherwise, and the answer for a row would depend on the rows beside it.
 BLOCK = 512
+
+
+def mlp(
+    n_features: int,
+    n_classes: int,
+    *,
+    hidden: Sequence[int] = (512, 256, 128),
+    dropout: float = 0.2,
+) -> nn.Sequential:
+    """Linear, ReLU and dropout for each hidden width, then the logits.
+
+    The default widths are those of EAST (E.3.2); BtG's are (32, 16), with one logit.
+
+    Examples:
+        >>> sum(p.numel() for p in mlp(22, 1, hidden=(32, 16)).parameters())
+        1281
+    """
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(n_features, width), nn.ReLU(), nn.Dropout(dropout)]
+        n_features = width
+    return nn.Sequential(*layers, nn.Linear(n_features, n_classes))
 
 
 def build(

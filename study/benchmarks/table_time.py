@@ -1,0 +1,81 @@
+"""How long EAST's Table 1 takes by the clock: its tables of features and printed losses.
+
+    python benchmarks/table_time.py --jobs 13 --out benchmarks/results/table_time_cuda.json
+
+The whole protocol of `evalign reproduce east-table1` with the papers' split: the grid, then ten
+trials of every setting that a selection chose, from nothing recorded to the last record.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from evalign_study.data import card
+from evalign_study.data.sources import fetch
+from evalign_study.papers.plan import Plan, on
+from evalign_study.papers.tables import Table, table
+from evalign_study.records.execute import execute
+from evalign_study.records.results import Results, made
+from evalign_study.records.run import Run
+
+DATASETS = ("adult", "cocktailparty", "creditcard", "mammography")
+
+
+def printed() -> Table:
+    """What the paper prints. The largest data set comes first: nothing else takes as long."""
+    part = on(table("east-table1"), DATASETS)
+    panels = [
+        dataclasses.replace(
+            panel,
+            variants=("paper",),
+            lines=tuple(line for line in panel.lines if not line.added),
+        )
+        for panel in sorted(part.panels, key=lambda panel: -card(panel.dataset).rows)
+    ]
+    return dataclasses.replace(part, panels=tuple(panels))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    paper = printed()
+    plan = Plan(paper, paper.trials)
+    for name in DATASETS:
+        fetch(card(name))  # a download is not timed
+    with tempfile.TemporaryDirectory() as folder:
+        results = Results(Path(folder) / "records.jsonl")
+
+        def train(runs: Iterable[Run]) -> float:
+            start = time.perf_counter()
+            for units, how in plan.work(runs).values():
+                execute(units, how, results, jobs=arguments.jobs)
+            return time.perf_counter() - start
+
+        grid = train(run for cell in plan.cells() for run in plan.grid(cell).values())
+        trials = train(plan.all_runs({record["key"]: record for record in results.records()}))
+    records = results.records()
+    result = {
+        "minutes": round((grid + trials) / 60, 1),
+        "minutes_of_grid": round(grid / 60, 1),
+        "networks": len(records),
+        "capped": sum(record["capped"] for record in records),
+        "trials": plan.trials,
+        "epochs": {panel.dataset: panel.epochs for panel in plan.table.panels},
+        "jobs": arguments.jobs,
+        "cpus": os.cpu_count(),
+        **made("cuda" if torch.cuda.is_available() else "cpu", records[0]["made"]["precision"]),
+    }
+    arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

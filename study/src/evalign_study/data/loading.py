@@ -1,0 +1,142 @@
+"""Arrays of a data set: codes for classes, features prepared, groups that must stay together."""
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evalign.core.checks import require
+from evalign_study.data.cards import Card
+from evalign_study.data.cards import card as find_card
+from evalign_study.data.sources import DataError, fetch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PREPARATIONS = ("sound", "paper")
+
+
+class UnverifiedWarning(UserWarning):
+    """The rows come from a source that cannot be vouched for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set in memory.
+
+    Args:
+        X: float32 features (N, features), uint8 images, channels last, or texts.
+        y: int64 class codes (N,); for frames a row of them.
+        classes: their names.
+        groups: a number per row; rows with one number must stay on one side of a split. Give them
+            to `holdout_split` or `three_way_split`; without them the split is the papers'.
+        split: "train" or "test" per row, where the publisher made a split.
+        card: what else is known.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    classes: tuple[str, ...]
+    groups: np.ndarray
+    split: np.ndarray | None
+    card: Card
+
+
+def load(name: str, *, preparation: str = "sound") -> Dataset:
+    """A data set by name, from the local folder, the download cache or the public source.
+
+    Args:
+        name: one of `names()`.
+        preparation: "paper" gives the features as the papers had them. It differs for adult: codes
+            of the categories instead of a column for each.
+
+    Every file is checked against its checksum. Rows of a public source without one are compared
+    with those known here, and an `UnverifiedWarning` tells if they differ.
+    """
+    known = " or ".join(f'"{of}"' for of in PREPARATIONS)
+    ok = preparation in PREPARATIONS
+    require(ok, "load", "preparation", f"be {known}", repr(preparation))
+    card = find_card(name)
+    if card.positives:
+        base = load(card.of, preparation=preparation)
+        y = np.isin(base.y, [base.classes.index(of) for of in card.positives])
+        return replace(base, y=y.astype(np.int64), classes=card.classes, card=card)
+
+    try:
+        from evalign_study.data import readers  # brings pandas
+
+        found = fetch(card)
+        public = found.where != "local"
+        table = readers.read(card, list(found.files), public=public)
+    except ModuleNotFoundError as error:
+        cure = "Run: pip install evalign-study."
+        raise DataError(f"{name} is read with {error.name}. {cure}") from error
+    classes = card.classes or tuple(map(str, np.unique(table.label)))
+    dataset = Dataset(
+        PREPARE.get(name, plain)(table.X, preparation),
+        _codes(card, table.label, classes),
+        classes,
+        _equal_rows(table.X) if table.groups is None else table.groups,
+        table.split,
+        card,
+    )
+    if public and not card.verified and content(dataset) != card.content:
+        sources = " and ".join(url for url, value in card.public.items() if not value)
+        text = f"The rows of {name} are not those that its card describes. They come from {sources}"
+        warnings.warn(f"{text}, whose checksum is not known.", UnverifiedWarning, stacklevel=2)
+    return dataset
+
+
+def content(dataset: Dataset) -> str:
+    """One checksum of rows and labels, whatever files they came from."""
+    X = dataset.X
+    rows = "\n".join(X).encode() if X.dtype == object else X.tobytes()
+    return hashlib.sha256(rows + dataset.y.tobytes()).hexdigest()
+
+
+def plain(X: Any, preparation: str) -> np.ndarray:
+    """Numbers as float32; images and texts as they are."""
+    X = np.asarray(X)
+    if X.dtype == object:
+        return X[:, 0]
+    return X if X.dtype == np.uint8 else X.astype(np.float32)
+
+
+def adult(X: "pd.DataFrame", preparation: str) -> np.ndarray:
+    """Without fnlwgt, which is a weight of the survey; "?" is a category of its own."""
+    import pandas as pd
+
+    X = X.drop(columns="fnlwgt")
+    words = X.select_dtypes(exclude="number").columns
+    if preparation == "paper":
+        codes = X[words].apply(lambda of: of.astype("category").cat.codes)
+        return X.assign(**codes).to_numpy(np.float32)
+    return pd.get_dummies(X, columns=list(words)).to_numpy(np.float32)
+
+
+def creditcard(X: np.ndarray, preparation: str) -> np.ndarray:
+    """V1 to V28 and log(amount + 0.001), without the time (BtG)."""
+    amount = np.log(X[:, -1:].astype(np.float64) + 0.001)
+    return np.hstack([X[:, 1:-1], amount]).astype(np.float32)
+
+
+PREPARE: dict[str, Callable[[Any, str], np.ndarray]] = {"adult": adult, "creditcard": creditcard}
+
+
+def _codes(card: Card, label: np.ndarray, classes: tuple[str, ...]) -> np.ndarray:
+    code = {name: i for i, name in enumerate(classes)}
+    unknown = set(np.unique(label)) - set(code)
+    if unknown:
+        listed = ", ".join(sorted(map(str, unknown)))
+        raise DataError(f"{card.name} holds labels that its card does not know: {listed}.")
+    return np.vectorize(code.__getitem__, otypes=[np.int64])(label)
+
+
+def _equal_rows(X: Any) -> np.ndarray:
+    """A number per row, the same for equal rows."""
+    rows = (of.tobytes() for of in X) if isinstance(X, np.ndarray) else X.itertuples(False, None)
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(row, len(seen)) for row in rows])

@@ -1,0 +1,114 @@
+"""Where the files of a data set are: a local folder, the download cache, the public source."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from evalign_study.data.cards import Card
+
+FOLDER = "EVALIGN_DATA"
+
+
+class DataError(ValueError):
+    """A data set is absent or damaged; the text says how to get it."""
+
+
+class Found(NamedTuple):
+    """Where a data set is: "local", "cache" or "absent"; its files there, with checksums."""
+
+    where: str
+    files: dict[Path, str]
+
+
+def locate(card: Card) -> Found:
+    """Look for the files, without opening or fetching one."""
+    folder, cache = _local_folder(), _cache_folder()
+    if folder is not None:
+        files = {folder / path: value for path, value in card.files.items()}
+        if all(path.is_file() for path in files):
+            return Found("local", files)
+    if cache is not None and card.public:
+        files = {cache / _cached(url): value for url, value in card.public.items()}
+        if all(path.is_file() for path in files):
+            return Found("cache", files)
+    return Found("absent", {})
+
+
+def damaged(found: Found) -> list[Path]:
+    """The files that have another checksum than the card says."""
+    return [path for path, value in found.files.items() if value and checksum(path, value) != value]
+
+
+def fetch(card: Card) -> Found:
+    """The files, checked; from the public source if they are not here."""
+    found = locate(card)
+    if found.where == "local":
+        for path in damaged(found):
+            other = f", or unset {FOLDER} to fetch it" if card.public else ""
+            cure = f"{found.files[path]} is expected. Copy it again{other}."
+            raise DataError(f"{path} is damaged: it has another checksum than {card.name}. {cure}")
+        return found
+    if not card.public:
+        cure = f"Put {_listed(card)} there; it was made from {card.home}."
+        raise DataError(f"{card.name} is not in {_looked()}, and cannot be downloaded. {cure}")
+    return Found("cache", {_download(card, url): value for url, value in card.public.items()})
+
+
+def checksum(path: Path, like: str) -> str:
+    """Of a file, by the algorithm of another checksum."""
+    algorithm = like.partition(":")[0]
+    with path.open("rb") as file:
+        return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
+
+
+def _download(card: Card, url: str) -> Path:
+    """Into the cache, unless it is there and whole. Pooch writes aside and renames."""
+    try:
+        import pooch
+        from requests import RequestException
+    except ModuleNotFoundError as error:
+        cure = f"Run: pip install evalign-study, or put {_listed(card)} there."
+        raise DataError(f"{card.name} is not in {_looked()}; pooch fetches it. {cure}") from error
+    path = pooch.os_cache("evalign") / _cached(url)
+    try:
+        pooch.retrieve(url, card.public[url] or None, fname=path.name, path=path.parent)
+    except ValueError as error:
+        cure = "Try again; if it stays so, the publisher has changed the file."
+        expected = card.public[url]
+        raise DataError(f"{url} did not arrive whole: {expected} is expected. {cure}") from error
+    except RequestException as error:
+        cure = f"Connect to the network, or put {_listed(card)} there."
+        why = f"{url} cannot be fetched ({type(error).__name__})"
+        raise DataError(f"{card.name} is not in {_looked()}, and {why}. {cure}") from error
+    return path
+
+
+def _local_folder() -> Path | None:
+    given = os.environ.get(FOLDER)
+    if given and not Path(given).is_dir():
+        raise DataError(f"{FOLDER} must name a folder with data sets. Got {given!r}.")
+    return Path(given) if given else None
+
+
+def _cache_folder() -> Path | None:
+    try:
+        import pooch
+    except ModuleNotFoundError:  # then nothing was fetched either
+        return None
+    return pooch.os_cache("evalign")
+
+
+def _cached(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.netloc}{parts.path}"
+
+
+def _looked() -> str:
+    given = os.environ.get(FOLDER)
+    return f"{FOLDER} ({given})" if given else f"a folder named in {FOLDER} (it is not set)"
+
+
+def _listed(card: Card) -> str:
+    return " and ".join(card.files)

@@ -1,0 +1,17 @@
+"""The networks of the papers.
+
+`darknet` and `resnet` for small images, `people` for a graph of
+people. Plain modules that give logits; imports nothing of the project.
+"""
+
+from evalign_study.networks.darknet import darknet19, tiny_darknet
+from evalign_study.networks.people import PeopleNetwork
+from evalign_study.networks.resnet import resnet18, resnet34
+
+__all__ = [
+    "PeopleNetwork",
+    "darknet19",
+    "resnet18",
+    "resnet34",
+    "tiny_darknet",
+]

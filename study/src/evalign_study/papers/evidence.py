@@ -1,0 +1,142 @@
+"""What the records say of a table: the values of a cell, trial by trial."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from evalign_study.papers.plan import Cell, Plan
+from evalign_study.papers.tables import MARGIN, Column, Panel
+from evalign_study.records.picks import THRESHOLDS
+from evalign_study.records.results import Record
+from evalign_study.records.run import LOSS, Triples, scores
+
+Selection = Literal["papers", "strict"]
+REACHED = 0.95  # of the highest value that any line reaches: a curve has converged
+
+
+class View(NamedTuple):
+    """One way to look at a trained model.
+
+    Args:
+        variant: of `Run`.
+        selection: which epoch and which setting of the grid count: those with the lowest validation
+            loss ("papers") or those with the best metric on the validation rows ("strict").
+        decision: from scores to labels.
+    """
+
+    variant: str
+    selection: Selection
+    decision: str
+
+
+class Evidence:
+    """The records of a plan."""
+
+    def __init__(self, plan: Plan, records: Iterable[Record]) -> None:
+        self.plan, self.table = plan, plan.table
+        self.records = {record["key"]: record for record in records}
+        self._trials: dict[tuple[str, ...], list[Record]] = {}
+
+    def trials(self, cell: Cell, criterion: str) -> list[Record]:
+        """Those that are there, of the setting that the criterion chooses."""
+        name = (cell.panel.label, cell.variant, cell.line.label, criterion)
+        if name not in self._trials:
+            runs = self.plan.runs(cell, criterion, self.records)
+            found = (self.records.get(run.key) for run in runs)
+            self._trials[name] = [record for record in found if record is not None]
+        return self._trials[name]
+
+    def values(
+        self, panel: Panel, line: str, column: Column, view: View
+    ) -> dict[int, float | None]:
+        """By seed; None for a trial that does not have one."""
+        of = panel.line(line)
+        if of is None:
+            return {}
+        criterion = LOSS if view.selection == "papers" else column.criterion
+        goal = self._goal(panel, column, view.variant)
+        return {
+            record["run"]["seed"]: (
+                _of_curve(record["curve"], column, goal)
+                if column.curve
+                else _of_pick(record, column, panel.classes, criterion, view.decision)
+            )
+            for record in self.trials(Cell(panel, view.variant, of), criterion)
+        }
+
+    def _goal(self, panel: Panel, column: Column, variant: str) -> float:
+        """Nearly the highest value that a line reaches in the median of its trials.
+
+        One for all lines: a training that never learns would soon be near its own highest value.
+        """
+        kind, _, key = column.metric.partition(":")
+        if kind != "epochs":
+            return 0.0
+        lines = (self.trials(Cell(panel, variant, line), LOSS) for line in panel.lines)
+        highest = [
+            np.median([max(epoch[key] for epoch in record["curve"]) for record in trials])
+            for trials in lines
+            if trials
+        ]
+        return REACHED * float(max(highest, default=0.0))
+
+    def used(self) -> list[Record]:
+        """All records of the table: grid and trials, each once."""
+        keys = [key for cell in self.plan.cells() for key in self.plan.grid(cell)]
+        keys += [run.key for run in self.plan.all_runs(self.records)]
+        return [self.records[key] for key in dict.fromkeys(keys) if key in self.records]
+
+
+def _of_pick(
+    record: Record, column: Column, classes: int, criterion: str, decision: str
+) -> float | None:
+    """The value of a column for a kept epoch; None where the record does not have it."""
+    pick = record["picks"].get(criterion)
+    if pick is None:
+        return None
+    if column.metric == "auroc":
+        return pick["auroc"]
+    decisions = [f"{t:g}" for t in THRESHOLDS] if decision == "thresholds" else [decision]
+    if not all(name in pick["test"] for name in decisions):
+        return None
+    found = [_metric(pick["test"][name], column.metric, classes) for name in decisions]
+    return float(np.mean(found))
+
+
+def _metric(tested: dict[str, Any], metric: str, classes: int) -> float:
+    """As recorded, or else of the confusion matrix."""
+    if metric in tested:
+        return tested[metric]
+    matrix: Triples = tested["matrix"]
+    name, _, of_class = metric.partition(":")
+    if not of_class:
+        return scores(matrix, classes, (metric,))[metric]
+    k = int(of_class)
+    right = sum(count for true, predicted, count in matrix if true == predicted == k)
+    side = 1 if name == "precision" else 0
+    total = sum(cell[2] for cell in matrix if cell[side] == k)
+    return right / total if total else 0.0
+
+
+def _of_curve(curve: Sequence[dict[str, Any]], column: Column, goal: float) -> float | None:
+    """The value of a column for the curve over the epochs."""
+    kind, _, of = column.metric.partition(":")
+    if kind == "last":
+        return curve[-1][of]
+    if kind == "epochs":
+        return next((epoch["epoch"] for epoch in curve if epoch[of] >= goal), None)
+    return _correlation(curve, of)
+
+
+def _correlation(curve: Sequence[dict[str, Any]], beta: str) -> float | None:
+    """Of −loss and Fβ over the epochs with a finite loss.
+
+    None where the loss never changes, or Fβ by no more than counts: that is a training which learns
+    nothing, and any correlation is one of noise.
+    """
+    pairs = [(epoch["train_loss"], epoch[f"train_f{beta}"]) for epoch in curve]
+    loss, score = np.array([x for x in pairs if None not in x], dtype=float).reshape(-1, 2).T
+    if len(loss) == 0 or np.ptp(loss) == 0 or np.ptp(score) < MARGIN:
+        return None
+    return float(np.corrcoef(-loss, score)[0, 1])

@@ -1,0 +1,231 @@
+"""Which runs a table asks for, and how they are trained."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import torch
+
+from evalign.core.checks import nearest, require
+from evalign_study.data import card
+from evalign_study.papers.tables import Line, Panel, Table
+from evalign_study.records.execute import Train, Unit
+from evalign_study.records.results import Record
+from evalign_study.records.run import LOSS, Run
+from evalign_study.trainers import tabular
+from evalign_study.trainers.classical import CLASSICAL, train_classical
+from evalign_study.trainers.frames import train_frames
+from evalign_study.trainers.images import SURF, train_image
+from evalign_study.trainers.methods import make
+
+# A quick look: images in batches of so many, for so long; and the most rows, by kind of work.
+QUICK_BATCH, QUICK_EPOCHS, QUICK_TRIALS = 10, 2, 2
+QUICK_ROWS = {"networks of images": 20, "classical methods": 300}
+FEW_CLASSES = 50
+FIRST_SEED = tabular.GRID_SEED + 1  # of the trials
+
+
+class Cell(NamedTuple):
+    """A line of a table on one data set, prepared and split in one way."""
+
+    panel: Panel
+    variant: str
+    line: Line
+
+    @property
+    def classical(self) -> bool:
+        return self.line.method in CLASSICAL
+
+    @property
+    def gridded(self) -> bool:
+        """Whether its setting is found on a grid."""
+        return not self.classical and (self.panel.recipe is None or bool(self.panel.searched))
+
+
+class Plan(NamedTuple):
+    """All runs of a table.
+
+    Args:
+        table: which.
+        trials: seeds of each setting.
+        quick: few epochs, few rows, no grid: to see that it runs.
+    """
+
+    table: Table
+    trials: int
+    quick: bool = False
+
+    def cells(self) -> Iterator[Cell]:
+        for panel in self.table.panels:
+            for variant in panel.variants:
+                for line in panel.lines:
+                    yield Cell(panel, variant, line)
+
+    def grid(self, cell: Cell) -> dict[str, Run]:
+        """By key, the runs that the setting of a cell is chosen from; none where it is given."""
+        panel, line, table = cell.panel, cell.line, self.table
+        if not cell.gridded:
+            return {}
+        if panel.recipe is not None:  # images take long: the first trial is part of the search
+            given = self._given(cell).but(seed=FIRST_SEED)
+            axes = {name: of for name, of in panel.searched.items() if name not in line.fixed}
+            settings = itertools.product(*axes.values())
+            runs = [given.but(**dict(zip(axes, of, strict=True))) for of in settings]
+            return {run.key: run for run in runs}
+        fixed = {"imbalance": panel.imbalance, **line.fixed}
+        about = (panel.dataset, cell.variant, line.method, panel.network)
+        return _grid(*about, panel.epochs, table.patience, self.quick, tuple(fixed.items()))
+
+    def runs(self, cell: Cell, criterion: str, records: Mapping[str, Record]) -> list[Run]:
+        """The trials of a cell, with the setting that a criterion chooses.
+
+        None before the grid is complete: the best of a part of it is a guess.
+        """
+        grid = self.grid(cell)
+        if not grid.keys() <= records.keys():
+            return []
+        if grid:
+            setting = tabular.chosen((records[key] for key in grid), criterion)
+        else:
+            setting = self._given(cell)
+        seeds = range(FIRST_SEED, FIRST_SEED + self.trials)
+        if setting.network in SURF:  # it holds other rows out in each repetition (5.1)
+            return [setting.but(seed=seed, split_seed=seed) for seed in seeds]
+        return [setting.but(seed=seed) for seed in seeds]
+
+    def all_runs(self, records: Mapping[str, Record]) -> list[Run]:
+        """The trials of all cells and criteria, each once, without those of absent packages."""
+        found = {
+            run.key: run
+            for cell in self.cells()
+            for criterion in (criteria(cell.panel) if cell.gridded else (LOSS,))
+            for run in self.runs(cell, criterion, records)
+            if not missing(cell.line)
+        }
+        return list(found.values())
+
+    def work(self, runs: Iterable[Run]) -> dict[str, tuple[list[Unit], Train]]:
+        """Units and their training, by kind."""
+        kinds: dict[str, list[Run]] = {}
+        for run in runs:
+            kinds.setdefault(_kind(run), []).append(run)
+        train: dict[str, Train] = {
+            "networks of rows": tabular.train,
+            "classical methods": partial(_each, train_classical),
+            "networks of images": partial(_each, train_image),
+            "networks of frames": partial(_each, train_frames),
+        }
+        work: dict[str, tuple[list[Unit], Train]] = {}
+        for kind, of in kinds.items():
+            together = train[kind] is tabular.train
+            work[kind] = (list(tabular.units(of) if together else ([x] for x in of)), train[kind])
+        return work
+
+    def _given(self, cell: Cell) -> Run:
+        panel, line = cell.panel, cell.line
+        if cell.classical:
+            fields: dict[str, Any] = {"network": ""}
+        else:
+            fields = {"network": panel.network, **panel.first}
+            if not make(line.method, torch.ones(panel.classes), panel.dataset).annealed:
+                fields["rate"] = None
+        run = Run(
+            dataset=panel.dataset,
+            variant=cell.variant,  # pyright: ignore[reportArgumentType]
+            method=line.method,
+            imbalance=panel.imbalance,
+            **{**fields, **line.fixed},
+        )
+        return run.but(rows=QUICK_ROWS.get(_kind(run))) if self.quick else run
+
+
+@cache
+def _grid(
+    dataset: str,
+    variant: str,
+    method: str,
+    network: str,
+    epochs: int,
+    patience: int,
+    quick: bool,
+    fixed: tuple[tuple[str, Any], ...],
+) -> dict[str, Run]:
+    """Asked for again and again, for every criterion."""
+    how = {"network": network, "epochs": epochs, "patience": patience, "quick": quick}
+    return {run.key: run for run in tabular.grid(dataset, variant, method, **how, **dict(fixed))}
+
+
+def criteria(panel: Panel) -> tuple[str, ...]:
+    """All that a setting of the panel is chosen by, each once."""
+    return tuple(dict.fromkeys([LOSS, *(column.criterion for column in panel.columns)]))
+
+
+def missing(line: Line) -> str:
+    """The package that a line needs and that is not there."""
+    return "ap_perf" if line.method == "ap_perf" and find_spec("ap_perf") is None else ""
+
+
+def on(table: Table, datasets: Sequence[str] | None) -> Table:
+    """The part of a table that is about some data sets."""
+    if not datasets:
+        return table
+    known = list(dict.fromkeys(panel.dataset for panel in table.panels))
+    for dataset in datasets:
+        allowed, cure = f"be one of {', '.join(known)}", nearest(dataset, known)
+        require(dataset in known, table.name, "dataset", allowed, repr(dataset), cure)
+    return _with(table, [panel for panel in table.panels if panel.dataset in datasets])
+
+
+def quick(table: Table, *, smallest: bool) -> Table:
+    """A slice of a table: the lines of its claims, on one data set of rows and one of images."""
+    panels = [_quick_panel(table, panel) for panel in table.panels]
+    if smallest:  # most of the time goes to tuned decisions, and so by classes
+        panels = [panel for panel in panels if panel.classes <= FEW_CLASSES]
+        panels.sort(key=lambda panel: (panel.classes, card(panel.dataset).rows))
+        rows = [panel for panel in panels if panel.recipe is None]
+        images = [panel for panel in panels if panel.recipe is not None]
+        panels = rows[:1] + images[:1]
+    return _with(table, panels)
+
+
+def _quick_panel(table: Table, panel: Panel) -> Panel:
+    """Images take long: of their lines those of one claim."""
+    claims = [claim for claim in table.claims if panel.label in claim.on]
+    recipe = panel.recipe
+    if recipe is not None:
+        claims = claims[:1]
+        recipe = {**panel.first, "batch_size": QUICK_BATCH, "epochs": QUICK_EPOCHS}
+    labels = {label for claim in claims for label in (claim.better, claim.than)}
+    lines = tuple(line for line in panel.lines if line.label in labels)
+    return dataclasses.replace(panel, lines=lines, recipe=recipe)
+
+
+def _with(table: Table, panels: Sequence[Panel]) -> Table:
+    """The table with fewer panels, and the claims that can still be judged there."""
+    claims = []
+    for claim in table.claims:
+        labels = [panel.label for panel in panels if panel.label in claim.on]
+        fits = [label for label in labels if _has(panels, label, claim.better, claim.than)]
+        if fits:
+            claims.append(claim._replace(on=tuple(fits)))
+    return dataclasses.replace(table, panels=tuple(panels), claims=tuple(claims))
+
+
+def _has(panels: Sequence[Panel], label: str, *lines: str) -> bool:
+    panel = next(panel for panel in panels if panel.label == label)
+    return all(panel.line(line) for line in lines if line)
+
+
+def _kind(run: Run) -> str:
+    if run.method in CLASSICAL:
+        return "classical methods"
+    if run.network == "people":
+        return "networks of frames"
+    return "networks of images" if len(card(run.dataset).shape) > 1 else "networks of rows"
+
+
+def _each(train: Callable[[Run], Record], unit: Unit) -> list[Record]:
+    return [train(run) for run in unit]

@@ -1,0 +1,289 @@
+"""What the papers printed and claimed, and what is held against it: `tables.toml`, read."""
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from evalign.core.checks import nearest, require
+from evalign_study.data import card
+from evalign_study.trainers.classical import CLASSICAL
+from evalign_study.trainers.methods import METHODS, NETWORKS
+
+EPOCHS, PATIENCE, TRIALS = 500, 50, 10
+DECISIONS = ("argmax", "tuned")
+OF_CURVES = ("last", "epochs", "correlation")
+KINDS = ("table", "convergence", "scatter")
+MARGIN = 0.01  # "similar" is within it
+# What a claim says of the difference of its lines: that it lies between these.
+RELATIONS = {
+    "higher": (0.0, math.inf),
+    "not lower": (-MARGIN, math.inf),
+    "unchanged": (-MARGIN, MARGIN),
+}
+
+
+class Printed(NamedTuple):
+    """A cell of a paper."""
+
+    mean: float
+    std: float
+    text: str
+
+
+class Column(NamedTuple):
+    """What is measured, and the metric of the validation rows that the strict selection goes by."""
+
+    label: str
+    metric: str
+    criterion: str
+
+    @property
+    def curve(self) -> bool:
+        """Whether it is of the curve over the epochs rather than of a kept epoch."""
+        return self.metric.partition(":")[0] in OF_CURVES
+
+    @property
+    def decided(self) -> bool:
+        """Whether it depends on the decision."""
+        return not self.curve and self.metric != "auroc"
+
+
+class Line(NamedTuple):
+    """A method, `fixed` at some fields of its runs; `added` if no paper prints it."""
+
+    label: str
+    method: str
+    fixed: Mapping[str, Any]
+    added: bool
+
+
+class Claim(NamedTuple):
+    """That a line scores higher in a column than another one, or than a number.
+
+    Or that it stands in another one of the `RELATIONS` to it. `on` are labels of panels.
+    """
+
+    text: str
+    better: str
+    column: str
+    on: Sequence[str]
+    than: str = ""
+    above: float = 0.0
+    relation: str = "higher"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """A table's part on one data set.
+
+    Args:
+        label: as printed.
+        dataset: its name in `evalign_study.data`.
+        classes: how many it has.
+        network: a name of `methods.NETWORKS`, for the methods that have one.
+        variants: of `Run`, the papers' first.
+        recipe: what runs have fixed that are trained without the whole grid, and in lists what is
+            searched; None for the grid.
+        epochs: the cap for runs of a grid.
+        imbalance: majority rows per minority row, where rows are left out.
+        incomparable: why a printed figure cannot be held against ours, if so.
+        notes: to be read beside the numbers.
+        columns: what is measured.
+        lines: the printed ones first.
+        printed: by (line, column).
+    """
+
+    label: str
+    dataset: str
+    classes: int
+    network: str
+    variants: tuple[str, ...]
+    recipe: Mapping[str, Any] | None
+    epochs: int
+    imbalance: float | None
+    incomparable: str
+    notes: tuple[str, ...]
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    printed: Mapping[tuple[str, str], Printed]
+
+    @property
+    def searched(self) -> dict[str, list[Any]]:
+        """What the recipe has several values of."""
+        return {name: of for name, of in (self.recipe or {}).items() if isinstance(of, list)}
+
+    @property
+    def first(self) -> dict[str, Any]:
+        """The recipe with the first of several values."""
+        return {**(self.recipe or {}), **{name: of[0] for name, of in self.searched.items()}}
+
+    def line(self, label: str) -> Line | None:
+        return next((line for line in self.lines if line.label == label), None)
+
+    def column(self, label: str) -> Column | None:
+        return next((column for column in self.columns if column.label == label), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table or figure.
+
+    Args:
+        name: what `reproduce` calls it.
+        title: what it shows.
+        kind: "table", or the kind of figure: "convergence" or "scatter".
+        decisions: from scores to labels, the paper's first.
+        strict: the decision when a claim is looked at strictly.
+        patience: of runs of a grid.
+        trials: seeds of each setting.
+        notes: to be read beside the numbers.
+        panels: its parts.
+        claims: what it is said to show.
+    """
+
+    name: str
+    title: str
+    kind: str
+    decisions: tuple[str, ...]
+    strict: str
+    patience: int
+    trials: int
+    notes: tuple[str, ...]
+    panels: tuple[Panel, ...]
+    claims: tuple[Claim, ...]
+
+    @property
+    def drawn(self) -> bool:
+        """Whether it is a figure: of all epochs, the median of repetitions."""
+        return self.kind != "table"
+
+
+def names() -> list[str]:
+    """The tables and figures.
+
+    Examples:
+        >>> names()[:2]
+        ['east-table1', 'east-table2']
+    """
+    return list(_tables())
+
+
+def table(name: str) -> Table:
+    """A table or figure.
+
+    Examples:
+        >>> table("mcfbeta-table2").panels[1].printed["F1*", "F1"].text
+        '0.251 ± 0.09'
+    """
+    known = _tables()
+    allowed, cure = f"be one of {', '.join(known)}", nearest(name, known)
+    require(name in known, "reproduce", "name", allowed, repr(name), cure)
+    return known[name]
+
+
+@cache
+def _tables() -> dict[str, Table]:
+    text = Path(__file__).with_name("tables.toml").read_text(encoding="utf-8")
+    return read(tomllib.loads(text))
+
+
+def read(written: Mapping[str, Any]) -> dict[str, Table]:
+    """The tables of a file such as `tables.toml`. What does not fit together is a ValueError."""
+    sets, labels = written["sets"], written["labels"]
+    return {
+        name: _table(name, of, sets, labels)
+        for name, of in written.items()
+        if name not in ("sets", "labels")
+    }
+
+
+def _table(name: str, of: Any, sets: Any, labels: Any) -> Table:
+    shared = {"network": "mlp", "variants": ["paper", "sound"], "columns": [], "added": []}
+    shared |= {key: value for key, value in of.items() if key in shared}
+    labels = labels | of.get("labels", {})
+    panels = tuple(
+        _panel(name, shared | sets[part["dataset"]] | part, of["lines"], labels)
+        for part in of["panels"]
+    )
+    made = Table(
+        name=name,
+        title=of["title"],
+        kind=of.get("kind", "table"),
+        decisions=tuple(of.get("decisions", DECISIONS)),
+        strict=of.get("strict", "tuned"),
+        patience=of.get("patience", PATIENCE),
+        trials=of.get("trials", TRIALS),
+        notes=tuple(of.get("notes", [])),
+        panels=panels,
+        claims=tuple(_claim(name, claim, panels) for claim in of["claims"]),
+    )
+    require(made.kind in KINDS, name, "kind", f"be one of {', '.join(KINDS)}", made.kind)
+    return made
+
+
+def _panel(name: str, of: Mapping[str, Any], lines: Any, labels: Any) -> Panel:
+    classes, printed = len(card(of["dataset"]).counts), of.get("printed", {})
+    columns = tuple(_column(classes, *column) for column in of["columns"])
+    # Where a panel has printed figures, the paper's lines are those it prints there.
+    own = [_line(label, lines[label]) for label in (printed or lines)]
+    added = [_line(labels[method], method, added=True) for method in of["added"]]
+    for line in [*own, *added]:
+        known = [*METHODS, *CLASSICAL]
+        require(line.method in known, name, "method", "be one of a study", repr(line.method))
+    network = of["network"]
+    require(network in NETWORKS, name, "network", f"be one of {', '.join(NETWORKS)}", network)
+    cells = {}
+    for label, row in printed.items():
+        values = row.split(" | ")
+        allowed = f"have {len(columns)} cells at most"
+        require(len(values) <= len(columns), name, f"printed {label!r}", allowed, repr(row))
+        for column, text in zip(columns, values, strict=False):
+            mean, std = map(float, text.split(" ± "))
+            cells[label, column.label] = Printed(mean, std, text.replace("-", "−"))
+    return Panel(
+        label=of["label"],
+        dataset=of["dataset"],
+        classes=classes,
+        network=network,
+        variants=tuple(of["variants"]),
+        recipe=of.get("recipe"),
+        epochs=of.get("epochs", EPOCHS),
+        imbalance=of.get("imbalance"),
+        incomparable=of.get("incomparable", ""),
+        notes=tuple(of.get("notes", [])),
+        columns=columns,
+        lines=(*own, *added),
+        printed=cells,
+    )
+
+
+def _column(classes: int, label: str, metric: str, criterion: str = "") -> Column:
+    macro = {"f1": "f1_macro"} if classes > 2 else {}
+    criterion = criterion or metric
+    return Column(label, macro.get(metric, metric), macro.get(criterion, criterion))
+
+
+def _line(label: str, of: Any, *, added: bool = False) -> Line:
+    fixed = dict(of) if isinstance(of, dict) else {"method": of}
+    return Line(label, fixed.pop("method"), fixed, added)
+
+
+def _claim(name: str, of: Any, panels: Sequence[Panel]) -> Claim:
+    """With the panels it is about: those that have its lines and its column."""
+    wanted = [of["better"], *([of["than"]] if "than" in of else [])]
+    fits = [
+        panel.label
+        for panel in panels
+        if all(panel.line(label) for label in wanted) and panel.column(of["column"])
+    ]
+    on = of.get("on", fits)
+    ok = bool(fits) and set(on) <= set(fits)
+    require(ok, name, f"claim {of['text']!r}", "have its lines and column in its panels", on)
+    claim = Claim(**{**of, "on": tuple(on)})
+    known = ", ".join(RELATIONS)
+    require(claim.relation in RELATIONS, name, "relation", f"be one of {known}", claim.relation)
+    return claim

@@ -1,0 +1,119 @@
+"""Do the claims hold? Paired over trials: the same seed, the same split.
+
+A claim says where the difference of two lines lies (`tables.RELATIONS`). It is *confirmed* where
+the 95% interval of the mean difference, by Student's t over the trials, lies there altogether; the
+reverse holds where it lies outside altogether. Verdicts are not adjusted for their number: each is
+about one printed sentence, all are shown, and the verdict and the interval beside it must not
+disagree. So where nothing differs, one verdict in forty is a confirmation by chance.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from evalign_study.papers.evidence import Evidence, View
+from evalign_study.papers.tables import RELATIONS, Claim, Panel, Table
+from evalign_study.records.picks import MOST_TUNED
+
+CONFIRMED, NOT_CONFIRMED = "confirmed", "not confirmed"
+NOT_COMPARABLE, NOT_RUN = "not comparable", "not run"
+REVERSE = "the reverse holds"
+
+
+class Interval(NamedTuple):
+    """A mean over trials and its 95% interval, NaN for a single trial."""
+
+    mean: float
+    low: float
+    high: float
+    trials: int
+
+
+class Verdict(NamedTuple):
+    """What the trials say of a claim on one panel.
+
+    Args:
+        word: one of the four.
+        reason: what there is to say beside it: why it is not comparable, or of how few trials.
+        difference: of the lines of the claim; None without trials.
+    """
+
+    word: str
+    reason: str
+    difference: Interval | None
+
+
+def interval(values: Iterable[float]) -> Interval:
+    """Values that are all alike have an interval without width.
+
+    Examples:
+        >>> mean, low, high, n = interval([0.02, 0.03, 0.01, 0.04, 0.05])
+        >>> f"{mean:.3f} in [{low:.3f}, {high:.3f}] of {n}"
+        '0.030 in [0.010, 0.050] of 5'
+    """
+    x = np.fromiter(values, float)
+    mean, n = float(x.mean()), len(x)
+    if n == 1:
+        return Interval(mean, math.nan, math.nan, n)
+    # Equal values have a mean that may differ from them in its last digit.
+    spread = 0.0 if np.ptp(x) == 0 else float(x.std(ddof=1))
+    reach = float(stats.t.ppf(0.975, n - 1)) * spread / math.sqrt(n)
+    return Interval(mean, mean - reach, mean + reach, n)
+
+
+def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict:
+    """The verdict on a claim, on one panel, looked at in one way."""
+    column = panel.column(claim.column)
+    assert column is not None
+    first = evidence.values(panel, claim.better, column, view)
+    second = (
+        evidence.values(panel, claim.than, column, view)
+        if claim.than
+        else dict.fromkeys(first, claim.above)
+    )
+    both = [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
+    if column.metric.startswith("epochs:"):  # who never gets there needs more than all there were
+        more = panel.first["epochs"] + 1
+        both = [(x or more, y or more) if x or y else (x, y) for x, y in both]
+    pairs = [x - y for x, y in both if x is not None and y is not None]
+    if len(pairs) < 2:
+        if len(both) > len(pairs):
+            what = f"decision {view.decision!r}" if column.decided else "such value"
+            who = f"all but one of {len(both)} trials" if pairs else "the trials"
+            return Verdict(NOT_COMPARABLE, f"{who} have no {what}", None)
+        return Verdict(NOT_RUN, "one trial" if pairs else "", None)
+    difference = interval(pairs)
+    few = f"{len(pairs)} of {len(both)} trials" if len(pairs) < len(both) else ""
+    if panel.incomparable:
+        return Verdict(NOT_COMPARABLE, panel.incomparable, difference)
+    least, most = RELATIONS[claim.relation]
+    if least < difference.low and difference.high < most:
+        return Verdict(CONFIRMED, few, difference)
+    outside = difference.high < least or most < difference.low
+    reason = ", ".join(filter(None, [REVERSE if outside else "", few]))
+    return Verdict(NOT_CONFIRMED, reason, difference)
+
+
+def views(table: Table, panel: Panel) -> dict[str, View]:
+    """How a claim is looked at: as in the paper, and strictly. For a figure in one way.
+
+    Of very many classes there is no tuned decision.
+    """
+    decision = table.decisions[0]
+    seen = {"as in the paper": View(panel.variants[0], "papers", decision)}
+    if not table.drawn:
+        strict = table.strict if panel.classes <= MOST_TUNED else "argmax"
+        seen["strictly"] = View(panel.variants[-1], "strict", strict)
+    return seen
+
+
+def verdicts(evidence: Evidence) -> Iterator[tuple[Claim, Panel, dict[str, Verdict]]]:
+    """All claims of a table, on all their panels."""
+    for claim in evidence.table.claims:
+        for panel in evidence.table.panels:
+            if panel.label in claim.on:
+                seen = views(evidence.table, panel)
+                yield claim, panel, {k: judge(evidence, claim, panel, v) for k, v in seen.items()}

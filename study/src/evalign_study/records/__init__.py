@@ -1,0 +1,1 @@
+"""What a run is, what is kept of it, and how it is asked for."""

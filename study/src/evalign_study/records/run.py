@@ -1,0 +1,111 @@
+"""One trained model of a study: what identifies it, and what is kept of it."""
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import resolve
+
+# What makes an epoch the best: the validation loss (the papers' selection) or a metric of the
+# validation rows (the strict one).
+LOSS = "loss"
+BINARY = ("f1", "accuracy", "matthews_corrcoef")
+MULTICLASS = ("f1_macro", "accuracy", "matthews_corrcoef")
+
+Triples = list[list[int]]  # [true class, predicted class, count], the counts that are not 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+    """All that the result of a training depends on, but the machine.
+
+    The runs of a stack (`training.many`) share the noise of their dropout: with other company the
+    same run has other noise.
+
+    Args:
+        dataset: its name in `evalign_study.data`.
+        variant: "paper" has the papers' features and a random split; "sound" has features as they
+            should be, and equal rows, or rows of one frame, on one side of the split.
+        method: its name in `evalign_study.trainers.methods` or `evalign_study.trainers.classical`.
+        network: its name in `evalign_study.trainers.methods`; "" for a method without one.
+        batch_size: rows per step.
+        learning_rate: of the optimiser.
+        dropout: of all layers that drop.
+        rate: of the annealing; None for a method without one.
+        epochs: the most there may be.
+        patience: epochs without a new best before the training ends, None for never.
+        seed: of the initial weights and of the order of the rows.
+        split_seed: of the split.
+        imbalance: majority rows per minority row, where rows were left out to reach it.
+        rows: the most of each part of the data, for a quick look; None for all.
+    """
+
+    dataset: str
+    variant: Literal["paper", "sound"]
+    method: str
+    network: str = "mlp"
+    batch_size: int = 0
+    learning_rate: float = 0.0
+    dropout: float = 0.0
+    rate: float | None = None
+    epochs: int = 0
+    patience: int | None = None
+    seed: int = 0
+    split_seed: int = 0
+    imbalance: float | None = None
+    rows: int | None = None
+
+    @property
+    def key(self) -> str:
+        """16 hex digits of a checksum; the same for equal runs, whenever they are made.
+
+        Fields at their defaults are not part of it, so that a new field changes no key.
+
+        Examples:
+            >>> Run(dataset="adult", variant="paper", method="cross_entropy").key
+            'bb25ea21cf8b2243'
+        """
+        values = {field: getattr(self, field.name) for field in dataclasses.fields(self)}
+        given = {field.name: of for field, of in values.items() if of != field.default}
+        text = json.dumps(given, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def capped(self, epochs: int, best: int) -> bool:
+        """Whether nothing but the cap ended a training of `epochs` whose best one was `best`."""
+        return self.patience is not None and epochs >= self.epochs and epochs - best < self.patience
+
+    def but(self, **changes: Any) -> "Run":
+        """A copy with changes."""
+        return dataclasses.replace(self, **changes)
+
+
+def triples(predicted: Tensor, target: Tensor) -> Triples:
+    """The confusion matrix without its zeros: few numbers, also for many classes.
+
+    Examples:
+        >>> triples(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
+        [[0, 0, 1], [0, 1, 1], [1, 1, 1]]
+    """
+    classes = int(torch.maximum(target, predicted).amax()) + 1
+    # One number a cell: unique rows of pairs would take a hundred times as long.
+    cells, counts = (target * classes + predicted).unique(return_counts=True)
+    return torch.stack([cells // classes, cells % classes, counts], 1).tolist()
+
+
+def scores(matrix: Triples, classes: int, names: tuple[str, ...]) -> dict[str, float]:
+    """Metrics of a confusion matrix.
+
+    Examples:
+        >>> scores([[0, 0, 1], [0, 1, 1], [1, 1, 1]], 2, ("accuracy",))
+        {'accuracy': 0.6666666666666666}
+    """
+    true, predicted, counts = torch.tensor(matrix).T
+    full = torch.zeros(classes, classes, dtype=torch.float64)
+    full[true, predicted] = counts.double()
+    confusion = Confusion.from_matrix(full)
+    return {name: float(resolve(name)(confusion)) for name in names}

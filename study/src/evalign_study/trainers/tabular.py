@@ -1,0 +1,226 @@
+"""The papers' protocol for tables of features: a grid on one seed, then trials of what it chose.
+
+Every method has the same split and the same rows. Of the runs of a grid all that share a batch
+size train together (`training.many`).
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from torch import nn
+
+from evalign.core.checks import require
+from evalign.core.metrics import resolve
+from evalign.training import Settings
+from evalign_study import data
+from evalign_study.records.picks import MOST_TUNED, THRESHOLDS, Picks
+from evalign_study.records.results import Record, record
+from evalign_study.records.run import LOSS, Run
+from evalign_study.trainers import stacks
+from evalign_study.trainers.many import METRIC, Member, Trained, fit_many
+from evalign_study.trainers.methods import NETWORKS, OPTIMIZER, Method, cooling, make
+from evalign_study.trainers.prepared import Prepared
+from evalign_study.trainers.stacks import best_epochs, logits_of, numbers, pairwise, rows_of, tf32
+
+GRID_SEED = 0  # the trials have the seeds after it
+BATCH_SIZES = (128, 256, 512, 1024, 2048)  # EAST E.4
+LARGE_BATCHES = {"creditcard": (4096, 8192)}  # printed as 4069
+LEARNING_RATES = (0.01, 0.001, 0.0001)
+DROPOUTS = (0.25, 0.5)
+RATES = (0.8, 0.9)
+# What the runs of a stack have in common.
+SHARED = (
+    "dataset",
+    "variant",
+    "network",
+    "batch_size",
+    "epochs",
+    "patience",
+    "split_seed",
+    "imbalance",
+    "rows",
+)
+
+
+def grid(
+    dataset: str,
+    variant: Any,
+    method: str,
+    *,
+    network: str = "mlp",
+    epochs: int = 500,
+    patience: int = 50,
+    quick: bool = False,
+    **fixed: Any,
+) -> list[Run]:
+    """All configurations of EAST E.4 for a method, on `GRID_SEED`.
+
+    Args:
+        dataset: a name of `evalign_study.data`.
+        variant: "paper" or "sound", see `Run`.
+        method: a name of `methods.METHODS`.
+        network: a name of `methods.NETWORKS`.
+        epochs: the most there may be.
+        patience: 50 in EAST, 100 in MC-Fβ and BtG.
+        quick: one configuration, and two epochs.
+        fixed: further fields of `Run`; one of the grid's own is then no longer searched.
+
+    Examples:
+        >>> len(grid("adult", "paper", "cross_entropy")), len(grid("adult", "paper", "east_f1"))
+        (30, 60)
+    """
+    axes: dict[str, Sequence[Any]] = {
+        "batch_size": BATCH_SIZES + LARGE_BATCHES.get(dataset, ()),
+        "learning_rate": LEARNING_RATES,
+        "dropout": DROPOUTS,
+        "rate": RATES,
+    }
+    if quick:
+        epochs, axes = 2, {"batch_size": [2048], "learning_rate": [0.001], "dropout": [0.25]}
+        axes["rate"] = RATES[-1:]
+    if not make(method, torch.tensor(data.card(dataset).counts), dataset).annealed:
+        axes["rate"] = [None]
+    axes |= {name: [value] for name, value in fixed.items()}
+    return [
+        Run(
+            dataset=dataset,
+            variant=variant,
+            method=method,
+            network=network,
+            epochs=epochs,
+            patience=patience,
+            seed=GRID_SEED,
+            **dict(zip(axes, values, strict=True)),
+        )
+        for values in itertools.product(*axes.values())
+    ]
+
+
+def chosen(records: Iterable[Record], criterion: str) -> Run:
+    """The best run of a grid, by its validation rows; one that diverged only where all did.
+
+    Args:
+        records: of the whole grid.
+        criterion: "loss", the papers' selection, or the name of a metric.
+    """
+
+    def score(record: Record) -> float:
+        if record.get("diverged"):
+            return -math.inf
+        pick = record["picks"][criterion]
+        return -pick["validation_loss"] if criterion == LOSS else pick["validation"][criterion]
+
+    return Run(**max(records, key=score)["run"])
+
+
+def units(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs that train together, no more of them than memory holds."""
+    found: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        found.setdefault((_shared(run), pairwise(run)), []).append(run)
+    parts = []
+    for group in found.values():
+        size = max(1, stacks.NUMBERS // numbers(group[0]))
+        parts += [group[i : i + size] for i in range(0, len(group), size)]
+    return parts
+
+
+def _shared(run: Run) -> tuple[Any, ...]:
+    return tuple(getattr(run, name) for name in SHARED)
+
+
+def train(runs: Sequence[Run]) -> Iterator[Record]:
+    """Train runs of one unit, on a GPU if there is one, and assess every pick on the test rows."""
+    first = runs[0]
+    alike = len({_shared(run) for run in runs}) == 1
+    require(alike, "train", "runs", f"share {', '.join(SHARED)}", f"{len(runs)} runs that do not")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    prepared = rows_of(first).thinned(first.rows)
+    names = dict.fromkeys(run.method for run in runs)
+    methods = {name: make(name, prepared.counts, first.dataset) for name in names}
+    features = prepared.training[0].shape[1]
+    build = partial(NETWORKS[first.network], features, prepared.classes, 0.0)
+    rows = prepared.to(device)
+    metric, *also = prepared.metrics
+    with tf32(device):
+        fitted = fit_many(
+            build,
+            [_member(run, methods[run.method].loss) for run in runs],
+            *rows.training,
+            validation=rows.validation,
+            metric=metric,
+            settings=Settings(
+                epochs=first.epochs,
+                batch_size=first.batch_size,
+                patience=first.patience,
+                watch=LOSS,
+                **OPTIMIZER,
+            ),
+            also={name: resolve(name) for name in also},
+        )
+        network = build().to(device).eval()
+        # A point of the grid is chosen by its validation rows; its test is nobody's business.
+        tested = [(run, one) for run, one in zip(runs, fitted, strict=True) if not _of_grid(run)]
+        calls = [
+            delayed(_picks(methods[run.method], one, network, rows).assessed)(
+                methods[run.method].target,
+                thresholds=THRESHOLDS if run.network == "mlp32" else (),
+            )
+            for run, one in tested
+        ]
+    # A GPU must not wait for one core of many; without rules to fit there is no work.
+    fits = rows.classes <= MOST_TUNED
+    assessed: Any = iter(Parallel(n_jobs=-1 if device == "cuda" and fits else 1)(calls))
+    lengths = np.array([len(trained.history) for trained in fitted])
+    for run, trained in zip(runs, fitted, strict=True):
+        best = best_epochs(trained)
+        shares = [e["seconds"] / (lengths >= e["epoch"]).sum() for e in trained.history]
+        yield record(
+            run,
+            epochs=len(shares),
+            capped=run.capped(len(shares), best[LOSS]["epoch"] if best else 0),
+            seconds=float(sum(shares)),
+            picks=_validated(best, metric) if _of_grid(run) else next(assessed),
+            diverged=not best,
+            device=device,
+            precision="tf32" if device == "cuda" else "float32",
+        )
+
+
+def _of_grid(run: Run) -> bool:
+    return run.seed == GRID_SEED
+
+
+def _validated(best: dict[str, Any], metric: str) -> dict[str, Any]:
+    """The "picks" of a record, without their tests."""
+    return {
+        metric if name == METRIC else name: {
+            "epoch": epoch["epoch"],
+            "validation_loss": epoch["validation_loss"],
+            "validation": {metric: epoch["validation_metric"], **epoch["also"]},
+        }
+        for name, epoch in best.items()
+    }
+
+
+def _picks(method: Method, trained: Trained, network: nn.Module, rows: Prepared) -> Picks:
+    """Told of the best epochs by any criterion, in their order: no other one can be picked."""
+    picks = Picks(rows.validation[1], rows.test[1], rows.classes, method.offsets)
+    best = best_epochs(trained)
+    criteria = {epoch["epoch"]: name for name, epoch in best.items()}
+    for number, name in sorted(criteria.items()):
+        logits = partial(logits_of, network, trained.best[name])
+        loss = best[name]["validation_loss"]
+        picks.tell(number, loss, logits(rows.validation[0]), partial(logits, rows.test[0]))
+    return picks
+
+
+def _member(run: Run, loss: nn.Module) -> Member:
+    annealing = None if run.rate is None else cooling(run.rate, run.patience)
+    return Member(loss, run.learning_rate, run.seed, run.dropout, annealing)

@@ -1,0 +1,219 @@
+"""Long-tailed images in the suite: CIFAR-10 and Fashion-MNIST, the later a class the rarer.
+
+The publisher's training part is thinned to the profile n_j = n_max · ratio^(−j/(K−1)); what is left
+is what a population with so long a tail would have given, and 80% of it are trained on, 20%
+validated on. Thinning the test part alike would leave ten images of the rarest class, and a metric
+that ten images decide. So all of the test part is used, and each class weighs as much as its share
+of the profile: that estimates the metric of the long-tailed population, from as many rare images as
+there are. Records keep the plain counts. No image occurs twice in either data set.
+
+Methods, trainer and picks are those of `suite`; images are cropped and mirrored as in `images`.
+"""
+
+import copy
+import math
+import time
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from evalign.training import Settings
+from evalign.training.settings import usual_batch_size
+from evalign.training.split import holdout_split
+from evalign_study.data import Dataset
+from evalign_study.records.picks import finite
+from evalign_study.records.results import Record, record
+from evalign_study.records.run import Run, scores, triples
+from evalign_study.suite import tables as suite
+from evalign_study.suite.rulings import Pick, rule
+from evalign_study.suite.tables import OPPONENTS, OURS, TRAINER, averaging, metrics
+from evalign_study.trainers.images import Images, Learner, Parts, prepare
+from evalign_study.trainers.methods import Problem, make
+
+SETS = tuple((dataset, ratio) for dataset in ("cifar10", "fashion_mnist") for ratio in (10, 100))
+SPLITS, SEEDS = range(3), (1,)
+NETWORK, EPOCHS = "resnet18", 60
+
+
+def runs(
+    sets: Iterable[tuple[str, float]] = SETS,
+    *,
+    splits: Iterable[int] = SPLITS,
+    seeds: Iterable[int] = SEEDS,
+    variants: Iterable[str] = (OURS,),
+    epochs: int = EPOCHS,
+) -> list[Run]:
+    """All runs of long-tailed images, or some; see `suite.runs`.
+
+    Args:
+        sets: data sets of images, each with how many times the first class outnumbers the last.
+        splits: seeds of the thinning and of the split.
+        seeds: of the trainings.
+        variants: of ours; the opponents are always there.
+        epochs: of every training.
+
+    Examples:
+        >>> len(runs())  # 4 sets, 3 splits, 4 opponents and 4 metrics
+        96
+    """
+    splits, seeds, variants = list(splits), list(seeds), list(variants)
+    return [
+        run.but(network=NETWORK, imbalance=ratio, dropout=0.0)
+        for dataset, ratio in sets
+        for run in suite.runs(
+            [dataset], splits=splits, seeds=seeds, variants=variants, epochs=epochs
+        )
+    ]
+
+
+def profile(most: int, ratio: float, classes: int) -> np.ndarray:
+    """Images of each class, rounded down as by Cao et al. (NeurIPS 2019), who made CIFAR-10-LT.
+
+    Examples:
+        >>> profile(5000, 100, 10)
+        array([5000, 2997, 1796, 1077,  645,  387,  232,  139,   83,   50])
+    """
+    return (most * ratio ** (-np.arange(classes) / (classes - 1))).astype(int)
+
+
+def split(dataset: Dataset, run: Run) -> Parts:
+    """The publisher's training part, thinned and split, and all of the test part."""
+    assert dataset.split is not None
+    assert run.imbalance is not None
+    known, test = (dataset.split == part for part in ("train", "test"))
+    of_class = [np.flatnonzero(known & (dataset.y == c)) for c in range(len(dataset.classes))]
+    counts = profile(min(map(len, of_class)), run.imbalance, len(of_class))
+    draw = np.random.default_rng(run.split_seed).choice
+    drawn = [draw(rows, n, replace=False) for rows, n in zip(of_class, counts, strict=True)]
+    rows = np.sort(np.concatenate(drawn))
+    training, validation = holdout_split(dataset.y[rows], seed=run.split_seed)
+    return rows[training], rows[validation], np.flatnonzero(test)
+
+
+def weights(images: Images) -> Tensor:
+    """What a test image of each class weighs: the class's share of the images that are trained and
+    validated on, over its share of the test images."""
+    drawn, tested = (
+        images.y[rows].bincount(minlength=images.classes).double().cpu() / len(rows)
+        for rows in (torch.cat([images.training, images.validation]), images.test)
+    )
+    return drawn / tested
+
+
+def train(run: Run) -> Record:
+    """Train a run, on a GPU if there is one. The record is as in `suite.train`."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    images = prepare(run, device, split)
+    counts = images.y[images.training].bincount(minlength=images.classes)
+    method = make(run.method, counts, run.dataset)
+    assert isinstance(method.target, str)
+    names = metrics(Problem(counts, run.dataset)) if run.method in OPPONENTS else [method.target]
+    start = time.perf_counter()
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(run.seed)
+        training = _Training(run, images, method.loss.to(device))
+        epochs, best = _best_epochs(training, run.epochs, names)
+    seconds = time.perf_counter() - start
+    known, unseen = (images.y[rows].cpu() for rows in (images.validation, images.test))
+    ruled_as = suite.ruling(run.method, method, counts.cpu())
+    weight, constant = weights(images), Pick.constant(len(known), len(unseen), images.classes)
+    return record(
+        run,
+        epochs=epochs,
+        capped=False,  # the schedule ends where it should
+        seconds=seconds,
+        picks={
+            name: rule(best.get(name, constant), known, unseen, name, weights=weight, **ruled_as)
+            for name in names
+        },
+        diverged=not best,
+        batch_size=len(training.rows),
+        device=device.type,
+        precision="bfloat16" if device.type == "cuda" else "float32",
+    )
+
+
+def _best_epochs(
+    training: "_Training", epochs: int, names: Sequence[str]
+) -> tuple[int, dict[str, Pick]]:
+    """How many there were, and the best ones by these metrics.
+
+    A loss that is not finite ends the training.
+    """
+    images = training.images
+    known = images.y[images.validation]
+    best: dict[str, Pick] = {}
+    highest = dict.fromkeys(names, -math.inf)
+    for number in range(1, epochs + 1):
+        training.epoch()
+        logits = training.logits(images.validation)
+        if not math.isfinite(training.loss_of(logits, known)):
+            return number, best
+        logits = finite(logits)
+        matrix = triples(logits.argmax(1), known.cpu())
+        found = scores(matrix, images.classes, tuple(names))
+        if better := [name for name, score in found.items() if score > highest[name]]:
+            highest |= {name: found[name] for name in better}
+            pick = Pick(number, logits, finite(training.logits(images.test)))
+            best |= dict.fromkeys(better, pick)
+    return epochs, best
+
+
+class _Training(Learner):
+    """As `AlignedClassifier` trains, with AdamW along a cosine; the images are augmented."""
+
+    def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:
+        rows = len(images.training)
+        self.settings = Settings(
+            epochs=run.epochs,
+            learning_rate=run.learning_rate,
+            weight_decay=TRAINER.weight_decay,
+            averaging=averaging(run),
+        )
+        batches = math.ceil(rows / usual_batch_size(rows))
+        super().__init__(run, images, loss, rows // batches)
+        if self.settings.averaging is not None:
+            self.kept = copy.deepcopy(self.network).requires_grad_(False).eval()
+        self.steps, self.number = run.epochs * (rows // len(self.rows)), 0
+        # Tensors, as they change and the numbers of a CUDA graph do not.
+        self.rate = torch.tensor(run.learning_rate, device=images.y.device)
+        self.decay = torch.zeros_like(self.rate)
+        self.optimizer = torch.optim.AdamW(
+            self.network.parameters(),
+            self.rate,
+            weight_decay=self.settings.weight_decay,
+            fused=True,
+            capturable=self.cuda,
+        )
+        self.step = self._captured() if self.cuda else self._step
+
+    def epoch(self) -> None:
+        """Train on all batches."""
+        self._set_mode(True)
+        for batch in self._batches():
+            self.rate.fill_(self.settings.rate(self.number, self.steps))
+            self.decay.fill_(self.settings.decay(self.number))
+            self.rows.copy_(batch)
+            self.step()
+            self.number += 1
+
+    def _step(self) -> None:
+        logits = self._forward(self.network, self.images.crops(self.rows, random=True))
+        loss = self.loss(logits, self.images.y[self.rows])
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip_norm or math.inf)
+        self.optimizer.step()
+        if self.kept is not self.network:
+            self._average()
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        # The decay of the first step is 0: what steps before a capture left is forgotten.
+        share = 1 - self.decay
+        for mean, weight in zip(self.kept.parameters(), self.network.parameters(), strict=True):
+            mean.lerp_(weight, share)
+        for mean, buffer in zip(self.kept.buffers(), self.network.buffers(), strict=True):
+            mean.copy_(buffer)

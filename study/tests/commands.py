@@ -1,0 +1,11 @@
+"""`evalign-study` run as a user would run it."""
+
+from functools import partial
+
+from evalign_study.cli import main
+
+from tests.cli import commands
+
+invoke, done, refused = (
+    partial(command, program=main) for command in (commands.invoke, commands.done, commands.refused)
+)

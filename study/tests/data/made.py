@@ -1,0 +1,227 @@
+"""Tiny made data sets, written as the originals are and as the packed files are."""
+
+import gzip
+import hashlib
+import io
+import tarfile
+import zipfile
+
+import numpy as np
+from evalign_study.data import card
+from PIL import Image
+
+
+def sha256(content):
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def lines(rows, separator=",", end="\n"):
+    return "".join(separator.join(map(str, row)) + end for row in rows).encode()
+
+
+def packed_csv(columns, rows):
+    return gzip.compress(lines([columns, *rows]))
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+PEOPLE = [
+    [39, "State-gov", 77516, "Bachelors", 13, "Never-married", "Adm-clerical", "Not-in-family"],
+    [50, "?", 83311, "Bachelors", 13, "Married-civ-spouse", "?", "Husband"],
+    [50, "?", 83311, "Bachelors", 13, "Married-civ-spouse", "?", "Husband"],
+]
+PEOPLE[0] += ["White", "Male", 2174, 0, 40, "United-States", "<=50K"]
+PEOPLE[1] += ["Black", "Female", 0, 0, 13, "Cuba", ">50K"]
+PEOPLE[2] += ["Black", "Female", 0, 0, 13, "Cuba", "<=50K"]
+
+
+def adult():
+    train, test = PEOPLE[:2], PEOPLE[2:]
+    parts = [[*of, "train"] for of in train] + [[*of, "test"] for of in test]
+    packed = packed_csv([*card("adult").read["names"], "split"], parts)
+    return adult_originals(train, test), {"adult/adult.csv.gz": packed}
+
+
+def adult_originals(train, test):
+    """They end with a blank line; the second has a heading, and dots after the labels."""
+    second = lines(test, ", ").replace(b"50K\n", b"50K.\n")
+    originals = {"adult.data": lines(train, ", "), "adult.test": b"|1x3 Cross validator\n" + second}
+    return {name: content + b"\n" for name, content in originals.items()}
+
+
+def mammography():
+    rows = [[0.23001961, 5.07, -0.276, 0.83, -0.38, 0.48, of] for of in ("'-1'", "'1'", "'-1'")]
+    columns = card("mammography").read["names"]
+    packed = packed_csv(columns, [[*row[:-1], row[-1].strip("'")] for row in rows])
+    original = lines(rows)[:-1]  # the last line has no end
+    return {"mammography.csv": original}, {"mammography/mammography.csv.gz": packed}
+
+
+def creditcard():
+    X = np.random.default_rng(0).normal(size=(4, 30)).round(9)
+    X[:, 0], X[:, -1] = [0, 1, 1, 2], [149.62, 0, 2.69, 25691.16]
+    y = [0, 1, 0, 0]
+    columns = ["Time", *(f"V{i}" for i in range(1, 29)), "Amount"]
+    heading = ",".join(f'"{name}"' for name in [*columns, "Class"]).encode() + b"\n"
+    original = heading + lines(
+        [*map(str, of), f'"{label}"'] for of, label in zip(X, y, strict=True)
+    )
+    packed = npz(X=X.astype(np.float32), y=np.array(y, np.uint8), columns=np.array(columns))
+    return {"creditcard.csv": original}, {"creditcard/creditcard.npz": packed}
+
+
+def cifar10():
+    """Two images in each of the six batches."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(256, size=(12, 32, 32, 3), dtype=np.uint8)
+    y = np.array([6, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0], np.uint8)
+    records = np.hstack([y[:, None], images.transpose(0, 3, 1, 2).reshape(12, -1)])
+    names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
+    # The archive is not in order, and holds other files too.
+    order = [(names[i], records[2 * i : 2 * i + 2].tobytes()) for i in (5, 1, 0, 2, 4, 3)]
+    files = {f"cifar-10-batches-bin/{name}": of for name, of in [*order, ("readme.html", b"<p>")]}
+
+    def stored(rows):
+        red, green, blue = images[rows].transpose(3, 0, 1, 2)
+        planes = np.stack([red - green, green, blue - green])
+        planes = np.diff(np.diff(planes, axis=3, prepend=np.uint8(0)), axis=2, prepend=np.uint8(0))
+        return npz(planes=planes, y=y[rows])
+
+    parts = dict(
+        zip(card("cifar10").files, map(stored, np.split(np.arange(12), [5, 10])), strict=True)
+    )
+    return {"cifar-10-binary.tar.gz": archive(files, "w:gz")}, parts
+
+
+def archive(files, mode="w"):
+    stored = io.BytesIO()
+    with tarfile.open(fileobj=stored, mode=mode) as writer:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            writer.addfile(entry, io.BytesIO(content))
+    return stored.getvalue()
+
+
+def jpeg(image):
+    stored = io.BytesIO()
+    image.save(stored, "jpeg", quality=95)
+    return stored.getvalue()
+
+
+def caltech256():
+    """Of several sizes, one of them grey; not in order, and with files that are no photographs."""
+    grey = Image.new("L", (80, 120), 60)
+    grey.paste(200, (0, 60, 80, 120))  # its lower half
+    wide = Image.new("RGB", (600, 200), (250, 10, 10))
+    wide.paste((20, 40, 200), (200, 0, 400, 200))  # its middle
+    files = {
+        "257.clutter/257_0001.jpg": jpeg(grey),
+        "056.dog/greg/vision309/056_0001.jpg": jpeg(wide),
+        "198.spider/RENAME2": b"mv",
+        "001.ak47/001_0002.jpg": jpeg(wide),
+        "001.ak47/001_0001.jpg": jpeg(Image.new("RGB", (64, 64), (5, 120, 60))),
+    }
+    stored = archive({f"256_ObjectCategories/{name}": of for name, of in files.items()})
+    name = "256_ObjectCategories.tar"
+    return {name: stored}, {f"caltech256/{name}": stored}
+
+
+def fashion_mnist():
+    rng = np.random.default_rng(0)
+    arrays = {
+        "x_train": rng.integers(256, size=(5, 28, 28), dtype=np.uint8),
+        "y_train": np.array([0, 9, 1, 0, 2], np.uint8),
+        "x_test": rng.integers(256, size=(2, 28, 28), dtype=np.uint8),
+        "y_test": np.array([3, 0], np.uint8),
+    }
+    names = [url.rpartition("/")[2] for url in card("fashion_mnist").public]
+    original = {
+        name: gzip.compress(
+            bytes([0, 0, 8, of.ndim]) + np.array(of.shape, ">i4").tobytes() + of.tobytes()
+        )
+        for name, of in zip(names, arrays.values(), strict=True)
+    }
+    return original, {"fashion_mnist/fashion_mnist.npz": npz(**arrays)}
+
+
+def satimage():
+    rows = [[*range(i, i + 36), label] for i, label in enumerate([3, 7, 1])]
+    columns = [*card("satimage").read["names"], "split"]
+    parts = [[*row, part] for row, part in zip(rows, ["train", "train", "test"], strict=True)]
+    packed = packed_csv(columns, parts)
+    return satimage_originals(rows[:2], rows[2:]), {"extras/satimage.csv.gz": packed}
+
+
+def satimage_originals(train, test):
+    return {"sat.trn": lines(train, " "), "sat.tst": lines(test, " ")}
+
+
+def yeast():
+    rows = [
+        ["ADT1_YEAST", "0.58", "0.61", "0.47", "0.13", "0.50", "0.00", "0.48", "0.22", "MIT"],
+        ["ADT2_YEAST", "0.58", "0.61", "0.47", "0.13", "0.50", "0.00", "0.48", "0.22", "ERL"],
+    ]
+    packed = packed_csv(card("yeast").read["names"], rows)
+    return {"yeast.data": lines(rows, "  ")}, {"extras/yeast.csv.gz": packed}
+
+
+def page_blocks():
+    rows = [
+        [5, 7, 35, 1.4, 0.4, 0.657, 2.33, 14, 23, 6, 1],
+        [6, 3, 18, 500.0, 0.5, 0.9, 2, 9, 17, 4, 5],
+    ]
+    text = b"@relation page-blocks\n@attribute height integer [1, 804]\n@data\n" + lines(rows, ", ")
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("page-blocks.dat", text)
+    packed = packed_csv(card("page_blocks").read["names"], rows)
+    return {"page-blocks.zip": file.getvalue()}, {"extras/page_blocks.csv.gz": packed}
+
+
+def winequality_white():
+    rows = [[7, 0.27, 0.36, 20.7, 0.045, 45, 170, 1.001, 3, 0.45, 8.8, of] for of in (6, 9)]
+    packed = [[float(v) for v in row[:-1]] + row[-1:] for row in rows]
+    columns = card("winequality_white").read["names"]
+    path = "extras/winequality_white.csv.gz"
+    return {"winequality-white.csv": lines(rows)}, {path: packed_csv(columns, packed)}
+
+
+def reuters_r8():
+    texts = [("earn", 'net "profit" rose'), ("acq", "NA"), ("ship", "port of call")]
+    quoted = [
+        [part, of, '"' + text.replace('"', '""') + '"']
+        for part, (of, text) in zip(["train", "train", "test"], texts, strict=True)
+    ]
+    original = {"train.txt": lines(texts[:2], "\t"), "test.txt": lines(texts[2:], "\t")}
+    packed = packed_csv(["split", "class", "text"], quoted)
+    return original, {"extras/reuters_r8.csv.gz": packed}
+
+
+def annthyroid():
+    X = np.random.default_rng(0).normal(size=(5, 6))
+    stored = npz(X=X, y=np.array([0, 0, 1, 0, 1]))
+    return {"2_annthyroid.npz": stored}, {"extras/annthyroid.npz": stored}
+
+
+BOTH = {
+    of.__name__: of
+    for of in (
+        adult,
+        mammography,
+        creditcard,
+        cifar10,
+        caltech256,
+        fashion_mnist,
+        satimage,
+        yeast,
+        page_blocks,
+        winequality_white,
+        reuters_r8,
+        annthyroid,
+    )
+}

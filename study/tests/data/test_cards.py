@@ -1,0 +1,88 @@
+"""What the cards say, without opening a file."""
+
+import re
+from pathlib import Path
+
+import pytest
+from evalign_study.data import card, load, names
+from evalign_study.data.readers import READERS
+
+ASKED = """
+adult mammography creditcard cocktailparty cocktailparty_frames cifar10 cifar10_transportation
+cifar10_frog cifar10_airplane fashion_mnist fashion_mnist_tshirt caltech256 caltech256_clip satimage
+yeast page_blocks winequality_white reuters_r8 annthyroid cardiotocography campaign magic_gamma
+waveform
+"""
+VERIFIED = {"adult", "creditcard", "cifar10", "fashion_mnist", "caltech256"}
+CHECKSUM = r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}"
+DOCS = Path(__file__).parents[3] / "docs" / "data.md"
+
+
+def test_all_are_there():
+    assert names() == ASKED.split()
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_card_is_complete(name):
+    known = card(name)
+    assert known.name == name
+    assert all([known.title, known.licence, known.citation, known.home, known.files])
+    assert all(re.fullmatch(CHECKSUM, value) for value in known.files.values())
+    assert len(known.classes) in {0, len(known.counts)}
+    assert min(known.counts) > 0
+    assert {known.format, known.public_format or known.format} <= set(READERS)
+    assert known.verified == (known.of in VERIFIED or name in VERIFIED)
+    for value in known.public.values():
+        assert re.fullmatch(f"{CHECKSUM}|", value)
+    # Rows of a source without a checksum can still be told from others.
+    unverified = bool(known.public) and not known.verified
+    assert bool(re.fullmatch(r"[0-9a-f]{64}", known.content)) == unverified
+
+
+def test_no_two_cards_share_a_content():
+    contents = [card(name).content for name in names() if card(name).content]
+    assert len(set(contents)) == len(contents)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if card(name).positives])
+def test_the_positives_are_classes_of_another_card(name):
+    known = card(name)
+    base = card(known.of)
+    counts = dict(zip(base.classes, base.counts, strict=True))
+    positive = sum(counts[of] for of in known.positives)
+    assert known.counts == (base.rows - positive, positive)
+    assert known.files == base.files
+
+
+@pytest.mark.parametrize(
+    ("name", "equitability"),
+    [("cifar10", 1), ("fashion_mnist_tshirt", 0.469), ("caltech256_clip", 0.975)],
+)
+def test_equitability(name, equitability):
+    assert card(name).equitability == pytest.approx(equitability, abs=5e-4)
+
+
+def test_the_rarest_class():
+    assert card("creditcard").rarest == pytest.approx(0.001727, abs=5e-7)
+    assert card("cocktailparty").rarest == card("cocktailparty_frames").rarest
+
+
+def test_a_name_that_there_is_not():
+    with pytest.raises(ValueError, match=r"Got 'creditcards'\. Did you mean 'creditcard'\?"):
+        card("creditcards")
+
+
+def test_a_preparation_that_there_is_not():
+    text = 'preparation of load must be "sound" or "paper". Got \'raw\'.'
+    with pytest.raises(ValueError, match=re.escape(text)):
+        load("adult", preparation="raw")
+
+
+def test_the_page_lists_every_set():
+    text = DOCS.read_text(encoding="utf-8").partition("## Preparation")[0]
+    lines = text.splitlines()
+    for name in names():
+        (line,) = (line for line in lines if line.startswith(f"| `{name}` |"))
+        known = card(name)
+        figures = [f"{known.rows:,}", str(len(known.counts)), f"{known.equitability:.3f}"]
+        assert all(f"| {figure} |" in line for figure in [*figures, known.licence]), line

@@ -1,0 +1,176 @@
+"""Files come from the local folder, the cache or the public source, and are checked."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from evalign_study import data
+from evalign_study.data import DataError, UnverifiedWarning, card, damaged, load, locate
+from evalign_study.data.loading import content
+
+from study.tests.data import made
+
+# Pooch leaves the connection of a failed download to the garbage collector.
+LEFT_OPEN = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+pytestmark = pytest.mark.filterwarnings(LEFT_OPEN)
+
+
+def files(folder):
+    return [path.name for path in folder.rglob("*") if path.is_file()]
+
+
+def refused(name):
+    """The one line of a data set that cannot be had."""
+    with pytest.raises(DataError) as raised:
+        load(name)
+    text = str(raised.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("name", made.BOTH)
+def test_original_and_packed_files_give_the_same_arrays(name, give, server, monkeypatch):
+    public, packed = made.BOTH[name]()
+    give(name, public=public, packed=packed)
+    local = load(name)
+    assert server.asked == []
+    monkeypatch.delenv("EVALIGN_DATA")
+    fetched = load(name)
+    assert len(server.asked) == len(public)
+    assert fetched.X.dtype == local.X.dtype
+    for part in ("X", "y", "groups", "split"):
+        np.testing.assert_array_equal(getattr(fetched, part), getattr(local, part))
+    again = load(name)
+    assert len(server.asked) == len(public)  # from the cache
+    np.testing.assert_array_equal(again.X, local.X)
+
+
+@pytest.mark.parametrize("name", ["adult", "satimage"])
+def test_the_published_bytes_give_the_same_arrays(real, name, give, monkeypatch):
+    """Originals written anew from the packed files have the checksums that their publisher's have.
+
+    No checksum of sat.tst is known.
+    """
+    local = load(name)
+    (path,) = locate(card(name)).files
+    table = pd.read_csv(path, keep_default_na=False)
+    split = table.pop("split")
+    parts = [table[split == part].to_numpy(object) for part in ("train", "test")]
+    originals = getattr(made, f"{name}_originals")(*parts)
+    give(name, public=originals, checksums=list(card(name).public.values()))
+    monkeypatch.delenv("EVALIGN_DATA")
+    fetched = load(name)
+    np.testing.assert_array_equal(fetched.X, local.X)
+    np.testing.assert_array_equal(fetched.y, local.y)
+    np.testing.assert_array_equal(fetched.split, local.split)
+
+
+def test_a_wrong_checksum_leaves_nothing_in_the_cache(give, cache):
+    give("mammography", public=made.mammography()[0], checksums=["md5:" + 32 * "0"])
+    text = refused("mammography")
+    assert f"did not arrive whole: md5:{32 * '0'} is expected. Try again" in text
+    assert files(cache) == []
+    assert locate(card("mammography")).where == "absent"
+
+
+@pytest.mark.parametrize("checksums", [None, [""]], ids=["verified", "unverified"])
+def test_a_broken_connection_leaves_nothing_in_the_cache(checksums, give, server, cache):
+    give("mammography", public=made.mammography()[0], checksums=checksums)
+    server.missing = 10
+    assert "cannot be fetched (ChunkedEncodingError)" in refused("mammography")
+    assert files(cache) == []
+
+
+def test_one_of_two_files_is_not_enough(give, server):
+    originals, _ = made.adult()
+    give("adult", public=originals)
+    del server.files["/adult/adult.test"]
+    assert "adult.test cannot be fetched (HTTPError)" in refused("adult")
+    assert locate(card("adult")).where == "absent"
+    server.files["/adult/adult.test"] = originals["adult.test"]
+    assert len(load("adult").y) == 3
+    assert server.asked.count("/adult/adult.data") == 1
+
+
+def test_offline_and_absent_names_the_cure(give, server):
+    give("adult", public=made.adult()[0])
+    server.stop()
+    text = refused("adult")
+    assert text.startswith("adult is not in a folder named in EVALIGN_DATA (it is not set), and ")
+    assert text.endswith("Connect to the network, or put adult/adult.csv.gz there.")
+
+
+def test_a_set_without_a_public_source_names_its_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVALIGN_DATA", str(tmp_path))
+    text = refused("cocktailparty")
+    assert f"cocktailparty is not in EVALIGN_DATA ({tmp_path}), and cannot be downloaded." in text
+    assert text.endswith("it was made from https://github.com/mswoff/DANTE.")
+
+
+def test_without_pooch_the_cure_is_to_install_it(give, monkeypatch):
+    give("adult", public=made.adult()[0])
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    assert "Run: pip install evalign-study" in refused("adult")
+    assert locate(card("adult")).where == "absent"
+
+
+@pytest.mark.parametrize(("name", "package"), [("adult", "pandas"), ("caltech256", "PIL")])
+def test_without_a_package_to_read_with_the_cure_is_to_install_it(name, package, give, monkeypatch):
+    give(name, packed=made.BOTH[name]()[1])
+    monkeypatch.delitem(sys.modules, "evalign_study.data.readers", raising=False)
+    monkeypatch.delattr(data, "readers", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert refused(name) == f"{name} is read with {package}. Run: pip install evalign-study."
+
+
+def test_a_damaged_local_file_is_refused(give):
+    (path, content), *_ = made.adult()[1].items()
+    give("adult", packed={path: content})
+    (file,) = locate(card("adult")).files
+    file.write_bytes(content[:-1])
+    assert damaged(locate(card("adult"))) == [file]
+    text = refused("adult")
+    assert text.startswith(f"{file} is damaged: it has another checksum than adult. sha256:")
+    assert text.endswith(" is expected. Copy it again, or unset EVALIGN_DATA to fetch it.")
+    give("adult", public={})
+    assert refused("adult").endswith(" is expected. Copy it again.")
+
+
+def test_a_damaged_file_in_the_cache_is_fetched_again(give, server):
+    give("mammography", public=made.mammography()[0])
+    whole = load("mammography").X
+    (file,) = locate(card("mammography")).files
+    file.write_bytes(b"1,2,3,4,5,6,'1'")
+    assert damaged(locate(card("mammography"))) == [file]
+    np.testing.assert_array_equal(load("mammography").X, whole)
+    assert len(server.asked) == 2
+
+
+def test_the_local_folder_must_be_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVALIGN_DATA", str(tmp_path / "nowhere"))
+    assert refused("adult").startswith("EVALIGN_DATA must name a folder with data sets. Got")
+
+
+def test_other_rows_of_an_unverified_source_are_told(give):
+    give("mammography", public=made.mammography()[0], checksums=[""])
+    with pytest.warns(UnverifiedWarning, match="not those that its card describes. They come from"):
+        rows = load("mammography")
+    give("mammography", public=made.mammography()[0], checksums=[""], content=content(rows))
+    load("mammography")  # a warning would be an error
+
+
+def test_a_label_that_the_card_does_not_know_is_refused(give):
+    give("mammography", public=made.mammography()[0], classes=("-1", "2"))
+    assert refused("mammography") == "mammography holds labels that its card does not know: 1."
+
+
+def test_import_loads_neither_pandas_nor_pooch():
+    script = (
+        "import sys, evalign_study.data; print({'pandas', 'pooch', 'sklearn'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"

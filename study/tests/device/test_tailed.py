@@ -1,0 +1,54 @@
+"""On a GPU: long-tailed images learn the same in a captured step, also where weights average."""
+
+import pytest
+import torch
+from evalign_study.suite.tables import OURS, TRAINER
+from evalign_study.trainers import images, tailed
+from evalign_study.trainers.tailed import runs, train
+
+from study.tests.trainers import made_data
+
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA device", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def made(monkeypatch):
+    images._stored.cache_clear()
+    monkeypatch.setattr(images, "load", lambda name: made_data.images(name, rows=600, classes=3))
+    yield
+    images._stored.cache_clear()
+
+
+def losses(monkeypatch, run):
+    """The validation loss of every epoch."""
+    found, loss_of = [], tailed._Training.loss_of
+
+    def noted(*arguments):
+        found.append(loss_of(*arguments))
+        return found[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tailed._Training, "loss_of", noted)
+        train(run)
+    return found
+
+
+@pytest.mark.parametrize("averaging", [None, 0.9])
+@pytest.mark.parametrize("method", ["cross_entropy", f"{OURS}_f1"])
+def test_captured_as_plain(method, averaging, monkeypatch):
+    monkeypatch.setattr(TRAINER, "averaging", averaging)
+    # Crops are drawn from a generator that the steps before a capture have moved on.
+    crops = images.Images.crops
+    monkeypatch.setattr(images.Images, "crops", lambda data, rows, random=False: crops(data, rows))
+    (run,) = (run for run in runs([("cifar10", 10)], splits=[0], epochs=4) if run.method == method)
+    captured = losses(monkeypatch, run)
+    monkeypatch.setattr(tailed._Training, "_captured", lambda training: training._step)
+    # bfloat16 has three digits, and the order of additions is the algorithm's.
+    assert captured == pytest.approx(losses(monkeypatch, run), rel=0.1, abs=0.05)
+
+
+def test_learns():
+    run = runs([("cifar10", 10)], splits=[0], epochs=20)[0]
+    pick = train(run)["picks"]["f1_macro"]
+    assert pick["decisions"]["argmax"]["test"] > 0.9

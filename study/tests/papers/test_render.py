@@ -1,0 +1,212 @@
+"""What is said of a table, in Markdown, HTML and CSV; and that the documentation says the same."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+from evalign_study.papers import tables
+from evalign_study.papers.evidence import Evidence
+from evalign_study.papers.figures import figures
+from evalign_study.papers.formats import Grid, Points, markdown
+from evalign_study.papers.render import fill, parts, write
+from evalign_study.papers.reproduce import planned, recorded
+
+from study.tests.papers.made_tables import curves, evidence, pick
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "reproduction.md"
+FOUND = {"F1*": [0.80, 0.81, 0.82], "CE": [0.70, 0.71, 0.72]}
+
+
+def written(found):
+    return markdown(parts(found))
+
+
+def read(folder, name):
+    with (folder / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_without_records_it_says_so_and_shows_nothing_else():
+    assert written(evidence({})) == "## A made table\n\nNot run.\n"
+
+
+def test_ours_beside_the_printed():
+    text, ours, theirs = written(evidence(FOUND)), "0.810 ± 0.025", "0.710 ± 0.025"
+    rows = [
+        "|  | trials | Acc, printed | Acc, argmax | Acc, tuned | Recall, argmax | Recall, tuned |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        rf"| F1\* | 3 | 0.70 ± 0.01 | {ours} | {ours} | 0.620 ± 0.050 | 0.620 ± 0.050 |",
+        f"| CE | 3 | 0.60 ± 0.02 | {theirs} | {theirs} | 0.420 ± 0.050 | 0.420 ± 0.050 |",
+        "| Focal (added) | – | – | – | – | – | – |",
+    ]
+    assert text.count("\n".join(rows)) == 2  # two variants of Mammography
+    strict = "|  | trials | Acc, argmax | Acc, tuned | Recall, argmax | Recall, tuned |"
+    assert text.count(strict) == 4  # and by the other selection, and twice for Adult
+
+
+def test_a_quick_look_says_that_it_is_one():
+    found = evidence(FOUND)
+    found.plan = found.plan._replace(quick=True)
+    assert "its numbers mean nothing" in written(found)
+
+
+def test_verdicts_stand_first():
+    text = written(evidence(FOUND))
+    for way in ("As in the paper", "Strictly"):
+        assert f"\n{way}: 2 of 3 claims confirmed, 2 not comparable.\n" in text
+    row = r"| F1\* is better (F1\* against CE, Acc) | Mammography | +0.100 |"
+    confirmed = "confirmed: +0.100 (+0.100 to +0.100)"
+    assert f"{row} {confirmed} | {confirmed} |" in text
+    assert f"| Adult | – | not comparable: {confirmed.partition(': ')[2]} |" in text
+    assert "not confirmed: −0.080 (−0.130 to −0.030), the reverse holds" in text
+    assert text.index("claim |") < text.index("### Mammography, as in the papers")
+
+
+def test_notes_stand_beside_the_numbers():
+    (points,) = (part for part in parts(evidence(FOUND)) if isinstance(part, Points))
+    assert points.texts == ["Made up.", "Rows repeat.", "Adult, not comparable: other rows."]
+
+
+def test_origin():
+    text = written(evidence(FOUND, capped=True))
+    assert "18 runs, of which 18 reached the cap on epochs (5) and 0 diverged. " in text
+    assert "over trials, which differ in the seed of the training but not in the split. " in text
+    assert (
+        "A processor (float32); Python 3.11.7, torch 2.13.0, scikit-learn 1.7.2, evalign 0.1.0, "
+        "commit abc1234; 2026-01-02." in text
+    )
+    text = written(evidence(FOUND, diverged=True))
+    assert "18 runs, of which 0 reached the cap on epochs and 18 diverged. " in text
+
+
+def test_origin_of_what_was_not_made_at_once():
+    found = evidence(FOUND)
+    _, second, *_ = found.records.values()
+    second["made"] |= {"device": "A GPU", "precision": "tf32", "commit": "def5678"}
+    second["run"]["split_seed"] = 1
+    text = written(found)
+    assert "A GPU (tf32), A processor (float32); " in text
+    assert "several versions of the code, commits abc1234, def5678; " in text
+    assert "which differ in the seed of the training and in the split. " in text
+
+
+def test_a_part_that_was_not_run_says_so():
+    whole = evidence(FOUND)
+    some = [x for x in whole.records.values() if x["run"]["variant"] == "paper"]
+    text = written(Evidence(whole.plan, some))
+    assert "### Mammography, sound\n\nNot run.\n\n### Adult\n" in text
+    assert "| not run |" in text
+
+
+def test_one_trial_has_no_interval():
+    text = written(evidence({"F1*": [0.8], "CE": [0.7]}))
+    assert r"| F1\* | 1 | 0.70 ± 0.01 | 0.800 | 0.800 |" in text
+    assert "| not run: one trial |" in text
+
+
+def test_decisions_and_selections_are_kept_apart():
+    whole = evidence(FOUND)
+    for record in whole.records.values():
+        record["picks"] = {"loss": pick(0.6, 0.7), "accuracy": pick(0.8, 0.9)}
+    papers, strict = (p for p in list(parts(whole))[:8] if isinstance(p, Grid) and p.head[0] == "")
+    assert papers.rows[0][3:5] == ["0.600 ± 0.000", "0.700 ± 0.000"]
+    assert strict.rows[0][2:4] == ["0.800 ± 0.000", "0.900 ± 0.000"]
+
+
+def test_files(tmp_path):
+    found = evidence(FOUND)
+    paths = write(found, tmp_path / "out")
+    assert sorted(tmp_path.rglob("*.*")) == sorted(paths)
+    assert (tmp_path / "out" / "made.md").read_text(encoding="utf-8") == written(found)
+
+
+def test_csv_has_every_number(tmp_path):
+    write(evidence(FOUND), tmp_path)
+    rows = read(tmp_path, "made.csv")
+    # lines × (columns × decisions) × selections × variants of both panels
+    assert len(rows) == 3 * (2 * 2) * 2 * 3
+    first = rows[0]
+    assert (first["line"], first["method"], first["metric"]) == ("F1*", "mcfbeta_f1", "accuracy")
+    assert (first["variant"], first["selection"], first["decision"]) == (
+        "paper",
+        "papers",
+        "argmax",
+    )
+    assert (float(first["printed mean"]), float(first["printed std"])) == (0.70, 0.01)
+    assert (float(first["mean"]), first["trials"]) == (pytest.approx(0.81), "3")
+    assert float(first["lowest"]) < float(first["median"]) < float(first["highest"])
+    assert {row["trials"] for row in rows if row["line"] == "Focal"} == {"0"}
+    claims = read(tmp_path, "made-claims.csv")
+    assert len(claims) == 5 * 2
+    assert claims[0]["verdict"] == "confirmed"
+    assert claims[1]["seen"] == "strictly"
+    assert [claim["relation"] for claim in claims[::4]] == ["higher", "not lower", "higher"]
+
+
+def test_page_fetches_nothing_and_escapes(tmp_path):
+    write(evidence(FOUND), tmp_path)
+    page = (tmp_path / "made.html").read_text(encoding="utf-8")
+    assert "<title>A made table</title>" in page
+    assert re.findall(r"(?:src|href)=", page) == []
+    assert "0.810 ± 0.025" in page
+    assert len(page) < 100_000  # no library for figures that there are not
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "y"),
+    [
+        ("drawn", "Mammography: loss against F1", [0.1, 0.2, 0.3] * 2),  # of both repetitions
+        ("converged", "Mammography: F1 (training)", [0.1, 0.2, 0.3]),
+    ],
+)
+def test_figures_are_drawn(tmp_path, name, title, y):
+    write(curves(name, (0.1, 0.2, 0.3)), tmp_path)
+    page = (tmp_path / f"{name}.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))
+    assert list(data["figures"]) == [title]
+    (trace,) = data["figures"][title]["data"]
+    assert trace["name"] == "Surrogate"
+    assert f'id="{title}"' in page
+    assert trace["y"] == y
+
+
+def test_a_figure_has_its_numbers_in_a_table():
+    text = written(curves("converged", (0.1, 0.29, 0.3)))
+    assert "|  | trials | F1 (training) | epochs |" in text
+    assert "Median of the repetitions" in text
+    assert "± is" not in text
+    assert "| Surrogate | 2 | 0.300 (0.300 to 0.300) | 2 (2 to 2) |" in text
+    assert "Epoch and setting" not in text
+
+
+def test_fill_replaces_what_stands_between_the_marks():
+    page = "A\n<!-- t -->\nold\n<!-- end of t -->\nB"
+    once = fill(page, "t", "new\n")
+    assert once == "A\n<!-- t -->\n\nnew\n\n<!-- end of t -->\nB"
+    assert fill(once, "t", "new\n") == once
+    with pytest.raises(ValueError, match="must hold <!-- u --> and <!-- end of u"):
+        fill(page, "u", "new")
+
+
+@pytest.fixture(scope="module")
+def committed():
+    return recorded(ROOT / "study" / "results").values()
+
+
+@pytest.mark.parametrize("name", [name for name in tables.names() if tables.table(name).drawn])
+def test_lines_of_a_figure_can_be_told_apart(name, committed):
+    """By the colour, which is plotly's and comes again after ten, and the dash or the symbol."""
+    for figure in figures(Evidence(planned(name), committed)).values():
+        looks = {(i % 10, of.line.dash, of.marker.symbol) for i, of in enumerate(figure.data)}
+        assert len(looks) == len(figure.data) > 0
+
+
+@pytest.mark.parametrize("name", tables.names())
+def test_documentation_shows_the_records(name, committed):
+    """If not: evalign reproduce all --render-only --page docs/reproduction.md."""
+    page = PAGE.read_text(encoding="utf-8")
+    found = Evidence(planned(name), committed)
+    assert fill(page, name, written(found)) == page

@@ -1,0 +1,169 @@
+"""Every method trains in a stack; every name means what it says."""
+
+import pytest
+import torch
+from evalign_study.data import card
+from evalign_study.trainers.many import Member, fit_many
+from evalign_study.trainers.methods import CLASSES, METHODS, NETWORKS, UNAVERAGED, make
+from torch import nn
+from torch.nn import functional as F
+
+from evalign.losses import AUROCLoss, MetricLoss
+from evalign.losses.aligned import metric_offsets
+from evalign.metrics import resolve
+from evalign.training import Settings
+from tests import tolerances
+
+BINARY_ONLY = ("wmw", "btg_", "surf_")  # losses of one class against the other
+COUNTS = {2: torch.tensor([90, 10]), 3: torch.tensor([50, 30, 20]), 10: torch.full((10,), 10)}
+
+
+def classes_of(method):
+    if "_dog_" in method or "_frog_" in method:
+        return (10,)
+    return (2,) if method.startswith(BINARY_ONLY) else (2, 3)
+
+
+CASES = [(method, classes) for method in METHODS for classes in classes_of(method)]
+
+
+@pytest.mark.parametrize(("method", "classes"), CASES)
+def test_two_steps_in_a_stack(method, classes):
+    torch.manual_seed(0)
+    X, y = torch.randn(64, 4), torch.arange(64) % classes
+    made = make(method, COUNTS[classes], "cifar10")
+    annealing = {"rate": 0.9} if made.annealed else None
+    members = [Member(made.loss, rate, seed, 0.1, annealing) for seed, rate in ((0, 0.1), (1, 0.2))]
+    found = fit_many(
+        lambda: nn.Linear(4, classes),
+        members,
+        X,
+        y,
+        validation=(X, y),
+        metric=made.target,
+        settings=Settings(epochs=1, batch_size=32),
+    )
+    for member, trained in zip(members, found, strict=True):
+        torch.manual_seed(member.seed)
+        before = nn.Linear(4, classes).weight
+        assert trained.history[0]["validation_loss"] < 10
+        assert not torch.allclose(trained.weights["weight"], before)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name.startswith(BINARY_ONLY)])
+def test_two_classes_only(method):
+    with pytest.raises(ValueError, match=r"logits of \w+ must"):
+        make(method, COUNTS[3]).loss(torch.randn(6, 3), torch.arange(6) % 3)
+
+
+def test_f1_is_that_of_the_positive_class_or_macro():
+    assert [make("east_f1", COUNTS[c]).target for c in (2, 3)] == ["f1", "f1_macro"]
+    assert make("surf_0.5", COUNTS[2]).target == "f0.5"
+    assert make("btg_f3", COUNTS[2]).target == "f3"
+    assert make("anchored_mcc", COUNTS[3]).target == "matthews_corrcoef"
+    assert make("cross_entropy", COUNTS[3]).target == "f1_macro"
+
+
+def test_who_is_annealed():
+    annealed = {method for method, c in CASES if make(method, COUNTS[c], "cifar10").annealed}
+    animals = {method for method in METHODS if method.startswith(("east_dog", "east_frog"))}
+    assert annealed == {"east_f1", "east_accuracy", "east_mcc"} | animals
+
+
+def test_cross_entropy_is_torchs_own():
+    torch.manual_seed(0)
+    logits, y = torch.randn(50, 3), torch.arange(50) % 3
+    value = make("cross_entropy", COUNTS[3]).loss(logits, y)
+    torch.testing.assert_close(value, F.cross_entropy(logits, y))
+    weight = (COUNTS[3].sum() / COUNTS[3]).float()
+    balanced = (weight[y] * F.cross_entropy(logits, y, reduction="none")).mean()
+    found = make("balanced_cross_entropy", COUNTS[3]).loss(logits, y)
+    torch.testing.assert_close(found, balanced)
+
+
+def test_the_fixed_threshold_differs_where_there_are_more_than_two_classes():
+    torch.manual_seed(0)
+    for classes in (2, 3):
+        logits, y = torch.randn(60, classes), torch.arange(60) % classes
+        fixed, dynamic = (
+            make(name, COUNTS[classes]).loss(logits, y) for name in ("east_f1_fixed", "mcfbeta_f1")
+        )
+        same = torch.isclose(fixed, dynamic, rtol=0, atol=tolerances.FLOAT32)
+        assert same.item() == (classes == 2)
+
+
+def test_the_sigmoid_is_btgs_other_step():
+    linear, sigmoid = make("btg_f1", COUNTS[2]).loss, make("btg_sigmoid_f1", COUNTS[2]).loss
+    assert isinstance(linear, MetricLoss)
+    assert (linear.heaviside, sigmoid.heaviside) == ("linear", "sigmoid")
+    assert isinstance(make("btg_sigmoid_auroc", COUNTS[2]).loss, AUROCLoss)
+
+
+def test_the_macro_soft_loss_of_surf_has_classes_of_one_weight():
+    """SurF eq. 24 with p = ½, whatever the share of the positive class is."""
+    torch.manual_seed(0)
+    logits, target = torch.randn(100, 2, dtype=torch.float64), torch.arange(100) // 90
+    p = logits.softmax(1)[:, 1]
+    missed, called = (1 - p[target == 1]).mean(), p[target == 0].mean()
+    expected = 1 - 5 * 0.5 * (1 - missed) / (0.5 * (4 + 1 - missed - called) + called)
+    found = make("balanced_macro_soft_2", COUNTS[2]).loss(logits, target)
+    assert found.item() == pytest.approx(expected.item(), rel=tolerances.SAME)
+
+
+def test_one_class_has_a_beta_of_its_own():
+    for name, place in (("east_frog_0.25", 6), ("mcfbeta_dog_0.25", 5)):
+        betas = make(name, COUNTS[10], "cifar10").target.beta
+        assert betas == tuple(0.25 if c == place else 1.0 for c in range(10))
+    assert card("cifar10").classes[CLASSES["dog"]["cifar10"]] == "dog"
+    with pytest.raises(ValueError, match="dataset of make must have a dog: cifar10, caltech256"):
+        make("east_dog_5", COUNTS[2], "adult")
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match=r"method of make must be one of cross_entropy, .*'f1'"):
+        make("f1", COUNTS[2])
+
+
+def test_a_class_without_rows_counts_as_one():
+    loss = make("balanced_cross_entropy", torch.tensor([9, 0, 1])).loss
+    assert torch.isfinite(loss(torch.randn(4, 3), torch.tensor([0, 1, 2, 2])))
+
+
+def test_what_logits_lack_is_what_the_cross_entropy_added():
+    """Of our recipe and its like; of the others, nothing is to be added."""
+    for method, classes in CASES:
+        _, _, target, offsets = make(method, COUNTS[classes], "cifar10")
+        offsets = torch.as_tensor(offsets).expand(classes)
+        expected = torch.zeros(classes)
+        if method.startswith("anchored"):
+            expected = COUNTS[classes].float().log() / 2
+        elif method.startswith(("aligned", "unaligned", UNAVERAGED)):
+            expected = metric_offsets(resolve(target), COUNTS[classes]).float()
+        torch.testing.assert_close(offsets - offsets[0], expected - expected[0])
+
+
+@pytest.mark.parametrize("name", ["mlp", "mlp32"])
+def test_networks_of_rows(name):
+    network = NETWORKS[name](5, 2, 0.3)
+    dropped = {m.p for m in network.modules() if isinstance(m, nn.Dropout)}
+    assert dropped == {0.3}
+    assert network(torch.randn(7, 5)).shape == (7, 2)
+
+
+def test_one_logit_becomes_a_pair_of_the_same_probabilities():
+    network, x = NETWORKS["mlp32"](5, 2, 0.0), torch.randn(7, 5)
+    single = network[0](x).squeeze(1).sigmoid()
+    torch.testing.assert_close(network(x).softmax(1)[:, 1], single)
+    with pytest.raises(ValueError, match="n_classes of mlp32 must be 2"):
+        NETWORKS["mlp32"](5, 3, 0.0)
+
+
+@pytest.mark.parametrize("name", ["darknet19", "tiny_darknet", "resnet18", "resnet34"])
+def test_networks_of_images(name):
+    with torch.device("meta"):
+        network = NETWORKS[name](0, 4, 0.1)
+        assert network(torch.empty(2, 3, 32, 32)).shape == (2, 4)
+
+
+def test_network_of_people():
+    assert NETWORKS["people"](4, 2, 0.1)(torch.zeros(3, 6, 4)).shape == (3, 15)

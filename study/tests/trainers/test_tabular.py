@@ -1,0 +1,277 @@
+"""The protocol for tables: the same split for all, a grid, and trials of what it chose."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from evalign_study import data
+from evalign_study.data import Dataset
+from evalign_study.records.run import Run, scores, triples
+from evalign_study.trainers import stacks, tabular
+from evalign_study.trainers.prepared import prepare
+from evalign_study.trainers.tabular import chosen, grid, train, units
+
+from tests import tolerances
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    prepare.cache_clear()
+    yield
+    prepare.cache_clear()
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """400 rows in the place of any data set; every row occurs twice."""
+    numbers = np.random.default_rng(0)
+    X = numbers.normal(3, 2, (200, 4)).astype(np.float32).repeat(2, 0)
+    y = (X[:, 0] + X[:, 1] > 8).astype(np.int64)
+    card = data.card("mammography")
+    dataset = Dataset(X, y, ("no", "yes"), np.arange(200).repeat(2), None, card)
+    monkeypatch.setattr(data, "load", lambda name, preparation: dataset)
+    return dataset
+
+
+@pytest.fixture
+def three_classes(made, monkeypatch):
+    y = made.y + (made.X[:, 2] > 4)
+    dataset = Dataset(made.X, y, ("a", "b", "c"), made.groups, None, made.card)
+    monkeypatch.setattr(data, "load", lambda name, preparation: dataset)
+
+
+BASE = Run(
+    dataset="mammography",
+    variant="paper",
+    method="cross_entropy",
+    batch_size=64,
+    learning_rate=0.01,
+    epochs=4,
+    patience=3,
+    seed=1,
+)
+
+
+def test_split_of_a_real_set(real):
+    paper, sound = prepare("mammography", "paper"), prepare("mammography", "sound")
+    assert [len(y) for _, y in paper[:3]] == [7157, 1789, 2237]
+    for prepared in (paper, sound):
+        X, _ = prepared.training
+        assert X.mean(0).abs().max() < tolerances.FLOAT32_MOMENTS
+        assert (X.std(0, correction=0) - 1).abs().max() < tolerances.FLOAT32_MOMENTS
+        counts = sum(torch.bincount(y) for _, y in prepared[:3])
+        assert counts.tolist() == list(data.card("mammography").counts)
+    assert _shared_rows(paper) > 0
+    assert _shared_rows(sound) == 0
+
+
+def _shared_rows(prepared):
+    training, test = ({tuple(row) for row in part[0].tolist()} for part in prepared[:3:2])
+    return len(training & test)
+
+
+def test_a_split_is_the_same_whenever_it_is_made(made):
+    first = prepare("mammography", "sound")
+    prepare.cache_clear()
+    again, other = prepare("mammography", "sound"), prepare("mammography", "sound", 1)
+    assert torch.equal(first.test[0], again.test[0])
+    assert not torch.equal(first.test[0], other.test[0])
+
+
+def test_imbalance_leaves_out_rows_of_the_rarer_class(made):
+    rare = min(np.bincount(made.y))
+    common = len(made.y) - rare
+    prepared = prepare("mammography", "paper", 0, common / 40)
+    counts = sum(torch.bincount(y) for _, y in prepared[:3])
+    assert sorted(counts.tolist()) == [40, common]
+    with pytest.raises(ValueError, match=r"imbalance of prepare must leave 1 to \d+ rows"):
+        prepare("mammography", "paper", 0, 1.0)
+
+
+def test_only_tables_of_features(monkeypatch, made):
+    texts = Dataset(np.array(["a", "b"], dtype=object), made.y, ("a", "b"), None, None, made.card)
+    monkeypatch.setattr(data, "load", lambda name, preparation: texts)
+    with pytest.raises(ValueError, match="dataset of prepare must be a table of features"):
+        prepare("reuters_r8", "sound")
+
+
+def test_grid_is_that_of_the_paper():
+    plain, annealed = (
+        grid("creditcard", "paper", method, epochs=7) for method in ("cross_entropy", "east_mcc")
+    )
+    runs = plain + annealed
+    assert len({run.key for run in runs}) == len(runs) == 7 * 3 * 2 * (1 + 2)
+    assert {run.batch_size for run in runs} == {128, 256, 512, 1024, 2048, 4096, 8192}
+    assert {run.rate for run in plain} == {None}
+    assert Counter(run.rate for run in annealed) == {0.8: 42, 0.9: 42}
+    assert {(run.seed, run.epochs, run.patience) for run in runs} == {(0, 7, 50)}
+
+
+def test_grid_may_be_held_at_one_value():
+    runs = grid("adult", "sound", "east_f1", batch_size=128, imbalance=100.0)
+    assert {(run.batch_size, run.imbalance) for run in runs} == {(128, 100.0)}
+    assert len(runs) == 3 * 2 * 2
+    (quick,) = grid("adult", "sound", "east_f1", quick=True)
+    assert quick.epochs == 2
+
+
+def recorded(run, loss, f1, **more):
+    picks = {
+        name: {"epoch": 1, "validation_loss": loss, "validation": {"f1": f1}}
+        for name in ("loss", "f1")
+    }
+    return {"key": run.key, "run": vars(run), "picks": picks, **more}
+
+
+def test_a_criterion_chooses():
+    low, high, wrong = (BASE.but(seed=0, learning_rate=rate) for rate in (0.1, 0.2, 0.3))
+    lost = recorded(wrong, None, 0.99, diverged=True)
+    records = [recorded(low, 0.1, 0.5), recorded(high, 0.2, 0.6), lost]
+    assert chosen(records, "loss") == low
+    assert chosen(records, "f1") == high
+    assert chosen([lost], "loss") == chosen([lost], "f1") == wrong
+
+
+def test_units_share_what_a_stack_must_and_fit_into_memory(made, monkeypatch):
+    runs = grid("adult", "paper", "cross_entropy") + grid("adult", "paper", "east_f1")
+    parts = units(runs)
+    assert sorted(run.key for part in parts for run in part) == sorted(run.key for run in runs)
+    assert all(len({run.batch_size for run in part}) == 1 for part in parts)
+    monkeypatch.setattr(stacks, "NUMBERS", 4 * stacks.numbers(runs[0]))
+    assert max(len(part) for part in units(runs)) == 4
+
+
+def test_pairs_of_rows_are_counted_and_stand_alone(made):
+    both = (grid("adult", "paper", method, batch_size=128) for method in ("cross_entropy", "wmw"))
+    parts = units([run for runs in both for run in runs])
+    assert len(parts) == 2
+    assert all(len({run.method for run in part}) == 1 for part in parts)
+    cross_entropy, wmw = (stacks.numbers(BASE.but(method=m)) for m in ("cross_entropy", "wmw"))
+    assert wmw - cross_entropy == 4 * BASE.batch_size**2
+
+
+def test_weights_are_counted_for_the_features_as_prepared(made):
+    found = stacks.numbers(BASE)  # the card has 6 features, the made rows 4
+    weights = sum(p.numel() for p in tabular.NETWORKS["mlp"](4, 2, 0.0).parameters())
+    assert found == 10 * weights + 8 * 64 * (512 + 256 + 128 + 2)
+
+
+def test_records_hold_what_the_pick_says(made):
+    runs = [BASE, BASE.but(method="east_f1", rate=0.9), BASE.but(network="mlp32")]
+    records = [record for part in units(runs) for record in train(part)]
+    by_key = {record["key"]: record for record in records}
+    assert by_key.keys() == {run.key for run in runs}
+    for run in runs:
+        record = by_key[run.key]
+        assert 0 < record["epochs"] <= run.epochs
+        assert record["picks"].keys() == {"loss", "f1", "accuracy", "matthews_corrcoef"}
+        decisions = {"argmax", "tuned"}
+        if run.network == "mlp32":
+            decisions |= {f"0.{i}" for i in range(1, 10)}
+        for name, pick in record["picks"].items():
+            assert pick["test"].keys() == decisions
+            assert 0 <= pick["auroc"] <= 1
+            for decision in pick["test"].values():
+                again = scores(decision["matrix"], 2, ("f1", "accuracy", "matthews_corrcoef"))
+                assert sum(count for *_, count in decision["matrix"]) == 80
+                assert again == pytest.approx({k: decision[k] for k in again}, abs=1e-6)
+            if name != "loss":
+                best = max(p["validation"][name] for p in record["picks"].values())
+                assert pick["validation"][name] == best
+            assert pick["validation_loss"] >= record["picks"]["loss"]["validation_loss"]
+
+
+def test_a_point_of_the_grid_is_validated_like_a_trial_and_not_tested(made, monkeypatch):
+    (trial,) = train([BASE])
+    monkeypatch.setattr(tabular, "GRID_SEED", BASE.seed)
+    (point,) = train([BASE])
+    assert point["picks"].keys() == trial["picks"].keys()
+    for name, pick in point["picks"].items():
+        assert pick.keys() == {"epoch", "validation_loss", "validation"}
+        assert {key: trial["picks"][name][key] for key in pick} == pick
+    assert [point[k] for k in ("epochs", "capped")] == [trial[k] for k in ("epochs", "capped")]
+
+
+def test_a_run_does_not_depend_on_its_company(made):
+    (alone,) = train([BASE])
+    _, other, together = train([BASE.but(method="dice"), BASE.but(seed=2), BASE])
+    loss, same, different = (
+        record["picks"]["loss"]["validation_loss"] for record in (alone, together, other)
+    )
+    assert same == pytest.approx(loss, abs=tolerances.TRAINED)
+    assert different != pytest.approx(loss, abs=tolerances.TRAINED)
+
+
+def test_more_than_two_classes(three_classes):
+    (record,) = train([BASE.but(method="anchored_f1")])
+    assert record["picks"].keys() == {"loss", "f1_macro", "accuracy", "matthews_corrcoef"}
+    assert "auroc" not in record["picks"]["loss"]
+
+
+def test_a_run_that_diverges_says_the_first_class(made):
+    sane, wild = train([BASE, BASE.but(learning_rate=1e30)])
+    assert (sane["diverged"], wild["diverged"]) == (False, True)
+    assert wild["epochs"] == 1
+    assert wild["picks"].keys() == sane["picks"].keys()
+    for pick in wild["picks"].values():
+        assert (pick["epoch"], pick["validation_loss"]) == (0, None)
+        for decision in pick["test"].values():
+            assert {predicted for _, predicted, _ in decision["matrix"]} == {0}
+
+
+def test_a_run_does_not_depend_on_what_ran_before(made):
+    run = BASE.but(dropout=0.5, rows=50)
+    (first,) = train([run])
+    torch.rand(3)
+    (again,) = train([run])
+    assert first["picks"] == again["picks"]
+    assert sum(count for *_, count in first["picks"]["f1"]["test"]["argmax"]["matrix"]) == 50
+
+
+def test_the_precision_is_told_and_left_as_it_was(made):
+    before = torch.get_float32_matmul_precision()
+    (record,) = train([BASE])
+    assert torch.get_float32_matmul_precision() == before
+    assert record["made"]["precision"] == ("tf32" if torch.cuda.is_available() else "float32")
+
+
+def test_the_prior_is_added_back(made):
+    """Labels of the anchored method are those of its probabilities, as the estimator has them."""
+    (record,) = train([BASE.but(method="anchored_f1")])
+    prepared = prepare("mammography", "paper")
+    method = tabular.make("anchored_f1", prepared.counts)
+    share = prepared.counts / prepared.counts.sum()
+    torch.testing.assert_close(method.offsets.softmax(0), share.sqrt().float() / share.sqrt().sum())
+    settings = {"epochs": 4, "batch_size": 64, "patience": 3, "watch": "loss"}
+    (trained,) = tabular.fit_many(
+        lambda: tabular.NETWORKS["mlp"](4, 2, 0.0),
+        [tabular.Member(method.loss, BASE.learning_rate, BASE.seed)],
+        *prepared.training,
+        validation=prepared.validation,
+        metric="f1",
+        settings=tabular.Settings(**settings, **tabular.OPTIMIZER),
+    )
+    network = tabular.NETWORKS["mlp"](4, 2, 0.0)
+    X, y = prepared.test
+    labels = (stacks.logits_of(network, trained.weights, X) + method.offsets).argmax(1)
+    assert record["picks"]["loss"]["test"]["argmax"]["matrix"] == triples(labels, y)
+
+
+def test_the_cap_is_told_from_an_end(made):
+    short, long = BASE.but(epochs=2, patience=50), BASE.but(epochs=60, patience=1)
+    assert [record["capped"] for record in train([short])] == [True]
+    assert [record["capped"] for record in train([long])] == [False]
+
+
+def test_seconds_are_shares_of_the_whole(made):
+    runs = [BASE.but(seed=seed, patience=None) for seed in range(1, 4)]
+    seconds = [record["seconds"] for record in train(runs)]
+    assert seconds == pytest.approx([seconds[0]] * 3)
+    assert math.isfinite(seconds[0])
+
+
+def test_runs_of_two_units_are_refused(made):
+    with pytest.raises(ValueError, match="runs of train must share dataset, variant"):
+        next(train([BASE, BASE.but(batch_size=32)]))
