@@ -132,9 +132,9 @@ def main() -> None:
     contestants: dict[str, Callable[[], Any]] = {
         "bare loop": lambda: bare_loop(network(device, X.shape[1]), rows, held_out, epochs),
         "training.fit": lambda: training(nn.CrossEntropyLoss()),
-        "training.fit, anchored": lambda: training(AlignedLoss(METRIC, prior)),
+        "training.fit, aligned": lambda: training(AlignedLoss(METRIC, prior)),
         "AlignedClassifier": lambda: estimator("cross_entropy"),
-        "AlignedClassifier, anchored": lambda: estimator("anchored"),
+        "AlignedClassifier, aligned": lambda: estimator("aligned"),
         "skorch": skorch,
     }
     # The first optimiser of a process loads torch's compiler.

@@ -11,10 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from evalign import losses, metrics, theory
+from evalign.aggregation import exact_backward
 from evalign.core.confusion import Confusion
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.losses import AlignedLoss, MetricLoss
-from evalign.statistics import exact_backward
 
 if TYPE_CHECKING:
     from evalign.estimator import AlignedClassifier

@@ -70,7 +70,6 @@ def aligned(metric: MetricFunction, prior: Tensor, patience: int | None) -> Reci
 
 RECIPES: dict[str, Callable[[MetricFunction, Tensor, int | None], Recipe]] = {
     "aligned": aligned,
-    "anchored": aligned,  # its first name
     "cross_entropy": cross_entropy,
     "east": east,
     "focal": focal,

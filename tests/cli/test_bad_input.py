@@ -86,7 +86,7 @@ def test_an_empty_column_names_the_cure(tmp_path):
         (["--metric", "f2_makro"], 'Did you mean "f2_macro"?'),
         (["--metric", "f1"], 'by name "f1_macro"'),
         (["--metric", "roc_auc"], "AUROCLoss"),
-        (["--recipe", "east2"], "--recipe must be one of aligned, anchored, cross_entropy, east"),
+        (["--recipe", "east2"], "--recipe must be one of aligned, cross_entropy, east"),
         (["--decision", "best"], "'best' is not one of"),
         (["--seed", "-1"], "'--seed': Input should be greater than or equal to 0"),
         (["--epochs", "0"], "'--epochs': Input should be greater than or equal to 1"),

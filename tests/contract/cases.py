@@ -201,7 +201,7 @@ def _aligned(task: str) -> Case:
         return losses.AlignedLoss("balanced_accuracy", prior, **settings).eval()
 
     def expected(z, y, w):
-        entropy = reference.logit_adjusted(z, y, w, task=task, class_prior=prior, tau=1.0)
+        entropy = reference.logit_adjusted(z, y, w, task=task, class_counts=prior, tau=1.0)
         step = membership.heaviside_at(0.2, "linear")
         return entropy + reference.metric_loss(
             R.balanced_accuracy, z, y, w, task, step, threshold=0.5
@@ -300,7 +300,7 @@ LOSS_CASES = [
             "logit_adjusted",
             partial(losses.LogitAdjustedLoss, WEIGHTS[task], tau=1.5),
             task,
-            partial(reference.logit_adjusted, task=task, class_prior=WEIGHTS[task], tau=1.5),
+            partial(reference.logit_adjusted, task=task, class_counts=WEIGHTS[task], tau=1.5),
             _ASYMMETRIC,
         )
         for task in ("binary", "multiclass")

@@ -129,14 +129,9 @@ def test_the_offsets_that_training_took_out_are_added_back(metric):
     np.testing.assert_allclose(clf.predict_proba(X2), expected, atol=2e-3)
 
 
-def test_the_first_name_of_the_recipe_is_known():
-    one, other = (quick(recipe=name, epochs=2).fit(X, Y) for name in ("aligned", "anchored"))
-    assert np.array_equal(one.predict_proba(X), other.predict_proba(X))
-
-
 def test_weights_are_averaged_over_the_steps():
     """As `fit` averages them: the steps are the same, what is kept of them is not."""
-    plain, averaged = (quick(epochs=1, averaging=decay).fit(X, Y) for decay in (None, 0.9))
+    plain, averaged = (quick(epochs=1, ema_decay=decay).fit(X, Y) for decay in (None, 0.9))
     assert not np.array_equal(plain.predict_proba(X), averaged.predict_proba(X))
 
 
@@ -600,7 +595,7 @@ def test_calibrated_classifier(method):
 WRONG = [
     ({"metric": "f1_makro"}, "metric of AlignedClassifier must be a name of metrics.names(). Got"),
     ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 classes.'),
-    ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "anchored", "cro'),
+    ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
     ({"class_weight": {0: 1, 1: -1, 2: 1}}, "class_weight of AlignedClassifier must hold no neg"),
     ({"decision": "best"}, 'decision of AlignedClassifier must be one of "argmax", "tuned", "exp'),
     ({"network": 3}, "network of AlignedClassifier must be None or a function (n_features, n_cla"),
@@ -615,12 +610,12 @@ WRONG = [
     ({"weight_decay": -1}, "weight_decay of AlignedClassifier must be at least 0. Got -1."),
     ({"dropout": 1.0}, "dropout of AlignedClassifier must lie in [0, 1). Got 1.0."),
     (
-        {"averaging": 1.0},
-        "averaging of AlignedClassifier must lie between 0 and 1, or be None. Got 1.0.",
+        {"ema_decay": 1.0},
+        "ema_decay of AlignedClassifier must lie between 0 and 1, or be None. Got 1.0.",
     ),
     (
-        {"averaging": 0},
-        "averaging of AlignedClassifier must lie between 0 and 1, or be None. Got 0.",
+        {"ema_decay": 0},
+        "ema_decay of AlignedClassifier must lie between 0 and 1, or be None. Got 0.",
     ),
     ({"patience": 0}, "patience of AlignedClassifier must be a whole number, at least 1, or None"),
     ({"class_weight": {"x": 1}}, "class_weight"),

@@ -20,10 +20,12 @@ def random_batch(rows, classes, *, seed=0, scale=3.0, dtype=torch.float64):
     target = torch.randint(classes, (rows,), generator=generator)
     target = torch.where(target == 1, 0, target)
     weight = torch.rand(rows, generator=generator, dtype=torch.float64).round(decimals=1)
-    of_sums = torch.randn(3, classes, generator=generator, dtype=torch.float64)
-    of_sums = of_sums / 1000  # float16 ends at 65,504, and the ramp at T = 1e-9 rises by 4e6
+    loss_from_sums = torch.randn(3, classes, generator=generator, dtype=torch.float64)
+    loss_from_sums = (
+        loss_from_sums / 1000
+    )  # float16 ends at 65,504, and the ramp at T = 1e-9 rises by 4e6
     wide = torch.promote_types(dtype, torch.float32)
-    return logits.to(dtype), target, weight.to(wide), of_sums
+    return logits.to(dtype), target, weight.to(wide), loss_from_sums
 
 
 def hostile_logits(dtype):
@@ -44,30 +46,30 @@ def hostile_logits(dtype):
 
 def run(kernels, batch, temperature, sigmoid, detach, device="cpu"):
     """Sums and gradient of a module with forward and backward."""
-    logits, target, weight, of_sums = (x.to(device) for x in batch)
+    logits, target, weight, loss_from_sums = (x.to(device) for x in batch)
     t = torch.tensor(temperature, dtype=torch.float64, device=device)
     sums, *kept = kernels.forward(logits, target, weight, t, sigmoid)
     assert sums.dtype == torch.float64
     batch = logits, target, weight, t
-    return sums.cpu(), kernels.backward(*batch, *kept, of_sums, sigmoid, detach).cpu()
+    return sums.cpu(), kernels.backward(*batch, *kept, loss_from_sums, sigmoid, detach).cpu()
 
 
 def by_core(batch, temperature, sigmoid, detach, dtype):
     """The same by the reference, computed in `dtype`."""
-    logits, target, weight, of_sums = batch
+    logits, target, weight, loss_from_sums = batch
     logits = logits.detach().to(dtype, copy=True).requires_grad_()
     heaviside = "sigmoid" if sigmoid else "linear"
     t = torch.tensor(temperature, dtype=torch.float64)
     soft = multiclass(logits, temperature=t, heaviside=heaviside, detach_threshold=detach)
     c = Confusion.from_membership(Batch("multiclass", logits, target, weight.to(dtype)), soft)
     sums = torch.stack([c.tp, c.predicted, c.actual])
-    (gradient,) = torch.autograd.grad(sums, logits, of_sums)
+    (gradient,) = torch.autograd.grad(sums, logits, loss_from_sums)
     return sums.detach(), gradient
 
 
 def assert_agrees(kernels, batch, temperature, sigmoid, detach, *, device="cpu", gradient=True):
     """As near to the reference in float64 as the reference is in the precision of the batch."""
-    logits, _, weight, of_sums = batch
+    logits, _, weight, loss_from_sums = batch
     settings = temperature, sigmoid, detach
     ours = run(kernels, batch, *settings, device=device)
     exact = by_core(batch, *settings, torch.float64)
@@ -83,6 +85,6 @@ def assert_agrees(kernels, batch, temperature, sigmoid, detach, *, device="cpu",
     assert error[0] <= allowed[0] + margin * weight.sum().item()
     if gradient:
         # Where the gradient vanishes, what cancelled is its scale. Half precision then rounds it.
-        scale = exact[1].norm().item() + of_sums.norm().item() * weight.norm().item()
+        scale = exact[1].norm().item() + loss_from_sums.norm().item() * weight.norm().item()
         rounding = (exact[1].to(logits.dtype) - exact[1]).norm().item()
         assert error[1] <= allowed[1] + margin * scale + 2 * rounding

@@ -303,9 +303,9 @@ def focal(logits, targets, weights, task, gamma=2.0, class_weight=None):
     )
 
 
-def logit_adjusted(logits, targets, weights, task, class_prior, tau=1.0):
+def logit_adjusted(logits, targets, weights, task, class_counts, tau=1.0):
     """Cross-entropy of z + tau log pi (Menon 2021); binary: of z + tau log(pi_1 / pi_0)."""
-    prior = [c / sum(class_prior) for c in class_prior]
+    prior = [c / sum(class_counts) for c in class_counts]
     logits = np.asarray(logits, dtype=float)
     if task == "binary":
         adjusted = logits + tau * (math.log(prior[1]) - math.log(prior[0]))

@@ -512,16 +512,16 @@ FULL = {
         ValueError,
         "class_weight of FocalLoss must hold a number for each of the 3 classes. Got 2 numbers.",
     ),
-    "class_prior of another problem": (
+    "class_counts of another problem": (
         lambda: losses.LogitAdjustedLoss([1, 2])(logits(4, 3), LABELS),
         ValueError,
-        "class_prior of LogitAdjustedLoss must hold a number for each of the 3 classes. Got 2 "
+        "class_counts of LogitAdjustedLoss must hold a number for each of the 3 classes. Got 2 "
         "numbers.",
     ),
-    "negative class_prior": (
+    "negative class_counts": (
         lambda: losses.LogitAdjustedLoss([1, -2]),
         ValueError,
-        "class_prior of LogitAdjustedLoss must hold two or more positive numbers, one for each "
+        "class_counts of LogitAdjustedLoss must hold two or more positive numbers, one for each "
         f"class. Got [1, -2]. {NO_EXAMPLES}",
     ),
     "count of 0": (

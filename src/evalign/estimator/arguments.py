@@ -43,7 +43,7 @@ def check_arguments(classifier: "AlignedClassifier") -> None:
     number("learning_rate", Real, tiny, "be positive")
     number("weight_decay", Real, 0, "be at least 0")
     number("dropout", Real, 0, "lie in [0, 1)", 1)
-    if classifier.averaging is not None:
-        number("averaging", Real, tiny, "lie between 0 and 1, or be None", 1)
+    if classifier.ema_decay is not None:
+        number("ema_decay", Real, tiny, "lie between 0 and 1, or be None", 1)
     if classifier.patience is not None:
         number("patience", Integral, 1, "be a whole number, at least 1, or None")

@@ -43,9 +43,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
             function of a `Confusion`. Names without an average ("f1") are of two classes, of which
             `classes_[1]` is the positive one.
-        recipe: "aligned" (the metric and cross-entropy together, see `AlignedLoss`; "anchored" is
-            its first name), "cross_entropy", "east" (the paper's method), "focal" or
-            "logit_adjusted".
+        recipe: "aligned" (the metric and cross-entropy together, see `AlignedLoss`),
+            "cross_entropy", "east" (the paper's method), "focal" or "logit_adjusted".
         network: None for an MLP 512-256-128 with dropout, or a function (n_features, n_classes) ->
             Module whose logits have shape (n, n_classes).
         decision: from probabilities to labels, see `fit_decision`: "argmax", "tuned" or "expected".
@@ -56,7 +55,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         learning_rate: AdamW's, at its highest; falls to 0 along a cosine.
         weight_decay: AdamW's.
         dropout: of the default network.
-        averaging: decay of a moving average of the weights over the steps, which is what is
+        ema_decay: decay of a moving average of the weights over the steps, which is what is
             validated and kept; None for the weights themselves.
         patience: epochs without a new best before training ends; None never ends early.
         class_weight: None, "balanced" or {class: weight}; multiplies the rows' weights in `fit`,
@@ -99,7 +98,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         learning_rate: float = 1e-3,
         weight_decay: float = 1e-4,
         dropout: float = 0.2,
-        averaging: float | None = 0.995,
+        ema_decay: float | None = 0.995,
         patience: int | None = 15,
         class_weight: dict[Any, float] | str | None = None,
         device: str = "auto",
@@ -118,7 +117,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.dropout = dropout
-        self.averaging = averaging
+        self.ema_decay = ema_decay
         self.patience = patience
         self.class_weight = class_weight
         self.device = device
@@ -342,7 +341,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
                     batch_size=self.batch_size or usual_batch_size(len(rows[0])),
                     learning_rate=self.learning_rate,
                     weight_decay=self.weight_decay,
-                    averaging=self.averaging,
+                    ema_decay=self.ema_decay,
                     patience=None if recipe.annealing else self.patience,
                     seed=(seed + len(past)) % 2**31,
                 ),

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from evalign.aggregation import ExactAccumulation
+from evalign.aggregation.exact import warn_of_batch_statistics
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.statistics import ExactAccumulation
-from evalign.statistics.exact import warn_of_batch_statistics
 from evalign.training import TemperatureAnnealing
 from evalign.training.checkpoint import exists, load, save
 from evalign.training.validation import hard_confusion

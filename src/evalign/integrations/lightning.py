@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from evalign.aggregation.exact import warn_of_batch_statistics
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.statistics.exact import warn_of_batch_statistics
 from evalign.training import TemperatureAnnealing
 from evalign.training.validation import hard_confusion, loss_of
 

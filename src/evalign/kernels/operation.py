@@ -56,12 +56,12 @@ def _backward(
     rows: Tensor,
     top: Tensor,
     kept: Tensor,
-    of_sums: Tensor,
+    loss_from_sums: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
 ) -> Tensor:
     kernels, batch = _kernels(logits), (logits, target, weight, temperature)
-    return kernels.backward(*batch, rows, top, kept, of_sums, sigmoid, detach_threshold)
+    return kernels.backward(*batch, rows, top, kept, loss_from_sums, sigmoid, detach_threshold)
 
 
 @_backward.register_fake
@@ -77,15 +77,15 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 
 def _gradient(
-    ctx: Any, of_sums: Tensor | None, *_: Any, backward: Callable[..., Tensor] = _backward
+    ctx: Any, loss_from_sums: Tensor | None, *_: Any, backward: Callable[..., Tensor] = _backward
 ) -> tuple[Tensor | None, ...]:
     logits, target, weight, temperature, *kept = ctx.saved_tensors
     rest = (None,) * 5
-    if of_sums is None:
+    if loss_from_sums is None:
         return None, *rest
     if not torch.is_grad_enabled():
         batch = logits, target, weight, temperature
-        return backward(*batch, *kept, of_sums, ctx.sigmoid, ctx.detach_threshold), *rest
+        return backward(*batch, *kept, loss_from_sums, ctx.sigmoid, ctx.detach_threshold), *rest
     # It will be differentiated again: by the reference.
     soft = membership.multiclass(
         logits,
@@ -95,7 +95,7 @@ def _gradient(
     )
     c = Confusion.from_membership(Batch("multiclass", logits, target, weight), soft)
     sums = torch.stack([c.tp, c.predicted, c.actual])
-    return *torch.autograd.grad(sums, logits, of_sums, create_graph=True), *rest
+    return *torch.autograd.grad(sums, logits, loss_from_sums, create_graph=True), *rest
 
 
 _operator.register_autograd(_gradient, setup_context=_keep)

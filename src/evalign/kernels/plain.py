@@ -153,13 +153,13 @@ def backward(
     rows: Tensor,
     top: Tensor,
     kept: Tensor,
-    of_sums: Tensor,
+    loss_from_sums: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
 ) -> Tensor:
     """The gradient of the logits, given that of the sums."""
     step = _step(temperature, sigmoid, weight.dtype)
-    of_tp, of_predicted, _ = of_sums.to(weight.dtype)
+    of_tp, of_predicted, _ = loss_from_sums.to(weight.dtype)
     grads = [logits.new_empty(0, logits.shape[1])]
     for block in _blocks(logits):
         y = target[block].unsqueeze(1)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from evalign.aggregation import Ranks
 from evalign.core.batch import Batch, Sums, Task
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
@@ -14,7 +15,6 @@ from evalign.losses.base import AdditiveLoss
 from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.pointwise import LogitAdjustedLoss
-from evalign.statistics import Ranks
 
 SKILL = 0.5  # of the classifier at which a metric is asked for its odds; it need not be exact
 ODDS = 1e4  # a metric that minds only one of two mistakes would ask for infinite ones
@@ -64,23 +64,25 @@ class AlignedLoss(AdditiveLoss):
         _exclusive(task)
         if isinstance(metric, str):
             metric = resolve(metric, owner="AlignedLoss")
-        self.metric = MetricLoss(metric, statistics="running", ranks=ranks)
-        odds = metric_offsets(self.metric.metric, class_counts).exp()
+        self.metric_loss = MetricLoss(metric, statistics="running", ranks=ranks)
+        odds = metric_offsets(self.metric_loss.metric, class_counts).exp()
         self.cross_entropy = LogitAdjustedLoss(odds)
 
     @property
     def offsets(self) -> Tensor:
         return self.cross_entropy.log_prior
 
-    def sums_of(self, batch: Batch) -> Sums:
+    def sums_from_batch(self, batch: Batch) -> Sums:
         _exclusive(batch.task)
         check_length("AlignedLoss", "class_counts", self.offsets, batch)
         # Widened once for both: the sum of two half-precision gradients would be rounded again.
         batch = replace(batch, given=batch.logits)
-        return *self.cross_entropy.sums_of(batch), *self.metric.sums_of(batch)
+        return *self.cross_entropy.sums_from_batch(batch), *self.metric_loss.sums_from_batch(batch)
 
-    def of_sums(self, sums: Sums) -> Tensor:
-        return self.cross_entropy.of_sums(sums[:1]) + self.metric.of_sums(sums[1:])
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        return self.cross_entropy.loss_from_sums(sums[:1]) + self.metric_loss.loss_from_sums(
+            sums[1:]
+        )
 
 
 def _exclusive(task: Task | None) -> None:

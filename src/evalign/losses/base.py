@@ -83,30 +83,30 @@ class AdditiveLoss(Loss):
     ) -> Tensor:
         sums = self.sums(logits, target, sample_weight=sample_weight)
         with full_precision(logits):
-            return self.of_sums(sums).to(torch.promote_types(logits.dtype, torch.float32))
+            return self.loss_from_sums(sums).to(torch.promote_types(logits.dtype, torch.float32))
 
     def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
         """What these rows add to the sums."""
         check_types(type(self).__name__, logits, target, sample_weight)
         with full_precision(logits):
-            return self.sums_of(self.batch(logits, target, sample_weight))
+            return self.sums_from_batch(self.batch(logits, target, sample_weight))
 
     @abstractmethod
-    def sums_of(self, batch: Batch) -> Sums:
+    def sums_from_batch(self, batch: Batch) -> Sums:
         """The sums of rows in canonical form."""
 
     @abstractmethod
-    def of_sums(self, sums: Sums) -> Tensor:
+    def loss_from_sums(self, sums: Sums) -> Tensor:
         """The loss of all rows that were summed; 0 where none has weight."""
 
 
 class MeanLoss(AdditiveLoss):
     """A mean over rows."""
 
-    def sums_of(self, batch: Batch) -> tuple[Mean]:
+    def sums_from_batch(self, batch: Batch) -> tuple[Mean]:
         return (self.mean(batch),)
 
-    def of_sums(self, sums: Sums) -> Tensor:
+    def loss_from_sums(self, sums: Sums) -> Tensor:
         return sums[0].value()
 
     @abstractmethod

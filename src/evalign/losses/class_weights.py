@@ -8,18 +8,20 @@ from evalign.core.batch import Batch
 from evalign.core.checks import numbers, require
 
 
-def inverse_frequency_weights(counts: Sequence[float] | Tensor) -> Tensor:
+def inverse_frequency_weights(class_counts: Sequence[float] | Tensor) -> Tensor:
     """w_y = n / n_y (SurF, Section 3.1).
 
     Examples:
         >>> inverse_frequency_weights([30, 10])
         tensor([1.3333, 4.0000], dtype=torch.float64)
     """
-    counts = class_vector("inverse_frequency_weights", "counts", counts)
+    counts = class_vector("inverse_frequency_weights", "class_counts", class_counts)
     return counts.sum() / counts
 
 
-def effective_number_weights(counts: Sequence[float] | Tensor, *, beta: float = 0.999) -> Tensor:
+def effective_number_weights(
+    class_counts: Sequence[float] | Tensor, *, beta: float = 0.999
+) -> Tensor:
     """w_y ∝ (1 − β) / (1 − β^n_y), scaled to sum to the number of classes (Cui et al. 2019).
 
     β = 0 weighs all classes alike, β → 1 by inverse frequency.
@@ -29,7 +31,7 @@ def effective_number_weights(counts: Sequence[float] | Tensor, *, beta: float = 
         tensor([0.1746, 1.8254], dtype=torch.float64)
     """
     owner = "effective_number_weights"
-    counts = class_vector(owner, "counts", counts)
+    counts = class_vector(owner, "class_counts", class_counts)
     require(0 <= beta < 1, owner, "beta", "lie in [0, 1)", beta)
     weights = (1 - beta) / (1 - beta**counts)
     return weights * len(weights) / weights.sum()

@@ -89,11 +89,11 @@ class SoftFBetaLoss(AdditiveLoss):
         require(average is not None, "SoftFBetaLoss", "average", "not be None", average)
         self.metric = FBeta(beta=beta, average=average)
 
-    def sums_of(self, batch: Batch) -> tuple[Confusion]:
+    def sums_from_batch(self, batch: Batch) -> tuple[Confusion]:
         multiclass = batch.task == "multiclass"
         p = batch.logits.softmax(-1) if multiclass else batch.logits.sigmoid()
         return (Confusion.from_membership(batch, p),)
 
-    def of_sums(self, sums: Sums) -> Tensor:
+    def loss_from_sums(self, sums: Sums) -> Tensor:
         (confusion,) = sums
         return zero_if_empty(1 - self.metric(confusion), confusion.total.sum())

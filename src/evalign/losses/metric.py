@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from evalign.aggregation import Ranks, RankSum, RunningConfusion
 from evalign.core import membership
 from evalign.core.batch import Batch, Sums, Task
 from evalign.core.checks import complaint, require, thresholds_tensor
@@ -15,7 +16,6 @@ from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, reso
 from evalign.core.metrics.base import check_function
 from evalign.kernels import soft_confusion
 from evalign.losses.base import AdditiveLoss, SoftSetLoss
-from evalign.statistics import Ranks, RankSum, RunningConfusion
 
 # Enough for functions that name a class by its index.
 _PROBED_CLASSES = 64
@@ -110,13 +110,13 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
         running = RunningConfusion(momentum)  # which checks the momentum
         self.running = running if statistics == "running" else None
 
-    def sums_of(self, batch: Batch) -> tuple[Confusion, ...]:
+    def sums_from_batch(self, batch: Batch) -> tuple[Confusion, ...]:
         tau = self.threshold
         if batch.task == "binary" and tau is not None and tau.ndim == 1:
             return tuple(self._confusion(batch, one) for one in tau)
         return (self._confusion(batch, tau),)
 
-    def of_sums(self, sums: Sums) -> Tensor:
+    def loss_from_sums(self, sums: Sums) -> Tensor:
         training = self.training and torch.is_grad_enabled()
         if training:
             sums = self.over_ranks(sums)

@@ -104,7 +104,7 @@ class LogitAdjustedLoss(MeanLoss):
     The trained logits have the prior taken out; add τ log π back for calibrated probabilities.
 
     Args:
-        class_prior: the counts or fractions π of the classes, (negative, positive) if binary.
+        class_counts: the counts or fractions π of the classes, (negative, positive) if binary.
         tau: strength of the adjustment; 0 is cross-entropy.
 
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`); multilabel is refused.
@@ -114,7 +114,7 @@ class LogitAdjustedLoss(MeanLoss):
 
     def __init__(
         self,
-        class_prior: Sequence[float] | Tensor,
+        class_counts: Sequence[float] | Tensor,
         *,
         tau: float = 1.0,
         task: Task | None = None,
@@ -122,7 +122,7 @@ class LogitAdjustedLoss(MeanLoss):
         validate: bool = False,
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
-        prior = class_vector("LogitAdjustedLoss", "class_prior", class_prior)
+        prior = class_vector("LogitAdjustedLoss", "class_counts", class_counts)
         require(math.isfinite(tau), "LogitAdjustedLoss", "tau", "be finite", tau)
         self.register_buffer("log_prior", (prior / prior.sum()).log(), persistent=False)
         self.tau = tau
@@ -134,7 +134,7 @@ class LogitAdjustedLoss(MeanLoss):
         multilabel = batch.task == "multilabel"
         allowed, got = "belong to mutually exclusive classes", "a multilabel task"
         require(not multilabel, "LogitAdjustedLoss", "logits", allowed, got)
-        check_length("LogitAdjustedLoss", "class_prior", self.log_prior, batch)
+        check_length("LogitAdjustedLoss", "class_counts", self.log_prior, batch)
         shift = self.tau * self.log_prior.to(batch.logits)
         if batch.task == "binary":
             shift = shift[1] - shift[0]

@@ -103,7 +103,7 @@ def fit(
     optimizer = torch.optim.AdamW(parameters, weight_decay=settings.weight_decay, fused=fused)
     half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(settings.precision)
     scaler = torch.amp.GradScaler(device.type, enabled=half == torch.float16)
-    averaged = copy.deepcopy(network).requires_grad_(False) if settings.averaging else network
+    averaged = copy.deepcopy(network).requires_grad_(False) if settings.ema_decay else network
     sources = generators(data, device)
     call: dict[str, Any] = {"batches per epoch": batches}
     if checkpoint is not None:
@@ -147,7 +147,7 @@ def fit(
                     norm = nn.utils.clip_grad_norm_(parameters, settings.clip_norm or math.inf)
                     scaler.step(optimizer)
                     scaler.update()
-                    if settings.averaging:
+                    if settings.ema_decay:
                         _average(averaged, network, settings.decay(step))
                     loss_sum, norm_sum = loss_sum + value.detach(), norm_sum + norm
                     step += 1

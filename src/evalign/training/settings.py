@@ -31,7 +31,7 @@ class Settings:
             stay in full precision.
         schedule: of the learning rate: "cosine" falls to 0 at the last epoch, "constant" stays.
         warmup: share of all steps over which the learning rate rises from 0.
-        averaging: decay of an exponential moving average of the weights, such as 0.99, which is
+        ema_decay: decay of an exponential moving average of the weights, such as 0.99, which is
             then what is validated and returned; None for the weights themselves.
         patience: epochs without a new best before training ends; None never ends early.
         watch: what makes an epoch the best: "metric", the true metric of the validation rows, or
@@ -47,7 +47,7 @@ class Settings:
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     schedule: Literal["cosine", "constant"] = "cosine"
     warmup: float = 0.01
-    averaging: float | None = None
+    ema_decay: float | None = None
     patience: int | None = 20
     watch: Literal["metric", "loss"] = "metric"
     seed: int = 0
@@ -65,8 +65,8 @@ class Settings:
         check(known, "precision", 'be "float32", "bfloat16" or "float16"')
         check(self.schedule in ("cosine", "constant"), "schedule", 'be "cosine" or "constant"')
         check(0 <= self.warmup < 1, "warmup", "lie in [0, 1)")
-        averages = self.averaging is None or 0 < self.averaging < 1
-        check(averages, "averaging", "lie between 0 and 1, or be None")
+        averages = self.ema_decay is None or 0 < self.ema_decay < 1
+        check(averages, "ema_decay", "lie between 0 and 1, or be None")
         check(self.patience is None or self.patience >= 1, "patience", "be at least 1 or None")
         check(self.watch in ("metric", "loss"), "watch", 'be "metric" or "loss"')
 
@@ -87,7 +87,7 @@ class Settings:
         A short memory at first, or the random start would weigh for long.
 
         Examples:
-            >>> [round(Settings(averaging=0.9).decay(step), 2) for step in (0, 10, 1000)]
+            >>> [round(Settings(ema_decay=0.9).decay(step), 2) for step in (0, 10, 1000)]
             [0.0, 0.5, 0.9]
         """
-        return min(self.averaging or 0.0, step / (step + 10))
+        return min(self.ema_decay or 0.0, step / (step + 10))

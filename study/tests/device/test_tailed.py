@@ -34,10 +34,10 @@ def losses(monkeypatch, run):
     return found
 
 
-@pytest.mark.parametrize("averaging", [None, 0.9])
+@pytest.mark.parametrize("ema_decay", [None, 0.9])
 @pytest.mark.parametrize("method", ["cross_entropy", f"{OURS}_f1"])
-def test_captured_as_plain(method, averaging, monkeypatch):
-    monkeypatch.setattr(TRAINER, "averaging", averaging)
+def test_captured_as_plain(method, ema_decay, monkeypatch):
+    monkeypatch.setattr(TRAINER, "ema_decay", ema_decay)
     # Crops are drawn from a generator that the steps before a capture have moved on.
     crops = images.Images.crops
     monkeypatch.setattr(images.Images, "crops", lambda data, rows, random=False: crops(data, rows))

@@ -92,7 +92,7 @@ def test_the_trainer_is_the_estimators(made, monkeypatch):
     with pytest.raises(InterruptedError):
         list(train(runs(["mammography"], splits=[0], variants=[OURS])))
     wanted, settings = AlignedClassifier(), asked["settings"]
-    for name in ("epochs", "weight_decay", "averaging"):
+    for name in ("epochs", "weight_decay", "ema_decay"):
         assert getattr(settings, name) == getattr(wanted, name)
     assert settings.patience is None
     default = Settings()
@@ -108,10 +108,10 @@ def test_the_trainer_is_the_estimators(made, monkeypatch):
 
     averaged, plain = units(runs(["mammography"], splits=[0], variants=[OURS, UNAVERAGED]))
     assert {run.method for run in plain} == {f"{UNAVERAGED}_{goal}" for goal in GOALS}
-    for part, decay in ((averaged, wanted.averaging), (plain, None)):
+    for part, decay in ((averaged, wanted.ema_decay), (plain, None)):
         with pytest.raises(InterruptedError):
             list(train(part))
-        assert asked["settings"].averaging == decay
+        assert asked["settings"].ema_decay == decay
 
 
 def test_records_hold_every_decision(made):
@@ -271,7 +271,7 @@ def test_the_ablations_lack_what_they_say():
         # What probabilities are made with is what was trained with.
         trained, said = (torch.as_tensor(of) * torch.ones(2) for of in (offsets, found[variant][3]))
         torch.testing.assert_close(said.softmax(0), trained.softmax(0))
-    by_batch, whole = (found[of].loss.metric for of in ("aligned_by_batch", "aligned"))
+    by_batch, whole = (found[of].loss.metric_loss for of in ("aligned_by_batch", "aligned"))
     assert (by_batch.running, whole.running is None) == (None, False)
     assert found["unanchored"].loss.running is not None
 

@@ -86,7 +86,7 @@ def test_members_end_on_their_own(together):
 
 def test_averages_of_weights_are_as_if_alone():
     """In a stack that is narrowed: one member ends early."""
-    settings = replace(SETTINGS, averaging=0.9, patience=2)
+    settings = replace(SETTINGS, ema_decay=0.9, patience=2)
     members = [MEMBERS[name] for name in ("cross-entropy", "slow", "aligned")]
     rows = {"validation": HELD_OUT, "metric": "f1_macro"}
     found = fit_many(network, members, *ROWS, settings=settings, **rows)

@@ -191,12 +191,12 @@ def test_training_is_augmented_and_nothing_else(made, monkeypatch):
     assert asked == [(False, 181), *[(True, 30)] * 6, (False, 45), (False, 120)]
 
 
-@pytest.mark.parametrize("averaging", [None, 0.9])
-def test_the_trainer_is_that_of_fit(made, monkeypatch, averaging):
+@pytest.mark.parametrize("ema_decay", [None, 0.9])
+def test_the_trainer_is_that_of_fit(made, monkeypatch, ema_decay):
     """Without augmentation, epoch by epoch."""
     crops = images.Images.crops
     monkeypatch.setattr(images.Images, "crops", lambda data, rows, random=False: crops(data, rows))
-    monkeypatch.setattr(TRAINER, "averaging", averaging)
+    monkeypatch.setattr(TRAINER, "ema_decay", ema_decay)
     run, losses = run_of(f"{OURS}_f1", epochs=4, rows=180), noted(monkeypatch)
     record = train(run)
     data = prepare(run, CPU, split)
@@ -212,7 +212,7 @@ def test_the_trainer_is_that_of_fit(made, monkeypatch, averaging):
         batch_size=32,
         learning_rate=run.learning_rate,
         weight_decay=TRAINER.weight_decay,
-        averaging=averaging,
+        ema_decay=ema_decay,
         patience=None,
         seed=run.seed,
     )
@@ -224,9 +224,9 @@ def test_the_trainer_is_that_of_fit(made, monkeypatch, averaging):
     assert record["picks"]["f1_macro"]["epoch"] == 1 + int(np.argmax(np.round(f1, 9)))
 
 
-@pytest.mark.parametrize("averaging", [None, 0.9])
-def test_the_steps_before_a_capture_are_undone(made, monkeypatch, averaging):
-    monkeypatch.setattr(TRAINER, "averaging", averaging)
+@pytest.mark.parametrize("ema_decay", [None, 0.9])
+def test_the_steps_before_a_capture_are_undone(made, monkeypatch, ema_decay):
+    monkeypatch.setattr(TRAINER, "ema_decay", ema_decay)
     run = run_of(f"{OURS}_f1")
     data = prepare(run, CPU, split)
     logits = []

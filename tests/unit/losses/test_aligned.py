@@ -308,8 +308,8 @@ def test_a_copy_goes_on_where_the_loss_was(task, again):
     values = [of(logits, y, sample_weight=weight).item() for of in (loss, other, fresh)]
     assert values[0] == values[1]
     assert abs(values[0] - values[2]) > tolerances.FLOAT32  # the batches before are remembered
-    loss.metric.running.reset()
-    assert other.metric.running.seen > 0  # and the copy's own
+    loss.metric_loss.running.reset()
+    assert other.metric_loss.running.seen > 0  # and the copy's own
 
 
 def restored(state, loss):

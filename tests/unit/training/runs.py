@@ -28,7 +28,7 @@ def mlp(classes=3, *, seed=0):
 
 def settings(**changes):
     given = {"epochs": 40, "batch_size": 64, "learning_rate": 0.01, "patience": None, "seed": 3}
-    return Settings(**{**given, "averaging": 0.9, **changes})
+    return Settings(**{**given, "ema_decay": 0.9, **changes})
 
 
 def everything(folder=None, *, network=None, **changes):

@@ -25,7 +25,7 @@ def run(network, loss, *, data=None, metric="f1_macro", **changes):
             *data,
             validation=data,
             metric=metric,
-            settings=settings(**{"averaging": None, "epochs": 20, **changes}),
+            settings=settings(**{"ema_decay": None, "epochs": 20, **changes}),
         )
     assert all(w.category is TrainingWarning and w.filename == __file__ for w in caught)
     return [kind for record in history for kind in record["warnings"]], caught

@@ -22,13 +22,13 @@ from tests.unit.training.runs import bytes_of, everything, mlp, rows, settings
 def run(network=None, loss=None, data=None, **changes):
     network, loss = network or mlp(), loss or nn.CrossEntropyLoss()
     given = {"validation": rows(100, seed=1), "metric": "f1_macro"}
-    given["settings"] = settings(averaging=None, epochs=5)
+    given["settings"] = settings(ema_decay=None, epochs=5)
     history = fit(network, loss, *(data or rows()), **{**given, **changes})
     return network, history
 
 
 def test_learns_and_records():
-    history = run(settings=settings(epochs=40, averaging=None))[1]
+    history = run(settings=settings(epochs=40, ema_decay=None))[1]
     assert [record["epoch"] for record in history] == list(range(1, 41))
     assert history[-1]["validation_metric"] > 0.6 > history[0]["validation_metric"]
     assert history[-1]["loss"] < history[0]["loss"]
@@ -49,9 +49,9 @@ def test_learns_and_records():
     assert all(type(value) in plain for record in history for value in record.values())
 
 
-@pytest.mark.parametrize("averaging", [None, 0.9])
-def test_returns_the_best_epoch(averaging):
-    network, history = run(settings=settings(averaging=averaging, learning_rate=0.03, epochs=15))
+@pytest.mark.parametrize("ema_decay", [None, 0.9])
+def test_returns_the_best_epoch(ema_decay):
+    network, history = run(settings=settings(ema_decay=ema_decay, learning_rate=0.03, epochs=15))
     X, y = rows(100, seed=1)
     best = [record["validation_metric"] for record in history if record["best"]][-1]
     assert best == max(record["validation_metric"] for record in history)
@@ -65,7 +65,7 @@ def test_returns_the_best_epoch(averaging):
 def test_validation_loss_and_metric_are_those_of_all_rows():
     X, y = rows(100, seed=1)
     loss = MetricLoss("f1_macro")
-    network, history = run(loss=loss, settings=settings(averaging=None, epochs=1, batch_size=40))
+    network, history = run(loss=loss, settings=settings(ema_decay=None, epochs=1, batch_size=40))
     with torch.no_grad():
         expected = loss(network(X), y).item()
     assert history[0]["validation_loss"] == pytest.approx(expected, rel=1e-5)
@@ -94,13 +94,13 @@ def test_the_callers_randomness_does_not_matter():
 
 
 def test_early_stopping_counts_from_the_best_epoch():
-    history = run(settings=settings(averaging=None, learning_rate=0.05, epochs=200, patience=4))[1]
+    history = run(settings=settings(ema_decay=None, learning_rate=0.05, epochs=200, patience=4))[1]
     best = max(record["epoch"] for record in history if record["best"])
     assert len(history) == best + 4 < 200
 
 
 def test_watching_the_loss():
-    watch = settings(averaging=None, learning_rate=0.03, epochs=15, watch="loss")
+    watch = settings(ema_decay=None, learning_rate=0.03, epochs=15, watch="loss")
     history = run(settings=watch)[1]
     best = [record for record in history if record["best"]][-1]
     assert best["validation_loss"] == min(record["validation_loss"] for record in history)
@@ -108,7 +108,7 @@ def test_watching_the_loss():
 
 def test_a_cost_is_minimised():
     cost = metrics.ExpectedCost([[0, 1, 1], [1, 0, 1], [5, 5, 0]])
-    history = run(metric=cost, settings=settings(averaging=None, epochs=10))[1]
+    history = run(metric=cost, settings=settings(ema_decay=None, epochs=10))[1]
     best = [record for record in history if record["best"]][-1]
     assert best["validation_metric"] == min(record["validation_metric"] for record in history)
 
@@ -160,7 +160,7 @@ def test_sample_weight_zero_is_a_row_left_out():
             loss=FocalLoss(0.0),
             data=(twice, wrong),
             sample_weight=weight,
-            settings=settings(averaging=None, epochs=20),
+            settings=settings(ema_decay=None, epochs=20),
         )[1]
         scores.append(max(record["validation_metric"] for record in history))
     assert scores[0] > scores[1] + 0.1
@@ -206,9 +206,9 @@ def test_a_loss_over_pairs_is_validated_in_batches():
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_half_precision(precision):
-    half = settings(averaging=None, epochs=30, precision=precision)
+    half = settings(ema_decay=None, epochs=30, precision=precision)
     history = run(loss=MetricLoss("f1_macro"), settings=half)[1]
-    full = run(loss=MetricLoss("f1_macro"), settings=settings(averaging=None, epochs=30))[1]
+    full = run(loss=MetricLoss("f1_macro"), settings=settings(ema_decay=None, epochs=30))[1]
     assert history[-1]["validation_metric"] == pytest.approx(full[-1]["validation_metric"], abs=0.1)
     assert history[0]["loss"] != full[0]["loss"]
 
@@ -229,7 +229,7 @@ def test_clipping_bounds_the_step():
     for clip in (0.5, None):
         seen.clear()
         # Nothing is cleared between the step and the next forward: the gradient is the clipped one.
-        how = settings(averaging=None, clip_norm=clip, epochs=3)  # too few to give advice
+        how = settings(ema_decay=None, clip_norm=clip, epochs=3)  # too few to give advice
         history = run(Spy(6, 3), Steep(), settings=how)[1]
         assert history[0]["gradient_norm"] > 100
         assert (max(seen) <= 0.5 + 1e-5) == (clip is not None)
@@ -255,7 +255,7 @@ def test_every_row_is_seen_once_per_epoch_in_nearly_equal_batches():
             return super().forward(x)
 
     X, y = rows(129)
-    run(Spy(6, 3), data=(X, y), settings=settings(averaging=None, epochs=2))
+    run(Spy(6, 3), data=(X, y), settings=settings(ema_decay=None, epochs=2))
     assert [len(batch) for batch in seen] == [43] * 6
     epochs = [list(chain(*seen[:3])), list(chain(*seen[3:]))]
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(X[:, 0].tolist())
@@ -274,7 +274,7 @@ def test_data_loaders():
             train,
             validation=check,
             metric="f1_macro",
-            settings=settings(averaging=None, epochs=20),
+            settings=settings(ema_decay=None, epochs=20),
         )
         results.append(bytes_of(network))
     assert history[-1]["validation_metric"] > 0.6
@@ -283,8 +283,8 @@ def test_data_loaders():
 
 def test_averaging_follows_the_weights():
     """The mean is between the start and the end, and its buffers are the network's."""
-    smooth = run(settings=settings(averaging=0.999, epochs=5))[0]
-    rough = run(settings=settings(averaging=None, epochs=5))[0]
+    smooth = run(settings=settings(ema_decay=0.999, epochs=5))[0]
+    rough = run(settings=settings(ema_decay=None, epochs=5))[0]
     assert bytes_of(smooth) != bytes_of(rough)
     for name, value in smooth.state_dict().items():
         assert value.isfinite().all(), name
@@ -332,7 +332,7 @@ def test_nothing_is_read_from_the_device_within_an_epoch(monkeypatch):
             return original(self)
 
         monkeypatch.setattr(torch.Tensor, "item", item)
-        run(settings=settings(averaging=None, epochs=2, batch_size=batch_size))
+        run(settings=settings(ema_decay=None, epochs=2, batch_size=batch_size))
         monkeypatch.setattr(torch.Tensor, "item", original)
         counts.append(reads)
     assert counts[0] == counts[1]
@@ -382,9 +382,9 @@ WRONG = {
         lambda: Settings(precision="half"),
         'precision of Settings must be "float32", "bfloat16" or "float16". Got \'half\'.',
     ),
-    "averaging": (
-        lambda: Settings(averaging=1.0),
-        "averaging of Settings must lie between 0 and 1, or be None. Got 1.0.",
+    "ema_decay": (
+        lambda: Settings(ema_decay=1.0),
+        "ema_decay of Settings must lie between 0 and 1, or be None. Got 1.0.",
     ),
     "watch": (
         lambda: Settings(watch="f1"),

@@ -93,13 +93,13 @@ def backward(
     rows: Tensor,
     top: Tensor,
     kept: Tensor,
-    of_sums: Tensor,
+    loss_from_sums: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
 ) -> Tensor:
     logits, target, weight = logits.contiguous(), target.contiguous(), weight.contiguous()
     n, classes = logits.shape
-    of_tp, of_predicted, _ = of_sums.to(weight.dtype).contiguous()
+    of_tp, of_predicted, _ = loss_from_sums.to(weight.dtype).contiguous()
     grad = torch.empty_like(logits)
     whole = classes <= LONGEST
     t = tile(classes) if whole else LONG_GRADIENT

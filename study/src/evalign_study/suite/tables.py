@@ -115,7 +115,7 @@ def runs(
 
 
 def units(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs that train together: of one split of one data set, and of one `averaging`."""
+    """Runs that train together: of one split of one data set, and of one `ema_decay`."""
     found: dict[Any, list[Run]] = {}
     for run in runs:
         found.setdefault(_shared(run), []).append(run)
@@ -123,12 +123,12 @@ def units(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def _shared(run: Run) -> tuple[Any, ...]:
-    return run.dataset, run.variant, run.split_seed, run.epochs, run.imbalance, averaging(run)
+    return run.dataset, run.variant, run.split_seed, run.epochs, run.imbalance, ema_decay(run)
 
 
-def averaging(run: Run) -> float | None:
+def ema_decay(run: Run) -> float | None:
     """The decay of the average of weights; None for the runs that show what it brings."""
-    return None if run.method.startswith(UNAVERAGED) else TRAINER.averaging
+    return None if run.method.startswith(UNAVERAGED) else TRAINER.ema_decay
 
 
 def metrics(problem: Problem) -> list[str]:
@@ -149,7 +149,7 @@ def train(runs: Sequence[Run]) -> Iterator[Record]:
     """
     first = runs[0]
     alike = len({_shared(run) for run in runs}) == 1
-    allowed = "be of one split of one data set, and share epochs and averaging"
+    allowed = "be of one split of one data set, and share epochs and ema_decay"
     require(alike, "train", "runs", allowed, f"{len(runs)} runs that do not")
     prepared = rows_of(first)
     names = dict.fromkeys(run.method for run in runs)
@@ -181,7 +181,7 @@ def _train_stack(
                 epochs=runs[0].epochs,
                 batch_size=batch_size,
                 weight_decay=TRAINER.weight_decay,
-                averaging=averaging(runs[0]),
+                ema_decay=ema_decay(runs[0]),
                 patience=None,
                 watch="loss",
             ),

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from evalign.aggregation import RunningConfusion
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
-from evalign.statistics import RunningConfusion
 from evalign.training.split import holdout_split, three_way_split
 from evalign_study.data import Dataset, load
 from evalign_study.records.picks import Picks, annealing

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from evalign.aggregation import RunningConfusion
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.losses import WMWLoss
 from evalign.losses.base import SoftSetLoss
-from evalign.statistics import RunningConfusion
 from evalign.training.annealing import TemperatureAnnealing
 from evalign.training.settings import Settings
 from evalign.training.state import History
@@ -149,8 +149,8 @@ class _Stack:
             networks.append(with_own_dropout(build(), member.dropout).to(X))
             self.orders.append(torch.Generator(X.device).manual_seed(member.seed))
         rates = [members[m].learning_rate for m in self.places]
-        averaging = settings.averaging is not None
-        self.networks = Stacked([networks[m] for m in self.places], rates, averaging=averaging)
+        averaged = settings.ema_decay is not None
+        self.networks = Stacked([networks[m] for m in self.places], rates, averaged=averaged)
         self.losses = [copy.deepcopy(member.loss).to(X.device) for member in members]
         self.signs = {LOSS: -1} | {
             name: 1 if getattr(metric, "greater_is_better", True) else -1

@@ -202,14 +202,14 @@ def _unadjusted(name: str, problem: Problem) -> Method:
 def _by_batch(name: str, problem: Problem) -> Method:
     """Without running statistics."""
     method = _aligned(name, problem)
-    method.loss.metric = losses.MetricLoss(method.target, ranks="own", task="multiclass")
+    method.loss.metric_loss = losses.MetricLoss(method.target, ranks="own", task="multiclass")
     return method
 
 
 def _unanchored(name: str, problem: Problem) -> Method:
     """Without cross-entropy, and so without its offsets."""
     method = _aligned(name, problem)
-    return method._replace(loss=method.loss.metric, offsets=0.0)
+    return method._replace(loss=method.loss.metric_loss, offsets=0.0)
 
 
 def _unaligned(name: str, problem: Problem) -> Method:
@@ -221,7 +221,7 @@ def _unaligned(name: str, problem: Problem) -> Method:
 METRICS = {"f1": "f1", "accuracy": "accuracy", "mcc": "matthews_corrcoef"}
 # What `suite` trains our recipe for: the end of a method's name, and the metric.
 GOALS = {"f1": "f1", "mcc": METRICS["mcc"]} | {name: name for name in ("balanced_accuracy", "f2")}
-UNAVERAGED = "unaveraged"  # our loss; what it is trained without, `suite.averaging` says
+UNAVERAGED = "unaveraged"  # our loss; what it is trained without, `suite.ema_decay` says
 # Our recipe and others like it, by the beginning of a method's name: (metric, problem) -> method.
 VARIANTS: dict[str, Callable[[str, Problem], Method]] = {
     "aligned": _aligned,

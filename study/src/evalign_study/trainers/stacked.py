@@ -19,11 +19,11 @@ class Stacked:
     Args:
         networks: without batch statistics.
         rates: a learning rate for each; where neighbours share one, they are updated together.
-        averaging: whether an exponential moving average of the weights is kept.
+        averaged: whether an exponential moving average of the weights is kept.
     """
 
     def __init__(
-        self, networks: Sequence[nn.Module], rates: Sequence[float], *, averaging: bool = False
+        self, networks: Sequence[nn.Module], rates: Sequence[float], *, averaged: bool = False
     ) -> None:
         self.network = copy.deepcopy(networks[0]).to("meta")
         weights, self.buffers = stack_module_state(list(networks))
@@ -31,7 +31,7 @@ class Stacked:
         self.means, self.squares = (
             {name: torch.zeros_like(w) for name, w in self.weights.items()} for _ in range(2)
         )
-        self.averages = {k: w.detach().clone() for k, w in self.weights.items() if averaging}
+        self.averages = {k: w.detach().clone() for k, w in self.weights.items() if averaged}
         self.rates = list(rates)
         # Of all learning rates, and of the average; tensors, so that a CUDA graph follows them.
         device = next(iter(self.weights.values())).device

@@ -28,7 +28,7 @@ from evalign_study.records.results import Record, record
 from evalign_study.records.run import Run, scores, triples
 from evalign_study.suite import tables as suite
 from evalign_study.suite.rulings import Pick, rule
-from evalign_study.suite.tables import OPPONENTS, OURS, TRAINER, averaging, metrics
+from evalign_study.suite.tables import OPPONENTS, OURS, TRAINER, ema_decay, metrics
 from evalign_study.trainers.images import Images, Learner, Parts, prepare
 from evalign_study.trainers.methods import Problem, make
 
@@ -170,11 +170,11 @@ class _Training(Learner):
             epochs=run.epochs,
             learning_rate=run.learning_rate,
             weight_decay=TRAINER.weight_decay,
-            averaging=averaging(run),
+            ema_decay=ema_decay(run),
         )
         batches = math.ceil(rows / usual_batch_size(rows))
         super().__init__(run, images, loss, rows // batches)
-        if self.settings.averaging is not None:
+        if self.settings.ema_decay is not None:
             self.kept = copy.deepcopy(self.network).requires_grad_(False).eval()
         self.steps, self.number = run.epochs * (rows // len(self.rows)), 0
         # Tensors, as they change and the numbers of a CUDA graph do not.

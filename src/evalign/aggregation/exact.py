@@ -26,7 +26,7 @@ class Additive(Protocol):
         self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
     ) -> Sums: ...
 
-    def of_sums(self, sums: Sums) -> Tensor: ...
+    def loss_from_sums(self, sums: Sums) -> Tensor: ...
 
 
 class ExactAccumulation:
@@ -57,7 +57,7 @@ class ExactAccumulation:
 
     def __init__(self, loss: Additive) -> None:
         if not isinstance(loss, Additive):
-            allowed = "be a function of sums over rows, with the methods sums and of_sums"
+            allowed = "be a function of sums over rows, with the methods sums and loss_from_sums"
             got, cure = type(loss).__name__, "MetricLoss is one."
             raise TypeError(complaint("exact_backward", "loss", allowed, got, cure))
         self._of = loss
@@ -78,7 +78,7 @@ class ExactAccumulation:
             raise ValueError(complaint("exact_backward", "microbatches", "not be empty", "none"))
         total = tuple(part.map(lambda x: x.detach().requires_grad_()) for part in self._total)
         with torch.enable_grad():
-            value = self._of.of_sums(total)
+            value = self._of.loss_from_sums(total)
         leaves = [tensor for part in total for tensor in part.tensors()]
         slopes = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
         self._slopes, self.value = list(slopes), value.detach()
@@ -120,8 +120,8 @@ def exact_backward(
     ranks as well; every rank needs at least one micro-batch.
 
     Args:
-        loss: `MetricLoss`, a pointwise loss, or any module with their methods `sums` and `of_sums`,
-            in training mode.
+        loss: `MetricLoss`, a pointwise loss, or any module with their methods `sums` and
+            `loss_from_sums`, in training mode.
         model: from x to logits. Autocast around the call covers it.
         microbatches: a list of (x, target) or (x, target, sample_weight); it is gone through twice.
         scaler: scales the gradients, for float16.

@@ -4,8 +4,8 @@
 `exact` over micro-batches in two passes. May import `core`.
 """
 
-from evalign.statistics.exact import ExactAccumulation, exact_backward
-from evalign.statistics.ranks import Ranks, RankSum
-from evalign.statistics.running import RunningConfusion
+from evalign.aggregation.exact import ExactAccumulation, exact_backward
+from evalign.aggregation.ranks import Ranks, RankSum
+from evalign.aggregation.running import RunningConfusion
 
 __all__ = ["ExactAccumulation", "RankSum", "Ranks", "RunningConfusion", "exact_backward"]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from evalign import AlignedLoss, MetricLoss, exact_backward, losses, metrics
-from evalign.statistics import ExactAccumulation
+from evalign.aggregation import ExactAccumulation
 from tests import tolerances
 
 PRIOR = [5.0, 3.0, 1.0]
