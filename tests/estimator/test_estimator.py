@@ -376,7 +376,7 @@ def test_load_says_what_is_missing(fitted, tmp_path):
         AlignedClassifier.load(tmp_path / "model")
     with pytest.raises(CheckpointError, match="belong to another network"):
         AlignedClassifier.load(tmp_path / "model", network=nn.Linear)
-    with pytest.raises(CheckpointError, match="is no checkpoint of evalign"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint of evalign"):
         AlignedClassifier.load(tmp_path / "nothing")
     own = quick(lambda c: c.tp.sum() / c.total, epochs=1, on_epoch=print).fit(X, Y)
     own.save(tmp_path / "own")
@@ -518,7 +518,9 @@ def test_score_names_labels_that_fit_never_saw(fitted2):
 
 
 def test_load_of_another_folder_says_where_to_look(tmp_path):
-    with pytest.raises(CheckpointError, match=r"is no checkpoint of evalign: it has no manifest"):
+    with pytest.raises(
+        CheckpointError, match=r"is not a checkpoint of evalign: it has no manifest"
+    ):
         AlignedClassifier.load(tmp_path)
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(

@@ -1,16 +1,13 @@
 """Training: the fit loop, annealing of the temperature, splits, checkpoints, warnings that help.
 
-`loop` is the one to read; `annealing` cools a loss, `split` makes leak-free parts, `checkpoint`
-survives a crash, `advice` speaks up when a run goes wrong. May import `core` and `losses`.
+`loop` is the one to read. `progress` knows the best epoch and when to stop, `averaging` averages
+weights and `annealing` cools a loss; `split` makes leak-free parts. `checkpoint` survives a crash,
+`state` is what it holds, and `configuration` tells two calls apart. `advice` warns when a run goes
+wrong. May import `core` and `losses`.
 """
 
 from evalign.training.advice import TrainingWarning
-from evalign.training.annealing import (
-    TemperatureAnnealing,
-    constant_temperature,
-    geometric_temperature,
-    linear_temperature,
-)
+from evalign.training.annealing import TemperatureAnnealing
 from evalign.training.checkpoint import CheckpointError
 from evalign.training.loop import fit
 from evalign.training.settings import Settings
@@ -24,10 +21,7 @@ __all__ = [
     "Standardizer",
     "TemperatureAnnealing",
     "TrainingWarning",
-    "constant_temperature",
     "fit",
-    "geometric_temperature",
     "holdout_split",
-    "linear_temperature",
     "three_way_split",
 ]

@@ -1,7 +1,7 @@
 """Warnings that help: what looks wrong with a run, and what to do about it.
 
-All but the first are functions of the history alone, so that a resumed run says what the
-uninterrupted one would have said.
+All but the first depend on the history alone, so that a resumed run warns as the uninterrupted one
+would have.
 """
 
 import math
@@ -35,7 +35,7 @@ class TrainingWarning(UserWarning):
 
 
 def batch_advice(loss: object, target: Tensor, batch_size: int) -> str | None:
-    """Whether batches hold too few examples of a class for the metric of the loss.
+    """Say so if batches hold too few examples of a class for the metric of the loss.
 
     Concerns every `MetricLoss` in `loss` that looks at one batch at a time and whose metric gives
     rare classes a weight of their own. EAST Theorem 5.8, applied to the rows of one class, says
@@ -66,7 +66,7 @@ def batch_advice(loss: object, target: Tensor, batch_size: int) -> str | None:
 
 
 def advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> Iterator[tuple[str, str]]:
-    """What looks wrong after the last record of `history`: (kind, text) pairs.
+    """Yield what looks wrong after the last record of `history`, as pairs (kind, text).
 
     Args:
         history: the records of `fit`.
@@ -115,6 +115,13 @@ def advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> Iterato
                 'temperature (TemperatureAnnealing), keep watch="metric", or train on this '
                 "metric.",
             )
+
+
+def new_advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> dict[str, str]:
+    """The advice that no record before the last has given, by kind."""
+    said = {kind for past in history[:-1] for kind in past["warnings"]}
+    found = dict(advice(history, greater_is_better=greater_is_better))
+    return {kind: text for kind, text in found.items() if kind not in said}
 
 
 def _examples_per_row(target: Tensor, ignore_index: int) -> list[float]:

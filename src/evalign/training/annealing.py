@@ -1,16 +1,20 @@
-"""Cooling the temperature of a loss: on a plateau of the score (EAST 4.3), or by a plain schedule.
-
-A schedule is a function of the step (an epoch, usually): `loss.set_temperature(schedule(epoch))`.
-"""
+"""Cooling the temperature of a loss on a plateau of the score (EAST 4.3)."""
 
 import math
-from collections.abc import Callable
 from typing import Any
+
+from torch import nn
 
 from evalign.core.checks import check_temperature, require
 from evalign.losses.base import SoftSetLoss
 
-Schedule = Callable[[int], float]
+SETTINGS = ("start", "rate", "patience", "coolings", "greater_is_better")
+
+
+def soft_set_part(loss: object) -> SoftSetLoss | None:
+    """The part of a loss that has a temperature, if one has."""
+    modules = loss.modules() if isinstance(loss, nn.Module) else ()
+    return next((part for part in modules if isinstance(part, SoftSetLoss)), None)
 
 
 class TemperatureAnnealing:
@@ -77,8 +81,13 @@ class TemperatureAnnealing:
     def temperature(self) -> float:
         return self.start * self.rate**self.cooled
 
+    @property
+    def settings(self) -> dict[str, float | bool]:
+        """What it was made with, except for the loss."""
+        return {name: getattr(self, name) for name in SETTINGS}
+
     def step(self, score: float) -> None:
-        """Take note of a validation score. A NaN is no improvement."""
+        """Take note of a validation score. A NaN is not an improvement."""
         better = score if self.greater_is_better else -score
         if not math.isnan(better) and (self.best is None or better > self.best):
             self.best = better
@@ -107,30 +116,3 @@ class TemperatureAnnealing:
         require(ok, "TemperatureAnnealing", "state", allowed, ", ".join(state))
         vars(self).update(state)
         self.loss.set_temperature(self.temperature)
-
-
-def constant_temperature(temperature: float = 0.2) -> Schedule:
-    """Always the same."""
-    check_temperature("constant_temperature", temperature)
-    return lambda step: temperature
-
-
-def geometric_temperature(start: float = 0.2, *, rate: float) -> Schedule:
-    """start · rate^step: EAST's cooling at every step, whatever the score."""
-    check_temperature("geometric_temperature", start)
-    require(0 < rate < 1, "geometric_temperature", "rate", "lie between 0 and 1", rate)
-    return lambda step: start * rate**step
-
-
-def linear_temperature(start: float = 0.2, *, end: float, steps: int) -> Schedule:
-    """From start to end in `steps` steps, then constant.
-
-    Examples:
-        >>> schedule = linear_temperature(0.2, end=0.1, steps=10)
-        >>> [round(schedule(step), 2) for step in (0, 5, 10, 20)]
-        [0.2, 0.15, 0.1, 0.1]
-    """
-    check_temperature("linear_temperature", start)
-    check_temperature("linear_temperature", end)
-    require(steps >= 1, "linear_temperature", "steps", "be at least 1", steps)
-    return lambda step: start + (end - start) * min(step / steps, 1.0)

@@ -9,8 +9,11 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,39 @@ VERSION = 1
 
 
 class CheckpointError(ValueError):
-    """The folder is no checkpoint that this version can read, or it is damaged."""
+    """The folder is not a checkpoint that this version can read, or it is damaged."""
+
+
+class Saver:
+    """Saves the states it is given, the first at once and then one every so many seconds.
+
+    The last one is not lost: `close` saves it.
+
+    Args:
+        folder: where to; None saves nothing.
+        every: seconds; 0 saves every state.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, every: float) -> None:
+        self.folder = folder
+        self.every = every
+        self.next = -math.inf
+        self.unsaved: dict[str, Any] | None = None
+
+    def give(self, state: Callable[[], dict[str, Any]]) -> None:
+        """Take a copy of a state, and save it if it is time to."""
+        if self.folder is None:
+            return
+        self.unsaved = state()
+        if time.monotonic() >= self.next:
+            self.close()
+            self.next = time.monotonic() + self.every
+
+    def close(self) -> None:
+        """Save what has not been saved yet."""
+        if self.folder is not None and self.unsaved is not None:
+            save(self.folder, self.unsaved)
+            self.unsaved = None
 
 
 def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
@@ -74,10 +109,10 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     _recover(folder)
     folder, _, _ = _places(folder)
     if not (folder / "manifest.json").exists():
-        raise CheckpointError(f"{folder} is no checkpoint of evalign: it has no manifest.json.")
+        raise CheckpointError(f"{folder} is not a checkpoint of evalign: it has no manifest.json.")
     manifest = _parse(folder, "manifest.json", _read(folder, "manifest.json"))
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{folder} is no checkpoint of evalign: see its manifest.json.")
+        raise CheckpointError(f"{folder} is not a checkpoint of evalign: see its manifest.json.")
     if manifest.get("version") != VERSION:
         got, cure = manifest.get("version"), "Load it with the version of evalign that wrote it."
         raise CheckpointError(f"{folder} has format version {got}, this is {VERSION}. {cure}")

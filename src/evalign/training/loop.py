@@ -6,22 +6,22 @@ import time
 import warnings
 from collections.abc import Callable
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 from torch.utils.data import DataLoader
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.losses.base import SoftSetLoss
-from evalign.training import checkpoint as checkpoints
-from evalign.training.advice import TrainingWarning, advice, batch_advice
-from evalign.training.annealing import TemperatureAnnealing
+from evalign.training.advice import TrainingWarning, batch_advice, new_advice
+from evalign.training.annealing import TemperatureAnnealing, soft_set_part
+from evalign.training.averaging import average_network
 from evalign.training.batches import Data, check_data, generators, in_order, shuffled
+from evalign.training.checkpoint import Saver, exists, load
+from evalign.training.progress import Progress
 from evalign.training.settings import Settings
-from evalign.training.state import History, RunState, describe, fingerprint
+from evalign.training.state import History, RunState
 from evalign.training.validation import loss_of, validate
 
 
@@ -46,8 +46,8 @@ def fit(
     Args:
         network: any module from rows to logits.
         loss: called as loss(logits, target), with sample_weight=... where there are weights. A
-            module's state (temperature, running statistics) is part of the checkpoint; it is in
-            eval mode while the validation rows are looked at.
+            module's state (temperature, running statistics) is part of the checkpoint; the module
+            is in eval mode for the validation rows.
         X: the training rows, on the network's device; or a DataLoader that yields (x, y) or
             (x, y, sample_weight), for data that does not fit, and sets the batch size itself.
         y: their targets; None with a DataLoader.
@@ -61,8 +61,9 @@ def fit(
         checkpoint: folder to save to after the first epoch, then every `checkpoint_every`
             seconds, at the end and, as of the last whole epoch, on Ctrl-C or an error.
         checkpoint_every: seconds; 0 saves after every epoch.
-        resume: go on from `checkpoint` if it exists. All other arguments must be as they were; on
-            the CPU the weights are then, to the bit, those of a run that was never stopped.
+        resume: go on from `checkpoint` if it exists. All other arguments must be as they were: a
+            loss, metric or network with other settings is refused. On the CPU the weights are, to
+            the bit, those of a run that was never stopped.
 
     Returns:
         A record per epoch: "epoch" (from 1), "seconds", "learning_rate", "temperature", "loss",
@@ -81,13 +82,6 @@ def fit(
     """
     settings = settings or Settings()
     metric = resolve(metric, owner="fit") if isinstance(metric, str) else metric
-    maximize = getattr(metric, "greater_is_better", True)
-    watched = f"validation_{settings.watch}"
-    sign = 1 if maximize and settings.watch == "metric" else -1
-    if annealing is not None:
-        allowed, got = f"be {sign > 0} for the watched {settings.watch}", sign < 0
-        same = annealing.greater_is_better == (sign > 0)
-        require(same, "annealing", "greater_is_better", allowed, got)
     parameters = [p for p in network.parameters() if p.requires_grad]
     require(bool(parameters), "fit", "network", "have parameters to train", "none")
     device = parameters[0].device
@@ -95,24 +89,31 @@ def fit(
     if sample_weight is not None:
         data = check_data("sample_weight", (X, y, sample_weight), device)
     validation = check_data("validation", validation, device)
-    whole = isinstance(data, tuple)
-    batches = math.ceil(len(data[0]) / settings.batch_size) if whole else len(data)
-    steps = settings.epochs * batches
-
-    fused = device.type in ("cpu", "cuda")
-    optimizer = torch.optim.AdamW(parameters, weight_decay=settings.weight_decay, fused=fused)
+    in_memory = isinstance(data, tuple)
+    batches = math.ceil(len(data[0]) / settings.batch_size) if in_memory else len(data)
+    maximize = getattr(metric, "greater_is_better", True)
     half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(settings.precision)
-    scaler = torch.amp.GradScaler(device.type, enabled=half == torch.float16)
-    averaged = copy.deepcopy(network).requires_grad_(False) if settings.ema_decay else network
-    sources = generators(data, device)
-    call: dict[str, Any] = {"batches per epoch": batches}
+    fused = device.type in ("cpu", "cuda")
+    run = RunState(
+        settings,
+        network,
+        averaged=copy.deepcopy(network).requires_grad_(False) if settings.ema_decay else network,
+        optimizer=torch.optim.AdamW(parameters, weight_decay=settings.weight_decay, fused=fused),
+        scaler=torch.amp.GradScaler(device.type, enabled=half == torch.float16),
+        loss=loss,
+        progress=Progress(
+            {"metric": maximize, "loss": False},
+            epochs=settings.epochs,
+            watch=settings.watch,
+            patience=settings.patience,
+            annealing=annealing,
+        ),
+        generators=generators(data, device),
+    )
     if checkpoint is not None:
-        call |= {"loss": describe(loss), "metric": describe(metric)}
-        call["the fingerprint of the rows"] = fingerprint(data, validation)
-    run = RunState(settings, call, network, averaged, optimizer, scaler, loss, annealing, sources)
+        run.note_call(batches, metric, data, validation)
+    saver = Saver(checkpoint, checkpoint_every)
     history = run.history
-    unsaved: dict[str, Any] | None = None
-    next_save = 0.0
 
     def predict(network: nn.Module, x: Tensor) -> Tensor:
         if half is None:
@@ -121,79 +122,53 @@ def fit(
             return network(x).float()
 
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        for name in sources.keys() - {"loader"}:  # the loader's is the caller's
-            sources[name].manual_seed(settings.seed)
-        if resume and checkpoint is not None and checkpoints.exists(checkpoint):
-            run.load_state_dict(checkpoints.load(checkpoint))
-        if whole and not history and (text := batch_advice(loss, data[1], settings.batch_size)):
+        for name in run.generators.keys() - {"loader"}:  # the loader's is the caller's
+            run.generators[name].manual_seed(settings.seed)
+        if resume and checkpoint is not None and exists(checkpoint):
+            run.load_state_dict(load(checkpoint))
+        if in_memory and not history and (text := batch_advice(loss, data[1], settings.batch_size)):
             warnings.warn(text, TrainingWarning, stacklevel=2)
         try:
-            while not _finished(history, settings, annealing):
-                start = time.perf_counter()
-                step = len(history) * batches
-                temperature = _temperature(loss)
-                rate = 0.0
-                # Summed on the device and read once per epoch: a read waits for the device.
-                loss_sum = norm_sum = torch.zeros((), device=device)
-                _set_mode(True, network, loss)
-                for x, target, *weight in shuffled(data, batches, sources["order"], device):
-                    rate = settings.rate(step, steps)
-                    for group in optimizer.param_groups:
-                        group["lr"] = rate
-                    value = loss_of(loss, predict(network, x), target, *weight)
-                    optimizer.zero_grad()
-                    scaler.scale(value).backward()
-                    scaler.unscale_(optimizer)
-                    norm = nn.utils.clip_grad_norm_(parameters, settings.clip_norm or math.inf)
-                    scaler.step(optimizer)
-                    scaler.update()
-                    if settings.ema_decay:
-                        _average(averaged, network, settings.decay(step))
-                    loss_sum, norm_sum = loss_sum + value.detach(), norm_sum + norm
-                    step += 1
+            while not run.progress.finished:
+                start, cooled = time.perf_counter(), soft_set_part(loss)
+                temperature = None if cooled is None else cooled.temperature.item()
 
-                _set_mode(False, averaged, loss)
-                rows = in_order(validation, 4 * settings.batch_size, device)
+                _set_mode(True, network, loss)
+                trained = _train(run, predict, parameters, data, batches)
+                _set_mode(False, run.averaged, loss)
                 checked = validate(
-                    lambda x: predict(averaged, x), loss, metric, rows, settings.batch_size
+                    lambda x: predict(run.averaged, x),
+                    loss,
+                    metric,
+                    in_order(validation, 4 * settings.batch_size, device),
+                    settings.batch_size,
                 )
-                record = {
+                record: dict[str, Any] = {
                     "epoch": len(history) + 1,
                     "seconds": time.perf_counter() - start,
-                    "learning_rate": rate,
+                    "learning_rate": trained.rate,
                     "temperature": temperature,
-                    "loss": loss_sum.item() / batches,
-                    "gradient_norm": norm_sum.item() / batches,
+                    "loss": trained.loss.item() / batches,
+                    "gradient_norm": trained.norm.item() / batches,
                     "validation_loss": checked.loss.item(),
                     "validation_metric": checked.metric.item(),
                     "collapsed": bool(checked.collapsed),
                 }
-                score = sign * record[watched]
-                scores = [sign * past[watched] for past in history if past["best"]]
-                record["best"] = score > max(scores, default=-math.inf)  # never for NaN
+                diverged = not math.isfinite(record["validation_loss"])
+                score = record[f"validation_{settings.watch}"]
+                record["best"] = bool(run.progress.note({settings.watch: score}, diverged=diverged))
                 if record["best"]:
-                    weights = averaged.state_dict()
-                    run.best = {name: weight.clone() for name, weight in weights.items()}
-                if annealing is not None:
-                    annealing.step(record[watched])
-
+                    run.keep_best()
                 history.append(record)
-                said = {kind for past in history[:-1] for kind in past["warnings"]}
-                found = dict(advice(history, greater_is_better=maximize))
-                record["warnings"] = sorted(found.keys() - said)
+                found = new_advice(history, greater_is_better=maximize)
+                record["warnings"] = sorted(found)
                 for kind in record["warnings"]:
                     warnings.warn(found[kind], TrainingWarning, stacklevel=2)
                 if on_epoch is not None:
                     on_epoch(record)
-                if checkpoint is not None:
-                    unsaved = run.state_dict()
-                    if time.monotonic() >= next_save:
-                        checkpoints.save(checkpoint, unsaved)
-                        unsaved = None
-                        next_save = time.monotonic() + checkpoint_every
+                saver.give(run.state_dict)
         finally:  # Ctrl-C and errors come by here too
-            if checkpoint is not None and unsaved is not None:
-                checkpoints.save(checkpoint, unsaved)
+            saver.close()
             if run.best:
                 network.load_state_dict(run.best)
             _set_mode(False, network)
@@ -201,31 +176,45 @@ def fit(
     return history
 
 
-def _finished(history: History, settings: Settings, annealing: TemperatureAnnealing | None) -> bool:
-    if not history:
-        return False
-    best = max((record["epoch"] for record in history if record["best"]), default=0)
-    return (
-        len(history) >= settings.epochs
-        or len(history) - best >= (settings.patience or math.inf)
-        or not math.isfinite(history[-1]["validation_loss"])  # diverged
-        or (annealing is not None and annealing.finished)
-    )
+class _Trained(NamedTuple):
+    """An epoch of steps: the last learning rate, and sums over the batches, on the device."""
+
+    rate: float
+    loss: Tensor
+    norm: Tensor
+
+
+def _train(
+    run: RunState,
+    predict: Callable[[nn.Module, Tensor], Tensor],
+    parameters: list[nn.Parameter],
+    data: Data,
+    batches: int,
+) -> _Trained:
+    """Train for one epoch."""
+    settings, device = run.settings, parameters[0].device
+    step, rate = len(run.history) * batches, 0.0
+    # Summed on the device and read once per epoch: a read waits for the device.
+    loss_sum = norm_sum = torch.zeros((), device=device)
+    for x, target, *weight in shuffled(data, batches, run.generators["order"], device):
+        rate = settings.rate(step, settings.epochs * batches)
+        for group in run.optimizer.param_groups:
+            group["lr"] = rate
+        value = loss_of(run.loss, predict(run.network, x), target, *weight)
+        run.optimizer.zero_grad()
+        run.scaler.scale(value).backward()
+        run.scaler.unscale_(run.optimizer)
+        norm = nn.utils.clip_grad_norm_(parameters, settings.clip_norm or math.inf)
+        run.scaler.step(run.optimizer)
+        run.scaler.update()
+        if run.averaged is not run.network:
+            average_network(run.averaged, run.network, settings.decay(step))
+        loss_sum, norm_sum = loss_sum + value.detach(), norm_sum + norm
+        step += 1
+    return _Trained(rate, loss_sum, norm_sum)
 
 
 def _set_mode(training: bool, *modules: object) -> None:
     for module in modules:
         if isinstance(module, nn.Module):
             module.train(training)
-
-
-def _temperature(loss: object) -> float | None:
-    modules = loss.modules() if isinstance(loss, nn.Module) else ()
-    return next((m.temperature.item() for m in modules if isinstance(m, SoftSetLoss)), None)
-
-
-def _average(averaged: nn.Module, network: nn.Module, decay: float) -> None:
-    average = get_ema_multi_avg_fn(decay)
-    average(list(averaged.parameters()), list(network.parameters()), 0)
-    for mean, buffer in zip(averaged.buffers(), network.buffers(), strict=True):
-        mean.copy_(buffer)

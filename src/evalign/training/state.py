@@ -1,8 +1,8 @@
-"""Everything the rest of a run depends on, in one place: what a checkpoint holds."""
+"""Everything that the rest of a run depends on: what a checkpoint holds."""
 
 import copy
 import hashlib
-import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,21 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from evalign.training.annealing import TemperatureAnnealing
 from evalign.training.batches import Data
 from evalign.training.checkpoint import CheckpointError
+from evalign.training.configuration import configuration
+from evalign.training.progress import Progress
 from evalign.training.settings import Settings
 
 History = list[dict[str, Any]]
 
 
-def describe(thing: object) -> str:
-    """A loss or metric as text. Addresses differ between processes, and a temperature is state."""
-    return re.sub(r" at 0x[0-9a-f]+|temperature=[^,)]+", "", repr(thing))
-
-
 def fingerprint(*data: Data) -> str:
-    """Of all rows, as bytes; a loader's cannot be looked at."""
+    """A checksum of all rows. The rows of a loader are not looked at."""
     digest = hashlib.blake2b(digest_size=16)
     for part in data:
         for tensor in () if isinstance(part, DataLoader) else part:
@@ -38,32 +34,51 @@ def fingerprint(*data: Data) -> str:
 class RunState:
     """The moving parts of `fit`.
 
-    `averaged` is the network itself where no average is kept; `best` holds the weights of the best
-    epoch, and `call` what must be the same when the run is resumed.
+    Args:
+        settings: how to train.
+        network: what is trained.
+        averaged: the average of its weights; the network itself where none is kept.
+        optimizer: with its moments.
+        scaler: of float16 gradients.
+        loss: a module's state dict is part of this state.
+        progress: the best epoch, the stop, and the annealing.
+        generators: every source of randomness.
+        call: what must be the same when the run is resumed, besides the settings.
+        history: a record per epoch.
+        best: the weights of the best epoch.
     """
 
     settings: Settings
-    call: dict[str, Any]
     network: nn.Module
     averaged: nn.Module
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
-    loss: object
-    annealing: TemperatureAnnealing | None
+    loss: Callable[..., Tensor]
+    progress: Progress
     generators: dict[str, torch.Generator]
+    call: dict[str, Any] = field(default_factory=dict)
     history: History = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
 
-    def _parts(self) -> dict[str, Any]:
-        parts = {"network": self.network, "scaler": self.scaler, "annealing": self.annealing}
-        parts["averaged"] = None if self.averaged is self.network else self.averaged
-        parts["loss"] = self.loss if isinstance(self.loss, nn.Module) else None
-        return {name: part for name, part in parts.items() if part is not None}
+    def note_call(self, batches: int, metric: object, *data: Data) -> None:
+        """Write down, before the first step, what a resumed run is compared with."""
+        annealing = self.progress.annealing
+        cooled = {} if annealing is None else annealing.settings
+        self.call = {
+            "batches per epoch": batches,
+            **configuration("loss", self.loss),
+            **configuration("metric", metric),
+            "annealing": annealing and type(annealing).__name__,
+            **{f"annealing.{name}": value for name, value in cooled.items()},
+            **configuration("network", self.network),
+            "the fingerprint of the rows": fingerprint(*data),
+            "parts": sorted(self._parts()),
+            "generators": sorted(self.generators),
+        }
 
-    def _call(self) -> dict[str, Any]:
-        """What must be the same when the run is resumed."""
-        parts = {"parts": sorted(self._parts()), "generators": sorted(self.generators)}
-        return asdict(self.settings) | self.call | parts
+    def keep_best(self) -> None:
+        """The weights as they are now are the best so far."""
+        self.best = {name: w.clone() for name, w in self.averaged.state_dict().items()}
 
     def state_dict(self) -> dict[str, Any]:
         """A copy, as training goes on in place."""
@@ -71,11 +86,12 @@ class RunState:
         live["optimizer"] = {str(k): v for k, v in self.optimizer.state_dict()["state"].items()}
         live["rng"] = {name: source.get_state() for name, source in self.generators.items()}
         never_changed = {"history": list(self.history), "best": self.best}
-        return {"call": self._call(), **copy.deepcopy(live), **never_changed}
+        call = asdict(self.settings) | self.call
+        return {"call": call, **copy.deepcopy(live), **never_changed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on exactly where the state was taken."""
-        now, then = self._call(), state["call"]
+        """Go on exactly where the state was taken, or say what is not as it was."""
+        now, then = asdict(self.settings) | self.call, state["call"]
         for name in {**then, **now}:
             if now.get(name) != then.get(name):
                 got = f"{name} was {then.get(name)!r} and is now {now.get(name)!r}"
@@ -93,3 +109,12 @@ class RunState:
             source.set_state(state["rng"][name])
         self.history.extend(state["history"])
         self.best = state["best"]
+
+    def _parts(self) -> dict[str, Any]:
+        """What has a state dict."""
+        parts = {"network": self.network, "scaler": self.scaler, "progress": self.progress}
+        if self.averaged is not self.network:
+            parts["averaged"] = self.averaged
+        if isinstance(self.loss, nn.Module):
+            parts["loss"] = self.loss
+        return parts

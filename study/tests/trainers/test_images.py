@@ -168,13 +168,13 @@ def test_ends_when_patience_does(give, quick):
 def test_cools(give, quick, monkeypatch):
     give()
     temperatures = []
-    value = images._Training.loss_of
+    value = images._PaperLearner.loss_of
 
     def noted(training, *arguments):
         temperatures.append(training.loss.temperature.item())
         return value(training, *arguments)
 
-    monkeypatch.setattr(images._Training, "loss_of", noted)
+    monkeypatch.setattr(images._PaperLearner, "loss_of", noted)
     run = RUN.but(method="east_f1", rate=0.5, learning_rate=10.0, patience=4, epochs=20, rows=16)
     found = train_image(run)
     assert temperatures[0] == 0.2

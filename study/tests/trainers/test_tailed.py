@@ -168,13 +168,13 @@ def test_equal_calls_give_equal_records(made):
 
 def noted(monkeypatch):
     """All that the validation rows are asked for: the losses, epoch by epoch."""
-    losses, loss_of = [], tailed._Training.loss_of
+    losses, loss_of = [], tailed._TailedLearner.loss_of
 
     def note(training, *arguments):
         losses.append(loss_of(training, *arguments))
         return losses[-1]
 
-    monkeypatch.setattr(tailed._Training, "loss_of", note)
+    monkeypatch.setattr(tailed._TailedLearner, "loss_of", note)
     return losses
 
 
@@ -233,7 +233,7 @@ def test_the_steps_before_a_capture_are_undone(made, monkeypatch, ema_decay):
     for warm in (False, True):
         torch.manual_seed(0)
         loss = make(run.method, data.y[data.training].bincount()).loss
-        training = tailed._Training(run, data, loss)
+        training = tailed._TailedLearner(run, data, loss)
         if warm:
             before = copy.deepcopy(training.network.state_dict())
             training._set_mode(True)

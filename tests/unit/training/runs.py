@@ -17,13 +17,12 @@ def rows(number=300, *, classes=3, seed=0):
     return X, noisy.argmax(1)
 
 
-def mlp(classes=3, *, seed=0):
+def mlp(classes=3, *, seed=0, dropout=0.2):
     """With dropout (randomness) and batch normalisation (buffers)."""
     with torch.random.fork_rng([]):
         torch.default_generator.manual_seed(seed)
-        return nn.Sequential(
-            nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, classes)
-        )
+        hidden = nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(dropout)
+        return nn.Sequential(*hidden, nn.Linear(16, classes))
 
 
 def settings(**changes):

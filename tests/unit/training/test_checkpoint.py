@@ -126,7 +126,7 @@ def test_damage(tmp_path, name, damage):
 
 def test_texts(tmp_path):
     place = tmp_path / "run"
-    with pytest.raises(CheckpointError, match="is no checkpoint of evalign: it has no manifest"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint of evalign: it has no manifest"):
         checkpoint.load(place)
     checkpoint.save(place, {})
     manifest = json.loads((place / "manifest.json").read_text())
@@ -135,7 +135,7 @@ def test_texts(tmp_path):
     with pytest.raises(CheckpointError, match=text):
         checkpoint.load(place)
     (place / "manifest.json").write_text("[]")
-    with pytest.raises(CheckpointError, match="is no checkpoint of evalign"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint of evalign"):
         checkpoint.load(place)
     checkpoint.save(place, {})
     (place / "state.json").write_text("{} ")
@@ -212,12 +212,32 @@ def test_another_call_is_refused(tmp_path):
         )
 
 
-def test_another_network_is_refused(tmp_path):
+class Table(nn.Module):
+    """A network whose size is in its weights alone."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(6, classes))
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        (mlp(), mlp(4), "network.4.out_features was 3 and is now 4"),
+        (mlp(), mlp(dropout=0.5), "network.3.p was 0.2 and is now 0.5"),
+        (Table(3), Table(4), "belongs to another network: .* weight"),
+    ],
+    ids=["classes", "dropout", "weights"],
+)
+def test_another_network_is_refused(tmp_path, first, second, text):
     given = {"validation": rows(100), "metric": "f1_macro", "settings": settings(epochs=1)}
     given["checkpoint"] = tmp_path / "run"
-    fit(mlp(), nn.CrossEntropyLoss(), *rows(), **given)
-    with pytest.raises(CheckpointError, match="belongs to another network"):
-        fit(mlp(4), nn.CrossEntropyLoss(), *rows(), **given, resume=True)
+    fit(first, nn.CrossEntropyLoss(), *rows(), **given)
+    with pytest.raises(CheckpointError, match=f"(?s){text}"):
+        fit(second, nn.CrossEntropyLoss(), *rows(), **given, resume=True)
 
 
 @pytest.mark.parametrize("own_generator", [False, True])

@@ -20,11 +20,12 @@ from torch import Tensor, nn
 from evalign.aggregation import RunningConfusion
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
+from evalign.training.progress import Progress
 from evalign.training.split import holdout_split, three_way_split
 from evalign_study.data import Dataset, load
 from evalign_study.records.picks import Picks, annealing
 from evalign_study.records.results import Record, record
-from evalign_study.records.run import Run
+from evalign_study.records.run import LOSS, Run
 from evalign_study.trainers.methods import NETWORKS, SURF_BETAS, make
 from evalign_study.trainers.prepared import thin
 
@@ -106,7 +107,7 @@ def prepare(
     mean, square = total / len(training), squares / len(training)
     if run.network in SURF:
         return images._replace(center=mean.float())
-    mean, square = (of.mean((1, 2), keepdim=True) for of in (mean, square))
+    mean, square = (moment.mean((1, 2), keepdim=True) for moment in (mean, square))
     return images._replace(center=mean.float(), scale=(square - mean**2).sqrt().float())
 
 
@@ -132,14 +133,20 @@ def train_image(run: Run) -> Record:
     method = make(run.method, counts, run.dataset)
     known, unseen = images.y[images.validation], images.y[images.test]
     picks = Picks(known, unseen, images.classes, method.offsets)
-    cooling = annealing(run, method)
+    progress = Progress(
+        {LOSS: False},
+        epochs=run.epochs,
+        watch=LOSS,
+        patience=run.patience,
+        annealing=annealing(run, method),
+    )
     curve: list[dict[str, float]] = []
-    epoch, done, start = 0, False, time.perf_counter()
+    start = time.perf_counter()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(run.seed)
-        training = _Training(run, images, method.loss.to(device))
-        while not done and epoch < run.epochs:
-            epoch += 1
+        training = _PaperLearner(run, images, method.loss.to(device))
+        while not progress.finished:
+            epoch = progress.epoch + 1
             test = cache(partial(training.logits, images.test))
             trained = training.epoch()
             validation = training.logits(images.validation)
@@ -150,14 +157,11 @@ def train_image(run: Run) -> Record:
                 accuracy = (labels == unseen).double().mean().item()
                 values = {"validation_f1": metrics["f1"], "test_accuracy": accuracy}
                 curve.append({"epoch": epoch} | trained | values)
-            if cooling is not None:
-                cooling.step(loss)
-            done = epoch - picks.epoch == run.patience
-            done |= cooling is not None and cooling.finished
+            progress.note({LOSS: loss})
     return record(
         run,
-        epochs=epoch,
-        capped=run.capped(epoch, picks.epoch),
+        epochs=progress.epoch,
+        capped=run.capped(progress.epoch, picks.epoch),
         seconds=time.perf_counter() - start,
         picks=picks.assessed(method.target),
         diverged=picks.diverged,
@@ -246,7 +250,7 @@ class Learner(ABC):
                 tensor.zero_()
 
 
-class _Training(Learner):
+class _PaperLearner(Learner):
     """As the papers train."""
 
     def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:

@@ -5,7 +5,6 @@ stacked along a first dimension and a step of all is one batched computation; ev
 trained as `fit` would train it alone, but for the noise of its dropout, which is the stack's.
 """
 
-import copy
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +12,17 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
+from torch.func import vmap
 
-from evalign.aggregation import RunningConfusion
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.losses import WMWLoss
-from evalign.losses.base import SoftSetLoss
-from evalign.training.annealing import TemperatureAnnealing
+from evalign.training.annealing import TemperatureAnnealing, soft_set_part
+from evalign.training.progress import Progress
 from evalign.training.settings import Settings
 from evalign.training.state import History
-from evalign_study.trainers.stacked import Stacked, State, runs, with_own_dropout
+from evalign_study.trainers.stacked import Stacked, State, with_own_dropout
+from evalign_study.trainers.stacked_losses import StackedLosses
 
 VALIDATED = 2**26  # numbers in the widest layer, for a block of validation rows
 LOSS, METRIC = "loss", "metric"  # criteria, as `Settings.watch` has them
@@ -109,20 +107,12 @@ def fit_many(
     return [stack.trained(m) for m in range(len(members))]
 
 
-class _Group(NamedTuple):
-    """Members of alike losses, where they stand by loss, and the losses' states, stacked."""
-
-    loss: nn.Module
-    places: slice
-    state: State
-
-
 class _Stack:
-    """The stacked members (`places`, their indices), and what all have come to.
+    """The stacked members, and what has become of all of them.
 
-    Members of one learning rate stand side by side, so that AdamW takes few steps for all of them;
-    for the losses, `by_loss` brings together those of one loss. A member that is done leaves its
-    place when the stack is next narrowed.
+    `places` are the members that are trained, by index. Those of one learning rate stand side by
+    side, so that AdamW takes few steps for all of them. A member that has finished leaves its place
+    when the stack is next narrowed.
     """
 
     def __init__(
@@ -134,13 +124,8 @@ class _Stack:
         metrics: dict[str, MetricFunction],
     ) -> None:
         self.settings, self.metrics, self.device = settings, metrics, X.device
-        kinds: list[nn.Module] = []  # a loss of each
-        self.kind: list[int] = []
-        for member in members:
-            alike = (k for k, known in enumerate(kinds) if _alike(member.loss, known))
-            self.kind.append(next(alike, len(kinds)))
-            if self.kind[-1] == len(kinds):
-                kinds.append(member.loss)
+        losses = [member.loss for member in members]
+        self.losses = StackedLosses(losses, X.device, batch_size=settings.batch_size)
         self.places = sorted(range(len(members)), key=lambda m: members[m].learning_rate)
         self.alive = set(self.places)
         networks, self.orders = [], []
@@ -151,29 +136,28 @@ class _Stack:
         rates = [members[m].learning_rate for m in self.places]
         averaged = settings.ema_decay is not None
         self.networks = Stacked([networks[m] for m in self.places], rates, averaged=averaged)
-        self.losses = [copy.deepcopy(member.loss).to(X.device) for member in members]
-        self.signs = {LOSS: -1} | {
-            name: 1 if getattr(metric, "greater_is_better", True) else -1
-            for name, metric in metrics.items()
+        greater_is_better = {LOSS: False} | {
+            name: getattr(metric, "greater_is_better", True) for name, metric in metrics.items()
         }
-        greater = self.signs[settings.watch] > 0
-        self.annealings = [
-            None
-            if member.annealing is None
-            else TemperatureAnnealing(
-                _soft(loss), **({"greater_is_better": greater} | member.annealing)
+        self.progress = [
+            Progress(
+                greater_is_better,
+                epochs=settings.epochs,
+                watch=settings.watch,
+                patience=settings.patience,
+                annealing=_annealing(member, loss, greater_is_better[settings.watch]),
             )
-            for member, loss in zip(members, self.losses, strict=True)
+            for member, loss in zip(members, self.losses.each, strict=True)
         ]
-        self.temperatures = [_temperature(loss) for loss in self.losses]
+        self.temperatures = [_temperature(loss) for loss in self.losses.each]
         self.best = {
             name: {key: torch.empty_like(w) for key, w in self.networks.weights.items()}
-            for name in self.signs
+            for name in greater_is_better
         }
-        self.scores = {name: [-math.inf] * len(members) for name in self.best}  # of the best
         self.histories: list[History] = [[] for _ in members]
         self.step = 0
-        self._size_statistics(X[:1])
+        one_row = X[:1].expand(len(self.places), 1, *X.shape[1:])
+        self.losses.size_statistics(self.networks.logits(one_row)[0].detach().requires_grad_())
         self.graphed = X.is_cuda
         self._arrange()
 
@@ -195,7 +179,7 @@ class _Stack:
         return self.total / batches
 
     def _advance(self, X: Tensor, y: Tensor, rows: Tensor) -> None:
-        values = self._values(self.networks.logits(X[rows]), y[rows])
+        values = self.losses.values(self.networks.logits(X[rows]), y[rows])
         self.networks.step(values.sum(), self.settings.weight_decay, self.settings.clip_norm)
         self.total += values.detach()
 
@@ -213,7 +197,7 @@ class _Stack:
 
     @torch.no_grad()
     def check(self, X: Tensor, y: Tensor, losses: Tensor, start: float) -> None:
-        """Validate, note the best epochs, cool, and let go of the members that are done."""
+        """Validate, note the best epochs, cool, and let go of the members that have finished."""
         self._train(False)
         validated = self._run("validation", lambda: self._validate(X, y))
         table = torch.cat([losses.unsqueeze(0), validated]).T.tolist()
@@ -222,30 +206,31 @@ class _Stack:
         for i, m in enumerate(self.places):
             if m not in self.alive:
                 continue
-            loss, validation_loss, *found = table[i]
-            of = {LOSS: validation_loss, **dict(zip(self.metrics, found, strict=True))}
-            better = [name for name in self.best if self._is_best(m, name, of)]
+            loss, *found = table[i]
+            scores = dict(zip([LOSS, *self.metrics], found, strict=True))
+            watched, annealing = scores[self.settings.watch], self.progress[m].annealing
+            temperature = annealing.temperature if annealing else self.temperatures[m]
+            diverged = not math.isfinite(scores[LOSS])
+            # Labels of a network that has diverged may have a score, but it is of no use.
+            counted = {self.settings.watch: watched} if diverged else scores
+            better = self.progress[m].note(counted, diverged=diverged)
             for name in better:
-                self.scores[name][m] = self.signs[name] * of[name]
                 improved[name].append(i)
-            annealing, watched = self.annealings[m], of[self.settings.watch]
             self.histories[m].append(
                 {
-                    "epoch": len(self.histories[m]) + 1,
+                    "epoch": self.progress[m].epoch,
                     "seconds": seconds,
-                    "temperature": annealing.temperature if annealing else self.temperatures[m],
+                    "temperature": temperature,
                     "loss": loss,
-                    "validation_loss": validation_loss,
-                    "validation_metric": of[METRIC],
+                    "validation_loss": scores[LOSS],
+                    "validation_metric": scores[METRIC],
                     "watched": watched,
                     "best": self.settings.watch in better,
-                    "also": {name: of[name] for name in of if name not in (LOSS, METRIC)},
+                    "also": {k: score for k, score in scores.items() if k not in (LOSS, METRIC)},
                     "best_of": better,
                 }
             )
-            if annealing is not None:
-                annealing.step(watched)
-            if self._done(m):
+            if self.progress[m].finished:
                 self.alive.remove(m)
         self._keep(improved)
         # A narrower stack is less work, but its graphs have to be made anew.
@@ -253,47 +238,21 @@ class _Stack:
             self._narrow()
 
     def trained(self, m: int) -> Trained:
-        ever = {name: math.isfinite(scores[m]) for name, scores in self.scores.items()}
+        """What has become of member `m`."""
+        ever = self.progress[m].best
         best = {
-            name: {key: w[m] for key, w in weights.items()} if ever[name] else {}
+            name: {key: w[m] for key, w in weights.items()} if name in ever else {}
             for name, weights in self.best.items()
         }
         return Trained(best[self.settings.watch], self.histories[m], best)
 
     def _arrange(self) -> None:
-        """Stack the losses' states, of which each loss then sees its own part."""
-        self.groups = []
-        order = sorted(range(len(self.places)), key=lambda i: self.kind[self.places[i]])
-        self.by_loss = self._index(order)
-        self.back = self.by_loss.argsort()
-        for part in runs([self.kind[self.places[i]] for i in order]):
-            losses = [self.losses[self.places[i]].train() for i in order[part]]
-            state = stack_module_state(losses)[1]
-            for k, loss in enumerate(losses):
-                for name, stacked in state.items():
-                    owner, _, own = name.rpartition(".")
-                    loss.get_submodule(owner)._buffers[own] = stacked[k]
-            self.groups.append(_Group(losses[0], part, state))
+        """Lay out what has a part for each place; graphs of another layout are of no use."""
+        self.losses.arrange(self.places)
         self.total = torch.zeros(len(self.places), device=self.device, dtype=torch.float64)
         self.given: dict[int, Tensor] = {}  # the rows of a step, where its graph looks for them
         self.graphs: dict[int | str, tuple[Any, Any]] = {}
         self.pool = torch.cuda.graph_pool_handle() if self.graphed else None
-
-    def _values(self, logits: Tensor, y: Tensor) -> Tensor:
-        """The loss of every member; as in `fit` one over pairs is a mean over batches."""
-        values = []
-        logits, y = logits.index_select(0, self.by_loss), y.index_select(0, self.by_loss)
-        for loss, part, state in self.groups:
-
-            def one(state: State, z: Tensor, target: Tensor, loss: nn.Module = loss) -> Tensor:
-                return functional_call(loss, state, (z, target))
-
-            pairwise = any(isinstance(module, WMWLoss) for module in loss.modules())
-            size = self.settings.batch_size if pairwise else y.shape[1]
-            batches = zip(logits[part].split(size, 1), y[part].split(size, 1), strict=True)
-            found = [vmap(one)(state, z, target) for z, target in batches]
-            values.append(torch.stack(found).mean(0))
-        return torch.cat(values).index_select(0, self.back).double()
 
     def _validate(self, X: Tensor, y: Tensor) -> Tensor:
         """A column for each member: the loss on these rows, and every metric."""
@@ -312,24 +271,7 @@ class _Stack:
             vmap(lambda matrix, metric=metric: metric(Confusion.from_matrix(matrix)))(matrices)
             for metric in self.metrics.values()
         ]
-        return torch.stack([self._values(logits, y.expand(count, *y.shape)), *scores])
-
-    def _size_statistics(self, x: Tensor) -> None:
-        """Running statistics take their size from a first batch, and are then made empty again."""
-        logits = (
-            self.networks.logits(x.expand(len(self.places), *x.shape)).detach().requires_grad_()
-        )
-        y = torch.zeros(1, dtype=torch.int64, device=x.device)
-        for loss in self.losses:
-            for part in loss.modules():
-                if isinstance(part, RunningConfusion):
-                    loss(logits[0], y)
-                    part.empty()
-
-    def _is_best(self, m: int, name: str, of: dict[str, float]) -> bool:
-        # Labels of a network that has diverged may have a score, but it is of no use.
-        sane = name == self.settings.watch or math.isfinite(of[LOSS])
-        return sane and self.signs[name] * of[name] > self.scores[name][m]
+        return torch.stack([self.losses.values(logits, y.expand(count, *y.shape)), *scores])
 
     def _keep(self, improved: dict[str, list[int]]) -> None:
         """The weights of these members are the best so far."""
@@ -341,16 +283,6 @@ class _Stack:
             for key, w in self.networks.kept.items():
                 self.best[name][key].index_copy_(0, then, w.detach()[now])
 
-    def _done(self, m: int) -> bool:
-        history, annealing = self.histories[m], self.annealings[m]
-        best = next((record["epoch"] for record in reversed(history) if record["best"]), 0)
-        return (
-            len(history) >= self.settings.epochs
-            or len(history) - best >= (self.settings.patience or math.inf)
-            or not math.isfinite(history[-1]["validation_loss"])
-            or (annealing is not None and annealing.finished)
-        )
-
     def _narrow(self) -> None:
         """Go on with the living alone."""
         places = [i for i, m in enumerate(self.places) if m in self.alive]
@@ -360,37 +292,26 @@ class _Stack:
             self._arrange()
 
     def _train(self, mode: bool) -> None:
-        for module in [self.networks.network, *(group.loss for group in self.groups)]:
-            module.train(mode)
+        self.networks.network.train(mode)
+        self.losses.train(mode)
 
     def _index(self, places: list[int]) -> Tensor:
         return torch.tensor(places, device=self.device, dtype=torch.int64)
 
 
-def _soft(loss: nn.Module) -> SoftSetLoss:
-    return next(m for m in loss.modules() if isinstance(m, SoftSetLoss))
+def _annealing(
+    member: Member, loss: nn.Module, greater_is_better: bool
+) -> TemperatureAnnealing | None:
+    """The annealing of a member's own loss."""
+    if member.annealing is None:
+        return None
+    soft = soft_set_part(loss)
+    assert soft is not None, "a member without a temperature cannot be cooled"
+    return TemperatureAnnealing(
+        soft, **({"greater_is_better": greater_is_better} | member.annealing)
+    )
 
 
 def _temperature(loss: nn.Module) -> float | None:
-    soft = (m for m in loss.modules() if isinstance(m, SoftSetLoss))
-    return next((m.temperature.item() for m in soft), None)
-
-
-def _alike(one: nn.Module, other: nn.Module) -> bool:
-    """Whether two losses are one, or differ in nothing but the values of their buffers."""
-    if one is other:
-        return True
-    parts = list(one.modules()), list(other.modules())
-    if len(parts[0]) != len(parts[1]) or any(True for _ in one.parameters()):
-        return False
-    pairs = zip(*parts, strict=True)
-    try:
-        return all(type(a) is type(b) and _settings(a) == _settings(b) for a, b in pairs)
-    except (RuntimeError, ValueError):  # arrays among them, which do not compare to one answer
-        return False
-
-
-def _settings(loss: nn.Module) -> dict[str, Any]:
-    """What a loss is made with, and the sizes of its buffers."""
-    made_with = {k: v for k, v in vars(loss).items() if k not in vars(nn.Module())}
-    return made_with | {k: (v.shape, v.dtype) for k, v in loss.named_buffers(recurse=False)}
+    soft = soft_set_part(loss)
+    return None if soft is None else soft.temperature.item()

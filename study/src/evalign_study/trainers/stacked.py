@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.optim.adamw import adamw
 
+from evalign.training.averaging import average_weights
+
 State = dict[str, Tensor]
 
 
@@ -33,7 +35,8 @@ class Stacked:
         )
         self.averages = {k: w.detach().clone() for k, w in self.weights.items() if averaged}
         self.rates = list(rates)
-        # Of all learning rates, and of the average; tensors, so that a CUDA graph follows them.
+        # The factor of all learning rates and the decay of the average change from step to step:
+        # tensors, as a CUDA graph would repeat a number.
         device = next(iter(self.weights.values())).device
         self.factor = torch.ones((), device=device)
         self.decay = torch.zeros((), device=device, dtype=torch.float64)
@@ -45,7 +48,10 @@ class Stacked:
         return self.averages or self.weights
 
     def logits(self, x: Tensor, weights: State | None = None) -> Tensor:
-        """(networks, rows, classes), each network with rows of its own; by these or own weights."""
+        """Logits (networks, rows, classes), each network with rows of its own.
+
+        Without `weights` they are those of the weights as they are.
+        """
 
         def one(weights: State, buffers: State, x: Tensor) -> Tensor:
             return functional_call(self.network, (weights, buffers), (x,))
@@ -53,7 +59,7 @@ class Stacked:
         return vmap(one, randomness="different")(weights or self.weights, self.buffers, x)
 
     def step(self, loss: Tensor, weight_decay: float, clip_norm: float | None) -> None:
-        """AdamW, with `factor` times its learning rate and a gradient norm for each network."""
+        """Take a step of AdamW at `factor` times the learning rates, each network clipped alone."""
         gradients = torch.autograd.grad(loss, list(self.weights.values()))
         # The fused step goes through memory as it lies, and a product's gradient may be transposed.
         gradients = [g.contiguous() for g in gradients]
@@ -78,26 +84,26 @@ class Stacked:
                 eps=1e-8,
                 maximize=False,
             )
-        for name, average in self.averages.items():
-            average.lerp_(self.weights[name].detach(), (1 - self.decay).to(average))
+        if self.averages:
+            average_weights(self.averages.values(), self.weights.values(), self.decay)
 
     def narrow(self, places: Sequence[int], steps: int) -> None:
         """Go on with these networks alone, after so many steps."""
         index = torch.tensor(places, device=next(iter(self.weights.values())).device)
         self.weights = {k: w.detach()[index].requires_grad_() for k, w in self.weights.items()}
         self.means, self.squares, self.averages, self.buffers = (
-            {k: of[index] for k, of in state.items()}
+            {name: tensor[index] for name, tensor in state.items()}
             for state in (self.means, self.squares, self.averages, self.buffers)
         )
         self.rates = [self.rates[i] for i in places]
         self._share_out(steps)
 
     def _share_out(self, steps: int) -> None:
-        """What AdamW takes, for each learning rate."""
+        """Make, for each learning rate, the lists of tensors that AdamW takes."""
         self.parts = []
         for part in runs(self.rates):
             weights, means, squares = (
-                [of.detach()[part] for of in state.values()]
+                [tensor.detach()[part] for tensor in state.values()]
                 for state in (self.weights, self.means, self.squares)
             )
             taken = [torch.tensor(float(steps), device=w.device) for w in weights]
@@ -105,7 +111,7 @@ class Stacked:
 
 
 def runs(keys: Sequence[Any]) -> list[slice]:
-    """Where equal neighbours stand."""
+    """The slices of equal neighbours."""
     ends = list(accumulate(len(list(same)) for _, same in groupby(keys)))
     return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -126,6 +132,7 @@ class _Dropout(nn.Module):
 
 
 def with_own_dropout(network: nn.Module, p: float) -> nn.Module:
+    """The network, its dropout layers replaced by ones that a stack can hold."""
     for parent in list(network.modules()):
         for name, child in parent.named_children():
             if isinstance(child, nn.Dropout):

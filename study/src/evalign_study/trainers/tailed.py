@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from evalign.training import Settings
+from evalign.training.averaging import average_network
+from evalign.training.progress import Progress
 from evalign.training.settings import usual_batch_size
 from evalign.training.split import holdout_split
 from evalign_study.data import Dataset
@@ -113,7 +115,7 @@ def train(run: Run) -> Record:
     start = time.perf_counter()
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(run.seed)
-        training = _Training(run, images, method.loss.to(device))
+        training = _TailedLearner(run, images, method.loss.to(device))
         epochs, best = _best_epochs(training, run.epochs, names)
     seconds = time.perf_counter() - start
     known, unseen = (images.y[rows].cpu() for rows in (images.validation, images.test))
@@ -136,7 +138,7 @@ def train(run: Run) -> Record:
 
 
 def _best_epochs(
-    training: "_Training", epochs: int, names: Sequence[str]
+    training: "_TailedLearner", epochs: int, names: Sequence[str]
 ) -> tuple[int, dict[str, Pick]]:
     """How many there were, and the best ones by these metrics.
 
@@ -145,23 +147,22 @@ def _best_epochs(
     images = training.images
     known = images.y[images.validation]
     best: dict[str, Pick] = {}
-    highest = dict.fromkeys(names, -math.inf)
-    for number in range(1, epochs + 1):
+    progress = Progress(dict.fromkeys(names, True), epochs=epochs)
+    while not progress.finished:
         training.epoch()
         logits = training.logits(images.validation)
         if not math.isfinite(training.loss_of(logits, known)):
-            return number, best
+            progress.note({}, diverged=True)
+            continue
         logits = finite(logits)
         matrix = triples(logits.argmax(1), known.cpu())
-        found = scores(matrix, images.classes, tuple(names))
-        if better := [name for name, score in found.items() if score > highest[name]]:
-            highest |= {name: found[name] for name in better}
-            pick = Pick(number, logits, finite(training.logits(images.test)))
+        if better := progress.note(scores(matrix, images.classes, tuple(names))):
+            pick = Pick(progress.epoch, logits, finite(training.logits(images.test)))
             best |= dict.fromkeys(better, pick)
-    return epochs, best
+    return progress.epoch, best
 
 
-class _Training(Learner):
+class _TailedLearner(Learner):
     """As `AlignedClassifier` trains, with AdamW along a cosine; the images are augmented."""
 
     def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:
@@ -177,7 +178,7 @@ class _Training(Learner):
         if self.settings.ema_decay is not None:
             self.kept = copy.deepcopy(self.network).requires_grad_(False).eval()
         self.steps, self.number = run.epochs * (rows // len(self.rows)), 0
-        # Tensors, as they change and the numbers of a CUDA graph do not.
+        # Tensors, as they change from step to step and a CUDA graph would repeat a number.
         self.rate = torch.tensor(run.learning_rate, device=images.y.device)
         self.decay = torch.zeros_like(self.rate)
         self.optimizer = torch.optim.AdamW(
@@ -206,14 +207,6 @@ class _Training(Learner):
         loss.backward()
         nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip_norm or math.inf)
         self.optimizer.step()
-        if self.kept is not self.network:
-            self._average()
-
-    @torch.no_grad()
-    def _average(self) -> None:
         # The decay of the first step is 0: what steps before a capture left is forgotten.
-        share = 1 - self.decay
-        for mean, weight in zip(self.kept.parameters(), self.network.parameters(), strict=True):
-            mean.lerp_(weight, share)
-        for mean, buffer in zip(self.kept.buffers(), self.network.buffers(), strict=True):
-            mean.copy_(buffer)
+        if self.kept is not self.network:
+            average_network(self.kept, self.network, self.decay)

@@ -1,0 +1,104 @@
+"""The bookkeeping of a training: which epochs are the best so far, and when to stop."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from evalign.core.checks import require
+from evalign.training.annealing import TemperatureAnnealing
+
+
+class Progress:
+    """Counts epochs, knows the best one by every criterion, cools, and says when to stop.
+
+    A training stops after `epochs`, after `patience` epochs without a new best, when it diverges,
+    or when its annealing has finished; but not before its first epoch.
+
+    Args:
+        greater_is_better: for every criterion, by name, whether its score rises as the model
+            improves.
+        epochs: the most there may be.
+        watch: the criterion that patience and annealing follow; None where there is neither.
+        patience: epochs without a new best before training stops; None never stops early.
+        annealing: stepped with the watched score of every epoch.
+
+    Examples:
+        >>> progress = Progress({"f1": True}, epochs=100, watch="f1", patience=2)
+        >>> [progress.note({"f1": score}) for score in (0.5, 0.6, 0.6)]
+        [['f1'], ['f1'], []]
+        >>> progress.finished
+        False
+        >>> progress.note({"f1": 0.4}), progress.finished
+        ([], True)
+    """
+
+    def __init__(
+        self,
+        greater_is_better: Mapping[str, bool],
+        *,
+        epochs: int,
+        watch: str | None = None,
+        patience: int | None = None,
+        annealing: TemperatureAnnealing | None = None,
+    ) -> None:
+        if annealing is not None:
+            wanted = watch is not None and greater_is_better[watch]
+            allowed, got = f"be {wanted} for the watched {watch}", annealing.greater_is_better
+            require(got == wanted, "annealing", "greater_is_better", allowed, got)
+        self.greater_is_better = dict(greater_is_better)
+        self.epochs = epochs
+        self.watch = watch
+        self.patience = patience
+        self.annealing = annealing
+        self.epoch = 0
+        self.best: dict[str, tuple[int, float]] = {}  # by criterion, (epoch, score)
+        self.diverged = False
+
+    def note(self, scores: Mapping[str, float], *, diverged: bool = False) -> list[str]:
+        """Take note of an epoch.
+
+        Args:
+            scores: by criterion. A criterion without a score is left as it is, and a NaN is not an
+                improvement.
+            diverged: whether the training is beyond repair.
+
+        Returns:
+            The criteria by which this epoch is the best so far.
+        """
+        self.epoch += 1
+        self.diverged = diverged
+        better = [name for name, score in scores.items() if self._is_better(name, score)]
+        self.best |= {name: (self.epoch, scores[name]) for name in better}
+        if self.annealing is not None and self.watch is not None:
+            self.annealing.step(scores[self.watch])
+        return better
+
+    @property
+    def finished(self) -> bool:
+        """Whether to stop."""
+        best_epoch, _ = self.best.get(self.watch or "", (0, math.nan))
+        return self.epoch > 0 and (
+            self.epoch >= self.epochs
+            or self.epoch - best_epoch >= (self.patience or math.inf)
+            or self.diverged
+            or (self.annealing is not None and self.annealing.finished)
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the rest of the training depends on, as plain values."""
+        best = {name: list(found) for name, found in self.best.items()}
+        annealing = None if self.annealing is None else self.annealing.state_dict()
+        counts = {"epoch": self.epoch, "best": best, "diverged": self.diverged}
+        return counts | {"annealing": annealing}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on exactly where the state was taken."""
+        self.epoch, self.diverged = state["epoch"], state["diverged"]
+        self.best = {name: (epoch, score) for name, (epoch, score) in state["best"].items()}
+        if self.annealing is not None:
+            self.annealing.load_state_dict(state["annealing"])
+
+    def _is_better(self, name: str, score: float) -> bool:
+        sign = 1 if self.greater_is_better[name] else -1
+        _, best = self.best.get(name, (0, -sign * math.inf))
+        return sign * score > sign * best  # never for NaN

@@ -1,0 +1,114 @@
+"""The losses of stacked networks: those that are alike are computed together."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from evalign.aggregation import RunningConfusion
+from evalign.losses import WMWLoss
+from evalign_study.trainers.stacked import State, runs
+
+
+class _Group(NamedTuple):
+    """Losses that are alike: one of them, where they stand, and the stacked states of all."""
+
+    loss: nn.Module
+    places: slice
+    state: State
+
+
+class StackedLosses:
+    """Copies of the members' losses. `arrange` says which members there are, and in which order.
+
+    The state of a copy (its temperature, its running statistics) is a view of its part of a stacked
+    one: what changes in one place has changed in the other.
+
+    Args:
+        losses: one for each member. Those that differ in the values of buffers alone are alike.
+        device: where they are computed.
+        batch_size: the rows that a loss over pairs takes at a time.
+    """
+
+    def __init__(
+        self, losses: Sequence[nn.Module], device: torch.device, *, batch_size: int
+    ) -> None:
+        kinds: list[nn.Module] = []  # a loss of each
+        self.kind: list[int] = []
+        for loss in losses:
+            alike = (k for k, known in enumerate(kinds) if _alike(loss, known))
+            self.kind.append(next(alike, len(kinds)))
+            if self.kind[-1] == len(kinds):
+                kinds.append(loss)
+        self.each = [copy.deepcopy(loss).to(device) for loss in losses]
+        self.device = device
+        self.batch_size = batch_size
+        self.groups: list[_Group] = []
+
+    def size_statistics(self, logits: Tensor) -> None:
+        """Give running statistics the size that a first batch would, and leave them empty."""
+        target = torch.zeros(len(logits), dtype=torch.int64, device=self.device)
+        for loss in self.each:
+            for part in loss.modules():
+                if isinstance(part, RunningConfusion):
+                    loss(logits, target)
+                    part.empty()
+
+    def arrange(self, members: Sequence[int]) -> None:
+        """Stack the states of these members' losses; each loss then sees its own part."""
+        order = sorted(range(len(members)), key=lambda i: self.kind[members[i]])
+        self.by_loss = torch.tensor(order, device=self.device, dtype=torch.int64)
+        self.back = self.by_loss.argsort()
+        self.groups = []
+        for part in runs([self.kind[members[i]] for i in order]):
+            losses = [self.each[members[i]].train() for i in order[part]]
+            state = stack_module_state(losses)[1]
+            for k, loss in enumerate(losses):
+                for name, stacked in state.items():
+                    owner, _, own = name.rpartition(".")
+                    loss.get_submodule(owner)._buffers[own] = stacked[k]
+            self.groups.append(_Group(losses[0], part, state))
+
+    def values(self, logits: Tensor, y: Tensor) -> Tensor:
+        """The loss of every member; as in `fit`, one over pairs is a mean over batches."""
+        values = []
+        logits, y = logits.index_select(0, self.by_loss), y.index_select(0, self.by_loss)
+        for loss, part, state in self.groups:
+
+            def one(state: State, z: Tensor, target: Tensor, loss: nn.Module = loss) -> Tensor:
+                return functional_call(loss, state, (z, target))
+
+            pairwise = any(isinstance(module, WMWLoss) for module in loss.modules())
+            size = self.batch_size if pairwise else y.shape[1]
+            batches = zip(logits[part].split(size, 1), y[part].split(size, 1), strict=True)
+            found = [vmap(one)(state, z, target) for z, target in batches]
+            values.append(torch.stack(found).mean(0))
+        return torch.cat(values).index_select(0, self.back).double()
+
+    def train(self, mode: bool) -> None:
+        """Set the mode of the losses that are computed with."""
+        for group in self.groups:
+            group.loss.train(mode)
+
+
+def _alike(one: nn.Module, other: nn.Module) -> bool:
+    """Whether two losses are one, or differ in nothing but the values of their buffers."""
+    if one is other:
+        return True
+    parts = list(one.modules()), list(other.modules())
+    if len(parts[0]) != len(parts[1]) or any(True for _ in one.parameters()):
+        return False
+    pairs = zip(*parts, strict=True)
+    try:
+        return all(type(a) is type(b) and _settings(a) == _settings(b) for a, b in pairs)
+    except (RuntimeError, ValueError):  # arrays among them, which do not compare to one answer
+        return False
+
+
+def _settings(loss: nn.Module) -> dict[str, Any]:
+    """What a loss is made with, and the sizes of its buffers."""
+    made_with = {k: v for k, v in vars(loss).items() if k not in vars(nn.Module())}
+    return made_with | {k: (v.shape, v.dtype) for k, v in loss.named_buffers(recurse=False)}
