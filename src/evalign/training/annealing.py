@@ -20,7 +20,7 @@ def soft_set_part(loss: object) -> SoftSetLoss | None:
 class TemperatureAnnealing:
     """Cools T_k = start · rate^k whenever the validation score stops improving (EAST 4.3).
 
-    Used like a learning-rate scheduler: call `step` with the score after every check. After
+    Use it like a learning-rate scheduler: call `step` with the score after every check. After
     `patience` checks without a new best the temperature falls once; after `coolings` falls in a
     row without a new best, `finished` turns true and the temperature stays.
 

@@ -9,13 +9,13 @@ from torch.utils.data import DataLoader
 
 from evalign.core.checks import require
 
-Data = tuple[Tensor, ...] | DataLoader  # (X, y) or (X, y, sample_weight); a loader yields such
+Data = tuple[Tensor, ...] | DataLoader  # (X, y) or (X, y, sample_weight); a loader yields these
 
 
 def shuffled(
     data: Data, batches: int, order: torch.Generator, device: torch.device
 ) -> Iterator[tuple[Tensor, ...]]:
-    """An epoch, shuffled. The batches of tensors differ by one row at most."""
+    """Yield the batches of an epoch, shuffled; those of tensors differ by one row at most."""
     if isinstance(data, DataLoader):
         yield from in_order(data, 0, device)
     else:
@@ -25,7 +25,7 @@ def shuffled(
 
 
 def in_order(data: Data, size: int, device: torch.device) -> Iterator[tuple[Tensor, ...]]:
-    """All rows in their order."""
+    """Yield batches of all rows in their order."""
     if isinstance(data, DataLoader):
         for batch in data:
             yield tuple(part.to(device, non_blocking=True) for part in batch)

@@ -105,7 +105,7 @@ def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
 
 
 def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The tree that `save` wrote, tensors on the CPU; a `CheckpointError` if it cannot be had."""
+    """Read the tree that `save` wrote, with tensors on the CPU, or raise a `CheckpointError`."""
     _recover(folder)
     folder, _, _ = _places(folder)
     if not (folder / "manifest.json").exists():
@@ -150,7 +150,7 @@ def _places(folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
 
 
 def _recover(folder: str | os.PathLike[str]) -> None:
-    """Killed between the two renames of `save`: the old checkpoint is the valid one."""
+    """Put the old checkpoint back if `save` was killed between its two renames."""
     folder, new, old = _places(folder)
     if old.exists() and not folder.exists():
         os.rename(old, folder)
@@ -159,8 +159,11 @@ def _recover(folder: str | os.PathLike[str]) -> None:
 
 
 def _discard(old: Path, new: Path) -> None:
-    """Delete both. The old one under the name of the new, which is never taken for a checkpoint:
-    half deleted under its own, it would be when the folder itself is gone."""
+    """Delete both, the old one under the name of the new.
+
+    A half-deleted folder under the old name would be taken for a checkpoint once the folder itself
+    is gone; one under the new name never is.
+    """
     if new.exists():
         shutil.rmtree(new)
     if old.exists():
@@ -169,7 +172,7 @@ def _discard(old: Path, new: Path) -> None:
 
 
 def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """The tree with every tensor moved into `tensors` and its name left in its place."""
+    """Move every tensor of the tree into `tensors`, and leave its name in its place."""
     if isinstance(value, Tensor):
         tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
         return {"$tensor": name}

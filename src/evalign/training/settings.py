@@ -8,7 +8,7 @@ from evalign.core.checks import require
 
 
 def usual_batch_size(rows: int) -> int:
-    """Rows per step for so many training rows: a 32nd of them, within 32 and 1024.
+    """The rows per step for a number of training rows: a 32nd of them, from 32 to 1024.
 
     Examples:
         >>> [usual_batch_size(rows) for rows in (100, 6400, 10**6)]
@@ -71,7 +71,7 @@ class Settings:
         check(self.watch in ("metric", "loss"), "watch", 'be "metric" or "loss"')
 
     def rate(self, step: int, steps: int) -> float:
-        """The learning rate of a step, of `steps` if no epoch is left out.
+        """The learning rate of a step, where a training that is not cut short has `steps`.
 
         Examples:
             >>> [round(Settings(warmup=0.2).rate(step, 10), 5) for step in (0, 1, 5, 9)]
@@ -82,9 +82,9 @@ class Settings:
         return self.learning_rate * min(1.0, (step + 1) / warmup) * cosine
 
     def decay(self, step: int) -> float:
-        """Of the average of the weights, at a step: 0 where none is kept.
+        """The decay of the average of weights at a step; 0 where no average is kept.
 
-        A short memory at first, or the random start would weigh for long.
+        It begins at 0 and rises slowly, or the random start would weigh for long.
 
         Examples:
             >>> [round(Settings(ema_decay=0.9).decay(step), 2) for step in (0, 10, 1000)]

@@ -81,7 +81,7 @@ def _hold_out_rows(owner: str, y: np.ndarray, fraction: float, seed: int) -> np.
     require(enough, owner, "fraction", allowed, got, cure)
     stratified = StratifiedShuffleSplit(1, test_size=size, random_state=seed)
     held_out = rows[next(stratified.split(rows, codes[rows]))[1]]
-    # It rounds to the nearest: of the two rows of a class it may hold out none, or both.
+    # Shares are rounded: of a class with two rows it may hold out none, or both.
     draw, several = np.random.default_rng(seed).choice, counts > 1
     out = np.bincount(codes[held_out], minlength=len(counts))
 
@@ -102,7 +102,7 @@ def _hold_out_groups(
     number = len(sizes)
     require(number >= 2, owner, "groups", "name at least 2 groups", number)
     alone = sizes[codes] == 1
-    if alone.sum() > MANY:  # rows that are no one else's: a plain split, which is quick
+    if alone.sum() > MANY:  # groups of one row need only a plain split, which is quick
         parts = [np.flatnonzero(alone), np.flatnonzero(~alone)]
         held_out = [parts[0][_hold_out_rows(owner, y[alone], fraction, seed)]]
         if number - alone.sum() >= 2:
@@ -122,7 +122,7 @@ def _hold_out_groups(
     return np.concatenate(parts[: share.numerator])
 
 
-MANY = 1000  # groups of one row, from which on they are split by themselves
+MANY = 1000  # with more groups of one row than this, they are split by themselves
 
 
 class Standardizer:
@@ -162,8 +162,8 @@ COLUMNS = 64  # at a time, so that the float64 copy of a large table stays small
 
 
 def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
-    # Far from zero float32 loses the spread of a column, and rounding gives a constant one some.
-    # Squares of very large or small numbers leave float64's range: in units of the largest.
+    # In float32 a column far from zero loses its spread, and a constant one gets some by rounding.
+    # In units of its largest number no square leaves the range of float64.
     constant = X.amax(0) == X.amin(0)
     unit = torch.where(constant, 1.0, X.abs().amax(0).double())
     variance, mean = torch.var_mean(X.double() / unit, 0, correction=0)

@@ -66,12 +66,13 @@ class RunState:
         cooled = {} if annealing is None else annealing.settings
         self.call = {
             "batches per epoch": batches,
+            # Before the loss, whose weights may come from the rows.
+            "the fingerprint of the rows": fingerprint(*data),
             **configuration("loss", self.loss),
             **configuration("metric", metric),
             "annealing": annealing and type(annealing).__name__,
             **{f"annealing.{name}": value for name, value in cooled.items()},
             **configuration("network", self.network),
-            "the fingerprint of the rows": fingerprint(*data),
             "parts": sorted(self._parts()),
             "generators": sorted(self.generators),
         }

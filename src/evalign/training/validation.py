@@ -13,11 +13,11 @@ from evalign.losses import WMWLoss
 
 
 class Validation(NamedTuple):
-    """Scalars, still on the device."""
+    """What the validation rows gave: scalars, still on the device."""
 
     loss: Tensor
     metric: Tensor
-    collapsed: Tensor  # whether all rows were predicted as one class, and there are several
+    collapsed: Tensor  # whether all rows of several classes were predicted as one
 
 
 @torch.no_grad()
@@ -28,7 +28,7 @@ def validate(
     batches: Iterable[tuple[Tensor, ...]],
     batch_size: int,
 ) -> Validation:
-    """Evaluate the rows as a whole: the metric of a set is no mean over its parts.
+    """Evaluate the rows as a whole: the metric of a set is not a mean over its parts.
 
     Only a loss over pairs, whose cost is quadratic, is a mean over batches of `batch_size`.
     """
@@ -57,7 +57,7 @@ def validate(
 def loss_of(
     loss: Callable[..., Tensor], logits: Tensor, target: Tensor, weight: Tensor | None = None
 ) -> Tensor:
-    """Weights are named only where there are some: torch's own losses take none."""
+    """Call the loss, with weights only where there are some: torch's own losses take none."""
     return loss(logits, target) if weight is None else loss(logits, target, sample_weight=weight)
 
 

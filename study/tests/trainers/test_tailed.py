@@ -76,7 +76,7 @@ def test_what_is_compared():
     assert list(dict.fromkeys(run.method for run in found)) == named
     assert len(found) == 4 * 3 * len(named)
     sets = {(run.dataset, run.imbalance) for run in found}
-    assert sets == {(name, of) for name in ("cifar10", "fashion_mnist") for of in (10, 100)}
+    assert sets == {(name, ratio) for name in ("cifar10", "fashion_mnist") for ratio in (10, 100)}
     assert {(run.network, run.variant, run.epochs) for run in found} == {("resnet18", "sound", 60)}
     for name, _ in sets:
         assert len(card(name).classes) == 10
@@ -105,8 +105,8 @@ def test_parts(made):
     again, other = split(made, run), split(made, run.but(split_seed=1))
     assert all(map(np.array_equal, again, (training, validation, test)))
     rare = [
-        {row for row in (*of[0], *of[1]) if made.y[row] == 2}
-        for of in ((training, validation), other)
+        {row for row in (*parts[0], *parts[1]) if made.y[row] == 2}
+        for parts in ((training, validation), other)
     ]
     assert len(rare[0]) == len(rare[1]) == 16
     assert rare[0] != rare[1]
@@ -127,7 +127,7 @@ def test_the_test_score_is_weighted_as_in_sklearn(metric, monkeypatch):
     weight = torch.tensor([2.0, 0.9, 0.1]).double()
     pick = Pick(1, logits, logits)
     plain, weighted = (
-        rule(pick, y, y, metric, weights=of)["decisions"]["argmax"] for of in (None, weight)
+        rule(pick, y, y, metric, weights=w)["decisions"]["argmax"] for w in (None, weight)
     )
     labels, score = logits.argmax(1), METRICS[metric]
     assert plain["test"] == plain["validation"] == pytest.approx(score(y, labels))
@@ -205,7 +205,7 @@ def test_the_trainer_is_that_of_fit(made, monkeypatch, ema_decay):
     torch.manual_seed(run.seed)
     network = NETWORKS["resnet18"](3, CLASSES, 0.0)
     rows, held_out = (
-        (data.crops(of).contiguous(), data.y[of]) for of in (data.training, data.validation)
+        (data.crops(part).contiguous(), data.y[part]) for part in (data.training, data.validation)
     )
     settings = Settings(
         epochs=4,
@@ -218,9 +218,9 @@ def test_the_trainer_is_that_of_fit(made, monkeypatch, ema_decay):
     )
     loss = make(run.method, counts).loss
     history = fit(network, loss, *rows, validation=held_out, metric="f1_macro", settings=settings)
-    assert losses == pytest.approx([of["validation_loss"] for of in history], rel=1e-4)
+    assert losses == pytest.approx([epoch["validation_loss"] for epoch in history], rel=1e-4)
     # The epoch is picked by labels without offsets, and the first of equals is the best.
-    f1 = [of["validation_metric"] for of in history]
+    f1 = [epoch["validation_metric"] for epoch in history]
     assert record["picks"]["f1_macro"]["epoch"] == 1 + int(np.argmax(np.round(f1, 9)))
 
 

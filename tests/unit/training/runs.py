@@ -1,7 +1,10 @@
 """A small run that the tests of this folder share; a killed process runs it too."""
 
+from contextlib import contextmanager
+
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from evalign import MetricLoss
 from evalign.training.annealing import TemperatureAnnealing
@@ -49,6 +52,35 @@ def everything(folder=None, *, network=None, **changes):
 
 def bytes_of(network):
     return b"".join(value.numpy().tobytes() for value in network.state_dict().values())
+
+
+@contextmanager
+def steps_noted():
+    """Yield a list that grows by the parameters after every step of any optimizer, as numbers."""
+    steps = []
+
+    def note(optimizer, *_):
+        parameters = optimizer.param_groups[0]["params"]
+        steps.append([parameter.detach().flatten().tolist() for parameter in parameters])
+
+    handle = register_optimizer_step_post_hook(note)
+    yield steps
+    handle.remove()
+
+
+def averaged(steps, ema_decay):
+    """The average of weights that step number s = 0, 1, ... moves by 1 − min(decay, s / (s + 10)).
+
+    The first step so replaces the random start.
+    """
+    means = steps[0]
+    for s, weights in enumerate(steps):
+        decay = min(ema_decay, s / (s + 10))
+        means = [
+            [decay * m + (1 - decay) * w for m, w in zip(mean, weight, strict=True)]
+            for mean, weight in zip(means, weights, strict=True)
+        ]
+    return means
 
 
 def killable(folder, result, tell):

@@ -16,7 +16,16 @@ from evalign.losses import FocalLoss, WMWLoss
 from evalign.training.annealing import TemperatureAnnealing
 from evalign.training.loop import fit
 from evalign.training.settings import Settings
-from tests.unit.training.runs import bytes_of, everything, mlp, rows, settings
+from tests import tolerances
+from tests.unit.training.runs import (
+    averaged,
+    bytes_of,
+    everything,
+    mlp,
+    rows,
+    settings,
+    steps_noted,
+)
 
 
 def run(network=None, loss=None, data=None, **changes):
@@ -282,12 +291,23 @@ def test_data_loaders():
 
 
 def test_averaging_follows_the_weights():
-    """The mean is between the start and the end, and its buffers are the network's."""
-    smooth = run(settings=settings(ema_decay=0.999, epochs=5))[0]
-    rough = run(settings=settings(ema_decay=None, epochs=5))[0]
-    assert bytes_of(smooth) != bytes_of(rough)
-    for name, value in smooth.state_dict().items():
-        assert value.isfinite().all(), name
+    """The average over 30 steps, half of them in its warm-up; buffers are the network's own."""
+    network, buffers = mlp().double(), {}
+    data, validation = ((X.double(), y) for X, y in (rows(), rows(100, seed=1)))
+
+    def note(module, *_):
+        if module.training:
+            buffers.update({name: value.clone() for name, value in module.named_buffers()})
+
+    network.register_forward_hook(note)
+    how = settings(ema_decay=0.6, epochs=1, batch_size=10)
+    with steps_noted() as steps:
+        run(network, data=data, validation=validation, settings=how)
+    assert len(steps) == 30
+    for mine, expected in zip(network.parameters(), averaged(steps, 0.6), strict=True):
+        assert mine.flatten().tolist() == pytest.approx(expected, abs=tolerances.SAME)
+    for name, value in network.named_buffers():
+        assert torch.equal(value, buffers[name]), name
 
 
 def test_on_epoch_gets_every_record():

@@ -193,14 +193,14 @@ class Learner(ABC):
 
     @torch.no_grad()
     def logits(self, rows: Tensor) -> Tensor:
-        """Of images as they are."""
+        """The logits of images that are neither moved nor mirrored."""
         self._set_mode(False)
         blocks = rows.split(BLOCK)
         return torch.cat([self._forward(self.kept, self.images.crops(block)) for block in blocks])
 
     @torch.no_grad()
     def loss_of(self, logits: Tensor, target: Tensor) -> float:
-        """The loss, with the running statistics of a loss left alone."""
+        """The loss of these logits; running statistics are not updated."""
         self._set_mode(False)
         return self.loss(logits, target).item()
 
@@ -251,7 +251,7 @@ class Learner(ABC):
 
 
 class _PaperLearner(Learner):
-    """As the papers train."""
+    """Trains as the papers do."""
 
     def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:
         super().__init__(run, images, loss, run.batch_size)

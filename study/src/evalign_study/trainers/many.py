@@ -162,7 +162,7 @@ class _Stack:
         self._arrange()
 
     def epoch(self, X: Tensor, y: Tensor) -> Tensor:
-        """One pass over the rows for every member. Returns their mean losses."""
+        """Train every member for one pass over the rows; return their mean losses."""
         self._train(True)
         order = torch.stack(
             [torch.randperm(len(X), generator=self.orders[m], device=X.device) for m in self.places]

@@ -140,7 +140,7 @@ def train(run: Run) -> Record:
 def _best_epochs(
     training: "_TailedLearner", epochs: int, names: Sequence[str]
 ) -> tuple[int, dict[str, Pick]]:
-    """How many there were, and the best ones by these metrics.
+    """Train; return how many epochs there were, and the best ones by these metrics.
 
     A loss that is not finite ends the training.
     """
@@ -163,7 +163,7 @@ def _best_epochs(
 
 
 class _TailedLearner(Learner):
-    """As `AlignedClassifier` trains, with AdamW along a cosine; the images are augmented."""
+    """Trains as `AlignedClassifier` does, with AdamW along a cosine, on augmented images."""
 
     def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:
         rows = len(images.training)

@@ -1,0 +1,106 @@
+"""The books of a training: the best epochs, and when to stop."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from evalign import MetricLoss
+from evalign.training.annealing import TemperatureAnnealing
+from evalign.training.averaging import average_weights
+from evalign.training.progress import Progress
+
+
+def cooling(**changes):
+    return TemperatureAnnealing(MetricLoss("f1_macro"), **{"rate": 0.5, "patience": 1, **changes})
+
+
+def told(scores, **made_with):
+    """What is said of each epoch, until the training is to stop."""
+    progress = Progress({"f1": True}, **{"epochs": 100, "watch": "f1", **made_with})
+    said = []
+    for score in scores:
+        if progress.finished:
+            break
+        said.append(bool(progress.note({"f1": score})))
+    return said
+
+
+@pytest.mark.parametrize(
+    ("scores", "made_with", "said"),
+    [
+        ([0.1, 0.3, 0.2, 0.3, 0.4], {}, [True, True, False, False, True]),
+        ([0.1, 0.2, 0.3], {"epochs": 2}, [True, True]),
+        ([0.3, 0.2, 0.4, 0.1, 0.1, 0.5], {"patience": 2}, [True, False, True, False, False]),
+        ([math.nan] * 9, {"patience": 3}, [False] * 3),
+        ([math.nan, 0.1, math.nan, 0.05, 0.2], {}, [False, True, False, False, True]),
+        ([-math.inf, 0.0], {}, [False, True]),
+        ([0.1] * 9, {"annealing": cooling(coolings=2)}, [True, False, False, False]),
+        ([0.1] * 9, {"annealing": cooling(coolings=0)}, [True, False]),
+    ],
+    ids=["best", "cap", "patience", "never", "nan", "infinite", "annealed", "not cooled"],
+)
+def test_best_and_stop(scores, made_with, said):
+    assert told(scores, **made_with) == said
+
+
+def test_criteria_are_kept_apart():
+    progress = Progress({"loss": False, "f1": True}, epochs=9, watch="loss", patience=2)
+    assert progress.note({"loss": 1.0, "f1": 0.5}) == ["loss", "f1"]
+    assert progress.note({"loss": 1.1, "f1": 0.6}) == ["f1"]
+    assert not progress.finished
+    assert progress.note({"loss": 1.0, "f1": 0.7}) == ["f1"]
+    assert progress.finished  # whatever is not watched
+    assert progress.best == {"loss": (1, 1.0), "f1": (3, 0.7)}
+
+
+def test_a_training_that_diverges_stops():
+    progress = Progress({"f1": True}, epochs=9)
+    assert progress.note({"f1": 0.5}) == ["f1"]
+    assert progress.note({}, diverged=True) == []
+    assert progress.finished
+    assert progress.best == {"f1": (1, 0.5)}
+
+
+def test_there_is_a_first_epoch():
+    """Also with an annealing that has finished before."""
+    annealing = cooling(coolings=0)
+    for _ in range(2):
+        annealing.step(0.5)
+    assert annealing.finished
+    assert told([0.1, 0.2], annealing=annealing) == [True]
+
+
+def test_goes_on_where_the_state_was_taken():
+    scores = [0.3, math.nan, 0.2, 0.5, 0.4, 0.4, 0.4, 0.4]
+
+    def new():
+        annealing = cooling(coolings=3)
+        return Progress({"f1": True}, epochs=99, watch="f1", patience=4, annealing=annealing)
+
+    whole = new()
+    expected = [(whole.note({"f1": score}), whole.finished) for score in scores]
+    for stop in range(len(scores)):
+        first, second = new(), new()
+        found = [(first.note({"f1": score}), first.finished) for score in scores[:stop]]
+        second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        found += [(second.note({"f1": score}), second.finished) for score in scores[stop:]]
+        assert found == expected
+        assert second.annealing.temperature == whole.annealing.temperature
+    assert [finished for _, finished in expected] == [False] * 7 + [True]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_decay_is_a_number_or_a_tensor(dtype):
+    """To the bit, where the tensor has all digits: a stack of networks averages as `fit` does."""
+    torch.manual_seed(0)
+    start, weights = ([torch.randn(5, 3, dtype=dtype), torch.randn(7, dtype=dtype)] for _ in "ab")
+    found = []
+    for decay in (0.9, torch.tensor(0.9, dtype=torch.float64)):
+        means = [mean.clone() for mean in start]
+        average_weights(means, weights, decay)
+        found.append(means)
+    assert all(map(torch.equal, *found))
+    expected = [0.9 * mean + 0.1 * weight for mean, weight in zip(start, weights, strict=True)]
+    torch.testing.assert_close(found[0], expected)
