@@ -80,10 +80,9 @@ def fit(
         True
     """
     settings = settings or Settings()
-    metric = resolve(metric, owner="fit") if isinstance(metric, str) else metric
-    maximize = getattr(metric, "greater_is_better", True)
+    metric = resolve(metric, owner="fit")
     watched = f"validation_{settings.watch}"
-    sign = 1 if maximize and settings.watch == "metric" else -1
+    sign = 1 if metric.greater_is_better and settings.watch == "metric" else -1
     if annealing is not None:
         allowed, got = f"be {sign > 0} for the watched {settings.watch}", sign < 0
         same = annealing.greater_is_better == (sign > 0)
@@ -179,7 +178,7 @@ def fit(
 
                 history.append(record)
                 said = {kind for past in history[:-1] for kind in past["warnings"]}
-                found = dict(advice(history, greater_is_better=maximize))
+                found = dict(advice(history, greater_is_better=metric.greater_is_better))
                 record["warnings"] = sorted(found.keys() - said)
                 for kind in record["warnings"]:
                     warnings.warn(found[kind], TrainingWarning, stacklevel=2)

@@ -18,7 +18,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from evalign.aggregation import RunningConfusion
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.losses import WMWLoss
 from evalign.losses.base import SoftSetLoss
 from evalign.training.annealing import TemperatureAnnealing
@@ -98,9 +98,11 @@ def fit_many(
     require(settings.precision == "float32", "fit_many", "settings", allowed, settings)
     free = not also.keys() & {LOSS, METRIC}
     require(free, "fit_many", "also", f"not name a metric {LOSS!r} or {METRIC!r}", list(also))
-    metric = resolve(metric, owner="fit_many") if isinstance(metric, str) else metric
+    metrics = {
+        name: resolve(given, owner="fit_many") for name, given in {METRIC: metric, **also}.items()
+    }
     with torch.random.fork_rng([X.device] if X.is_cuda else []):
-        stack = _Stack(build, members, X, settings, {METRIC: metric, **also})
+        stack = _Stack(build, members, X, settings, metrics)
         torch.manual_seed(members[0].seed)  # of the noise of dropout
         while stack.alive:
             start = time.perf_counter()
@@ -131,7 +133,7 @@ class _Stack:
         members: Sequence[Member],
         X: Tensor,
         settings: Settings,
-        metrics: dict[str, MetricFunction],
+        metrics: dict[str, Metric],
     ) -> None:
         self.settings, self.metrics, self.device = settings, metrics, X.device
         kinds: list[nn.Module] = []  # a loss of each
@@ -153,8 +155,7 @@ class _Stack:
         self.networks = Stacked([networks[m] for m in self.places], rates, averaged=averaged)
         self.losses = [copy.deepcopy(member.loss).to(X.device) for member in members]
         self.signs = {LOSS: -1} | {
-            name: 1 if getattr(metric, "greater_is_better", True) else -1
-            for name, metric in metrics.items()
+            name: 1 if metric.greater_is_better else -1 for name, metric in metrics.items()
         }
         greater = self.signs[settings.watch] > 0
         self.annealings = [
