@@ -40,7 +40,7 @@ def east(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
         # The stretches before each cooling and the end make up the patience.
         patience=5 if patience is None else -(-patience // (COOLINGS + 1)),
         coolings=2**31 if patience is None else COOLINGS,
-        greater_is_better=loss.maximize,
+        greater_is_better=loss.metric.greater_is_better,
     )
     return Recipe(loss, torch.zeros_like(prior), annealing)
 

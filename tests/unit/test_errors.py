@@ -527,8 +527,8 @@ FULL = {
     "count of 0": (
         lambda: losses.inverse_frequency_weights([3, 0]),
         ValueError,
-        "counts of inverse_frequency_weights must hold two or more positive numbers, one for each "
-        f"class. Got [3, 0]. {NO_EXAMPLES}",
+        "class_counts of inverse_frequency_weights must hold two or more positive numbers, one for "
+        f"each class. Got [3, 0]. {NO_EXAMPLES}",
     ),
     "beta of effective numbers": (
         lambda: losses.effective_number_weights([3, 1], beta=1.0),

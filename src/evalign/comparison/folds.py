@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from evalign.comparison.summary import PLAIN, TUNED, Record
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics import Metric, resolve
 from evalign.estimator import AlignedClassifier
 
 OWNER = "compare"
@@ -95,8 +95,7 @@ def compare(
     unknown = [method for method in methods if method not in METHODS]
     require(not unknown, OWNER, "methods", f"be some of {', '.join(METHODS)}", unknown)
     require(folds >= 2, OWNER, "folds", "be at least 2", folds)
-    metric = classifier.metric
-    metric = resolve(metric, owner=OWNER) if isinstance(metric, str) else metric
+    metric = resolve(classifier.metric, owner=OWNER)
     splits = _splits(y.astype(np.int64), groups, folds, seeds)
     return _records(classifier, metric, _Rows(X, y, groups, weight), features, methods, splits)
 
@@ -145,7 +144,7 @@ def _splits(
 
 def _records(
     classifier: AlignedClassifier,
-    metric: MetricFunction,
+    metric: Metric,
     rows: _Rows,
     features: Any,
     methods: Sequence[str],
@@ -199,14 +198,14 @@ def _labels(model: Any, decision: str, X: Any) -> np.ndarray:
     return model.predict(X) if decision == "tuned" else model.predict_proba(X).argmax(1)
 
 
-def _score(metric: MetricFunction, rows: _Rows, test: np.ndarray, labels: np.ndarray) -> float:
+def _score(metric: Metric, rows: _Rows, test: np.ndarray, labels: np.ndarray) -> float:
     weight = None if rows.weight is None else torch.from_numpy(rows.weight[test])
     confusion = Confusion.from_predictions(
         torch.from_numpy(labels),
         torch.from_numpy(rows.y[test]),
         num_classes=rows.y.max() + 1,
         sample_weight=weight,
-        matrix=getattr(metric, "needs_matrix", True),
+        matrix=metric.needs_matrix,
     )
     return metric(confusion).item()
 

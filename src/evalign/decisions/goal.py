@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import complaint
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics import Metric, MetricFunction, resolve
 
 # Scores are quotients of float64 sums of up to 2²⁰ terms: below this, a difference is rounding.
 ROUNDING = 1e-12
@@ -33,14 +33,8 @@ class Goal:
 
     @classmethod
     def of(cls, owner: str, metric: str | MetricFunction, constraint: str | None) -> "Goal":
-        if isinstance(metric, str):
-            metric = resolve(metric, owner=owner)
-        require(callable(metric), owner, "metric", "be a name or a function", repr(metric))
-        is_vector = getattr(metric, "average", "") is None
-        cure = 'Use average="macro".'
-        require(not is_vector, owner, "metric", "be one number", "average=None", cure)
-        sign = 1 if getattr(metric, "greater_is_better", True) else -1
-        goal = _scorer(owner, metric, sign, 0.0)
+        metric = resolve(metric, owner=owner)
+        goal = _scorer(metric, 1 if metric.greater_is_better else -1, 0.0)
         if constraint is None:
             return cls(goal)
         parts = re.fullmatch(r"\s*(.+?)\s*(>=|<=)\s*(\S+)\s*", constraint)
@@ -52,7 +46,7 @@ class Goal:
         if not parts or bound is None:
             raise ValueError(complaint(owner, "constraint", allowed, repr(constraint), cure))
         limited = resolve(parts[1], owner=owner)
-        return cls(goal, _scorer(owner, limited, 1 if parts[2] == ">=" else -1, bound), constraint)
+        return cls(goal, _scorer(limited, 1 if parts[2] == ">=" else -1, bound), constraint)
 
     def scores(self, matrices: Tensor) -> Tensor:
         """The metric; −∞ where it is undefined or the constraint is not met."""
@@ -89,16 +83,9 @@ class Goal:
         return (1 - share) * self.metric(matrix) + share * self.slack(matrix)
 
 
-def _scorer(
-    owner: str, metric: MetricFunction, sign: int, bound: float
-) -> Callable[[Tensor], Tensor]:
+def _scorer(metric: Metric, sign: int, bound: float) -> Callable[[Tensor], Tensor]:
     def score(matrix: Tensor) -> Tensor:
-        result = metric(Confusion.from_matrix(matrix))
-        if not isinstance(result, Tensor) or result.ndim:
-            got = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
-            cure = "Reduce it with .mean() or .sum(), and do not call .item()."
-            raise TypeError(complaint(owner, "metric", "return a scalar tensor", got, cure))
-        return sign * (result - bound)
+        return sign * (metric(Confusion.from_matrix(matrix)) - bound)
 
     return score
 

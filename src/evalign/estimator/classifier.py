@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import MetricFunction, resolve
-from evalign.core.metrics.base import check_function
+from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.estimator import storage
 from evalign.estimator.arguments import check_arguments
@@ -246,10 +245,10 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
                 *(torch.from_numpy(code) for code in codes),
                 num_classes=max(2, len(classes)),
                 sample_weight=weight,
-                matrix=getattr(metric, "needs_matrix", True),
+                matrix=metric.needs_matrix,
             )
         ).item()
-        return value if getattr(metric, "greater_is_better", True) else -value
+        return value if metric.greater_is_better else -value
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder without pickle (safetensors and JSON), whole or not at all.
@@ -291,11 +290,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _metric(self) -> MetricFunction:
-        if isinstance(self.metric, str):
-            return resolve(self.metric, owner=OWNER)
-        check_function(OWNER, self.metric)
-        return self.metric
+    def _metric(self) -> Metric:
+        return resolve(self.metric, owner=OWNER)
 
     def _read(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, np.ndarray]:
         if (labels := np.asarray(y)).dtype == object:
@@ -320,8 +316,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         past: History,
         checkpoint: str | os.PathLike[str] | None,
     ) -> History:
-        name = self.metric if isinstance(self.metric, str) else "metric"
-        bar = progress(self.recipe, name, len(past) + self.epochs) if self.verbose else None
+        metric = self._metric()
+        bar = progress(self.recipe, metric.name, len(past) + self.epochs) if self.verbose else None
         with bar or nullcontext() as show:
 
             def on_epoch(record: dict[str, Any]) -> None:
@@ -335,7 +331,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
                 *rows[:2],
                 sample_weight=rows[2] if len(rows) == 3 else None,
                 validation=held_out,
-                metric=self._metric(),
+                metric=metric,
                 settings=Settings(
                     epochs=self.epochs,
                     batch_size=self.batch_size or usual_batch_size(len(rows[0])),

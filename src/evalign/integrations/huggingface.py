@@ -48,7 +48,7 @@ class AlignedTrainer(Trainer):
         annealing: TemperatureAnnealing | None = None,
         **kwargs: Any,
     ) -> None:
-        self.metric = resolve(metric, owner="AlignedTrainer") if isinstance(metric, str) else metric
+        self.metric = resolve(metric, owner="AlignedTrainer")
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.
         super().__init__(*args, compute_loss_func=loss, compute_metrics=self._score, **kwargs)
         self.loss: Any = loss.to(self.args.device)
@@ -127,7 +127,7 @@ class AlignedTrainer(Trainer):
             _classes_second(logits),
             labels,
             ignore_index=getattr(self.loss, "ignore_index", -100),
-            matrix=getattr(self.metric, "needs_matrix", True),
+            matrix=self.metric.needs_matrix,
         )
         return {"metric": self.metric(confusion).item()}
 

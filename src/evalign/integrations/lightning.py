@@ -57,7 +57,7 @@ class AlignedModule(LightningModule):
         require(ok, "AlignedModule", "microbatch_size", "be at least 1", microbatch_size)
         self.network = network
         self.loss = loss
-        self.metric = resolve(metric, owner="AlignedModule") if isinstance(metric, str) else metric
+        self.metric = resolve(metric, owner="AlignedModule")
         self.learning_rate = learning_rate
         self.microbatch_size = microbatch_size
         self._seen: Confusion | int = 0  # of this validation or test, on this rank
@@ -97,7 +97,7 @@ class AlignedModule(LightningModule):
             target,
             sample_weight=weight[0] if weight else None,
             ignore_index=getattr(self.loss, "ignore_index", -100),
-            matrix=getattr(self.metric, "needs_matrix", True),
+            matrix=self.metric.needs_matrix,
         )
 
     test_step = validation_step

@@ -10,7 +10,7 @@ from evalign.aggregation import Ranks
 from evalign.core.batch import Batch, Sums, Task
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.losses.base import AdditiveLoss
 from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
@@ -62,9 +62,9 @@ class AlignedLoss(AdditiveLoss):
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
         _exclusive(task)
-        if isinstance(metric, str):
-            metric = resolve(metric, owner="AlignedLoss")
-        self.metric_loss = MetricLoss(metric, statistics="running", ranks=ranks)
+        self.metric_loss = MetricLoss(
+            resolve(metric, owner="AlignedLoss"), statistics="running", ranks=ranks
+        )
         odds = metric_offsets(self.metric_loss.metric, class_counts).exp()
         self.cross_entropy = LogitAdjustedLoss(odds)
 
@@ -91,7 +91,7 @@ def _exclusive(task: Task | None) -> None:
     require(task != "multilabel", "AlignedLoss", "task", allowed, repr(task), cure)
 
 
-def metric_offsets(metric: MetricFunction, class_counts: Sequence[float] | Tensor) -> Tensor:
+def metric_offsets(metric: Metric, class_counts: Sequence[float] | Tensor) -> Tensor:
     r"""For each class the log-odds against the most frequent one, m, from which it is the label.
 
     With G = ∂M/∂C, to first order, calling a row j instead of m gains η_j (G_jj − G_jm) and costs

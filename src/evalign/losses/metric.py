@@ -1,7 +1,6 @@
 """Any metric of the confusion matrix as a loss."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -10,15 +9,11 @@ from torch import Tensor
 from evalign.aggregation import Ranks, RankSum, RunningConfusion
 from evalign.core import membership
 from evalign.core.batch import Batch, Sums, Task
-from evalign.core.checks import complaint, require, thresholds_tensor
+from evalign.core.checks import require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
-from evalign.core.metrics.base import check_function
 from evalign.kernels import soft_confusion
 from evalign.losses.base import AdditiveLoss, SoftSetLoss
-
-# Enough for functions that name a class by its index.
-_PROBED_CLASSES = 64
 
 
 class MetricLoss(AdditiveLoss, SoftSetLoss):
@@ -81,19 +76,7 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
             ignore_index=ignore_index,
             validate=validate,
         )
-        if isinstance(metric, str):
-            metric = resolve(metric, zero_division=zero_division or 0.0, owner="MetricLoss")
-        else:
-            allowed, cure = "be None unless metric is a name", "Set it on the metric itself."
-            given = zero_division
-            require(given is None, "MetricLoss", "zero_division", allowed, given, cure)
-            check_function("MetricLoss", metric)
-        is_vector = getattr(metric, "average", "") is None
-        allowed, cure = "be one number", 'Use average="macro".'
-        require(not is_vector, "MetricLoss", "metric", allowed, "average=None", cure)
-        self.metric = metric
-        self.maximize = getattr(metric, "greater_is_better", True)
-        self.needs_matrix = _needs_matrix(metric)
+        self.metric = resolve(metric, zero_division=zero_division, owner="MetricLoss")
         self.detach_threshold = detach_threshold
         if threshold is not None:
             threshold = thresholds_tensor("MetricLoss", "threshold", threshold)
@@ -134,7 +117,7 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
             heaviside=self.heaviside,
             threshold=threshold,
             detach_threshold=self.detach_threshold,
-            matrix=self.needs_matrix,
+            matrix=self.metric.needs_matrix,
         )
 
     def _loss(self, confusion: Confusion, empty: Tensor) -> Tensor:
@@ -142,34 +125,12 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
             # Without any row a user's function would divide by zero; its value is not used then.
             confusion = confusion.map(lambda x: torch.where(empty, 1, x))
         score = self.metric(confusion)
-        _check_scalar(score)
-        loss = 1 - score if self.maximize else score
+        loss = 1 - score if self.metric.greater_is_better else score
         nothing = empty
-        if getattr(self.metric, "zero_division", 0) not in (0, 1):  # NaN
+        if self.metric.nan_if_undefined:
             # No class has a score: nothing to learn from these rows. NaN logits are not hidden.
             nothing = empty | (score.isnan() & ~confusion.predicted.sum().isnan())
         return torch.where(nothing, torch.zeros_like(loss), loss)
 
     def extra_repr(self) -> str:
         return f"{self.metric}, temperature={self.temperature}, statistics={self.statistics!r}"
-
-
-def _needs_matrix(metric: MetricFunction) -> bool:
-    """Whether a metric wants the d × d matrix: declared, or found by one probe without it."""
-    declared = getattr(metric, "needs_matrix", None)
-    if declared is not None:
-        return declared
-    probe = replace(Confusion.from_matrix(1 + torch.eye(_PROBED_CLASSES)), full=None)
-    try:
-        result = metric(probe)
-    except Exception:  # it asked for the matrix, or is written for another number of classes
-        return True
-    _check_scalar(result)
-    return False
-
-
-def _check_scalar(score: object) -> None:
-    if not isinstance(score, Tensor) or score.ndim:
-        got = f"shape {tuple(score.shape)}" if isinstance(score, Tensor) else type(score).__name__
-        cure = "Reduce it with .mean() or .sum(), and do not call .item()."
-        raise TypeError(complaint("MetricLoss", "metric", "return a scalar tensor", got, cure))

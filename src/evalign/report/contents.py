@@ -8,7 +8,7 @@ import torch
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import ClassMetric, MatrixMetric, resolve
+from evalign.core.metrics import Metric, resolve
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class Contents:
         return np.ones(len(self.y)) if self.weight is None else np.asarray(self.weight, float)
 
     @property
-    def resolved(self) -> ClassMetric | MatrixMetric:
+    def resolved(self) -> Metric:
         return resolve(self.metric, owner="Contents")
 
     def hard(self, predicted: np.ndarray, *, matrix: bool) -> Confusion:

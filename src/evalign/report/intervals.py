@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import ClassMetric, MatrixMetric
+from evalign.core.metrics import Metric
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -17,7 +17,7 @@ BLOCK = 2**22
 
 
 def bootstrap(
-    metric: ClassMetric | MatrixMetric,
+    metric: Metric,
     y: np.ndarray,
     predictions: Sequence[np.ndarray],
     *,
@@ -99,7 +99,7 @@ def _draws(rng: np.random.Generator, times: np.ndarray, size: int) -> np.ndarray
 
 
 def _values(
-    metric: ClassMetric | MatrixMetric,
+    metric: Metric,
     cells: np.ndarray,
     y: np.ndarray,
     predicted: np.ndarray,

@@ -81,7 +81,7 @@ def fit(
         True
     """
     settings = settings or Settings()
-    metric = resolve(metric, owner="fit") if isinstance(metric, str) else metric
+    metric = resolve(metric, owner="fit")
     parameters = [p for p in network.parameters() if p.requires_grad]
     require(bool(parameters), "fit", "network", "have parameters to train", "none")
     device = parameters[0].device
@@ -91,7 +91,6 @@ def fit(
     validation = check_data("validation", validation, device)
     in_memory = isinstance(data, tuple)
     batches = math.ceil(len(data[0]) / settings.batch_size) if in_memory else len(data)
-    maximize = getattr(metric, "greater_is_better", True)
     half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(settings.precision)
     fused = device.type in ("cpu", "cuda")
     run = RunState(
@@ -102,7 +101,7 @@ def fit(
         scaler=torch.amp.GradScaler(device.type, enabled=half == torch.float16),
         loss=loss,
         progress=Progress(
-            {"metric": maximize, "loss": False},
+            {"metric": metric.greater_is_better, "loss": False},
             epochs=settings.epochs,
             watch=settings.watch,
             patience=settings.patience,
@@ -160,7 +159,7 @@ def fit(
                 if record["best"]:
                     run.keep_best()
                 history.append(record)
-                found = new_advice(history, greater_is_better=maximize)
+                found = new_advice(history, greater_is_better=metric.greater_is_better)
                 record["warnings"] = sorted(found)
                 for kind in record["warnings"]:
                     warnings.warn(found[kind], TrainingWarning, stacklevel=2)

@@ -6,9 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import MetricFunction
+from evalign.core.metrics import Metric
 from evalign.losses import WMWLoss
 
 
@@ -24,7 +23,7 @@ class Validation(NamedTuple):
 def validate(
     predict: Callable[[Tensor], Tensor],
     loss: Callable[..., Tensor],
-    metric: MetricFunction,
+    metric: Metric,
     batches: Iterable[tuple[Tensor, ...]],
     batch_size: int,
 ) -> Validation:
@@ -46,12 +45,9 @@ def validate(
         target,
         sample_weight=weight[0] if weight else None,
         ignore_index=getattr(loss, "ignore_index", -100),
-        matrix=getattr(metric, "needs_matrix", True),
+        matrix=metric.needs_matrix,
     )
-    score = metric(confusion)
-    one = isinstance(score, Tensor) and score.ndim == 0
-    require(one, "fit", "metric", "return a scalar tensor", score, 'Use average="macro".')
-    return Validation(values.mean(), score, _collapsed(confusion))
+    return Validation(values.mean(), metric(confusion), _collapsed(confusion))
 
 
 def loss_of(

@@ -35,7 +35,7 @@ def test_value_of_the_average_gradient_of_the_batch(metric):
         average = sum(w / sum(weights) * c for w, c in zip(weights, seen, strict=True))
         at_average = average.map(lambda x: x.clone().requires_grad_())
         score = plain.metric(at_average)
-        expected = 1 - score if plain.maximize else score
+        expected = 1 - score if plain.metric.greater_is_better else score
         torch.testing.assert_close(value, expected.detach(), rtol=0, atol=tolerances.SAME)
 
         parts = [(getattr(at_average, p), getattr(soft, p)) for p in ("tp", "predicted", "full")]

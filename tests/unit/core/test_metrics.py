@@ -523,6 +523,68 @@ def test_minimize_passes_the_value_on():
     assert metrics.Minimize(lambda c: c.fn.sum() / c.total)(c) == 0.3
 
 
+def test_a_name_an_object_and_a_function_become_metrics():
+    c = Confusion.from_matrix(torch.tensor([[3, 1], [2, 4]]))
+
+    def share_of_hits(c):
+        return c.tp.sum() / c.total
+
+    accuracy = metrics.Accuracy()
+    assert metrics.resolve(accuracy) is accuracy
+    for given in ("accuracy", accuracy, share_of_hits):
+        metric = metrics.resolve(given)
+        assert isinstance(metric, metrics.Metric)
+        assert metric(c) == 0.7
+        assert metric.greater_is_better
+        assert not metric.needs_matrix
+    assert metrics.resolve(share_of_hits).name == "share_of_hits"
+
+
+def test_the_attributes_of_a_users_metric_count():
+    class Errors:
+        greater_is_better = False
+        needs_matrix = True
+
+        def __call__(self, c):
+            return c.fn.sum()
+
+    metric = metrics.resolve(Errors())
+    assert (metric.name, metric.greater_is_better, metric.needs_matrix) == ("Errors", False, True)
+
+
+def test_a_metric_without_a_name_or_a_value_cannot_be_made():
+    class Nameless(metrics.Metric):
+        def __call__(self, c):
+            return c.total
+
+    class Worthless(metrics.MatrixMetric):
+        stem = "worthless"
+
+    for kind, missing in ((Nameless, "name"), (Worthless, "value")):
+        with pytest.raises(TypeError, match=f"abstract method '?{missing}"):
+            kind()
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        *map(metrics.resolve, metrics.names()),
+        metrics.FBeta(beta=0.25, average="macro"),
+        metrics.ExpectedCost([[0, 1], [5.5, 0]]),
+    ],
+    ids=lambda metric: metric.name,
+)
+def test_a_metric_is_found_again_by_its_name(metric):
+    assert metrics.resolve(metric.name) == metric
+
+
+def test_a_vector_is_not_a_metric_of_a_training():
+    with pytest.raises(ValueError, match="metric of fit must be one number"):
+        metrics.resolve(metrics.Recall(average=None), owner="fit")
+    with pytest.raises(TypeError, match="metric of fit must return a scalar tensor"):
+        metrics.resolve(lambda c: c.tp, owner="fit")
+
+
 # Names.
 
 
@@ -616,10 +678,10 @@ def test_zero_division_reaches_the_metric():
         ("balanced_acuracy", 'Did you mean "balanced_accuracy"?'),
         ("mathews_corrcoef", 'Did you mean "matthews_corrcoef"?'),
         ("kappa", 'Did you mean "cohen_kappa"?'),
-        ("f1_samples", 'A mean over rows is no function of the matrix; use "f1_macro".'),
+        ("f1_samples", 'A mean over rows is not a function of the matrix; use "f1_macro".'),
         (
             "jaccard_samples",
-            'A mean over rows is no function of the matrix; use "jaccard_macro".',
+            'A mean over rows is not a function of the matrix; use "jaccard_macro".',
         ),
         ("roc_auc", "It ranks over all thresholds: use evalign.losses.AUROCLoss."),
         (
@@ -637,7 +699,7 @@ def test_zero_division_reaches_the_metric():
         ("f1score", 'Did you mean "f1"?'),
         ("sensitivity", 'Did you mean "recall"?'),
         ("auroc", "It ranks over all thresholds: use evalign.losses.AUROCLoss."),
-        ("log_loss", "It is no function of the confusion matrix."),
+        ("log_loss", "It is not a function of the confusion matrix."),
     ],
 )
 def test_unknown_name_suggests_the_nearest(name, cure):

@@ -59,7 +59,7 @@ def test_no_class_with_a_score_is_nothing_to_learn_from():
     ],
 )
 def test_probe_finds_who_needs_the_matrix(function, needed):
-    assert MetricLoss(function).needs_matrix is needed
+    assert MetricLoss(function).metric.needs_matrix is needed
 
 
 def test_buffers_keep_their_digits_and_are_the_modules_own():

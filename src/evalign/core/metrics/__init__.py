@@ -1,12 +1,10 @@
 """Metrics of a Confusion, one code for soft and hard, and the names they go by.
 
-A metric is any function of a Confusion that returns a scalar tensor. Those here are small frozen
-objects that carry their settings and, for training, two facts: `greater_is_better` (a cost is its
-own loss, every other metric becomes 1 − metric) and `needs_matrix` (whether it wants the d × d
-matrix, or the O(classes) sums are enough). A function without these attributes is maximised.
+A `Metric` is a function of a Confusion that returns a scalar tensor. Those here are small frozen
+objects that carry their settings. `resolve` makes one of a name or of a user's function.
 """
 
-from evalign.core.metrics.base import ClassMetric, MatrixMetric, MetricFunction, Minimize
+from evalign.core.metrics.base import ClassMetric, MatrixMetric, Metric, MetricFunction, Minimize
 from evalign.core.metrics.matrix import (
     Accuracy,
     BalancedAccuracy,
@@ -42,6 +40,7 @@ __all__ = [
     "Markedness",
     "MatrixMetric",
     "MatthewsCorrcoef",
+    "Metric",
     "MetricFunction",
     "Minimize",
     "NegativePredictiveValue",

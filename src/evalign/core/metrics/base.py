@@ -1,9 +1,9 @@
-"""What metrics share: averaging over classes, undefined scores, direction."""
+"""What a metric is, and what metrics share: averaging over classes, undefined scores."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import ClassVar, Literal, get_args
 
@@ -16,23 +16,120 @@ from evalign.core.numerics import constant, safe_ratio
 
 Average = Literal["binary", "macro", "micro", "weighted"]
 MetricFunction = Callable[[Confusion], Tensor]
+_PROBED_CLASSES = 64  # enough for functions that name a class by its index
 
 
-def check_function(owner: str, metric: object) -> None:
-    """A metric that is no name must be a function of one argument."""
-    allowed = "be a name, a metric or a function of one Confusion"
-    cure = 'Of a function of labels, such as scikit-learn\'s, give the name: "f1_macro".'
-    try:
-        if not callable(metric) or isinstance(metric, type):
-            raise TypeError
-        with suppress(ValueError):  # a built-in function tells nothing of its arguments
-            signature(metric).bind(None)
-    except TypeError:
-        raise TypeError(complaint(owner, "metric", allowed, repr(metric), cure)) from None
+class Metric(ABC):
+    """A function of a Confusion that returns a scalar tensor, and what a training asks about it.
+
+    `resolve` makes one of a name or of a user's function.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What tables call it. With the default settings, `resolve(name)` is the metric again."""
+
+    @property
+    def greater_is_better(self) -> bool:
+        """Whether it becomes the loss 1 − metric. A cost is its own loss."""
+        return True
+
+    @property
+    def needs_matrix(self) -> bool:
+        """Whether it reads the d × d matrix. Most read the O(classes) sums only."""
+        return False
+
+    @property
+    def nan_if_undefined(self) -> bool:
+        """Whether a NaN says that no class has a score, and not that the logits are NaN."""
+        return False
+
+    @abstractmethod
+    def __call__(self, c: Confusion) -> Tensor:
+        """The metric of this confusion."""
+
+
+@dataclass(frozen=True)
+class FunctionMetric(Metric):
+    """A user's function of a Confusion. Its result is checked to be a scalar tensor.
+
+    The function may declare `greater_is_better` and `needs_matrix` as attributes. Without the
+    second it is called once, at construction, with a Confusion that has no matrix.
+
+    Args:
+        function: from a `Confusion` to a scalar tensor.
+        owner: whose argument an error should speak of.
+    """
+
+    function: MetricFunction
+    owner: str = field(default="FunctionMetric", repr=False, compare=False)
+    _reads_matrix: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        allowed = "be a name, a metric or a function of one Confusion"
+        cure = 'Of a function of labels, such as scikit-learn\'s, give the name: "f1_macro".'
+        try:
+            if not callable(self.function) or isinstance(self.function, type):
+                raise TypeError
+            with suppress(ValueError):  # a built-in function tells nothing of its arguments
+                signature(self.function).bind(None)
+        except TypeError:
+            got = repr(self.function)
+            raise TypeError(complaint(self.owner, "metric", allowed, got, cure)) from None
+        object.__setattr__(self, "_reads_matrix", self._probe())
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    @property
+    def greater_is_better(self) -> bool:
+        return getattr(self.function, "greater_is_better", True)
+
+    @property
+    def needs_matrix(self) -> bool:
+        return self._reads_matrix
+
+    def __call__(self, c: Confusion) -> Tensor:
+        score = self.function(c)
+        self._check_scalar(score)
+        return score
+
+    def _probe(self) -> bool:
+        """Whether the function reads the matrix. A vector is refused here, before any training."""
+        declared = getattr(self.function, "needs_matrix", None)
+        if declared is not None:
+            return declared
+        probe = replace(Confusion.from_matrix(1 + torch.eye(_PROBED_CLASSES)), full=None)
+        try:
+            result = self.function(probe)
+        except Exception:  # it asked for the matrix, or is written for another number of classes
+            return True
+        self._check_scalar(result)
+        return False
+
+    def _check_scalar(self, score: object) -> None:
+        if isinstance(score, Tensor) and score.ndim == 0:
+            return
+        got = f"shape {tuple(score.shape)}" if isinstance(score, Tensor) else type(score).__name__
+        cure = "Reduce it with .mean() or .sum(), and do not call .item()."
+        raise TypeError(complaint(self.owner, "metric", "return a scalar tensor", got, cure))
+
+
+@dataclass(frozen=True)
+class Minimize(FunctionMetric):
+    """A function of a Confusion whose smaller values are better: it becomes its own loss."""
+
+    owner: str = field(default="Minimize", repr=False, compare=False)
+
+    @property
+    def greater_is_better(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassMetric(ABC):
+class ClassMetric(Metric):
     """A score per class (one against the rest), averaged as in scikit-learn.
 
     Args:
@@ -48,8 +145,6 @@ class ClassMetric(ABC):
     labels: tuple[int, ...] | None = None
     zero_division: float = 0.0
 
-    greater_is_better: ClassVar[bool] = True
-    needs_matrix: ClassVar[bool] = False
     stem: ClassVar[str]  # the name of the binary form; "_macro" and the like are appended
 
     def __post_init__(self) -> None:
@@ -64,6 +159,14 @@ class ClassMetric(ABC):
             )
             require(integers, name, "labels", "hold class indices", self.labels)
             object.__setattr__(self, "labels", tuple(int(label) for label in self.labels))
+
+    @property
+    def name(self) -> str:
+        return self.stem if self.average == "binary" else f"{self.stem}_{self.average}"
+
+    @property
+    def nan_if_undefined(self) -> bool:
+        return self.zero_division not in (0, 1)  # asked so because isnan breaks compiled graphs
 
     @abstractmethod
     def score(self, c: Confusion) -> Tensor:
@@ -83,7 +186,7 @@ class ClassMetric(ABC):
             total = (counted * c.total).sum(0, keepdim=True)
             return self.score(Confusion(tp, predicted, actual, total, multilabel=True))[0]
         score = self.score(c)
-        if self.zero_division not in (0, 1):  # NaN; asked so because isnan breaks compiled graphs
+        if self.nan_if_undefined:
             undefined = score.isnan() & ~(c.tp + c.predicted).isnan()  # NaN logits stay visible
             counted, score = torch.where(undefined, 0, counted), torch.where(undefined, 0, score)
         weight = counted
@@ -115,19 +218,23 @@ class ClassMetric(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixMetric(ABC):
+class MatrixMetric(Metric):
     """One number of the whole confusion matrix; not defined for multilabel problems."""
 
     zero_division: float = 0.0
 
-    greater_is_better: ClassVar[bool] = True
+    stem: ClassVar[str]  # its name, before any setting that the name tells
 
     def __post_init__(self) -> None:
         _check_zero_division(type(self).__name__, self.zero_division)
 
     @property
-    def needs_matrix(self) -> bool:
-        return False
+    def name(self) -> str:
+        return self.stem
+
+    @property
+    def nan_if_undefined(self) -> bool:
+        return self.zero_division not in (0, 1)
 
     @abstractmethod
     def value(self, c: Confusion) -> Tensor:
@@ -138,18 +245,6 @@ class MatrixMetric(ABC):
         cure = 'Use an averaged metric such as "f1_macro" or "jaccard_micro".'
         require(not c.multilabel, type(self).__name__, "confusion", allowed, got, cure)
         return self.value(c)
-
-
-@dataclass(frozen=True)
-class Minimize:
-    """A function of a Confusion whose smaller values are better: it becomes its own loss."""
-
-    function: MetricFunction
-
-    greater_is_better: ClassVar[bool] = False
-
-    def __call__(self, c: Confusion) -> Tensor:
-        return self.function(c)
 
 
 def _check_zero_division(owner: str, value: float) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ from evalign.core.numerics import constant, safe_ratio, safe_sqrt
 class Accuracy(MatrixMetric):
     """Σ tp / total."""
 
+    stem = "accuracy"
+
     def value(self, c: Confusion) -> Tensor:
         return safe_ratio(c.tp.sum(), c.total, self.zero_division)
 
@@ -24,6 +26,8 @@ class Accuracy(MatrixMetric):
 @dataclass(frozen=True, kw_only=True)
 class BalancedAccuracy(MatrixMetric):
     """Mean recall over the classes that have true rows."""
+
+    stem = "balanced_accuracy"
 
     def value(self, c: Confusion) -> Tensor:
         recalls = safe_ratio(c.tp, c.actual).sum()
@@ -36,6 +40,8 @@ class GMean(MatrixMetric):
 
     Its slope is infinite at a recall of 0; below √(smallest float) the recall is held there.
     """
+
+    stem = "g_mean"
 
     def value(self, c: Confusion) -> Tensor:
         recall = safe_ratio(c.tp, c.actual, fill=1.0)  # log 1 = 0: no true rows, no contribution
@@ -52,6 +58,8 @@ class MatthewsCorrcoef(MatrixMetric):
 
     With t, p the shares of the classes and a the accuracy: (a − Σ t p) / √((1 − Σ t²)(1 − Σ p²)).
     """
+
+    stem = "matthews_corrcoef"
 
     def value(self, c: Confusion) -> Tensor:
         # Differences of counts first, shares of the total second: then rare classes keep their
@@ -79,11 +87,17 @@ class CohenKappa(MatrixMetric):
 
     weights: Literal["linear", "quadratic"] | None = None
 
+    stem = "cohen_kappa"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         known = self.weights in (None, "linear", "quadratic")
         allowed = 'be None, "linear" or "quadratic"'
         require(known, "CohenKappa", "weights", allowed, repr(self.weights))
+
+    @property
+    def name(self) -> str:
+        return f"{self.stem}_{self.weights}" if self.weights else self.stem
 
     @property
     def needs_matrix(self) -> bool:
@@ -119,7 +133,7 @@ class ExpectedCost(MatrixMetric):
 
     cost: Sequence[Sequence[float]]
 
-    greater_is_better: ClassVar[bool] = False
+    stem = "expected_cost"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,6 +142,14 @@ class ExpectedCost(MatrixMetric):
         allowed = "be a square matrix of finite numbers"
         require(square, "ExpectedCost", "cost", allowed, self.cost)
         object.__setattr__(self, "cost", tuple(map(tuple, cost.tolist())))
+
+    @property
+    def name(self) -> str:
+        return f"{self.stem}{list(map(list, self.cost))}"
+
+    @property
+    def greater_is_better(self) -> bool:
+        return False
 
     @property
     def needs_matrix(self) -> bool:

@@ -1,4 +1,4 @@
-"""Metrics by name: scikit-learn's scorer names, and names in their style for the rest."""
+"""From what a user gives to a `Metric`: by name (scikit-learn's scorer names), object, function."""
 
 import difflib
 import json
@@ -7,8 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from evalign.core.checks import complaint
-from evalign.core.metrics.base import Average, ClassMetric, MatrixMetric
+from evalign.core.checks import complaint, require
+from evalign.core.metrics.base import (
+    Average,
+    ClassMetric,
+    FunctionMetric,
+    MatrixMetric,
+    Metric,
+    MetricFunction,
+)
 from evalign.core.metrics.matrix import (
     Accuracy,
     BalancedAccuracy,
@@ -68,7 +75,7 @@ _OTHER_WORDS = {
     "negative_predictive_value": "npv",
     "matthews": "matthews_corrcoef",
 }
-_NO_METRIC = "It is no function of the confusion matrix."
+_NO_METRIC = "It is not a function of the confusion matrix."
 _ELSEWHERE = {
     "expected_cost": 'Give the costs: "expected_cost[[0, 1], [5, 0]]" or ExpectedCost(cost).',
     "fowlkes_mallows_score": 'That is a clustering index; the metric is "fowlkes_mallows".',
@@ -91,21 +98,42 @@ def names() -> list[str]:
 
 
 def resolve(
-    name: str, *, zero_division: float = 0.0, owner: str = "metrics.resolve"
-) -> ClassMetric | MatrixMetric:
-    """The metric of a scikit-learn scorer name, or of a name in the same style.
+    metric: str | MetricFunction,
+    *,
+    zero_division: float | None = None,
+    owner: str = "metrics.resolve",
+) -> Metric:
+    """Make a `Metric` of a name, a metric or a function; it is one number, never a vector.
 
     Args:
-        name: one of `names()`, an F-beta with another β, or "expected_cost" with its matrix.
-        zero_division: the score where the metric is undefined, see `ClassMetric`.
+        metric: one of `names()`, which are scikit-learn's scorer names and names in their style, an
+            F-beta with another β, or "expected_cost" with its matrix; a metric; or any function of
+            a `Confusion` that returns a scalar tensor, see `FunctionMetric`.
+        zero_division: the score where a metric given by name is undefined, see `ClassMetric`; None
+            for 0.
         owner: whose argument an error should speak of.
 
     Examples:
         >>> resolve("f2_macro")
         FBeta(average='macro', labels=None, zero_division=0.0, beta=2.0)
-        >>> resolve("expected_cost[[0, 1], [5, 0]]").cost
-        ((0.0, 1.0), (5.0, 0.0))
+        >>> resolve("expected_cost[[0, 1], [5, 0]]").greater_is_better
+        False
+        >>> resolve(lambda c: c.matrix[0, 1] / c.total).needs_matrix
+        True
     """
+    if isinstance(metric, str):
+        return _named(metric, zero_division or 0.0, owner)
+    allowed, cure = "be None unless metric is a name", "Set it on the metric itself."
+    require(zero_division is None, owner, "zero_division", allowed, zero_division, cure)
+    if not isinstance(metric, Metric):
+        return FunctionMetric(metric, owner)
+    is_vector = isinstance(metric, ClassMetric) and metric.average is None
+    cure = 'Use average="macro".'
+    require(not is_vector, owner, "metric", "be one number", "average=None", cure)
+    return metric
+
+
+def _named(name: str, zero_division: float, owner: str) -> Metric:
     if name in _MATRIX_METRICS:
         return _MATRIX_METRICS[name](zero_division=zero_division)
     if name.startswith("expected_cost["):
@@ -132,7 +160,7 @@ def _cure(name: str) -> str:
         if name.startswith(start):
             return cure
     if name.endswith("_samples"):
-        return f'A mean over rows is no function of the matrix; use "{name[:-8]}_macro".'
+        return f'A mean over rows is not a function of the matrix; use "{name[:-8]}_macro".'
     plain = name.lower().removesuffix("score").removesuffix("_").removesuffix("_binary")
     base, average = _split(plain)
     if base in _OTHER_WORDS:

@@ -16,7 +16,7 @@ from torch.func import vmap
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.training.annealing import TemperatureAnnealing, soft_set_part
 from evalign.training.progress import Progress
 from evalign.training.settings import Settings
@@ -96,9 +96,11 @@ def fit_many(
     require(settings.precision == "float32", "fit_many", "settings", allowed, settings)
     free = not also.keys() & {LOSS, METRIC}
     require(free, "fit_many", "also", f"not name a metric {LOSS!r} or {METRIC!r}", list(also))
-    metric = resolve(metric, owner="fit_many") if isinstance(metric, str) else metric
+    metrics = {
+        name: resolve(given, owner="fit_many") for name, given in {METRIC: metric, **also}.items()
+    }
     with torch.random.fork_rng([X.device] if X.is_cuda else []):
-        stack = _Stack(build, members, X, settings, {METRIC: metric, **also})
+        stack = _Stack(build, members, X, settings, metrics)
         torch.manual_seed(members[0].seed)  # of the noise of dropout
         while stack.alive:
             start = time.perf_counter()
@@ -121,7 +123,7 @@ class _Stack:
         members: Sequence[Member],
         X: Tensor,
         settings: Settings,
-        metrics: dict[str, MetricFunction],
+        metrics: dict[str, Metric],
     ) -> None:
         self.settings, self.metrics, self.device = settings, metrics, X.device
         losses = [member.loss for member in members]
@@ -137,7 +139,7 @@ class _Stack:
         averaged = settings.ema_decay is not None
         self.networks = Stacked([networks[m] for m in self.places], rates, averaged=averaged)
         greater_is_better = {LOSS: False} | {
-            name: getattr(metric, "greater_is_better", True) for name, metric in metrics.items()
+            name: metric.greater_is_better for name, metric in metrics.items()
         }
         self.progress = [
             Progress(
