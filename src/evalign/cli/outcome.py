@@ -39,7 +39,7 @@ def predictions(
 def judged(model: AlignedClassifier, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`predict` and `predict_proba`, for which the network runs once."""
     values = model.predict_proba(features)
-    codes = (torch.from_numpy(values) @ model.rule_.gain).argmax(1).numpy()
+    codes = model.rule_.labels_of(torch.from_numpy(values)).numpy()
     return model.classes_[codes], values
 
 
