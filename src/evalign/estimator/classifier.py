@@ -65,7 +65,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         device: "auto" (a GPU if there is one), or a name that torch knows.
         random_state: of the split, the initial weights, the shuffling and dropout.
         warm_start: `fit` goes on from the weights (and the standardisation) of the last one.
-        verbose: 1 shows a progress bar (a line per epoch where standard error is no terminal).
+        verbose: 1 shows a progress bar (a line per epoch where standard error is not a terminal).
         on_epoch: called with each record of the history.
 
     Attributes:

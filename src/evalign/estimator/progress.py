@@ -1,4 +1,4 @@
-"""How far training is: a bar on a terminal, a line per epoch elsewhere."""
+"""The progress of a training: a bar on a terminal, a line per epoch elsewhere."""
 
 import sys
 import time
@@ -11,10 +11,10 @@ EpochRecord = dict[str, Any]
 
 @contextmanager
 def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRecord], None]]:
-    """Within it, call what comes with each record of a history.
+    """Give a function to call with the record of each epoch.
 
-    Both go to standard error, and lines where it is no terminal: a log has no use for a bar. So do
-    they without rich, which is not needed otherwise.
+    It shows a bar on standard error. Where that is not a terminal, or rich is not installed, it
+    prints a line instead: a log has no use for a bar.
     """
     try:
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""The rows of a table: read, weighed, held out."""
+"""The rows of a table: how they are read, weighted and held out."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ class LabelledRows(NamedTuple):
     def hold_out(
         self, fraction: float, groups: Any, seed: int, classes: np.ndarray
     ) -> tuple["LabelledRows", "LabelledRows"]:
-        """(kept, held out); rows of weight 0 are in neither. A table too small is both."""
+        """(kept, held out), without rows of weight 0. A table too small to split is both."""
         count = self.weight > 0
         if groups is not None:
             groups = np.asarray(groups)
