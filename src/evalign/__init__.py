@@ -5,19 +5,30 @@ with, the metric held up by cross-entropy; `Confusion` is the matrix, soft or ha
 metrics of it; `losses` all losses; `theory` what the papers prove; `AlignedClassifier` is the
 scikit-learn estimator; `TemperatureAnnealing` cools a loss; `fit_decision` finds the rule from
 scores to labels; `exact_backward` gives the gradient of a whole batch in the memory of a part.
+
+Everything is loaded when it is first asked for: whoever wants the version, or a loss, does not wait
+for scikit-learn.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from evalign import losses, metrics, theory
-from evalign.aggregation import exact_backward
-from evalign.core.confusion import Confusion
-from evalign.decisions import DecisionRule, fit_decision
-from evalign.losses import AlignedLoss, MetricLoss
-
 if TYPE_CHECKING:
+    from evalign import aggregation as aggregation
+    from evalign import comparison as comparison
+    from evalign import core as core
+    from evalign import decisions as decisions
+    from evalign import estimator as estimator
+    from evalign import integrations as integrations
+    from evalign import losses, metrics, theory
+    from evalign import recipes as recipes
+    from evalign import report as report
+    from evalign import training as training
+    from evalign.aggregation import exact_backward
+    from evalign.core.confusion import Confusion
+    from evalign.decisions import DecisionRule, fit_decision
     from evalign.estimator import AlignedClassifier
+    from evalign.losses import AlignedLoss, MetricLoss
     from evalign.training import TemperatureAnnealing
 
 __version__ = "0.1.0"
@@ -35,14 +46,40 @@ __all__ = [
     "theory",
 ]
 
-# Loaded at first use: they bring scikit-learn, which whoever wants a loss need not wait for.
-_LATER = {
+# Where each name that is not a module lives, and the modules to be had besides.
+_HOME = {
     "AlignedClassifier": "evalign.estimator",
+    "AlignedLoss": "evalign.losses",
+    "Confusion": "evalign.core.confusion",
+    "DecisionRule": "evalign.decisions",
+    "MetricLoss": "evalign.losses",
     "TemperatureAnnealing": "evalign.training",
+    "exact_backward": "evalign.aggregation",
+    "fit_decision": "evalign.decisions",
 }
+_MODULES = [
+    "aggregation",
+    "comparison",
+    "core",
+    "decisions",
+    "estimator",
+    "integrations",
+    "losses",
+    "metrics",
+    "recipes",
+    "report",
+    "theory",
+    "training",
+]
 
 
 def __getattr__(name: str) -> object:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    if name in _MODULES:
+        return import_module(f"evalign.{name}")
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'evalign' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*_HOME, *_MODULES, "__version__"])

@@ -10,7 +10,6 @@ from evalign.cli.columns import as_numbers, as_text, frame, pipeline, plan
 from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile, writing
-from tests import tolerances
 from tests.cli.commands import table
 
 ROWS = 60
@@ -122,9 +121,10 @@ def test_features():
     X = pipeline(found).fit_transform(frame(made(), found, "data.csv"))
     # age, income, whether income is missing, three colours, yes and no
     assert X.shape == (240, 8)
-    assert X.dtype == np.float32
-    np.testing.assert_allclose(X[:, :3].mean(0), 0, atol=tolerances.FLOAT32_MOMENTS)
-    np.testing.assert_allclose(X[:, :3].std(0), 1, atol=tolerances.FLOAT32_MOMENTS)
+    income = table()["income"]
+    np.testing.assert_array_equal(X[:, 0], table()["age"])  # the estimator scales
+    np.testing.assert_array_equal(X[:, 1], income.fillna(income.median()))
+    np.testing.assert_array_equal(X[:, 2], income.isna())
     assert set(np.unique(X[:, 3:])) == {0, 1}
 
 
@@ -134,14 +134,6 @@ def test_the_pipeline_survives_saving():
     fitted = pipeline(found).fit(X)
     loaded = columns.load(columns.dump(fitted))
     np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
-
-
-def test_outliers_stay_finite():
-    found = plan(made(), "data.csv", target="label")
-    X = frame(made(), found, "data.csv")
-    fitted = pipeline(found).fit(X)
-    X.loc[0, "age"] = 3e38
-    assert fitted.transform(X)[0, 0] == columns.OUTLIER
 
 
 def test_rare_levels_are_grouped():

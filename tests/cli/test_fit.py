@@ -12,7 +12,7 @@ import pytest
 import evalign
 from evalign.cli import main
 from evalign.cli.columns import Columns
-from evalign.cli.run import Run
+from evalign.cli.run import FinishedRun
 from evalign.estimator import AlignedClassifier
 from evalign.training import holdout_split
 from tests.cli.commands import done, files, fit, invoke, refused, table, written
@@ -26,7 +26,7 @@ def test_the_run_folder(fitted, data):
     whole |= {f"{name}/{file}" for name in ("model", "baseline") for file in model}
     assert names == whole
     assert not fitted.with_name("run.partial").exists()
-    run = Run(fitted)
+    run = FinishedRun(fitted)
     assert run.columns == Columns(
         "label",
         numbers=["age", "income"],
@@ -53,7 +53,7 @@ def test_the_pipeline_is_of_the_training_rows(fitted, data):
     kept, _ = holdout_split(frame["label"].astype("category").cat.codes, seed=0)
     median = frame["income"].iloc[kept].median()
     assert median != frame["income"].median()
-    impute = Run(fitted).pipeline.named_transformers_["numbers"][0]
+    impute = FinishedRun(fitted).pipeline.named_transformers_["numbers"]
     assert impute.statistics_[1] == pytest.approx(median)
 
 
@@ -190,7 +190,7 @@ def test_other_files_groups_and_weights(tmp_path, fits):
         assert X.shape == (60, given["X"].shape[1])
         assert y.tolist() == codes[240:300].tolist()
         assert weight.tolist() == frame["mass"].iloc[240:300].tolist()
-    run = Run(tmp_path / "run")
+    run = FinishedRun(tmp_path / "run")
     assert run.about["rows"] == {"training": 240, "test": 60, "validation": 60}
     assert not {"visit", "mass"} & set(run.columns.features)
     tested = pd.read_parquet(tmp_path / "run/test_predictions.parquet")
@@ -269,7 +269,7 @@ def test_groups_stay_together(tmp_path, fits):
 def test_cross_entropy_needs_no_baseline(data, tmp_path):
     drop = ["--drop", "age", "--drop", "age"]
     done(*fit(data, tmp_path / "run", "--recipe", "cross_entropy", *drop, epochs=1))
-    assert Run(tmp_path / "run").models == ["model"]
+    assert FinishedRun(tmp_path / "run").models == ["model"]
 
 
 def test_an_empty_folder_is_taken(data, tmp_path):
@@ -288,14 +288,14 @@ def test_numbers_with_a_flaw_are_pointed_out(tmp_path):
 
 
 def test_a_stream_in_ascii(monkeypatch):
-    """A sign stays one, and a name does not stop the program."""
+    """What it cannot show does not stop the program, and is not lost."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
     with pytest.raises(SystemExit):
         main(["--version"])
     stream.write("−0.5 é")
     stream.flush()
-    assert stream.buffer.getvalue().decode().endswith("-0.5 ?")
+    assert stream.buffer.getvalue().decode().endswith(r"\u22120.5 \xe9")
 
 
 def test_help():
@@ -324,6 +324,16 @@ def test_without_the_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "evalign.cli.app", raising=False)
     monkeypatch.setitem(sys.modules, "typer", None)
     assert invoke().code == "evalign: typer is not installed. Run: pip install 'evalign[cli]'"
+
+
+def test_without_a_part_of_the_extra(monkeypatch, data, tmp_path):
+    """It is missed when a command needs it."""
+    monkeypatch.delitem(sys.modules, "evalign.cli.fit", raising=False)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for name in ("columns", "tables"):
+        monkeypatch.delitem(sys.modules, f"evalign.cli.{name}", raising=False)
+    code = invoke(*fit(data, tmp_path / "run")).code
+    assert code == "evalign: pandas is not installed. Run: pip install 'evalign[cli]'"
 
 
 def test_a_bug_keeps_its_traceback(fitted, data, monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score
 
 from evalign.cli import tables
 from evalign.cli.outcome import judged
-from evalign.cli.run import Run
+from evalign.cli.run import FinishedRun
 from tests.cli.commands import done, files, fit, refused, table, written
 
 PROBABILITIES = [f"probability_{label}" for label in ("high", "low", "middle")]
@@ -51,7 +51,7 @@ def test_formats(fitted, tmp_path, source, target):
 
 
 def test_labels_and_probabilities_of_one_pass(fitted):
-    model, passes = Run(fitted).classifier("model"), []
+    model, passes = FinishedRun(fitted).classifier("model"), []
     X = np.random.default_rng(0).normal(size=(50, model.n_features_in_))
     expected = model.predict(X), model.predict_proba(X)
     model.network_.register_forward_hook(lambda *_: passes.append(1))

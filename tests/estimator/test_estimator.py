@@ -90,7 +90,7 @@ def test_decision_function_agrees_with_predict(decision):
 
 def raw_logits(clf, rows):
     with torch.no_grad():
-        return clf.network_(clf._scaler(torch.from_numpy(rows)).float()).double()
+        return clf.network_(clf._fitted.standardizer(torch.from_numpy(rows)).float()).double()
 
 
 @pytest.mark.parametrize(("metric", "data"), [("f1", (X2, Y2)), ("f1_macro", (X, Y))])
@@ -229,11 +229,22 @@ def test_columns_far_from_zero_keep_their_spread():
     assert all(p.dtype == torch.float32 for p in clf.network_.parameters())
 
 
+def test_a_value_far_out_stays_finite():
+    """A million deviations are the most that a row can show."""
+    clf = quick().fit(X, Y)
+    far, farther = X[:20].copy(), X[:20].copy()
+    far[:, 0] = clf._fitted.standardizer.mean[0] + 2e6 * clf._fitted.standardizer.scale[0]
+    farther[:, 0] = 3e38
+    probabilities = clf.predict_proba(farther)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert np.array_equal(probabilities, clf.predict_proba(far))
+
+
 def test_validation_data_takes_the_place_of_held_out_rows():
     given = (X[400:], Y[400:])
     clf = quick().fit(X[:400], Y[:400], validation_data=given)
     with torch.no_grad():
-        logits = clf.network_(clf._scaler(torch.from_numpy(X[400:])).float())
+        logits = clf.network_(clf._fitted.standardizer(torch.from_numpy(X[400:])).float())
     best = max(record["validation_metric"] for record in clf.history_)
     assert best == pytest.approx(f1_score(Y[400:], logits.argmax(1), average="macro"))
     ones = quick().fit(X[:400], Y[:400], validation_data=(*given, np.ones(200)))
@@ -405,11 +416,11 @@ def test_load_refuses_another_checkpoint(tmp_path):
 def test_warm_start_goes_on():
     clf = quick(epochs=2, warm_start=True).fit(X, Y)
     weights = copy.deepcopy(clf.network_.state_dict())
-    scaler = clf._scaler
+    scaler = clf._fitted.standardizer
     clf.set_params(learning_rate=1e-12).fit(X, Y)
     for name, weight in clf.network_.state_dict().items():
         torch.testing.assert_close(weight, weights[name])
-    assert clf._scaler is scaler
+    assert clf._fitted.standardizer is scaler
     assert [record["epoch"] for record in clf.history_] == [1, 2, 3, 4]
     # The same rows are held out, so the scores can be compared.
     best = max(record["validation_metric"] for record in clf.history_[:2])
@@ -491,7 +502,7 @@ def test_groups_that_take_a_class_with_them(monkeypatch):
     from evalign.estimator import rows
 
     y, classes = np.repeat([0, 1], [80, 20]), np.array(["no", "yes"])
-    table = rows.Table(np.zeros((100, 1)), y, np.ones(100))
+    table = rows.LabelledRows(np.zeros((100, 1)), y, np.ones(100))
     parts = np.arange(80), np.arange(80, 100)
     monkeypatch.setattr(rows, "holdout_split", lambda *_, **__: parts)
     text = r"groups of AlignedClassifier must leave rows of every.*Got none of class \['yes'\]"

@@ -20,7 +20,8 @@ def test_onnx_agrees(classes, tmp_path):
     clf = quick(epochs=5).fit(X, names)
     clf.export(tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    for rows in (X, X[:1]):
+    outlier = np.where(np.arange(4) == 1, np.float32(3e38), X[:5])
+    for rows in (X, X[:1], outlier):
         label, probability, score = session.run(None, {"X": rows})
         found = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
         assert np.array_equal(np.array(found)[label], clf.predict(rows))

@@ -17,7 +17,7 @@ from evalign.comparison import (
     METHODS,
     PLAIN,
     TUNED,
-    Record,
+    FoldScore,
     compare,
     estimate,
     summarize,
@@ -297,7 +297,9 @@ def made(spread=0.002, **means):
     for name, mean in means.items():
         off = shared + rng.normal(0, spread, size=6)
         values = mean + off - off.mean()
-        records += [Record(names[name], i // 3, i % 3, values[i].item(), 1.0 + i) for i in range(6)]
+        records += [
+            FoldScore(names[name], i // 3, i % 3, values[i].item(), 1.0 + i) for i in range(6)
+        ]
     return records
 
 
@@ -419,7 +421,7 @@ def test_few_folds_cannot_tell():
     for folds in (2, 4):
         noise = np.random.default_rng(0).normal(0, 1e-6, size=(len(values), folds))
         records = [
-            Record(method, 0, fold, score + noise[i, fold], 1.0)
+            FoldScore(method, 0, fold, score + noise[i, fold], 1.0)
             for i, (method, score) in enumerate(values.items())
             for fold in range(folds)
         ]
@@ -439,7 +441,7 @@ def test_verdict_of_a_cost():
 
 
 def test_cross_entropy_wins_a_tie():
-    records = [Record(m, 0, fold, 0.5, 1.0) for fold in range(3) for m in (PLAIN, TUNED, TREES)]
+    records = [FoldScore(m, 0, fold, 0.5, 1.0) for fold in range(3) for m in (PLAIN, TUNED, TREES)]
     assert verdict(records, metric="f1")[0].startswith("Plain cross-entropy wins")
 
 

@@ -91,6 +91,21 @@ def test_expected_threshold_is_the_best_of_all(metric):
     assert reached.item() == pytest.approx(goal.scores(all_labelings(eta)).max().item(), abs=SAME)
 
 
+def test_labels_of_probabilities():
+    """Those of the logits they come from; by hand, the most of Σ_y η_y G[y, j]."""
+    gain = torch.tensor([[1.0, 0.0, 0.2], [0.0, 5.0, 0.0], [0.3, 0.0, 2.0]], dtype=torch.float64)
+    rule = DecisionRule(gain, "tuned", "labels", offsets=torch.tensor([0.5, -1.0, 0.0]).double())
+    eta = torch.tensor([[0.7, 0.1, 0.2], [0.6, 0.2, 0.2], [0.2, 0.1, 0.7]], dtype=torch.float64)
+    scores = [[0.76, 0.5, 0.54], [0.66, 1.0, 0.52], [0.41, 0.5, 1.44]]
+    expected = torch.tensor(scores, dtype=torch.float64)
+    torch.testing.assert_close(rule.scores_of(eta), expected)
+    assert rule.labels_of(eta).tolist() == [0, 1, 2]
+    logits = eta.log() - rule.offsets
+    torch.testing.assert_close(rule.probabilities(logits), eta)
+    torch.testing.assert_close(rule.softmax(logits), eta)
+    assert rule(logits).tolist() == [0, 1, 2]
+
+
 def test_threshold_lies_in_the_middle():
     z = torch.tensor([-2.0, 1.0, 2.0, 4.0], dtype=torch.float64)
     target = torch.eye(2, dtype=torch.float64)[torch.tensor([0, 0, 1, 1])]

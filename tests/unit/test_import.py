@@ -1,42 +1,79 @@
-"""`import evalign` loads what it needs and nothing of the extras."""
+"""`import evalign` loads nothing but itself; what is asked for is loaded then."""
 
+import ast
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
+import evalign
+
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_import_loads_no_extra():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = {
-        name.split("[")[0].split(">")[0].replace("-", "_")
-        for extra in project["optional-dependencies"].values()
-        for name in extra
-    } - {"evalign"}  # an extra may take in another
-    script = "import sys, evalign; print(*{name.split('.')[0] for name in sys.modules})"
-    loaded = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout.split()
+def packages_of(*requirements):
+    names = {name.split("[")[0].split(">")[0].replace("-", "_") for name in requirements}
+    return {"sklearn" if name == "scikit_learn" else name for name in names} - {"evalign"}
+
+
+EXTRAS = packages_of(*chain(*PROJECT["project"]["optional-dependencies"].values()))
+NEEDED = packages_of(*PROJECT["project"]["dependencies"])
+
+
+def loaded_by(code):
+    """The packages in memory after this code has run."""
+    script = f"import sys\n{code}\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_import_loads_no_other_package():
+    assert {"torch", "numpy", "sklearn"} <= NEEDED
+    assert not loaded_by("import evalign, evalign.__main__") & (EXTRAS | NEEDED)
+
+
+def test_a_loss_loads_torch_alone():
+    loaded = loaded_by("import evalign; evalign.MetricLoss, evalign.losses, evalign.fit_decision")
     assert "torch" in loaded
-    assert not extras & set(loaded)
-    assert "sklearn" not in loaded
+    assert not loaded & (EXTRAS | {"sklearn"})
+
+
+def test_modules_load_when_asked_for():
+    """Here they are in memory already; there they are not."""
+    assert "torch" in loaded_by("import evalign; evalign.training.fit, evalign.decisions.Decision")
+    assert "torch" not in loaded_by("import evalign; evalign.integrations")
 
 
 def test_public_names_are_there():
-    import evalign
-
-    for name in evalign.__all__:
+    for name in dir(evalign):
         assert getattr(evalign, name) is not None
+    assert set(evalign.__all__) <= set(dir(evalign))
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = evalign.Nothing
 
 
-def test_version_is_the_projects():
-    import evalign
+def test_type_checkers_see_what_there_is():
+    """Names that appear at run time alone are unknown to an editor."""
+    tree = ast.parse(Path(evalign.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imported = [alias.name for line in block.body for alias in line.names]
+    assert sorted([*imported, "__version__"]) == dir(evalign)
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert evalign.__version__ == project["version"]
+
+def test_every_public_module_is_listed():
+    """`kernels` are reached through the losses, `cli` through the program."""
+    found = {module.name for module in iter_modules(evalign.__path__)}
+    assert found & set(dir(evalign)) == found - {"__main__", "cli", "kernels"}
+
+
+def test_the_version_is_written_once():
+    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert ROOT / PROJECT["tool"]["hatch"]["version"]["path"] == ROOT / "src/evalign/__init__.py"
+    assert version("evalign") == evalign.__version__

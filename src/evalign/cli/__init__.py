@@ -1,12 +1,14 @@
-"""The command line: `evalign fit`, `predict`, `evaluate`, `compare`, `report`, `demo`, `datasets`
-and `reproduce`.
+"""The command line: `evalign demo`, `fit`, `predict`, `evaluate`, `compare` and `report`.
 
-`app` holds the commands together and turns bad input into one line; `tables` reads and writes
-files, `columns` and `labels` make numbers of them, `run` is the folder that `fit` leaves behind.
-May import everything else; nothing imports it. Needs the extra `cli`.
+`app` is the program and turns bad input into one line. `commands` holds the commands with their
+options: what a person sees before anything is computed. These, `options`, `files` and `errors`
+import nothing beyond typer, so that help and an error about a path come at once; each command
+imports its work when it runs. That is in `fit`, `predict` and `compare`, over `outcome` (what
+models say of rows), `run` (the folder that `fit` leaves behind), `dataset`, `labels` and `columns`
+(from a table to numbers) and `tables` (files of rows). May import everything else; nothing imports
+it. Needs the extra `cli`.
 """
 
-import codecs
 import io
 import sys
 from collections.abc import Sequence
@@ -14,22 +16,15 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The program. Ends with exit code 0, 1 (a bug), 2 (bad input) or 130 (interrupted)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # it may be in ASCII, and names in any alphabet
+            stream.reconfigure(errors="backslashreplace")
     try:
         from evalign.cli.app import run
+
+        code = run(arguments)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("evalign"):
             raise
-        sys.exit(f"evalign: {error.name} is not installed. Run: pip install 'evalign[cli]'")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # it may be in ASCII, and names in any alphabet
-            stream.reconfigure(errors="evalign.plain")
-    sys.exit(run(arguments))
-
-
-def _plain(error: UnicodeError) -> tuple[str, int]:
-    """What a stream cannot show as a question mark, but the sign of a number as a hyphen."""
-    assert isinstance(error, UnicodeEncodeError)
-    return "-" if error.object[error.start] == "−" else "?", error.start + 1
-
-
-codecs.register_error("evalign.plain", _plain)
+        code = f"evalign: {error.name} is not installed. Run: pip install 'evalign[cli]'"
+    sys.exit(code)

@@ -9,11 +9,8 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from evalign import __version__
-from evalign.cli.compare import compare, demo
+from evalign.cli.commands import compare, demo, evaluate, fit, predict, report
 from evalign.cli.errors import UsageError
-from evalign.cli.fit import fit
-from evalign.cli.predict import evaluate, predict, report
-from evalign.training import CheckpointError
 
 app = typer.Typer(
     add_completion=False,
@@ -42,13 +39,16 @@ def about(
 def run(
     arguments: Sequence[str] | None = None, *, program: typer.Typer = app, name: str = "evalign"
 ) -> int:
-    """The exit code. What is no bad input keeps its traceback: it is a bug."""
+    """Run a program, by default this one, and return its exit code.
+
+    Bad input becomes one line. Any other error is a bug and keeps its traceback.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         return get_command(program)(given, prog_name=name, standalone_mode=False) or 0
     except TyperException as error:
         return _complain(name, error.format_message())
-    except (UsageError, CheckpointError) as error:
+    except UsageError as error:
         return _complain(name, str(error))
     except OSError as error:  # disk full, no permission
         where = f"{error.filename}: " if error.filename else ""

@@ -1,4 +1,4 @@
-"""From the columns of a table to features: which are numbers, which categories, which neither."""
+"""From the columns of a table to features: numbers, categories, and what is left out."""
 
 import re
 import warnings
@@ -14,8 +14,7 @@ import skops.io
 from pyarrow import types
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder
 
 from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.tables import is_number, is_usable
@@ -31,16 +30,15 @@ DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})
 LARGEST = float(np.finfo(np.float32).max)
 RARE = 10  # rows; levels with fewer are one
 LEVELS = 100  # of a category at most, the rarest of the others being one
-OUTLIER = 1e6  # deviations; farther out says no more, and would leave float32
 TEXT_WORDS = 5  # per value, on average: more than a name has
 TEXT_VALUES = 20
 NAMED_ID = re.compile(r"(^|[^a-z])(id|uuid|guid|key|index|row)s?$", re.IGNORECASE)
-TRUSTED = ["evalign.cli.columns.bounded", "numpy.dtype"]  # beyond what skops trusts anyway
+TRUSTED = ["numpy.dtype"]  # beyond what skops trusts anyway
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a table are for.
+    """The role of each column of a table.
 
     Args:
         target: the label.
@@ -48,7 +46,7 @@ class Columns:
         weight: of a row; None for no such column.
         numbers: features, with gaps.
         categories: features; a gap is a level.
-        left_out: why a column is no feature, by its name.
+        left_out: the reason why a column is not a feature, by its name.
     """
 
     target: str
@@ -77,7 +75,7 @@ def plan(
     weight: str | None = None,
     drop: Sequence[str] = (),
 ) -> Columns:
-    """Look at every column of the training table, whose name `source` is for errors."""
+    """Find the role of every column of the training table. Errors call the table `source`."""
     kinds = dict.fromkeys(drop, "dropped")
     for name in table.column_names:
         if name not in (target, group, weight, *drop):
@@ -94,26 +92,16 @@ def plan(
 
 
 def pipeline(columns: Columns) -> ColumnTransformer:
-    """From the columns of `frame` to float32, dense."""
-    numbers = make_pipeline(
-        SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True),
-        StandardScaler(),
-        FunctionTransformer(bounded),
-    )
-    single: Any = np.float32
+    """From the columns of `frame` to numbers without gaps, float64. The estimator scales them."""
+    numbers = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
     categories = OneHotEncoder(
         min_frequency=RARE,
         max_categories=LEVELS,
         handle_unknown="infrequent_if_exist",
         sparse_output=False,
-        dtype=single,
     )
     parts = [("numbers", numbers, columns.numbers), ("categories", categories, columns.categories)]
-    return ColumnTransformer([(name, part, list(of)) for name, part, of in parts if of])
-
-
-def bounded(values: np.ndarray) -> np.ndarray:
-    return np.clip(values, -OUTLIER, OUTLIER).astype(np.float32)
+    return ColumnTransformer([(name, part, list(names)) for name, part, names in parts if names])
 
 
 def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1) -> pd.DataFrame:
@@ -129,19 +117,19 @@ def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1)
 
 
 def transform(pipeline: ColumnTransformer, X: pd.DataFrame) -> np.ndarray:
-    """The fitted pipeline's features. Of levels it does not know, `unseen` tells."""
+    """The fitted pipeline's features. Levels it does not know are counted by `unseen`."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
         return np.asarray(pipeline.transform(X))
 
 
 def unseen(pipeline: ColumnTransformer, columns: Columns, X: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Which rows hold a level (no gap) that training never saw, for each category."""
+    """For each category, the rows that hold a level that training never saw; a gap is not one."""
     if not columns.categories:
         return {}
     levels = pipeline.named_transformers_["categories"].categories_
     known = zip(columns.categories, levels, strict=True)
-    return {name: ~X[name].isin([*of, ""]).to_numpy() for name, of in known}
+    return {name: ~X[name].isin([*seen, ""]).to_numpy() for name, seen in known}
 
 
 def dump(pipeline: ColumnTransformer) -> bytes:
@@ -153,7 +141,7 @@ def load(data: bytes) -> ColumnTransformer:
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values as text, null where there is none."""
+    """Values as text, null for a gap."""
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if types.is_boolean(column.type):
@@ -164,7 +152,7 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def as_numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Values as float64, NaN where there is none, and which of them are no finite numbers."""
+    """Values as float64, NaN for a gap, and a mask of those that are not finite numbers."""
     if is_number(column.type):
         values = column.cast(pa.float64(), safe=False).to_numpy()  # 2⁵³ + 1 is rounded
         return values, np.abs(values) > LARGEST
@@ -175,7 +163,7 @@ def as_numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
-    """A "number" or a "category", or a "constant" or an "id", of which nothing can be learnt."""
+    """Say what a column is: "number", "category", or "constant" or "id", which teach nothing."""
     drop = f"or leave it out with --drop {name!r}."
     allowed, weekday = (
         f"{what} must hold numbers or text",
@@ -226,7 +214,7 @@ def _check_numbers(
 
 
 def _is_id(name: str, values: np.ndarray) -> bool:
-    """Whole numbers that differ in every row, and count the rows, are sorted or named an id."""
+    """Whether whole numbers differ in every row, and number the rows, are sorted or named an id."""
     if np.isnan(values).any() or (values != np.floor(values)).any():
         return False
     ordered = np.sort(values)

@@ -1,8 +1,9 @@
-"""`evalign compare`: which method is best on a table; `evalign demo`: the same on embedded data."""
+"""The work of `evalign compare`, and of `evalign demo`, the same on data that come along."""
 
 import warnings
 from collections.abc import Iterator
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,28 +12,14 @@ from rich.progress import track
 from rich.table import Table
 from sklearn.datasets import load_digits
 from torch import nn
-from typer import Option
 
 from evalign import comparison
 from evalign.cli import columns
 from evalign.cli.dataset import check_metric, introduce, load
 from evalign.cli.errors import refused
-from evalign.cli.options import (
-    EPOCHS,
-    Data,
-    Drop,
-    Epochs,
-    Group,
-    Json,
-    Metric,
-    Positive,
-    Quiet,
-    Target,
-    Weight,
-)
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import Terminal, terminal
-from evalign.comparison import METHODS, PLAIN, TUNED, Record, Row, summarize, verdict
+from evalign.comparison import METHODS, PLAIN, TUNED, FoldScore, Row, summarize, verdict
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
@@ -52,31 +39,22 @@ Now with a table of your own:
   evalign --help"""
 
 
-def compare(
-    data: Data,
-    target: Target,
-    metric: Metric = "f1_macro",
-    folds: Annotated[int, Option(min=2, help="Of the cross-validation.")] = 5,
-    seeds: Annotated[int, Option(min=1, help="How often the cross-validation is repeated.")] = 3,
-    epochs: Epochs = EPOCHS,
-    group: Group = None,
-    weight: Weight = None,
-    drop: Drop = None,
-    positive: Positive = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+def compare_methods(
+    data: Path,
+    *,
+    target: str,
+    metric: str,
+    folds: int,
+    seeds: int,
+    epochs: int,
+    group: str | None,
+    weight: str | None,
+    drop: list[str],
+    positive: str | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
-    """Compare cross-entropy, other losses, the aligned recipes and trees on one table.
-
-    All methods see the same folds. The p-values are of paired tests for repeated
-    cross-validation (Nadeau and Bengio), adjusted for the number of methods (Holm).
-
-    Examples:
-
-        evalign compare data.csv --target label --metric f1_macro
-
-        evalign compare data.parquet --target fraud --positive yes --metric f1 --seeds 1
-    """
+    """Do the work of `evalign compare`; its options are explained in `commands`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
         dataset = load(
@@ -84,7 +62,7 @@ def compare(
             target=target,
             group=group,
             weight=weight,
-            drop=drop or (),
+            drop=drop,
             positive=positive,
         )
         labels, rows = dataset.labels, dataset.rows
@@ -106,12 +84,8 @@ def compare(
         _show(spoken, about, metric, _run(spoken, records, len(METHODS) * folds * seeds))
 
 
-def demo(as_json: Json = False, quiet: Quiet = False) -> None:
-    """A small comparison on data that comes along, in less than a minute.
-
-    scikit-learn's handwritten digits, made long-tailed: of the 0 there are twenty times as many
-    as of the 9.
-    """
+def show_demo(*, as_json: bool, quiet: bool) -> None:
+    """Do the work of `evalign demo`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         X, y = long_tailed_digits()
         names = [str(digit) for digit in range(10)]
@@ -146,12 +120,12 @@ def small(n_features: int, n_classes: int) -> nn.Module:
     return mlp(n_features, n_classes, hidden=(64,))
 
 
-def _run(spoken: Terminal, records: Iterator[Record], total: int) -> list[Record]:
-    """All records, behind a progress bar. What several trainings warn of is said once."""
+def _run(spoken: Terminal, records: Iterator[FoldScore], total: int) -> list[FoldScore]:
+    """Collect all records behind a progress bar. A warning of several trainings is said once."""
     with warnings.catch_warnings(record=True) as caught:
         # A level that none of the training rows of a fold has.
         warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
-        # Of batches that are small for EAST: nobody can follow it here.
+        # The advice on batches that are small for EAST: there is no option to follow it with.
         warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
         bar = Console(stderr=True)
         done = list(track(records, "Comparing", total, console=bar, disable=spoken.quiet))
@@ -160,7 +134,7 @@ def _run(spoken: Terminal, records: Iterator[Record], total: int) -> list[Record
     return done
 
 
-def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Record]) -> None:
+def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[FoldScore]) -> None:
     greater = resolve(metric).greater_is_better
     rows = summarize(records, greater_is_better=greater)
     sentences = verdict(records, metric=metric, greater_is_better=greater)
@@ -182,7 +156,7 @@ def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Re
 
 
 def _table(rows: list[Row], enough: bool) -> Table:
-    """Of two values an interval is nearly endless: it is shown from three on."""
+    """Show a line per method. Of two values an interval is nearly endless, and left out."""
     table = Table("method", box=None, pad_edge=False)
     for heading in ("mean", "95% interval", "difference", "p", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)

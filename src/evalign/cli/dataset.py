@@ -21,7 +21,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
 from evalign.training import holdout_split
 
-FEW = 5  # rows; of a class with fewer nothing sure can be said
+FEW = 5  # rows; scores of a class with fewer are rough
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Rows:
 
     @property
     def counted(self) -> np.ndarray:
-        """Which rows have a weight: the others count nowhere."""
+        """A mask of the rows that have a weight. The others count nowhere."""
         return np.ones(len(self.y), bool) if self.weight is None else self.weight > 0
 
     def take(self, rows: np.ndarray) -> "Rows":
@@ -52,7 +52,7 @@ class Rows:
         return Rows(self.X.iloc[rows], self.y[rows], weight, groups)
 
     def hold_out(self, labels: Labels, seed: int, part: str) -> tuple["Rows", "Rows"]:
-        """The rest for training, and a fifth for the "test" or "validation"."""
+        """Split into the rows to train on, and a fifth for the "test" or "validation"."""
         if self.groups is not None and (number := len(np.unique(self.groups))) < 2:
             cure = f"Give more groups, or a table with --{part}."
             allowed = f"leave two groups or more, of which some are held out as {part} rows"
@@ -76,8 +76,8 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
-    """The training table: what its columns and labels are, and its rows."""
+class TrainingTable:
+    """A table to learn from: the roles of its columns, its labels and its rows."""
 
     columns: Columns
     labels: Labels
@@ -92,7 +92,7 @@ def load(
     weight: str | None = None,
     drop: Sequence[str] = (),
     positive: str | None = None,
-) -> Dataset:
+) -> TrainingTable:
     """Read a training table and find out what its columns are."""
     roles = {"--target": target, "--group": group, "--weight": weight}
     for option, name in [*roles.items(), *(("--drop", name) for name in drop)]:
@@ -107,7 +107,7 @@ def load(
     read = rows(table, columns, labels, source)
     if read.weight is not None and (np.bincount(read.y, read.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {source} must give each class some weight.")
-    return Dataset(columns, labels, read)
+    return TrainingTable(columns, labels, read)
 
 
 def rows(
@@ -135,7 +135,7 @@ def rows(
     return Rows(X, y, weight, groups)
 
 
-def read_rows(path: Path, dataset: Dataset) -> Rows:
+def read_rows(path: Path, dataset: TrainingTable) -> Rows:
     """The rows of another table, for validation or the test."""
     source = TableFile(path)
     source.need(dataset.columns.used)
@@ -147,7 +147,7 @@ def read_rows(path: Path, dataset: Dataset) -> Rows:
 
 
 def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
-    """Of classes with hardly a row among these codes."""
+    """Warn of classes with hardly a row among these codes."""
     counts = np.bincount(y, minlength=len(labels.values))
     scarce = [f"{labels.names[code]!r}: {counts[code]}" for code in np.flatnonzero(counts < FEW)]
     if scarce:
@@ -158,7 +158,7 @@ def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
 
 
 def warn_of_overlap(digests: dict[str, str], parts: dict[str, Rows]) -> None:
-    """Of files (by name) that are the same, and of groups in two parts of the rows."""
+    """Warn of files (by name) that are the same, and of groups in two parts of the rows."""
     outcome = "so that the scores are too good."
     for (one, digest), (other, another) in combinations(digests.items(), 2):
         if digest == another:
@@ -173,7 +173,7 @@ def warn_of_overlap(digests: dict[str, str], parts: dict[str, Rows]) -> None:
             warnings.warn(f"{text}, {outcome}", DataWarning, stacklevel=2)
 
 
-def introduce(spoken: Terminal, dataset: Dataset) -> None:
+def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
     """Say what the columns and the classes are taken for."""
     used, names = dataset.columns, dataset.labels.names
     numbers, categories = len(used.numbers), len(used.categories)
@@ -190,7 +190,7 @@ def introduce(spoken: Terminal, dataset: Dataset) -> None:
 
 
 def check_metric(metric: str, classes: int | None = None) -> None:
-    """Refuse a metric that there is not, or not for so many classes."""
+    """Refuse an unknown metric, or one that cannot be computed for this number of classes."""
     try:
         function = resolve(metric, owner="evalign")
     except ValueError as error:

@@ -1,20 +1,20 @@
-"""What the person at the terminal can put right."""
+"""Errors and warnings that the person at the terminal can put right."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class UsageError(ValueError):
-    """Bad input: told in one line, exit code 2."""
+    """Bad input. It is told in one line, and the exit code is 2."""
 
 
 class DataWarning(UserWarning):
-    """The data is used as it is, but deserves a look: told in one line."""
+    """A warning that the data are used as they are, but deserve a look. It is told in one line."""
 
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Within it, a ValueError of the library speaks of an argument that the user gave."""
+    """Within it, a ValueError of the library is about what the user gave, and is bad input."""
     try:
         yield
     except ValueError as error:
@@ -22,6 +22,6 @@ def refused() -> Iterator[None]:
 
 
 def listed(names: list[str], most: int = 8) -> str:
-    """Names for a sentence, not all of them where they are many."""
+    """Write names as a part of a sentence; of many, the first ones and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(repr(name) for name in names[:most]) + more

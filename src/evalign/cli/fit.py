@@ -1,4 +1,4 @@
-"""`evalign fit`: from a table to a run folder."""
+"""The work of `evalign fit`: from a table to a run folder."""
 
 import json
 import platform
@@ -6,16 +6,15 @@ import shlex
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from typer import Option
 
 import evalign
 from evalign.cli import columns, run
 from evalign.cli.dataset import (
-    Dataset,
     Rows,
+    TrainingTable,
     check_metric,
     introduce,
     load,
@@ -24,24 +23,10 @@ from evalign.cli.dataset import (
     warn_of_scarce,
 )
 from evalign.cli.errors import UsageError
-from evalign.cli.options import (
-    EPOCHS,
-    Data,
-    Drop,
-    Epochs,
-    Group,
-    Json,
-    Metric,
-    Positive,
-    Quiet,
-    Recipe,
-    Seed,
-    Target,
-    Weight,
-)
+from evalign.cli.files import digest
 from evalign.cli.outcome import PREDICTIONS, contents, predictions, shown
 from evalign.cli.run import REPORT
-from evalign.cli.tables import TableFile, digest, writing
+from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.decisions import Decision
 from evalign.estimator import AlignedClassifier
@@ -49,49 +34,33 @@ from evalign.recipes import RECIPES
 from evalign.report import render, scores
 
 
-def fit(
-    data: Data,
-    target: Target,
-    out: Annotated[Path, Option(metavar="RUN", help="The folder to write, which is new.")],
-    metric: Metric = "f1_macro",
-    recipe: Recipe = "aligned",
-    decision: Annotated[Decision, Option(help="From probabilities to labels.")] = "tuned",
-    seed: Seed = 0,
-    epochs: Epochs = EPOCHS,
-    group: Group = None,
-    weight: Weight = None,
-    drop: Drop = None,
-    positive: Positive = None,
-    validation: Annotated[
-        Path | None, Option(metavar="FILE", help="Rows to choose the epoch and the decision on.")
-    ] = None,
-    test: Annotated[
-        Path | None, Option(metavar="FILE", help="Rows for the report (default: a fifth of DATA).")
-    ] = None,
-    baseline: Annotated[
-        bool, Option(help="Train a cross-entropy model beside it, to compare with.")
-    ] = True,
-    as_json: Json = False,
-    quiet: Quiet = False,
+def fit_table(
+    data: Path,
+    out: Path,
+    *,
+    target: str,
+    metric: str,
+    recipe: str,
+    decision: Decision,
+    seed: int,
+    epochs: int,
+    group: str | None,
+    weight: str | None,
+    drop: list[str],
+    positive: str | None,
+    validation: Path | None,
+    test: Path | None,
+    baseline: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
-    """Train a classifier on the metric it is judged by.
-
-    Numbers are imputed and scaled, categories one-hot encoded, ids and constants left out. The run
-    folder holds the model, its scores on test rows and a report. After a crash or Ctrl-C the same
-    command goes on where it was.
-
-    Examples:
-
-        evalign fit data.csv --target label --metric f1_macro --out run
-
-        evalign fit data.parquet --target fraud --positive yes --metric f1 --out run
-    """
+    """Do the work of `evalign fit`; its options are explained in `commands`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
         if recipe not in RECIPES:
             raise UsageError(f"--recipe must be one of {', '.join(RECIPES)}. Got {recipe!r}.")
         source, given = TableFile(data), {"--validation": validation, "--test": test}
-        others = {name: path and digest(TableFile(path).path) for name, path in given.items()}
+        others = {name: path and digest(path) for name, path in given.items()}
         arguments: run.About = {
             "evalign": evalign.__version__,
             "data": digest(data),
@@ -103,7 +72,7 @@ def fit(
             "--epochs": epochs,
             "--group": group,
             "--weight": weight,
-            "--drop": drop or [],
+            "--drop": drop,
             "--positive": positive,
             **others,
             "--baseline": baseline,
@@ -114,7 +83,7 @@ def fit(
             return
 
         roles: dict[str, Any] = {"target": target, "group": group, "weight": weight}
-        dataset = load(source, **roles, drop=drop or (), positive=positive)
+        dataset = load(source, **roles, drop=drop, positive=positive)
         check_metric(metric, len(dataset.labels.values))
         _check_names(source, dataset)
         parts = _split(dataset, test, validation, seed)
@@ -148,8 +117,8 @@ def fit(
         _show(spoken, out, result)
 
 
-def _check_names(source: TableFile, dataset: Dataset) -> None:
-    """Refuse features whose names `predict` needs for its own columns."""
+def _check_names(source: TableFile, dataset: TrainingTable) -> None:
+    """Refuse a feature with a name that `predict` gives to a column of its own."""
     taken = [name for name in dataset.columns.features if name in dataset.labels.written]
     if taken:
         cure = f"Rename it, or leave it out with --drop {taken[0]!r}."
@@ -158,12 +127,12 @@ def _check_names(source: TableFile, dataset: Dataset) -> None:
 
 
 def _split(
-    dataset: Dataset, test: Path | None, validation: Path | None, seed: int
+    dataset: TrainingTable, test: Path | None, validation: Path | None, seed: int
 ) -> dict[str, Rows]:
-    """ "training", "test" and "validation" rows.
+    """Split the rows into "training", "test" and "validation".
 
-    Without groups the classifier holds the last ones out itself, as well as they allow; of whole
-    groups, the training rows could lose a class.
+    Without groups there is no "validation": the classifier holds those rows out itself. With groups
+    it is done here, where a class that the training rows would lose is refused.
     """
     parts = {"training": dataset.rows}
     for name, path in {"test": test, "validation": validation}.items():
@@ -179,11 +148,11 @@ def _build(
     folder: Path,
     checkpoints: Path,
     about: run.About,
-    dataset: Dataset,
+    dataset: TrainingTable,
     parts: dict[str, Rows],
     estimators: dict[str, AlignedClassifier],
 ) -> dict[str, Any]:
-    """All files of a run but `run.json`. Returns the scores."""
+    """Write all files of a run but `run.json`, and return the scores."""
     training, tested, validated = parts["training"], parts["test"], parts.get("validation")
     pipeline = columns.pipeline(dataset.columns)
     X = np.asarray(pipeline.fit_transform(training.X))
@@ -214,7 +183,7 @@ def _build(
     return result
 
 
-def _about(dataset: Dataset, file: str, parts: dict[str, Rows]) -> run.About:
+def _about(dataset: TrainingTable, file: str, parts: dict[str, Rows]) -> run.About:
     labels = dataset.labels
     counts = np.bincount(dataset.rows.y, minlength=len(labels.values))
     names = ("torch", "scikit-learn", "numpy")

@@ -95,13 +95,13 @@ def _complete(table: pa.Table, column: str, source: object) -> pd.Series:
     texts = as_text(table[column]).to_pandas()
     missing = int(texts.isna().sum())
     if missing:
-        cure = "Remove those rows, or fill them in (NA, None and the like are no labels)."
+        cure = "Remove those rows, or fill them in (NA, None and the like are not labels)."
         raise UsageError(f"Column {column!r} of {source} has no label in {missing} rows. {cure}")
     return texts
 
 
 def _sorted(texts: list[str]) -> list[str] | list[float]:
-    """Numbers only where that loses nothing: "007" stays as it is, but comes before "010"."""
+    """Sort the labels, as numbers where that loses nothing: "007" stays text, before "010"."""
     numbers, wrong = as_numbers(pa.chunked_array([pa.array(texts)]))
     if wrong.any():
         return sorted(texts)

@@ -1,22 +1,87 @@
-"""Arguments that several commands share."""
+"""Arguments that several commands share. A path is checked here, before anything is loaded."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from evalign.estimator import AlignedClassifier
-from evalign.recipes import RECIPES
+from evalign.cli.files import check_file, check_parent, check_run, check_suffix, check_table
 
-EPOCHS = AlignedClassifier().epochs
+# The library's, written out because it takes seconds to load; a test compares them.
+EPOCHS = 100
+RECIPES = ("aligned", "cross_entropy", "east", "focal", "logit_adjusted")
+DECISIONS = Literal["argmax", "tuned", "expected"]
 
-Data = Annotated[Path, Argument(metavar="DATA", help="A table: .csv, .csv.gz, .tsv or .parquet.")]
-RunFolder = Annotated[Path, Argument(metavar="RUN", help="The folder that `evalign fit` wrote.")]
+
+def checked(*checks: Callable[[Path], None]) -> Callable[[Path | None], Path | None]:
+    """A callback for an argument or an option that takes a path."""
+
+    def callback(path: Path | None) -> Path | None:
+        if path is not None:
+            for check in checks:
+                check(path)
+        return path
+
+    return callback
+
+
+Data = Annotated[
+    Path,
+    Argument(
+        metavar="DATA",
+        help="A table: .csv, .csv.gz, .tsv or .parquet.",
+        callback=checked(check_table),
+    ),
+]
+RunFolder = Annotated[
+    Path,
+    Argument(
+        metavar="RUN", help="The folder that `evalign fit` wrote.", callback=checked(check_run)
+    ),
+]
+NewRun = Annotated[
+    Path,
+    Option(
+        metavar="RUN", help="The folder to write, which is new.", callback=checked(check_parent)
+    ),
+]
+NewTable = Annotated[
+    Path,
+    Option(
+        metavar="FILE",
+        help="The table to write, in any of the formats.",
+        callback=checked(check_suffix, check_file),
+    ),
+]
+NewPage = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE", help="The page to write (default: in RUN).", callback=checked(check_file)
+    ),
+]
+Validation = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        help="Rows to choose the epoch and the decision on.",
+        callback=checked(check_table),
+    ),
+]
+Test = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        help="Rows for the report (default: a fifth of DATA).",
+        callback=checked(check_table),
+    ),
+]
 Target = Annotated[str, Option(metavar="COL", help="The column with the label.")]
 Metric = Annotated[str, Option(help="What to train for, by scikit-learn's name of the scorer.")]
 Seed = Annotated[int, Option(min=0, max=2**31 - 1, help="Of the split and of the training.")]
 Epochs = Annotated[int, Option(min=1, help="Passes over the rows at most.")]
 Recipe = Annotated[str, Option(help=f"How to train: {', '.join(RECIPES)}.")]
+Decision = Annotated[DECISIONS, Option(help="From probabilities to labels.")]
 Group = Annotated[
     str | None, Option(metavar="COL", help="Rows with one value of this column stay together.")
 ]

@@ -1,4 +1,4 @@
-"""What the models say of test rows: as a table, for the report and on the terminal."""
+"""The models' answers for test rows: as a table, for the report and on the terminal."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -37,21 +37,22 @@ def predictions(
 
 
 def judged(model: AlignedClassifier, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`predict` and `predict_proba`, for which the network runs once."""
+    """The answers of `predict` and `predict_proba`, for which the network runs once."""
     values = model.predict_proba(features)
-    codes = (torch.from_numpy(values) @ model.rule_.gain).argmax(1).numpy()
+    codes = model.rule_.labels_of(torch.from_numpy(values)).numpy()
     return model.classes_[codes], values
 
 
 def probabilities(stem: str, values: np.ndarray, labels: Labels) -> dict[str, pa.Array]:
     """A column per class."""
     return {
-        f"{stem}_{label}": pa.array(of) for label, of in zip(labels.names, values.T, strict=True)
+        f"{stem}_{label}": pa.array(column)
+        for label, column in zip(labels.names, values.T, strict=True)
     }
 
 
 def contents(table: pa.Table, labels: Labels, about: About, histories: Histories) -> Contents:
-    """A report of what `predictions` gave: of the rows that have a weight."""
+    """The contents of a report on a table of `predictions`. Rows without weight are left out."""
     names = table.column_names
     if "weight" in names:
         table = table.filter(pa.array(table["weight"].to_numpy() > 0))
@@ -86,7 +87,7 @@ def contents(table: pa.Table, labels: Labels, about: About, histories: Histories
 
 
 def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
-    """The scores for a person: a table of metrics, and who won."""
+    """Show the scores to a person: a table of metrics, and which model is better."""
     methods = scores["methods"]
     table = Table("", *(method["name"] for method in methods), box=None, pad_edge=False)
     intervals = (f"{number(m['low'])} to {number(m['high'])}" for m in methods)
@@ -101,7 +102,7 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
 
 
 def shown_classes(scores: dict[str, Any]) -> Table:
-    """The classes one by one, as the aligned model has them."""
+    """Show how the aligned model does on each class."""
     table = Table("class", "rows", "predicted", "precision", "recall", "f1", box=None)
     for row in scores["per_class"]:
         model = row["aligned"]

@@ -1,19 +1,17 @@
-"""`evalign predict`, `evaluate` and `report`: what a run folder is good for."""
+"""The work of `evalign predict`, `evaluate` and `report`, which start from a run folder."""
 
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from typer import Option
 
 from evalign.cli import columns
 from evalign.cli.dataset import rows, warn_of_scarce
 from evalign.cli.errors import DataWarning, UsageError, listed
-from evalign.cli.options import Data, Json, Quiet, RunFolder
+from evalign.cli.files import is_parquet, replacing
 from evalign.cli.outcome import (
     PREDICTIONS,
     contents,
@@ -23,40 +21,17 @@ from evalign.cli.outcome import (
     shown,
     shown_classes,
 )
-from evalign.cli.run import REPORT, Run
-from evalign.cli.tables import (
-    TableFile,
-    check_file,
-    check_suffix,
-    is_parquet,
-    replacing,
-    writing,
-)
+from evalign.cli.run import REPORT, FinishedRun
+from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import terminal
 from evalign.report import render, scores
 
 
-def predict(
-    run: RunFolder,
-    data: Data,
-    out: Annotated[Path, Option(metavar="FILE", help="The table to write, in any of the formats.")],
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Label the rows of a table.
-
-    The new table has the columns of DATA, then `prediction` and a `probability_` of each class. It
-    is read and written block by block, so that it may be larger than memory.
-
-    Examples:
-
-        evalign predict run new.csv --out scored.parquet
-    """
+def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool) -> None:
+    """Do the work of `evalign predict`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
-        opened, source = Run(run), TableFile(data)
+        opened, source = FinishedRun(run), TableFile(data)
         source.need(opened.columns.features)
-        check_suffix(out)
-        check_file(out)
         if out.exists() and out.samefile(data):
             raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
         labels, used, names = opened.labels, opened.columns, opened.labels.written
@@ -91,20 +66,10 @@ def predict(
         spoken.result(result, f"Labelled {count} rows: {out}")
 
 
-def evaluate(
-    run: RunFolder,
-    data: Data,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Score the models of a run on rows with labels.
-
-    Examples:
-
-        evalign evaluate run test.csv
-    """
+def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
+    """Do the work of `evalign evaluate`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
-        opened, source = Run(run), TableFile(data)
+        opened, source = FinishedRun(run), TableFile(data)
         used, labels = opened.columns, opened.labels
         source.need(used.used)
         models = {name: opened.classifier(name) for name in opened.models}
@@ -123,24 +88,11 @@ def evaluate(
         spoken.result(result, *shown(result), "", shown_classes(result))
 
 
-def report(
-    run: RunFolder,
-    out: Annotated[
-        Path | None, Option(metavar="FILE", help="The page to write (default: in RUN).")
-    ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Render the report of a run again: one HTML page that opens offline.
-
-    Examples:
-
-        evalign report run --out report.html
-    """
+def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) -> None:
+    """Do the work of `evalign report`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
-        opened = Run(run)
+        opened = FinishedRun(run)
         out = out or run / REPORT
-        check_file(out)
         table = TableFile(run / PREDICTIONS).read()
         content = contents(table, opened.labels, opened.about, opened.read("history.json"))
         page = render(content, scores(content))
@@ -150,9 +102,9 @@ def report(
 
 
 class Features:
-    """The fitted pipeline of a run, which keeps count of levels that training never saw."""
+    """The fitted pipeline of a run. It counts the levels that training never saw."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: FinishedRun) -> None:
         self.run = run
         self.rows = 0
         self.unseen: Counter[str] = Counter()
@@ -160,11 +112,11 @@ class Features:
     def __call__(self, X: pd.DataFrame) -> np.ndarray:
         new = columns.unseen(self.run.pipeline, self.run.columns, X)
         self.rows += int(np.any(list(new.values()), axis=0).sum()) if new else 0
-        self.unseen.update({name: int(of.sum()) for name, of in new.items() if of.any()})
+        self.unseen.update({name: int(rows.sum()) for name, rows in new.items() if rows.any()})
         return columns.transform(self.run.pipeline, X)
 
     def warn(self, source: TableFile) -> None:
-        """Once, when all rows have gone through."""
+        """Warn of the rows counted. To be called once, when all rows have gone through."""
         if self.rows:
             where = ", ".join(f"{name!r}: {count}" for name, count in self.unseen.items())
             text = f"{self.rows} rows of {source} hold categories that training never saw ({where})"

@@ -29,8 +29,8 @@ from sklearn.compose import ColumnTransformer
 from evalign.cli import columns
 from evalign.cli.columns import Columns
 from evalign.cli.errors import UsageError
+from evalign.cli.files import digest, partial_folder, replacing, synced
 from evalign.cli.labels import Labels
-from evalign.cli.tables import check_parent, digest, replacing, synced
 from evalign.estimator import AlignedClassifier
 from evalign.training.checkpoint import sync_folder
 
@@ -46,8 +46,8 @@ MODELS = ("model", "baseline")
 About = dict[str, Any]
 
 
-class Run:
-    """A finished run, verified.
+class FinishedRun:
+    """A run folder that `fit` has completed, checked against its checksums.
 
     Args:
         folder: what `fit` wrote.
@@ -87,12 +87,11 @@ class Run:
         return json.loads((self.folder / name).read_text(encoding="utf-8"))
 
 
-def finished(folder: Path, arguments: About) -> Run | None:
-    """The run of these arguments, if it is there; refuses a folder of something else."""
-    check_parent(folder)
-    partial = _partial(folder)
+def finished(folder: Path, arguments: About) -> FinishedRun | None:
+    """The run of these arguments if it is complete. A folder of anything else is refused."""
+    partial = partial_folder(folder)
     if (folder / "run.json").exists():
-        run = Run(folder)
+        run = FinishedRun(folder)
         _check_same(folder, run.about["arguments"], arguments)
         if _command(partial) == arguments:  # killed between the rename and its removal
             _remove(partial)
@@ -109,11 +108,11 @@ def finished(folder: Path, arguments: About) -> Run | None:
 
 @contextmanager
 def building(folder: Path, arguments: About) -> Iterator[tuple[Path, Path, About]]:
-    """Folders for the run's files and for checkpoints, and the dict that becomes `run.json`.
+    """Give a folder for the run's files, one for checkpoints, and what becomes `run.json`.
 
     After an error the partial folder is kept if there is training to go on from.
     """
-    partial = _partial(folder)
+    partial = partial_folder(folder)
     building, checkpoints = partial / "run", partial / "checkpoints"
     about: About = {"format": FORMAT, "version": VERSION, "arguments": arguments}
     with _alone(partial):
@@ -137,7 +136,7 @@ def building(folder: Path, arguments: About) -> Iterator[tuple[Path, Path, About
 
 @contextmanager
 def _alone(partial: Path) -> Iterator[None]:
-    """Make the folder, and let no other process in; the system unlocks it after a crash."""
+    """Make the folder and lock it for this process. The system unlocks it after a crash."""
     partial.mkdir(exist_ok=True)
     if fcntl is None:
         yield
@@ -166,12 +165,8 @@ def _finish(folder: Path, about: About) -> None:
         aside.write_text(json.dumps(about, indent=1), encoding="utf-8")
 
 
-def _partial(folder: Path) -> Path:
-    return folder.absolute().with_name(folder.absolute().name + ".partial")
-
-
 def _command(partial: Path) -> About | None:
-    """The arguments of the run that is built there."""
+    """The arguments of the run that is being built there, or None."""
     path = partial / "command.json"
     if not path.exists():
         return None
@@ -183,18 +178,13 @@ def _command(partial: Path) -> About | None:
 
 
 def _remove(partial: Path) -> None:
-    """The command last: killed half-way, the rest is still known to be this run's."""
+    """Delete the command last: until then the rest is known to be this run's."""
     shutil.rmtree(partial / "checkpoints", ignore_errors=True)
     shutil.rmtree(partial, ignore_errors=True)
 
 
 def _read_about(folder: Path) -> About:
     path = folder / "run.json"
-    if not path.is_file():
-        unfinished = _partial(folder).exists()
-        cure = "Give the folder that `evalign fit` wrote."
-        cure = "It is not finished: run the same command again." if unfinished else cure
-        raise UsageError(f"{folder} is no run of evalign: it has no run.json. {cure}")
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -1,10 +1,9 @@
-"""Tables on disk: CSV, always read as text, and Parquet; whole or in blocks, written or not at all.
+"""Tables on disk, CSV and Parquet: read whole or in blocks, written whole or not at all.
 
-CSV is text here because types guessed block by block, or from a file to the next, would differ.
+CSV is read as text: types that are guessed would differ between blocks, and between files.
 """
 
 import gzip
-import hashlib
 import os
 import zlib
 from collections import Counter
@@ -19,8 +18,8 @@ import pyarrow.parquet as parquet
 from pyarrow import types
 
 from evalign.cli.errors import UsageError, listed
+from evalign.cli.files import is_parquet, replacing
 
-SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 BLOCK_BYTES = 2**22  # of CSV at a time; Arrow reads up to 32 blocks ahead
 BLOCK_CELLS = 2**19  # of Parquet
 
@@ -29,14 +28,11 @@ class TableFile:
     """A table on disk, of which only the header has been read.
 
     Args:
-        path: a file with one of `SUFFIXES`.
+        path: a file that `check_table` lets pass.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        check_suffix(path)
-        if path.is_dir():
-            raise UsageError(f"{path} is a folder. Give one of the files in it.")
         with self._reading():
             if is_parquet(path):
                 self.schema = parquet.read_schema(path).remove_metadata()
@@ -78,7 +74,7 @@ class TableFile:
         return table
 
     def need(self, names: list[str]) -> None:
-        """Refuse a table without these columns, or with other things than values in them."""
+        """Refuse a table that lacks a column, or has one that holds neither numbers nor text."""
         missing = [name for name in names if name not in self.schema.names]
         if missing:
             found = listed(self.schema.names)
@@ -103,7 +99,7 @@ class TableFile:
 
 @contextmanager
 def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], object]]:
-    """Within it, call what comes with each block; the file appears at the end, or not at all."""
+    """Give a function to call with each block. The file appears at the end, or not at all."""
     with replacing(path) as aside:
         if is_parquet(path):
             with parquet.ParquetWriter(aside, schema) as writer:
@@ -123,35 +119,6 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], obje
             yield write
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A file beside `path`, which takes its place at the end and is gone after an error."""
-    aside = path.with_name(path.name + ".partial")
-    try:
-        yield aside
-        synced(aside)
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-
-
-def synced(path: Path) -> None:
-    """Wait until a file is on the disk."""
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def is_parquet(path: Path) -> bool:
-    return path.suffix.lower() == ".parquet"
-
-
 def is_number(kind: pa.DataType) -> bool:
     """A column of this type holds numbers."""
     return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
@@ -162,25 +129,6 @@ def is_usable(kind: pa.DataType) -> bool:
     inner = kind.value_type if types.is_dictionary(kind) else kind
     text = types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner)
     return text or types.is_boolean(kind) or types.is_null(kind) or is_number(inner)
-
-
-def check_suffix(path: Path) -> None:
-    """Refuse the name of a file that is no table."""
-    if not path.name.lower().endswith(SUFFIXES):
-        raise UsageError(f"{path} must end in {', '.join(SUFFIXES)}.")
-
-
-def check_file(path: Path) -> None:
-    """Refuse a file that cannot be written for where it is."""
-    check_parent(path)
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder. Name a file in it.")
-
-
-def check_parent(path: Path) -> None:
-    """Refuse to write into a folder that does not exist."""
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"The folder {path.absolute().parent} does not exist. Create it first.")
 
 
 def _dialect(path: Path) -> csv.ParseOptions:

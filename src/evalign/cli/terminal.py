@@ -1,4 +1,4 @@
-"""What is said where: results on standard output, the rest on standard error."""
+"""The terminal: results go to standard output, the rest to standard error."""
 
 import json
 import sys
@@ -11,13 +11,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evalign.cli.errors import DataWarning
-from evalign.training import TrainingWarning
+from evalign.cli.errors import DataWarning, UsageError
+from evalign.training import CheckpointError, TrainingWarning
 
 
 @dataclass(frozen=True)
 class Terminal:
-    """Where a command speaks.
+    """The place where a command speaks.
 
     Args:
         as_json: the result is one JSON object, and nothing else is on standard output.
@@ -32,11 +32,11 @@ class Terminal:
             print(text, file=sys.stderr, flush=True)
 
     def result(self, data: dict[str, Any], *shown: Table | str) -> None:
-        """The data for a machine, or what is shown of it to a person."""
+        """Print the data for a machine, or what is shown of it to a person."""
         if self.as_json:
             print(json.dumps(data))
         elif not self.quiet:
-            # Class names are no markup; a sentence is not broken into lines.
+            # Class names are not markup, and a sentence is not broken into lines.
             console = Console(markup=False, emoji=False, highlight=False)
             for part in shown:
                 console.print(part, soft_wrap=isinstance(part, str))
@@ -44,7 +44,7 @@ class Terminal:
 
 @contextmanager
 def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
-    """Within it, a warning of the project's own is one line."""
+    """Within it, a warning of the project is one line, and a checkpoint of no use is bad input."""
     spoken = Terminal(as_json, quiet)
     with warnings.catch_warnings():
         plain = warnings.showwarning
@@ -58,4 +58,7 @@ def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
         warnings.simplefilter("always", DataWarning)
         warnings.simplefilter("always", TrainingWarning)
         warnings.showwarning = show
-        yield spoken
+        try:
+            yield spoken
+        except CheckpointError as error:
+            raise UsageError(str(error)) from error

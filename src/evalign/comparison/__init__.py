@@ -1,14 +1,14 @@
-"""Which method is best for a metric on one's own rows, and is the difference more than chance?
+"""A comparison of methods on one's own rows, and whether a difference is more than chance.
 
 `folds` trains all methods on the same folds, `summary` says what their scores show.
 """
 
-from evalign.comparison.folds import METHODS, Method, compare
+from evalign.comparison.folds import METHODS, Candidate, compare
 from evalign.comparison.summary import (
     PLAIN,
     TUNED,
     Estimate,
-    Record,
+    FoldScore,
     Row,
     estimate,
     summarize,
@@ -19,9 +19,9 @@ __all__ = [
     "METHODS",
     "PLAIN",
     "TUNED",
+    "Candidate",
     "Estimate",
-    "Method",
-    "Record",
+    "FoldScore",
     "Row",
     "compare",
     "estimate",

@@ -1,4 +1,4 @@
-"""Every method trained on the same folds."""
+"""The training of every method on the same folds."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, check_consistent_length
 
-from evalign.comparison.summary import PLAIN, TUNED, Record
+from evalign.comparison.summary import PLAIN, TUNED, FoldScore
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
@@ -21,22 +21,22 @@ from evalign.estimator import AlignedClassifier
 OWNER = "compare"
 
 
-class Method(NamedTuple):
-    """What is trained, and how labels come of its probabilities."""
+class Candidate(NamedTuple):
+    """A method of the comparison: what is trained, and how its probabilities become labels."""
 
     model: str
     decision: Literal["argmax", "tuned"]
 
 
 METHODS = {
-    PLAIN: Method("cross_entropy", "argmax"),
-    TUNED: Method("cross_entropy", "tuned"),
-    "focal (tuned)": Method("focal", "tuned"),
-    "logit-adjusted (tuned)": Method("logit_adjusted", "tuned"),
-    "EAST (argmax)": Method("east", "argmax"),  # as in the paper
-    "aligned (tuned)": Method("aligned", "tuned"),
-    "random forest (argmax)": Method("random_forest", "argmax"),
-    "gradient boosting (argmax)": Method("gradient_boosting", "argmax"),
+    PLAIN: Candidate("cross_entropy", "argmax"),
+    TUNED: Candidate("cross_entropy", "tuned"),
+    "focal (tuned)": Candidate("focal", "tuned"),
+    "logit-adjusted (tuned)": Candidate("logit_adjusted", "tuned"),
+    "EAST (argmax)": Candidate("east", "argmax"),  # as in the paper
+    "aligned (tuned)": Candidate("aligned", "tuned"),
+    "random forest (argmax)": Candidate("random_forest", "argmax"),
+    "gradient boosting (argmax)": Candidate("gradient_boosting", "argmax"),
 }
 
 
@@ -51,7 +51,7 @@ def compare(
     seeds: Iterable[int] = range(3),
     groups: Any = None,
     sample_weight: Any = None,
-) -> Iterator[Record]:
+) -> Iterator[FoldScore]:
     """Train every method on the same stratified folds, once per seed; a record after each.
 
     Arguments are checked at once; training goes on as the records are asked for.
@@ -101,7 +101,7 @@ def compare(
 
 
 class _Rows(NamedTuple):
-    """All rows; groups and weights may be None."""
+    """All rows. Groups and weights may be None."""
 
     X: Any
     y: np.ndarray
@@ -119,7 +119,7 @@ class _Split(NamedTuple):
 def _splits(
     y: np.ndarray, groups: np.ndarray | None, folds: int, seeds: Iterable[int]
 ) -> list[_Split]:
-    """Every class is in every fold, and two groups are in every training part."""
+    """Split so that every fold has every class, and every training part two groups; or refuse."""
     counts, fewer = np.bincount(y), "Use fewer folds."
     allowed = f"be at most {counts.min()}, the rows of the rarest class"
     require(folds <= counts.min(), OWNER, "folds", allowed, folds)
@@ -149,7 +149,7 @@ def _records(
     features: Any,
     methods: Sequence[str],
     splits: Sequence[_Split],
-) -> Iterator[Record]:
+) -> Iterator[FoldScore]:
     models = dict.fromkeys(METHODS[method].model for method in methods)
     for split in splits:
         X_training, X_test = _features(features, rows, split)
@@ -162,11 +162,11 @@ def _records(
             seconds = time.perf_counter() - start
             for method, rule in rules.items():
                 score = _score(metric, rows, split.test, _labels(model, rule, X_test))
-                yield Record(method, split.seed, split.fold, score, seconds)
+                yield FoldScore(method, split.seed, split.fold, score, seconds)
 
 
 def _features(features: Any, rows: _Rows, split: _Split) -> tuple[Any, Any]:
-    """Of the training rows and of the test rows, learnt from the former."""
+    """Features of the training rows and of the test rows, learnt from the former."""
     training, test = _safe_indexing(rows.X, split.training), _safe_indexing(rows.X, split.test)
     if features is not None:
         pipeline: Any = clone(features)

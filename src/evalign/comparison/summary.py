@@ -1,4 +1,4 @@
-"""What the scores of repeated folds say: means, corrected tests, a verdict in plain words.
+"""A summary of the scores of repeated folds: means, corrected tests, a verdict in plain words.
 
 Scores of overlapping training sets are not independent; the corrected variance of Nadeau and
 Bengio, "Inference for the Generalization Error" (Machine Learning 52, 2003), takes that into
@@ -17,11 +17,11 @@ from evalign.core.checks import require
 
 PLAIN, TUNED = "cross-entropy (argmax)", "cross-entropy (tuned)"
 CHANCE = 0.05  # a smaller p-value is beyond it
-FEW = 5  # values; with less, no difference is called beyond chance
+FEW = 5  # values; with fewer, no difference is called beyond chance
 SPREAD = 1e-9  # of a mean; less is rounding
 
 
-class Record(NamedTuple):
+class FoldScore(NamedTuple):
     """The metric of one method on one held-out fold, and what its training took."""
 
     method: str
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 
 def summarize(
-    records: Sequence[Record],
+    records: Sequence[FoldScore],
     *,
     greater_is_better: bool = True,
     against: str = PLAIN,
@@ -113,8 +113,10 @@ def estimate(values: Sequence[float], folds: int) -> Estimate:
     return Estimate(mean, mean - reach, mean + reach, p)
 
 
-def verdict(records: Sequence[Record], *, metric: str, greater_is_better: bool = True) -> list[str]:
-    """In plain words: which method is best, and whether it beats cross-entropy beyond chance."""
+def verdict(
+    records: Sequence[FoldScore], *, metric: str, greater_is_better: bool = True
+) -> list[str]:
+    """Say in plain words which method is best, and whether it beats cross-entropy beyond chance."""
     rows = summarize(records, greater_is_better=greater_is_better)
     best = rows[0]
     if best.method == PLAIN:
@@ -152,7 +154,7 @@ def verdict(records: Sequence[Record], *, metric: str, greater_is_better: bool =
 
 
 def _holm(p: np.ndarray) -> np.ndarray:
-    """p-values adjusted for their number: the least is multiplied by it, the next by one less..."""
+    """Adjust p-values for their number: the least is multiplied by it, the next by one less."""
     order = p.argsort()
     adjusted = np.empty_like(p)
     adjusted[order] = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order]).clip(max=1)

@@ -44,12 +44,11 @@ class DecisionRule:
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Labels (N,), int64."""
-        return self.scores(logits).argmax(1)
+        return self.labels_of(self.probabilities(logits))
 
     def scores(self, logits: Tensor) -> Tensor:
         """Scores (N, C), float64; the label is their argmax."""
-        probabilities = self.probabilities(logits)
-        return probabilities @ self.gain.to(probabilities.device)
+        return self.scores_of(self.probabilities(logits))
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Probabilities η (N, C), float64."""
@@ -57,9 +56,23 @@ class DecisionRule:
         classes = len(self.gain)
         allowed = f"have {classes} classes, as those the rule was fitted on"
         require(logits.shape[1] == classes, "DecisionRule", "logits", allowed, logits.shape[1])
+        return self.softmax(logits)
+
+    # The three below look at no value, so that a module that holds a rule can be exported.
+
+    def softmax(self, logits: Tensor) -> Tensor:
+        """Probabilities (N, C) of logits (N, C) that are known to be finite."""
         if self.offsets is not None:
             logits = logits + self.offsets.to(logits.device)
         return logits.softmax(1)
+
+    def scores_of(self, probabilities: Tensor) -> Tensor:
+        """Scores (N, C) of probabilities (N, C), float64: what each label is expected to gain."""
+        return probabilities @ self.gain.to(probabilities.device)
+
+    def labels_of(self, probabilities: Tensor) -> Tensor:
+        """Labels (N,) of probabilities (N, C), float64."""
+        return self.scores_of(probabilities).argmax(1)
 
     def adapt(self, logits: Tensor, *, sample_weight: Tensor | None = None) -> "DecisionRule":
         """A new rule from these rows, which need no labels: for decision "expected" only."""

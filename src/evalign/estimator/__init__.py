@@ -1,8 +1,9 @@
 """`AlignedClassifier`, the scikit-learn estimator over recipes, training and decisions.
 
-`classifier` is the estimator and `arguments` checks what it is given; `rows` reads and splits a
-table, `network` builds a network and asks it, `storage` saves, loads and exports, `progress` tells
-how far training is.
+From high to low: `classifier` is the estimator. `fitting` trains and fits the decision rule,
+`storage` saves and loads, `export` writes ONNX. `state` is what a fit leaves behind. `arguments`
+checks the constructor's arguments, `network` builds a network and asks it, `progress` tells how far
+training is, and `rows` reads and splits a table.
 """
 
 from evalign.estimator.classifier import AlignedClassifier

@@ -1,4 +1,4 @@
-"""A network for tables: built, checked and asked."""
+"""A network for tables: how it is built, checked and run."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,8 +9,8 @@ from evalign.core.checks import complaint, require
 from evalign.estimator.rows import OWNER
 
 Factory = Callable[[int, int], nn.Module]
-# Rows go through the network in blocks of one size, the last one filled up: matrix products of
-# other shapes round otherwise, and the answer for a row would depend on the rows beside it.
+# Rows go through the network in blocks of one size, the last one filled up. Matrix products of
+# another shape round differently, and the answer for a row would depend on the rows beside it.
 BLOCK = 512
 
 

@@ -1,4 +1,4 @@
-"""How far training is: a bar on a terminal, a line per epoch elsewhere."""
+"""The progress of a training: a bar on a terminal, a line per epoch elsewhere."""
 
 import sys
 import time
@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-Record = dict[str, Any]
+EpochRecord = dict[str, Any]
 
 
 @contextmanager
-def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[Record], None]]:
-    """Within it, call what comes with each record of a history.
+def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRecord], None]]:
+    """Give a function to call with the record of each epoch.
 
-    Both go to standard error, and lines where it is no terminal: a log has no use for a bar. So do
-    they without rich, which is not needed otherwise.
+    It shows a bar on standard error. Where that is not a terminal, or rich is not installed, it
+    prints a line instead: a log has no use for a bar.
     """
     try:
         from rich.console import Console
@@ -29,7 +29,7 @@ def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[Record]
     with Progress(console=console) as bar:  # its last columns are the share and the time left
         task = bar.add_task(title, total=epochs)
 
-        def show(record: Record) -> None:
+        def show(record: EpochRecord) -> None:
             text = f"{title}: {_text(record, metric)}"
             bar.update(task, completed=record["epoch"], description=text)
 
@@ -37,10 +37,10 @@ def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[Record]
         bar.update(task, completed=epochs)  # it may have ended early
 
 
-def _lines(title: str, metric: str, epochs: int) -> Callable[[Record], None]:
+def _lines(title: str, metric: str, epochs: int) -> Callable[[EpochRecord], None]:
     start, first = time.perf_counter(), 0
 
-    def show(record: Record) -> None:
+    def show(record: EpochRecord) -> None:
         nonlocal first
         first = first or record["epoch"]  # a resumed run starts later
         each = (time.perf_counter() - start) / (record["epoch"] - first + 1)
@@ -51,7 +51,7 @@ def _lines(title: str, metric: str, epochs: int) -> Callable[[Record], None]:
     return show
 
 
-def _text(record: Record, metric: str) -> str:
+def _text(record: EpochRecord, metric: str) -> str:
     heat = record["temperature"]
     parts = [
         *([] if heat is None else [f"temperature {heat:.3g}"]),

@@ -1,4 +1,4 @@
-"""The rows of a table: read, weighed, held out."""
+"""The rows of a table: how they are read, weighted and held out."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -6,44 +6,51 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy import sparse
-from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.base import BaseEstimator
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight, validate_data
 from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.training import Standardizer, TrainingWarning, holdout_split
 
 OWNER = "AlignedClassifier"
+# A row is read in the precision it comes in; once standardised, all is float32.
+READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+OUTLIER = 1e6  # deviations; a value farther out says no more, and would overflow float32
 
 
-class Table(NamedTuple):
+class LabelledRows(NamedTuple):
     """Rows as they came, dense or sparse, with class indices and weights."""
 
     X: Any
     y: np.ndarray
     weight: np.ndarray
 
-    def take(self, rows: np.ndarray) -> "Table":
-        return self if rows.all() and rows.dtype == bool else Table(*(p[rows] for p in self))
+    def take(self, rows: np.ndarray) -> "LabelledRows":
+        """Some of the rows, by a mask or by their numbers."""
+        everything = rows.dtype == bool and rows.all()
+        return self if everything else LabelledRows(*(part[rows] for part in self))
 
     def tensors(
         self, scaler: Standardizer, device: torch.device, unit: float | None
     ) -> tuple[Tensor, ...]:
         """(X, y) on the device, and the weights in terms of `unit` unless that is None."""
-        parts = [scaler(dense(self.X)).float(), torch.from_numpy(self.y)]
+        parts = [network_input(dense(self.X), scaler), torch.from_numpy(self.y)]
         if unit is not None:
             parts.append(torch.from_numpy(self.weight / unit).float())
         return tuple(part.to(device) for part in parts)
 
-    def prior(self, n_classes: int) -> Tensor:
-        """The mass of each class; one without rows counts as one row."""
+    def class_counts(self, n_classes: int) -> Tensor:
+        """The weight of each class; a class without rows counts as one row."""
         mass = np.bincount(self.y, self.weight, n_classes)
         return torch.from_numpy(np.where(mass > 0, mass, self.weight.mean()))
 
     def hold_out(
         self, fraction: float, groups: Any, seed: int, classes: np.ndarray
-    ) -> tuple["Table", "Table"]:
-        """(kept, held out); rows of weight 0 are in neither. A table too small is both."""
+    ) -> tuple["LabelledRows", "LabelledRows"]:
+        """(kept, held out), without rows of weight 0. A table too small to split is both."""
         count = self.weight > 0
         if groups is not None:
             groups = np.asarray(groups)
@@ -78,18 +85,60 @@ class Table(NamedTuple):
         return table.take(kept), table.take(held_out)
 
 
+def read(estimator: BaseEstimator, X: Any, y: Any, *, reset: bool) -> tuple[Any, np.ndarray]:
+    """Rows and labels as scikit-learn checks them; `reset` makes the columns the estimator's."""
+    if (labels := np.asarray(y)).dtype == object:
+        kinds = sorted({type(label).__name__ for label in labels.flat})
+        require(len(kinds) <= 1, OWNER, "y", "hold labels of one type", ", ".join(kinds))
+    X, y = validate_data(estimator, X, y, reset=reset, multi_output=True, **READ)
+    refuse_multilabel(y)
+    y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    return X, y
+
+
+def read_features(estimator: BaseEstimator, X: Any) -> Any:
+    """Rows without labels, with the columns of `fit`."""
+    return validate_data(estimator, X, reset=False, **READ)
+
+
+def read_validation(
+    estimator: BaseEstimator, data: Any, classes: np.ndarray, factors: np.ndarray
+) -> LabelledRows:
+    """The rows of `validation_data`, whose weights are multiplied by the factors of the classes."""
+    ok = isinstance(data, tuple | list) and len(data) in (2, 3)
+    allowed = "be (X, y) or (X, y, sample_weight)"
+    got = f"{len(data)} parts" if isinstance(data, tuple | list) else type(data).__name__
+    require(ok, OWNER, "validation_data", allowed, got)
+    X, y = read(estimator, data[0], data[1], reset=False)
+    new = np.setdiff1d(y, classes)
+    allowed = "hold classes of y only"
+    require(not len(new), OWNER, "validation_data", allowed, new[:3].tolist())
+    codes = np.searchsorted(classes, y)
+    weight = weights(data[2] if len(data) == 3 else None, len(codes))
+    return LabelledRows(X, codes, weight * factors[codes])
+
+
+def network_input(X: Tensor, standardizer: Standardizer) -> Tensor:
+    """Standardised rows in float32, at most OUTLIER deviations from the mean."""
+    return standardizer(X).clamp(-OUTLIER, OUTLIER).float()
+
+
 def dense(X: Any) -> Tensor:
+    """The rows as a tensor."""
     # A copy where the array cannot be written to, which torch would warn of.
     array = X.toarray() if sparse.issparse(X) else np.require(X, requirements="W")
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
 def weights(sample_weight: Any, rows: int) -> np.ndarray:
+    """A weight for each row, not negative; 1 where none is given."""
     like = np.empty((rows, 1))
     return _check_sample_weight(sample_weight, like, dtype=np.float64, ensure_non_negative=True)
 
 
 def refuse_multilabel(y: Any) -> None:
+    """Refuse several labels per row, which need a classifier each."""
     kind = type_of_target(y, input_name="y")
     several = kind.startswith("multilabel") or kind.endswith("multioutput")
     cure = "Fit one classifier per column with sklearn.multioutput.MultiOutputClassifier."

@@ -1,4 +1,4 @@
-"""What a run came to, as numbers and as one HTML page that opens offline.
+"""The outcome of a run, as numbers and as one HTML page that opens offline.
 
 From low to high: `contents` (what is shown) and `intervals` (the bootstrap), `summary` (the
 numbers, ready for JSON), `curves` (what the figures draw), `figures` (plotly, one style), `page`

@@ -1,4 +1,4 @@
-"""What a report is about: the test rows, and what one or two models say of them."""
+"""The contents of a report: test rows, and the answers of one or two models."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +96,7 @@ class Contents:
         return resolve(self.metric, owner="Contents")
 
     def hard(self, predicted: np.ndarray, *, matrix: bool) -> Confusion:
-        """The confusion of predicted codes."""
+        """The confusion matrix of predicted codes."""
         return Confusion.from_predictions(
             torch.tensor(predicted),
             torch.tensor(self.y),
@@ -106,7 +106,7 @@ class Contents:
         )
 
     def soft(self, model: Scored) -> Confusion | None:
-        """The soft confusion at the final temperature; log-probabilities are logits."""
+        """The soft confusion matrix at the final temperature. Log-probabilities serve as logits."""
         if self.temperature is None:
             return None
         probabilities = torch.tensor(model.probabilities, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What the figures draw: counts over thresholds, and how often a probability is right."""
+"""The curves of the figures: counts over thresholds, and how often a probability is right."""
 
 from typing import Any, NamedTuple
 
@@ -44,7 +44,7 @@ def precision_recall(contents: Contents) -> list[dict[str, Any]]:
 
 
 def _thresholds(contents: Contents, model: Scored, code: int, points: int) -> dict[str, Any]:
-    """Rows whose probability of the class is at least the threshold are labelled with it."""
+    """Counts where rows get the class's label if its probability is at least the threshold."""
     weight, said = contents.weights, model.predicted == code
     true = weight * (contents.y == code)
     rule = {"tp": float(true[said].sum()), "predicted": float(weight[said].sum())}
@@ -82,7 +82,10 @@ class Reliability(NamedTuple):
 
 
 def reliability(contents: Contents, model: Scored) -> Reliability:
-    """In bins of nearly equal count: the probability of class 1 of two, else of the likeliest."""
+    """Compare probability and frequency in bins of nearly equal count.
+
+    The probability is that of class 1 of two, and of the likeliest class of more.
+    """
     probabilities, y = model.probabilities, contents.y
     if len(contents.classes) == 2:
         probability, right = probabilities[:, 1], y == 1
@@ -100,5 +103,5 @@ def reliability(contents: Contents, model: Scored) -> Reliability:
 
 
 def _compact(mass: np.ndarray) -> list[float]:
-    """Nine digits: counts stay exact."""
+    """Round to nine digits, in which counts stay exact."""
     return [float(f"{x:.9g}") for x in mass]

@@ -31,17 +31,17 @@ def bootstrap(
 
     All methods see the same resamples, so that their difference can be taken resample by resample.
     Rows are drawn class by class, so that a resample holds as many of each true class as there are:
-    without a rare class it would be of another macro average. Groups are drawn as they come.
+    one without a rare class would have another macro average. Groups are drawn as they come.
 
     Args:
         metric: the metric.
         y: true class codes (n,).
         predictions: the class codes of each method (n,).
-        classes: how many there are.
-        weight: per row; resampled with it.
+        classes: their number.
+        weight: per row; a row keeps it when it is drawn.
         groups: per row; whole groups are drawn instead of rows.
         seed: of the draws.
-        resamples: how many.
+        resamples: their number.
 
     Examples:
         >>> from evalign.metrics import resolve
@@ -77,7 +77,8 @@ def bootstrap(
     values = []
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
-        drawn = [_draws(*of, size) for of in zip(generators, strata, strict=True)]
+        pairs = zip(generators, strata, strict=True)
+        drawn = [_draws(generator, counts, size) for generator, counts in pairs]
         cells = np.hstack(drawn) @ mass
         values.append([_values(metric, cells, y[first], p[first], classes) for p in predictions])
     return np.concatenate(values, axis=1)

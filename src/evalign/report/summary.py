@@ -76,7 +76,7 @@ def scores(contents: Contents) -> dict[str, Any]:
 
 
 def number(value: float) -> str:
-    """Three decimals, or four digits of what is large; with a minus that is no hyphen.
+    """Three decimals, or four digits of what is large; with a minus sign, not a hyphen.
 
     Examples:
         >>> number(0.12345), number(-1234.5)
@@ -114,7 +114,7 @@ def _verdict(
         )
     better = aligned if (low > 0) == greater_is_better else other
     ends = sorted([abs(low), abs(high)])
-    # An end that is not 0 does not read so.
+    # An end close to 0 gets more digits: "0.000" would say that it is 0.
     low, high = (number(end) if end >= 0.0005 else f"{end:.1g}" for end in ends)
     by = f"{better} is better by {number(abs(value))}"
     return f"Against {other}: {by} (95% interval {low} to {high})."

@@ -16,8 +16,8 @@ from rich.table import Table
 from typer import Argument, Option
 
 from evalign.cli.errors import UsageError, refused
+from evalign.cli.files import replacing
 from evalign.cli.options import Json, Quiet
-from evalign.cli.tables import replacing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.checks import complaint, nearest
 from evalign_study.papers import tables

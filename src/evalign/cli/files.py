@@ -1,0 +1,87 @@
+"""Files and folders: what may be read or written, and how a file is written whole or not at all.
+
+Only the standard library is imported here: a wrong path is told before anything slow is loaded.
+"""
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evalign.cli.errors import UsageError
+
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a file name that does not end as a table's."""
+    if not path.name.lower().endswith(SUFFIXES):
+        raise UsageError(f"{path} must end in {', '.join(SUFFIXES)}.")
+
+
+def check_table(path: Path) -> None:
+    """Refuse a path that does not lead to a table."""
+    check_suffix(path)
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder. Give one of the files in it.")
+    if not path.exists():
+        raise UsageError(f"{path} cannot be read: {os.strerror(errno.ENOENT)}.")
+
+
+def check_run(folder: Path) -> None:
+    """Refuse a folder without `run.json`, which `evalign fit` writes last."""
+    if not (folder / "run.json").is_file():
+        unfinished = partial_folder(folder).exists()
+        cure = "Give the folder that `evalign fit` wrote."
+        cure = "It is not finished: run the same command again." if unfinished else cure
+        raise UsageError(f"{folder} is no run of evalign: it has no run.json. {cure}")
+
+
+def check_file(path: Path) -> None:
+    """Refuse a place where no file can be written."""
+    check_parent(path)
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder. Name a file in it.")
+
+
+def check_parent(path: Path) -> None:
+    """Refuse to write into a folder that does not exist."""
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"The folder {path.absolute().parent} does not exist. Create it first.")
+
+
+def partial_folder(folder: Path) -> Path:
+    """The folder beside it in which a run is built."""
+    return folder.absolute().with_name(folder.absolute().name + ".partial")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a file beside `path`, which takes its place at the end and is gone after an error."""
+    aside = path.with_name(path.name + ".partial")
+    try:
+        yield aside
+        synced(aside)
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def synced(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the name is that of a Parquet file; other tables are CSV."""
+    return path.suffix.lower() == ".parquet"

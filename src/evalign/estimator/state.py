@@ -1,0 +1,90 @@
+"""`Fitted`: all that a fit leaves behind. It is what is saved, loaded and exported."""
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from evalign.core.metrics import MetricFunction
+from evalign.decisions import DecisionRule
+from evalign.estimator.network import BLOCK, blockwise
+from evalign.estimator.rows import dense, network_input
+from evalign.training import CheckpointError, History, Standardizer
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A trained network, with what stands before and behind it.
+
+    Args:
+        network: gives logits (n, n_classes).
+        standardizer: of the training rows.
+        rule: from logits to labels.
+        classes: the labels, sorted.
+        feature_names: of the columns; None if they had none.
+        history: a record per epoch.
+        seed: of the split and the training.
+    """
+
+    network: nn.Module
+    standardizer: Standardizer
+    rule: DecisionRule
+    classes: np.ndarray
+    feature_names: np.ndarray | None
+    history: History
+    seed: int
+
+    @property
+    def n_features(self) -> int:
+        return len(self.standardizer.mean)
+
+    def probabilities(self, X: Any) -> Tensor:
+        """Probabilities (n, n_classes) of rows, dense or sparse, in float64."""
+        device = next(self.network.parameters()).device
+        blocks = (dense(X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK))
+        inputs = (network_input(block, self.standardizer) for block in blocks)
+        logits = torch.cat([blockwise(self.network, block, device) for block in inputs])
+        # A rule takes a single column for the logit of two classes.
+        return self.rule.probabilities(logits) if len(self.classes) > 1 else torch.ones_like(logits)
+
+    def on_cpu(self) -> Self:
+        """A copy that can be read where there is no GPU."""
+        return replace(self, network=copy.deepcopy(self.network).cpu())
+
+    def state_dict(self) -> dict[str, Any]:
+        """A tree of tensors and plain values, as `training.checkpoint` takes it."""
+        names = self.feature_names
+        return {
+            "network": self.network.state_dict(),
+            "standardizer": self.standardizer.state_dict(),
+            "rule": self.rule.state_dict(),
+            "classes": self.classes.tolist(),
+            "classes_dtype": self.classes.dtype.str,
+            "n_features_in": self.n_features,
+            "feature_names_in": None if names is None else names.tolist(),
+            "history": self.history,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_state_dict(
+        cls, state: dict[str, Any], network: nn.Module, metric: MetricFunction | None
+    ) -> Self:
+        """Take the weights into a new network; the metric is given if it is not a name."""
+        try:
+            network.load_state_dict(state["network"])
+        except RuntimeError as error:
+            raise CheckpointError(f"The saved weights belong to another network: {error}") from None
+        names = state["feature_names_in"]
+        return cls(
+            network=network.eval(),
+            standardizer=Standardizer.from_state_dict(state["standardizer"]),
+            rule=DecisionRule.from_state_dict(state["rule"], metric=metric),
+            classes=np.array(state["classes"], dtype=state["classes_dtype"]),
+            feature_names=None if names is None else np.array(names, dtype=object),
+            history=state["history"],
+            seed=state["seed"],
+        )

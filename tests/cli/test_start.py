@@ -1,0 +1,53 @@
+"""Help and errors about a path load nothing slow. Modules are looked at, not the clock."""
+
+import inspect
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+
+from evalign.cli import options
+from evalign.decisions import Decision
+from evalign.estimator import AlignedClassifier
+from evalign.recipes import RECIPES
+
+SLOW = {"torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "plotly", "skops"}
+SCRIPT = """
+import runpy, sys
+try:
+    runpy.run_module("evalign", run_name="__main__")
+finally:
+    print("loaded:", *{name.split(".")[0] for name in sys.modules})
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ("--version", 0, "evalign 0."),
+        ("--help", 0, "Train classifiers on the metric you report."),
+        ("fit --help", 0, "--recipe"),
+        ("fit --nonsense", 2, "No such option"),
+        ("fit nosuch.csv --target y", 2, "nosuch.csv cannot be read: No such file or directory."),
+        ("fit data.csv --target y --out no/run", 2, "no does not exist. Create it first."),
+        ("fit data.csv --target y --out run --test x.doc", 2, "x.doc must end in .csv"),
+        ("compare nosuch.csv --target y", 2, "nosuch.csv cannot be read"),
+        ("predict nosuchfolder data.csv", 2, "nosuchfolder is no run of evalign"),
+        ("report nosuchfolder", 2, "nosuchfolder is no run of evalign"),
+    ],
+)
+def test_quick(arguments, code, words, tmp_path):
+    (tmp_path / "data.csv").write_text("x,y\n1,a\n")
+    command = [sys.executable, "-c", SCRIPT, *arguments.split()]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    said, loaded = done.stdout.split("loaded:")
+    assert done.returncode == code
+    assert words in " ".join((said + done.stderr).split())
+    assert not SLOW & set(loaded.split())
+
+
+def test_options_are_the_librarys():
+    assert inspect.signature(AlignedClassifier).parameters["epochs"].default == options.EPOCHS
+    assert sorted(options.RECIPES) == sorted(RECIPES)
+    assert get_args(options.DECISIONS) == get_args(Decision)
