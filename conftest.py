@@ -1,4 +1,4 @@
-"""What every test run shares: the skip rule, hypothesis' profile, threads, the real data."""
+"""What every test run shares: the skip rule, hypothesis' profile, threads, real data, a browser."""
 
 import os
 from collections.abc import Generator
@@ -73,6 +73,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser, without a network."""
+    from tests.chromium import started  # here, because few tests need it
+
+    with started() as browser:
+        yield browser
 
 
 def fail_unexpected_skip(report):
