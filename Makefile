@@ -16,7 +16,7 @@ release-check: test-slow
 	$(BIN)/python .ci/check_packages.py dist
 
 test-slow: $(READY)
-	$(BIN)/pytest -q -n 2 -m slow
+	$(BIN)/pytest -q -n 2 --dist worksteal -m slow
 
 demo: $(READY)
 	$(BIN)/evalign demo
@@ -31,8 +31,9 @@ types: $(READY)
 contract: $(READY)
 	$(BIN)/lint-imports --no-logo
 
+# worksteal: tests that share a fixture stay together, and no worker idles at the end.
 unit: $(READY)
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -n 2 --dist worksteal
 
 gpu: $(READY)
 	CI= $(BIN)/pytest -q tests/device study/tests/device
