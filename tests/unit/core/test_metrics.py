@@ -16,7 +16,7 @@ from evalign import Confusion, metrics
 from tests import tolerances
 from tests.reference import metrics as reference
 
-CLASSES = range(2, 9)
+CLASSES = (2, 3, 5, 8)  # two, three and more; the formulas know no other cases
 AVERAGES = ("macro", "micro", "weighted", None)
 ZERO_DIVISIONS = (0.0, 1.0, math.nan)
 

@@ -1,0 +1,76 @@
+"""On a GPU: many models at once, replayed from CUDA graphs."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from evalign_study.trainers.many import Member, fit_many
+from torch import nn
+
+from evalign import AlignedLoss, MetricLoss
+from evalign.metrics import FBeta
+from evalign.training import Settings, TemperatureAnnealing, fit
+from tests import tolerances
+from tests.estimator.models import imbalanced
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    pytest.mark.filterwarnings("ignore:A batch of:evalign.training.TrainingWarning"),
+    pytest.mark.filterwarnings("ignore:All validation rows:evalign.training.TrainingWarning"),
+]
+X, Y = imbalanced(600, classes=3)
+
+
+def test_many_models_are_as_if_trained_alone():
+    """Replayed from CUDA graphs; batches differ in size, and members end at other times."""
+    rows = torch.from_numpy(X).cuda().double(), torch.from_numpy(Y).cuda()
+    split = [part.split([410, 190]) for part in rows]
+    training, validation = (tuple(part[k] for part in split) for k in (0, 1))
+    settings = Settings(12, 64, patience=4)
+    f1, cooling = MetricLoss("f1_macro"), {"rate": 0.8, "patience": 2}
+    members = [
+        Member(nn.CrossEntropyLoss(), 1e-2, 0),
+        Member(f1, 1e-2, 1, annealing=cooling),
+        Member(f1, 1e-3, 2),
+        Member(AlignedLoss("f1_macro", rows[1].bincount()), 1e-2, 3),
+        # Numbers that the device has to be sent, once and not while a graph is made.
+        Member(MetricLoss(FBeta(beta=[1, 2, 0.5], average="macro", labels=[0, 2])), 1e-2, 4),
+    ]
+
+    def network():
+        layers = nn.Linear(rows[0].shape[1], 16), nn.ReLU(), nn.Linear(16, 3)
+        return nn.Sequential(*layers).double()
+
+    given = {"validation": validation, "metric": "f1_macro"}
+    together = fit_many(network, members, *training, settings=settings, **given)
+    for member, trained in zip(members, together, strict=True):
+        torch.manual_seed(member.seed)
+        model, loss = network().cuda(), copy.deepcopy(member.loss).cuda()
+        own = replace(settings, learning_rate=member.learning_rate, seed=member.seed)
+        annealing = member.annealing and TemperatureAnnealing(loss, **member.annealing)
+        history = fit(model, loss, *training, settings=own, annealing=annealing, **given)
+        assert [r["best"] for r in trained.history] == [r["best"] for r in history]
+        for key, value in model.state_dict().items():
+            torch.testing.assert_close(trained.weights[key], value, rtol=0, atol=tolerances.STACKED)
+
+
+def test_many_models_with_dropout_are_the_same_again():
+    """Its noise is drawn within CUDA graphs, and the caller's random numbers are left alone."""
+    x, y = torch.from_numpy(X).cuda().float(), torch.from_numpy(Y).cuda()
+    members = [Member(nn.CrossEntropyLoss(), 1e-2, 3, dropout=p) for p in (0.25, 0.5)]
+
+    def network():
+        return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(), nn.Linear(16, 3))
+
+    def losses():
+        rows = {"validation": (x[400:], y[400:]), "metric": "f1_macro"}
+        settings = Settings(6, 64, patience=None)
+        found = fit_many(network, members, x[:400], y[:400], settings=settings, **rows)
+        return [epoch["loss"] for trained in found for epoch in trained.history]
+
+    before = torch.cuda.get_rng_state()
+    first = losses()
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    torch.rand(5, device="cuda")  # what ran before in the process
+    assert losses() == pytest.approx(first, abs=tolerances.TRAINED)
