@@ -12,7 +12,7 @@ from evalign import Confusion, metrics
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.decisions.calibrate import class_offsets, factor_and_offset
 from evalign.decisions.cuts import best_thresholds, threshold_gains
-from evalign.decisions.gains import best_gains, frank_wolfe, normalised
+from evalign.decisions.gains import best_rules, frank_wolfe, gain_matrices, normalised
 from evalign.decisions.goal import Goal
 from evalign.decisions.tuned import ENOUGH, FOLDS, folds, search
 from tests.tolerances import SAME
@@ -171,13 +171,33 @@ def test_expected_is_near_the_best_of_all_labelings(metric):
         generator = torch.Generator().manual_seed(seed)
         eta = (2 * torch.randn(6, 3, generator=generator, dtype=torch.float64)).softmax(1)
         ones = torch.ones(1, 6, dtype=torch.float64)
-        gain = best_gains("test", eta, eta, ones, goal)[0]
+        gain = search("test", eta.log(), eta, ones, goal)[0]
         chosen = torch.eye(3, dtype=torch.float64)[(eta @ gain).argmax(1)]
         best = goal.scores(all_labelings(eta)).max()
         regrets.append((best - goal.scores((eta.T @ chosen).unsqueeze(0))).item())
     regrets = torch.tensor(regrets)
     assert (regrets < SAME).double().mean() >= 0.7
     assert regrets.max() < 0.05
+
+
+@pytest.mark.parametrize(
+    "metric", ["f1_macro", "f2_weighted", "precision_macro", "matthews_corrcoef", "cohen_kappa"]
+)
+@pytest.mark.parametrize("constraint", [None, "recall_macro >= 0.5"])
+def test_sums_find_what_matrices_find(metric, constraint):
+    """The slopes by the sums are those by the matrix, up to numbers that move no label."""
+    logits, y = problem(4, 300)
+    eta, target = logits.softmax(1), torch.eye(4, dtype=torch.float64)[y]
+    weights = torch.stack([torch.ones(300), 1 + torch.arange(300) % 3]).double()
+    if constraint is not None:
+        weights = weights[1:]
+    goal = Goal.of("test", metric, constraint)
+    assert goal.compacted().compact
+    found = []
+    for form in (goal, goal.compacted()):
+        rules = best_rules("test", eta, target, weights, form)
+        found.append((eta @ gain_matrices(rules, form)).argmax(-1))
+    assert torch.equal(*found)
 
 
 def test_linear_metric_takes_one_step():
@@ -193,7 +213,7 @@ def test_best_iterate_is_kept():
     goal = Goal.of("test", "precision_macro", None)
     start = torch.eye(4, dtype=torch.float64).unsqueeze(0)
     ones = torch.ones(1, 60, dtype=torch.float64)
-    _, score = frank_wolfe(eta, eta, ones, start, goal, torch.zeros(1, dtype=torch.float64))
+    _, score = frank_wolfe(eta, eta, ones, start, goal, torch.zeros(1).double(), 1)
     labels = torch.eye(4, dtype=torch.float64)[eta.argmax(1)]
     assert score.item() >= goal.scores((eta.T @ labels).unsqueeze(0)).item()
 

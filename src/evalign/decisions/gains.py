@@ -1,4 +1,10 @@
-"""More classes: the gain matrix of the linearised metric, by Frank–Wolfe."""
+"""More classes: the gain matrix of the linearised metric, by Frank–Wolfe.
+
+A rule labels a row argmax_j Σ_y η_y G[y, j]. While it is searched for, a rule is the slope of the
+metric where the search stands: G itself, (C, C), or for a compact goal the slopes (3, C) by the
+sums, a of the true positives, b of the predicted mass, and those of the actual mass, which move no
+label. Then G = diag(a) + 1·bᵀ, and the label argmax_j (a_j η_j + b_j) takes C operations, not C².
+"""
 
 import torch
 from torch import Tensor
@@ -6,12 +12,16 @@ from torch import Tensor
 from evalign.decisions.goal import ROUNDING, Goal
 
 STEPS = 40
-# Rows at a time: their probabilities and scores stay in the cache.
-ROWS = 2**13
+# A step that brings less of the metric ends the climb: far below what any rows can tell apart.
+PROGRESS = 1e-7
+# Numbers at a time: the scores of a block of rows stay in the cache.
+BLOCK = 2**18
 # Among more rows than this the many starts are tried on a part, evenly spread.
 MANY = 2**14
 # Starts times classes: beyond, only the rarest classes get starts of their own. All would cost C⁴.
 CORNERS = 2**10
+# After so many steps the best quarter of the starts goes on, but no fewer than four.
+CUTS, FEWEST = (2, 6), 4
 # Odds of the constraint against the metric in the Lagrangian.
 ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 
@@ -22,16 +32,47 @@ def confusions(eta: Tensor, target: Tensor, weights: Tensor, gains: Tensor) -> T
     C[y, j] = Σ_r w_r·target_r[y]·1{label_r = j}, with a row of weights (B, N) each.
     """
     total = torch.zeros_like(gains)
-    parts = eta.split(ROWS), target.split(ROWS), weights.split(ROWS, 1)
-    for eta_part, target_part, weight in zip(*parts, strict=True):
-        labels = (eta_part @ gains).argmax(-1, keepdim=True)
+    for eta_part, target_part, weight in _blocks(eta, target, weights):
+        labels = (eta_part @ gains).max(-1, keepdim=True).indices  # twice as fast as argmax
         chosen = eta.new_zeros(*weight.shape, eta.shape[1])
         chosen.scatter_(2, labels, weight.unsqueeze(-1))
         total += target_part.T @ chosen
     return total
 
 
-def best_gains(
+def _sums(eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor) -> Tensor:
+    """The true positives, predicted and actual mass (B, 3, C) that each rule makes of the rows."""
+    a, b, _ = rules.unsqueeze(2).unbind(1)
+    total = torch.zeros_like(rules)
+    for eta_part, target_part, weight in _blocks(eta, target, weights):
+        labels = torch.addcmul(b, eta_part, a).max(-1).indices  # twice as fast as argmax
+        total[:, 0].scatter_add_(1, labels, weight * target_part.T.gather(0, labels))
+        total[:, 1].scatter_add_(1, labels, weight)
+    total[:, 2] = weights @ target
+    return total
+
+
+def _blocks(eta: Tensor, target: Tensor, weights: Tensor) -> "zip[tuple[Tensor, Tensor, Tensor]]":
+    rows = max(2**8, BLOCK // (len(weights) * eta.shape[1]))
+    return zip(eta.split(rows), target.split(rows), weights.split(rows, 1), strict=True)
+
+
+def gain_matrices(rules: Tensor, goal: Goal) -> Tensor:
+    """The gain matrices (B, C, C) of rules."""
+    if not goal.compact:
+        return normalised(rules)
+    a, b, _ = rules.unbind(1)
+    return normalised(a.diag_embed() + b.unsqueeze(1))
+
+
+def class_weights(weights: Tensor, goal: Goal) -> Tensor:
+    """The rules argmax_j w_j η_j, for weights of the classes (..., C)."""
+    if not goal.compact:
+        return weights.diag_embed()
+    return torch.stack([weights, torch.zeros_like(weights), torch.zeros_like(weights)], -2)
+
+
+def best_rules(
     owner: str,
     eta: Tensor,
     target: Tensor,
@@ -39,41 +80,39 @@ def best_gains(
     goal: Goal,
     starts: Tensor | None = None,
 ) -> Tensor:
-    """The best gain matrix found for each row of weights (B, N), from given starts or from many.
+    """The best rule found for each row of weights (B, N), from given starts (S, B, ...) or many.
 
     A constraint is met through its Lagrangian, (1 − s)·metric + s·slack: the search runs for a
-    range of shares s at once, then for shares between the neighbours of the best one. Of all
-    matrices on the way, the best one that meets the constraint is kept.
+    range of shares s at once, then for shares between the neighbours of the best one. Of all rules
+    on the way, the best one that meets the constraint is kept.
     """
+    step = len(eta) // MANY + 1
+    part = eta[::step], target[::step], weights[:, ::step]
     if starts is None:
-        starts = _starts(target, weights)
-        step = len(eta) // MANY + 1
+        starts = class_weights(_starts(target, weights), goal)
         if step > 1:
-            part = eta[::step], target[::step], weights[:, ::step]
-            found = best_gains(owner, *part, Goal(goal.metric), starts)
+            found = best_rules(owner, *part, goal.free(), starts)
             starts = torch.stack([starts[0], found])
     if goal.slack is None:
         return _search(eta, target, weights, goal, starts, weights.new_zeros(1))[0]
 
     odds = weights.new_tensor(ODDS)
     shares = odds / (1 + odds)
-    step = len(eta) // MANY + 1
-    part = eta[::step], target[::step], weights[:, ::step]
-    gains, scores = _search(*part, goal, starts, shares)
+    rules, scores = _search(*part, goal, starts, shares)
     # The safest start: as much slack as there is.
-    safe = best_gains(owner, eta, target, weights, Goal(goal.slack), starts)
+    safe = best_rules(owner, eta, target, weights, goal.safest(), starts)
     best = int(scores.argmax()) if scores.isfinite().any() else len(shares) - 1
     low, high = shares[max(best - 1, 0)], shares[min(best + 1, len(shares) - 1)]
     shares = torch.linspace(0, 1, 9, dtype=eta.dtype, device=eta.device) * (high - low) + low
-    starts = torch.stack([gains[best].expand_as(safe), safe])
-    gains, scores = _search(eta, target, weights, goal, starts, shares)
+    starts = torch.stack([rules[best].expand_as(safe), safe])
+    rules, scores = _search(eta, target, weights, goal, starts, shares)
     if scores.isneginf().all():
-        raise goal.infeasible(owner, confusions(eta, target, weights, safe))
-    return gains[scores.argmax()].unsqueeze(0)
+        raise goal.infeasible(owner, _confusions(eta, target, weights, safe, goal))
+    return rules[scores.argmax()].unsqueeze(0)
 
 
 def _starts(target: Tensor, weights: Tensor) -> Tensor:
-    """(S, B, C, C): argmax; every class weighted by one over its mass; each class up and down.
+    """Weights of the classes (S, B, C): all one; one over their mass; each class up and down.
 
     Metrics such as precision and MCC have several local optima, and those with a class that is
     never predicted may have no slope at all; the starts lie on all sides of them.
@@ -82,75 +121,94 @@ def _starts(target: Tensor, weights: Tensor) -> Tensor:
     even = torch.where(mass > 0, mass.sum(1, keepdim=True) / mass.clamp(min=1e-300), 1)
     one = torch.ones_like(mass)
     rarest = mass.sum(0).argsort(stable=True)[: CORNERS // mass.shape[1]]
-    up = one + 3 * torch.eye(mass.shape[1], dtype=mass.dtype, device=mass.device)[rarest].unsqueeze(
-        1
-    )
-    return normalised(torch.cat([torch.stack([one, even]), up, 1 / up]).diag_embed())
+    unit = torch.eye(mass.shape[1], dtype=mass.dtype, device=mass.device)
+    up = one + 3 * unit[rarest].unsqueeze(1)
+    starts = torch.cat([torch.stack([one, even]), up, 1 / up])
+    return starts / starts.amax(-1, keepdim=True)
 
 
 def _search(
     eta: Tensor, target: Tensor, weights: Tensor, goal: Goal, starts: Tensor, shares: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The best of all starts (S, B, C, C), for each row of weights or each share (B), and scores.
+    """The best rule of all starts (S, B, ...) for each row of weights or each share, and scores.
 
     Either the rows of weights are many or the shares.
     """
     problems = max(len(weights), len(shares))
     starts = starts.expand(-1, problems, -1, -1)
     copies = len(starts)
-    gains, scores = frank_wolfe(
+    rules, scores = frank_wolfe(
         eta,
         target,
         weights.expand(problems, -1).repeat(copies, 1),
         starts.flatten(0, 1),
         goal,
         shares.expand(problems).repeat(copies),
+        problems,
     )
     scores, best = scores.view(copies, problems).max(0)
-    gains = gains.view(starts.shape)
-    return gains[best, torch.arange(problems, device=best.device)], scores
+    rules = rules.view(starts.shape)
+    return rules[best, torch.arange(problems, device=best.device)], scores
 
 
 def frank_wolfe(
-    eta: Tensor, target: Tensor, weights: Tensor, gains: Tensor, goal: Goal, shares: Tensor
+    eta: Tensor,
+    target: Tensor,
+    weights: Tensor,
+    rules: Tensor,
+    goal: Goal,
+    shares: Tensor,
+    problems: int,
 ) -> tuple[Tensor, Tensor]:
-    """Climb from B gain matrices at once; the best matrix on the way of each, and its score.
+    """Climb from B rules at once; the best rule on the way of each, and its score.
 
     To first order the best labels are argmax_j Σ_y η_y G[y, j] with G = ∂M/∂C. Their confusion
     matrix is a corner of what rules can reach; C moves towards it as far as M rises (a search over
     halvings of the step), and G is taken anew. The C that moves belongs to a randomised rule, so
-    what is kept is the best corner.
+    what is kept is the best corner. Every `problems`-th rule belongs to the same problem; of those
+    that lag behind the others, most are given up (`CUTS`).
 
     The gap ⟨G, corner − C⟩ ends the search when it is no longer positive. Where the metric is
     concave in C, and the target is η itself, it bounds what any rule could still gain and the end
     is a certificate. Most metrics (F-beta, MCC, precision) are not concave: for them the end is a
     stationary point and certifies nothing.
     """
-    corner = confusions(eta, target, weights, gains)
-    best, score = gains.clone(), goal.scores(corner)
+    corner = _confusions(eta, target, weights, rules, goal)
+    best, score = rules.clone(), goal.scores(corner)
     mean, value = corner.clone(), goal.mixed(corner, shares)
-    steps = 0.5 ** torch.arange(12, dtype=eta.dtype, device=eta.device).view(-1, 1, 1)
-    active = torch.arange(len(gains), device=gains.device)
-    for _ in range(STEPS):
+    halvings = 0.5 ** torch.arange(12, dtype=eta.dtype, device=eta.device).view(-1, 1, 1)
+    active = torch.arange(len(rules), device=rules.device)
+    kept = len(rules) // problems
+    for step in range(STEPS):
+        if step in CUTS and kept > FEWEST:
+            kept = max(FEWEST, kept // 4)
+            ranks = (
+                value.view(-1, problems).argsort(dim=0, descending=True, stable=True).argsort(dim=0)
+            )
+            active = active[ranks.flatten()[active] < kept]
+        if not len(active):
+            break
         slopes = goal.slopes(mean[active], shares[active])
-        gains = normalised(slopes)
-        corner = confusions(eta, target, weights[active], gains)
+        rules = slopes / slopes.abs().amax((-2, -1), keepdim=True).clamp(min=1e-300)
+        corner = _confusions(eta, target, weights[active], rules, goal)
         corner_score = goal.scores(corner)
         better = corner_score > score[active] + ROUNDING
-        best[active[better]] = gains[better]
+        best[active[better]] = rules[better]
         score[active[better]] = corner_score[better]
 
         towards = corner - mean[active]
         gap = (slopes * towards).sum((1, 2))
-        path = mean[active].unsqueeze(1) + steps * towards.unsqueeze(1)
-        values, step = goal.mixed(path, shares[active].unsqueeze(1)).max(1)
-        rises = (values > value[active] + ROUNDING) & (gap > ROUNDING)
+        path = mean[active].unsqueeze(1) + halvings * towards.unsqueeze(1)
+        values, halving = goal.mixed(path, shares[active].unsqueeze(1)).max(1)
+        rises = (values > value[active] + PROGRESS) & (gap > ROUNDING)
         active = active[rises]
-        if not len(active):
-            break
-        mean[active] = path[rises, step[rises]]
+        mean[active] = path[rises, halving[rises]]
         value[active] = values[rises]
     return best, score
+
+
+def _confusions(eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor, goal: Goal) -> Tensor:
+    return (_sums if goal.compact else confusions)(eta, target, weights, rules)
 
 
 def normalised(gains: Tensor) -> Tensor:

@@ -18,26 +18,26 @@ from torch import Tensor
 
 from evalign.decisions import calibrate
 from evalign.decisions.cuts import best_thresholds, threshold_gains
-from evalign.decisions.gains import best_gains, confusions, normalised
+from evalign.decisions.gains import (
+    best_rules,
+    class_weights,
+    confusions,
+    gain_matrices,
+    normalised,
+)
 from evalign.decisions.goal import ROUNDING, Goal
 
 FEW, ENOUGH = 50, 1000
 FOLDS = 5
 
 
-def search(
-    owner: str,
-    logits: Tensor,
-    target: Tensor,
-    weights: Tensor,
-    goal: Goal,
-    starts: Tensor | None = None,
-) -> Tensor:
+def search(owner: str, logits: Tensor, target: Tensor, weights: Tensor, goal: Goal) -> Tensor:
     """The best gain matrix (B, C, C) for the targets (N, C), for each row of weights (B, N)."""
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
         return threshold_gains(best_thresholds(owner, margin, target, weights, goal))
-    return best_gains(owner, logits.softmax(1), target, weights, goal, starts)
+    goal = goal.compacted()
+    return gain_matrices(best_rules(owner, logits.softmax(1), target, weights, goal), goal)
 
 
 def tuned(
@@ -47,51 +47,56 @@ def tuned(
 
     `argmax` is the gain matrix of the labels that the network itself would give.
     """
-    identity = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
+    classes, eta = logits.shape[1], logits.softmax(1)
+    identity = torch.eye(classes, dtype=logits.dtype, device=logits.device)
     target, rows, counts = identity[y], weight.unsqueeze(0), y.bincount()
-    smallest = counts[counts > 0].min()
+    smallest, compact = counts[counts > 0].min(), goal.compacted()
 
-    def labels(weights: Tensor) -> Tensor:
-        if logits.shape[1] == 2:
+    def labels(weights: Tensor, offsets: Tensor) -> Tensor:
+        if classes == 2:
             return search(owner, logits, target, weights, goal)
         # The search asks η for its labels and would trust a wrong prior: it is corrected first.
-        offsets = calibrate.class_offsets(logits, target, weights)
         found = [
             search(owner, logits + b, target, w.unsqueeze(0), goal)
             for b, w in zip(offsets, weights, strict=True)
         ]
         return _times(offsets, torch.cat(found))
 
-    eta = logits.softmax(1)
     # A constraint speaks of these rows: no other rule than the search is sure to meet it.
     if smallest >= ENOUGH or goal.slack is not None:
-        gain = labels(rows)
+        gain = labels(rows, calibrate.class_offsets(logits, target, rows))
         return gain[0], "labels", goal.scores(confusions(eta, target, rows, gain)).item()
 
-    expected = search(owner, logits, eta, rows, goal)
+    numbers = torch.arange(FOLDS, device=y.device).unsqueeze(1)
+    held_out = (folds(y) == numbers).double() * rows
+    learned_from = torch.cat([rows - held_out, rows])  # the last one is what the rule is made of
+    offsets = calibrate.class_offsets(logits, target, learned_from)
+    if classes == 2:
+        expected = search(owner, logits, eta, rows, goal)
+    else:
+        rules = best_rules(owner, eta, eta, rows, compact)
+        expected = gain_matrices(rules, compact)
+        starts = torch.stack([class_weights(torch.ones_like(offsets[:1]), compact), rules])
 
-    def calibrated(weights: Tensor) -> Tensor:
-        if logits.shape[1] == 2:
+    def calibrated(weights: Tensor, offsets: Tensor) -> Tensor:
+        if classes == 2:
             return _platt(owner, logits[:, 1] - logits[:, 0], target[:, 1], weights, rows, goal)
-        offsets = calibrate.class_offsets(logits, target, weights)
-        starts = torch.stack([identity.unsqueeze(0), expected])
-        corrected = (logits + offsets.unsqueeze(1)).softmax(-1)
-        found = [best_gains(owner, each, each, rows, goal, starts) for each in corrected]
-        return _times(offsets, torch.cat(found))
+        corrected = [(logits + b).softmax(1) for b in offsets]
+        found = [best_rules(owner, each, each, rows, compact, starts) for each in corrected]
+        return _times(offsets, gain_matrices(torch.cat(found), compact))
 
-    learners: dict[str, Callable[[Tensor], Tensor]] = {"calibrated": calibrated}
+    learners: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"calibrated": calibrated}
     if smallest >= FEW:
         learners["labels"] = labels
     known = {"argmax": argmax.unsqueeze(0), "expected": expected}
-    numbers = torch.arange(FOLDS, device=y.device).unsqueeze(1)
-    held_out = (folds(y) == numbers).double() * rows
     matrices = [confusions(eta, target, rows, gain)[0] for gain in known.values()]
     for learner in learners.values():
-        matrices.append(confusions(eta, target, held_out, learner(rows - held_out)).sum(0))
+        gains = learner(learned_from[:-1], offsets[:-1])
+        matrices.append(confusions(eta, target, held_out, gains).sum(0))
     scores = goal.scores(torch.stack(matrices))
     # The first of equals: what learns less.
     chosen = [*known, *learners][int((scores >= scores.max() - ROUNDING).nonzero()[0])]
-    gain = known[chosen] if chosen in known else learners[chosen](rows)
+    gain = known[chosen] if chosen in known else learners[chosen](rows, offsets[-1:])
     return gain[0], chosen, scores.max().item()
 
 
