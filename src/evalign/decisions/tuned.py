@@ -71,6 +71,7 @@ def tuned(
     held_out = (folds(y) == numbers).double() * rows
     learned_from = torch.cat([rows - held_out, rows])  # the last one is what the rule is made of
     offsets = calibrate.class_offsets(logits, target, learned_from)
+    starts = None
     if classes == 2:
         expected = search(owner, logits, eta, rows, goal)
     else:
