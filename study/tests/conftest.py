@@ -1,15 +1,26 @@
 """Made rows in the place of a data set, and a small table in the place of the papers'."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from evalign_study import data
 from evalign_study.data import Dataset
 from evalign_study.papers import tables
 from evalign_study.pipeline import running
+from evalign_study.records.results import recorded
 from evalign_study.trainers import classical
 from evalign_study.trainers.prepared import prepare
 
 from study.tests.pipeline.made_table import SMALL
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+@pytest.fixture(scope="session")
+def committed():
+    """The records that are kept in the repository, by key."""
+    return recorded(RESULTS)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_the_positives_are_classes_of_another_card(name):
     known = card(name)
     base = card(known.base)
     counts = dict(zip(base.classes, base.counts, strict=True))
-    positive = sum(counts[of] for of in known.positives)
+    positive = sum(counts[name] for name in known.positives)
     assert known.counts == (base.rows - positive, positive)
     assert known.files == base.files
 

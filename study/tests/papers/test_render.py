@@ -13,7 +13,6 @@ from evalign_study.papers.render import findings
 from evalign_study.pipeline import writing
 from evalign_study.pipeline.formats import Grid, Points, markdown
 from evalign_study.pipeline.writing import fill
-from evalign_study.records.results import recorded
 
 from study.tests.papers.made_tables import curves, evidence, pick
 
@@ -202,11 +201,6 @@ def test_fill_replaces_what_stands_between_the_marks():
 
 
 RESULTS = ROOT / "study" / "results"
-
-
-@pytest.fixture(scope="module")
-def committed():
-    return recorded(RESULTS)
 
 
 def test_lines_of_a_figure_can_be_told_apart(committed):

@@ -101,6 +101,7 @@ def test_killed_inside_a_unit_and_run_again_gives_the_same_records(results, tmp_
     assert found == wanted
 
 
+@pytest.mark.slow
 def test_on_a_cluster(results):
     from dask.distributed import Client, LocalCluster
 

@@ -4,9 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
 from evalign_study.records.made import NOT_IN_HISTORY
-from evalign_study.records.results import recorded
 
 ROOT = Path(__file__).parents[3]
 FORM = re.compile(
@@ -18,13 +16,9 @@ def git(*arguments):
     return subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True)
 
 
-@pytest.fixture(scope="module")
-def commits():
-    return {record["made"]["commit"] for record in recorded(ROOT / "study/results").values()}
-
-
-def test_a_commit_that_cannot_be_checked_out_is_marked(commits):
+def test_a_commit_that_cannot_be_checked_out_is_marked(committed):
     """In a copy without the whole history the form alone can be looked at."""
+    commits = {record["made"]["commit"] for record in committed.values()}
     for commit in commits:
         assert FORM.fullmatch(commit), commit
     if git("rev-parse", "--is-shallow-repository").stdout.strip() == "false":

@@ -239,12 +239,12 @@ def test_bad_input_is_one_line(arguments, text):
     assert text in refused("run", "recipe", *arguments)
 
 
-def test_documentation_shows_the_records():
+def test_documentation_shows_the_records(committed):
     """If not: evalign-study render recipe --page docs/recipe.md --results study/results."""
     root = Path(__file__).parents[3]
     page, results = (root / "docs/recipe.md").read_text(encoding="utf-8"), root / "study/results"
-    runs, known = planned(), recorded(results)
-    there = [known[run.key] for run in runs if run.key in known]
+    runs = planned()
+    there = [committed[run.key] for run in runs if run.key in committed]
     found = Outcome(runs, there, time=recipe.time_in(results))
     assert fill(page, "recipe", markdown(parts(found))) == page
     # The README's table has the same numbers, to one digit.
