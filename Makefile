@@ -40,7 +40,7 @@ gpu: $(READY)
 
 # A small slice of every table of the papers, to see that it runs.
 reproduce-quick: $(READY)
-	$(BIN)/evalign-study reproduce all --quick
+	$(BIN)/evalign-study run all --quick
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

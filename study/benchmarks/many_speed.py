@@ -1,6 +1,6 @@
 """Many models at once beside one after the other: `fit_many` and `fit`, in one run.
 
-    python benchmarks/many_speed.py --device cuda --batch-sizes 128 2048 \\
+    python study/benchmarks/many_speed.py --device cuda --batch-sizes 128 2048 \\
         --out benchmarks/results/many_speed_cuda.json
 
 The members are those of the papers' grid for one batch size: five losses, three learning rates,

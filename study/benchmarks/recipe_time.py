@@ -1,6 +1,6 @@
 """How long the default recipe takes beside cross-entropy, by the same estimator, in one run.
 
-    python benchmarks/recipe_time.py --out results/recipe_time.json
+    python study/benchmarks/recipe_time.py --out study/results/recipe_time.json
 
 Both fit the same network on the same rows for the same number of epochs, with all that
 `AlignedClassifier.fit` does. A round times both once, turn and turn about; the ratio of a data set

@@ -1,8 +1,8 @@
 """How long EAST's Table 1 takes by the clock: its tables of features and printed losses.
 
-    python benchmarks/table_time.py --jobs 13 --out benchmarks/results/table_time_cuda.json
+    python study/benchmarks/table_time.py --jobs 13 --out benchmarks/results/table_time_cuda.json
 
-The whole protocol of `evalign reproduce east-table1` with the papers' split: the grid, then ten
+The whole protocol of `evalign-study run east-table1` with the papers' split: the grid, then ten
 trials of every setting that a selection chose, from nothing recorded to the last record.
 """
 
@@ -12,22 +12,22 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 from evalign_study.data import card
 from evalign_study.data.sources import fetch
+from evalign_study.papers.paper import PaperTable
 from evalign_study.papers.plan import Plan, on
-from evalign_study.papers.tables import Table, table
-from evalign_study.records.execute import execute
-from evalign_study.records.results import Results, made
-from evalign_study.records.run import Run
+from evalign_study.papers.tables import PrintedTable, table
+from evalign_study.pipeline.running import run
+from evalign_study.records.made import made
+from evalign_study.records.results import recorded
 
 DATASETS = ("adult", "cocktailparty", "creditcard", "mammography")
 
 
-def printed() -> Table:
+def printed() -> PrintedTable:
     """What the paper prints. The largest data set comes first: nothing else takes as long."""
     part = on(table("east-table1"), DATASETS)
     panels = [
@@ -51,20 +51,17 @@ def main() -> None:
     for name in DATASETS:
         fetch(card(name))  # a download is not timed
     with tempfile.TemporaryDirectory() as folder:
-        results = Results(Path(folder) / "records.jsonl")
+        start, ended = time.perf_counter(), dict[str, float]()
 
-        def train(runs: Iterable[Run]) -> float:
-            start = time.perf_counter()
-            for units, how in plan.work(runs).values():
-                execute(units, how, results, jobs=arguments.jobs)
-            return time.perf_counter() - start
+        def note(phase: str, *_: float) -> None:
+            stage = phase.split(", ")[1]
+            ended[stage] = time.perf_counter() - start
 
-        grid = train(run for cell in plan.cells() for run in plan.grid(cell).values())
-        trials = train(plan.all_runs({record["key"]: record for record in results.records()}))
-    records = results.records()
+        run(PaperTable(plan), Path(folder), jobs=arguments.jobs, progress=note)
+        records = list(recorded(Path(folder)).values())
     result = {
-        "minutes": round((grid + trials) / 60, 1),
-        "minutes_of_grid": round(grid / 60, 1),
+        "minutes": round(ended["stage 2"] / 60, 1),
+        "minutes_of_grid": round(ended["stage 1"] / 60, 1),
         "networks": len(records),
         "capped": sum(record["capped"] for record in records),
         "trials": plan.trials,

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from evalign_study.records.results import SUFFIX, Results
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
@@ -33,7 +35,7 @@ def test_accumulation_memory():
 
 def test_many_speed():
     found = records("many_speed_cuda.json")
-    ups = {int(size): of["speed_up"] for size, of in found["batch_sizes"].items()}
+    ups = {int(size): entry["speed_up"] for size, entry in found["batch_sizes"].items()}
     text = page("reproduction.md")
     assert f"On one {found['device']} the {found['members']} networks" in text
     assert f"{ups[128]} times faster together" in text
@@ -41,12 +43,9 @@ def test_many_speed():
 
 
 def test_networks_trained_for_the_tables():
-    records = [
-        json.loads(line)
-        for file in (ROOT / "study" / "results").glob("*.jsonl")
-        if file.stem != "recipe"
-        for line in file.read_text(encoding="utf-8").splitlines()
-    ]
+    recipe = f"recipe{SUFFIX}"
+    files = [x for x in (ROOT / "study" / "results").glob(f"*{SUFFIX}") if x.name != recipe]
+    records = [record for file in files for record in Results(file).records()]
     found = [record for record in records if "H200" in record["made"]["device"]]
     hours = sum(x["seconds"] for x in found) / 3600
     text = (

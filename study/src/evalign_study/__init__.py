@@ -1,13 +1,13 @@
-"""The papers' experiments, run again, and our own: protocol, methods, tables, claims.
+"""The papers' experiments, run again, and our own: a package beside the library.
 
-`run` says what one trained model is, `methods` what it is trained with, `records` keeps what came
-of it. `tabular` (with `prepared`), `images`, `frames` and `classical` train; `picks` keeps the best
-epochs. `tables` knows what was printed (`tables.toml`), `plan` which runs that takes, `execute` has
-them trained. `evidence` and `verdicts` compare; `render`, `formats` and `figures` write it down;
-`reproduce` does one after the other.
+The folders, from the bottom up, each of which may import those below it:
 
-Our own recipe has a `suite` of tables and `tailed` images; `rulings` scores the networks,
-`standings` compares, `recipe` writes it down. With `tabular` the suite shares `stacks`.
+- `data`: data sets, their cards and files; `networks`: the papers' networks; `records`: what a run
+  is, and the files of what became of it.
+- `trainers`: from a run to its record.
+- `pipeline`: what a table is, and how any table is run and written.
+- `papers`: the tables of the papers; `suite`: that of our own recipe.
+- `catalog`: all tables by name; `cli`: the command `evalign-study`.
 
-May import all but `cli`. Needs the extra `study`.
+To add a table, see `pipeline.table`.
 """

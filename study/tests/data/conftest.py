@@ -65,14 +65,14 @@ def give(monkeypatch, tmp_path, server):
         if public is not None:
             urls = [f"{server.address}/{name}/{file}" for file in public]
             server.files |= {f"/{name}/{file}": content for file, content in public.items()}
-            checksums = checksums or [made.sha256(of) for of in public.values()]
+            checksums = checksums or [made.sha256(content) for content in public.values()]
             changes["public"] = dict(zip(urls, checksums, strict=True))
         if packed is not None:
             folder = tmp_path / "local"
             for path, content in packed.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(content)
-            changes["files"] = {path: made.sha256(of) for path, of in packed.items()}
+            changes["files"] = {path: made.sha256(content) for path, content in packed.items()}
             monkeypatch.setenv("EVALIGN_DATA", str(folder))
         changed = replace(card(name), **changes)
         monkeypatch.setitem(cards._cards(), name, changed)

@@ -41,7 +41,7 @@ PEOPLE[2] += ["Black", "Female", 0, 0, 13, "Cuba", "<=50K"]
 
 def adult():
     train, test = PEOPLE[:2], PEOPLE[2:]
-    parts = [[*of, "train"] for of in train] + [[*of, "test"] for of in test]
+    parts = [[*row, "train"] for row in train] + [[*row, "test"] for row in test]
     packed = packed_csv([*card("adult").read["names"], "split"], parts)
     return adult_originals(train, test), {"adult/adult.csv.gz": packed}
 
@@ -54,7 +54,9 @@ def adult_originals(train, test):
 
 
 def mammography():
-    rows = [[0.23001961, 5.07, -0.276, 0.83, -0.38, 0.48, of] for of in ("'-1'", "'1'", "'-1'")]
+    rows = [
+        [0.23001961, 5.07, -0.276, 0.83, -0.38, 0.48, label] for label in ("'-1'", "'1'", "'-1'")
+    ]
     columns = card("mammography").read["names"]
     packed = packed_csv(columns, [[*row[:-1], row[-1].strip("'")] for row in rows])
     original = lines(rows)[:-1]  # the last line has no end
@@ -68,7 +70,7 @@ def creditcard():
     columns = ["Time", *(f"V{i}" for i in range(1, 29)), "Amount"]
     heading = ",".join(f'"{name}"' for name in [*columns, "Class"]).encode() + b"\n"
     original = heading + lines(
-        [*map(str, of), f'"{label}"'] for of, label in zip(X, y, strict=True)
+        [*map(str, row), f'"{label}"'] for row, label in zip(X, y, strict=True)
     )
     packed = npz(X=X.astype(np.float32), y=np.array(y, np.uint8), columns=np.array(columns))
     return {"creditcard.csv": original}, {"creditcard/creditcard.npz": packed}
@@ -83,7 +85,10 @@ def cifar10():
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]
     # The archive is not in order, and holds other files too.
     order = [(names[i], records[2 * i : 2 * i + 2].tobytes()) for i in (5, 1, 0, 2, 4, 3)]
-    files = {f"cifar-10-batches-bin/{name}": of for name, of in [*order, ("readme.html", b"<p>")]}
+    files = {
+        f"cifar-10-batches-bin/{name}": content
+        for name, content in [*order, ("readme.html", b"<p>")]
+    }
 
     def stored(rows):
         red, green, blue = images[rows].transpose(3, 0, 1, 2)
@@ -126,7 +131,7 @@ def caltech256():
         "001.ak47/001_0002.jpg": jpeg(wide),
         "001.ak47/001_0001.jpg": jpeg(Image.new("RGB", (64, 64), (5, 120, 60))),
     }
-    stored = archive({f"256_ObjectCategories/{name}": of for name, of in files.items()})
+    stored = archive({f"256_ObjectCategories/{name}": content for name, content in files.items()})
     name = "256_ObjectCategories.tar"
     return {name: stored}, {f"caltech256/{name}": stored}
 
@@ -142,9 +147,9 @@ def fashion_mnist():
     names = [url.rpartition("/")[2] for url in card("fashion_mnist").public]
     original = {
         name: gzip.compress(
-            bytes([0, 0, 8, of.ndim]) + np.array(of.shape, ">i4").tobytes() + of.tobytes()
+            bytes([0, 0, 8, x.ndim]) + np.array(x.shape, ">i4").tobytes() + x.tobytes()
         )
-        for name, of in zip(names, arrays.values(), strict=True)
+        for name, x in zip(names, arrays.values(), strict=True)
     }
     return original, {"fashion_mnist/fashion_mnist.npz": npz(**arrays)}
 
@@ -184,7 +189,7 @@ def page_blocks():
 
 
 def winequality_white():
-    rows = [[7, 0.27, 0.36, 20.7, 0.045, 45, 170, 1.001, 3, 0.45, 8.8, of] for of in (6, 9)]
+    rows = [[7, 0.27, 0.36, 20.7, 0.045, 45, 170, 1.001, 3, 0.45, 8.8, label] for label in (6, 9)]
     packed = [[float(v) for v in row[:-1]] + row[-1:] for row in rows]
     columns = card("winequality_white").read["names"]
     path = "extras/winequality_white.csv.gz"
@@ -194,8 +199,8 @@ def winequality_white():
 def reuters_r8():
     texts = [("earn", 'net "profit" rose'), ("acq", "NA"), ("ship", "port of call")]
     quoted = [
-        [part, of, '"' + text.replace('"', '""') + '"']
-        for part, (of, text) in zip(["train", "train", "test"], texts, strict=True)
+        [part, label, '"' + text.replace('"', '""') + '"']
+        for part, (label, text) in zip(["train", "train", "test"], texts, strict=True)
     ]
     original = {"train.txt": lines(texts[:2], "\t"), "test.txt": lines(texts[2:], "\t")}
     packed = packed_csv(["split", "class", "text"], quoted)
@@ -209,8 +214,8 @@ def annthyroid():
 
 
 BOTH = {
-    of.__name__: of
-    for of in (
+    maker.__name__: maker
+    for maker in (
         adult,
         mammography,
         creditcard,

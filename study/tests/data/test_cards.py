@@ -31,7 +31,7 @@ def test_a_card_is_complete(name):
     assert len(known.classes) in {0, len(known.counts)}
     assert min(known.counts) > 0
     assert {known.format, known.public_format or known.format} <= set(READERS)
-    assert known.verified == (known.of in VERIFIED or name in VERIFIED)
+    assert known.verified == (known.base in VERIFIED or name in VERIFIED)
     for value in known.public.values():
         assert re.fullmatch(f"{CHECKSUM}|", value)
     # Rows of a source without a checksum can still be told from others.
@@ -47,9 +47,9 @@ def test_no_two_cards_share_a_content():
 @pytest.mark.parametrize("name", [name for name in names() if card(name).positives])
 def test_the_positives_are_classes_of_another_card(name):
     known = card(name)
-    base = card(known.of)
+    base = card(known.base)
     counts = dict(zip(base.classes, base.counts, strict=True))
-    positive = sum(counts[of] for of in known.positives)
+    positive = sum(counts[name] for name in known.positives)
     assert known.counts == (base.rows - positive, positive)
     assert known.files == base.files
 

@@ -127,13 +127,13 @@ def test_cocktailparty_calls_people_apart_positive(give):
         "stamp",
         "sample_no",
         "swapped",
-        *(f"person{i}_{of}" for of in ("index", "id") for i in "12"),
+        *(f"person{i}_{what}" for what in ("index", "id") for i in "12"),
     ]
-    people = [f"{of}_{part}" for of in ("dyad1", "dyad2", "context1") for part in "xyc"]
+    people = [f"{who}_{part}" for who in ("dyad1", "dyad2", "context1") for part in "xyc"]
     values = [range(9), range(9, 18), range(18, 27)]
     table = [
-        [stamp, 0, 0, 0, 1, "ID_1", "ID_2", *of, same]
-        for stamp, of, same in zip(["1.50", "1.50", "1.5"], values, [1, 0, 0], strict=True)
+        [stamp, 0, 0, 0, 1, "ID_1", "ID_2", *numbers, same]
+        for stamp, numbers, same in zip(["1.50", "1.50", "1.5"], values, [1, 0, 0], strict=True)
     ]
     packed = {"cocktailparty/cp_binary.csv.gz": made.packed_csv([*ids, *people, "target"], table)}
     give("cocktailparty", packed=packed)

@@ -82,5 +82,5 @@ def test_the_resnets_learn():
         patience=None,
     )
     found = train_image(run)
-    assert found["picks"][LOSS]["test"]["argmax"]["f1"] > 0.9
+    assert found["picks"][LOSS]["decisions"]["argmax"]["test"]["f1"] > 0.9
     assert len(found["curve"]) == 20

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
-from evalign_study.suite.tables import OURS, TRAINER
+from evalign_study.suite.plan import image_runs
 from evalign_study.trainers import images, tailed
-from evalign_study.trainers.tailed import runs, train
+from evalign_study.trainers.methods import OURS
+from evalign_study.trainers.recipe import TRAINER
+from evalign_study.trainers.tailed import train
 
 from study.tests.trainers import made_data
 
@@ -41,7 +43,8 @@ def test_captured_as_plain(method, ema_decay, monkeypatch):
     # Crops are drawn from a generator that the steps before a capture have moved on.
     crops = images.Images.crops
     monkeypatch.setattr(images.Images, "crops", lambda data, rows, random=False: crops(data, rows))
-    (run,) = (run for run in runs([("cifar10", 10)], splits=[0], epochs=4) if run.method == method)
+    found = image_runs([("cifar10", 10)], splits=[0], epochs=4)
+    (run,) = (run for run in found if run.method == method)
     captured = losses(monkeypatch, run)
     monkeypatch.setattr(tailed._Training, "_captured", lambda training: training._step)
     # bfloat16 has three digits, and the order of additions is the algorithm's.
@@ -49,6 +52,6 @@ def test_captured_as_plain(method, ema_decay, monkeypatch):
 
 
 def test_learns():
-    run = runs([("cifar10", 10)], splits=[0], epochs=20)[0]
+    run = image_runs([("cifar10", 10)], splits=[0], epochs=20)[0]
     pick = train(run)["picks"]["f1_macro"]
-    assert pick["decisions"]["argmax"]["test"] > 0.9
+    assert pick["decisions"]["argmax"]["test"]["f1_macro"] > 0.9

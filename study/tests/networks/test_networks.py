@@ -31,7 +31,7 @@ TINY += [(256, 3), (64, 1), (512, 3), (64, 1), (512, 3), (128, 1)]
 
 def darknet(layers, classes):
     before = [3, *(width for width, _ in layers)]
-    counts = [layer(b, *of) for b, of in zip(before[:-1], layers, strict=True)]
+    counts = [layer(b, *shape) for b, shape in zip(before[:-1], layers, strict=True)]
     return sum(counts) + before[-1] * classes + classes
 
 
@@ -71,19 +71,19 @@ def test_shapes_and_parameters(network, shape, logits, parameters):
 
 def test_tiny_darknet_has_the_published_size():
     """4.0 MB with 1000 classes, says its page: weights and the statistics of normalisation."""
-    numbers = (of for of in tiny_darknet(1000).state_dict().values() if of.is_floating_point())
-    assert round(sum(of.nbytes for of in numbers) / 2**20, 1) == 4.0
+    numbers = (x for x in tiny_darknet(1000).state_dict().values() if x.is_floating_point())
+    assert round(sum(x.nbytes for x in numbers) / 2**20, 1) == 4.0
 
 
 def test_darknet_19_has_its_number_of_layers():
-    assert sum(isinstance(of, nn.Conv2d) for of in darknet19(10)) == 19
+    assert sum(isinstance(layer, nn.Conv2d) for layer in darknet19(10)) == 19
 
 
 def test_resnets_have_their_number_of_layers():
     def weighted(network):
-        kinds = (of for of in network.modules() if isinstance(of, nn.Conv2d | nn.Linear))
+        kinds = (part for part in network.modules() if isinstance(part, nn.Conv2d | nn.Linear))
         return sum(
-            1 for of in kinds if not (isinstance(of, nn.Conv2d) and of.kernel_size == (1, 1))
+            1 for part in kinds if not (isinstance(part, nn.Conv2d) and part.kernel_size == (1, 1))
         )
 
     assert weighted(resnet18(10)) == 18
@@ -108,7 +108,7 @@ def test_dropout_is_at_work_in_training_alone():
     x = torch.ones(4, 3, 32, 32)
     network = tiny_darknet(2, dropout=0.5).eval()
     assert torch.equal(network(x), network(x))
-    assert [of.p for of in network if isinstance(of, nn.Dropout)] == [0.5]
+    assert [part.p for part in network if isinstance(part, nn.Dropout)] == [0.5]
 
 
 def test_the_order_of_people_does_not_matter():

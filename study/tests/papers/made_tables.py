@@ -71,10 +71,16 @@ def pick(accuracy, tuned=None):
     def labels(accuracy):
         missed = round(ROWS * (1 - accuracy))
         cells = [[0, 0, ROWS // 2], [1, 0, missed], [1, 1, ROWS // 2 - missed]]
-        return {"matrix": [cell for cell in cells if cell[2]]}
+        return {"test": {}, "matrix": [cell for cell in cells if cell[2]]}
 
     chosen = {"argmax": labels(accuracy), "tuned": labels(accuracy if tuned is None else tuned)}
-    return {"epoch": 1, "validation_loss": 0.5, "validation": {}, "test": chosen, "auroc": 0.75}
+    return {
+        "epoch": 1,
+        "validation_loss": 0.5,
+        "validation": {},
+        "decisions": chosen,
+        "auroc": 0.75,
+    }
 
 
 def record(run, picks, *, capped=False, **more):
@@ -95,9 +101,13 @@ def records(plan, accuracies, **more):
     return found
 
 
+def by_key(records):
+    return {record["key"]: record for record in records}
+
+
 def evidence(accuracies, name="made", trials=3, **more):
     plan = Plan(TABLES[name], trials)
-    return Evidence(plan, records(plan, accuracies, **more))
+    return Evidence(plan, by_key(records(plan, accuracies, **more)))
 
 
 def curves(name, *f1, loss=(3.0, 2.0, 1.0), trials=2):
@@ -110,4 +120,4 @@ def curves(name, *f1, loss=(3.0, 2.0, 1.0), trials=2):
                 for epoch, (x, y) in enumerate(zip(loss, values, strict=True), 1)
             ]
             found.append(record(run, {}, curve=curve))
-    return Evidence(plan, found)
+    return Evidence(plan, by_key(found))

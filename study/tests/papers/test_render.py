@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from evalign_study import catalog
 from evalign_study.papers import tables
 from evalign_study.papers.evidence import Evidence
-from evalign_study.papers.figures import figures
-from evalign_study.papers.formats import Grid, Points, markdown
-from evalign_study.papers.render import fill, parts, write
-from evalign_study.papers.reproduce import planned, recorded
+from evalign_study.papers.render import findings
+from evalign_study.pipeline import writing
+from evalign_study.pipeline.formats import Grid, Points, markdown
+from evalign_study.pipeline.writing import fill
 
 from study.tests.papers.made_tables import curves, evidence, pick
 
@@ -20,8 +21,16 @@ PAGE = ROOT / "docs" / "reproduction.md"
 FOUND = {"F1*": [0.80, 0.81, 0.82], "CE": [0.70, 0.71, 0.72]}
 
 
+def parts(found):
+    return findings(found).parts
+
+
 def written(found):
     return markdown(parts(found))
+
+
+def write(found, folder):
+    return writing.write(found.table.name, findings(found), folder)
 
 
 def read(folder, name):
@@ -95,7 +104,7 @@ def test_origin_of_what_was_not_made_at_once():
 
 def test_a_part_that_was_not_run_says_so():
     whole = evidence(FOUND)
-    some = [x for x in whole.records.values() if x["run"]["variant"] == "paper"]
+    some = {k: x for k, x in whole.records.items() if x["run"]["variant"] == "paper"}
     text = written(Evidence(whole.plan, some))
     assert "### Mammography, sound\n\nNot run.\n\n### Adult\n" in text
     assert "| not run |" in text
@@ -111,7 +120,7 @@ def test_decisions_and_selections_are_kept_apart():
     whole = evidence(FOUND)
     for record in whole.records.values():
         record["picks"] = {"loss": pick(0.6, 0.7), "accuracy": pick(0.8, 0.9)}
-    papers, strict = (p for p in list(parts(whole))[:8] if isinstance(p, Grid) and p.head[0] == "")
+    papers, strict = (p for p in parts(whole)[:8] if isinstance(p, Grid) and p.head[0] == "")
     assert papers.rows[0][3:5] == ["0.600 ± 0.000", "0.700 ± 0.000"]
     assert strict.rows[0][2:4] == ["0.800 ± 0.000", "0.900 ± 0.000"]
 
@@ -191,22 +200,21 @@ def test_fill_replaces_what_stands_between_the_marks():
         fill(page, "u", "new")
 
 
-@pytest.fixture(scope="module")
-def committed():
-    return recorded(ROOT / "study" / "results").values()
+RESULTS = ROOT / "study" / "results"
 
 
-@pytest.mark.parametrize("name", [name for name in tables.names() if tables.table(name).drawn])
-def test_lines_of_a_figure_can_be_told_apart(name, committed):
+def test_lines_of_a_figure_can_be_told_apart(committed):
     """By the colour, which is plotly's and comes again after ten, and the dash or the symbol."""
-    for figure in figures(Evidence(planned(name), committed)).values():
-        looks = {(i % 10, of.line.dash, of.marker.symbol) for i, of in enumerate(figure.data)}
-        assert len(looks) == len(figure.data) > 0
+    for name in [name for name in tables.names() if tables.table(name).drawn]:
+        for figure in catalog.tables()[name].findings(committed, RESULTS).figures.values():
+            traces = enumerate(figure.data)
+            looks = {(i % 10, trace.line.dash, trace.marker.symbol) for i, trace in traces}
+            assert len(looks) == len(figure.data) > 0
 
 
-@pytest.mark.parametrize("name", tables.names())
-def test_documentation_shows_the_records(name, committed):
-    """If not: evalign reproduce all --render-only --page docs/reproduction.md."""
+def test_documentation_shows_the_records(committed):
+    """If not: evalign-study render --page docs/reproduction.md --results study/results."""
     page = PAGE.read_text(encoding="utf-8")
-    found = Evidence(planned(name), committed)
-    assert fill(page, name, written(found)) == page
+    for name in tables.names():
+        text = markdown(catalog.tables()[name].findings(committed, RESULTS).parts)
+        assert fill(page, name, text) == page

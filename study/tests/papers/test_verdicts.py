@@ -7,7 +7,8 @@ import pytest
 from evalign_study.papers import verdicts as module
 from evalign_study.papers.evidence import View
 from evalign_study.papers.tables import table
-from evalign_study.papers.verdicts import interval, judge, verdicts
+from evalign_study.papers.verdicts import judge, verdicts
+from evalign_study.pipeline.intervals import interval
 from scipy import stats
 
 from study.tests.papers.made_tables import TABLES, curves, evidence

@@ -1,10 +1,14 @@
 """Results are only ever added to, whatever happens."""
 
 import dataclasses
+import gzip
 import json
+import subprocess
 
 import pytest
-from evalign_study.records.results import Results, ResultsError, ResultsWarning, made, record
+from evalign_study.records import members
+from evalign_study.records.made import NOT_IN_HISTORY, commit, made, record
+from evalign_study.records.results import Results, ResultsError, ResultsWarning
 from evalign_study.records.run import Run
 from joblib import Parallel, delayed
 
@@ -14,13 +18,13 @@ from study.tests.records.made_runs import made as made_record
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "results" / "table.jsonl"
+    return tmp_path / "results" / "table.jsonl.gz"
 
 
 def filled(path, count=3):
     results = Results(path)
     for seed in range(count):
-        results.append(made_record(run(seed)))
+        results.append([made_record(run(seed))])
     return results
 
 
@@ -29,7 +33,8 @@ def test_what_was_added_is_read_again(path):
     again = Results(path)
     assert again.records() == results.records()
     assert again.keys == results.keys == {run(seed).key for seed in range(3)}
-    assert len(path.read_text().splitlines()) == 3
+    lines = gzip.decompress(path.read_bytes()).splitlines()  # as zcat reads it
+    assert [json.loads(line) for line in lines] == results.records()
 
 
 def test_a_file_that_is_not_there_is_empty(path):
@@ -39,21 +44,21 @@ def test_a_file_that_is_not_there_is_empty(path):
 
 def test_a_run_is_recorded_once(path):
     results, before = filled(path), path.read_bytes()
-    results.append(made_record(run(1)) | {"seconds": 5.0})
+    results.append([made_record(run(1)) | {"seconds": 5.0}])
     assert path.read_bytes() == before
     assert results.records()[1]["seconds"] == 0.0
 
 
 def test_adding_never_changes_what_is_there(path):
     results, before = filled(path), path.read_bytes()
-    results.append(made_record(run(3)))
+    results.append([made_record(run(3))])
     assert path.read_bytes().startswith(before)
 
 
 def test_two_writers_lose_nothing(path):
     one, two = Results(path), Results(path)
     for results, seed in ((one, 1), (one, 2), (two, 3), (one, 4), (two, 2), (one, 3)):
-        results.append(made_record(run(seed)))
+        results.append([made_record(run(seed))])
     written = [record["run"]["seed"] for record in Results(path).records()]
     assert written == [1, 2, 3, 4]
     assert one.keys == two.keys == {run(seed).key for seed in range(1, 5)}
@@ -69,30 +74,102 @@ def test_many_processes_write_at_once(path):
 def test_a_file_that_has_become_shorter_is_not_added_to(path):
     results = filled(path)
     path.write_bytes(path.read_bytes()[:10])
-    with pytest.raises(ResultsError, match=r"table\.jsonl has become shorter"):
-        results.append(made_record(run(3)))
+    with pytest.raises(ResultsError, match=r"table\.jsonl\.gz has become shorter"):
+        results.append([made_record(run(3))])
     assert path.stat().st_size == 10
 
 
-@pytest.mark.parametrize("cut", [1, 40])
-def test_a_line_that_was_cut_off_is_done_again(path, cut):
-    filled(path)
-    path.write_bytes(path.read_bytes()[:-cut])
-    with pytest.warns(ResultsWarning, match="was cut off; its run is taken as not done"):
-        results = Results(path)
-    assert results.keys == {run(0).key, run(1).key}
-    results.append(made_record(run(2)))
-    assert Results(path).keys == {run(seed).key for seed in range(3)}
+def test_what_is_added_together_is_there_as_a_whole_or_not_at_all(path):
+    filled(path, 1)
+    before = len(path.read_bytes())
+    Results(path).append([made_record(run(seed)) for seed in (1, 2)])
+    whole = path.read_bytes()
+    for size in range(before + 1, len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.warns(ResultsWarning, match="was cut off; its runs are taken as not done"):
+            results = Results(path)
+        assert results.keys == {run(0).key}
+    results.append([made_record(run(2))])
+    assert Results(path).keys == {run(0).key, run(2).key}
 
 
-@pytest.mark.parametrize("damage", ["{}", "[1]", '{"key": "a', ""])
-def test_a_damaged_line_is_named(path, damage):
+def flip(written, place):
+    flipped = bytearray(written)
+    flipped[place // 8] ^= 1 << place % 8
+    return bytes(flipped)
+
+
+def test_every_flipped_bit_is_noticed():
+    """Also those that gzip does not look at, or that leave the content as it was."""
+    part = members.pack(json.dumps(made_record(run(1))).encode())
+    for place in range(8 * len(part)):
+        with pytest.raises(members.Damaged):
+            members.unpack(flip(part, place), 0)
+
+
+def test_a_flipped_bit_is_never_taken_for_a_cut(path):
+    """In the last part too, whose length it may change."""
+    filled(path, 2)
+    whole = path.read_bytes()
+    for place in range(0, 8 * len(whole), 29):
+        path.write_bytes(flip(whole, place))
+        with pytest.raises(ResultsError, match=r"Part [12] of .*table\.jsonl\.gz is damaged"):
+            Results(path)
+
+
+def test_the_damaged_part_is_named(path):
     filled(path)
-    lines = path.read_text().splitlines()
-    lines[1] = damage
-    path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(ResultsError, match=r"Line 2 of .*table\.jsonl is no record"):
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(ResultsError, match=r"Part 2 of .* is damaged\. Restore the file"):
         Results(path)
+
+
+@pytest.mark.parametrize("damage", ["{}", "[1]", '{"key": "a', "", "other run", "other key"])
+def test_a_line_that_is_not_a_record_is_named(path, damage):
+    """Written by something else, as its checksum is right."""
+    filled(path)
+    record = made_record(run(3))
+    changed = {"other run": {"run": vars(run(4))}, "other key": {"key": run(4).key}}
+    line = json.dumps(record | changed[damage]) if damage in changed else damage
+    part = members.pack(f"{json.dumps(record)}\n{line}\n".encode())
+    path.write_bytes(path.read_bytes() + part)
+    with pytest.raises(ResultsError, match=r"Line 2 in part 4 of .*table\.jsonl\.gz is not a"):
+        Results(path)
+
+
+def test_equal_records_make_equal_files(path, tmp_path):
+    other, records = tmp_path / "other.jsonl.gz", [made_record(run(seed)) for seed in range(3)]
+    for one in (path, other):
+        Results(one).append(records)
+    assert path.read_bytes() == other.read_bytes()
+
+
+def git(folder, *arguments):
+    who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+    command = ["git", "-C", str(folder), *who, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_commit_that_cannot_be_checked_out_says_so(tmp_path):
+    assert commit(tmp_path) == f"unknown{NOT_IN_HISTORY}"
+    commit.cache_clear()
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / "a").write_text("1")
+    git(tmp_path, "add", "a")
+    git(tmp_path, "commit", "-qm", "one")
+    name = git(tmp_path, "rev-parse", "--short", "HEAD")
+    assert commit(tmp_path) == name
+    commit.cache_clear()
+    (tmp_path / "a").write_text("2")
+    assert commit(tmp_path) == f"{name}-dirty{NOT_IN_HISTORY}"
+    commit.cache_clear()
+    git(tmp_path, "checkout", "-q", "--detach")
+    git(tmp_path, "commit", "-qam", "two")  # in no branch
+    name = git(tmp_path, "rev-parse", "--short", "HEAD")
+    assert commit(tmp_path) == name + NOT_IN_HISTORY
+    commit.cache_clear()
 
 
 def test_a_record_says_what_was_run_and_where():

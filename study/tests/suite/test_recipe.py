@@ -1,4 +1,4 @@
-"""The suite written down, and the way there."""
+"""The suite as a table: its runs, and what is said of them."""
 
 import csv
 import json
@@ -6,20 +6,19 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from evalign_study import data
-from evalign_study.data import DataError, Dataset
-from evalign_study.papers.formats import Grid, Text, markdown
-from evalign_study.papers.render import fill
-from evalign_study.records.execute import ExecutionError
-from evalign_study.records.results import Results
-from evalign_study.suite import recipe
-from evalign_study.suite import tables as suite
-from evalign_study.suite.recipe import Outcome, figures, parts, planned, reproduce, write
-from evalign_study.suite.rulings import DECISIONS
-from evalign_study.trainers import tailed
-from evalign_study.trainers.prepared import prepare
+from evalign_study.pipeline import writing
+from evalign_study.pipeline.execute import ExecutionError
+from evalign_study.pipeline.formats import Grid, Text, markdown
+from evalign_study.pipeline.running import run as run_table
+from evalign_study.pipeline.writing import fill
+from evalign_study.records.results import recorded
+from evalign_study.suite import plan, recipe
+from evalign_study.suite.recipe import Outcome, Recipe, figures, findings, parts
+from evalign_study.trainers import choice
+from evalign_study.trainers import recipe as trainer
+from evalign_study.trainers.decisions import DECISIONS
+from evalign_study.trainers.methods import GOALS, OPPONENTS
 
 from study.tests.commands import done, refused
 from study.tests.papers.made_tables import record
@@ -31,9 +30,14 @@ def made(run):
     """Every way of a method scores its level, and ours a little more in every further split."""
     name = next((name for name in LEVELS if run.method.startswith(f"{name}_")), run.method)
     level = LEVELS.get(name, 0.5) + 0.01 * run.split_seed * (name == "aligned")
-    decisions = {decision: {"validation": level, "test": level} for decision in DECISIONS}
-    goals = ["f1", "f2"] if run.method in suite.OPPONENTS else [run.method[-2:]]
-    picks = {goal: {"epoch": 1, "decisions": decisions} for goal in goals}
+    goals = ["f1", "f2"] if run.method in OPPONENTS else [run.method[-2:]]
+    picks = {
+        goal: {
+            "epoch": 1,
+            "decisions": {name: {"validation": level, "test": {goal: level}} for name in DECISIONS},
+        }
+        for goal in goals
+    }
     return record(run, picks, diverged=False)
 
 
@@ -44,9 +48,13 @@ def outcome(
     sets=("adult", "magic_gamma"),
     time=None,
 ):
-    runs = suite.runs(sets, splits=splits, seeds=[1], variants=variants)
-    found = [made(run) for run in runs if run.method in suite.OPPONENTS or run.method[-2] == "f"]
+    runs = plan.runs(sets, splits=splits, seeds=[1], variants=variants)
+    found = [made(run) for run in runs if run.method in OPPONENTS or run.method[-2] == "f"]
     return Outcome(runs, found, time=time)
+
+
+def planned(datasets=None, **how):
+    return Recipe(datasets, **how).runs()
 
 
 def grid(outcome, start):
@@ -108,7 +116,7 @@ def test_ranks_and_plots():
     gains, ranked = figures(outcome()).values()
     (dots,) = gains.data
     assert set(dots.y) == {
-        f"{of}, {metric}" for of in ("adult", "magic_gamma") for metric in ("f1", "f2")
+        f"{name}, {metric}" for name in ("adult", "magic_gamma") for metric in ("f1", "f2")
     }
     assert dots.error_x.array[0] == pytest.approx(3.286, abs=1e-3)
     (dots,) = ranked.data
@@ -117,7 +125,7 @@ def test_ranks_and_plots():
 
 
 def test_files(tmp_path):
-    paths = write(outcome(), tmp_path)
+    paths = writing.write("recipe", findings(outcome()), tmp_path)
     assert [path.name for path in paths] == ["recipe.md", "recipe.html", "recipe.csv"]
     with paths[2].open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -129,17 +137,17 @@ def test_files(tmp_path):
 
 
 def test_what_is_planned():
-    runs, ours = planned(), [f"aligned_{goal}" for goal in suite.GOALS]
+    runs, ours = planned(), [f"aligned_{goal}" for goal in GOALS]
     images = [run for run in runs if run.imbalance is not None]
     assert len(runs) == 15 * 3 * (2 * 32 + 3 * 8) + len(images)
     assert {run.dataset for run in images} == {"cifar10", "fashion_mnist"}
     assert len(images) == 4 * 3 * 8
-    assert {run.method for run in images} == {*suite.OPPONENTS, *ours}
+    assert {run.method for run in images} == {*OPPONENTS, *ours}
     assert {run.dataset for run in planned(["yeast"])} == {"yeast"}
     assert planned(["cifar10"]) == [run for run in images if run.dataset == "cifar10"]
     look = planned(quick=True)
     assert {(run.split_seed, run.seed, run.epochs) for run in look} == {(0, 1, 2)}
-    assert {run.dataset for run in look} == set(suite.QUICK_SETS)
+    assert {run.dataset for run in look} == set(plan.QUICK_SETS)
     refusal = r"dataset of recipe must be one of adult, .* Got 'cifar'\. Did you mean 'cifar10'\?"
     with pytest.raises(ValueError, match=refusal):
         planned(["cifar"])
@@ -147,47 +155,30 @@ def test_what_is_planned():
         planned(["cifar10"], quick=True)
 
 
-@pytest.fixture
-def rows(monkeypatch):
-    """200 rows in the place of any data set."""
-    prepare.cache_clear()
-    X = np.random.default_rng(0).normal(3, 2, (200, 4)).astype(np.float32)
-    y = (X[:, 0] + X[:, 1] > 8).astype(np.int64)
-    dataset = Dataset(X, y, ("no", "yes"), np.arange(200), None, data.card("mammography"))
-    monkeypatch.setattr(data, "load", lambda name, preparation: dataset)
-    monkeypatch.setattr(recipe, "fetch", lambda card: None)
-    yield
-    prepare.cache_clear()
+def test_a_quick_look_end_to_end_and_again(made_rows, tmp_path, monkeypatch):
+    look = plan.runs(["waveform"], splits=[0], seeds=[1], variants=["aligned"], epochs=2)
+    monkeypatch.setattr(Recipe, "runs", lambda table: look)
+    table, told = Recipe(quick=True), []
+    run_table(table, tmp_path, progress=lambda *said: told.append(said))
+    records = recorded(tmp_path)
+    assert len(records) == len(look) == 8
+    assert told[-1][:3] == ("recipe, stage 1, networks of rows", 8, 8)
+    found = table.findings(records, tmp_path)
+    assert len(found.data) == 6
+    assert "its numbers mean nothing" in markdown(found.parts)
+
+    before = (tmp_path / "recipe.jsonl.gz").read_bytes()
+    monkeypatch.setattr(trainer, "fit_many", None)
+    run_table(table, tmp_path)
+    assert (tmp_path / "recipe.jsonl.gz").read_bytes() == before
 
 
-def test_a_quick_look_end_to_end_and_again(rows, tmp_path, monkeypatch):
-    look = suite.runs(["waveform"], splits=[0], seeds=[1], variants=["aligned"], epochs=2)
-    monkeypatch.setattr(recipe, "planned", lambda datasets, quick: look)
-    told, where = [], {"out": tmp_path / "out", "results": tmp_path / "results", "quick": True}
-    found = reproduce(**where, progress=lambda *of: told.append(of))
-    assert len(found.records) == len(look) == 8
-    assert told[-1][:3] == ("recipe", 8, 8)
-    assert len(found.headline) == 6
-    path = tmp_path / "out" / "quick" / "recipe.jsonl"
-    before = path.read_bytes()
-    assert not (tmp_path / "results").exists()
-    text = (tmp_path / "out" / "quick" / "recipe.md").read_text(encoding="utf-8")
-    assert "its numbers mean nothing" in text
-
-    monkeypatch.setattr(suite, "train", None)
-    again = reproduce(**where)
-    assert path.read_bytes() == before
-    assert again.headline == found.headline
-
-
-def test_tables_and_images_have_their_own_trainings(monkeypatch):
-    monkeypatch.setattr(suite, "train", lambda unit: [("table", run) for run in unit])
-    monkeypatch.setattr(tailed, "train", lambda run: ("image", run))
-    parts = suite.units([*planned(["yeast"])[:2], *planned(["cifar10"])])
-    assert len(parts) == 1 + 2 * 3  # of images, by imbalance and split
-    for part in parts:
-        kind = "table" if part[0].dataset == "yeast" else "image"
-        assert list(recipe.train(part)) == [(kind, run) for run in part]
+def test_tables_and_images_have_their_own_trainings():
+    (rows,) = {choice.trainer_of(run) for run in planned(["yeast"])}
+    (images,) = {choice.trainer_of(run) for run in planned(["cifar10"])}
+    assert rows.train is trainer.train
+    assert images is choice.TAILED_IMAGES
+    assert {len(unit) for unit in images.units(planned(["cifar10"]))} == {1}
 
 
 def test_images_that_were_not_run_are_told_with_their_imbalance():
@@ -197,22 +188,12 @@ def test_images_that_were_not_run_are_told_with_their_imbalance():
     assert "runs, of adult, magic_gamma, cifar10 1:10, cifar10 1:100." in text
 
 
-def fail(runs):
-    raise ArithmeticError("no networks today")
-
-
-def test_what_fails_is_told_when_all_else_is_written(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(suite, "train", fail)
+def test_what_fails_is_told(made_rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer, "fit_many", None)
     with pytest.raises(ExecutionError, match="4 of 4 units failed"):
-        reproduce(out=tmp_path, results=tmp_path, quick=True)
-    assert (tmp_path / "quick" / "recipe.md").read_text(encoding="utf-8").endswith("Not run.\n")
-
-
-def test_absent_data_is_told_before_anything_runs(tmp_path, monkeypatch):
-    monkeypatch.setenv("EVALIGN_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="caltech256_clip"):
-        reproduce(out=tmp_path / "out", results=tmp_path, datasets=["caltech256_clip"])
-    assert list(tmp_path.iterdir()) == []
+        run_table(Recipe(quick=True), tmp_path)
+    found = Recipe(quick=True).findings(recorded(tmp_path), tmp_path)
+    assert found.lines == ["Not run."]
 
 
 def test_some_of_the_data_sets_are_never_taken_for_all():
@@ -232,48 +213,40 @@ def test_the_command_line_renders_what_there_is(tmp_path):
     results = tmp_path / "results"
     results.mkdir()
     where = ["--out", tmp_path / "out", "--results", results, "--page", page]
-    result = done("reproduce", "recipe", "--render-only", *where)
-    assert f"{recipe.TITLE} (recipe)\nNot run." in result.out
+    result = done("render", "recipe", *where)
+    assert f"{Recipe.title} (recipe)\nNot run." in result.out
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".md", ".html", ".csv"}
     assert "Not run." in page.read_text(encoding="utf-8")
     assert not list(results.iterdir())
 
 
 def test_the_command_line_tells_the_bars(tmp_path, monkeypatch):
-    monkeypatch.setattr(recipe, "reproduce", lambda **how: outcome())
-    result = done("reproduce", "recipe", "--out", tmp_path)
-    assert "5 of 6 bars met." in result.out
-    bars = json.loads(done("reproduce", "recipe", "--json", "--out", tmp_path).out)["tables"]
+    monkeypatch.setattr(Recipe, "findings", lambda *given: findings(outcome()))
+    where = ["--out", tmp_path, "--results", tmp_path]
+    assert "5 of 6 bars met." in done("render", "recipe", *where).out
+    bars = json.loads(done("render", "recipe", "--json", *where).out)["tables"]
     assert [bar["met"] for bar in bars["recipe"]] == [True] * 5 + [False]
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--trials", "2"], "--trials is for tables: recipe has its splits and seeds."),
+        (["--trials", "2"], "trials of recipe must be left out: it has its own seeds. Got 2."),
         (["--dataset", "cifar"], "dataset of recipe must be one of adult, mammography"),
     ],
 )
 def test_bad_input_is_one_line(arguments, text):
-    assert text in refused("reproduce", "recipe", *arguments)
+    assert text in refused("run", "recipe", *arguments)
 
 
-def test_the_list_ends_with_the_recipe():
-    assert done("reproduce", "--list").out.splitlines()[-1].split()[0] == "recipe"
-
-
-def test_documentation_shows_the_records():
-    """If not: evalign reproduce recipe --render-only --page docs/recipe.md."""
+def test_documentation_shows_the_records(committed):
+    """If not: evalign-study render recipe --page docs/recipe.md --results study/results."""
     root = Path(__file__).parents[3]
-    page = (root / "docs/recipe.md").read_text(encoding="utf-8")
-    known = {
-        record["key"]: record for record in Results(root / "study/results/recipe.jsonl").records()
-    }
+    page, results = (root / "docs/recipe.md").read_text(encoding="utf-8"), root / "study/results"
     runs = planned()
-    there = [known[run.key] for run in runs if run.key in known]
-    found = Outcome(runs, there, time=recipe.time_in(root / "study" / "results"))
-    text = markdown(parts(found))
-    assert fill(page, recipe.NAME, text) == page
+    there = [committed[run.key] for run in runs if run.key in committed]
+    found = Outcome(runs, there, time=recipe.time_in(results))
+    assert fill(page, "recipe", markdown(parts(found))) == page
     # The README's table has the same numbers, to one digit.
     readme = (root / "README.md").read_text(encoding="utf-8")
     shown = [float(gain) for gain in re.findall(r"^\| .* \| \+(\d\.\d) \|$", readme, re.M)]

@@ -5,28 +5,28 @@ import math
 import numpy as np
 import pytest
 from evalign_study.records.run import Run
-from evalign_study.suite.rulings import DECISIONS
 from evalign_study.suite.standings import (
     OPPONENT,
     TODAY,
     Choice,
     Contender,
-    Found,
+    Scored,
     ablation,
     average_ranks,
+    by_dataset,
     critical_difference,
     gains,
     headline,
     label,
     named,
-    of_cell,
-    of_datasets,
+    over_splits,
     ranks,
     scores,
     single,
     wilcoxon,
 )
-from evalign_study.suite.tables import OPPONENTS
+from evalign_study.trainers.decisions import DECISIONS
+from evalign_study.trainers.methods import OPPONENTS
 from scipy import stats
 
 from study.tests.papers.made_tables import record
@@ -38,7 +38,7 @@ def made(method, test, *, dataset="adult", metric="f1", split=0, seed=1, better=
     """All ways score `test`, and are as good on the validation rows, but the better one."""
     run = Run(dataset=dataset, variant="sound", method=method, seed=seed, split_seed=split, **more)
     decisions = {
-        decision: {"validation": 0.5 + 0.1 * (decision == better), "test": value}
+        decision: {"validation": 0.5 + 0.1 * (decision == better), "test": {metric: value}}
         for decision, value in _by_decision(test).items()
     }
     return record(run, {metric: {"epoch": 1, "decisions": decisions}})
@@ -67,9 +67,9 @@ def test_scores_by_cell_trial_and_contender():
 
 
 def test_an_imbalance_is_a_data_set_of_its_own():
-    of = {"dataset": "cifar10"}
-    records = [made("focal", 0.5 + ratio / 1000, imbalance=ratio, **of) for ratio in (10, 100)]
-    found = scores([*records, made("focal", 0.9, **of)])
+    where = {"dataset": "cifar10"}
+    records = [made("focal", 0.5 + ratio / 1000, imbalance=ratio, **where) for ratio in (10, 100)]
+    found = scores([*records, made("focal", 0.9, **where)])
     one = Contender("focal", "argmax")
     tests = {dataset: trials[0, 1][one].test for (dataset, _), trials in found.items()}
     assert tests == {"cifar10 1:10": 0.51, "cifar10 1:100": 0.6, "cifar10": 0.9}
@@ -78,10 +78,10 @@ def test_an_imbalance_is_a_data_set_of_its_own():
 
 def test_a_choice_goes_by_validation_scores_alone():
     found = {
-        Contender("focal", "argmax"): Found(0.6, 0.1),
-        Contender("focal", "expected"): Found(0.5, 0.9),
-        Contender("cross_entropy", "tuned"): Found(0.7, 0.3),
-        Contender("cross_entropy", "expected"): Found(0.8, 0.4),
+        Contender("focal", "argmax"): Scored(0.6, 0.1),
+        Contender("focal", "expected"): Scored(0.5, 0.9),
+        Contender("cross_entropy", "tuned"): Scored(0.7, 0.3),
+        Contender("cross_entropy", "expected"): Scored(0.8, 0.4),
     }
     assert Choice(("focal",)).score(found) == 0.1
     assert Choice(("focal",), ("expected",)).score(found) == 0.9
@@ -99,25 +99,25 @@ def test_gains_are_points_of_trials_that_have_both():
     assert gains(found, OURS, OPPONENT)["adult", "f1"] == pytest.approx({(0, 1): 52})
     # Of one that is better on the validation rows, that one.
     best = found["adult", "f1"][0, 1]
-    best[Contender("focal", "tuned")] = Found(0.99, 0.6)
+    best[Contender("focal", "tuned")] = Scored(0.99, 0.6)
     assert gains(found, OURS, OPPONENT)["adult", "f1"] == pytest.approx({(0, 1): 2})
 
 
 def test_the_interval_of_a_cell_is_over_splits_and_corrected():
     values = {(0, 1): 1.0, (0, 2): 3.0, (1, 1): 4.0, (1, 2): 4.0, (2, 1): 3.0}
-    mean, low, high, n = of_cell(values)
+    mean, low, high, n = over_splits(values)
     splits = np.array([2.0, 4.0, 3.0])
     error = math.sqrt((1 / 3 + 0.2 / 0.8) * splits.var(ddof=1))
     reach = stats.t.ppf(0.975, 2) * error
     assert (mean, low, high, n) == pytest.approx((3, 3 - reach, 3 + reach, 3))
-    alone = of_cell({(0, 1): 1.0, (0, 2): 3.0})
+    alone = over_splits({(0, 1): 1.0, (0, 2): 3.0})
     assert (alone.mean, alone.trials) == (2, 1)
     assert math.isnan(alone.low)
 
 
 def test_means_of_data_sets():
     gained = {("a", "f1"): {(0, 1): 1.0}, ("a", "f2"): {(0, 1): 2.0}, ("b", "f1"): {(0, 1): 4.0}}
-    assert of_datasets(gained) == [1.5, 4]
+    assert by_dataset(gained) == [1.5, 4]
 
 
 def test_wilcoxon_is_scipys():
@@ -139,9 +139,9 @@ def test_ranks_by_hand():
         **{name: Choice((name,), ("argmax",)) for name in OPPONENTS},
     }
     ranked = ranks(scores(records), entries)
-    adult = [of["adult", "f1"] for of in ranked.values()]  # 0.8, 0.6, 0.7, 0.5, 0.5
+    adult = [cells["adult", "f1"] for cells in ranked.values()]  # 0.8, 0.6, 0.7, 0.5, 0.5
     assert adult == [1, 3, 2, 4.5, 4.5]
-    assert [of["yeast", "f1"] for of in ranked.values()] == [5, 1, 3, 3, 3]
+    assert [cells["yeast", "f1"] for cells in ranked.values()] == [5, 1, 3, 3, 3]
     assert average_ranks(ranked) == {
         "cross_entropy": 2,
         "balanced_cross_entropy": 2.5,
@@ -157,7 +157,7 @@ def test_argmax_stands_for_tuned_where_nothing_is_tuned():
     one, other = (Choice((name,), ("tuned",)) for name in ("focal", "cross_entropy"))
     assert gains(found, one, other)["adult", "f1"] == pytest.approx({(0, 1): 5})
     ranked = ranks(found, {"one": one, "other": other})
-    assert [of["adult", "f1"] for of in ranked.values()] == [1, 2]
+    assert [cells["adult", "f1"] for cells in ranked.values()] == [1, 2]
 
 
 def test_all_single_contenders_are_ranked():

@@ -130,8 +130,8 @@ def test_learns_and_picks_by_loss_and_by_each_metric(give, quick):
     assert json.loads(json.dumps(found)) == found
     assert found["picks"].keys() == {LOSS, *MULTICLASS}
     assert (found["epochs"], found["capped"]) == (10, True)
-    test = found["picks"]["accuracy"]["test"]["argmax"]
-    assert test["accuracy"] > 0.9
+    test = found["picks"]["accuracy"]["decisions"]["argmax"]
+    assert test["test"]["accuracy"] > 0.9
     assert sum(count for *_, count in test["matrix"]) == 20
     assert found["made"]["precision"] == ("bfloat16" if torch.cuda.is_available() else "float32")
 
@@ -143,7 +143,7 @@ def test_a_network_that_diverges_at_once_is_recorded_as_such(give, quick):
     assert found["epochs"] == 2
     for pick in found["picks"].values():
         assert (pick["epoch"], pick["validation_loss"]) == (0, None)
-        assert {predicted for _, predicted, _ in pick["test"]["argmax"]["matrix"]} == {0}
+        assert {predicted for _, predicted, _ in pick["decisions"]["argmax"]["matrix"]} == {0}
 
 
 def test_the_seed_decides(give):
@@ -201,7 +201,9 @@ def test_resnets_follow_surf_and_have_a_curve(give, quick):
     best = max(epoch["validation_f1"] for epoch in curve)
     assert best == found["picks"]["f1"]["validation"]["f1"] > 0.8
     at_best = curve[found["picks"]["f1"]["epoch"] - 1]
-    assert at_best["test_accuracy"] == found["picks"]["f1"]["test"]["argmax"]["accuracy"]
+    assert (
+        at_best["test_accuracy"] == found["picks"]["f1"]["decisions"]["argmax"]["test"]["accuracy"]
+    )
     for epoch in curve:
         # Of one matrix (1 + β²) / F_β is β²·actual/tp + predicted/tp: linear in β².
         half, one, two, three = (

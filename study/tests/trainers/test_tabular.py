@@ -1,17 +1,17 @@
 """The protocol for tables: the same split for all, a grid, and trials of what it chose."""
 
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
 import torch
 from evalign_study import data
 from evalign_study.data import Dataset
+from evalign_study.papers.search import grid
 from evalign_study.records.run import Run, scores, triples
 from evalign_study.trainers import stacks, tabular
 from evalign_study.trainers.prepared import prepare
-from evalign_study.trainers.tabular import chosen, grid, train, units
+from evalign_study.trainers.tabular import train, units
 
 from tests import tolerances
 
@@ -97,43 +97,6 @@ def test_only_tables_of_features(monkeypatch, made):
         prepare("reuters_r8", "sound")
 
 
-def test_grid_is_that_of_the_paper():
-    plain, annealed = (
-        grid("creditcard", "paper", method, epochs=7) for method in ("cross_entropy", "east_mcc")
-    )
-    runs = plain + annealed
-    assert len({run.key for run in runs}) == len(runs) == 7 * 3 * 2 * (1 + 2)
-    assert {run.batch_size for run in runs} == {128, 256, 512, 1024, 2048, 4096, 8192}
-    assert {run.rate for run in plain} == {None}
-    assert Counter(run.rate for run in annealed) == {0.8: 42, 0.9: 42}
-    assert {(run.seed, run.epochs, run.patience) for run in runs} == {(0, 7, 50)}
-
-
-def test_grid_may_be_held_at_one_value():
-    runs = grid("adult", "sound", "east_f1", batch_size=128, imbalance=100.0)
-    assert {(run.batch_size, run.imbalance) for run in runs} == {(128, 100.0)}
-    assert len(runs) == 3 * 2 * 2
-    (quick,) = grid("adult", "sound", "east_f1", quick=True)
-    assert quick.epochs == 2
-
-
-def recorded(run, loss, f1, **more):
-    picks = {
-        name: {"epoch": 1, "validation_loss": loss, "validation": {"f1": f1}}
-        for name in ("loss", "f1")
-    }
-    return {"key": run.key, "run": vars(run), "picks": picks, **more}
-
-
-def test_a_criterion_chooses():
-    low, high, wrong = (BASE.but(seed=0, learning_rate=rate) for rate in (0.1, 0.2, 0.3))
-    lost = recorded(wrong, None, 0.99, diverged=True)
-    records = [recorded(low, 0.1, 0.5), recorded(high, 0.2, 0.6), lost]
-    assert chosen(records, "loss") == low
-    assert chosen(records, "f1") == high
-    assert chosen([lost], "loss") == chosen([lost], "f1") == wrong
-
-
 def test_units_share_what_a_stack_must_and_fit_into_memory(made, monkeypatch):
     runs = grid("adult", "paper", "cross_entropy") + grid("adult", "paper", "east_f1")
     parts = units(runs)
@@ -171,12 +134,12 @@ def test_records_hold_what_the_pick_says(made):
         if run.network == "mlp32":
             decisions |= {f"0.{i}" for i in range(1, 10)}
         for name, pick in record["picks"].items():
-            assert pick["test"].keys() == decisions
+            assert pick["decisions"].keys() == decisions
             assert 0 <= pick["auroc"] <= 1
-            for decision in pick["test"].values():
+            for decision in pick["decisions"].values():
                 again = scores(decision["matrix"], 2, ("f1", "accuracy", "matthews_corrcoef"))
                 assert sum(count for *_, count in decision["matrix"]) == 80
-                assert again == pytest.approx({k: decision[k] for k in again}, abs=1e-6)
+                assert again == pytest.approx(decision["test"], abs=1e-6)
             if name != "loss":
                 best = max(p["validation"][name] for p in record["picks"].values())
                 assert pick["validation"][name] == best
@@ -217,7 +180,7 @@ def test_a_run_that_diverges_says_the_first_class(made):
     assert wild["picks"].keys() == sane["picks"].keys()
     for pick in wild["picks"].values():
         assert (pick["epoch"], pick["validation_loss"]) == (0, None)
-        for decision in pick["test"].values():
+        for decision in pick["decisions"].values():
             assert {predicted for _, predicted, _ in decision["matrix"]} == {0}
 
 
@@ -227,7 +190,7 @@ def test_a_run_does_not_depend_on_what_ran_before(made):
     torch.rand(3)
     (again,) = train([run])
     assert first["picks"] == again["picks"]
-    assert sum(count for *_, count in first["picks"]["f1"]["test"]["argmax"]["matrix"]) == 50
+    assert sum(count for *_, count in first["picks"]["f1"]["decisions"]["argmax"]["matrix"]) == 50
 
 
 def test_the_precision_is_told_and_left_as_it_was(made):
@@ -256,7 +219,7 @@ def test_the_prior_is_added_back(made):
     network = tabular.NETWORKS["mlp"](4, 2, 0.0)
     X, y = prepared.test
     labels = (stacks.logits_of(network, trained.weights, X) + method.offsets).argmax(1)
-    assert record["picks"]["loss"]["test"]["argmax"]["matrix"] == triples(labels, y)
+    assert record["picks"]["loss"]["decisions"]["argmax"]["matrix"] == triples(labels, y)
 
 
 def test_the_cap_is_told_from_an_end(made):

@@ -7,17 +7,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from evalign_study.data import card
 from evalign_study.records.run import Run
-from evalign_study.suite import rulings
-from evalign_study.suite import tables as suite
-from evalign_study.suite.rulings import Pick, rule
+from evalign_study.suite.plan import image_runs
 from evalign_study.suite.standings import scores
-from evalign_study.suite.tables import OPPONENTS, OURS, TRAINER
-from evalign_study.trainers import images, methods, tailed
+from evalign_study.trainers import decisions, images, methods, tailed
+from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.images import prepare
-from evalign_study.trainers.methods import GOALS, NETWORKS, make
-from evalign_study.trainers.tailed import profile, runs, split, train, weights
+from evalign_study.trainers.methods import NETWORKS, OPPONENTS, OURS, make
+from evalign_study.trainers.recipe import TRAINER
+from evalign_study.trainers.tailed import profile, split, train, weights
 from sklearn.metrics import (
     balanced_accuracy_score,
     f1_score,
@@ -32,10 +30,10 @@ from study.tests.trainers import made_data
 CPU = torch.device("cpu")
 CLASSES = 3
 METRICS = {
-    "f1_macro": lambda *of, **how: f1_score(*of, average="macro", **how),
+    "f1_macro": lambda *rows, **how: f1_score(*rows, average="macro", **how),
     "matthews_corrcoef": matthews_corrcoef,
     "balanced_accuracy": balanced_accuracy_score,
-    "f2_macro": lambda *of, **how: fbeta_score(*of, beta=2, average="macro", **how),
+    "f2_macro": lambda *rows, **how: fbeta_score(*rows, beta=2, average="macro", **how),
 }
 
 
@@ -54,7 +52,7 @@ def made(monkeypatch):
     dataset = made_data.images("cifar10", rows=600, classes=CLASSES)
     monkeypatch.setattr(images, "load", lambda asked: dataset)
     monkeypatch.setitem(methods.NETWORKS, "resnet18", small)
-    monkeypatch.setattr(rulings, "MOST_TUNED", 2)
+    monkeypatch.setattr(decisions, "MOST_TUNED", 2)
     images._stored.cache_clear()
     yield dataset
     images._stored.cache_clear()
@@ -63,23 +61,10 @@ def made(monkeypatch):
 def run_of(method="cross_entropy", **changes) -> Run:
     (run,) = (
         run
-        for run in runs([("cifar10", 10)], splits=[0], epochs=changes.pop("epochs", 3))
+        for run in image_runs([("cifar10", 10)], splits=[0], epochs=changes.pop("epochs", 3))
         if run.method == method
     )
     return run.but(learning_rate=0.02, **changes)
-
-
-def test_what_is_compared():
-    found = runs()
-    assert len({run.key for run in found}) == len(found)
-    named = [*OPPONENTS, *(f"{suite.OURS}_{goal}" for goal in GOALS)]
-    assert list(dict.fromkeys(run.method for run in found)) == named
-    assert len(found) == 4 * 3 * len(named)
-    sets = {(run.dataset, run.imbalance) for run in found}
-    assert sets == {(name, ratio) for name in ("cifar10", "fashion_mnist") for ratio in (10, 100)}
-    assert {(run.network, run.variant, run.epochs) for run in found} == {("resnet18", "sound", 60)}
-    for name, _ in sets:
-        assert len(card(name).classes) == 10
 
 
 @pytest.mark.parametrize(("ratio", "total"), [(10, 20431), (100, 12406)])
@@ -120,21 +105,22 @@ def test_the_weighted_test_part_has_the_shares_of_the_profile(made):
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_test_score_is_weighted_as_in_sklearn(metric, monkeypatch):
-    monkeypatch.setattr(rulings, "MOST_TUNED", 2)
+    monkeypatch.setattr(decisions, "MOST_TUNED", 2)
     torch.manual_seed(0)
     y = torch.arange(300) % CLASSES
     logits = torch.randn(300, CLASSES) + torch.eye(CLASSES)[y]
     weight = torch.tensor([2.0, 0.9, 0.1]).double()
     pick = Pick(1, logits, logits)
     plain, weighted = (
-        rule(pick, y, y, metric, weights=w)["decisions"]["argmax"] for w in (None, weight)
+        decide(pick, y, y, metric, names=[metric], weights=given)["decisions"]["argmax"]
+        for given in (None, weight)
     )
     labels, score = logits.argmax(1), METRICS[metric]
-    assert plain["test"] == plain["validation"] == pytest.approx(score(y, labels))
-    assert weighted["test"] == pytest.approx(score(y, labels, sample_weight=weight[y]))
+    assert plain["test"][metric] == plain["validation"] == pytest.approx(score(y, labels))
+    assert weighted["test"][metric] == pytest.approx(score(y, labels, sample_weight=weight[y]))
     assert (weighted["validation"], weighted["matrix"]) == (plain["validation"], plain["matrix"])
     if metric != "balanced_accuracy":  # the recalls of classes do not depend on their weights
-        assert abs(weighted["test"] - plain["test"]) > 0.01
+        assert abs(weighted["test"][metric] - plain["test"][metric]) > 0.01
 
 
 @pytest.mark.parametrize("method", ["cross_entropy", f"{OURS}_mcc"])
@@ -148,13 +134,13 @@ def test_a_record_is_that_of_the_suite(made, method):
     for metric, pick in record["picks"].items():
         assert 1 <= pick["epoch"] <= 20
         assert pick["decisions"].keys() == {"argmax", "expected"}
-        for ruled in pick["decisions"].values():
-            true, predicted, counts = torch.tensor(ruled["matrix"]).T
+        for decided in pick["decisions"].values():
+            true, predicted, counts = torch.tensor(decided["matrix"]).T
             assert true.bincount(counts).tolist() == [40, 40, 40]
             rows = true.repeat_interleave(counts), predicted.repeat_interleave(counts)
             score = METRICS[metric](*rows, sample_weight=weight[rows[0]])
-            assert ruled["test"] == pytest.approx(score, abs=1e-6)
-        assert pick["decisions"]["argmax"]["test"] > 0.9
+            assert decided["test"] == pytest.approx({metric: score}, abs=1e-6)
+        assert pick["decisions"]["argmax"]["test"][metric] > 0.9
     assert scores([record]).keys() == {("cifar10 1:10", metric) for metric in wanted}
 
 
@@ -250,7 +236,9 @@ def test_the_steps_before_a_capture_are_undone(made, monkeypatch, ema_decay):
 def test_what_a_method_takes_out_of_logits_is_added_back(made, monkeypatch, method):
     """Once: to the logits as they are, by the rule."""
     asked = []
-    monkeypatch.setattr(tailed, "rule", lambda pick, *of, **how: asked.append((pick, how)) or {})
+    monkeypatch.setattr(
+        tailed, "decide", lambda pick, *labels, **how: asked.append((pick, how)) or {}
+    )
     monkeypatch.setattr(tailed, "finite", torch.zeros_like)
     train(run_of(method))
     data = prepare(run_of(), CPU, split)
@@ -267,8 +255,8 @@ def test_a_training_that_diverges_says_the_first_class(made):
     record = train(run_of("cross_entropy").but(learning_rate=1e38))
     assert record["diverged"]
     assert record["epochs"] < 3
-    for pick in record["picks"].values():
+    for metric, pick in record["picks"].items():
         assert pick["epoch"] == 0
-        for ruled in pick["decisions"].values():
-            assert {predicted for _, predicted, _ in ruled["matrix"]} == {0}
-            assert math.isfinite(ruled["test"])
+        for decided in pick["decisions"].values():
+            assert {predicted for _, predicted, _ in decided["matrix"]} == {0}
+            assert math.isfinite(decided["test"][metric])

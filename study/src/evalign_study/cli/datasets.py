@@ -27,21 +27,21 @@ def datasets(
 
     Examples:
 
-        evalign datasets --check
+        evalign-study datasets --check
     """
     with terminal(as_json=as_json, quiet=quiet) as spoken, refused():
         found = {name: data.locate(data.card(name)) for name in data.names()}
-        broken = {name: data.damaged(of) for name, of in found.items()} if check else {}
+        broken = {name: data.damaged(place) for name, place in found.items()} if check else {}
         rows = {name: _row(data.card(name), found[name]) for name in found}
         for name, files in broken.items():
             rows[name]["damaged"] = [str(path) for path in files]
         spoken.result({"datasets": rows}, _shown(rows))
-    paths = sorted({path for of in broken.values() for path in map(str, of)})
+    paths = sorted({str(path) for files in broken.values() for path in files})
     if paths:
         raise UsageError(f"Damaged: {', '.join(paths)}. Copy or download again.")
 
 
-def _row(card: data.Card, found: data.Found) -> dict[str, Any]:
+def _row(card: data.Card, found: data.Location) -> dict[str, Any]:
     source = "verified" if card.verified else "unverified" if card.public else "none"
     return {
         "title": card.title,

@@ -32,8 +32,8 @@ class Card:
         public_format: the reader of the originals, where it is another.
         read: how pandas reads an original table.
         label: the column with the label.
-        drop: columns that are no features.
-        of: the card that this one takes over and changes.
+        drop: columns that are not features.
+        base: the card that this one takes over and changes.
         positives: the classes of that one which are the positive one here.
     """
 
@@ -54,7 +54,7 @@ class Card:
     read: Mapping[str, Any] = field(default_factory=dict)
     label: str = "class"
     drop: tuple[str, ...] = ()
-    of: str = ""
+    base: str = ""
     positives: tuple[str, ...] = ()
 
     @property
@@ -74,7 +74,7 @@ class Card:
 
 
 def names() -> list[str]:
-    """The data sets.
+    """List the data sets.
 
     Examples:
         >>> names()[:3]
@@ -84,7 +84,7 @@ def names() -> list[str]:
 
 
 def card(name: str) -> Card:
-    """What is known of a data set.
+    """Look up what is known of a data set.
 
     Examples:
         >>> fraud = card("creditcard")
@@ -103,7 +103,7 @@ def _cards() -> dict[str, Card]:
     written = tomllib.loads(text)
     cards = {}
     for name, own in written.items():
-        fields: dict[str, Any] = {**written.get(own.get("of"), {}), **own}
+        fields: dict[str, Any] = {**written.get(own.get("base"), {}), **own}
         for key, value in fields.items():
             fields[key] = tuple(value) if isinstance(value, list) else value
         cards[name] = Card(**{"name": name, "rows": sum(fields["counts"])} | fields)

@@ -46,7 +46,7 @@ class Dataset:
 
 
 def load(name: str, *, preparation: str = "sound") -> Dataset:
-    """A data set by name, from the local folder, the download cache or the public source.
+    """Load a data set by name, from the local folder, the download cache or the public source.
 
     Args:
         name: one of `names()`.
@@ -56,13 +56,13 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
     Every file is checked against its checksum. Rows of a public source without one are compared
     with those known here, and an `UnverifiedWarning` tells if they differ.
     """
-    known = " or ".join(f'"{of}"' for of in PREPARATIONS)
+    known = " or ".join(f'"{name}"' for name in PREPARATIONS)
     ok = preparation in PREPARATIONS
     require(ok, "load", "preparation", f"be {known}", repr(preparation))
     card = find_card(name)
     if card.positives:
-        base = load(card.of, preparation=preparation)
-        y = np.isin(base.y, [base.classes.index(of) for of in card.positives])
+        base = load(card.base, preparation=preparation)
+        y = np.isin(base.y, [base.classes.index(name) for name in card.positives])
         return replace(base, y=y.astype(np.int64), classes=card.classes, card=card)
 
     try:
@@ -70,17 +70,17 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
 
         found = fetch(card)
         public = found.where != "local"
-        table = readers.read(card, list(found.files), public=public)
+        read = readers.read(card, list(found.files), public=public)
     except ModuleNotFoundError as error:
         cure = "Run: pip install evalign-study."
         raise DataError(f"{name} is read with {error.name}. {cure}") from error
-    classes = card.classes or tuple(map(str, np.unique(table.label)))
+    classes = card.classes or tuple(map(str, np.unique(read.label)))
     dataset = Dataset(
-        PREPARE.get(name, plain)(table.X, preparation),
-        _codes(card, table.label, classes),
+        PREPARE.get(name, plain)(read.X, preparation),
+        _codes(card, read.label, classes),
         classes,
-        _equal_rows(table.X) if table.groups is None else table.groups,
-        table.split,
+        _equal_rows(read.X) if read.groups is None else read.groups,
+        read.split,
         card,
     )
     if public and not card.verified and content(dataset) != card.content:
@@ -91,14 +91,14 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
 
 
 def content(dataset: Dataset) -> str:
-    """One checksum of rows and labels, whatever files they came from."""
+    """Compute one checksum of rows and labels, whatever files they came from."""
     X = dataset.X
     rows = "\n".join(X).encode() if X.dtype == object else X.tobytes()
     return hashlib.sha256(rows + dataset.y.tobytes()).hexdigest()
 
 
 def plain(X: Any, preparation: str) -> np.ndarray:
-    """Numbers as float32; images and texts as they are."""
+    """Make numbers float32; leave images and texts as they are."""
     X = np.asarray(X)
     if X.dtype == object:
         return X[:, 0]
@@ -106,19 +106,19 @@ def plain(X: Any, preparation: str) -> np.ndarray:
 
 
 def adult(X: "pd.DataFrame", preparation: str) -> np.ndarray:
-    """Without fnlwgt, which is a weight of the survey; "?" is a category of its own."""
+    """Drop fnlwgt, which is a weight of the survey; "?" is a category of its own."""
     import pandas as pd
 
     X = X.drop(columns="fnlwgt")
     words = X.select_dtypes(exclude="number").columns
     if preparation == "paper":
-        codes = X[words].apply(lambda of: of.astype("category").cat.codes)
+        codes = X[words].apply(lambda column: column.astype("category").cat.codes)
         return X.assign(**codes).to_numpy(np.float32)
     return pd.get_dummies(X, columns=list(words)).to_numpy(np.float32)
 
 
 def creditcard(X: np.ndarray, preparation: str) -> np.ndarray:
-    """V1 to V28 and log(amount + 0.001), without the time (BtG)."""
+    """Keep V1 to V28 and log(amount + 0.001), without the time (BtG)."""
     amount = np.log(X[:, -1:].astype(np.float64) + 0.001)
     return np.hstack([X[:, 1:-1], amount]).astype(np.float32)
 
@@ -136,7 +136,8 @@ def _codes(card: Card, label: np.ndarray, classes: tuple[str, ...]) -> np.ndarra
 
 
 def _equal_rows(X: Any) -> np.ndarray:
-    """A number per row, the same for equal rows."""
-    rows = (of.tobytes() for of in X) if isinstance(X, np.ndarray) else X.itertuples(False, None)
+    """Number the rows, equal rows alike."""
+    array = isinstance(X, np.ndarray)
+    rows = (row.tobytes() for row in X) if array else X.itertuples(False, None)
     seen: dict[Any, int] = {}
     return np.array([seen.setdefault(row, len(seen)) for row in rows])

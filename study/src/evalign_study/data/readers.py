@@ -1,4 +1,4 @@
-"""Tables of files: one reader per format, of the packed files and of the public originals."""
+"""The content of files: one reader per format, of the packed files and the public originals."""
 
 import gzip
 import re
@@ -17,7 +17,7 @@ PHOTOGRAPH = re.compile(r"(.*/)?\d{3}\.[^/]+/\d{3}_\d{4}\.jpg")
 PARTS = ("train", "test")  # in the order in which two files are given
 
 
-class Table(NamedTuple):
+class Content(NamedTuple):
     """A file's content.
 
     Args:
@@ -33,51 +33,51 @@ class Table(NamedTuple):
     groups: np.ndarray | None = None
 
 
-def read(card: Card, paths: Sequence[Path], *, public: bool) -> Table:
+def read(card: Card, paths: Sequence[Path], *, public: bool) -> Content:
     """Read the packed files, or the originals as the card says they are written."""
     options = dict(card.read) if public else {}
     return READERS[(public and card.public_format) or card.format](card, paths, **options)
 
 
-def csv(card: Card, paths: Sequence[Path], **options: Any) -> Table:
+def csv(card: Card, paths: Sequence[Path], **options: Any) -> Content:
     """A table, or two of which the first is for training and the second for the test."""
     frames = [pd.read_csv(path, keep_default_na=False, **options) for path in paths]
     if len(frames) > 1:
-        frames = [of.assign(split=part) for of, part in zip(frames, PARTS, strict=True)]
+        frames = [frame.assign(split=part) for frame, part in zip(frames, PARTS, strict=True)]
     frame = pd.concat(frames, ignore_index=True)
     label = frame.pop(card.label).astype(str).str.rstrip(".")  # a dot ends those of adult.test
     split = frame.pop("split").to_numpy(object) if "split" in frame else None
     X = frame.drop(columns=list(card.drop))
     if card.format == "npz":  # whose packed file is an array of float32
         X = X.to_numpy(np.float32)
-    return Table(X, label.to_numpy(object), split)
+    return Content(X, label.to_numpy(object), split)
 
 
-def npz(card: Card, paths: Sequence[Path]) -> Table:
+def npz(card: Card, paths: Sequence[Path]) -> Content:
     (stored,) = map(np.load, paths)
     y = stored["y"]
     label = stored["class_names"][y] if "class_names" in stored else y.astype(int).astype(str)
-    return Table(stored["X"], label)
+    return Content(stored["X"], label)
 
 
-def pairs(card: Card, paths: Sequence[Path]) -> Table:
+def pairs(card: Card, paths: Sequence[Path]) -> Content:
     """CocktailParty's pairs: 7 columns of ids, then the features. A frame is a group."""
     (frame,) = (pd.read_csv(path, dtype={"stamp": str}) for path in paths)
     X = frame.iloc[:, 7:-1].drop(columns=["dyad1_y", "dyad2_y"])  # 0 by construction
     label = np.where(frame["target"] == 1, "same group", "apart")
-    return Table(X, label, groups=pd.factorize(frame["stamp"])[0])
+    return Content(X, label, groups=pd.factorize(frame["stamp"])[0])
 
 
-def frames(card: Card, paths: Sequence[Path]) -> Table:
+def frames(card: Card, paths: Sequence[Path]) -> Content:
     """CocktailParty's frames: x, y, cos, sin of each person; a label for each pair i < j."""
     (stored,) = map(np.load, paths)
     theta, group = stored["theta"], stored["group"]
     X = np.dstack([stored["xy"], np.cos(theta), np.sin(theta)])
     i, j = np.triu_indices(group.shape[1], 1)
-    return Table(X, np.where(group[:, i] == group[:, j], "same group", "apart"))
+    return Content(X, np.where(group[:, i] == group[:, j], "same group", "apart"))
 
 
-def cifar10(card: Card, paths: Sequence[Path]) -> Table:
+def cifar10(card: Card, paths: Sequence[Path]) -> Content:
     """Images stored as differences: of neighbours, and of red and blue to green."""
     images, labels, split = [], [], []
     for path in paths:
@@ -87,25 +87,26 @@ def cifar10(card: Card, paths: Sequence[Path]) -> Table:
         images.append(np.stack([planes[0] + planes[1], planes[1], planes[2] + planes[1]], -1))
         labels.append(np.array(card.classes)[y])
         split += ["test" if "test" in path.name else "train"] * len(y)
-    return Table(np.concatenate(images), np.concatenate(labels), np.array(split, object))
+    return Content(np.concatenate(images), np.concatenate(labels), np.array(split, object))
 
 
-def cifar10_binary(card: Card, paths: Sequence[Path]) -> Table:
+def cifar10_binary(card: Card, paths: Sequence[Path]) -> Content:
     """The publisher's archive: a byte for the label, then the planes red, green and blue."""
     (path,) = paths
     with tarfile.open(path) as archive:
-        files = {Path(of.name).name: archive.extractfile(of) for of in archive if of.isfile()}
+        plain = [member for member in archive if member.isfile()]
+        files = {Path(member.name).name: archive.extractfile(member) for member in plain}
         stored = {name: file.read() for name, file in sorted(files.items()) if file}
     batches = [name for name in stored if name.endswith(".bin")]  # sorted: test_batch is last
     rows = [np.frombuffer(stored[name], np.uint8).reshape(-1, 1 + 3 * 32 * 32) for name in batches]
-    split = [PARTS["test" in name] for name, of in zip(batches, rows, strict=True) for _ in of]
+    split = np.repeat([PARTS["test" in name] for name in batches], [len(part) for part in rows])
     every = np.concatenate(rows)
     X = every[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     label = np.array(card.classes)[every[:, 0]]
-    return Table(np.ascontiguousarray(X), label, np.array(split, object))
+    return Content(np.ascontiguousarray(X), label, split.astype(object))
 
 
-def photographs(card: Card, paths: Sequence[Path]) -> Table:
+def photographs(card: Card, paths: Sequence[Path]) -> Content:
     """An archive with a folder for each class: of each photograph the middle, at one size."""
     from PIL import Image, ImageOps
 
@@ -113,33 +114,33 @@ def photographs(card: Card, paths: Sequence[Path]) -> Table:
     height, width, _ = card.shape
     images, labels = [], []
     with tarfile.open(path) as archive:
-        members = [of for of in archive if PHOTOGRAPH.fullmatch(of.name)]
-        for member in sorted(members, key=lambda of: of.name):
+        members = [member for member in archive if PHOTOGRAPH.fullmatch(member.name)]
+        for member in sorted(members, key=lambda member: member.name):
             file = archive.extractfile(member)
             assert file is not None
             with Image.open(file) as image:
                 image.draft("RGB", (width, height))  # what is scaled away need not be decoded
                 images.append(np.asarray(ImageOps.fit(image.convert("RGB"), (width, height))))
             labels.append(Path(member.name).parent.name)
-    return Table(np.stack(images), np.array(labels, object))
+    return Content(np.stack(images), np.array(labels, object))
 
 
-def fashion_mnist(card: Card, paths: Sequence[Path]) -> Table:
+def fashion_mnist(card: Card, paths: Sequence[Path]) -> Content:
     (stored,) = map(np.load, paths)
     return _images(card, [stored[f"{kind}_{part}"] for part in PARTS for kind in "xy"])
 
 
-def idx(card: Card, paths: Sequence[Path]) -> Table:
+def idx(card: Card, paths: Sequence[Path]) -> Content:
     """The publisher's files: images and labels for training, then for the test."""
     return _images(card, [_idx_array(path) for path in paths])
 
 
-def _images(card: Card, arrays: Sequence[np.ndarray]) -> Table:
+def _images(card: Card, arrays: Sequence[np.ndarray]) -> Content:
     x_train, y_train, x_test, y_test = arrays
     names = np.array(card.classes)
     split = np.repeat(np.array(PARTS, object), [len(y_train), len(y_test)])
     y = np.concatenate([y_train, y_test])
-    return Table(np.concatenate([x_train, x_test]), names[y], split)
+    return Content(np.concatenate([x_train, x_test]), names[y], split)
 
 
 def _idx_array(path: Path) -> np.ndarray:
@@ -150,9 +151,9 @@ def _idx_array(path: Path) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
 
 
-READERS: dict[str, Callable[..., Table]] = {
-    of.__name__: of
-    for of in (
+READERS: dict[str, Callable[..., Content]] = {
+    reader.__name__: reader
+    for reader in (
         csv,
         npz,
         pairs,

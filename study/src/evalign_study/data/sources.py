@@ -15,34 +15,34 @@ class DataError(ValueError):
     """A data set is absent or damaged; the text says how to get it."""
 
 
-class Found(NamedTuple):
-    """Where a data set is: "local", "cache" or "absent"; its files there, with checksums."""
+class Location(NamedTuple):
+    """The place of a data set: "local", "cache" or "absent"; its files there, with checksums."""
 
     where: str
     files: dict[Path, str]
 
 
-def locate(card: Card) -> Found:
+def locate(card: Card) -> Location:
     """Look for the files, without opening or fetching one."""
     folder, cache = _local_folder(), _cache_folder()
     if folder is not None:
         files = {folder / path: value for path, value in card.files.items()}
         if all(path.is_file() for path in files):
-            return Found("local", files)
+            return Location("local", files)
     if cache is not None and card.public:
         files = {cache / _cached(url): value for url, value in card.public.items()}
         if all(path.is_file() for path in files):
-            return Found("cache", files)
-    return Found("absent", {})
+            return Location("cache", files)
+    return Location("absent", {})
 
 
-def damaged(found: Found) -> list[Path]:
-    """The files that have another checksum than the card says."""
+def damaged(found: Location) -> list[Path]:
+    """List the files that have another checksum than the card says."""
     return [path for path, value in found.files.items() if value and checksum(path, value) != value]
 
 
-def fetch(card: Card) -> Found:
-    """The files, checked; from the public source if they are not here."""
+def fetch(card: Card) -> Location:
+    """Find the files and check them; take them from the public source if they are not here."""
     found = locate(card)
     if found.where == "local":
         for path in damaged(found):
@@ -53,18 +53,18 @@ def fetch(card: Card) -> Found:
     if not card.public:
         cure = f"Put {_listed(card)} there; it was made from {card.home}."
         raise DataError(f"{card.name} is not in {_looked()}, and cannot be downloaded. {cure}")
-    return Found("cache", {_download(card, url): value for url, value in card.public.items()})
+    return Location("cache", {_download(card, url): value for url, value in card.public.items()})
 
 
 def checksum(path: Path, like: str) -> str:
-    """Of a file, by the algorithm of another checksum."""
+    """Compute the checksum of a file, by the algorithm of another one."""
     algorithm = like.partition(":")[0]
     with path.open("rb") as file:
         return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
 
 
 def _download(card: Card, url: str) -> Path:
-    """Into the cache, unless it is there and whole. Pooch writes aside and renames."""
+    """Fetch into the cache, unless it is there and whole. Pooch writes aside and renames."""
     try:
         import pooch
         from requests import RequestException

@@ -1,7 +1,7 @@
 """The networks of the papers.
 
-`darknet` and `resnet` for small images, `people` for a graph of
-people. Plain modules that give logits; imports nothing of the project.
+`darknet` and `resnet` are for small images, `people` for a graph of people: plain modules that give
+logits. May import nothing of the project.
 """
 
 from evalign_study.networks.darknet import darknet19, tiny_darknet

@@ -18,13 +18,13 @@ TINY = [[16], [32], [16, 128, 16, 128], [32, 256, 32, 256], [64, 512, 64, 512, 1
 
 
 def darknet19(n_classes: int, *, dropout: float = 0.0) -> nn.Sequential:
-    """EAST's network for images (E.3.1). The dropout, of which it says no place, is before the
+    """Build EAST's network for images (E.3.1). It does not say where dropout is: here before the
     last layer."""
     return _darknet(DARKNET_19, n_classes, dropout)
 
 
 def tiny_darknet(n_classes: int, *, dropout: float = 0.0) -> nn.Sequential:
-    """BtG's network for images (Table 2)."""
+    """Build BtG's network for images (Table 2)."""
     return _darknet(TINY, n_classes, dropout)
 
 

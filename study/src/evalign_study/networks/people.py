@@ -7,7 +7,7 @@ from evalign.estimator.network import mlp
 
 
 class PeopleNetwork(nn.Module):
-    """Do two people belong together? One logit for each pair i < j of a frame.
+    """Tells whether two people belong together: one logit for each pair i < j of a frame.
 
     A graph network (Battaglia et al. 2018) on the complete graph: an edge starts as the distance
     of its people; in each round edges hear their two people, and people the mean of their edges.
@@ -39,7 +39,7 @@ class PeopleNetwork(nn.Module):
         self.logit = network(edges[-1] + 2 * people[-1], 1)
 
     def forward(self, people: Tensor) -> Tensor:
-        """From (N, people, features) to (N, pairs), the pairs in the order of `triu_indices`."""
+        """Map (N, people, features) to (N, pairs), the pairs in the order of `triu_indices`."""
         count = people.shape[1]
         positions = people[..., :2]
         apart = positions[:, :, None] - positions[:, None, :]
@@ -55,7 +55,7 @@ class PeopleNetwork(nn.Module):
 
 
 def _with_ends(edges: Tensor, people: Tensor) -> Tensor:
-    """Each edge beside its two people."""
+    """Put each edge beside its two people."""
     shape = *edges.shape[:-1], people.shape[-1]
     ends = people[:, :, None].expand(shape), people[:, None].expand(shape)
     return torch.cat([edges, *ends], -1)

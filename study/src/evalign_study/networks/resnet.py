@@ -11,12 +11,12 @@ WIDTHS = (64, 128, 256, 512)
 
 
 def resnet18(n_classes: int) -> nn.Sequential:
-    """Two blocks in each stage."""
+    """Build the network with two blocks in each stage."""
     return _resnet((2, 2, 2, 2), n_classes)
 
 
 def resnet34(n_classes: int) -> nn.Sequential:
-    """3, 4, 6 and 3 blocks."""
+    """Build the network with 3, 4, 6 and 3 blocks."""
     return _resnet((3, 4, 6, 3), n_classes)
 
 

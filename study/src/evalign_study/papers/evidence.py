@@ -1,15 +1,15 @@
 """What the records say of a table: the values of a cell, trial by trial."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from evalign_study.papers.plan import Cell, Plan
 from evalign_study.papers.tables import MARGIN, Column, Panel
-from evalign_study.records.picks import THRESHOLDS
-from evalign_study.records.results import Record
+from evalign_study.records.made import Record
 from evalign_study.records.run import LOSS, Triples, scores
+from evalign_study.trainers.decisions import THRESHOLDS
 
 Selection = Literal["papers", "strict"]
 REACHED = 0.95  # of the highest value that any line reaches: a curve has converged
@@ -31,15 +31,19 @@ class View(NamedTuple):
 
 
 class Evidence:
-    """The records of a plan."""
+    """The records of a plan.
 
-    def __init__(self, plan: Plan, records: Iterable[Record]) -> None:
-        self.plan, self.table = plan, plan.table
-        self.records = {record["key"]: record for record in records}
+    Args:
+        plan: whose.
+        records: by key, of this table and others.
+    """
+
+    def __init__(self, plan: Plan, records: Mapping[str, Record]) -> None:
+        self.plan, self.table, self.records = plan, plan.table, records
         self._trials: dict[tuple[str, ...], list[Record]] = {}
 
     def trials(self, cell: Cell, criterion: str) -> list[Record]:
-        """Those that are there, of the setting that the criterion chooses."""
+        """List the trials that were run, of the setting that the criterion chooses."""
         name = (cell.panel.label, cell.variant, cell.line.label, criterion)
         if name not in self._trials:
             runs = self.plan.runs(cell, criterion, self.records)
@@ -50,9 +54,9 @@ class Evidence:
     def values(
         self, panel: Panel, line: str, column: Column, view: View
     ) -> dict[int, float | None]:
-        """By seed; None for a trial that does not have one."""
-        of = panel.line(line)
-        if of is None:
+        """Give the values of the trials by seed; None for a trial that does not have one."""
+        method = panel.line(line)
+        if method is None:
             return {}
         criterion = LOSS if view.selection == "papers" else column.criterion
         goal = self._goal(panel, column, view.variant)
@@ -62,13 +66,13 @@ class Evidence:
                 if column.curve
                 else _of_pick(record, column, panel.classes, criterion, view.decision)
             )
-            for record in self.trials(Cell(panel, view.variant, of), criterion)
+            for record in self.trials(Cell(panel, view.variant, method), criterion)
         }
 
     def _goal(self, panel: Panel, column: Column, variant: str) -> float:
-        """Nearly the highest value that a line reaches in the median of its trials.
+        """Compute nearly the highest value that a line reaches in the median of its trials.
 
-        One for all lines: a training that never learns would soon be near its own highest value.
+        It is one for all lines: a training that never learns would soon be near its own.
         """
         kind, _, key = column.metric.partition(":")
         if kind != "epochs":
@@ -82,37 +86,37 @@ class Evidence:
         return REACHED * float(max(highest, default=0.0))
 
     def used(self) -> list[Record]:
-        """All records of the table: grid and trials, each once."""
-        keys = [key for cell in self.plan.cells() for key in self.plan.grid(cell)]
-        keys += [run.key for run in self.plan.all_runs(self.records)]
-        return [self.records[key] for key in dict.fromkeys(keys) if key in self.records]
+        """List all records of the table: grid and trials, each once."""
+        runs = [*self.plan.grids(), *self.plan.all_runs(self.records)]
+        keys = dict.fromkeys(run.key for run in runs)
+        return [self.records[key] for key in keys if key in self.records]
 
 
 def _of_pick(
     record: Record, column: Column, classes: int, criterion: str, decision: str
 ) -> float | None:
-    """The value of a column for a kept epoch; None where the record does not have it."""
+    """Look a column up in a kept epoch; None where the record does not have it."""
     pick = record["picks"].get(criterion)
     if pick is None:
         return None
     if column.metric == "auroc":
         return pick["auroc"]
-    decisions = [f"{t:g}" for t in THRESHOLDS] if decision == "thresholds" else [decision]
-    if not all(name in pick["test"] for name in decisions):
+    decisions = THRESHOLDS if decision == "thresholds" else [decision]
+    if not all(name in pick["decisions"] for name in decisions):
         return None
-    found = [_metric(pick["test"][name], column.metric, classes) for name in decisions]
+    found = [_metric(pick["decisions"][name], column.metric, classes) for name in decisions]
     return float(np.mean(found))
 
 
-def _metric(tested: dict[str, Any], metric: str, classes: int) -> float:
-    """As recorded, or else of the confusion matrix."""
-    if metric in tested:
-        return tested[metric]
-    matrix: Triples = tested["matrix"]
-    name, _, of_class = metric.partition(":")
-    if not of_class:
+def _metric(decided: dict[str, Any], metric: str, classes: int) -> float:
+    """Take a test score as recorded, or compute it of the confusion matrix."""
+    if metric in decided["test"]:
+        return decided["test"][metric]
+    matrix: Triples = decided["matrix"]
+    name, _, one_class = metric.partition(":")
+    if not one_class:
         return scores(matrix, classes, (metric,))[metric]
-    k = int(of_class)
+    k = int(one_class)
     right = sum(count for true, predicted, count in matrix if true == predicted == k)
     side = 1 if name == "precision" else 0
     total = sum(cell[2] for cell in matrix if cell[side] == k)
@@ -120,19 +124,19 @@ def _metric(tested: dict[str, Any], metric: str, classes: int) -> float:
 
 
 def _of_curve(curve: Sequence[dict[str, Any]], column: Column, goal: float) -> float | None:
-    """The value of a column for the curve over the epochs."""
-    kind, _, of = column.metric.partition(":")
+    """Look a column up in the curve over the epochs."""
+    kind, _, key = column.metric.partition(":")
     if kind == "last":
-        return curve[-1][of]
+        return curve[-1][key]
     if kind == "epochs":
-        return next((epoch["epoch"] for epoch in curve if epoch[of] >= goal), None)
-    return _correlation(curve, of)
+        return next((epoch["epoch"] for epoch in curve if epoch[key] >= goal), None)
+    return _correlation(curve, key)
 
 
 def _correlation(curve: Sequence[dict[str, Any]], beta: str) -> float | None:
-    """Of −loss and Fβ over the epochs with a finite loss.
+    """Correlate −loss and Fβ over the epochs with a finite loss.
 
-    None where the loss never changes, or Fβ by no more than counts: that is a training which learns
+    It is None where the loss never changes, or Fβ by no more than counts: such a training learns
     nothing, and any correlation is one of noise.
     """
     pairs = [(epoch["train_loss"], epoch[f"train_f{beta}"]) for epoch in curve]

@@ -10,7 +10,7 @@ from evalign.report.figures import EPOCH, STYLE
 from evalign_study.papers.evidence import Evidence
 from evalign_study.papers.plan import Cell
 from evalign_study.papers.tables import Panel
-from evalign_study.records.results import Record
+from evalign_study.records.made import Record
 from evalign_study.records.run import LOSS
 
 # Plotly's colours come again after ten lines.
@@ -18,7 +18,7 @@ COLOURS, DASHES, SYMBOLS = 10, ("solid", "dash"), ("circle", "cross")
 
 
 def figures(evidence: Evidence) -> dict[str, go.Figure]:
-    """By title; none for a table, or without records."""
+    """Draw the figures, by title; there are none for a table, or without records."""
     return {
         f"{panel.label}: {title}": figure
         for panel in evidence.table.panels
@@ -34,7 +34,7 @@ def _nothing(evidence: Evidence, panel: Panel) -> Titled:
 
 
 def _convergence(evidence: Evidence, panel: Panel) -> Titled:
-    """The median of the repetitions, epoch by epoch."""
+    """Draw the median of the repetitions, epoch by epoch."""
     curves = _curves(evidence, panel)
     for column in panel.columns:
         kind, _, key = column.metric.partition(":")
@@ -51,7 +51,7 @@ def _convergence(evidence: Evidence, panel: Panel) -> Titled:
 
 
 def _scatter(evidence: Evidence, panel: Panel) -> Titled:
-    """Loss against Fβ over the epochs of all repetitions."""
+    """Draw loss against Fβ over the epochs of all repetitions."""
     curves = _curves(evidence, panel)
     for column in panel.columns:
         beta = column.metric.partition(":")[2]
@@ -77,7 +77,7 @@ DRAW = {"convergence": _convergence, "scatter": _scatter}
 
 
 def _curves(evidence: Evidence, panel: Panel) -> dict[str, list[Record]]:
-    """The trials of each line that has some."""
+    """Collect the trials of each line that has some."""
     found = {
         line.label: evidence.trials(Cell(panel, panel.variants[0], line), LOSS)
         for line in panel.lines

@@ -1,9 +1,9 @@
-"""Which runs a table asks for, and how they are trained."""
+"""Which runs a table of a paper asks for."""
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -11,21 +11,21 @@ import torch
 
 from evalign.core.checks import nearest, require
 from evalign_study.data import card
-from evalign_study.papers.tables import Line, Panel, Table
-from evalign_study.records.execute import Train, Unit
-from evalign_study.records.results import Record
+from evalign_study.papers.search import chosen, grid
+from evalign_study.papers.tables import Line, Panel, PrintedTable
+from evalign_study.records.made import Record
 from evalign_study.records.run import LOSS, Run
-from evalign_study.trainers import tabular
-from evalign_study.trainers.classical import CLASSICAL, train_classical
-from evalign_study.trainers.frames import train_frames
-from evalign_study.trainers.images import SURF, train_image
+from evalign_study.trainers.choice import trainer_of
+from evalign_study.trainers.classical import CLASSICAL
+from evalign_study.trainers.images import SURF
 from evalign_study.trainers.methods import make
+from evalign_study.trainers.tabular import GRID_SEED
 
-# A quick look: images in batches of so many, for so long; and the most rows, by kind of work.
+# A quick look: images in batches of so many, for so long; and the most rows, by the trainer.
 QUICK_BATCH, QUICK_EPOCHS, QUICK_TRIALS = 10, 2, 2
 QUICK_ROWS = {"networks of images": 20, "classical methods": 300}
 FEW_CLASSES = 50
-FIRST_SEED = tabular.GRID_SEED + 1  # of the trials
+FIRST_SEED = GRID_SEED + 1  # of the trials
 
 
 class Cell(NamedTuple):
@@ -54,50 +54,55 @@ class Plan(NamedTuple):
         quick: few epochs, few rows, no grid: to see that it runs.
     """
 
-    table: Table
+    table: PrintedTable
     trials: int
     quick: bool = False
 
     def cells(self) -> Iterator[Cell]:
+        """Go through the lines of all panels and variants."""
         for panel in self.table.panels:
             for variant in panel.variants:
                 for line in panel.lines:
                     yield Cell(panel, variant, line)
 
     def grid(self, cell: Cell) -> dict[str, Run]:
-        """By key, the runs that the setting of a cell is chosen from; none where it is given."""
-        panel, line, table = cell.panel, cell.line, self.table
+        """List by key the runs that the setting of a cell is chosen from; none if it is given."""
+        panel, line = cell.panel, cell.line
         if not cell.gridded:
             return {}
         if panel.recipe is not None:  # images take long: the first trial is part of the search
             given = self._given(cell).but(seed=FIRST_SEED)
-            axes = {name: of for name, of in panel.searched.items() if name not in line.fixed}
+            searched = panel.searched.items()
+            axes = {name: values for name, values in searched if name not in line.fixed}
             settings = itertools.product(*axes.values())
-            runs = [given.but(**dict(zip(axes, of, strict=True))) for of in settings]
+            runs = [given.but(**dict(zip(axes, setting, strict=True))) for setting in settings]
             return {run.key: run for run in runs}
         fixed = {"imbalance": panel.imbalance, **line.fixed}
         about = (panel.dataset, cell.variant, line.method, panel.network)
-        return _grid(*about, panel.epochs, table.patience, self.quick, tuple(fixed.items()))
+        return _grid(*about, panel.epochs, self.table.patience, self.quick, tuple(fixed.items()))
+
+    def grids(self) -> list[Run]:
+        """List the runs of all grids, each once."""
+        grids = (self.grid(cell) for cell in self.cells())
+        return list({key: run for grid in grids for key, run in grid.items()}.values())
 
     def runs(self, cell: Cell, criterion: str, records: Mapping[str, Record]) -> list[Run]:
-        """The trials of a cell, with the setting that a criterion chooses.
+        """List the trials of a cell, with the setting that a criterion chooses.
 
-        None before the grid is complete: the best of a part of it is a guess.
+        There are none before the grid is complete: the best of a part of it is a guess.
         """
         grid = self.grid(cell)
         if not grid.keys() <= records.keys():
             return []
-        if grid:
-            setting = tabular.chosen((records[key] for key in grid), criterion)
-        else:
-            setting = self._given(cell)
+        points = [records[key] for key in grid]
+        setting = chosen(points, criterion) if points else self._given(cell)
         seeds = range(FIRST_SEED, FIRST_SEED + self.trials)
         if setting.network in SURF:  # it holds other rows out in each repetition (5.1)
             return [setting.but(seed=seed, split_seed=seed) for seed in seeds]
         return [setting.but(seed=seed) for seed in seeds]
 
     def all_runs(self, records: Mapping[str, Record]) -> list[Run]:
-        """The trials of all cells and criteria, each once, without those of absent packages."""
+        """List the trials of all cells and criteria, without those of absent packages."""
         found = {
             run.key: run
             for cell in self.cells()
@@ -106,23 +111,6 @@ class Plan(NamedTuple):
             if not missing(cell.line)
         }
         return list(found.values())
-
-    def work(self, runs: Iterable[Run]) -> dict[str, tuple[list[Unit], Train]]:
-        """Units and their training, by kind."""
-        kinds: dict[str, list[Run]] = {}
-        for run in runs:
-            kinds.setdefault(_kind(run), []).append(run)
-        train: dict[str, Train] = {
-            "networks of rows": tabular.train,
-            "classical methods": partial(_each, train_classical),
-            "networks of images": partial(_each, train_image),
-            "networks of frames": partial(_each, train_frames),
-        }
-        work: dict[str, tuple[list[Unit], Train]] = {}
-        for kind, of in kinds.items():
-            together = train[kind] is tabular.train
-            work[kind] = (list(tabular.units(of) if together else ([x] for x in of)), train[kind])
-        return work
 
     def _given(self, cell: Cell) -> Run:
         panel, line = cell.panel, cell.line
@@ -139,7 +127,7 @@ class Plan(NamedTuple):
             imbalance=panel.imbalance,
             **{**fields, **line.fixed},
         )
-        return run.but(rows=QUICK_ROWS.get(_kind(run))) if self.quick else run
+        return run.but(rows=QUICK_ROWS.get(trainer_of(run).name)) if self.quick else run
 
 
 @cache
@@ -153,23 +141,23 @@ def _grid(
     quick: bool,
     fixed: tuple[tuple[str, Any], ...],
 ) -> dict[str, Run]:
-    """Asked for again and again, for every criterion."""
+    """Make a grid once: it is asked for again for every criterion."""
     how = {"network": network, "epochs": epochs, "patience": patience, "quick": quick}
-    return {run.key: run for run in tabular.grid(dataset, variant, method, **how, **dict(fixed))}
+    return {run.key: run for run in grid(dataset, variant, method, **how, **dict(fixed))}
 
 
 def criteria(panel: Panel) -> tuple[str, ...]:
-    """All that a setting of the panel is chosen by, each once."""
+    """List what a setting of the panel is chosen by."""
     return tuple(dict.fromkeys([LOSS, *(column.criterion for column in panel.columns)]))
 
 
 def missing(line: Line) -> str:
-    """The package that a line needs and that is not there."""
+    """Name the package that a line needs and that is not there."""
     return "ap_perf" if line.method == "ap_perf" and find_spec("ap_perf") is None else ""
 
 
-def on(table: Table, datasets: Sequence[str] | None) -> Table:
-    """The part of a table that is about some data sets."""
+def on(table: PrintedTable, datasets: Sequence[str] | None) -> PrintedTable:
+    """Take the part of a table that is about some data sets."""
     if not datasets:
         return table
     known = list(dict.fromkeys(panel.dataset for panel in table.panels))
@@ -179,8 +167,8 @@ def on(table: Table, datasets: Sequence[str] | None) -> Table:
     return _with(table, [panel for panel in table.panels if panel.dataset in datasets])
 
 
-def quick(table: Table, *, smallest: bool) -> Table:
-    """A slice of a table: the lines of its claims, on one data set of rows and one of images."""
+def quick_slice(table: PrintedTable, *, smallest: bool) -> PrintedTable:
+    """Cut a slice: the lines of claims, on one data set of rows and one of images."""
     panels = [_quick_panel(table, panel) for panel in table.panels]
     if smallest:  # most of the time goes to tuned decisions, and so by classes
         panels = [panel for panel in panels if panel.classes <= FEW_CLASSES]
@@ -191,8 +179,8 @@ def quick(table: Table, *, smallest: bool) -> Table:
     return _with(table, panels)
 
 
-def _quick_panel(table: Table, panel: Panel) -> Panel:
-    """Images take long: of their lines those of one claim."""
+def _quick_panel(table: PrintedTable, panel: Panel) -> Panel:
+    """Keep the lines of claims; of images, which take long, those of one claim."""
     claims = [claim for claim in table.claims if panel.label in claim.on]
     recipe = panel.recipe
     if recipe is not None:
@@ -203,8 +191,8 @@ def _quick_panel(table: Table, panel: Panel) -> Panel:
     return dataclasses.replace(panel, lines=lines, recipe=recipe)
 
 
-def _with(table: Table, panels: Sequence[Panel]) -> Table:
-    """The table with fewer panels, and the claims that can still be judged there."""
+def _with(table: PrintedTable, panels: Sequence[Panel]) -> PrintedTable:
+    """Keep fewer panels, and the claims that can still be judged there."""
     claims = []
     for claim in table.claims:
         labels = [panel.label for panel in panels if panel.label in claim.on]
@@ -217,15 +205,3 @@ def _with(table: Table, panels: Sequence[Panel]) -> Table:
 def _has(panels: Sequence[Panel], label: str, *lines: str) -> bool:
     panel = next(panel for panel in panels if panel.label == label)
     return all(panel.line(line) for line in lines if line)
-
-
-def _kind(run: Run) -> str:
-    if run.method in CLASSICAL:
-        return "classical methods"
-    if run.network == "people":
-        return "networks of frames"
-    return "networks of images" if len(card(run.dataset).shape) > 1 else "networks of rows"
-
-
-def _each(train: Callable[[Run], Record], unit: Unit) -> list[Record]:
-    return [train(run) for run in unit]

@@ -1,29 +1,28 @@
-"""Records beside what was printed: what is said of a table, and the files it is said in."""
+"""Records beside what was printed: what is said of a table of a paper."""
 
-import csv
-import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
-from evalign.core.checks import require
 from evalign.report.summary import number
 from evalign_study.papers.evidence import Evidence, Selection, View
 from evalign_study.papers.figures import figures
-from evalign_study.papers.formats import Grid, Heading, Part, Points, Text, html, markdown
-from evalign_study.papers.tables import MARGIN, Column, Line, Panel, Printed, Table
+from evalign_study.papers.tables import MARGIN, Claim, Column, Line, Panel, Printed, PrintedTable
 from evalign_study.papers.verdicts import (
     CONFIRMED,
     NOT_COMPARABLE,
     NOT_RUN,
-    Interval,
     Verdict,
-    interval,
     verdicts,
     views,
 )
-from evalign_study.records.results import Record
+from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Text
+from evalign_study.pipeline.intervals import NO_INTERVAL, interval
+from evalign_study.pipeline.table import QUICK, Findings, Sheet, origins
+from evalign_study.records.made import Record
+
+Judged = Sequence[tuple[Claim, Panel, dict[str, Verdict]]]
 
 VARIANTS = {"paper": "as in the papers", "sound": "sound"}
 SELECTIONS: dict[Selection, str] = {
@@ -31,8 +30,6 @@ SELECTIONS: dict[Selection, str] = {
     "strict": "Epoch and setting with the best metric on the validation rows:",
 }
 MEDIAN = "Median of the repetitions, as in the paper (the lowest to the highest):"
-NOTHING = "–"
-NO_INTERVAL = Interval(math.nan, math.nan, math.nan, 0)
 
 
 class Entry(NamedTuple):
@@ -45,47 +42,32 @@ class Entry(NamedTuple):
     values: Sequence[float]
 
 
-def write(evidence: Evidence, folder: Path) -> list[Path]:
-    """NAME.md, NAME.html, NAME.csv with every number, and NAME-claims.csv with every verdict."""
-    name, said = evidence.table.name, list(parts(evidence))
-    folder.mkdir(parents=True, exist_ok=True)
-    page = html(evidence.table.title, said, figures(evidence))
-    for file, text in ((f"{name}.md", markdown(said)), (f"{name}.html", page)):
-        (folder / file).write_text(text, encoding="utf-8")
-    tables = {f"{name}.csv": _numbers(evidence), f"{name}-claims.csv": _claims(evidence)}
-    for file, rows in tables.items():
-        with (folder / file).open("w", encoding="utf-8", newline="") as out:
-            first = next(rows)
-            writer = csv.DictWriter(out, list(first), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows([first, *rows])
-    return [folder / file for file in (f"{name}.md", f"{name}.html", *tables)]
+def findings(evidence: Evidence) -> Findings:
+    """Say all of a table: text, figures, every number and every verdict."""
+    judged = list(verdicts(evidence))
+    return Findings(
+        title=evidence.table.title,
+        parts=list(parts(evidence, judged)),
+        figures=figures(evidence),
+        sheets={"": _sheet(_numbers(evidence)), "-claims": _sheet(_claims(evidence, judged))},
+        lines=headlines(seen for _, _, seen in judged),
+        data=[
+            {"claim": claim.text, "data set": panel.label}
+            | {way: _plain(verdict) for way, verdict in seen.items()}
+            for claim, panel, seen in judged
+        ],
+    )
 
 
-def fill(page: str, name: str, text: str) -> str:
-    """A Markdown page with the text between the marks of a table.
-
-    Examples:
-        >>> fill("A <!-- t --> B <!-- end of t --> C", "t", "new")
-        'A <!-- t -->\\n\\nnew\\n<!-- end of t --> C'
-    """
-    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, marked, rest = page.partition(start)
-    _, closed, after = rest.partition(end)
-    require(bool(marked and closed), "reproduce", "page", f"hold {start} and {end}", "neither")
-    return f"{before}{start}\n\n{text}\n{end}{after}"
-
-
-def parts(evidence: Evidence) -> Iterator[Part]:
-    """All that is said of a table."""
+def parts(evidence: Evidence, judged: Judged) -> Iterator[Part]:
+    """Write the text of a table."""
     table, used = evidence.table, evidence.used()
     yield Heading(table.title)
     if not used:
         yield Text("Not run.")
         return
     if evidence.plan.quick:
-        yield Text("A quick look, to see that it runs: its numbers mean nothing.")
-    judged = list(verdicts(evidence))
+        yield Text(QUICK)
     yield from (Text(text) for text in headlines(seen for _, _, seen in judged))
     rows = []
     for claim, panel, seen in judged:
@@ -112,7 +94,7 @@ def parts(evidence: Evidence) -> Iterator[Part]:
 
 
 def headlines(judged: Iterable[dict[str, Verdict]]) -> list[str]:
-    """How many claims are confirmed, in each way to look at them."""
+    """Count the claims that are confirmed, in each way to look at them."""
     words: dict[str, list[str]] = {}
     for seen in judged:
         for way, verdict in seen.items():
@@ -129,7 +111,7 @@ def headlines(judged: Iterable[dict[str, Verdict]]) -> list[str]:
 def entries(
     evidence: Evidence, panel: Panel, variant: str, selection: Selection
 ) -> Iterator[list[Entry]]:
-    """The numbers of a panel, a list for each line."""
+    """Go through the numbers of a panel, a list for each line."""
     for line in panel.lines:
         row = []
         for column in panel.columns:
@@ -142,13 +124,13 @@ def entries(
         yield row
 
 
-def _selections(table: Table) -> list[Selection]:
-    """A figure is of all epochs, and selects none."""
+def _selections(table: PrintedTable) -> list[Selection]:
+    """List how epochs are selected. A figure shows all of them."""
     return ["papers"] if table.drawn else list(SELECTIONS)
 
 
 def _grids(evidence: Evidence, panel: Panel, variant: str) -> Iterator[Grid]:
-    """For each selection a table, if there are trials. All decisions are in the CSV."""
+    """Make a table for each selection, if there are trials. The CSV has all decisions."""
     drawn = evidence.table.drawn
     for selection in _selections(evidence.table):
         decision = evidence.table.decisions[0] if selection == "papers" else "argmax"
@@ -167,7 +149,7 @@ def _grids(evidence: Evidence, panel: Panel, variant: str) -> Iterator[Grid]:
 def _cells(
     row: Sequence[Entry], printed: set[str], show: Callable[[Sequence[float]], str]
 ) -> dict[str, str]:
-    """The cells of a line under their headings."""
+    """Write the cells of a line under their headings."""
     line = row[0].line
     trials = sorted({len(entry.values) for entry in row if entry.values})
     count = "–".join(dict.fromkeys(map(str, trials[:1] + trials[-1:])))
@@ -206,20 +188,21 @@ def _signed(x: float) -> str:
     return text if text.startswith("−") or float(text) == 0 else f"+{text}"
 
 
-def _origin(table: Table, used: Sequence[Record]) -> str:
-    """How many runs, how they ended, and what they were made with."""
+def _plain(verdict: Verdict) -> dict[str, Any]:
+    difference = verdict.difference and verdict.difference._asdict()
+    return {"verdict": verdict.word, "reason": verdict.reason, "difference": difference}
+
+
+def _origin(table: PrintedTable, used: Sequence[Record]) -> str:
+    """Say how many runs there were, how they ended, and what they were made with."""
     capped = [record["run"]["epochs"] for record in used if record["capped"]]
     caps = f" ({', '.join(map(str, sorted(set(capped))))})" if capped else ""
     diverged = sum(bool(record.get("diverged")) for record in used)
     splits = {record["run"]["split_seed"] for record in used}
-    made = [record["made"] for record in used]
-
-    def all_of(text: str) -> str:
-        return ", ".join(sorted({text.format_map(of) for of in made}))
-
+    all_of = partial(origins, used)
     trials = "Repetitions" if table.drawn else "± is half the 95% interval over trials, which"
-    several = len({of["commit"] for of in made}) > 1
-    days = sorted(of["at"][:10] for of in made)
+    several = len({record["made"]["commit"] for record in used}) > 1
+    days = sorted(record["made"]["at"][:10] for record in used)
     return (
         f"{len(used):,} runs, of which {len(capped):,} reached the cap on epochs{caps} and "
         f"{diverged:,} diverged. {trials} differ in the seed of the training "
@@ -230,6 +213,12 @@ def _origin(table: Table, used: Sequence[Record]) -> str:
         f"{'several versions of the code, commits' if several else 'commit'} {all_of('{commit}')}; "
         f"{' to '.join(dict.fromkeys([days[0], days[-1]]))}."
     )
+
+
+def _sheet(rows: Iterable[dict[str, Any]]) -> Sheet:
+    listed = list(rows)
+    head = list(listed[0]) if listed else []
+    return Sheet(head, [list(row.values()) for row in listed])
 
 
 def _numbers(evidence: Evidence) -> Iterator[dict[str, Any]]:
@@ -256,8 +245,8 @@ def _numbers(evidence: Evidence) -> Iterator[dict[str, Any]]:
                         }
 
 
-def _claims(evidence: Evidence) -> Iterator[dict[str, Any]]:
-    for claim, panel, seen in verdicts(evidence):
+def _claims(evidence: Evidence, judged: Judged) -> Iterator[dict[str, Any]]:
+    for claim, panel, seen in judged:
         for way, (word, reason, difference) in seen.items():
             yield {
                 "claim": claim.text,

@@ -1,4 +1,4 @@
-"""What the papers printed and claimed, and what is held against it: `tables.toml`, read."""
+"""What the papers printed and claimed, and what is held against it, read from `tables.toml`."""
 
 import math
 import tomllib
@@ -62,7 +62,7 @@ class Line(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """That a line scores higher in a column than another one, or than a number.
+    """A sentence: a line scores higher in a column than another one, or than a number.
 
     Or that it stands in another one of the `RELATIONS` to it. `on` are labels of panels.
     """
@@ -114,12 +114,14 @@ class Panel:
     @property
     def searched(self) -> dict[str, list[Any]]:
         """What the recipe has several values of."""
-        return {name: of for name, of in (self.recipe or {}).items() if isinstance(of, list)}
+        recipe = self.recipe or {}
+        return {name: values for name, values in recipe.items() if isinstance(values, list)}
 
     @property
     def first(self) -> dict[str, Any]:
         """The recipe with the first of several values."""
-        return {**(self.recipe or {}), **{name: of[0] for name, of in self.searched.items()}}
+        firsts = {name: values[0] for name, values in self.searched.items()}
+        return {**(self.recipe or {}), **firsts}
 
     def line(self, label: str) -> Line | None:
         return next((line for line in self.lines if line.label == label), None)
@@ -129,11 +131,11 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table or figure.
+class PrintedTable:
+    """A table or figure of a paper.
 
     Args:
-        name: what `reproduce` calls it.
+        name: what commands call it.
         title: what it shows.
         kind: "table", or the kind of figure: "convergence" or "scatter".
         decisions: from scores to labels, the paper's first.
@@ -163,7 +165,7 @@ class Table:
 
 
 def names() -> list[str]:
-    """The tables and figures.
+    """List the tables and figures.
 
     Examples:
         >>> names()[:2]
@@ -172,8 +174,8 @@ def names() -> list[str]:
     return list(_tables())
 
 
-def table(name: str) -> Table:
-    """A table or figure.
+def table(name: str) -> PrintedTable:
+    """Look a table or figure up.
 
     Examples:
         >>> table("mcfbeta-table2").panels[1].printed["F1*", "F1"].text
@@ -181,60 +183,60 @@ def table(name: str) -> Table:
     """
     known = _tables()
     allowed, cure = f"be one of {', '.join(known)}", nearest(name, known)
-    require(name in known, "reproduce", "name", allowed, repr(name), cure)
+    require(name in known, "tables", "name", allowed, repr(name), cure)
     return known[name]
 
 
 @cache
-def _tables() -> dict[str, Table]:
+def _tables() -> dict[str, PrintedTable]:
     text = Path(__file__).with_name("tables.toml").read_text(encoding="utf-8")
     return read(tomllib.loads(text))
 
 
-def read(written: Mapping[str, Any]) -> dict[str, Table]:
-    """The tables of a file such as `tables.toml`. What does not fit together is a ValueError."""
+def read(written: Mapping[str, Any]) -> dict[str, PrintedTable]:
+    """Read a file such as `tables.toml`. What does not fit together is a ValueError."""
     sets, labels = written["sets"], written["labels"]
     return {
-        name: _table(name, of, sets, labels)
-        for name, of in written.items()
+        name: _table(name, entry, sets, labels)
+        for name, entry in written.items()
         if name not in ("sets", "labels")
     }
 
 
-def _table(name: str, of: Any, sets: Any, labels: Any) -> Table:
+def _table(name: str, entry: Any, sets: Any, labels: Any) -> PrintedTable:
     shared = {"network": "mlp", "variants": ["paper", "sound"], "columns": [], "added": []}
-    shared |= {key: value for key, value in of.items() if key in shared}
-    labels = labels | of.get("labels", {})
+    shared |= {key: value for key, value in entry.items() if key in shared}
+    labels = labels | entry.get("labels", {})
     panels = tuple(
-        _panel(name, shared | sets[part["dataset"]] | part, of["lines"], labels)
-        for part in of["panels"]
+        _panel(name, shared | sets[part["dataset"]] | part, entry["lines"], labels)
+        for part in entry["panels"]
     )
-    made = Table(
+    made = PrintedTable(
         name=name,
-        title=of["title"],
-        kind=of.get("kind", "table"),
-        decisions=tuple(of.get("decisions", DECISIONS)),
-        strict=of.get("strict", "tuned"),
-        patience=of.get("patience", PATIENCE),
-        trials=of.get("trials", TRIALS),
-        notes=tuple(of.get("notes", [])),
+        title=entry["title"],
+        kind=entry.get("kind", "table"),
+        decisions=tuple(entry.get("decisions", DECISIONS)),
+        strict=entry.get("strict", "tuned"),
+        patience=entry.get("patience", PATIENCE),
+        trials=entry.get("trials", TRIALS),
+        notes=tuple(entry.get("notes", [])),
         panels=panels,
-        claims=tuple(_claim(name, claim, panels) for claim in of["claims"]),
+        claims=tuple(_claim(name, claim, panels) for claim in entry["claims"]),
     )
     require(made.kind in KINDS, name, "kind", f"be one of {', '.join(KINDS)}", made.kind)
     return made
 
 
-def _panel(name: str, of: Mapping[str, Any], lines: Any, labels: Any) -> Panel:
-    classes, printed = len(card(of["dataset"]).counts), of.get("printed", {})
-    columns = tuple(_column(classes, *column) for column in of["columns"])
+def _panel(name: str, entry: Mapping[str, Any], lines: Any, labels: Any) -> Panel:
+    classes, printed = len(card(entry["dataset"]).counts), entry.get("printed", {})
+    columns = tuple(_column(classes, *column) for column in entry["columns"])
     # Where a panel has printed figures, the paper's lines are those it prints there.
     own = [_line(label, lines[label]) for label in (printed or lines)]
-    added = [_line(labels[method], method, added=True) for method in of["added"]]
+    added = [_line(labels[method], method, added=True) for method in entry["added"]]
     for line in [*own, *added]:
         known = [*METHODS, *CLASSICAL]
         require(line.method in known, name, "method", "be one of a study", repr(line.method))
-    network = of["network"]
+    network = entry["network"]
     require(network in NETWORKS, name, "network", f"be one of {', '.join(NETWORKS)}", network)
     cells = {}
     for label, row in printed.items():
@@ -245,16 +247,16 @@ def _panel(name: str, of: Mapping[str, Any], lines: Any, labels: Any) -> Panel:
             mean, std = map(float, text.split(" ± "))
             cells[label, column.label] = Printed(mean, std, text.replace("-", "−"))
     return Panel(
-        label=of["label"],
-        dataset=of["dataset"],
+        label=entry["label"],
+        dataset=entry["dataset"],
         classes=classes,
         network=network,
-        variants=tuple(of["variants"]),
-        recipe=of.get("recipe"),
-        epochs=of.get("epochs", EPOCHS),
-        imbalance=of.get("imbalance"),
-        incomparable=of.get("incomparable", ""),
-        notes=tuple(of.get("notes", [])),
+        variants=tuple(entry["variants"]),
+        recipe=entry.get("recipe"),
+        epochs=entry.get("epochs", EPOCHS),
+        imbalance=entry.get("imbalance"),
+        incomparable=entry.get("incomparable", ""),
+        notes=tuple(entry.get("notes", [])),
         columns=columns,
         lines=(*own, *added),
         printed=cells,
@@ -267,23 +269,23 @@ def _column(classes: int, label: str, metric: str, criterion: str = "") -> Colum
     return Column(label, macro.get(metric, metric), macro.get(criterion, criterion))
 
 
-def _line(label: str, of: Any, *, added: bool = False) -> Line:
-    fixed = dict(of) if isinstance(of, dict) else {"method": of}
+def _line(label: str, entry: Any, *, added: bool = False) -> Line:
+    fixed = dict(entry) if isinstance(entry, dict) else {"method": entry}
     return Line(label, fixed.pop("method"), fixed, added)
 
 
-def _claim(name: str, of: Any, panels: Sequence[Panel]) -> Claim:
-    """With the panels it is about: those that have its lines and its column."""
-    wanted = [of["better"], *([of["than"]] if "than" in of else [])]
+def _claim(name: str, entry: Any, panels: Sequence[Panel]) -> Claim:
+    """Read a claim, with the panels that have its lines and its column."""
+    wanted = [entry["better"], *([entry["than"]] if "than" in entry else [])]
     fits = [
         panel.label
         for panel in panels
-        if all(panel.line(label) for label in wanted) and panel.column(of["column"])
+        if all(panel.line(label) for label in wanted) and panel.column(entry["column"])
     ]
-    on = of.get("on", fits)
+    on = entry.get("on", fits)
     ok = bool(fits) and set(on) <= set(fits)
-    require(ok, name, f"claim {of['text']!r}", "have its lines and column in its panels", on)
-    claim = Claim(**{**of, "on": tuple(on)})
+    require(ok, name, f"claim {entry['text']!r}", "have its lines and column in its panels", on)
+    claim = Claim(**{**entry, "on": tuple(on)})
     known = ", ".join(RELATIONS)
     require(claim.relation in RELATIONS, name, "relation", f"be one of {known}", claim.relation)
     return claim

@@ -1,4 +1,4 @@
-"""Do the claims hold? Paired over trials: the same seed, the same split.
+"""Whether the claims hold, paired over trials: the same seed, the same split.
 
 A claim says where the difference of two lines lies (`tables.RELATIONS`). It is *confirmed* where
 the 95% interval of the mean difference, by Student's t over the trials, lies there altogether; the
@@ -7,29 +7,17 @@ about one printed sentence, all are shown, and the verdict and the interval besi
 disagree. So where nothing differs, one verdict in forty is a confirmation by chance.
 """
 
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-from scipy import stats
-
 from evalign_study.papers.evidence import Evidence, View
-from evalign_study.papers.tables import RELATIONS, Claim, Panel, Table
-from evalign_study.records.picks import MOST_TUNED
+from evalign_study.papers.tables import RELATIONS, Claim, Panel, PrintedTable
+from evalign_study.pipeline.intervals import Interval, interval
+from evalign_study.trainers.decisions import MOST_TUNED
 
 CONFIRMED, NOT_CONFIRMED = "confirmed", "not confirmed"
 NOT_COMPARABLE, NOT_RUN = "not comparable", "not run"
 REVERSE = "the reverse holds"
-
-
-class Interval(NamedTuple):
-    """A mean over trials and its 95% interval, NaN for a single trial."""
-
-    mean: float
-    low: float
-    high: float
-    trials: int
 
 
 class Verdict(NamedTuple):
@@ -46,26 +34,8 @@ class Verdict(NamedTuple):
     difference: Interval | None
 
 
-def interval(values: Iterable[float]) -> Interval:
-    """Values that are all alike have an interval without width.
-
-    Examples:
-        >>> mean, low, high, n = interval([0.02, 0.03, 0.01, 0.04, 0.05])
-        >>> f"{mean:.3f} in [{low:.3f}, {high:.3f}] of {n}"
-        '0.030 in [0.010, 0.050] of 5'
-    """
-    x = np.fromiter(values, float)
-    mean, n = float(x.mean()), len(x)
-    if n == 1:
-        return Interval(mean, math.nan, math.nan, n)
-    # Equal values have a mean that may differ from them in its last digit.
-    spread = 0.0 if np.ptp(x) == 0 else float(x.std(ddof=1))
-    reach = float(stats.t.ppf(0.975, n - 1)) * spread / math.sqrt(n)
-    return Interval(mean, mean - reach, mean + reach, n)
-
-
 def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict:
-    """The verdict on a claim, on one panel, looked at in one way."""
+    """Judge a claim on one panel, looked at in one way."""
     column = panel.column(claim.column)
     assert column is not None
     first = evidence.values(panel, claim.better, column, view)
@@ -97,10 +67,10 @@ def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict
     return Verdict(NOT_CONFIRMED, reason, difference)
 
 
-def views(table: Table, panel: Panel) -> dict[str, View]:
-    """How a claim is looked at: as in the paper, and strictly. For a figure in one way.
+def views(table: PrintedTable, panel: Panel) -> dict[str, View]:
+    """Say how a claim is looked at: as in the paper, and strictly. A figure has one way.
 
-    Of very many classes there is no tuned decision.
+    With very many classes there is no tuned decision.
     """
     decision = table.decisions[0]
     seen = {"as in the paper": View(panel.variants[0], "papers", decision)}
@@ -111,7 +81,7 @@ def views(table: Table, panel: Panel) -> dict[str, View]:
 
 
 def verdicts(evidence: Evidence) -> Iterator[tuple[Claim, Panel, dict[str, Verdict]]]:
-    """All claims of a table, on all their panels."""
+    """Judge all claims of a table, on all their panels."""
     for claim in evidence.table.claims:
         for panel in evidence.table.panels:
             if panel.label in claim.on:

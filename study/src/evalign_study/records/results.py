@@ -1,20 +1,14 @@
-"""Results that are only ever added to: one JSON line for each run."""
+"""Files of records that are only ever added to: JSON lines, compressed."""
 
-import dataclasses
 import json
 import os
-import platform
-import subprocess
 import warnings
-from datetime import UTC, datetime
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import sklearn
-import torch
-
-from evalign import __version__
+from evalign_study.records import members
+from evalign_study.records.made import Record
 from evalign_study.records.run import Run
 
 try:
@@ -22,7 +16,8 @@ try:
 except ImportError:  # Windows, where two processes must not write at once
     fcntl = None
 
-Record = dict[str, Any]
+SUFFIX = ".jsonl.gz"
+CURE = "Restore the file; records are only ever added to it."
 
 
 class ResultsError(ValueError):
@@ -34,10 +29,11 @@ class ResultsWarning(UserWarning):
 
 
 class Results:
-    """A file of records, of which each has another key.
+    """A file of records, each with another key.
 
-    A line that was cut off by a crash, which can only be the last one, is not read, and removed
-    when the next record comes. Any number of processes may read and write.
+    What is added together is one part of the file, a gzip member (`members`): it is there as a
+    whole or not at all. A part that was cut off by a crash, which can only be the last one, is not
+    read, and removed when the next one comes. Any number of processes may read and write.
 
     Args:
         path: of the file; made with its folder when the first record comes.
@@ -47,131 +43,95 @@ class Results:
         self.path = Path(path)
         self.keys: set[str] = set()
         self._records: list[Record] = []
-        self._size = 0  # of the lines read so far
+        self._parts = self._size = 0  # that were read so far
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
             _lock(file, alone=False)
-            rest = self._read_on(file)
-        if rest:
-            cut = f"The last line of {self.path} was cut off; its run is taken as not done."
+            whole = self._read_on(file)
+        if not whole:
+            cut = f"The last part of {self.path} was cut off; its runs are taken as not done."
             warnings.warn(cut, ResultsWarning, stacklevel=2)
 
     def records(self) -> list[Record]:
-        """All, in the order they were made."""
+        """List all, in the order they were made."""
         return list(self._records)
 
-    def append(self, record: Record) -> None:
-        """Add a record; it is on the disk when this returns. The first of a key is the one kept."""
-        line = json.dumps(record, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    def append(self, records: Sequence[Record]) -> None:
+        """Add records together; they are on the disk when this returns.
+
+        The first of a key is the one kept.
+        """
+        if not records:
+            return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as file:
             _lock(file, alone=True)
             self._read_on(file)  # what others have written meanwhile
-            if record["key"] in self.keys:
+            new: dict[str, Record] = {}
+            for record in records:
+                if record["key"] not in self.keys:
+                    new.setdefault(record["key"], record)
+            if not new:
                 return
-            file.truncate(self._size)  # what a crash has left of a line
-            file.write(line)
+            part = members.pack(b"".join(map(_line, new.values())))
+            file.truncate(self._size)  # what a crash has left of a part
+            file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        self._take(record, len(line))
+        self._take(list(new.values()), len(part))
 
-    def _read_on(self, file: BinaryIO) -> bytes:
-        """Take the lines that are new; what follows the last of them is returned."""
+    def _read_on(self, file: BinaryIO) -> bool:
+        """Take the parts that are new. False if the last one was cut off."""
         if os.fstat(file.fileno()).st_size < self._size:
-            cure = "Restore the file; records are only ever added to it."
-            raise ResultsError(f"{self.path} has become shorter. {cure}")
+            raise ResultsError(f"{self.path} has become shorter. {CURE}")
         file.seek(self._size)
-        *whole, rest = file.read().split(b"\n")
-        for line in whole:
-            record = _parsed(line)
-            if record is None:
-                cure = "Restore the file; records are only ever added to it."
-                number = len(self._records) + 1
-                raise ResultsError(f"Line {number} of {self.path} is no record. {cure}")
-            self._take(record, len(line) + 1)
-        return rest
+        written, place = file.read(), 0
+        while place < len(written):
+            number = self._parts + 1
+            try:
+                part = members.unpack(written, place)
+            except members.Damaged as error:
+                raise ResultsError(f"Part {number} of {self.path} is damaged. {CURE}") from error
+            if part is None:
+                return False
+            lines = part.content.splitlines()
+            found = [_parsed(line) for line in lines]
+            if None in found:
+                line = f"Line {found.index(None) + 1} in part {number} of {self.path}"
+                raise ResultsError(f"{line} is not a record. {CURE}")
+            self._take([record for record in found if record is not None], part.end - place)
+            place = part.end
+        return True
 
-    def _take(self, record: Record, size: int) -> None:
-        self._records.append(record)
-        self.keys.add(record["key"])
+    def _take(self, records: Sequence[Record], size: int) -> None:
+        self._records += records
+        self.keys |= {record["key"] for record in records}
+        self._parts += 1
         self._size += size
 
 
+def recorded(folder: Path) -> dict[str, Record]:
+    """Read all files of a folder: the records by key. Some tables have runs in common."""
+    files = sorted(folder.glob(f"*{SUFFIX}"))
+    return {record["key"]: record for file in files for record in Results(file).records()}
+
+
 def _lock(file: BinaryIO, *, alone: bool) -> None:
-    """Until the file is closed; the system unlocks it after a crash."""
+    """Hold the file until it is closed; the system lets it go after a crash."""
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
 
 
+def _line(record: Record) -> bytes:
+    return json.dumps(record, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
 def _parsed(line: bytes) -> Record | None:
+    """Read a line; None if it is not a record whose key is that of its run."""
     try:
         found = json.loads(line)
-    except ValueError:
+        whole = found.keys() >= {"key", "run", "made", "picks"}
+        return found if whole and Run(**found["run"]).key == found["key"] else None
+    except (ValueError, TypeError, AttributeError):
         return None
-    whole = isinstance(found, dict) and found.keys() >= {"key", "run", "picks"}
-    return found if whole else None
-
-
-def record(
-    run: Run,
-    *,
-    epochs: int,
-    capped: bool,
-    seconds: float,
-    picks: dict[str, Any],
-    device: str = "cpu",
-    precision: str = "float32",
-    **more: Any,
-) -> Record:
-    """A record of a run, floats rounded to six digits; where one is not finite, None."""
-    rest = {"epochs": epochs, "capped": capped, "seconds": seconds, "picks": picks, **more}
-    return {
-        "key": run.key,
-        "run": dataclasses.asdict(run),
-        "made": made(device, precision),
-        **_rounded(rest),
-    }
-
-
-def made(device: str = "cpu", precision: str = "float32") -> dict[str, str]:
-    """Where results come from: time, commit, device, precision of matrix products, versions."""
-    return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
-        "device": _processor() if device == "cpu" else torch.cuda.get_device_name(device),
-        "precision": precision,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "sklearn": sklearn.__version__,
-        "evalign": __version__,
-    }
-
-
-@cache
-def _commit() -> str:
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--exclude=*"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return found.stdout.strip() or "unknown"
-
-
-@cache
-def _processor() -> str:
-    table = Path("/proc/cpuinfo")
-    lines = table.read_text().splitlines() if table.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(part) for part in value]
-    if isinstance(value, float):
-        return round(value, 6) if abs(value) < float("inf") else None
-    return value

@@ -24,7 +24,7 @@ Triples = list[list[int]]  # [true class, predicted class, count], the counts th
 class Run:
     """All that the result of a training depends on, but the machine.
 
-    The runs of a stack (`training.many`) share the noise of their dropout: with other company the
+    The runs of a stack (`trainers.many`) share the noise of their dropout: with other company the
     same run has other noise.
 
     Args:
@@ -71,21 +71,21 @@ class Run:
             'bb25ea21cf8b2243'
         """
         values = {field: getattr(self, field.name) for field in dataclasses.fields(self)}
-        given = {field.name: of for field, of in values.items() if of != field.default}
+        given = {field.name: x for field, x in values.items() if x != field.default}
         text = json.dumps(given, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def capped(self, epochs: int, best: int) -> bool:
-        """Whether nothing but the cap ended a training of `epochs` whose best one was `best`."""
+        """Tell whether only the cap ended a training of `epochs` whose best one was `best`."""
         return self.patience is not None and epochs >= self.epochs and epochs - best < self.patience
 
     def but(self, **changes: Any) -> "Run":
-        """A copy with changes."""
+        """Copy the run with changes."""
         return dataclasses.replace(self, **changes)
 
 
 def triples(predicted: Tensor, target: Tensor) -> Triples:
-    """The confusion matrix without its zeros: few numbers, also for many classes.
+    """Count the confusion matrix without its zeros: few numbers, also for many classes.
 
     Examples:
         >>> triples(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
@@ -98,7 +98,7 @@ def triples(predicted: Tensor, target: Tensor) -> Triples:
 
 
 def scores(matrix: Triples, classes: int, names: tuple[str, ...]) -> dict[str, float]:
-    """Metrics of a confusion matrix.
+    """Compute metrics of a confusion matrix.
 
     Examples:
         >>> scores([[0, 0, 1], [0, 1, 1], [1, 1, 1]], 2, ("accuracy",))

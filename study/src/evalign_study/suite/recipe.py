@@ -1,42 +1,33 @@
-"""The suite of the recipe as text, table and page: train what is missing, write what was found."""
+"""The suite of the recipe as a table: its runs, and what is said of them."""
 
-import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import plotly.graph_objects as go
 
 from evalign.core.checks import nearest, require
 from evalign.report.figures import ALIGNED, MUTED, STYLE
-from evalign_study.data import card
-from evalign_study.data.sources import fetch
-from evalign_study.papers.formats import Grid, Heading, Part, Text, html, markdown
-from evalign_study.papers.render import NOTHING
-from evalign_study.papers.reproduce import Progress
-from evalign_study.papers.verdicts import Interval, interval
-from evalign_study.records.execute import execute
-from evalign_study.records.results import Record, Results
+from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Text
+from evalign_study.pipeline.intervals import Interval, interval
+from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, origins
+from evalign_study.records.made import Record
 from evalign_study.records.run import Run
-from evalign_study.suite import standings
-from evalign_study.suite import tables as suite
+from evalign_study.suite import plan, standings
 from evalign_study.suite.standings import Bar, Cell, Choice
-from evalign_study.suite.tables import OURS, QUICK_EPOCHS, QUICK_SETS, SETS, UNLABELLED
-from evalign_study.trainers import tailed
-from evalign_study.trainers.methods import UNAVERAGED
+from evalign_study.trainers.methods import OPPONENTS, OURS, UNAVERAGED
+from evalign_study.trainers.recipe import UNLABELLED
 
-NAME = "recipe"
-TITLE = "The recipe against the losses of today"
+SETS = tuple(dict.fromkeys([*plan.SETS, *(dataset for dataset, _ in plan.IMAGE_SETS)]))
 CHOICE = Choice((OURS,), ("tuned",))  # the estimator's
 BY_ARGMAX = Choice((OURS,), ("argmax",))  # a loop's without a rule
-IMAGES = tuple(dict.fromkeys(dataset for dataset, _ in tailed.SETS))
 RIVALS = {"best opponent": standings.OPPONENT, "cross-entropy of today": standings.TODAY}
 BESIDE = [  # ours, and another one
     (BY_ARGMAX, Choice(("cross_entropy",), ("argmax",))),
-    (BY_ARGMAX, Choice(suite.OPPONENTS, ("argmax",))),
+    (BY_ARGMAX, Choice(OPPONENTS, ("argmax",))),
     (BY_ARGMAX, standings.OPPONENT),
     (CHOICE, Choice(("cross_entropy",), ("expected",))),
     (CHOICE, standings.TODAY),
@@ -67,9 +58,9 @@ class Outcome:
 
     @property
     def part(self) -> str:
-        """That it is about some of the data sets, if it is: the bars are set for all."""
+        """What says that it is about some of the data sets; empty for all of them."""
         there = dict.fromkeys(run.dataset for run in self.runs)
-        whole = self.quick or there.keys() == {*SETS, *IMAGES}
+        whole = self.quick or there.keys() == {*SETS}
         return "" if whole else f"Of {', '.join(there)} alone, while the bars are for all."
 
     @cached_property
@@ -86,100 +77,84 @@ class Outcome:
         return bars
 
 
-def planned(datasets: Sequence[str] | None = None, *, quick: bool = False) -> list[Run]:
-    """The runs of the suite, or of some of its data sets, or of a quick look at tables."""
-    known = (*SETS, *IMAGES)
-    for dataset in datasets or ():
-        allowed, cure = f"be one of {', '.join(known)}", nearest(dataset, known)
-        require(dataset in known, NAME, "dataset", allowed, repr(dataset), cure)
-    sets = datasets or (QUICK_SETS if quick else known)
-    tables = [name for name in sets if name in SETS]
-    if quick:
-        allowed, got = "be one with a quick look, which images have not", ", ".join(sets)
-        require(len(tables) == len(sets), NAME, "dataset", allowed, got)
-        return suite.runs(tables, splits=[0], seeds=[1], epochs=QUICK_EPOCHS)
-    images = [of for of in tailed.SETS if of[0] in sets]
-    return suite.runs(tables) + tailed.runs(images)
-
-
-def reproduce(
-    *,
-    out: Path,
-    results: Path,
-    datasets: Sequence[str] | None = None,
-    quick: bool = False,
-    render_only: bool = False,
-    jobs: int = 1,
-    backend: str | None = None,
-    progress: Progress | None = None,
-) -> Outcome:
-    """Train what is not recorded, and write down what was found.
+class Recipe(StudyTable):
+    """The suite of the recipe.
 
     Args:
-        out: the folder for Markdown, HTML and CSV.
-        results: the folder of the records.
-        datasets: some of `suite.SETS` and `IMAGES`; all without.
-        quick: a small slice, to see that it runs. Its numbers mean nothing, and all of it goes to
-            the folder "quick" of `out`.
-        render_only: train nothing.
-        jobs: units of work at a time.
-        backend: None, or "dask" for the cluster of the current `dask.distributed.Client`.
-        progress: told of what is done.
-
-    Raises:
-        ExecutionError: at the end, when all else is written down, if units failed.
+        datasets: some of `SETS`; None for all, or for those of a quick look.
+        quick: a small slice, to see that it runs.
     """
-    runs = planned(datasets, quick=quick)
-    if quick:
-        out = results = out / "quick"
 
-    def tell(done: int, total: int, left: float) -> None:
-        if progress is not None:
-            progress(NAME, done, total, left)
+    name, title = "recipe", "The recipe against the losses of today"
 
-    units = [] if render_only else suite.units(runs)
-    for unit in units:
-        fetch(card(unit[0].dataset))  # what is absent is told now, and downloaded once
-    own = Results(results / f"{NAME}.jsonl")
-    try:
-        execute(units, train, own, jobs=jobs, backend=backend, progress=tell)
-    finally:
-        known = {record["key"]: record for record in own.records()}
-        there = [known[run.key] for run in runs if run.key in known]
-        outcome = Outcome(runs, there, quick, time_in(results))
-        write(outcome, out)
-    return outcome
+    def __init__(self, datasets: Sequence[str] | None = None, *, quick: bool = False) -> None:
+        for dataset in datasets or ():
+            allowed, cure = f"be one of {', '.join(SETS)}", nearest(dataset, SETS)
+            require(dataset in SETS, self.name, "dataset", allowed, repr(dataset), cure)
+        self.quick, self.asked = quick, list(datasets or (plan.QUICK_SETS if quick else SETS))
+        images = any(dataset not in plan.SETS for dataset in self.asked)
+        allowed, got = "be one with a quick look, which images have not", ", ".join(self.asked)
+        require(not (quick and images), self.name, "dataset", allowed, got)
+
+    @property
+    def datasets(self) -> list[str]:
+        return self.asked
+
+    def part(
+        self,
+        *,
+        datasets: Sequence[str] | None = None,
+        trials: int | None = None,
+        quick: bool = False,
+    ) -> "Recipe":
+        require(trials is None, self.name, "trials", "be left out: it has its own seeds", trials)
+        return Recipe(datasets, quick=quick)
+
+    def runs(self) -> list[Run]:
+        """List all runs."""
+        rows = [name for name in self.asked if name in plan.SETS]
+        if self.quick:
+            return plan.runs(rows, splits=[0], seeds=[1], epochs=plan.QUICK_EPOCHS)
+        images = [entry for entry in plan.IMAGE_SETS if entry[0] in self.asked]
+        return plan.runs(rows) + plan.image_runs(images)
+
+    def stages(self, records: Mapping[str, Record]) -> Iterator[list[Run]]:
+        yield self.runs()
+
+    def findings(self, records: Mapping[str, Record], folder: Path) -> Findings:
+        runs = self.runs()
+        there = [records[run.key] for run in runs if run.key in records]
+        return findings(Outcome(runs, there, self.quick, time_in(folder)))
 
 
-def time_in(results: Path) -> float | None:
-    """The time of ours over cross-entropy's, if it was measured (benchmarks/recipe_time.py)."""
-    file = results / TIME
+def time_in(folder: Path) -> float | None:
+    """Read the time of ours over cross-entropy's, if measured (study/benchmarks)."""
+    file = folder / TIME
     return json.loads(file.read_text(encoding="utf-8"))["ratio"] if file.exists() else None
 
 
-def train(unit: Sequence[Run]) -> Iterator[Record]:
-    """The records of a unit, of tables or of images."""
-    return suite.train(unit) if unit[0].dataset in SETS else map(tailed.train, unit)
-
-
-def write(outcome: Outcome, folder: Path) -> list[Path]:
-    """recipe.md, recipe.html and recipe.csv with the gains of every cell."""
-    folder.mkdir(parents=True, exist_ok=True)
-    said = list(parts(outcome))
-    paths = [folder / f"{NAME}.{kind}" for kind in ("md", "html", "csv")]
-    paths[0].write_text(markdown(said), encoding="utf-8")
-    paths[1].write_text(html(TITLE, said, figures(outcome)), encoding="utf-8")
-    with paths[2].open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["data set", "metric", "over", "gain", "low", "high", "splits"])
-        for rival, cells in _gains(outcome).items():
-            writer.writerows([*cell, rival, *of] for cell, of in cells.items())
-    return paths
+def findings(outcome: Outcome) -> Findings:
+    """Say all of the suite: text, figures, and the gains of every cell."""
+    bars = outcome.headline
+    met = f"{sum(bar.met for bar in bars)} of {len(bars)} bars met. {outcome.part}".strip()
+    rows = [
+        [*cell, rival, *gain]
+        for rival, cells in _gains(outcome).items()
+        for cell, gain in cells.items()
+    ]
+    return Findings(
+        title=Recipe.title,
+        parts=list(parts(outcome)),
+        figures=figures(outcome),
+        sheets={"": Sheet(["data set", "metric", "over", "gain", "low", "high", "splits"], rows)},
+        lines=[met if bars else "Not run."],
+        data=[bar._asdict() for bar in bars],
+    )
 
 
 def parts(outcome: Outcome) -> Iterator[Part]:
-    """All that is said of the suite."""
-    yield Heading(TITLE)
+    """Write the text of the suite."""
+    yield Heading(Recipe.title)
     known = {record["key"] for record in outcome.records}
     absent = [run for run in outcome.runs if run.key not in known]
     bars, cells = outcome.headline, _gains(outcome)
@@ -187,7 +162,7 @@ def parts(outcome: Outcome) -> Iterator[Part]:
         yield Text("Not run.")
         return
     if outcome.quick:
-        yield Text("A quick look, to see that it runs: its numbers mean nothing.")
+        yield Text(QUICK)
     if outcome.part:
         yield Text(outcome.part)
     if absent:
@@ -205,8 +180,13 @@ def parts(outcome: Outcome) -> Iterator[Part]:
         "Gains in points, with 95% intervals over splits:",
         ["data set", "metric", "splits", *(f"over {rival}" for rival in cells)],
         [
-            [*cell, str(of.trials), _gain(of), _gain(second[cell]) if cell in second else NOTHING]
-            for cell, of in first.items()
+            [
+                *cell,
+                str(gain.trials),
+                _gain(gain),
+                _gain(second[cell]) if cell in second else NOTHING,
+            ]
+            for cell, gain in first.items()
         ],
     )
     yield Heading("Ranks", below=True)
@@ -216,25 +196,25 @@ def parts(outcome: Outcome) -> Iterator[Part]:
     yield Heading("Ablation", below=True)
     found = standings.ablation(outcome.scores, OURS)
     rows = [
-        [text, *(_gain(of) for of in found[name].values()), str(found[name][UNLABELLED[0]].trials)]
+        [text, *map(_gain, found[name].values()), str(found[name][UNLABELLED[0]].trials)]
         if name in found
         else [text, *("not run" for _ in UNLABELLED), NOTHING]
         for name, text in CHANGED.items()
     ]
     caption = (
         "Our gain in points over ours with a part changed or left out, both with decisions that "
-        f"need no labels, on {len(suite.ABLATED)} splits, 95% intervals over data sets:"
+        f"need no labels, on {len(plan.ABLATED)} splits, 95% intervals over data sets:"
     )
-    yield Grid(caption, ["", *(f"gain, {of}" for of in UNLABELLED), "data sets"], rows)
+    yield Grid(caption, ["", *(f"gain, {decision}" for decision in UNLABELLED), "data sets"], rows)
     yield Text(_origin(outcome.records))
 
 
 def figures(outcome: Outcome) -> dict[str, go.Figure]:
-    """The gains of the cells, and the ranks with their critical difference; none without trials."""
+    """Draw the gains of the cells, and the ranks with their critical difference."""
     if not outcome.headline:
         return {}
     cells = sorted(_gains(outcome)["best opponent"].items(), key=lambda item: item[1].mean)
-    gains = {f"{dataset}, {metric}": of for (dataset, metric), of in cells}
+    gains = {f"{dataset}, {metric}": gain for (dataset, metric), gain in cells}
     ranks, difference = _ranks(outcome)
     half = difference / 2
     bars = {name: Interval(r, r - half, r + half, 1) for name, r in reversed(ranks.items())}
@@ -245,9 +225,9 @@ def figures(outcome: Outcome) -> dict[str, go.Figure]:
 
 
 def _dots(values: Mapping[str, Interval]) -> go.Figure:
-    """Means and their intervals, the last on top."""
-    means = [of.mean for of in values.values()]
-    reach = [0.0 if math.isnan(of.high) else of.high - of.mean for of in values.values()]
+    """Draw means and their intervals, the last on top."""
+    means = [value.mean for value in values.values()]
+    reach = [0.0 if math.isnan(x.high) else x.high - x.mean for x in values.values()]
     dots = go.Scatter(
         x=means,
         y=list(values),
@@ -267,14 +247,14 @@ def _gains(outcome: Outcome) -> dict[str, dict[Cell, Interval]]:
 
 def _beside(outcome: Outcome, ours: Choice, rival: Choice) -> list[str]:
     gained = standings.gains(outcome.scores, ours, rival)
-    means = [of.mean for of in standings.intervals(gained).values()]
+    means = [cell.mean for cell in standings.intervals(gained).values()]
     share = sum(mean >= 0 for mean in means) / len(means)
-    over = interval(standings.of_datasets(gained))
+    over = interval(standings.by_dataset(gained))
     return [standings.label(ours), standings.label(rival), _gain(over), f"{share:.0%}"]
 
 
 def _ranks(outcome: Outcome) -> tuple[dict[str, float], float]:
-    """Average ranks, and their critical difference."""
+    """Compute average ranks, and their critical difference."""
     ranked = standings.ranks(outcome.scores, standings.single(CHOICE))
     datasets = {dataset for dataset, _ in next(iter(ranked.values()))}
     difference = standings.critical_difference(len(ranked), len(datasets))
@@ -287,19 +267,16 @@ def _value(bar: Bar) -> str:
     return f"{bar.value:.0%}" if "%" in bar.bar else f"{bar.value:.3g}".replace("-", "−")
 
 
-def _gain(of: Interval) -> str:
-    """With its interval, where there is one."""
-    values = of[:1] if math.isnan(of.low) else of[:3]
+def _gain(gain: Interval) -> str:
+    """Write a gain, with its interval where there is one."""
+    values = gain[:1] if math.isnan(gain.low) else gain[:3]
     mean, *ends = (f"{x:+.2f}".replace("-", "−") for x in values)
     return f"{mean} ({' to '.join(ends)})" if ends else mean
 
 
 def _origin(records: Sequence[Record]) -> str:
-    """What the runs were made with."""
-
-    def all_of(text: str) -> str:
-        return ", ".join(sorted({text.format_map(record["made"]) for record in records}))
-
+    """Say what the runs were made with."""
+    all_of = partial(origins, records)
     diverged = sum(record["diverged"] for record in records)
     return (
         f"{len(records):,} runs, of which {diverged:,} diverged. "

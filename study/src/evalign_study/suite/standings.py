@@ -1,8 +1,8 @@
 """What the records of the suite say: gains, their intervals, ranks and the ablation.
 
 A *cell* is a data set and a metric, a *trial* a split and a seed. A `Choice` is all that somebody
-may choose from, by the validation score of the trial (`rulings`); its score is then that of
-the test rows. All gains are in points, a hundredth of a metric, and paired trial by trial.
+may choose from, by the validation score of the trial (`decisions`); its score is then that of the
+test rows. All gains are in points, a hundredth of a metric, and paired trial by trial.
 """
 
 import math
@@ -13,11 +13,11 @@ import numpy as np
 from scipy import stats
 
 from evalign.comparison import estimate
-from evalign_study.papers.verdicts import Interval, interval
-from evalign_study.records.results import Record
-from evalign_study.suite.rulings import DECISIONS
-from evalign_study.suite.tables import OPPONENTS, UNLABELLED
-from evalign_study.trainers.methods import GOALS, VARIANTS
+from evalign_study.pipeline.intervals import Interval, interval
+from evalign_study.records.made import Record
+from evalign_study.trainers.decisions import DECISIONS
+from evalign_study.trainers.methods import GOALS, OPPONENTS, VARIANTS
+from evalign_study.trainers.recipe import UNLABELLED
 
 # A fifth of the rows of a table is the test part: splits overlap as so many folds do. All splits of
 # images have one test part; taken alike, for want of better.
@@ -37,14 +37,14 @@ class Contender(NamedTuple):
     decision: str
 
 
-class Found(NamedTuple):
-    """The score of the validation rows (`rulings`), and that of the test rows."""
+class Scored(NamedTuple):
+    """The score of the validation rows (`decisions`), and that of the test rows."""
 
     validation: float
     test: float
 
 
-Scores = dict[Cell, dict[Trial, dict[Contender, Found]]]
+Scores = dict[Cell, dict[Trial, dict[Contender, Scored]]]
 
 
 class Choice(NamedTuple):
@@ -58,8 +58,8 @@ class Choice(NamedTuple):
     methods: Sequence[str]
     decisions: Sequence[str] = DECISIONS
 
-    def score(self, found: Mapping[Contender, Found]) -> float | None:
-        """The test score in a trial; None where a method was not run. The first of equals."""
+    def score(self, found: Mapping[Contender, Scored]) -> float | None:
+        """Take the test score in a trial, of the first of equals; None if a method was not run."""
         if not set(self.methods) <= {contender.method for contender in found}:
             return None
         ruled = {contender.decision for contender in found}
@@ -69,7 +69,7 @@ class Choice(NamedTuple):
             for decision in self.decisions
         )
         known = [found[contender] for contender in contenders if contender in found]
-        return max(known, key=lambda of: of.validation).test if known else None
+        return max(known, key=lambda scored: scored.validation).test if known else None
 
 
 OPPONENT = Choice(OPPONENTS)
@@ -77,7 +77,7 @@ TODAY = Choice(("cross_entropy",), ("argmax", "tuned"))
 
 
 def scores(records: Iterable[Record]) -> Scores:
-    """All scores by cell, trial and contender."""
+    """Collect all scores by cell, trial and contender."""
     found: Scores = {}
     for record in records:
         run = record["run"]
@@ -85,13 +85,14 @@ def scores(records: Iterable[Record]) -> Scores:
         for metric, picked in record["picks"].items():
             trials = found.setdefault((named(run), metric), {})
             trial = trials.setdefault((run["split_seed"], run["seed"]), {})
-            for decision, ruled in picked["decisions"].items():
-                trial[Contender(method, decision)] = Found(ruled["validation"], ruled["test"])
+            for decision, scored in picked["decisions"].items():
+                found_here = Scored(scored["validation"], scored["test"][metric])
+                trial[Contender(method, decision)] = found_here
     return found
 
 
 def named(run: Mapping[str, Any]) -> str:
-    """The data set of a record's run, and its imbalance where rows were left out for one.
+    """Name the data set of a record's run, and its imbalance where rows were left out for one.
 
     Examples:
         >>> named({"dataset": "cifar10", "imbalance": 100})
@@ -102,18 +103,18 @@ def named(run: Mapping[str, Any]) -> str:
 
 
 def gains(found: Scores, ours: Choice, rival: Choice) -> Gains:
-    """Ours minus the rival's, of the cells and trials that have both."""
+    """Subtract the rival's score from ours, in the cells and trials that have both."""
     gained: Gains = {}
     for cell, trials in found.items():
-        for trial, of in trials.items():
-            mine, other = ours.score(of), rival.score(of)
+        for trial, contenders in trials.items():
+            mine, other = ours.score(contenders), rival.score(contenders)
             if mine is not None and other is not None:
                 gained.setdefault(cell, {})[trial] = 100 * (mine - other)
     return gained
 
 
-def of_cell(gained: Mapping[Trial, float]) -> Interval:
-    """Mean and 95% interval over splits, seeds of a split averaged first.
+def over_splits(gained: Mapping[Trial, float]) -> Interval:
+    """Compute the mean and its 95% interval over splits, seeds of a split averaged first.
 
     Training rows of the splits overlap: Student's t with the correction of Nadeau and Bengio.
     """
@@ -125,31 +126,31 @@ def of_cell(gained: Mapping[Trial, float]) -> Interval:
 
 
 def intervals(gained: Gains) -> dict[Cell, Interval]:
-    """That of every cell."""
-    return {cell: of_cell(trials) for cell, trials in gained.items()}
+    """Compute the interval over splits of every cell."""
+    return {cell: over_splits(trials) for cell, trials in gained.items()}
 
 
-def of_datasets(gained: Gains) -> list[float]:
-    """For each data set the mean gain over its cells."""
-    return _means({cell: of.mean for cell, of in intervals(gained).items()})
+def by_dataset(gained: Gains) -> list[float]:
+    """Average the gains over the cells of each data set."""
+    return _means({cell: found.mean for cell, found in intervals(gained).items()})
 
 
 def _means(values: Mapping[Any, float]) -> list[float]:
-    """For each first part of the keys."""
+    """Average the values that share the first part of their keys."""
     groups: dict[Any, list[float]] = {}
     for (first, _), value in values.items():
         groups.setdefault(first, []).append(value)
-    return [float(np.mean(of)) for of in groups.values()]
+    return [float(np.mean(group)) for group in groups.values()]
 
 
 def wilcoxon(values: Sequence[float]) -> float:
-    """The two-sided p-value of the signed-rank test; 1 where nothing differs."""
+    """Compute the two-sided p-value of the signed-rank test; 1 where nothing differs."""
     p: Any = stats.wilcoxon(values)[1] if np.any(values) else 1.0
     return float(p)
 
 
 def single(ours: Choice) -> dict[str, Choice]:
-    """By label all that is ranked: every single contender of the opponents, and ours."""
+    """List by label what is ranked: every single contender of the opponents, and ours."""
     singles = {
         f"{method}, {decision}": Choice((method,), (decision,))
         for method in OPPONENTS
@@ -159,24 +160,24 @@ def single(ours: Choice) -> dict[str, Choice]:
 
 
 def label(choice: Choice) -> str:
-    """What a choice is called.
+    """Name a choice.
 
     Examples:
         >>> label(Choice(("aligned",))), label(Choice(("focal",), ("tuned",)))
         ('aligned, chosen', 'focal, tuned')
     """
     parts = (choice.methods, choice.decisions)
-    return ", ".join(of[0] if len(of) == 1 else "chosen" for of in parts)
+    return ", ".join(names[0] if len(names) == 1 else "chosen" for names in parts)
 
 
 def ranks(found: Scores, entries: Mapping[str, Choice]) -> dict[str, dict[Cell, float]]:
-    """By label the rank in each cell, 1 for the highest mean test score; equals share theirs.
+    """Rank the entries in each cell: 1 for the highest mean test score; equals share a rank.
 
-    Of the trials that all have.
+    Only trials count in which every entry was run.
     """
     ranked: dict[str, dict[Cell, float]] = {name: {} for name in entries}
     for cell, trials in found.items():
-        rows = [[choice.score(of) for choice in entries.values()] for of in trials.values()]
+        rows = [[choice.score(trial) for choice in entries.values()] for trial in trials.values()]
         whole = [row for row in rows if None not in row]
         if whole:
             places = stats.rankdata(-np.mean(np.array(whole, float), axis=0))
@@ -186,17 +187,17 @@ def ranks(found: Scores, entries: Mapping[str, Choice]) -> dict[str, dict[Cell, 
 
 
 def average_ranks(ranked: Mapping[str, Mapping[Cell, float]]) -> dict[str, float]:
-    """Over the cells, the best first."""
-    means = {name: float(np.mean(list(of.values()))) for name, of in ranked.items() if of}
+    """Average ranks over the cells, the best first."""
+    means = {name: float(np.mean(list(cells.values()))) for name, cells in ranked.items() if cells}
     return dict(sorted(means.items(), key=lambda item: item[1]))
 
 
 def critical_difference(contenders: int, datasets: int) -> float:
-    """Of Nemenyi: average ranks that lie further apart differ, at the 5% level.
+    """Compute Nemenyi's difference: average ranks that lie further apart differ, at the 5% level.
 
     q·√(k(k + 1) / 6N) for k contenders and N data sets (Demšar, "Statistical Comparisons of
     Classifiers over Multiple Data Sets", JMLR 7, 2006), whose cells are averaged first: metrics of
-    one data set are no independent evidence.
+    one data set are not independent evidence.
     """
     q = float(stats.studentized_range.ppf(0.95, contenders, math.inf)) / math.sqrt(2)
     return q * math.sqrt(contenders * (contenders + 1) / (6 * datasets))
@@ -212,16 +213,16 @@ class Bar(NamedTuple):
 
 
 def headline(found: Scores, ours: Choice) -> list[Bar]:
-    """Every number that the recipe is judged by; none without trials that have all opponents."""
+    """List the numbers that the recipe is judged by; none without trials of all opponents."""
     over_opponent, over_today = (gains(found, ours, rival) for rival in (OPPONENT, TODAY))
     if not over_opponent:
         return []
     cells = intervals(over_opponent)
-    means = np.array([of.mean for of in cells.values()])
-    today = float(np.mean([of.mean for of in intervals(over_today).values()]))
-    lost = sum(of.high < -MARGIN for of in cells.values())
+    means = np.array([cell.mean for cell in cells.values()])
+    today = float(np.mean([cell.mean for cell in intervals(over_today).values()]))
+    lost = sum(cell.high < -MARGIN for cell in cells.values())
     places = list(average_ranks(ranks(found, single(ours))))
-    place, p = places.index(label(ours)) + 1, wilcoxon(of_datasets(over_opponent))
+    place, p = places.index(label(ours)) + 1, wilcoxon(by_dataset(over_opponent))
     share, mean = float((means >= 0).mean()), float(means.mean())
     return [
         Bar("mean gain over the best opponent, points", mean, "1.0 or more", mean >= 1),
@@ -234,11 +235,11 @@ def headline(found: Scores, ours: Choice) -> list[Bar]:
 
 
 def ablation(found: Scores, method: str) -> dict[str, dict[str, Interval]]:
-    """By variant and decision the mean gain of a method over it, with a 95% interval over sets."""
+    """Compare a method with its variants, by variant and decision: intervals over data sets."""
     over: dict[str, dict[str, Interval]] = {}
     for variant in (name for name in VARIANTS if name != method):
         for decision in UNLABELLED:
             ours, rival = (Choice((name,), (decision,)) for name in (method, variant))
-            if values := of_datasets(gains(found, ours, rival)):
+            if values := by_dataset(gains(found, ours, rival)):
                 over.setdefault(variant, {})[decision] = interval(values)
     return over

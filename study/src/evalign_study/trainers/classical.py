@@ -1,4 +1,4 @@
-"""Methods that are no network of ours: forest, boosting, linear CCS, and AP-Perf.
+"""Methods other than our networks: forest, boosting, linear CCS, and AP-Perf.
 
 **CCS.** EAST compares with a linear classifier and the convex calibrated surrogates of Zhang,
 Ramaswamy and Agarwal (ICML 2020). They are for rows with several labels: with s labels there are
@@ -31,11 +31,11 @@ from torch import Tensor, nn
 
 from evalign.core.checks import require
 from evalign_study.data import card, load
-from evalign_study.records.picks import Picks, fit_binary
-from evalign_study.records.results import Record, record
+from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.trainers import images
 from evalign_study.trainers.methods import NETWORKS, Method
+from evalign_study.trainers.picks import Picks, fit_binary
 from evalign_study.trainers.prepared import Prepared, Rows, prepare
 
 VARIANCE = 0.8  # of images, kept by their principal components (EAST Table 2)
@@ -71,7 +71,7 @@ def train_classical(run: Run) -> Record:
 
 @lru_cache(maxsize=1)
 def _fitted(run: Run) -> dict[str, Any]:
-    """What the record of an estimator holds."""
+    """Fit an estimator: what its record holds."""
     training, validation, test, classes = _prepared(run)
 
     def logits(model: Any, X: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ def _prepared(run: Run) -> Prepared:
 def _prepare(
     name: str, variant: Any, split_seed: int, imbalance: float | None, rows: int | None
 ) -> Prepared:
-    """Rows of features; of images their principal components."""
+    """Prepare rows of features; images become their principal components."""
     image = len(card(name).shape) > 1
     if image:
         dataset = load(name)
@@ -127,7 +127,7 @@ def _prepare(
 
 
 def _train_ap_perf(run: Run, training: Rows, validation: Rows, test: Rows, classes: int) -> Record:
-    """AP-Perf (Fathony and Kolter, AISTATS 2020): the adversarial F1, by its authors' package.
+    """Train AP-Perf (Fathony and Kolter, AISTATS 2020): adversarial F1, by its authors' package.
 
     Every batch is a game between two distributions over its labels, solved on the CPU: some
     tenths of a second for twenty rows, and more for many, so that batches are small.
@@ -142,7 +142,7 @@ def _train_ap_perf(run: Run, training: Rows, validation: Rows, test: Rows, class
 
 
 class _AdversarialF1(nn.Module):
-    """The mean over batches of `size` rows; a larger one, of validation rows, comes in parts."""
+    """The mean over batches of `size` rows; a larger batch, of validation rows, comes in parts."""
 
     def __init__(self, size: int) -> None:
         super().__init__()

@@ -5,10 +5,10 @@ from torch import Tensor, nn
 
 from evalign.training.split import Standardizer, three_way_split
 from evalign_study.data import load
-from evalign_study.records.picks import fit_binary, flat
-from evalign_study.records.results import Record
+from evalign_study.records.made import Record
 from evalign_study.records.run import Run
 from evalign_study.trainers.methods import NETWORKS, make
+from evalign_study.trainers.picks import fit_binary, flat
 
 
 def train_frames(run: Run) -> Record:

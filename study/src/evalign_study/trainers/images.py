@@ -23,10 +23,10 @@ from evalign.core.metrics import resolve
 from evalign.training.progress import Progress
 from evalign.training.split import holdout_split, three_way_split
 from evalign_study.data import Dataset, load
-from evalign_study.records.picks import Picks, annealing
-from evalign_study.records.results import Record, record
+from evalign_study.records.made import Record, record
 from evalign_study.records.run import LOSS, Run
 from evalign_study.trainers.methods import NETWORKS, SURF_BETAS, make
+from evalign_study.trainers.picks import Picks, annealing
 from evalign_study.trainers.prepared import thin
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # row numbers (training, validation, test)
@@ -60,7 +60,7 @@ class Images(NamedTuple):
     scale: Tensor | float = 1.0
 
     def crops(self, rows: Tensor, *, random: bool = False) -> Tensor:
-        """Images (rows, 3, SIZE, SIZE): their middle, or any part, one in two mirrored."""
+        """Cut images (rows, 3, SIZE, SIZE): the middle, or any part, one in two mirrored."""
         height, width = self.pixels.shape[1:3]
         count, device = len(rows), rows.device
         along = torch.arange(SIZE, device=device).expand(count, SIZE)
@@ -77,7 +77,7 @@ class Images(NamedTuple):
 
 
 def split(dataset: Dataset, run: Run) -> Parts:
-    """The parts of the papers.
+    """Split as the papers do.
 
     SurF tests on the publisher's test part and validates on a tenth of the rest. EAST counts the
     60,000 images of CIFAR-10 and splits every data set into 64%, 16% and 20% (E.1); the variant of
@@ -94,7 +94,7 @@ def split(dataset: Dataset, run: Run) -> Parts:
 def prepare(
     run: Run, device: torch.device, parts_of: Callable[[Dataset, Run], Parts] = split
 ) -> Images:
-    """The data of a run."""
+    """Prepare the data of a run."""
     dataset, pixels, y = _stored(run.dataset, device)
     parts = (part[thin(dataset.y[part], run.rows)] for part in parts_of(dataset, run))
     training, validation, test = (torch.as_tensor(part, device=device) for part in parts)
@@ -113,7 +113,7 @@ def prepare(
 
 @lru_cache(maxsize=2)
 def _stored(name: str, device: torch.device) -> tuple[Dataset, Tensor, Tensor]:
-    """The padded pixels and labels: one copy for all runs. Grey becomes three equal colours."""
+    """Keep padded pixels and labels once for all runs. Grey becomes three equal colours."""
     dataset = load(name)
     X = dataset.X if dataset.X.ndim == 4 else np.repeat(dataset.X[..., None], 3, -1)
     sides = (PADDING, PADDING)
@@ -193,19 +193,19 @@ class Learner(ABC):
 
     @torch.no_grad()
     def logits(self, rows: Tensor) -> Tensor:
-        """The logits of images that are neither moved nor mirrored."""
+        """Compute the logits of images as they are."""
         self._set_mode(False)
         blocks = rows.split(BLOCK)
         return torch.cat([self._forward(self.kept, self.images.crops(block)) for block in blocks])
 
     @torch.no_grad()
     def loss_of(self, logits: Tensor, target: Tensor) -> float:
-        """The loss of these logits; running statistics are not updated."""
+        """Compute the loss, and leave its running statistics alone."""
         self._set_mode(False)
         return self.loss(logits, target).item()
 
     def _batches(self) -> tuple[Tensor, ...]:
-        """The row numbers of an epoch."""
+        """Shuffle the row numbers of an epoch into batches."""
         rows, size = self.images.training, len(self.rows)
         order = torch.randperm(len(rows), generator=self.order, device=rows.device)
         return rows[order[: len(rows) // size * size]].split(size)

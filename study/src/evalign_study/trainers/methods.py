@@ -1,6 +1,6 @@
 """The losses and networks that a study compares, by name.
 
-A loss takes logits (N, C), of two classes too, and stacks (`training.many`). The names end in the
+A loss takes logits (N, C), of two classes too, and stacks (`many`). The names end in the
 metric or the β that is trained for; "f1" is the F1 of the positive class where there are two
 classes, and macro-F1 otherwise.
 """
@@ -36,7 +36,7 @@ CLASSES = {  # EAST F.1: both occur in both of its sets of images
 
 
 class Method(NamedTuple):
-    """How to train for what.
+    """A loss, and what it is trained for.
 
     Args:
         loss: called as loss(logits, target).
@@ -53,8 +53,10 @@ class Method(NamedTuple):
 
 
 def cooling(rate: float, patience: int | None) -> dict[str, Any]:
-    """Arguments of `TemperatureAnnealing` for EAST 4.3: the stretches before each cooling and the
-    end make up the patience, as in `recipes.east`."""
+    """Give the arguments of `TemperatureAnnealing` for EAST 4.3.
+
+    The stretches before each cooling and the end make up the patience, as in `recipes.east`.
+    """
     return {
         "start": T,
         "rate": rate,
@@ -78,7 +80,7 @@ class Problem(NamedTuple):
         return "binary" if len(self.counts) == 2 else "macro"
 
     def fbeta(self, beta: float = 1.0) -> str:
-        """The name of the F-beta of this problem."""
+        """Name the F-beta of this problem."""
         return f"f{beta:g}" + ("" if self.average == "binary" else "_macro")
 
     def metric(self, name: str) -> str:
@@ -86,7 +88,7 @@ class Problem(NamedTuple):
 
 
 def make(method: str, counts: Tensor, dataset: str = "") -> Method:
-    """A method for a problem.
+    """Make a method for a problem.
 
     Args:
         method: a name of `METHODS`.
@@ -105,7 +107,7 @@ def make(method: str, counts: Tensor, dataset: str = "") -> Method:
 
 
 def _plain(loss: Callable[[Problem], nn.Module]) -> Callable[[Problem], Method]:
-    """A method that trains for no metric of its own."""
+    """Make a method whose loss is not of a metric."""
     return lambda problem: Method(loss(problem), False, problem.fbeta())
 
 
@@ -119,7 +121,7 @@ def _balanced_cross_entropy(problem: Problem) -> nn.Module:
 
 
 def _mae(problem: Problem) -> nn.Module:
-    """Class-balanced, as all losses of SurF."""
+    """Balance the classes, as all losses of SurF do."""
     weight = losses.inverse_frequency_weights(problem.counts)
     return losses.MAELoss(class_weight=weight, task="multiclass")
 
@@ -148,7 +150,7 @@ def _half(p: Tensor, tau: Tensor) -> Tensor:
 
 
 def _east_fixed(problem: Problem) -> Method:
-    """At a constant temperature: to be compared with mcfbeta_f1."""
+    """Keep the threshold at ½ and the temperature constant: to be compared with mcfbeta_f1."""
     target = problem.fbeta()
     loss = losses.MetricLoss(target, heaviside=_half, ranks="own", task="multiclass")
     return Method(loss, False, target)
@@ -190,41 +192,43 @@ def _aligned(name: str, problem: Problem, offsets: Tensor | None = None) -> Meth
 
 
 def _half_prior(name: str, problem: Problem) -> Method:
-    """Half of the log prior, whatever the metric: what the tables call anchored."""
+    """Take half of the log prior, whatever the metric: what the tables call anchored."""
     return _aligned(name, problem, problem.counts.log() / 2)
 
 
 def _unadjusted(name: str, problem: Problem) -> Method:
-    """Without offsets."""
+    """Leave the offsets out."""
     return _aligned(name, problem, torch.zeros_like(problem.counts))
 
 
 def _by_batch(name: str, problem: Problem) -> Method:
-    """Without running statistics."""
+    """Leave the running statistics out."""
     method = _aligned(name, problem)
     method.loss.metric_loss = losses.MetricLoss(method.target, ranks="own", task="multiclass")
     return method
 
 
 def _unanchored(name: str, problem: Problem) -> Method:
-    """Without cross-entropy, and so without its offsets."""
+    """Leave cross-entropy out, and with it its offsets."""
     method = _aligned(name, problem)
     return method._replace(loss=method.loss.metric_loss, offsets=0.0)
 
 
 def _unaligned(name: str, problem: Problem) -> Method:
-    """Without the metric: cross-entropy with the metric's offsets."""
+    """Leave the metric out: cross-entropy with the metric's offsets."""
     method = _aligned(name, problem)
     return method._replace(loss=method.loss.cross_entropy)
 
 
 METRICS = {"f1": "f1", "accuracy": "accuracy", "mcc": "matthews_corrcoef"}
-# What `suite` trains our recipe for: the end of a method's name, and the metric.
+OPPONENTS = ("cross_entropy", "balanced_cross_entropy", "focal", "logit_adjusted")  # of the suite
+OURS = "aligned"
+# What the suite trains our recipe for: the end of a method's name, and the metric.
 GOALS = {"f1": "f1", "mcc": METRICS["mcc"]} | {name: name for name in ("balanced_accuracy", "f2")}
-UNAVERAGED = "unaveraged"  # our loss; what it is trained without, `suite.ema_decay` says
+UNAVERAGED = "unaveraged"  # our loss; what it is trained without, `recipe.ema_decay` says
 # Our recipe and others like it, by the beginning of a method's name: (metric, problem) -> method.
 VARIANTS: dict[str, Callable[[str, Problem], Method]] = {
-    "aligned": _aligned,
+    OURS: _aligned,
     UNAVERAGED: _aligned,
     "aligned_by_batch": _by_batch,
     "anchored": _half_prior,

@@ -33,7 +33,7 @@ class Prepared(NamedTuple):
 
     @property
     def counts(self) -> Tensor:
-        """Training rows of each class."""
+        """How many training rows each class has."""
         return torch.bincount(self.training[1], minlength=self.classes)
 
     @property
@@ -42,7 +42,7 @@ class Prepared(NamedTuple):
         return BINARY if self.classes == 2 else MULTICLASS
 
     def thinned(self, rows: int | None) -> "Prepared":
-        """With at most `rows` in each part; None keeps all."""
+        """Keep at most `rows` of each part; None keeps all."""
         chosen = [torch.from_numpy(thin(y.numpy(), rows)) for _, y in self[:3]]
         parts = zip(self[:3], chosen, strict=True)
         training, validation, test = ((X[few], y[few]) for (X, y), few in parts)
@@ -50,7 +50,7 @@ class Prepared(NamedTuple):
 
 
 def thin(y: np.ndarray, rows: int | None) -> np.ndarray:
-    """Places of at most `rows` labels, the classes in their shares; None keeps all.
+    """Choose at most `rows` labels by their places, the classes in their shares; None keeps all.
 
     Examples:
         >>> thin(np.array([0, 1, 0, 0, 0]), 2)
@@ -65,7 +65,7 @@ def thin(y: np.ndarray, rows: int | None) -> np.ndarray:
 def prepare(
     dataset: str, variant: str, split_seed: int = 0, imbalance: float | None = None
 ) -> Prepared:
-    """A data set, split and standardised; see `Run`. Texts become features (TF-IDF) on the way."""
+    """Load a data set, split and standardise it; see `Run`. Texts become features (TF-IDF)."""
     loaded = data.load(dataset, preparation=variant)
     texts = not loaded.card.shape
     table = texts or (loaded.X.ndim == 2 and loaded.X.dtype == np.float32)
@@ -84,13 +84,13 @@ def prepare(
 
 
 def _of_texts(texts: np.ndarray, training: np.ndarray) -> np.ndarray:
-    """Few features of many words; which words there are is learnt from the training rows alone."""
+    """Make few features of many words, which are learnt from the training rows alone."""
     pipeline = make_pipeline(TfidfVectorizer(), TruncatedSVD(DIMENSIONS, random_state=0))
     return pipeline.fit(texts[training]).transform(texts).astype(np.float32)
 
 
 def _thinned(y: np.ndarray, imbalance: float, seed: int) -> np.ndarray:
-    """Row indices, with as many of the rarer of two classes as the imbalance leaves."""
+    """Choose rows, with as many of the rarer of two classes as the imbalance leaves."""
     counts = np.bincount(y)
     rare = counts.argmin()
     kept = round(counts.max() / imbalance)

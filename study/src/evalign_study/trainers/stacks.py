@@ -1,4 +1,4 @@
-"""What all studies of rows have in common that train stacks of networks."""
+"""What the trainers of rows share, which train stacks of networks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,12 +18,12 @@ BLOCK = 2**15  # rows at a time, where no gradient is needed
 
 
 def rows_of(run: Run) -> Prepared:
-    """The data of a run."""
+    """Load the data of a run."""
     return prepare(run.dataset, run.variant, run.split_seed, run.imbalance)
 
 
 def numbers(run: Run) -> int:
-    """What a member of a stack holds: its weights, some ten times, and a batch's activations."""
+    """Count the numbers of a member: its weights, some ten times, and a batch's activations."""
     prepared = rows_of(run)
     network = NETWORKS[run.network](prepared.training[0].shape[1], prepared.classes, run.dropout)
     weights = sum(p.numel() for p in network.parameters())
@@ -33,13 +33,13 @@ def numbers(run: Run) -> int:
 
 
 def pairwise(run: Run) -> bool:
-    """Whether a step holds numbers for all pairs of rows: far more than the others."""
+    """Tell whether a step holds numbers for all pairs of rows: far more than the others."""
     return run.method == "wmw"
 
 
 @contextmanager
 def tf32(device: str) -> Iterator[None]:
-    """Matrix products in TF32, on a GPU."""
+    """Compute matrix products in TF32, on a GPU."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if device == "cuda" else "highest")
     try:
@@ -49,12 +49,12 @@ def tf32(device: str) -> Iterator[None]:
 
 
 def best_epochs(trained: Trained) -> dict[str, Any]:
-    """The records of the best epochs by any criterion; none of a training that diverged."""
+    """Look up the best epochs by every criterion; a training that diverged has none."""
     return {name: epoch for epoch in trained.history for name in epoch["best_of"]}
 
 
 @torch.no_grad()
 def logits_of(network: nn.Module, weights: dict[str, Tensor], X: Tensor) -> Tensor:
-    """On the CPU."""
+    """Compute logits, block by block; they are on the CPU."""
     parts = [functional_call(network, weights, (x,)) for x in X.split(BLOCK)]
     return torch.cat(parts).cpu()

@@ -1,11 +1,9 @@
-"""The papers' protocol for tables of features: a grid on one seed, then trials of what it chose.
+"""Networks for tables of features, as the papers train them.
 
-Every method has the same split and the same rows. Of the runs of a grid all that share a batch
-size train together (`training.many`).
+Every method has the same split and the same rows. Runs that share a batch size train together
+(`many`).
 """
 
-import itertools
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -18,22 +16,17 @@ from torch import nn
 from evalign.core.checks import require
 from evalign.core.metrics import resolve
 from evalign.training import Settings
-from evalign_study import data
-from evalign_study.records.picks import MOST_TUNED, THRESHOLDS, Picks
-from evalign_study.records.results import Record, record
+from evalign_study.records.made import Record, record
 from evalign_study.records.run import LOSS, Run
 from evalign_study.trainers import stacks
+from evalign_study.trainers.decisions import MOST_TUNED
 from evalign_study.trainers.many import METRIC, Member, Trained, fit_many
 from evalign_study.trainers.methods import NETWORKS, OPTIMIZER, Method, cooling, make
+from evalign_study.trainers.picks import Picks
 from evalign_study.trainers.prepared import Prepared
 from evalign_study.trainers.stacks import best_epochs, logits_of, numbers, pairwise, rows_of, tf32
 
-GRID_SEED = 0  # the trials have the seeds after it
-BATCH_SIZES = (128, 256, 512, 1024, 2048)  # EAST E.4
-LARGE_BATCHES = {"creditcard": (4096, 8192)}  # printed as 4069
-LEARNING_RATES = (0.01, 0.001, 0.0001)
-DROPOUTS = (0.25, 0.5)
-RATES = (0.8, 0.9)
+GRID_SEED = 0  # of the runs that a setting is chosen from; trials have the seeds after it
 # What the runs of a stack have in common.
 SHARED = (
     "dataset",
@@ -48,79 +41,8 @@ SHARED = (
 )
 
 
-def grid(
-    dataset: str,
-    variant: Any,
-    method: str,
-    *,
-    network: str = "mlp",
-    epochs: int = 500,
-    patience: int = 50,
-    quick: bool = False,
-    **fixed: Any,
-) -> list[Run]:
-    """All configurations of EAST E.4 for a method, on `GRID_SEED`.
-
-    Args:
-        dataset: a name of `evalign_study.data`.
-        variant: "paper" or "sound", see `Run`.
-        method: a name of `methods.METHODS`.
-        network: a name of `methods.NETWORKS`.
-        epochs: the most there may be.
-        patience: 50 in EAST, 100 in MC-Fβ and BtG.
-        quick: one configuration, and two epochs.
-        fixed: further fields of `Run`; one of the grid's own is then no longer searched.
-
-    Examples:
-        >>> len(grid("adult", "paper", "cross_entropy")), len(grid("adult", "paper", "east_f1"))
-        (30, 60)
-    """
-    axes: dict[str, Sequence[Any]] = {
-        "batch_size": BATCH_SIZES + LARGE_BATCHES.get(dataset, ()),
-        "learning_rate": LEARNING_RATES,
-        "dropout": DROPOUTS,
-        "rate": RATES,
-    }
-    if quick:
-        epochs, axes = 2, {"batch_size": [2048], "learning_rate": [0.001], "dropout": [0.25]}
-        axes["rate"] = RATES[-1:]
-    if not make(method, torch.tensor(data.card(dataset).counts), dataset).annealed:
-        axes["rate"] = [None]
-    axes |= {name: [value] for name, value in fixed.items()}
-    return [
-        Run(
-            dataset=dataset,
-            variant=variant,
-            method=method,
-            network=network,
-            epochs=epochs,
-            patience=patience,
-            seed=GRID_SEED,
-            **dict(zip(axes, values, strict=True)),
-        )
-        for values in itertools.product(*axes.values())
-    ]
-
-
-def chosen(records: Iterable[Record], criterion: str) -> Run:
-    """The best run of a grid, by its validation rows; one that diverged only where all did.
-
-    Args:
-        records: of the whole grid.
-        criterion: "loss", the papers' selection, or the name of a metric.
-    """
-
-    def score(record: Record) -> float:
-        if record.get("diverged"):
-            return -math.inf
-        pick = record["picks"][criterion]
-        return -pick["validation_loss"] if criterion == LOSS else pick["validation"][criterion]
-
-    return Run(**max(records, key=score)["run"])
-
-
 def units(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs that train together, no more of them than memory holds."""
+    """Group runs that train together, no more of them than memory holds."""
     found: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         found.setdefault((_shared(run), pairwise(run)), []).append(run)
@@ -170,7 +92,7 @@ def train(runs: Sequence[Run]) -> Iterator[Record]:
         calls = [
             delayed(_picks(methods[run.method], one, network, rows).assessed)(
                 methods[run.method].target,
-                thresholds=THRESHOLDS if run.network == "mlp32" else (),
+                thresholds=run.network == "mlp32",  # BtG's
             )
             for run, one in tested
         ]
@@ -198,7 +120,7 @@ def _of_grid(run: Run) -> bool:
 
 
 def _validated(best: dict[str, Any], metric: str) -> dict[str, Any]:
-    """The "picks" of a record, without their tests."""
+    """Make the "picks" of a record, without their tests."""
     return {
         metric if name == METRIC else name: {
             "epoch": epoch["epoch"],
@@ -210,7 +132,7 @@ def _validated(best: dict[str, Any], metric: str) -> dict[str, Any]:
 
 
 def _picks(method: Method, trained: Trained, network: nn.Module, rows: Prepared) -> Picks:
-    """Told of the best epochs by any criterion, in their order: no other one can be picked."""
+    """Collect the best epochs by any criterion, in their order: no other one can be picked."""
     picks = Picks(rows.validation[1], rows.test[1], rows.classes, method.offsets)
     best = best_epochs(trained)
     criteria = {epoch["epoch"]: name for name, epoch in best.items()}

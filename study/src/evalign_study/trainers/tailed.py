@@ -1,4 +1,4 @@
-"""Long-tailed images in the suite: CIFAR-10 and Fashion-MNIST, the later a class the rarer.
+"""Long-tailed images, the later a class the rarer, as `AlignedClassifier` trains.
 
 The publisher's training part is thinned to the profile n_j = n_max · ratio^(−j/(K−1)); what is left
 is what a population with so long a tail would have given, and 80% of it are trained on, 20%
@@ -7,13 +7,13 @@ that ten images decide. So all of the test part is used, and each class weighs a
 of the profile: that estimates the metric of the long-tailed population, from as many rare images as
 there are. Records keep the plain counts. No image occurs twice in either data set.
 
-Methods, trainer and picks are those of `suite`; images are cropped and mirrored as in `images`.
+Methods, trainer and picks are those of `recipe`; images are cropped and mirrored as in `images`.
 """
 
 import copy
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -25,53 +25,17 @@ from evalign.training.progress import Progress
 from evalign.training.settings import usual_batch_size
 from evalign.training.split import holdout_split
 from evalign_study.data import Dataset
-from evalign_study.records.picks import finite
-from evalign_study.records.results import Record, record
+from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run, scores, triples
-from evalign_study.suite import tables as suite
-from evalign_study.suite.rulings import Pick, rule
-from evalign_study.suite.tables import OPPONENTS, OURS, TRAINER, ema_decay, metrics
+from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.images import Images, Learner, Parts, prepare
-from evalign_study.trainers.methods import Problem, make
-
-SETS = tuple((dataset, ratio) for dataset in ("cifar10", "fashion_mnist") for ratio in (10, 100))
-SPLITS, SEEDS = range(3), (1,)
-NETWORK, EPOCHS = "resnet18", 60
-
-
-def runs(
-    sets: Iterable[tuple[str, float]] = SETS,
-    *,
-    splits: Iterable[int] = SPLITS,
-    seeds: Iterable[int] = SEEDS,
-    variants: Iterable[str] = (OURS,),
-    epochs: int = EPOCHS,
-) -> list[Run]:
-    """All runs of long-tailed images, or some; see `suite.runs`.
-
-    Args:
-        sets: data sets of images, each with how many times the first class outnumbers the last.
-        splits: seeds of the thinning and of the split.
-        seeds: of the trainings.
-        variants: of ours; the opponents are always there.
-        epochs: of every training.
-
-    Examples:
-        >>> len(runs())  # 4 sets, 3 splits, 4 opponents and 4 metrics
-        96
-    """
-    splits, seeds, variants = list(splits), list(seeds), list(variants)
-    return [
-        run.but(network=NETWORK, imbalance=ratio, dropout=0.0)
-        for dataset, ratio in sets
-        for run in suite.runs(
-            [dataset], splits=splits, seeds=seeds, variants=variants, epochs=epochs
-        )
-    ]
+from evalign_study.trainers.methods import OPPONENTS, Problem, make
+from evalign_study.trainers.picks import finite
+from evalign_study.trainers.recipe import TRAINER, decided_as, ema_decay, metrics
 
 
 def profile(most: int, ratio: float, classes: int) -> np.ndarray:
-    """Images of each class, rounded down as by Cao et al. (NeurIPS 2019), who made CIFAR-10-LT.
+    """Count the images of each class, rounded down as by Cao et al. (NeurIPS 2019, CIFAR-10-LT).
 
     Examples:
         >>> profile(5000, 100, 10)
@@ -81,7 +45,7 @@ def profile(most: int, ratio: float, classes: int) -> np.ndarray:
 
 
 def split(dataset: Dataset, run: Run) -> Parts:
-    """The publisher's training part, thinned and split, and all of the test part."""
+    """Thin and split the publisher's training part; take all of the test part."""
     assert dataset.split is not None
     assert run.imbalance is not None
     known, test = (dataset.split == part for part in ("train", "test"))
@@ -95,7 +59,7 @@ def split(dataset: Dataset, run: Run) -> Parts:
 
 
 def weights(images: Images) -> Tensor:
-    """What a test image of each class weighs: the class's share of the images that are trained and
+    """Weigh a test image of each class: the class's share of the images that are trained and
     validated on, over its share of the test images."""
     drawn, tested = (
         images.y[rows].bincount(minlength=images.classes).double().cpu() / len(rows)
@@ -105,7 +69,7 @@ def weights(images: Images) -> Tensor:
 
 
 def train(run: Run) -> Record:
-    """Train a run, on a GPU if there is one. The record is as in `suite.train`."""
+    """Train a run, on a GPU if there is one. The record is as in `recipe.train`."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     images = prepare(run, device, split)
     counts = images.y[images.training].bincount(minlength=images.classes)
@@ -119,15 +83,15 @@ def train(run: Run) -> Record:
         epochs, best = _best_epochs(training, run.epochs, names)
     seconds = time.perf_counter() - start
     known, unseen = (images.y[rows].cpu() for rows in (images.validation, images.test))
-    ruled_as = suite.ruling(run.method, method, counts.cpu())
-    weight, constant = weights(images), Pick.constant(len(known), len(unseen), images.classes)
+    how = {**decided_as(run.method, method, counts.cpu()), "weights": weights(images)}
+    constant = Pick.constant(len(known), len(unseen), images.classes)
     return record(
         run,
         epochs=epochs,
         capped=False,  # the schedule ends where it should
         seconds=seconds,
         picks={
-            name: rule(best.get(name, constant), known, unseen, name, weights=weight, **ruled_as)
+            name: decide(best.get(name, constant), known, unseen, name, names=[name], **how)
             for name in names
         },
         diverged=not best,

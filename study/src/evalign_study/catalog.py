@@ -1,0 +1,26 @@
+"""All tables of the study, by name."""
+
+from evalign.core.checks import nearest, require
+from evalign_study.papers import tables as papers
+from evalign_study.papers.paper import PaperTable
+from evalign_study.papers.plan import Plan
+from evalign_study.pipeline.table import StudyTable
+from evalign_study.suite.recipe import Recipe
+
+
+def tables() -> dict[str, StudyTable]:
+    """List all tables: those of the papers, then our own."""
+    printed = map(papers.table, papers.names())
+    found: list[StudyTable] = [PaperTable(Plan(table, table.trials)) for table in printed]
+    return {table.name: table for table in [*found, Recipe()]}
+
+
+def named(name: str) -> list[StudyTable]:
+    """Look a table up, or "all"."""
+    known = tables()
+    if name == "all":
+        return list(known.values())
+    names = [*known, "all"]
+    allowed, cure = f"be one of {', '.join(names)}", nearest(name, names)
+    require(name in known, "evalign-study", "table", allowed, repr(name), cure)
+    return [known[name]]

@@ -1,0 +1,167 @@
+"""`evalign-study list`, `run` and `render`: the tables of the papers, and our own."""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from rich.table import Table
+from typer import Argument, Option
+
+from evalign.cli.errors import UsageError, refused
+from evalign.cli.options import Json, Quiet
+from evalign.cli.tables import replacing
+from evalign.cli.terminal import Terminal, terminal
+from evalign_study import catalog
+from evalign_study.cli.progress import bar, cluster
+from evalign_study.pipeline.execute import ExecutionError
+from evalign_study.pipeline.formats import markdown
+from evalign_study.pipeline.running import run as run_table
+from evalign_study.pipeline.table import Findings
+from evalign_study.pipeline.writing import fill, has_place, write
+from evalign_study.records.results import ResultsWarning, recorded
+
+ALL = "all"
+Out = Annotated[Path, Option(help="The folder for the tables.")]
+Folder = Annotated[Path, Option("--results", help="The folder with the records.")]
+
+
+def list_tables(as_json: Json = False, quiet: Quiet = False) -> None:
+    """List the tables and figures.
+
+    Examples:
+
+        evalign-study list
+    """
+    with terminal(as_json=as_json, quiet=quiet) as spoken:
+        known = catalog.tables()
+        shown = Table(box=None, pad_edge=False, show_header=False)
+        for name, table in known.items():
+            shown.add_row(name, table.title)
+        data = {
+            name: {"title": table.title, "datasets": table.datasets, "claims": table.claims}
+            for name, table in known.items()
+        }
+        spoken.result({"tables": data}, shown)
+
+
+def run(
+    name: Annotated[str, Argument(metavar="TABLE", help="See `evalign-study list`; or all.")],
+    dataset: Annotated[
+        list[str] | None, Option(metavar="NAME", help="One of its data sets. May be repeated.")
+    ] = None,
+    trials: Annotated[
+        int | None, Option(min=1, help="Seeds of each setting (default: the paper's number).")
+    ] = None,
+    quick: Annotated[
+        bool, Option("--quick", help="A small slice to see that it runs; numbers mean nothing.")
+    ] = False,
+    jobs: Annotated[int, Option(min=1, help="Units of work at a time.")] = 1,
+    backend: Annotated[
+        str | None, Option(help='"dask": on the cluster at DASK_SCHEDULER_ADDRESS, or a local one.')
+    ] = None,
+    out: Out = Path("reproduction"),
+    results: Folder = Path("results"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train what a table asks for and is not recorded, and write what was found.
+
+    The same command goes on after a crash. A quick look keeps its records and files to itself, in
+    the folder "quick" of --out.
+
+    Examples:
+
+        evalign-study run east-table1 --dataset adult --trials 10
+
+        evalign-study run all --quick
+    """
+    with terminal(as_json=as_json, quiet=quiet) as spoken, refused():
+        warnings.simplefilter("always", ResultsWarning)
+        if name == ALL and (dataset or trials is not None):
+            raise UsageError("--dataset and --trials are for one table: name it in place of all.")
+        if backend not in (None, "dask"):
+            raise UsageError(f'backend of run must be "dask". Got {backend!r}.')
+        what = {"datasets": dataset, "trials": trials, "quick": quick}
+        tables = [table.part(**what) for table in catalog.named(name)]
+        _refuse_files(out, results)
+        if quick:
+            out = results = out / "quick"
+        found: dict[str, Findings] = {}
+        failed = []
+        with cluster(backend), bar(spoken) as progress:
+            for table in tables:
+                try:
+                    run_table(table, results, jobs=jobs, backend=backend, progress=progress)
+                except ExecutionError as error:  # what was recorded is written down
+                    first, *_, last = str(error).splitlines()
+                    failed.append(f"{table.name}: {first} The last error: {last}")
+                found[table.name] = table.findings(recorded(results), results)
+                write(table.name, found[table.name], out)
+        _show(spoken, found, out, quick=quick)
+        if failed:
+            raise UsageError("; ".join(failed))
+
+
+def render(
+    name: Annotated[str, Argument(metavar="TABLE", help="See `evalign-study list`.")] = ALL,
+    page: Annotated[
+        Path | None, Option(help="A Markdown page with marked places for tables, to fill.")
+    ] = None,
+    out: Out = Path("reproduction"),
+    results: Folder = Path("results"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write what is recorded of a table, or of all; train nothing.
+
+    Written are NAME.md, NAME.html and NAME.csv with the numbers, and of a paper NAME-claims.csv
+    with every verdict.
+
+    Examples:
+
+        evalign-study render
+
+        evalign-study render recipe --page docs/recipe.md
+    """
+    with terminal(as_json=as_json, quiet=quiet) as spoken, refused():
+        warnings.simplefilter("always", ResultsWarning)
+        tables = catalog.named(name)
+        if not results.is_dir():
+            raise UsageError(f"--results must be the folder of the records. Got {str(results)!r}.")
+        _refuse_files(out, results)
+        text = "" if page is None else page.read_text(encoding="utf-8")
+        # All tables have more than one page; a page is filled with those it has marks for.
+        places = [table.name for table in tables if has_place(text, table.name)]
+        if page is not None and not places:
+            fill(text, tables[0].name, "")  # says what is missing
+        records = recorded(results)
+        found = {table.name: table.findings(records, results) for table in tables}
+        for one, findings in found.items():
+            write(one, findings, out)
+        if page is not None:
+            for one in places:
+                text = fill(text, one, markdown(found[one].parts))
+            with replacing(page) as aside:
+                aside.write_text(text, encoding="utf-8")
+        _show(spoken, found, out)
+
+
+def _refuse_files(out: Path, results: Path) -> None:
+    for option, folder in {"--out": out, "--results": results}.items():
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{option} must be a folder. Got {str(folder)!r}.")
+
+
+def _show(
+    spoken: Terminal, found: Mapping[str, Findings], out: Path, *, quick: bool = False
+) -> None:
+    shown = [
+        line
+        for name, findings in found.items()
+        for line in (f"{findings.title} ({name})", *findings.lines, "")
+    ]
+    if quick:
+        shown.append("A quick look: these numbers mean nothing.")
+    data = {name: findings.data for name, findings in found.items()}
+    spoken.result({"tables": data, "out": str(out)}, *shown, f"Written to {out}.")

@@ -1,0 +1,108 @@
+"""Parts of a text, such as headings and tables, written as Markdown or as one HTML page."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from string import Template
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+from plotly.io.json import to_json_plotly
+from plotly.offline import get_plotlyjs
+
+from evalign.report import page
+
+
+class Heading(NamedTuple):
+    """The title of a section, or with `below` of a part of one."""
+
+    text: str
+    below: bool = False
+
+
+class Text(NamedTuple):
+    """A paragraph."""
+
+    text: str
+
+
+class Points(NamedTuple):
+    """A list."""
+
+    texts: Sequence[str]
+
+
+class Grid(NamedTuple):
+    """A table; the first cell of a row names it."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+NOTHING = "–"  # the cell of a number that there is not
+
+Part = Heading | Text | Points | Grid
+
+# A claim is a sentence, and all of it counts.
+WRAPPED = """
+th, td { white-space: normal; text-wrap: balance; }
+tbody th { min-width: 14rem; max-width: 24rem; }
+"""
+
+
+def markdown(parts: Iterable[Part]) -> str:
+    """Write Markdown; sections have headings of the second level.
+
+    Examples:
+        >>> print(markdown([Heading("F1*"), Grid("Scores.", ["", "F1"], [["CE", "0.7"]])]))
+        ## F1\\*
+        <BLANKLINE>
+        Scores.
+        <BLANKLINE>
+        |  | F1 |
+        | --- | --- |
+        | CE | 0.7 |
+        <BLANKLINE>
+    """
+    texts = []
+    for part in parts:
+        match part:
+            case Heading(text, below):
+                texts.append(f"{'###' if below else '##'} {text}")
+            case Text(text):
+                texts.append(text)
+            case Points(points):
+                texts.append("\n".join(f"- {text}" for text in points))
+            case Grid(caption, head, rows):
+                lines = [head, ["---"] * len(head), *rows]
+                texts += [caption, "\n".join(f"| {' | '.join(line)} |" for line in lines)]
+    # The stars are the papers'; two in a line would make what is between them slanted.
+    return ("\n\n".join(texts) + "\n").replace("*", r"\*")
+
+
+def html(title: str, parts: Iterable[Part], figures: Mapping[str, go.Figure]) -> str:
+    """Write a page that fetches nothing, in the looks of the report; figures stand at its end."""
+    body = []
+    for part in parts:
+        match part:
+            case Heading(text, below):
+                tag = "h2" if below else "h1"
+                body.append(f"<{tag}>{escape(text)}</{tag}>")
+            case Text(text):
+                body.append(f"<p>{escape(text)}</p>")
+            case Points(points):
+                body.append("".join(["<ul>", *(f"<li>{escape(x)}</li>" for x in points), "</ul>"]))
+            case Grid(caption, head, rows):
+                body.append(page.table(caption, head, rows))
+    for name in figures:
+        place = f'<div class="plot" id="{escape(name)}" role="img" aria-label="{escape(name)}">'
+        body.append(f"<figure><h3>{escape(name)}</h3>{place}</div></figure>")
+    data = {"figures": {name: figure.to_dict() for name, figure in figures.items()}, "curves": []}
+    return Template(page.asset("page.html")).substitute(
+        title=escape(title),
+        css=page.asset("page.css") + WRAPPED,
+        body="\n".join(body),
+        data=to_json_plotly(data),
+        plotly=get_plotlyjs() if figures else "",
+        script=page.asset("page.js"),
+    )

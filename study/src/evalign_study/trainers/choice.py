@@ -1,0 +1,56 @@
+"""Which trainer a run has. A new kind of training is a `Trainer` here."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from evalign_study.data import card
+from evalign_study.records.made import Record
+from evalign_study.records.run import Run
+from evalign_study.trainers import recipe, tabular, tailed
+from evalign_study.trainers.classical import CLASSICAL, train_classical
+from evalign_study.trainers.frames import train_frames
+from evalign_study.trainers.images import train_image
+
+Unit = Sequence[Run]  # runs that are trained together, all of one data set
+
+
+class Trainer(NamedTuple):
+    """How runs become records.
+
+    Args:
+        name: what is trained, for the bar of progress.
+        train: from a unit to its records; a function of a module, so that processes can find it.
+        units: groups runs that train together.
+    """
+
+    name: str
+    train: Callable[[Unit], Iterable[Record]]
+    units: Callable[[Iterable[Run]], Sequence[Unit]]
+
+
+def _each(train: Callable[[Run], Record], unit: Unit) -> list[Record]:
+    return [train(run) for run in unit]
+
+
+def _alone(runs: Iterable[Run]) -> list[list[Run]]:
+    return [[run] for run in runs]
+
+
+CLASSICAL_METHODS = Trainer("classical methods", partial(_each, train_classical), _alone)
+FRAMES = Trainer("networks of frames", partial(_each, train_frames), _alone)
+IMAGES = Trainer("networks of images", partial(_each, train_image), _alone)
+TAILED_IMAGES = Trainer("networks of images", partial(_each, tailed.train), _alone)
+ROWS = Trainer("networks of rows", tabular.train, tabular.units)
+RECIPE_ROWS = Trainer("networks of rows", recipe.train, recipe.units)
+
+
+def trainer_of(run: Run) -> Trainer:
+    """Choose by what the run says. A network without a batch size has the estimator's trainer."""
+    if run.method in CLASSICAL:
+        return CLASSICAL_METHODS
+    if run.network == "people":
+        return FRAMES
+    if len(card(run.dataset).shape) > 1:
+        return IMAGES if run.batch_size else TAILED_IMAGES
+    return ROWS if run.batch_size else RECIPE_ROWS

@@ -1,0 +1,147 @@
+"""`evalign-study list`, `run` and `render`."""
+
+import json
+
+import pytest
+from evalign_study.papers import tables
+from evalign_study.suite import plan
+from evalign_study.suite.recipe import Recipe
+
+from study.tests.commands import done, invoke, refused
+from study.tests.pipeline.made_table import SMALL
+
+
+@pytest.fixture
+def no_recipe(monkeypatch):
+    """It has tests of its own."""
+    monkeypatch.setattr(Recipe, "runs", lambda table: [])
+
+
+def test_list():
+    result = done("list")
+    lines = result.out.splitlines()
+    assert [line.split()[0] for line in lines] == [*tables.names(), "recipe"]
+    assert max(map(len, lines)) <= 80
+    found = json.loads(done("list", "--json").out)["tables"]
+    assert found["btg-table4"]["datasets"] == ["mammography"]
+    assert len(found["btg-table4"]["claims"]) == 6
+    assert found["recipe"]["datasets"][:2] == list(plan.SETS[:2])
+
+
+def test_quick_look_end_to_end(small, no_recipe, tmp_path):
+    out = tmp_path / "out"
+    options = ["--quick", "--out", out, "--results", tmp_path / "results"]
+    result = done("run", "all", *options)
+    lines = [line.rstrip() for line in result.out.splitlines()]
+    assert lines[0] == "A small table (small)"
+    assert lines[-5:-3] == [f"{Recipe.title} (recipe)", "Not run."]  # the last of all
+    assert lines[-2:] == [
+        "A quick look: these numbers mean nothing.",
+        f"Written to {out / 'quick'}.",
+    ]
+    assert "small, stage 2" in result.err
+    assert not (tmp_path / "results").exists()  # a quick look keeps its records to itself
+    files = {path.name for path in (out / "quick").iterdir()}
+    small = {f"small{end}" for end in (".md", ".html", ".csv", "-claims.csv", ".jsonl.gz")}
+    assert files == small | {"recipe.md", "recipe.html", "recipe.csv"}
+
+    again = done("run", "small", *options, "--json")
+    claim, _ = json.loads(again.out)["tables"]["small"]
+    assert (claim["claim"], claim["data set"]) == ("Better", "Mammography")
+    assert claim["as in the paper"]["difference"]["trials"] == 2
+
+
+def test_a_page_is_filled(small, tmp_path):
+    page, out = tmp_path / "page.md", tmp_path / "out"
+    page.write_text("# Page\n<!-- small -->\n<!-- end of small -->\n", encoding="utf-8")
+    where = ["--out", out, "--results", tmp_path]
+    done("render", "small", "--page", page, *where)
+    text = (out / "small.md").read_text(encoding="utf-8")
+    assert text in page.read_text(encoding="utf-8")
+
+
+def test_a_page_is_filled_with_the_tables_it_has_marks_for(tmp_path):
+    page = tmp_path / "page.md"
+    marks = [f"<!-- {name} -->\n<!-- end of {name} -->" for name in ("surf-fig3", "recipe")]
+    page.write_text("\n".join(marks), encoding="utf-8")
+    done("render", "--page", page, "--out", tmp_path / "out", "--results", tmp_path)
+    assert page.read_text(encoding="utf-8").count("Not run.") == 2
+
+
+def test_a_part_that_was_cut_off_is_a_note(tmp_path):
+    (tmp_path / "surf-fig3.jsonl.gz").write_bytes(b"\x1f\x8b")
+    where = ["--out", tmp_path / "out", "--results", tmp_path]
+    (line,) = done("render", "surf-fig3", *where).err.splitlines()
+    assert line.startswith("Note: The last part of")
+    assert done("render", "surf-fig3", "--quiet", *where).err == ""
+
+
+def test_what_fails_is_one_line_and_the_rest_goes_on(small, no_recipe, tmp_path, monkeypatch):
+    def broken(*arguments, **more):
+        raise RuntimeError("no memory left")
+
+    monkeypatch.setattr("evalign_study.trainers.tabular.fit_many", broken)
+    claim = {"text": "It learns", "better": "Forest", "above": 0.0, "column": "F1"}
+    more = {"other": SMALL["small"] | {"title": "Another", "lines": {}, "claims": [claim]}}
+    monkeypatch.setattr(tables, "_tables", lambda: tables.read(SMALL | more))
+    out = tmp_path / "out"
+    result = invoke("run", "all", "--quick", "--out", out)
+    assert result.code == 2
+    *_, line = result.err.splitlines()
+    assert line.startswith("evalign-study: small: ")
+    assert line.endswith("The last error: RuntimeError: no memory left")
+    assert "Another (other)" in result.out
+    # What did not fail is written down.
+    for name in ("small", "other"):
+        text = (out / "quick" / f"{name}.md").read_text(encoding="utf-8")
+        assert "| Forest (added) | 2 |" in text
+
+
+def test_render_trains_nothing(tmp_path):
+    out, results = tmp_path / "out", tmp_path / "results"
+    results.mkdir()
+    result = done("render", "surf-fig3", "--out", out, "--results", results)
+    assert "As in the paper: 0 of 0 claims confirmed, 4 not run." in result.out
+    assert "Not run." in (out / "surf-fig3.md").read_text(encoding="utf-8")
+    assert not list(results.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["run"], "Missing argument 'TABLE'"),
+        (["run", "east-tabel1"], "Got 'east-tabel1'. Did you mean 'east-table1'?"),
+        (["render", "recip"], ", recipe, all. Got 'recip'. Did you mean 'recipe'?"),
+        (["render", "--results", "nowhere"], "folder of the records. Got 'nowhere'"),
+        (
+            ["run", "btg-table4", "--dataset", "adult"],
+            "dataset of btg-table4 must be one of mammography.",
+        ),
+        (["run", "all", "--dataset", "adult"], "are for one table: name it in place of all."),
+        (["run", "btg-table4", "--out", __file__], "--out must be a folder. Got"),
+        (["run", "btg-table4", "--results", __file__], "--results must be a folder. Got"),
+        (["run", "btg-table4", "--trials", "0"], "'--trials': Input should be greater than or"),
+        (["run", "btg-table4", "--backend", "mpi"], "backend of run must be \"dask\". Got 'mpi'."),
+    ],
+)
+def test_bad_input_is_one_line(arguments, text):
+    assert text in refused(*arguments)
+
+
+def test_absent_data_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVALIGN_DATA", str(tmp_path))
+    where = ["--out", tmp_path / "out", "--results", tmp_path / "results"]
+    line = refused("run", "btg-table3", *where)
+    assert "cocktailparty_frames is not in EVALIGN_DATA" in line
+
+
+def test_a_page_without_marks_is_refused_before_anything_is_written(tmp_path):
+    page, results = tmp_path / "page.md", tmp_path / "results"
+    results.mkdir()
+    where = ["--out", tmp_path / "out", "--results", results, "--page", page]
+    assert "page.md" in refused("render", "surf-fig3", *where)
+    page.write_text("# Page\n", encoding="utf-8")
+    wanted = "page of render must hold <!-- surf-fig3 -->"
+    assert wanted in refused("render", "surf-fig3", *where)
+    assert "page of render must hold" in refused("render", *where)
+    assert not (tmp_path / "out").exists()

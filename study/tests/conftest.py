@@ -1,0 +1,45 @@
+"""Made rows in the place of a data set, and a small table in the place of the papers'."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evalign_study import data
+from evalign_study.data import Dataset
+from evalign_study.papers import tables
+from evalign_study.pipeline import running
+from evalign_study.records.results import recorded
+from evalign_study.trainers import classical
+from evalign_study.trainers.prepared import prepare
+
+from study.tests.pipeline.made_table import SMALL
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+@pytest.fixture(scope="session")
+def committed():
+    """The records that are kept in the repository, by key."""
+    return recorded(RESULTS)
+
+
+@pytest.fixture
+def made_rows(monkeypatch):
+    """200 rows in the place of any data set."""
+    cached = (prepare, classical._prepare, classical._fitted)
+    for function in cached:
+        function.cache_clear()
+    X = np.random.default_rng(0).normal(3, 2, (200, 4)).astype(np.float32)
+    y = (X[:, 0] + X[:, 1] > 8).astype(np.int64)
+    dataset = Dataset(X, y, ("no", "yes"), np.arange(200), None, data.card("mammography"))
+    monkeypatch.setattr(data, "load", lambda name, preparation: dataset)
+    monkeypatch.setattr(running, "fetch", lambda card: None)
+    yield
+    for function in cached:
+        function.cache_clear()
+
+
+@pytest.fixture
+def small(made_rows, monkeypatch):
+    """The small table in the place of all others of papers."""
+    monkeypatch.setattr(tables, "_tables", lambda: tables.read(SMALL))

@@ -1,0 +1,287 @@
+"""That every training of the suite is that of the estimator, and what is recorded of it."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from evalign_study import data
+from evalign_study.data import Dataset
+from evalign_study.pipeline.execute import execute
+from evalign_study.records.results import Results
+from evalign_study.records.run import scores, triples
+from evalign_study.suite.plan import runs
+from evalign_study.trainers import decisions, prepared, recipe, stacks
+from evalign_study.trainers.many import fit_many
+from evalign_study.trainers.methods import (
+    GOALS,
+    OPPONENTS,
+    OURS,
+    UNAVERAGED,
+    VARIANTS,
+    Problem,
+    make,
+)
+from evalign_study.trainers.prepared import prepare
+from evalign_study.trainers.recipe import decided_as, metrics, train, units
+
+from evalign import AlignedClassifier
+from evalign.decisions import fit_decision
+from evalign.training import Settings
+from evalign.training.settings import usual_batch_size
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    prepare.cache_clear()
+    yield
+    prepare.cache_clear()
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """What `fit_many` returns, to look at."""
+    found = []
+
+    def remembered(*arguments, **more):
+        found.extend(fit_many(*arguments, **more))
+        return found
+
+    monkeypatch.setattr(recipe, "fit_many", remembered)
+    return found
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """300 rows in the place of any data set."""
+    X = np.random.default_rng(0).normal(3, 2, (300, 4)).astype(np.float32)
+    y = (X[:, 0] + X[:, 1] > 8).astype(np.int64)
+    dataset = Dataset(X, y, ("no", "yes"), np.arange(300), None, data.card("mammography"))
+    monkeypatch.setattr(data, "load", lambda name, preparation: dataset)
+    return dataset
+
+
+def small(**more):
+    return runs(["mammography"], **{"splits": [0], "seeds": [1], "epochs": 2} | more)
+
+
+def test_the_trainer_is_the_estimators(made, monkeypatch):
+    asked = {}
+
+    def note(build, members, *rows, settings, **more):
+        asked.update(members=members, settings=settings, network=build())
+        raise InterruptedError
+
+    monkeypatch.setattr(recipe, "fit_many", note)
+    with pytest.raises(InterruptedError):
+        list(train(runs(["mammography"], splits=[0], variants=[OURS])))
+    wanted, settings = AlignedClassifier(), asked["settings"]
+    for name in ("epochs", "weight_decay", "ema_decay"):
+        assert getattr(settings, name) == getattr(wanted, name)
+    assert settings.patience is None
+    default = Settings()
+    for name in ("schedule", "warmup", "clip_norm"):
+        assert getattr(settings, name) == getattr(default, name)
+    assert settings.batch_size == usual_batch_size(192) == 32
+    members = asked["members"]
+    assert {member.learning_rate for member in members} == {wanted.learning_rate}
+    assert {member.dropout for member in members} == {wanted.dropout}
+    assert {member.seed for member in members} == {1, 2, 3}
+    widths = [m.out_features for m in asked["network"].modules() if isinstance(m, torch.nn.Linear)]
+    assert widths == [512, 256, 128, 2]
+
+    averaged, plain = units(runs(["mammography"], splits=[0], variants=[OURS, UNAVERAGED]))
+    assert {run.method for run in plain} == {f"{UNAVERAGED}_{goal}" for goal in GOALS}
+    for part, decay in ((averaged, wanted.ema_decay), (plain, None)):
+        with pytest.raises(InterruptedError):
+            list(train(part))
+        assert asked["settings"].ema_decay == decay
+
+
+def test_records_hold_every_decision(made):
+    part = small(variants=[OURS])
+    records = list(train(part))
+    assert [record["key"] for record in records] == [run.key for run in part]
+    for record in records:
+        method = record["run"]["method"]
+        wanted = ["f1", "matthews_corrcoef", "balanced_accuracy", "f2"]
+        if method not in OPPONENTS:
+            wanted = [GOALS[method.removeprefix(f"{OURS}_")]]
+        assert list(record["picks"]) == wanted
+        assert (record["epochs"], record["batch_size"], record["diverged"]) == (2, 32, False)
+        for metric, pick in record["picks"].items():
+            assert pick["epoch"] in (1, 2)
+            assert pick["decisions"].keys() == {"argmax", "tuned", "expected"}
+            for decided in pick["decisions"].values():
+                assert sum(count for *_, count in decided["matrix"]) == 60
+                again = scores(decided["matrix"], 2, (metric,))[metric]
+                assert decided["test"] == pytest.approx({metric: again}, abs=1e-6)
+    json.dumps(records, allow_nan=False)
+
+
+def test_the_picks_are_the_best_epochs(made, kept):
+    """By hand: for each metric the first epoch that no other one exceeds."""
+    part = [run for run in small(epochs=6) if run.method == "cross_entropy"]
+    (record,) = train(part)
+    (trained,) = kept
+    f1 = [epoch["validation_metric"] for epoch in trained.history]
+    f2 = [epoch["also"]["f2"] for epoch in trained.history]
+    for metric, values in (("f1", f1), ("f2", f2)):
+        pick = record["picks"][metric]
+        assert pick["epoch"] == 1 + int(np.argmax(values))
+        # Labels by argmax are those that epochs are chosen by.
+        assert pick["decisions"]["argmax"]["validation"] == pytest.approx(max(values), abs=1e-6)
+
+
+@pytest.mark.parametrize("method", [f"{OURS}_balanced_accuracy", "logit_adjusted"])
+def test_argmax_is_of_logits_and_expected_of_probabilities(made, kept, method):
+    """Both methods take log π out of their logits: that is what has to be added back."""
+    (record,) = train([run for run in small(epochs=6) if run.method == method])
+    prepared = prepare("mammography", "sound")
+    network = recipe.NETWORKS["mlp"](4, 2, 0.0).eval()
+    known, unseen = (
+        stacks.logits_of(network, kept[0].best["balanced_accuracy"], X)
+        for X, _ in (prepared.validation, prepared.test)
+    )
+
+    def expected(offsets):
+        how = {"metric": "balanced_accuracy", "decision": "expected"}
+        return triples(fit_decision(known + offsets, **how)(unseen + offsets), prepared.test[1])
+
+    found = record["picks"]["balanced_accuracy"]["decisions"]
+    assert found["argmax"]["matrix"] == triples(unseen.argmax(1), prepared.test[1])
+    offsets = (prepared.counts / prepared.counts.sum()).log()
+    assert found["expected"]["matrix"] == expected(offsets)
+    assert found["expected"]["matrix"] != expected(torch.zeros(2))
+
+
+def test_how_the_logits_of_a_method_are_decided_on():
+    """Labels tune the rules of what is compared; what has lost a part of ours goes without."""
+    counts = torch.tensor([90, 10, 0])
+    kinds = {name: decided_as(name, make(name, counts), counts) for name in OPPONENTS}
+    ours = [f"{variant}_f1" for variant in VARIANTS]
+    kinds |= {name: decided_as(name, make(name, counts), counts) for name in ours}
+    tuned = {name for name, how in kinds.items() if "tuned" in how["decisions"]}
+    assert tuned == {*OPPONENTS, f"{OURS}_f1"}
+    for name, how in kinds.items():
+        assert {"argmax", "expected"} <= set(how["decisions"])
+        if name in ("cross_entropy", "balanced_cross_entropy", "focal", "unanchored_f1"):
+            assert how["offsets"] is None
+    # A class without rows counts as one.
+    assert kinds["logit_adjusted"]["offsets"].exp().tolist() == pytest.approx([90, 10, 1])
+
+
+def test_more_than_two_classes(made, monkeypatch):
+    y = made.y + (made.X[:, 2] > 4)
+    three = Dataset(made.X, y, ("a", "b", "c"), made.groups, None, made.card)
+    monkeypatch.setattr(data, "load", lambda name, preparation: three)
+    monkeypatch.setattr(decisions, "MOST_TUNED", 2)  # tuning takes its time
+    (record,) = train([run for run in small() if run.method == f"{OURS}_f2"])
+    assert list(record["picks"]) == ["f2_macro"]
+    assert record["picks"]["f2_macro"]["decisions"].keys() == {"argmax", "expected"}
+
+
+def test_more_stacks_than_one(made, monkeypatch):
+    part = small(variants=[])
+    monkeypatch.setattr(stacks, "NUMBERS", 1)
+    sizes = []
+    once = recipe._train_stack
+    monkeypatch.setattr(
+        recipe, "_train_stack", lambda runs, *more: sizes.append(len(runs)) or once(runs, *more)
+    )
+    assert len(list(train(part))) == 4
+    assert sizes == [1] * 4
+
+
+def test_a_run_that_diverges_says_the_first_class(made):
+    wild = small(variants=[])[0].but(learning_rate=1e30)
+    (record,) = train([wild])
+    assert record["diverged"]
+    for pick in record["picks"].values():
+        assert pick["epoch"] == 0
+        for decided in pick["decisions"].values():
+            assert {predicted for _, predicted, _ in decided["matrix"]} == {0}
+
+
+def test_what_is_recorded_is_not_trained_again(made, tmp_path):
+    path = tmp_path / "recipe.jsonl.gz"
+    part = small(variants=[])
+    execute(units(part[:1]), train, Results(path))
+    before = path.read_bytes()
+    execute(units(part), train, Results(path))
+    assert path.read_bytes().startswith(before)
+    assert [record["key"] for record in Results(path).records()] == [run.key for run in part]
+
+
+def test_runs_of_two_units_are_refused(made):
+    one, two = small(splits=[0, 1], variants=[])[::4]
+    with pytest.raises(ValueError, match="runs of train must be of one split of one data set"):
+        next(train([one, two]))
+
+
+def test_training_needs_no_plots():
+    """The machine that trains has no plotly."""
+    code = "import sys, evalign_study.trainers.choice; assert 'plotly' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_metrics_by_problem():
+    assert metrics(Problem(torch.ones(2), ""))[::3] == ["f1", "f2"]
+    for classes in (2, 3):
+        targets = [make(f"{OURS}_{goal}", torch.ones(classes)).target for goal in GOALS]
+        assert targets == metrics(Problem(torch.ones(classes), ""))
+
+
+def test_the_ablations_lack_what_they_say():
+    counts = torch.tensor([90.0, 10.0])
+    torch.manual_seed(0)
+    logits, y = torch.randn(40, 2), torch.arange(40) % 2
+    metric = make("mcfbeta_f1", counts).loss(logits, y)
+    half = (counts / 100).log() / 2
+    f1 = torch.tensor([0, math.log(0.55 / 1.45)])  # F/2 over 1 − F/2, of F = ½ + ½·0.1
+    none, entropy = torch.zeros(2), torch.nn.functional.cross_entropy
+    wanted = {
+        "aligned": (entropy(logits + f1, y) + metric, f1),
+        UNAVERAGED: (entropy(logits + f1, y) + metric, f1),
+        "aligned_by_batch": (entropy(logits + f1, y) + metric, f1),
+        "anchored": (entropy(logits + half, y) + metric, half),
+        "unadjusted": (entropy(logits, y) + metric, none),
+        "unanchored": (metric, none),
+        "unaligned": (entropy(logits + f1, y), f1),
+    }
+    assert wanted.keys() == VARIANTS.keys()
+    found = {variant: make(f"{variant}_f1", counts) for variant in VARIANTS}
+    for variant, (value, offsets) in wanted.items():
+        torch.testing.assert_close(found[variant].loss.eval()(logits, y), value)
+        # What probabilities are made with is what was trained with.
+        trained, said = (
+            torch.as_tensor(shift) * torch.ones(2) for shift in (offsets, found[variant].offsets)
+        )
+        torch.testing.assert_close(said.softmax(0), trained.softmax(0))
+    by_batch, whole = (found[name].loss.metric_loss for name in ("aligned_by_batch", "aligned"))
+    assert (by_batch.running, whole.running is None) == (None, False)
+    assert found["unanchored"].loss.running is not None
+
+
+def test_texts_become_features_of_the_training_rows_alone(monkeypatch):
+    monkeypatch.setattr(prepared, "DIMENSIONS", 3)
+    topics = ("ship port sea", "wheat corn grain", "bank rate money")
+    y = np.arange(90) % 3
+    texts = np.array([f"{topics[c]} number{i}" for i, c in enumerate(y)], dtype=object)
+    made = Dataset(texts, y, ("a", "b", "c"), np.arange(90), None, data.card("reuters_r8"))
+    monkeypatch.setattr(data, "load", lambda name, preparation: made)
+    found = prepare("reuters_r8", "sound")
+    X, _ = found.training
+    assert X.shape[1] == 3
+    assert X.mean(0).abs().max() < 1e-5
+
+    # What stands in the other rows changes nothing of the training rows.
+    _, validation, test = prepared.three_way_split(y, groups=np.arange(90), seed=0)
+    texts[[*validation, *test]] = "other words altogether"
+    prepare.cache_clear()
+    again = prepare("reuters_r8", "sound")
+    assert torch.equal(again.training[0], X)
+    assert not torch.equal(again.test[0], found.test[0])
