@@ -4,7 +4,8 @@
 with, the metric held up by cross-entropy; `Confusion` is the matrix, soft or hard; `metrics` the
 metrics of it; `losses` all losses; `theory` what the papers prove; `AlignedClassifier` is the
 scikit-learn estimator; `TemperatureAnnealing` cools a loss; `fit_decision` finds the rule from
-scores to labels; `exact_backward` gives the gradient of a whole batch in the memory of a part.
+scores to labels; `score` is the metric of labels; `exact_backward` gives the gradient of a whole
+batch in the memory of a part.
 """
 
 from importlib import import_module
@@ -15,6 +16,7 @@ from evalign.aggregation import exact_backward
 from evalign.core.confusion import Confusion
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.losses import AlignedLoss, MetricLoss
+from evalign.scoring import score
 
 if TYPE_CHECKING:
     from evalign.estimator import AlignedClassifier
@@ -32,6 +34,7 @@ __all__ = [
     "fit_decision",
     "losses",
     "metrics",
+    "score",
     "theory",
 ]
 
