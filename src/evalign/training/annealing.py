@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from evalign.core.checks import check_temperature, require
-from evalign.losses.base import SoftSetLoss
+from evalign.losses.temperature import HasTemperature
 
 Schedule = Callable[[int], float]
 
@@ -43,7 +43,7 @@ class TemperatureAnnealing:
 
     def __init__(
         self,
-        loss: SoftSetLoss,
+        loss: HasTemperature,
         *,
         start: float = 0.2,
         rate: float = 0.9,
@@ -57,7 +57,7 @@ class TemperatureAnnealing:
         require(patience >= 1, name, "patience", "be at least 1", patience)
         require(coolings >= 0, name, "coolings", "be at least 0", coolings)
         step = getattr(loss, "heaviside", None)
-        has_temperature = isinstance(loss, SoftSetLoss) and not callable(step)
+        has_temperature = isinstance(loss, HasTemperature) and not callable(step)
         allowed = "have a temperature: a MetricLoss or AUROCLoss whose heaviside is a name"
         require(has_temperature, name, "loss", allowed, loss)
         self.loss = loss

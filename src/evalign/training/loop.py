@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
-from evalign.losses.base import SoftSetLoss
+from evalign.losses.temperature import HasTemperature
 from evalign.training import checkpoint as checkpoints
 from evalign.training.advice import TrainingWarning, advice, batch_advice
 from evalign.training.annealing import TemperatureAnnealing
@@ -220,7 +220,7 @@ def _set_mode(training: bool, *modules: object) -> None:
 
 def _temperature(loss: object) -> float | None:
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
-    return next((m.temperature.item() for m in modules if isinstance(m, SoftSetLoss)), None)
+    return next((m.temperature.item() for m in modules if isinstance(m, HasTemperature)), None)
 
 
 def _average(averaged: nn.Module, network: nn.Module, decay: float) -> None:

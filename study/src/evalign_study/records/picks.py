@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import fit_decision
-from evalign.losses.base import SoftSetLoss
+from evalign.losses.temperature import HasTemperature
 from evalign.training import Settings, TemperatureAnnealing, TrainingWarning, fit
 from evalign_study.records.results import Record, record
 from evalign_study.records.run import BINARY, LOSS, MULTICLASS, Run, scores, triples
@@ -242,7 +242,7 @@ def annealing(run: Run, method: Method) -> TemperatureAnnealing | None:
     """By the validation loss; None for a run that is not annealed."""
     if run.rate is None:
         return None
-    soft = next(part for part in method.loss.modules() if isinstance(part, SoftSetLoss))
+    soft = next(part for part in method.loss.modules() if isinstance(part, HasTemperature))
     return TemperatureAnnealing(soft, greater_is_better=False, **cooling(run.rate, run.patience))
 
 

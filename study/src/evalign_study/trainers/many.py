@@ -20,7 +20,7 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.losses import WMWLoss
-from evalign.losses.base import SoftSetLoss
+from evalign.losses.temperature import HasTemperature
 from evalign.training.annealing import TemperatureAnnealing
 from evalign.training.settings import Settings
 from evalign.training.state import History
@@ -368,12 +368,12 @@ class _Stack:
         return torch.tensor(places, device=self.device, dtype=torch.int64)
 
 
-def _soft(loss: nn.Module) -> SoftSetLoss:
-    return next(m for m in loss.modules() if isinstance(m, SoftSetLoss))
+def _soft(loss: nn.Module) -> HasTemperature:
+    return next(m for m in loss.modules() if isinstance(m, HasTemperature))
 
 
 def _temperature(loss: nn.Module) -> float | None:
-    soft = (m for m in loss.modules() if isinstance(m, SoftSetLoss))
+    soft = (m for m in loss.modules() if isinstance(m, HasTemperature))
     return next((m.temperature.item() for m in soft), None)
 
 
