@@ -4,7 +4,8 @@
 with, the metric held up by cross-entropy; `Confusion` is the matrix, soft or hard; `metrics` the
 metrics of it; `losses` all losses; `theory` what the papers prove; `AlignedClassifier` is the
 scikit-learn estimator; `TemperatureAnnealing` cools a loss; `fit_decision` finds the rule from
-scores to labels; `exact_backward` gives the gradient of a whole batch in the memory of a part.
+scores to labels; `score` is the metric of labels; `exact_backward` gives the gradient of a whole
+batch in the memory of a part.
 
 Everything is loaded when it is first asked for: whoever wants the version, or a loss, does not wait
 for scikit-learn.
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from evalign.decisions import DecisionRule, fit_decision
     from evalign.estimator import AlignedClassifier
     from evalign.losses import AlignedLoss, MetricLoss
+    from evalign.scoring import score
     from evalign.training import TemperatureAnnealing
 
 __version__ = "0.1.0"
@@ -43,6 +45,7 @@ __all__ = [
     "fit_decision",
     "losses",
     "metrics",
+    "score",
     "theory",
 ]
 
@@ -56,6 +59,7 @@ _HOME = {
     "TemperatureAnnealing": "evalign.training",
     "exact_backward": "evalign.aggregation",
     "fit_decision": "evalign.decisions",
+    "score": "evalign.scoring",
 }
 _MODULES = [
     "aggregation",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from evalign.core.metrics import MetricFunction
+from evalign.core.metrics import Metric
 from evalign.losses import AlignedLoss, FocalLoss, LogitAdjustedLoss, MetricLoss
 from evalign.training import TemperatureAnnealing
 
@@ -30,7 +30,7 @@ class Recipe(NamedTuple):
 # Below, ranks="own": an estimator trains on its own rows, also where other ranks train on theirs.
 
 
-def east(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
+def east(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
     """EAST to the letter: the metric loss of each batch, cooled from 0.2 by 0.9 (EAST 4.3)."""
     loss = MetricLoss(metric, ranks="own", task="multiclass")
     annealing = TemperatureAnnealing(
@@ -42,33 +42,35 @@ def east(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
         coolings=2**31 if patience is None else COOLINGS,
         greater_is_better=loss.metric.greater_is_better,
     )
-    return Recipe(loss, torch.zeros_like(prior), annealing)
+    return Recipe(loss, torch.zeros_like(class_counts), annealing)
 
 
-def cross_entropy(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
+def cross_entropy(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
     """The baseline. (torch's own module takes no weight per row.)"""
-    loss = LogitAdjustedLoss(prior, tau=0.0, task="multiclass")
-    return Recipe(loss, torch.zeros_like(prior))
+    loss = LogitAdjustedLoss(class_counts, tau=0.0, task="multiclass")
+    return Recipe(loss, torch.zeros_like(class_counts))
 
 
-def focal(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
+def focal(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
     """Focal loss, as published; its probabilities are known to be too cautious."""
-    return Recipe(FocalLoss(task="multiclass"), torch.zeros_like(prior))
+    return Recipe(FocalLoss(task="multiclass"), torch.zeros_like(class_counts))
 
 
-def logit_adjusted(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
+def logit_adjusted(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
     """Logit adjustment, as published: the prior stays out, so probabilities are those of classes
     that are equally frequent."""
-    return Recipe(LogitAdjustedLoss(prior, task="multiclass"), torch.zeros_like(prior))
+    return Recipe(
+        LogitAdjustedLoss(class_counts, task="multiclass"), torch.zeros_like(class_counts)
+    )
 
 
-def aligned(metric: MetricFunction, prior: Tensor, patience: int | None) -> Recipe:
+def aligned(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
     """Cross-entropy and the metric together, see `AlignedLoss`."""
-    loss = AlignedLoss(metric, prior, ranks="own", task="multiclass")
+    loss = AlignedLoss(metric, class_counts, ranks="own", task="multiclass")
     return Recipe(loss, loss.offsets)
 
 
-RECIPES: dict[str, Callable[[MetricFunction, Tensor, int | None], Recipe]] = {
+RECIPES: dict[str, Callable[[Metric, Tensor, int | None], Recipe]] = {
     "aligned": aligned,
     "cross_entropy": cross_entropy,
     "east": east,

@@ -35,11 +35,11 @@ def problem(classes, rows, seed=0, *, kind="calibrated", strength=1.6, ratio=20.
 
 def value(metric, labels, y, classes=2, weight=None):
     """The metric, turned round if it is a cost."""
-    metric = metrics.resolve(metric) if isinstance(metric, str) else metric
+    metric = metrics.resolve(metric)
     c = Confusion.from_predictions(
         labels, y, num_classes=classes, matrix=True, sample_weight=weight
     )
-    return (1 if getattr(metric, "greater_is_better", True) else -1) * metric(c).item()
+    return (1 if metric.greater_is_better else -1) * metric(c).item()
 
 
 def by_labels(logits, y, metric, weight=None, constraint=None):

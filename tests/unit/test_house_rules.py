@@ -9,15 +9,13 @@ SOURCES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("study/src/**/*.py")])
 LONGEST = 350  # lines
 
 # What is being mended, and no more.
-TOO_LONG = {"src/evalign/estimator/classifier.py", "study/src/evalign_study/trainers/many.py"}
-TWICE = {"Dataset", "Found", "Method", "Row", "Run", "Table"}
 
 
 def test_no_file_is_long():
     lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in SOURCES}
     long = {file.relative_to(ROOT).as_posix() for file, n in lines.items() if n > LONGEST}
     assert len(lines) > 100  # both packages were found
-    assert long <= TOO_LONG
+    assert not long
 
 
 def test_no_two_classes_have_one_name():
@@ -29,4 +27,4 @@ def test_no_two_classes_have_one_name():
         if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_")
     )
     assert classes["Confusion"] == 1
-    assert {name for name, count in classes.items() if count > 1} <= TWICE
+    assert not {name for name, count in classes.items() if count > 1}

@@ -153,7 +153,7 @@ def exact_backward(
 
 
 def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:
-    """Once more than one part of a batch goes through such layers, or one goes through twice."""
+    """Warn of layers that take statistics of a batch if they see parts of it or see it twice."""
     if any(isinstance(m, _BatchNorm) and m.training for m in model.modules()):
         text = (
             f"{owner}: the model has batch statistics in training mode. They are those of a "

@@ -61,7 +61,7 @@ class RankSum:
         )
 
     def _agree(self, own: Tensor, first: Any, group: Any, size: int) -> None:
-        """Sums of other lengths would hang or be garbage; asked once, as asking waits."""
+        """Check that all ranks sum alike, or they would hang. Asked once, as asking waits."""
         if traced() or len(own) in self._agreed:
             return
         classes = first.tensors()[0].numel()

@@ -38,6 +38,9 @@ class RunningConfusion(nn.Module):
         for part in _PARTS:  # their size is that of the first batch
             self.register_buffer(part, None)
 
+    def extra_repr(self) -> str:
+        return f"momentum={self.momentum}"
+
     def forward(self, confusion: Confusion) -> Confusion:
         now = confusion.detach()
         counts = (now.total.sum() != 0) & now.predicted.sum().isfinite()

@@ -274,7 +274,7 @@ def _check_targets(owner: str, target: Tensor, num_classes: int, ignore_index: i
     """As `check_indices`, of the targets that are not ignored: rarely more than a look at two."""
     if not target.numel():
         return
-    lowest, highest = (int(of) for of in target.aminmax())
+    lowest, highest = map(int, target.aminmax())
     if lowest < 0 or highest >= num_classes:
         check_indices(owner, "target", target[target != ignore_index], num_classes)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def complaint(owner: str, argument: str, allowed: str, got: object, cure: str = "") -> str:
-    """Which argument of what, what is allowed, what came, and the cure."""
+    """The text of an error: which argument of what, what is allowed, what came, and the cure."""
     return f"{argument} of {owner} must {allowed}. Got {got}.{' ' + cure if cure else ''}"
 
 
@@ -24,7 +24,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
 
 def traced() -> bool:
-    """Under `torch.compile` or `torch.func`, where tensors stand for others."""
+    """Whether tensors stand for others: under `torch.compile` or `torch.func`."""
     if torch.compiler.is_compiling():
         return True
     functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
@@ -43,7 +43,7 @@ def require(ok: bool, owner: str, argument: str, allowed: str, got: object, cure
 
 
 def check_temperature(owner: str, temperature: float | Tensor, *, validate: bool = False) -> None:
-    """Temperatures lie in (0, 0.4], the domain of EAST eq. 4."""
+    """Check that a temperature lies in (0, 0.4], the domain of EAST eq. 4."""
     if isinstance(temperature, Tensor) and not values_readable(temperature, validate=validate):
         return
     value = numbers(temperature)

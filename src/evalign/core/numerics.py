@@ -12,7 +12,7 @@ def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Ten
 
     The denominator is replaced before the division: selecting only afterwards would leave the
     0/0 in the graph, and its gradient is NaN. A denominator below 1e-19, the root of the smallest
-    float32, counts as zero, because its slope overflows there. NaN is no zero and stays visible.
+    float32, counts as zero, because its slope overflows there. NaN is not a zero and stays visible.
 
     Examples:
         >>> safe_ratio(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]))

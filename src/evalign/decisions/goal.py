@@ -1,4 +1,4 @@
-"""What a rule is to reach: a metric, larger is better, and perhaps a constraint."""
+"""What a rule is fitted for: a metric, to be made large, and perhaps a constraint."""
 
 import re
 from collections.abc import Callable
@@ -40,6 +40,7 @@ class Goal:
 
     @classmethod
     def of(cls, owner: str, metric: str | MetricFunction, constraint: str | None) -> "Goal":
+        """Make the goal of what `fit_decision` was given."""
         metric = resolve(metric, owner=owner)
         goal = _scorer(metric, 1 if metric.greater_is_better else -1, 0.0)
         needs_matrix = metric.needs_matrix

@@ -60,7 +60,7 @@ def soft_confusion(
 
 
 def _transformed() -> bool:
-    """Under `torch.func`, whose tensors stand for others."""
+    """Whether tensors stand for others: under `torch.func`."""
     functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
     return functorch.peek_interpreter_stack() is not None
 

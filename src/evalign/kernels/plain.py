@@ -125,7 +125,7 @@ def forward(
         runner_up, two = z.max(1, keepdim=True)
         second = runner_up.sub_(largest).exp_()
         e = z.sub_(largest).exp_()
-        # An infinite logit is no certainty but a mistake: it stays visible, as NaN.
+        # An infinite logit is a mistake, not certainty: it stays visible, as NaN.
         rest = e.sum(1, keepdim=True).add_(largest - largest)
         p = (rest + 1).reciprocal_()
         row = Row(second, p, rest.mul_(p), (second + 1).mul_(p).mul_(0.5))

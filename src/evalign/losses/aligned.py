@@ -50,6 +50,8 @@ class AlignedLoss(AdditiveLoss):
         tensor([-0.9694], dtype=torch.float64)
     """
 
+    class_counts: Tensor
+
     def __init__(
         self,
         metric: str | MetricFunction,
@@ -65,7 +67,9 @@ class AlignedLoss(AdditiveLoss):
         self.metric_loss = MetricLoss(
             resolve(metric, owner="AlignedLoss"), statistics="running", ranks=ranks
         )
-        odds = metric_offsets(self.metric_loss.metric, class_counts).exp()
+        counts = class_vector("AlignedLoss", "class_counts", class_counts)
+        self.register_buffer("class_counts", counts, persistent=False)
+        odds = metric_offsets(self.metric_loss.metric, counts).exp()
         self.cross_entropy = LogitAdjustedLoss(odds)
 
     @property
@@ -74,7 +78,7 @@ class AlignedLoss(AdditiveLoss):
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         _exclusive(batch.task)
-        check_length("AlignedLoss", "class_counts", self.offsets, batch)
+        check_length("AlignedLoss", "class_counts", self.class_counts, batch)
         # Widened once for both: the sum of two half-precision gradients would be rounded again.
         batch = replace(batch, given=batch.logits)
         return *self.cross_entropy.sums_from_batch(batch), *self.metric_loss.sums_from_batch(batch)

@@ -1,19 +1,25 @@
 """What losses share: one way in, one scalar out, and for most of them sums in between."""
 
-from abc import abstractmethod
+import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from inspect import signature
 
 import torch
 from torch import Tensor, nn
 
-from evalign.core.batch import Batch, Mean, Sums, Task, as_batch, check_task, check_types
-from evalign.core.checks import check_temperature, require
-from evalign.core.membership import Heaviside, check_step
+from evalign.core.batch import Batch, Sums, Task, as_batch, check_task, check_types
+from evalign.core.checks import require
 from evalign.core.numerics import full_precision, moved
 
+SHOWN = 8  # numbers of a tensor that a repr holds
 
-class Loss(nn.Module):
+
+class Loss(nn.Module, ABC):
     """A scalar of (logits, target, sample_weight), computed in full precision.
+
+    A subclass gives `value`. Its repr shows every argument of its constructor that it keeps as an
+    attribute of the same name.
 
     Args:
         task: "binary", "multiclass" or "multilabel"; None infers it from shapes and dtypes, see
@@ -42,11 +48,10 @@ class Loss(nn.Module):
         check_types(type(self).__name__, logits, target, sample_weight)
         with full_precision(logits):
             batch = self.batch(logits, target, sample_weight)
-            value = zero_if_empty(self.value(batch), batch.weight.sum())
-            return value.to(batch.weight.dtype)
+            return self.value(batch).to(batch.weight.dtype)
 
     def batch(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> Batch:
-        """What came, checked, as rows in canonical form."""
+        """Check the rows and bring them to canonical form."""
         return as_batch(
             type(self).__name__,
             logits,
@@ -59,7 +64,11 @@ class Loss(nn.Module):
 
     @abstractmethod
     def value(self, batch: Batch) -> Tensor:
-        """The loss of rows in canonical form; finite, whatever it is, when no row has weight."""
+        """The loss of rows in canonical form; 0 when no row has weight."""
+
+    def extra_repr(self) -> str:
+        names = [name for name in signature(type(self)).parameters if hasattr(self, name)]
+        return ", ".join(f"{name}={_text(getattr(self, name))}" for name in names)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Loss":
         # Buffers are settings, not weights: .half() must not make 0.19995 of a temperature of 0.2.
@@ -70,20 +79,11 @@ class Loss(nn.Module):
         return self
 
 
-def zero_if_empty(value: Tensor, mass: Tensor) -> Tensor:
-    """The value, and 0 where no row has weight."""
-    return torch.where(mass == 0, torch.zeros_like(value), value)
-
-
 class AdditiveLoss(Loss):
     """A function of sums over rows, so that the rows may come in parts (`exact_backward`)."""
 
-    def forward(
-        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
-    ) -> Tensor:
-        sums = self.sums(logits, target, sample_weight=sample_weight)
-        with full_precision(logits):
-            return self.loss_from_sums(sums).to(torch.promote_types(logits.dtype, torch.float32))
+    def value(self, batch: Batch) -> Tensor:
+        return self.loss_from_sums(self.sums_from_batch(batch))
 
     def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
         """What these rows add to the sums."""
@@ -100,52 +100,18 @@ class AdditiveLoss(Loss):
         """The loss of all rows that were summed; 0 where none has weight."""
 
 
-class MeanLoss(AdditiveLoss):
-    """A mean over rows."""
-
-    def sums_from_batch(self, batch: Batch) -> tuple[Mean]:
-        return (self.mean(batch),)
-
-    def loss_from_sums(self, sums: Sums) -> Tensor:
-        return sums[0].value()
-
-    @abstractmethod
-    def mean(self, batch: Batch) -> Mean:
-        """The mean over these rows."""
+def zero_if_empty(value: Tensor, mass: Tensor) -> Tensor:
+    """The value, and 0 where no row has weight."""
+    return torch.where(mass == 0, torch.zeros_like(value), value)
 
 
-class SoftSetLoss(Loss):
-    """A loss of soft-set memberships: it has a step (`heaviside`) and a temperature.
-
-    Args:
-        temperature: sharpness of the step, in (0, 0.4]; a buffer, so it is saved and moved with
-            the module. Change it with `set_temperature`.
-        heaviside: "linear" (EAST eq. 4), "sigmoid" (BtG, k = 2 / temperature), or a function
-            (p, threshold) -> H of fixed sharpness.
-    """
-
-    temperature: Tensor
-
-    def __init__(
-        self,
-        *,
-        temperature: float,
-        heaviside: Heaviside,
-        task: Task | None,
-        ignore_index: int,
-        validate: bool,
-    ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
-        check_step(type(self).__name__, heaviside, temperature)
-        self.heaviside: Heaviside = heaviside
-        self.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float64))
-
-    def batch(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> Batch:
-        # The buffer may have been loaded or filled with anything.
-        check_temperature(type(self).__name__, self.temperature, validate=self.validate)
-        return super().batch(logits, target, sample_weight)
-
-    def set_temperature(self, temperature: float) -> None:
-        """Change the sharpness in place, so that compiled graphs follow."""
-        check_temperature(type(self).__name__, temperature)
-        self.temperature.fill_(temperature)
+def _text(setting: object) -> str:
+    """A setting for a repr: few numbers as they are, many as their count and a checksum."""
+    if not isinstance(setting, Tensor):
+        return repr(setting)
+    if setting.is_meta:
+        return f"<{setting.numel()} numbers on the meta device>"
+    if setting.numel() <= SHOWN:
+        return repr(setting.tolist())
+    digest = hashlib.blake2b(setting.detach().cpu().numpy().tobytes(), digest_size=8).hexdigest()
+    return f"<{setting.numel()} numbers, checksum {digest}>"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from evalign.core.batch import Batch
+from evalign.core.batch import Batch, Mean
 from evalign.core.checks import numbers, require
 
 
@@ -38,7 +38,7 @@ def effective_number_weights(
 
 
 def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) -> Tensor:
-    """One positive number per class, as float64."""
+    """Check that there is one positive number per class. Returns them as float64."""
     labels = getattr(values, "index", None)  # of a pandas Series
     if labels is not None and not callable(labels):
         ordered, cure = list(labels) == list(range(len(labels))), "Use .sort_index().to_numpy()."
@@ -51,7 +51,16 @@ def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) ->
     return vector
 
 
+def weighted_mean(
+    owner: str, batch: Batch, loss_of_class: Tensor, class_weight: Tensor | None
+) -> Mean:
+    """The mean over rows, each times the weight of its class if there are such weights."""
+    if class_weight is not None:
+        check_length(owner, "class_weight", class_weight, batch)
+    return batch.mean(loss_of_class, class_weight)
+
+
 def check_length(owner: str, argument: str, vector: Tensor, batch: Batch) -> None:
-    """A vector given at construction meets the number of classes only in the first batch."""
+    """Check a vector given at construction, which meets the number of classes in a batch."""
     allowed = f"hold a number for each of the {batch.num_classes} classes"
     require(len(vector) == batch.num_classes, owner, argument, allowed, f"{len(vector)} numbers")

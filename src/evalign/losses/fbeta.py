@@ -5,20 +5,20 @@ import math
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Mean, Sums, Task
+from evalign.core.batch import Batch, Sums, Task
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import FBeta
 from evalign.core.metrics.base import Average
-from evalign.losses.base import AdditiveLoss, MeanLoss, zero_if_empty
+from evalign.losses.base import AdditiveLoss, zero_if_empty
 
 
-class SurrogateFBetaLoss(MeanLoss):
+class SurrogateFBetaLoss(AdditiveLoss):
     r"""SurF's surrogate of F-beta for binary problems (eq. 20; with q its robust form, eq. 25).
 
     With f = σ(z) and c = β² p / (1 − p): −log f for positives and log(c + f) for negatives; q
     replaces the logarithms by (x^q − 1) / q. At critical points its gradient satisfies the
-    condition of F-beta (SurF eq. 12 and 22). It is no distance: for c < 1 it can be negative.
+    condition of F-beta (SurF eq. 12 and 22). It is not a distance: for c < 1 it can be negative.
 
     Args:
         positive_rate: p, the share of positives in the training data, in (0, 1).
@@ -51,7 +51,7 @@ class SurrogateFBetaLoss(MeanLoss):
         self.q = q
         self.class_balanced = class_balanced
 
-    def mean(self, batch: Batch) -> Mean:
+    def sums_from_batch(self, batch: Batch) -> Sums:
         batch = batch.as_binary("SurrogateFBetaLoss")
         p = self.positive_rate
         log_f = torch.nn.functional.logsigmoid(batch.logits)
@@ -59,7 +59,10 @@ class SurrogateFBetaLoss(MeanLoss):
         negative = self._power((self.beta**2 * p / (1 - p) + log_f.exp()).log())
         if self.class_balanced:
             positive, negative = positive / p, negative / (1 - p)
-        return batch.mean(torch.stack([negative, positive], -1))
+        return (batch.mean(torch.stack([negative, positive], -1)),)
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        return sums[0].value()
 
     def _power(self, log_x: Tensor) -> Tensor:
         """(x^q − 1) / q from log x, which is its limit for q → 0."""
@@ -87,9 +90,11 @@ class SoftFBetaLoss(AdditiveLoss):
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
         require(average is not None, "SoftFBetaLoss", "average", "not be None", average)
+        self.beta = beta
+        self.average = average
         self.metric = FBeta(beta=beta, average=average)
 
-    def sums_from_batch(self, batch: Batch) -> tuple[Confusion]:
+    def sums_from_batch(self, batch: Batch) -> Sums:
         multiclass = batch.task == "multiclass"
         p = batch.logits.softmax(-1) if multiclass else batch.logits.sigmoid()
         return (Confusion.from_membership(batch, p),)

@@ -9,14 +9,15 @@ from torch import Tensor
 from evalign.aggregation import Ranks, RankSum, RunningConfusion
 from evalign.core import membership
 from evalign.core.batch import Batch, Sums, Task
-from evalign.core.checks import require, thresholds_tensor
+from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
 from evalign.kernels import soft_confusion
-from evalign.losses.base import AdditiveLoss, SoftSetLoss
+from evalign.losses.base import AdditiveLoss
+from evalign.losses.temperature import fill_temperature, register_temperature
 
 
-class MetricLoss(AdditiveLoss, SoftSetLoss):
+class MetricLoss(AdditiveLoss):
     r"""1 − metric of the soft confusion matrix (EAST; BtG for binary and multilabel problems).
 
     Args:
@@ -51,6 +52,7 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
         >>> value.backward()
     """
 
+    temperature: Tensor
     threshold: Tensor | None
 
     def __init__(
@@ -69,13 +71,9 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
         ignore_index: int = -100,
         validate: bool = False,
     ) -> None:
-        super().__init__(
-            temperature=temperature,
-            heaviside=heaviside,
-            task=task,
-            ignore_index=ignore_index,
-            validate=validate,
-        )
+        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        register_temperature(self, temperature, heaviside)
+        self.heaviside: membership.Heaviside = heaviside
         self.metric = resolve(metric, zero_division=zero_division, owner="MetricLoss")
         self.detach_threshold = detach_threshold
         if threshold is not None:
@@ -89,11 +87,21 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
         ok = statistics == "batch" or not several
         require(ok, "MetricLoss", "threshold", allowed, f"{threshold}")
         self.statistics = statistics
+        self.momentum = momentum
         self.over_ranks = RankSum(ranks)
         running = RunningConfusion(momentum)  # which checks the momentum
         self.running = running if statistics == "running" else None
 
+    @property
+    def ranks(self) -> Ranks:
+        return self.over_ranks.ranks
+
+    def set_temperature(self, temperature: float) -> None:
+        """Change the sharpness in place, so that compiled graphs follow."""
+        fill_temperature(self, temperature)
+
     def sums_from_batch(self, batch: Batch) -> tuple[Confusion, ...]:
+        check_temperature("MetricLoss", self.temperature, validate=self.validate)
         tau = self.threshold
         if batch.task == "binary" and tau is not None and tau.ndim == 1:
             return tuple(self._confusion(batch, one) for one in tau)
@@ -131,6 +139,3 @@ class MetricLoss(AdditiveLoss, SoftSetLoss):
             # No class has a score: nothing to learn from these rows. NaN logits are not hidden.
             nothing = empty | (score.isnan() & ~confusion.predicted.sum().isnan())
         return torch.where(nothing, torch.zeros_like(loss), loss)
-
-    def extra_repr(self) -> str:
-        return f"{self.metric}, temperature={self.temperature}, statistics={self.statistics!r}"

@@ -8,7 +8,7 @@ from torch import Tensor
 from evalign.core.batch import Batch, Task
 from evalign.core.checks import require
 from evalign.core.numerics import safe_ratio, sum_dtype
-from evalign.losses.base import Loss
+from evalign.losses.base import Loss, zero_if_empty
 
 
 class DiceLoss(Loss):
@@ -23,7 +23,8 @@ class DiceLoss(Loss):
         p = p.softmax(-1) if batch.task == "multiclass" else p.sigmoid()
         overlap = 2 * (w * p * g).sum(0)
         mass = (w * (p**2 + g**2)).sum(0)
-        return 1 - _mean_where(safe_ratio(overlap, mass), mass != 0)
+        loss = 1 - _mean_where(safe_ratio(overlap, mass), mass != 0)
+        return zero_if_empty(loss, batch.weight.sum())
 
 
 class SigmoidF1Loss(Loss):
@@ -58,7 +59,8 @@ class SigmoidF1Loss(Loss):
         s = (self.beta * (z + self.eta)).sigmoid()
         tp = (w * s * y).sum(0)
         mass = (w * (s + y)).sum(0)  # 2 tp + fp + fn
-        return 1 - _mean_where(safe_ratio(2 * tp, mass), mass != 0)
+        loss = 1 - _mean_where(safe_ratio(2 * tp, mass), mass != 0)
+        return zero_if_empty(loss, batch.weight.sum())
 
 
 class LovaszSoftmaxLoss(Loss):
@@ -85,7 +87,7 @@ class LovaszSoftmaxLoss(Loss):
         of_class = (errors * step).sum(-1)
         actual = actual.squeeze(-1)
         present = actual != 0 if batch.task == "multiclass" else torch.ones_like(actual) > 0
-        return _mean_where(of_class, present)
+        return zero_if_empty(_mean_where(of_class, present), batch.weight.sum())
 
 
 def _per_class(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,4 +1,7 @@
-"""Losses that are means over rows: MAE, focal, logit-adjusted cross-entropy."""
+"""Losses that are means over rows: MAE, focal, logit-adjusted cross-entropy.
+
+The sums of each are those of one `Mean`, and its loss is the value of that.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,37 +10,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Mean, Task
+from evalign.core.batch import Batch, Sums, Task
 from evalign.core.checks import require
-from evalign.losses.base import MeanLoss
-from evalign.losses.class_weights import check_length, class_vector
+from evalign.losses.base import AdditiveLoss
+from evalign.losses.class_weights import check_length, class_vector, weighted_mean
 
 
-class _WeightedLoss(MeanLoss):
-    """A mean over rows that takes a weight per class."""
-
-    class_weight: Tensor | None
-
-    def __init__(
-        self,
-        *,
-        class_weight: Sequence[float] | Tensor | None,
-        task: Task | None,
-        ignore_index: int,
-        validate: bool,
-    ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
-        if class_weight is not None:
-            class_weight = class_vector(type(self).__name__, "class_weight", class_weight)
-        self.register_buffer("class_weight", class_weight, persistent=False)
-
-    def _mean(self, batch: Batch, loss_of_class: Tensor) -> Mean:
-        if self.class_weight is not None:
-            check_length(type(self).__name__, "class_weight", self.class_weight, batch)
-        return batch.mean(loss_of_class, self.class_weight)
-
-
-class MAELoss(_WeightedLoss):
+class MAELoss(AdditiveLoss):
     """Mean absolute error ‖e_y − p‖₁ = 2 − 2 p_y (SurF eq. 14), mean over rows.
 
     Args:
@@ -47,6 +26,8 @@ class MAELoss(_WeightedLoss):
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
+    class_weight: Tensor | None
+
     def __init__(
         self,
         *,
@@ -55,15 +36,20 @@ class MAELoss(_WeightedLoss):
         ignore_index: int = -100,
         validate: bool = False,
     ) -> None:
-        super().__init__(
-            class_weight=class_weight, task=task, ignore_index=ignore_index, validate=validate
-        )
+        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        if class_weight is not None:
+            class_weight = class_vector("MAELoss", "class_weight", class_weight)
+        self.register_buffer("class_weight", class_weight, persistent=False)
 
-    def mean(self, batch: Batch) -> Mean:
-        return self._mean(batch, -2 * torch.expm1(batch.log_probabilities()))
+    def sums_from_batch(self, batch: Batch) -> Sums:
+        loss_of_class = -2 * torch.expm1(batch.log_probabilities())
+        return (weighted_mean("MAELoss", batch, loss_of_class, self.class_weight),)
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        return sums[0].value()
 
 
-class FocalLoss(_WeightedLoss):
+class FocalLoss(AdditiveLoss):
     """−(1 − p_y)^γ log p_y (Lin et al. 2017), mean over rows; γ = 0 is cross-entropy.
 
     Args:
@@ -72,6 +58,8 @@ class FocalLoss(_WeightedLoss):
 
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
+
+    class_weight: Tensor | None
 
     def __init__(
         self,
@@ -82,23 +70,25 @@ class FocalLoss(_WeightedLoss):
         ignore_index: int = -100,
         validate: bool = False,
     ) -> None:
-        super().__init__(
-            class_weight=class_weight, task=task, ignore_index=ignore_index, validate=validate
-        )
+        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        if class_weight is not None:
+            class_weight = class_vector("FocalLoss", "class_weight", class_weight)
+        self.register_buffer("class_weight", class_weight, persistent=False)
         require(0 <= gamma < math.inf, "FocalLoss", "gamma", "be finite and at least 0", gamma)
         self.gamma = gamma
 
-    def extra_repr(self) -> str:
-        return f"gamma={self.gamma}"
-
-    def mean(self, batch: Batch) -> Mean:
+    def sums_from_batch(self, batch: Batch) -> Sums:
         log_p = batch.log_probabilities()
         # Held above 0: for γ < 1 the slope of the power is infinite there.
         miss = (-torch.expm1(log_p)).clamp(min=torch.finfo(log_p.dtype).tiny)
-        return self._mean(batch, -(miss**self.gamma) * log_p)
+        loss_of_class = -(miss**self.gamma) * log_p
+        return (weighted_mean("FocalLoss", batch, loss_of_class, self.class_weight),)
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        return sums[0].value()
 
 
-class LogitAdjustedLoss(MeanLoss):
+class LogitAdjustedLoss(AdditiveLoss):
     """Cross-entropy of logits + τ log π (Menon et al. 2021): aims at balanced accuracy.
 
     The trained logits have the prior taken out; add τ log π back for calibrated probabilities.
@@ -110,7 +100,7 @@ class LogitAdjustedLoss(MeanLoss):
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`); multilabel is refused.
     """
 
-    log_prior: Tensor
+    class_counts: Tensor
 
     def __init__(
         self,
@@ -122,21 +112,26 @@ class LogitAdjustedLoss(MeanLoss):
         validate: bool = False,
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
-        prior = class_vector("LogitAdjustedLoss", "class_counts", class_counts)
+        counts = class_vector("LogitAdjustedLoss", "class_counts", class_counts)
         require(math.isfinite(tau), "LogitAdjustedLoss", "tau", "be finite", tau)
-        self.register_buffer("log_prior", (prior / prior.sum()).log(), persistent=False)
+        self.register_buffer("class_counts", counts, persistent=False)
         self.tau = tau
 
-    def extra_repr(self) -> str:
-        return f"tau={self.tau}"
+    @property
+    def log_prior(self) -> Tensor:
+        """log π of each class."""
+        return (self.class_counts / self.class_counts.sum()).log()
 
-    def mean(self, batch: Batch) -> Mean:
+    def sums_from_batch(self, batch: Batch) -> Sums:
         multilabel = batch.task == "multilabel"
         allowed, got = "belong to mutually exclusive classes", "a multilabel task"
         require(not multilabel, "LogitAdjustedLoss", "logits", allowed, got)
-        check_length("LogitAdjustedLoss", "class_counts", self.log_prior, batch)
+        check_length("LogitAdjustedLoss", "class_counts", self.class_counts, batch)
         shift = self.tau * self.log_prior.to(batch.logits)
         if batch.task == "binary":
             shift = shift[1] - shift[0]
         adjusted = replace(batch, given=batch.logits + shift)
-        return batch.mean(-adjusted.log_probabilities())
+        return (batch.mean(-adjusted.log_probabilities()),)
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        return sums[0].value()

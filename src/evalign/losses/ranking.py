@@ -8,12 +8,13 @@ from torch import Tensor
 
 from evalign.core import membership
 from evalign.core.batch import Batch, Task
-from evalign.core.checks import require, thresholds_tensor
+from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.numerics import safe_ratio
-from evalign.losses.base import Loss, SoftSetLoss
+from evalign.losses.base import Loss
+from evalign.losses.temperature import fill_temperature, register_temperature
 
 
-class AUROCLoss(SoftSetLoss):
+class AUROCLoss(Loss):
     """1 − area under the soft ROC curve (BtG): soft TPR over soft FPR at the given thresholds.
 
     The curve runs from (0, 0) to (1, 1) and is integrated by the trapezoid rule. A batch of one
@@ -27,6 +28,7 @@ class AUROCLoss(SoftSetLoss):
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
+    temperature: Tensor
     thresholds: Tensor
 
     def __init__(
@@ -39,18 +41,19 @@ class AUROCLoss(SoftSetLoss):
         ignore_index: int = -100,
         validate: bool = False,
     ) -> None:
-        super().__init__(
-            temperature=temperature,
-            heaviside=heaviside,
-            task=task,
-            ignore_index=ignore_index,
-            validate=validate,
-        )
+        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        register_temperature(self, temperature, heaviside)
+        self.heaviside: membership.Heaviside = heaviside
         ascending_fpr = thresholds_tensor("AUROCLoss", "thresholds", thresholds).reshape(-1)
         ascending_fpr = ascending_fpr.sort(descending=True).values
         self.register_buffer("thresholds", ascending_fpr, persistent=False)
 
+    def set_temperature(self, temperature: float) -> None:
+        """Change the sharpness in place, so that compiled graphs follow."""
+        fill_temperature(self, temperature)
+
     def value(self, batch: Batch) -> Tensor:
+        check_temperature("AUROCLoss", self.temperature, validate=self.validate)
         batch = batch.as_binary("AUROCLoss")
         soft = membership.binary(
             batch.logits,
@@ -103,4 +106,4 @@ class WMWLoss(Loss):
         positive = batch.weight * batch.target
         negative = batch.weight * (1 - batch.target)
         pairs = (positive.unsqueeze(1) * negative * shortfall).sum()
-        return safe_ratio(pairs, positive.sum() * negative.sum())
+        return safe_ratio(pairs, positive.sum() * negative.sum())  # 0 without pairs

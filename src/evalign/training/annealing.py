@@ -6,15 +6,15 @@ from typing import Any
 from torch import nn
 
 from evalign.core.checks import check_temperature, require
-from evalign.losses.base import SoftSetLoss
+from evalign.losses.temperature import HasTemperature
 
 SETTINGS = ("start", "rate", "patience", "coolings", "greater_is_better")
 
 
-def soft_set_part(loss: object) -> SoftSetLoss | None:
+def part_with_temperature(loss: object) -> HasTemperature | None:
     """The part of a loss that has a temperature, if one has."""
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
-    return next((part for part in modules if isinstance(part, SoftSetLoss)), None)
+    return next((part for part in modules if isinstance(part, HasTemperature)), None)
 
 
 class TemperatureAnnealing:
@@ -47,7 +47,7 @@ class TemperatureAnnealing:
 
     def __init__(
         self,
-        loss: SoftSetLoss,
+        loss: HasTemperature,
         *,
         start: float = 0.2,
         rate: float = 0.9,
@@ -61,7 +61,7 @@ class TemperatureAnnealing:
         require(patience >= 1, name, "patience", "be at least 1", patience)
         require(coolings >= 0, name, "coolings", "be at least 0", coolings)
         step = getattr(loss, "heaviside", None)
-        has_temperature = isinstance(loss, SoftSetLoss) and not callable(step)
+        has_temperature = isinstance(loss, HasTemperature) and not callable(step)
         allowed = "have a temperature: a MetricLoss or AUROCLoss whose heaviside is a name"
         require(has_temperature, name, "loss", allowed, loss)
         self.loss = loss

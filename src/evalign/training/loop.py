@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.training.advice import TrainingWarning, batch_advice, new_advice
-from evalign.training.annealing import TemperatureAnnealing, soft_set_part
+from evalign.training.annealing import TemperatureAnnealing, part_with_temperature
 from evalign.training.averaging import average_network
 from evalign.training.batches import Data, check_data, generators, in_order, shuffled
 from evalign.training.checkpoint import Saver, exists, load
@@ -129,7 +129,7 @@ def fit(
             warnings.warn(text, TrainingWarning, stacklevel=2)
         try:
             while not run.progress.finished:
-                start, cooled = time.perf_counter(), soft_set_part(loss)
+                start, cooled = time.perf_counter(), part_with_temperature(loss)
                 temperature = None if cooled is None else cooled.temperature.item()
 
                 _set_mode(True, network, loss)

@@ -39,7 +39,7 @@ PRIORS = [0.02, 0.1, 0.35, 0.7]  # of the positive class
 
 
 def offsets(metric, counts):
-    return metric_offsets(metrics.resolve(metric) if isinstance(metric, str) else metric, counts)
+    return metric_offsets(metrics.resolve(metric), counts)
 
 
 def margin(metric, positive):

@@ -421,5 +421,5 @@ def test_bad_input(name):
 
 
 def test_a_vector_is_no_score():
-    with pytest.raises(ValueError, match="metric of fit must return a scalar tensor"):
+    with pytest.raises(ValueError, match="metric of fit must be one number"):
         run(metric=metrics.Recall(average=None))

@@ -7,7 +7,7 @@ another one's sums: each writes its own, and these are added up in one order, so
 the same from run to run.
 """
 
-# Launch options are no parameters of the kernels.
+# Launch options are not parameters of the kernels.
 # pyright: reportCallIssue=false
 
 from typing import NamedTuple

@@ -192,7 +192,7 @@ def is_class(y, CLASSES: tl.constexpr):
 
 @triton.jit
 def share_of(w, total, y, CLASSES: tl.constexpr):
-    """What H of a row counts; NaN if its target is no class, which nobody has looked at on CUDA."""
+    """The weight of H of a row. NaN if its target is not a class: on CUDA nobody checked it."""
     return tl.where(is_class(y, CLASSES), w / total, float("nan"))
 
 
@@ -205,7 +205,7 @@ def _others(z_row, column, CLASSES: tl.constexpr, largest, one):
 
 @triton.jit
 def load_stats(stats, top, r, live, n):
-    """The two largest logits, rest, Σ H and the largest class; harmless ones if there is no row."""
+    """The two largest logits, rest, Σ H and the largest class; harmless numbers without a row."""
     largest = tl.load(stats + r, mask=live, other=0)
     runner_up = tl.load(stats + n + r, mask=live, other=0)
     rest = tl.load(stats + n + n + r, mask=live, other=1)

@@ -17,7 +17,7 @@ from torch.func import vmap
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, MetricFunction, resolve
-from evalign.training.annealing import TemperatureAnnealing, soft_set_part
+from evalign.training.annealing import TemperatureAnnealing, part_with_temperature
 from evalign.training.progress import Progress
 from evalign.training.settings import Settings
 from evalign.training.state import History
@@ -307,7 +307,7 @@ def _annealing(
     """The annealing of a member's own loss."""
     if member.annealing is None:
         return None
-    soft = soft_set_part(loss)
+    soft = part_with_temperature(loss)
     assert soft is not None, "a member without a temperature cannot be cooled"
     return TemperatureAnnealing(
         soft, **({"greater_is_better": greater_is_better} | member.annealing)
@@ -315,5 +315,5 @@ def _annealing(
 
 
 def _temperature(loss: nn.Module) -> float | None:
-    soft = soft_set_part(loss)
+    soft = part_with_temperature(loss)
     return None if soft is None else soft.temperature.item()

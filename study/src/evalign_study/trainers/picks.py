@@ -15,8 +15,8 @@ from joblib import Parallel, delayed
 from torch import Tensor, nn
 
 from evalign.core.metrics import MetricFunction
-from evalign.losses.base import SoftSetLoss
 from evalign.training import Settings, TemperatureAnnealing, TrainingWarning, fit
+from evalign.training.annealing import part_with_temperature
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import BINARY, LOSS, MULTICLASS, Run, scores, triples
 from evalign_study.trainers.decisions import THRESHOLDS, Pick, decide
@@ -193,7 +193,8 @@ def annealing(run: Run, method: Method) -> TemperatureAnnealing | None:
     """Cool by the validation loss; None for a run that is not annealed."""
     if run.rate is None:
         return None
-    soft = next(part for part in method.loss.modules() if isinstance(part, SoftSetLoss))
+    soft = part_with_temperature(method.loss)
+    assert soft is not None, "a method without a temperature is not annealed"
     return TemperatureAnnealing(soft, greater_is_better=False, **cooling(run.rate, run.patience))
 
 

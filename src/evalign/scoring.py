@@ -1,0 +1,156 @@
+"""The metric of predicted labels, from arrays, lists or tensors."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evalign.core.batch import check_weights
+from evalign.core.checks import complaint, require
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
+
+OWNER = "score"
+INTEGER = "integer"  # or bool
+
+
+def score(
+    metric: str | MetricFunction,
+    predictions: Any,
+    target: Any,
+    *,
+    sample_weight: Any = None,
+    classes: Sequence[Any] | None = None,
+    pos_label: Any = None,
+) -> float:
+    """The metric of predicted labels, as scikit-learn's function of the same name has it.
+
+    Labels are integers, bools or strings, one per row. Bools or 0/1 of shape (N, L) are a
+    multilabel problem. Rows of weight 0 are left out.
+
+    Args:
+        metric: a name, a metric or a function of a `Confusion`, see `metrics.resolve`.
+        predictions: the predicted labels: a list, a numpy array, a pandas column or a tensor.
+        target: the true labels, in the same shape.
+        sample_weight: a weight per row.
+        classes: all classes in their order; by default those that occur, sorted. It is needed for
+            a metric that goes by the place of a class (a cost matrix, a β per class, an ordinal
+            kappa) where a class does not occur, or the order is not that of the alphabet.
+        pos_label: the positive class of two, for metrics like "f1"; by default the last of
+            `classes`: 1 of 0 and 1, True, "yes" of "no" and "yes".
+
+    Examples:
+        >>> score("f1_macro", [0, 2, 1, 2], [0, 2, 2, 2])
+        0.6
+        >>> score("recall", ["spam", "ham", "ham"], ["spam", "ham", "spam"])
+        0.5
+        >>> score("precision", ["spam", "ham", "ham"], ["spam", "ham", "spam"], pos_label="ham")
+        0.5
+    """
+    metric = resolve(metric, owner=OWNER)
+    given, true = _labels("predictions", predictions), _labels("target", target)
+    if given.shape != true.shape:
+        allowed, cure = f"have the shape of target, {true.shape}", ""
+        if given.ndim > true.ndim:
+            cure = "If these are scores of the classes, use .argmax(1)."
+        raise ValueError(complaint(OWNER, "predictions", allowed, given.shape, cure))
+    weight = None
+    if sample_weight is not None:
+        weight = torch.from_numpy(_array(sample_weight).astype(np.float64))
+        allowed, got = f"have shape {true.shape[:1]}", tuple(weight.shape)
+        require(got == true.shape[:1], OWNER, "sample_weight", allowed, got)
+        check_weights(OWNER, weight)
+    if true.ndim == 2:
+        given, true, number = *_indicators(given, true, classes, pos_label), None
+    else:
+        codes, number = _codes(metric, given, true, classes, pos_label)
+        given, true = np.split(codes, 2)
+    confusion = Confusion.from_predictions(
+        torch.from_numpy(given),
+        torch.from_numpy(true),
+        num_classes=number,
+        sample_weight=weight,
+        matrix=metric.needs_matrix,
+    )
+    return metric(confusion).item()
+
+
+def _array(values: Any) -> np.ndarray:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = values.double() if values.is_floating_point() else values  # numpy has no bfloat16
+    return np.asarray(values)
+
+
+def _labels(argument: str, values: Any) -> np.ndarray:
+    """Labels (N,) or indicators (N, L): integers, bools or strings."""
+    array = _array(values)
+    array = array.ravel() if array.ndim == 2 and array.shape[1] == 1 else array
+    allowed, cure = "have shape (N,), or (N, L) if multilabel, with at least one row", ""
+    if array.ndim > 2:
+        cure = "If every position has a label, use .flatten()."
+    require(array.ndim in (1, 2) and len(array) > 0, OWNER, argument, allowed, array.shape, cure)
+    if array.dtype == object:
+        kinds = sorted({type(label).__name__ for label in array.flat})
+        require(len(kinds) == 1, OWNER, argument, "hold labels of one type", ", ".join(kinds))
+        array = np.array(array.tolist())
+    if array.dtype.kind != "f":
+        return array
+    wrong = array[array != np.floor(array)]  # NaN is one
+    if len(wrong):
+        cure = "Use .argmax(1) for classes, or > 0.5 for several labels."
+        if array.ndim == 1:
+            cure = "Use > 0.5 to make labels of the probabilities of two classes."
+        cure = cure if argument == "predictions" else ""
+        raise TypeError(complaint(OWNER, argument, "hold labels", f"{wrong[0]:g}", cure))
+    return array.astype(np.int64)
+
+
+def _indicators(
+    given: np.ndarray, true: np.ndarray, classes: object, pos_label: object
+) -> tuple[np.ndarray, np.ndarray]:
+    """A column of bools per label."""
+    for argument, value in {"classes": classes, "pos_label": pos_label}.items():
+        allowed = "be None for a multilabel problem, whose labels are the columns"
+        require(value is None, OWNER, argument, allowed, value)
+    for argument, array in {"predictions": given, "target": true}.items():
+        wrong = array[~np.isin(array, (0, 1))]
+        allowed = "hold 0 and 1 only, as it has a column per label"
+        cure = "If these are scores of the classes, use .argmax(1)."
+        require(not len(wrong), OWNER, argument, allowed, wrong[:1].tolist(), cure)
+    return given.astype(bool), true.astype(bool)
+
+
+def _codes(
+    metric: Metric, given: np.ndarray, true: np.ndarray, classes: Any, pos_label: Any
+) -> tuple[np.ndarray, int]:
+    """The place of every label among the classes, predictions first, and the number of classes."""
+    kinds = [INTEGER if x.dtype.kind in "biu" else x.dtype.type.__name__ for x in (given, true)]
+    allowed = f"hold labels of the type of target, {kinds[1]}"
+    require(kinds[0] == kinds[1], OWNER, "predictions", allowed, kinds[0])
+    labels = np.concatenate([given, true])
+    found = np.unique(labels)
+    whole = kinds[0] == INTEGER
+    if classes is not None:
+        found, occur = _array(classes), found.tolist()
+        unknown = [label for label in occur if label not in found.tolist()]
+        ok = not unknown and len(np.unique(found)) == len(found)
+        allowed = "hold every class that occurs, each once"
+        cure = f"It lacks {unknown[:3]}." if unknown else ""
+        require(ok, OWNER, "classes", allowed, found.tolist(), cure)
+    elif whole and np.isin(found, (0, 1)).all():
+        found = np.array([0, 1])
+    if pos_label is not None:
+        allowed = f"be one of two classes, here of {found.tolist()}"
+        ok = len(found) == 1 or (len(found) == 2 and pos_label in found.tolist())
+        require(ok, OWNER, "pos_label", allowed, repr(pos_label))
+        return (labels == pos_label).astype(np.int64), 2
+    # As in scikit-learn an integer that is alone is the negative class, unless it is 1.
+    positive = isinstance(metric, ClassMetric) and metric.average == "binary"
+    ok = whole or len(found) > 1 or not positive
+    allowed, cure = "name both classes where only one occurs", 'As in classes=["no", "yes"].'
+    require(ok, OWNER, "classes", allowed, classes, cure)
+    order = np.argsort(found)
+    return order[np.searchsorted(found, labels, sorter=order)], max(2, len(found))

@@ -1,0 +1,125 @@
+"""Every loss shows its settings: a run that was stopped is compared with its repr."""
+
+import inspect
+
+import pytest
+import torch
+
+from evalign import losses, metrics
+from evalign.losses.base import AdditiveLoss, Loss
+
+COMMON = {"task": "binary", "ignore_index": 255, "validate": True}
+WEIGHTS = [1.0, 2.0]
+
+
+def hard(p, threshold):
+    return (p > threshold).to(p.dtype)
+
+
+# Of every loss the arguments it needs, and another value for each argument.
+SETTINGS = {
+    "AUROCLoss": ({}, {"thresholds": [0.2, 0.5], "temperature": 0.1, "heaviside": "sigmoid"}),
+    "AlignedLoss": (
+        {"metric": "accuracy", "class_counts": [3, 1]},
+        {"metric": "f1", "class_counts": [4, 1], "ranks": "own"},
+    ),
+    "DiceLoss": ({}, {}),
+    "FocalLoss": ({}, {"gamma": 1.0, "class_weight": WEIGHTS}),
+    "LogitAdjustedLoss": ({"class_counts": [3, 1]}, {"class_counts": [4, 1], "tau": 0.5}),
+    "LovaszSoftmaxLoss": ({}, {}),
+    "MAELoss": ({}, {"class_weight": WEIGHTS}),
+    "MetricLoss": (
+        {"metric": "f1"},
+        {
+            "metric": metrics.FBeta(beta=2.0),
+            "temperature": 0.1,
+            "heaviside": hard,
+            "threshold": [0.3, 0.4],
+            "detach_threshold": True,
+            "zero_division": 1.0,
+            "statistics": "running",
+            "momentum": 0.5,
+            "ranks": "own",
+        },
+    ),
+    "SigmoidF1Loss": ({}, {"beta": 2.0, "eta": 0.5}),
+    "SoftFBetaLoss": ({}, {"beta": 2.0, "average": "macro"}),
+    "SurrogateFBetaLoss": (
+        {"positive_rate": 0.3},
+        {"positive_rate": 0.4, "beta": 2.0, "q": 0.5, "class_balanced": False},
+    ),
+    "WMWLoss": ({}, {"gamma": 0.5, "p": 3.0}),
+}
+CHANGES = [
+    (name, argument) for name, (_, other) in SETTINGS.items() for argument in [*other, *COMMON]
+]
+
+
+def make(name, **changed):
+    needed, _ = SETTINGS[name]
+    return getattr(losses, name)(**(needed | changed))
+
+
+def test_every_argument_of_every_loss_is_listed():
+    assert [*SETTINGS] == [name for name in losses.__all__ if name.endswith("Loss")]
+    for name, (_, other) in SETTINGS.items():
+        assert {*other, *COMMON} == {*inspect.signature(getattr(losses, name)).parameters}
+
+
+@pytest.mark.parametrize(("name", "argument"), CHANGES)
+def test_another_argument_is_another_repr(name, argument):
+    changed = {argument: (SETTINGS[name][1] | COMMON)[argument]}
+    assert repr(make(name)) == repr(make(name))
+    assert repr(make(name)) != repr(make(name, **changed))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_another_buffer_is_another_repr(name):
+    """Of those that a state dict leaves out; it carries the others itself."""
+    tensors = {"class_weight", "threshold"} & SETTINGS[name][1].keys()
+    loss = make(name, **{argument: SETTINGS[name][1][argument] for argument in tensors})
+    for key, buffer in loss.named_buffers():
+        if key not in loss.state_dict():
+            before = repr(loss)
+            buffer[-1] *= 0.5
+            assert repr(loss) != before, key
+
+
+def test_arguments_are_shown_in_the_order_of_the_constructor():
+    shown = repr(losses.FocalLoss(1.5, class_weight=WEIGHTS, task="binary"))
+    assert shown == (
+        "FocalLoss(gamma=1.5, class_weight=[1.0, 2.0], task='binary', ignore_index=-100, "
+        "validate=False)"
+    )
+
+
+def test_many_numbers_are_shortened_and_still_told_apart():
+    weights = torch.ones(1000, dtype=torch.float64)
+    first = repr(losses.MAELoss(class_weight=weights))
+    weights[-1] = torch.nextafter(weights[-1], torch.tensor(2.0, dtype=torch.float64))
+    second = repr(losses.MAELoss(class_weight=weights))
+    assert first != second
+    assert len(first) < 200
+
+
+def test_settings_of_a_loss_on_the_meta_device_are_shown():
+    assert "temperature=" in repr(losses.MetricLoss("f1").to("meta"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "methods"), [(Loss, ["value"]), (AdditiveLoss, ["loss_from_sums", "sums_from_batch"])]
+)
+def test_a_loss_that_lacks_a_method_cannot_be_made(kind, methods):
+    class Unfinished(kind):
+        pass
+
+    with pytest.raises(TypeError, match="abstract") as caught:
+        Unfinished()
+    assert all(method in str(caught.value) for method in methods)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_losses_are_flat(name):
+    """A reader finds a loss in its own file and at most two others above it."""
+    kinds = [kind for kind in type(make(name)).__mro__ if issubclass(kind, Loss)]
+    assert kinds[1:] in ([Loss], [AdditiveLoss, Loss])

@@ -1,0 +1,278 @@
+"""`evalign.score` against scikit-learn's functions of the same name."""
+
+import warnings
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn import metrics as sk
+
+import evalign
+from evalign import metrics
+from tests.reference import metrics as reference
+
+ROUNDING = 1e-12  # quotients of float64 sums of a hundred terms
+WORDS = np.array(["ant", "bee", "cat", "dog"])
+
+AVERAGED = {
+    "precision": sk.precision_score,
+    "recall": sk.recall_score,
+    "jaccard": sk.jaccard_score,
+    "f1": partial(sk.fbeta_score, beta=1),
+    "f2": partial(sk.fbeta_score, beta=2),
+    "f0.5": partial(sk.fbeta_score, beta=0.5),
+}
+WHOLE = {
+    "accuracy": sk.accuracy_score,
+    "balanced_accuracy": sk.balanced_accuracy_score,
+    "matthews_corrcoef": sk.matthews_corrcoef,
+    "cohen_kappa": sk.cohen_kappa_score,
+    "cohen_kappa_linear": partial(sk.cohen_kappa_score, weights="linear"),
+    "cohen_kappa_quadratic": partial(sk.cohen_kappa_score, weights="quadratic"),
+}
+SCIKIT_LEARNS = WHOLE | {
+    f"{name}_{average}": partial(function, average=average, zero_division=0)
+    for name, function in AVERAGED.items()
+    for average in ("macro", "micro", "weighted")
+}
+OTHERS = {
+    "specificity": reference.specificity,
+    "npv": reference.negative_predictive_value,
+    "informedness": reference.informedness,
+    "markedness": reference.markedness,
+    "fowlkes_mallows": reference.fowlkes_mallows,
+}
+
+
+def rows(classes, *, seed, size=60):
+    generator = np.random.default_rng(seed)
+    true = generator.integers(classes, size=size)
+    guessed = generator.integers(classes, size=size)
+    given = np.where(generator.random(size) < 0.6, true, guessed)
+    return given, true, generator.uniform(0.1, 3, size)
+
+
+def assert_score(name, given, true, expected, **settings):
+    value = evalign.score(name, given, true, **settings)
+    assert type(value) is float
+    assert value == pytest.approx(expected, abs=ROUNDING)
+
+
+def test_every_name_is_compared():
+    of_two = {*AVERAGED, *OTHERS}
+    others = {f"{name}_{average}" for name in OTHERS for average in ("macro", "micro", "weighted")}
+    assert {*SCIKIT_LEARNS, *of_two, *others, "g_mean"} == set(metrics.names())
+
+
+@pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true")
+@pytest.mark.parametrize("name", SCIKIT_LEARNS)
+def test_several_classes(name):
+    for seed in range(3):
+        given, true, weight = rows(4, seed=seed)
+        for kept in (true >= 0, true != 1, (true != 1) & (given != 1)):  # not true; nowhere
+            a, b, w = given[kept], true[kept], weight[kept]
+            for values in (np.arange(4), np.array([-7, 3, 20, 21]), WORDS):
+                plain = SCIKIT_LEARNS[name](b, a)
+                assert_score(name, values[a], values[b], plain)
+            expected = SCIKIT_LEARNS[name](b, a, sample_weight=w)
+            assert_score(name, a, b, expected, sample_weight=w)
+
+
+@pytest.mark.parametrize("name", AVERAGED)
+def test_two_classes(name):
+    function = partial(AVERAGED[name], zero_division=0)
+    given, true, weight = rows(2, seed=3)
+    expected = function(true, given, sample_weight=weight)
+    for values in (np.arange(2), np.array([False, True]), np.array([-1, 1]), WORDS[:2]):
+        assert_score(name, values[given], values[true], expected, sample_weight=weight)
+    other = function(true, given, pos_label=0, sample_weight=weight)
+    for values in (np.arange(2), WORDS[:2]):
+        settings = {"pos_label": values[0], "sample_weight": weight}
+        assert_score(name, values[given], values[true], other, **settings)
+        settings = {"classes": values[[1, 0]], "sample_weight": weight}
+        assert_score(name, values[given], values[true], other, **settings)
+
+
+@pytest.mark.parametrize("name", AVERAGED)
+@pytest.mark.parametrize("label", [-1, 0, 1, 7])
+def test_one_integer_alone_is_negative_unless_it_is_one(name, label):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn's, of an undefined score
+        expected = AVERAGED[name]([label] * 3, [label] * 3)
+    assert_score(name, [label] * 3, [label] * 3, expected)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_metrics_that_scikit_learn_does_not_have(name):
+    given, true, weight = rows(4, seed=5)
+    matrix = sk.confusion_matrix(true, given, sample_weight=weight)
+    for average in ("macro", "micro", "weighted"):
+        expected = OTHERS[name](matrix, average=average)
+        assert_score(f"{name}_{average}", given, true, expected, sample_weight=weight)
+    given, true, _ = rows(2, seed=6)
+    assert_score(name, given, true, OTHERS[name](sk.confusion_matrix(true, given)))
+    assert_score("g_mean", given, true, reference.g_mean(sk.confusion_matrix(true, given)))
+
+
+@pytest.mark.parametrize("name", [name for name in SCIKIT_LEARNS if name not in WHOLE])
+@pytest.mark.parametrize("dtype", [bool, int, float])
+def test_multilabel(name, dtype):
+    generator = np.random.default_rng(7)
+    true, given = generator.random((2, 40, 3)) < 0.4
+    true[:, 2] = given[:, 2] = False  # a label that never occurs counts all the same
+    weight = generator.uniform(0.1, 3, 40)
+    expected = SCIKIT_LEARNS[name](true, given, sample_weight=weight)
+    settings = {"sample_weight": weight}
+    assert_score(name, given.astype(dtype), true.astype(dtype), expected, **settings)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        list,
+        pd.Series,
+        torch.tensor,
+        lambda labels: torch.tensor(labels, dtype=torch.uint8),
+        lambda labels: torch.tensor(labels).unsqueeze(1),
+        lambda labels: torch.tensor(labels, dtype=torch.bfloat16),
+        lambda labels: np.array(labels, dtype=object),
+        lambda labels: pd.Series(WORDS[labels], dtype="category"),
+        lambda labels: pd.Series(WORDS[labels]),
+        lambda labels: list(WORDS[labels]),
+    ],
+)
+def test_whatever_holds_labels(convert):
+    given, true, weight = rows(3, seed=8)
+    expected = sk.f1_score(true, given, average="macro", sample_weight=weight)
+    settings = {"sample_weight": torch.tensor(weight)}
+    assert_score("f1_macro", convert(given.tolist()), convert(true.tolist()), expected, **settings)
+
+
+def test_text_of_different_lengths():
+    assert_score("accuracy", ["yes", "no"], ["yes", "perhaps"], 0.5)
+
+
+def test_a_metric_that_goes_by_the_place_of_a_class():
+    cost = metrics.ExpectedCost([[0, 1, 9], [2, 0, 1], [9, 3, 0]])
+    given, true = ["low", "mid", "mid"], ["low", "low", "mid"]
+    order = ["low", "mid", "high"]
+    assert_score(cost, given, true, 1 / 3, classes=order)
+    given, true = [0, 3, 0, 3], [0, 3, 3, 0]
+    near, far = ([0, 3], [0, 1, 2, 3])
+    for classes in (near, far):
+        expected = sk.cohen_kappa_score(true, given, weights="linear", labels=classes)
+        assert_score("cohen_kappa_linear", given, true, expected, classes=classes)
+
+
+def test_a_users_function():
+    assert_score(lambda c: c.matrix[0, 1] / c.total, [0, 1, 1, 1], [0, 0, 0, 1], 0.5)
+
+
+WRONG = {
+    "logits": (
+        lambda: evalign.score("f1_macro", torch.tensor([[0.1, 2.0], [1.5, 0.3]]), [1, 0]),
+        TypeError,
+        "predictions of score must hold labels. Got 0.1. Use .argmax(1) for classes, or > 0.5 for "
+        "several labels.",
+    ),
+    "probabilities of two classes": (
+        lambda: evalign.score("f1", [0.2, 0.9], [0, 1]),
+        TypeError,
+        "predictions of score must hold labels. Got 0.2. Use > 0.5 to make labels of the "
+        "probabilities of two classes.",
+    ),
+    "one-hot rows": (
+        lambda: evalign.score("f1_macro", [[0.0, 1.0], [1.0, 0.0]], [1, 0]),
+        ValueError,
+        "predictions of score must have the shape of target, (2,). Got (2, 2). If these are scores "
+        "of the classes, use .argmax(1).",
+    ),
+    "missing target": (
+        lambda: evalign.score("f1", [0, 1], [0.0, float("nan")]),
+        TypeError,
+        "target of score must hold labels. Got nan.",
+    ),
+    "missing text": (
+        lambda: evalign.score("accuracy", ["a", "b"], ["a", None]),
+        ValueError,
+        "target of score must hold labels of one type. Got NoneType, str.",
+    ),
+    "numbers as text": (
+        lambda: evalign.score("accuracy", ["0", "1"], [0, 1]),
+        ValueError,
+        "predictions of score must hold labels of the type of target, integer. Got str_.",
+    ),
+    "no rows": (
+        lambda: evalign.score("accuracy", [], []),
+        ValueError,
+        "predictions of score must have shape (N,), or (N, L) if multilabel, with at least one row."
+        " Got (0,).",
+    ),
+    "images": (
+        lambda: evalign.score("accuracy", np.zeros((2, 3, 3)), np.zeros((2, 3, 3))),
+        ValueError,
+        "predictions of score must have shape (N,), or (N, L) if multilabel, with at least one row."
+        " Got (2, 3, 3). If every position has a label, use .flatten().",
+    ),
+    "weights": (
+        lambda: evalign.score("accuracy", [0, 1], [0, 1], sample_weight=[1, 1, 1]),
+        ValueError,
+        "sample_weight of score must have shape (2,). Got (3,).",
+    ),
+    "negative weight": (
+        lambda: evalign.score("accuracy", [0, 1], [0, 1], sample_weight=[1, -1]),
+        ValueError,
+        "sample_weight of score must be finite and not negative. Got -1.0. A weight of 0 leaves a "
+        "row out.",
+    ),
+    "class that is not listed": (
+        lambda: evalign.score("accuracy", [0, 1], [0, 2], classes=[0, 1]),
+        ValueError,
+        "classes of score must hold every class that occurs, each once. Got [0, 1]. It lacks [2].",
+    ),
+    "positive class that does not occur": (
+        lambda: evalign.score("f1", ["a", "b"], ["a", "b"], pos_label="c"),
+        ValueError,
+        "pos_label of score must be one of two classes, here of ['a', 'b']. Got 'c'.",
+    ),
+    "one word alone": (
+        lambda: evalign.score("f1", ["no"], ["no"]),
+        ValueError,
+        "classes of score must name both classes where only one occurs. Got None. As in "
+        'classes=["no", "yes"].',
+    ),
+    "classes of a multilabel problem": (
+        lambda: evalign.score("f1_macro", [[0, 1]], [[0, 1]], classes=[0, 1]),
+        ValueError,
+        "classes of score must be None for a multilabel problem, whose labels are the columns. "
+        "Got [0, 1].",
+    ),
+    "columns of classes": (
+        lambda: evalign.score("f1_macro", [[0, 2]], [[0, 1]]),
+        ValueError,
+        "predictions of score must hold 0 and 1 only, as it has a column per label. Got [2]. If "
+        "these are scores of the classes, use .argmax(1).",
+    ),
+    "binary metric of three classes": (
+        lambda: evalign.score("f1", [0, 1, 2], [0, 1, 2]),
+        ValueError,
+        'average of FBeta must be "macro", "micro" or "weighted" for 3 classes. Got "binary". Use '
+        'average="macro", by name "f1_macro".',
+    ),
+    "unknown metric": (
+        lambda: evalign.score("f1_makro", [0], [0]),
+        ValueError,
+        "metric of score must be a name of metrics.names(). Got 'f1_makro'. Did you mean "
+        '"f1_macro"?',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_error(case):
+    action, error, text = WRONG[case]
+    with pytest.raises(error) as caught:
+        action()
+    assert str(caught.value) == text
