@@ -8,8 +8,6 @@ ROOT = Path(__file__).parents[2]
 SOURCES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("study/src/**/*.py")])
 LONGEST = 350  # lines
 
-# What is being mended, and no more.
-
 
 def test_no_file_is_long():
     lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in SOURCES}
