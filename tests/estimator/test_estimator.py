@@ -558,8 +558,8 @@ def test_a_checkpoint_wants_a_fixed_seed(tmp_path):
     ("change", "text"),
     [
         ({"X": X[::-1]}, "fingerprint of the rows was"),
-        ({"y": (Y + 1) % 3}, "loss was .*class_counts"),
-        ({"sample_weight": 1.0 + Y}, "loss was .*class_counts"),
+        ({"y": (Y + 1) % 3}, "fingerprint of the rows was"),
+        ({"sample_weight": 1.0 + Y}, "fingerprint of the rows was"),
         ({"metric": "matthews_corrcoef"}, "metric was"),
         ({"recipe": "focal"}, "loss was"),
         ({"recipe": "logit_adjusted"}, "loss.tau was 0.0 and is now 1.0"),

@@ -18,7 +18,7 @@ BLOCK = 2**20  # numbers: a few megabytes for a temporary, and operations that a
 RUN = 4096  # rows: as long as a class is summed in float32 before it is in float64
 
 
-class Row(NamedTuple):
+class RowFacts(NamedTuple):
     """What is known of a row before its memberships: columns of one number each."""
 
     second: Tensor  # e_2
@@ -37,21 +37,21 @@ class Linear:
         self.flat = self.height / self.outer
         self.steep = (0.5 - self.height) / self.width
 
-    def argument(self, e: Tensor, row: Row) -> Tensor:
+    def argument(self, e: Tensor, row: RowFacts) -> Tensor:
         """q, in the place of e."""
         return e.mul_(row.p / row.tau)
 
-    def of(self, q: Tensor, row: Row) -> Tensor:
+    def of(self, q: Tensor, row: RowFacts) -> Tensor:
         ramp = (q - 1).add_(self.width).relu_()
         return q.clamp(max=self.outer).mul_(self.flat).add_(ramp, alpha=self.steep)
 
-    def of_largest(self, row: Row) -> Tensor:
+    def of_largest(self, row: RowFacts) -> Tensor:
         lead, above = self._largest(row)
         line = (row.miss / above).mul_(-self.height).add_(1)
         return torch.where(lead > self.width, line, lead.mul(self.steep).add_(0.5))
 
     def pull(
-        self, q: Tensor, h: Tensor, gradient: Tensor, row: Row
+        self, q: Tensor, h: Tensor, gradient: Tensor, row: RowFacts
     ) -> tuple[Tensor, Tensor, Tensor]:
         """From the gradient of H to that of log p at a fixed τ, its sum, and that of τ."""
         ramp = F.threshold(q, 1 - self.width, 0.0)
@@ -59,17 +59,17 @@ class Linear:
         total = x.sum(1, keepdim=True)
         return x, total, total / -row.tau
 
-    def pull_largest(self, h: Tensor, gradient: Tensor, row: Row) -> tuple[Tensor, Tensor]:
+    def pull_largest(self, h: Tensor, gradient: Tensor, row: RowFacts) -> tuple[Tensor, Tensor]:
         lead, above = self._largest(row)
         past, line, ramp = lead > self.width, self.height / above, (lead + 1).mul_(self.steep)
         of_tau = torch.where(past, line * row.miss / above * (1 + self.width), ramp / row.tau)
         return torch.where(past, line * row.p, ramp).mul_(gradient), -gradient * of_tau
 
-    def to_p(self, coefficient: Tensor, row: Row) -> Tensor:
+    def to_p(self, coefficient: Tensor, row: RowFacts) -> Tensor:
         """The coefficient of q that makes one of p."""
         return coefficient * row.tau
 
-    def _largest(self, row: Row) -> tuple[Tensor, Tensor]:
+    def _largest(self, row: RowFacts) -> tuple[Tensor, Tensor]:
         """q_1 − 1, and the room above the ramp."""
         return (row.p / row.tau).sub_(1), row.tau.mul(-1 - self.width).add_(1)
 
@@ -80,27 +80,27 @@ class Sigmoid:
     def __init__(self, temperature: float, eps: float) -> None:
         self.k = 2 / max(temperature, eps)
 
-    def argument(self, e: Tensor, row: Row) -> Tensor:
+    def argument(self, e: Tensor, row: RowFacts) -> Tensor:
         return e.mul_(row.p)
 
-    def of(self, p: Tensor, row: Row) -> Tensor:
+    def of(self, p: Tensor, row: RowFacts) -> Tensor:
         return (p - row.tau).mul_(self.k).sigmoid_()
 
-    def of_largest(self, row: Row) -> Tensor:
+    def of_largest(self, row: RowFacts) -> Tensor:
         return self.of(row.p, row)
 
     def pull(
-        self, p: Tensor, h: Tensor, gradient: Tensor, row: Row
+        self, p: Tensor, h: Tensor, gradient: Tensor, row: RowFacts
     ) -> tuple[Tensor, Tensor, Tensor]:
         x = (1 - h).mul_(h).mul_(self.k).mul_(gradient)
         of_tau = -x.sum(1, keepdim=True)
         return x.mul_(p), x.sum(1, keepdim=True), of_tau
 
-    def pull_largest(self, h: Tensor, gradient: Tensor, row: Row) -> tuple[Tensor, Tensor]:
+    def pull_largest(self, h: Tensor, gradient: Tensor, row: RowFacts) -> tuple[Tensor, Tensor]:
         x, _, of_tau = self.pull(row.p, h, gradient, row)
         return x, of_tau
 
-    def to_p(self, coefficient: Tensor, row: Row) -> Tensor:
+    def to_p(self, coefficient: Tensor, row: RowFacts) -> Tensor:
         return coefficient
 
 
@@ -128,7 +128,7 @@ def forward(
         # An infinite logit is a mistake, not certainty: it stays visible, as NaN.
         rest = e.sum(1, keepdim=True).add_(largest - largest)
         p = (rest + 1).reciprocal_()
-        row = Row(second, p, rest.mul_(p), (second + 1).mul_(p).mul_(0.5))
+        row = RowFacts(second, p, rest.mul_(p), (second + 1).mul_(p).mul_(0.5))
         first = step.of_largest(row)
         h = step.of(step.argument(e, row), row).scatter_(1, one, first)
         total = h.sum(1, keepdim=True)
@@ -164,7 +164,7 @@ def backward(
     for block in _blocks(logits):
         y = target[block].unsqueeze(1)
         *known, first, total, share = rows[:, block]
-        row, x = Row(*known), kept[block]
+        row, x = RowFacts(*known), kept[block]
         one, two = top[:, block]
         h = step.of(x, row).scatter_(1, one, first)
 

@@ -3,7 +3,7 @@
 It is a buffer of the loss itself, so that it is saved and moved with it.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 import torch
 from torch import Tensor
@@ -13,13 +13,17 @@ from evalign.core.membership import Heaviside, check_step
 from evalign.losses.base import Loss
 
 
-@runtime_checkable
 class HasTemperature(Protocol):
     """A loss whose step can be made sharper, such as `MetricLoss`."""
 
     temperature: Tensor
 
     def set_temperature(self, temperature: float) -> None: ...
+
+
+def has_temperature(loss: object) -> TypeGuard[HasTemperature]:
+    """Whether a loss is one of these. (`isinstance` overlooks buffers from Python 3.12 on.)"""
+    return hasattr(loss, "temperature") and hasattr(loss, "set_temperature")
 
 
 def register_temperature(loss: Loss, temperature: float, heaviside: Heaviside) -> None:

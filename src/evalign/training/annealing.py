@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from evalign.core.checks import check_temperature, require
-from evalign.losses.temperature import HasTemperature
+from evalign.losses.temperature import HasTemperature, has_temperature
 
 SETTINGS = ("start", "rate", "patience", "coolings", "greater_is_better")
 
@@ -14,7 +14,7 @@ SETTINGS = ("start", "rate", "patience", "coolings", "greater_is_better")
 def part_with_temperature(loss: object) -> HasTemperature | None:
     """The part of a loss that has a temperature, if one has."""
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
-    return next((part for part in modules if isinstance(part, HasTemperature)), None)
+    return next((part for part in modules if has_temperature(part)), None)
 
 
 class TemperatureAnnealing:
@@ -61,9 +61,9 @@ class TemperatureAnnealing:
         require(patience >= 1, name, "patience", "be at least 1", patience)
         require(coolings >= 0, name, "coolings", "be at least 0", coolings)
         step = getattr(loss, "heaviside", None)
-        has_temperature = isinstance(loss, HasTemperature) and not callable(step)
+        can_cool = has_temperature(loss) and not callable(step)
         allowed = "have a temperature: a MetricLoss or AUROCLoss whose heaviside is a name"
-        require(has_temperature, name, "loss", allowed, loss)
+        require(can_cool, name, "loss", allowed, loss)
         self.loss = loss
         self.start = start
         self.rate = rate

@@ -5,14 +5,14 @@ from evalign_study.papers import tables as papers
 from evalign_study.papers.paper import PaperTable
 from evalign_study.papers.plan import Plan
 from evalign_study.pipeline.table import StudyTable
-from evalign_study.suite.recipe import Recipe
+from evalign_study.suite.recipe import RecipeTable
 
 
 def tables() -> dict[str, StudyTable]:
     """List all tables: those of the papers, then our own."""
     printed = map(papers.table, papers.names())
     found: list[StudyTable] = [PaperTable(Plan(table, table.trials)) for table in printed]
-    return {table.name: table for table in [*found, Recipe()]}
+    return {table.name: table for table in [*found, RecipeTable()]}
 
 
 def named(name: str) -> list[StudyTable]:

@@ -120,7 +120,7 @@ def test_trials_without_the_decision_are_not_said_to_be_absent():
     found = evidence({"F1*": LEVEL, "CE": LEVEL})
     for record in found.records.values():
         for pick in record["picks"].values():
-            pick["test"].pop("tuned", None)
+            pick["decisions"].pop("tuned", None)
     strict = View("paper", "strict", "tuned")
     reason = "the trials have no decision 'tuned'"
     assert judge(found, BETTER, MAMMOGRAPHY, strict) == ("not comparable", reason, None)

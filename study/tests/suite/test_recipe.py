@@ -14,7 +14,7 @@ from evalign_study.pipeline.running import run as run_table
 from evalign_study.pipeline.writing import fill
 from evalign_study.records.results import recorded
 from evalign_study.suite import plan, recipe
-from evalign_study.suite.recipe import Outcome, Recipe, figures, findings, parts
+from evalign_study.suite.recipe import Outcome, RecipeTable, figures, findings, parts
 from evalign_study.trainers import choice
 from evalign_study.trainers import recipe as trainer
 from evalign_study.trainers.decisions import DECISIONS
@@ -54,7 +54,7 @@ def outcome(
 
 
 def planned(datasets=None, **how):
-    return Recipe(datasets, **how).runs()
+    return RecipeTable(datasets, **how).runs()
 
 
 def grid(outcome, start):
@@ -157,8 +157,8 @@ def test_what_is_planned():
 
 def test_a_quick_look_end_to_end_and_again(made_rows, tmp_path, monkeypatch):
     look = plan.runs(["waveform"], splits=[0], seeds=[1], variants=["aligned"], epochs=2)
-    monkeypatch.setattr(Recipe, "runs", lambda table: look)
-    table, told = Recipe(quick=True), []
+    monkeypatch.setattr(RecipeTable, "runs", lambda table: look)
+    table, told = RecipeTable(quick=True), []
     run_table(table, tmp_path, progress=lambda *said: told.append(said))
     records = recorded(tmp_path)
     assert len(records) == len(look) == 8
@@ -191,8 +191,8 @@ def test_images_that_were_not_run_are_told_with_their_imbalance():
 def test_what_fails_is_told(made_rows, tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "fit_many", None)
     with pytest.raises(ExecutionError, match="4 of 4 units failed"):
-        run_table(Recipe(quick=True), tmp_path)
-    found = Recipe(quick=True).findings(recorded(tmp_path), tmp_path)
+        run_table(RecipeTable(quick=True), tmp_path)
+    found = RecipeTable(quick=True).findings(recorded(tmp_path), tmp_path)
     assert found.lines == ["Not run."]
 
 
@@ -214,14 +214,14 @@ def test_the_command_line_renders_what_there_is(tmp_path):
     results.mkdir()
     where = ["--out", tmp_path / "out", "--results", results, "--page", page]
     result = done("render", "recipe", *where)
-    assert f"{Recipe.title} (recipe)\nNot run." in result.out
+    assert f"{RecipeTable.title} (recipe)\nNot run." in result.out
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".md", ".html", ".csv"}
     assert "Not run." in page.read_text(encoding="utf-8")
     assert not list(results.iterdir())
 
 
 def test_the_command_line_tells_the_bars(tmp_path, monkeypatch):
-    monkeypatch.setattr(Recipe, "findings", lambda *given: findings(outcome()))
+    monkeypatch.setattr(RecipeTable, "findings", lambda *given: findings(outcome()))
     where = ["--out", tmp_path, "--results", tmp_path]
     assert "5 of 6 bars met." in done("render", "recipe", *where).out
     bars = json.loads(done("render", "recipe", "--json", *where).out)["tables"]

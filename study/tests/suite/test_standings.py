@@ -10,7 +10,7 @@ from evalign_study.suite.standings import (
     TODAY,
     Choice,
     Contender,
-    Scored,
+    ScorePair,
     ablation,
     average_ranks,
     by_dataset,
@@ -78,10 +78,10 @@ def test_an_imbalance_is_a_data_set_of_its_own():
 
 def test_a_choice_goes_by_validation_scores_alone():
     found = {
-        Contender("focal", "argmax"): Scored(0.6, 0.1),
-        Contender("focal", "expected"): Scored(0.5, 0.9),
-        Contender("cross_entropy", "tuned"): Scored(0.7, 0.3),
-        Contender("cross_entropy", "expected"): Scored(0.8, 0.4),
+        Contender("focal", "argmax"): ScorePair(0.6, 0.1),
+        Contender("focal", "expected"): ScorePair(0.5, 0.9),
+        Contender("cross_entropy", "tuned"): ScorePair(0.7, 0.3),
+        Contender("cross_entropy", "expected"): ScorePair(0.8, 0.4),
     }
     assert Choice(("focal",)).score(found) == 0.1
     assert Choice(("focal",), ("expected",)).score(found) == 0.9
@@ -99,7 +99,7 @@ def test_gains_are_points_of_trials_that_have_both():
     assert gains(found, OURS, OPPONENT)["adult", "f1"] == pytest.approx({(0, 1): 52})
     # Of one that is better on the validation rows, that one.
     best = found["adult", "f1"][0, 1]
-    best[Contender("focal", "tuned")] = Scored(0.99, 0.6)
+    best[Contender("focal", "tuned")] = ScorePair(0.99, 0.6)
     assert gains(found, OURS, OPPONENT)["adult", "f1"] == pytest.approx({(0, 1): 2})
 
 

@@ -77,7 +77,7 @@ class Outcome:
         return bars
 
 
-class Recipe(StudyTable):
+class RecipeTable(StudyTable):
     """The suite of the recipe.
 
     Args:
@@ -106,9 +106,9 @@ class Recipe(StudyTable):
         datasets: Sequence[str] | None = None,
         trials: int | None = None,
         quick: bool = False,
-    ) -> "Recipe":
+    ) -> "RecipeTable":
         require(trials is None, self.name, "trials", "be left out: it has its own seeds", trials)
-        return Recipe(datasets, quick=quick)
+        return RecipeTable(datasets, quick=quick)
 
     def runs(self) -> list[Run]:
         """List all runs."""
@@ -143,7 +143,7 @@ def findings(outcome: Outcome) -> Findings:
         for cell, gain in cells.items()
     ]
     return Findings(
-        title=Recipe.title,
+        title=RecipeTable.title,
         parts=list(parts(outcome)),
         figures=figures(outcome),
         sheets={"": Sheet(["data set", "metric", "over", "gain", "low", "high", "splits"], rows)},
@@ -154,7 +154,7 @@ def findings(outcome: Outcome) -> Findings:
 
 def parts(outcome: Outcome) -> Iterator[Part]:
     """Write the text of the suite."""
-    yield Heading(Recipe.title)
+    yield Heading(RecipeTable.title)
     known = {record["key"] for record in outcome.records}
     absent = [run for run in outcome.runs if run.key not in known]
     bars, cells = outcome.headline, _gains(outcome)

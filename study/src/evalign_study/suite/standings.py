@@ -37,14 +37,14 @@ class Contender(NamedTuple):
     decision: str
 
 
-class Scored(NamedTuple):
+class ScorePair(NamedTuple):
     """The score of the validation rows (`decisions`), and that of the test rows."""
 
     validation: float
     test: float
 
 
-Scores = dict[Cell, dict[Trial, dict[Contender, Scored]]]
+Scores = dict[Cell, dict[Trial, dict[Contender, ScorePair]]]
 
 
 class Choice(NamedTuple):
@@ -58,7 +58,7 @@ class Choice(NamedTuple):
     methods: Sequence[str]
     decisions: Sequence[str] = DECISIONS
 
-    def score(self, found: Mapping[Contender, Scored]) -> float | None:
+    def score(self, found: Mapping[Contender, ScorePair]) -> float | None:
         """Take the test score in a trial, of the first of equals; None if a method was not run."""
         if not set(self.methods) <= {contender.method for contender in found}:
             return None
@@ -86,7 +86,7 @@ def scores(records: Iterable[Record]) -> Scores:
             trials = found.setdefault((named(run), metric), {})
             trial = trials.setdefault((run["split_seed"], run["seed"]), {})
             for decision, scored in picked["decisions"].items():
-                found_here = Scored(scored["validation"], scored["test"][metric])
+                found_here = ScorePair(scored["validation"], scored["test"][metric])
                 trial[Contender(method, decision)] = found_here
     return found
 
