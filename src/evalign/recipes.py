@@ -14,7 +14,7 @@ COOLINGS = 3  # coolings in vain before EAST's training ends
 
 
 class Recipe(NamedTuple):
-    """What to train with.
+    """The loss to train with, its offsets and its annealing.
 
     Args:
         loss: called as loss(logits, target, sample_weight=...).

@@ -1,4 +1,4 @@
-"""From the columns of a table to features: numbers, categories, and what is left out."""
+"""Turn the columns of a table into features: numbers, categories, and what is left out."""
 
 import re
 import warnings

@@ -19,7 +19,7 @@ RUN = 4096  # rows that are summed in float32 before the sum goes into float64
 
 
 class Row(NamedTuple):
-    """What is known of a row before its memberships: columns of one number each."""
+    """The statistics of rows before their memberships: columns with one number per row."""
 
     second: Tensor  # e_2
     p: Tensor  # p_1
@@ -53,7 +53,7 @@ class Linear:
     def pull(
         self, q: Tensor, h: Tensor, gradient: Tensor, row: Row
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """From the gradient of H to that of log p at a fixed τ, its sum, and that of τ."""
+        """Turn the gradient of H into that of log p at a fixed τ, its sum, and that of τ."""
         ramp = F.threshold(q, 1 - self.width, 0.0)
         x = (q - ramp).mul_(self.flat).add_(ramp, alpha=self.steep).mul_(gradient)
         total = x.sum(1, keepdim=True)

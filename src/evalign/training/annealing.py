@@ -83,7 +83,7 @@ class TemperatureAnnealing:
 
     @property
     def settings(self) -> dict[str, float | bool]:
-        """What it was made with, except for the loss."""
+        """The arguments it was made with, except for the loss."""
         return {name: getattr(self, name) for name in SETTINGS}
 
     def step(self, score: float) -> None:

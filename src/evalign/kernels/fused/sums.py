@@ -54,7 +54,7 @@ def whole_rows(
             total, mine = tl.reduce((h, tl.where(column == y, h, 0)), 0, add2, keep_dims=True)
         else:  # H needs only the two largest, so the threads of a row meet once for all sums
             scale = 2 / (1 + tl.exp(runner_up - largest))  # as in `row`
-            _x, h = membership(e, scale, scale, t, SIGMOID, EPS)  # which needs no τ
+            _x, h = membership(e, scale, scale, t, SIGMOID, EPS)  # the linear step needs no τ
             terms = (e, h, tl.where(column == y, h, 0))
             rest, total, mine = tl.reduce(terms, 0, add3, keep_dims=True)
             rest += largest - largest
