@@ -1,14 +1,17 @@
 """evalign: train classifiers on the metric you report.
 
-`MetricLoss` turns any metric of the confusion matrix into a loss; `AlignedLoss` is what to train
-with, the metric held up by cross-entropy; `Confusion` is the matrix, soft or hard; `metrics` the
-metrics of it; `losses` all losses; `theory` what the papers prove; `AlignedClassifier` is the
-scikit-learn estimator; `TemperatureAnnealing` cools a loss; `fit_decision` finds the rule from
-scores to labels; `score` is the metric of labels; `exact_backward` gives the gradient of a whole
-batch in the memory of a part.
+- `AlignedLoss`: the loss to train with, cross-entropy and the metric together.
+- `MetricLoss`: any metric of the confusion matrix as a loss.
+- `Confusion`: the confusion matrix, soft or hard.
+- `AlignedClassifier`: the scikit-learn estimator.
+- `TemperatureAnnealing`: cools a loss.
+- `fit_decision`: finds the rule from scores to labels.
+- `score`: the metric of predicted labels.
+- `exact_backward`: the gradient of a whole batch in the memory of a part.
+- `metrics`, `losses`, `theory`: all metrics, all losses, and what the papers prove.
 
-Everything is loaded when it is first asked for: whoever wants the version, or a loss, does not wait
-for scikit-learn.
+Each name is loaded when it is first used: a script that needs only a loss does not wait for
+scikit-learn.
 """
 
 from importlib import import_module
@@ -49,7 +52,7 @@ __all__ = [
     "theory",
 ]
 
-# Where each name that is not a module lives, and the modules to be had besides.
+# The module that each public name comes from, and the public modules.
 _HOME = {
     "AlignedClassifier": "evalign.estimator",
     "AlignedLoss": "evalign.losses",

@@ -1,4 +1,4 @@
-"""`python -m evalign`: the command line where its script is not on the path."""
+"""`python -m evalign`: the command line, for when its script is not on the path."""
 
 from evalign.cli import main
 

@@ -1,4 +1,4 @@
-"""The public door to `evalign.core.metrics`."""
+"""The public name of `evalign.core.metrics`."""
 
 from evalign.core.metrics import *  # noqa: F403
 from evalign.core.metrics import __all__ as __all__

@@ -14,7 +14,7 @@ COOLINGS = 3  # coolings in vain before EAST's training ends
 
 
 class Recipe(NamedTuple):
-    """What to train with.
+    """The loss to train with, its offsets and its annealing.
 
     Args:
         loss: called as loss(logits, target, sample_weight=...).
@@ -27,7 +27,7 @@ class Recipe(NamedTuple):
     annealing: TemperatureAnnealing | None = None
 
 
-# Below, ranks="own": an estimator trains on its own rows, also where other ranks train on theirs.
+# The recipes use ranks="own": an estimator trains on its own rows, even if other ranks train too.
 
 
 def east(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
@@ -46,7 +46,7 @@ def east(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
 
 
 def cross_entropy(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
-    """The baseline. (torch's own module takes no weight per row.)"""
+    """Cross-entropy, the baseline. torch's own module does not take a weight per row."""
     loss = LogitAdjustedLoss(class_counts, tau=0.0, task="multiclass")
     return Recipe(loss, torch.zeros_like(class_counts))
 
@@ -57,8 +57,7 @@ def focal(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
 
 
 def logit_adjusted(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
-    """Logit adjustment, as published: the prior stays out, so probabilities are those of classes
-    that are equally frequent."""
+    """Logit adjustment, as published. The prior stays out, as if classes were equally frequent."""
     return Recipe(
         LogitAdjustedLoss(class_counts, task="multiclass"), torch.zeros_like(class_counts)
     )

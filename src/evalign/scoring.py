@@ -25,7 +25,7 @@ def score(
     classes: Sequence[Any] | None = None,
     pos_label: Any = None,
 ) -> float:
-    """The metric of predicted labels, as scikit-learn's function of the same name has it.
+    """The metric of predicted labels, equal to scikit-learn's function of the same name.
 
     Labels are integers, bools or strings, one per row. Bools or 0/1 of shape (N, L) are a
     multilabel problem. Rows of weight 0 are left out.
@@ -36,10 +36,10 @@ def score(
         target: the true labels, in the same shape.
         sample_weight: a weight per row.
         classes: all classes in their order; by default those that occur, sorted. It is needed for
-            a metric that goes by the place of a class (a cost matrix, a β per class, an ordinal
-            kappa) where a class does not occur, or the order is not that of the alphabet.
+            a metric that depends on the place of a class (a cost matrix, a β per class, an ordinal
+            kappa) if a class does not occur, or if the order is not alphabetical.
         pos_label: the positive class of two, for metrics like "f1"; by default the last of
-            `classes`: 1 of 0 and 1, True, "yes" of "no" and "yes".
+            `classes`, such as 1 of (0, 1), or "yes" of ("no", "yes").
 
     Examples:
         >>> score("f1_macro", [0, 2, 1, 2], [0, 2, 2, 2])
@@ -98,7 +98,7 @@ def _labels(argument: str, values: Any) -> np.ndarray:
         array = np.array(array.tolist())
     if array.dtype.kind != "f":
         return array
-    wrong = array[array != np.floor(array)]  # NaN is one
+    wrong = array[array != np.floor(array)]  # also NaN
     if len(wrong):
         cure = "Use .argmax(1) for classes, or > 0.5 for several labels."
         if array.ndim == 1:
@@ -147,7 +147,7 @@ def _codes(
         ok = len(found) == 1 or (len(found) == 2 and pos_label in found.tolist())
         require(ok, OWNER, "pos_label", allowed, repr(pos_label))
         return (labels == pos_label).astype(np.int64), 2
-    # As in scikit-learn an integer that is alone is the negative class, unless it is 1.
+    # As in scikit-learn, a single integer class is the negative one, unless it is 1.
     positive = isinstance(metric, ClassMetric) and metric.average == "binary"
     ok = whole or len(found) > 1 or not positive
     allowed, cure = "name both classes where only one occurs", 'As in classes=["no", "yes"].'

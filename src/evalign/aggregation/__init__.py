@@ -1,7 +1,7 @@
-"""Where sums over rows come from beyond one batch.
+"""Sums over more rows than one batch holds.
 
-`running` is an average over batches, `ranks` sums over the processes of a distributed job, and
-`exact` over micro-batches in two passes. May import `core`.
+`running` averages over batches, `ranks` sums over the processes of a distributed job, and `exact`
+sums over micro-batches in two passes. May import `core`.
 """
 
 from evalign.aggregation.exact import ExactAccumulation, exact_backward

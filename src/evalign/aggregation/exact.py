@@ -20,7 +20,7 @@ from evalign.core.checks import complaint, require
 
 @runtime_checkable
 class Additive(Protocol):
-    """What `exact_backward` asks of a loss: `MetricLoss`, the pointwise losses, sums of them."""
+    """The methods that `exact_backward` needs. Losses that are functions of sums have them."""
 
     def sums(
         self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
@@ -30,13 +30,13 @@ class Additive(Protocol):
 
 
 class ExactAccumulation:
-    """The two passes, for those who own their loop; `exact_backward` is that loop.
+    """The two passes of `exact_backward`, for a training loop of your own.
 
-    Random numbers (dropout) are the same in both passes if the forward calls are, on the CPU and
-    on CUDA. Batch normalisation sees micro-batches, as ever, and updates its averages twice.
+    Random numbers (dropout) are the same in both passes, on the CPU and on CUDA, if the forward
+    calls are the same. Batch normalisation sees micro-batches and updates its averages twice.
 
     Args:
-        loss: in training mode, as it will be differentiated.
+        loss: the loss to differentiate, in training mode.
 
     Examples:
         >>> from evalign import MetricLoss
@@ -100,7 +100,7 @@ class ExactAccumulation:
         yield
 
     def loss(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """Σ ⟨∂L/∂C, C_i⟩; its value means nothing, its gradients add up to that of the loss."""
+        """Σ ⟨∂L/∂C, C_i⟩. Its value means nothing; its gradients add up to that of the loss."""
         sums = self._of.sums(logits, target, sample_weight=sample_weight)
         pairs = zip(self._slopes, (x for part in sums for x in part.tensors()), strict=True)
         return torch.stack([(slope * x).sum() for slope, x in pairs]).sum()
@@ -123,7 +123,7 @@ def exact_backward(
         loss: `MetricLoss`, a pointwise loss, or any module with their methods `sums` and
             `loss_from_sums`, in training mode.
         model: from x to logits. Autocast around the call covers it.
-        microbatches: a list of (x, target) or (x, target, sample_weight); it is gone through twice.
+        microbatches: a list of (x, target) or (x, target, sample_weight), used twice.
         scaler: scales the gradients, for float16.
 
     Returns:
@@ -140,7 +140,7 @@ def exact_backward(
     _check_microbatches(microbatches)
     warn_of_batch_statistics("exact_backward", model)
     exact = ExactAccumulation(loss)
-    no_sync = getattr(model, "no_sync", nullcontext)  # DDP's
+    no_sync = getattr(model, "no_sync", nullcontext)  # only DDP has one
     with exact.counting(), no_sync():
         for x, *rest in map(_checked, microbatches):
             exact.count(model(x), *rest)

@@ -1,4 +1,4 @@
-"""Sums over the processes of a distributed job, with the gradient that averaging wants."""
+"""Sums over the processes of a distributed job, whose gradient is right once DDP averages it."""
 
 from typing import Any, Literal
 
@@ -9,11 +9,11 @@ from torch import Tensor
 from evalign.core.batch import Sums
 from evalign.core.checks import require, traced
 
-Ranks = Literal["all", "own"] | Any  # or a process group, whose class not every torch has
+Ranks = Literal["all", "own"] | Any  # or a process group: some builds of torch lack its class
 
 
 class RankSum:
-    """Sums of all processes; the gradient is that of this process's own, times their number.
+    """Sums over all processes, with the gradient of this process's own sums times their number.
 
     Every process then has the same loss L(Σ C_r). Its gradient with respect to the parameters is
     the sum over r of what flows through C_r, and DDP (or FSDP) takes the mean over r: hence the
@@ -41,7 +41,7 @@ class RankSum:
             return sums
         group: Any = dist.group.WORLD if self.ranks == "all" else self.ranks
         size = dist.get_world_size(group)
-        if size <= 1:  # −1 outside the group
+        if size <= 1:  # it is −1 outside the group
             return sums
         own = [tensor for part in sums for tensor in part.tensors()]
         total = torch.cat([x.detach().flatten() for x in own])
@@ -61,7 +61,7 @@ class RankSum:
         )
 
     def _agree(self, own: Tensor, first: Any, group: Any, size: int) -> None:
-        """Check that all ranks sum alike, or they would hang. Asked once, as asking waits."""
+        """Check that all ranks sum alike: else they would hang. Done once, because it waits."""
         if traced() or len(own) in self._agreed:
             return
         classes = first.tensors()[0].numel()
@@ -77,7 +77,7 @@ class RankSum:
 
 
 def _is_group(ranks: Any) -> bool:
-    """What `torch.distributed.new_group` returns, inside the group or outside."""
+    """Whether `torch.distributed.new_group` returned this, inside the group or outside."""
     if not dist.is_available():
         return False
     outside = ranks is not None and ranks == dist.GroupMember.NON_GROUP_MEMBER

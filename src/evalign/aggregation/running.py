@@ -16,11 +16,11 @@ _PARTS = ("tp", "predicted", "actual", "total", "full")
 class RunningConfusion(nn.Module):
     """Moving average of the Confusions it is given, corrected for its empty start.
 
-    What comes back has the value of the average C̄ and the gradient of the batch C, namely
-    C̄ + (C − stop(C)): a metric of it is differentiated at the average, with respect to this batch,
+    The result has the value of the average C̄ and the gradient of the batch C, namely
+    C̄ + (C − stop(C)). A metric of it is differentiated at the average, with respect to this batch,
     and that gradient is not scaled by the momentum. After one batch the average is that batch. A
-    batch without rows does not change it, nor does one with a logit that is not finite, whose own
-    loss is NaN.
+    batch without rows does not change the average. Neither does a batch with a logit that is not
+    finite: its own loss is NaN.
 
     Args:
         momentum: the weight of the new batch, in (0, 1]; 1 is the batch alone.
@@ -50,7 +50,7 @@ class RunningConfusion(nn.Module):
 
         given = {part for part in _PARTS if getattr(now, part) is not None}
         kept = {part for part in _PARTS if getattr(self, part) is not None}
-        if kept and not given <= kept:  # of a loss that needs less
+        if kept and not given <= kept:  # kept by a loss that needs fewer sums
             self.reset()
         seen = self._keep("seen", blend(self.seen, 1.0))
         mass = seen.clamp(min=self.momentum)
@@ -69,10 +69,10 @@ class RunningConfusion(nn.Module):
         return Confusion(**average, multilabel=confusion.multilabel)
 
     def _keep(self, name: str, value: Tensor) -> Tensor:
-        """Write down what is new: in place, for stacks of losses and CUDA graphs.
+        """Store a new value in place, for stacks of losses and CUDA graphs.
 
-        Not so in a compiled graph: its backward pass may compute the average again, from what the
-        buffer held before, and a buffer without dimensions loses what is added to it.
+        A compiled graph replaces the buffer instead: its backward pass may compute the average
+        again from the old buffer, and a buffer without dimensions loses what is added to it.
         """
         if torch.compiler.is_compiling():
             setattr(self, name, value)
@@ -81,7 +81,7 @@ class RunningConfusion(nn.Module):
         return value
 
     def empty(self) -> None:
-        """Forget all batches in place: the sizes, and what graphs were made of, stay."""
+        """Forget all batches in place, so that graphs made with the buffers stay valid."""
         for part in ("seen", *_PARTS):
             if (kept := getattr(self, part)) is not None:
                 kept.zero_()
@@ -106,7 +106,7 @@ class RunningConfusion(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        # A buffer that is None is neither saved nor expected; take the sizes of those that come.
+        # A buffer that is None would not be loaded, so the saved ones are made first.
         for part in _PARTS:
             saved = state_dict.get(prefix + part)
             here = None if saved is None else torch.zeros_like(saved, device=self.seen.device)

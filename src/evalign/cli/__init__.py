@@ -2,9 +2,9 @@
 
 `app` is the program and turns bad input into one line. `commands` holds the commands with their
 options: what a person sees before anything is computed. These, `options`, `files` and `errors`
-import nothing beyond typer, so that help and an error about a path come at once; each command
-imports its work when it runs. That is in `fit`, `predict` and `compare`, over `outcome` (what
-models say of rows), `run` (the folder that `fit` leaves behind), `dataset`, `labels` and `columns`
+import only typer, so that help and an error about a path come at once. Each command imports its
+work when it runs. The work is in `fit`, `predict` and `compare`. They use `outcome` (the models'
+answers for rows), `run` (the folder that `fit` leaves behind), `dataset`, `labels` and `columns`
 (from a table to numbers) and `tables` (files of rows). May import everything else; nothing imports
 it. Needs the extra `cli`.
 """
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The program. Ends with exit code 0, 1 (a bug), 2 (bad input) or 130 (interrupted)."""
+    """Run the program. The exit code is 0, 1 (a bug), 2 (bad input) or 130 (interrupted)."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # it may be in ASCII, and names in any alphabet
+        if isinstance(stream, io.TextIOWrapper):  # it may be ASCII, and names are any text
             stream.reconfigure(errors="backslashreplace")
     try:
         from evalign.cli.app import run

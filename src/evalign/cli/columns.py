@@ -1,4 +1,4 @@
-"""From the columns of a table to features: numbers, categories, and what is left out."""
+"""Turn the columns of a table into features: numbers, categories, and what is left out."""
 
 import re
 import warnings
@@ -19,17 +19,17 @@ from sklearn.preprocessing import OneHotEncoder
 from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.tables import is_number, is_usable
 
-pc: Any = pyarrow.compute  # whose functions are made at import, unseen by a type checker
+pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
 
-# The marks and words for a gap that pandas knows; around them there may be blanks.
+# The marks and words that pandas reads as a gap. There may be blanks around them.
 MARKS = ["", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN", "-NaN", "-nan", "NaN", "nan", "<NA>"]
 WORDS = ["#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null", "None"]
 MISSING = pa.array([*MARKS, *WORDS])
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?$"  # ISO 8601
 LARGEST = float(np.finfo(np.float32).max)
-RARE = 10  # rows; levels with fewer are one
-LEVELS = 100  # of a category at most, the rarest of the others being one
+RARE = 10  # rows; levels with fewer are merged into one
+LEVELS = 100  # of a category, at most; the rarest are merged into one
 TEXT_WORDS = 5  # per value, on average: more than a name has
 TEXT_VALUES = 20
 NAMED_ID = re.compile(r"(^|[^a-z])(id|uuid|guid|key|index|row)s?$", re.IGNORECASE)
@@ -43,8 +43,8 @@ class Columns:
     Args:
         target: the label.
         group: rows with one value of it stay together; None for no such column.
-        weight: of a row; None for no such column.
-        numbers: features, with gaps.
+        weight: the weight of a row; None for no such column.
+        numbers: features that are numbers, perhaps with gaps.
         categories: features; a gap is a level.
         left_out: the reason why a column is not a feature, by its name.
     """
@@ -92,7 +92,7 @@ def plan(
 
 
 def pipeline(columns: Columns) -> ColumnTransformer:
-    """From the columns of `frame` to numbers without gaps, float64. The estimator scales them."""
+    """The transformer from the columns of `frame` to float64 without gaps, not yet scaled."""
     numbers = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
     categories = OneHotEncoder(
         min_frequency=RARE,
@@ -124,7 +124,7 @@ def transform(pipeline: ColumnTransformer, X: pd.DataFrame) -> np.ndarray:
 
 
 def unseen(pipeline: ColumnTransformer, columns: Columns, X: pd.DataFrame) -> dict[str, np.ndarray]:
-    """For each category, the rows that hold a level that training never saw; a gap is not one."""
+    """For each category, a mask of the rows whose level training never saw, except for gaps."""
     if not columns.categories:
         return {}
     levels = pipeline.named_transformers_["categories"].categories_
@@ -192,7 +192,7 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
     if 2 * wrong.sum() < len(present):
         row = int(np.argmax(wrong))
         flaw = repr(texts[row].as_py())
-        if 2 * distinct > len(present):  # numbers, where those of a category would repeat
+        if 2 * distinct > len(present):  # not a category, whose values would repeat
             cure = f"Correct it or leave it empty, or leave the column out with --drop {name!r}."
             raise UsageError(
                 f"{what} must hold finite numbers. Got {flaw} in row {row + 1}. {cure}"
@@ -214,7 +214,7 @@ def _check_numbers(
 
 
 def _is_id(name: str, values: np.ndarray) -> bool:
-    """Whether whole numbers differ in every row, and number the rows, are sorted or named an id."""
+    """Whether the values are distinct whole numbers that count rows, are sorted or named id."""
     if np.isnan(values).any() or (values != np.floor(values)).any():
         return False
     ordered = np.sort(values)

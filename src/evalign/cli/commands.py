@@ -29,10 +29,10 @@ from evalign.cli.options import (
 
 
 def demo(as_json: Json = False, quiet: Quiet = False) -> None:
-    """A small comparison on data that comes along, in less than a minute.
+    """Run a small comparison on data that comes with evalign, in less than a minute.
 
-    scikit-learn's handwritten digits, made long-tailed: of the 0 there are twenty times as many
-    as of the 9.
+    The data are scikit-learn's handwritten digits, made long-tailed: there are twenty times as many
+    zeros as nines.
     """
     from evalign.cli.compare import show_demo
 
@@ -64,7 +64,7 @@ def fit(
 
     Numbers are imputed and scaled, categories one-hot encoded, ids and constants left out. The run
     folder holds the model, its scores on test rows and a report. After a crash or Ctrl-C the same
-    command goes on where it was.
+    command continues where it stopped.
 
     Examples:
 
@@ -100,8 +100,8 @@ def predict(
 ) -> None:
     """Label the rows of a table.
 
-    The new table has the columns of DATA, then `prediction` and a `probability_` of each class. It
-    is read and written block by block, so that it may be larger than memory.
+    The new table has the columns of DATA, then `prediction` and a `probability_` of each class.
+    Rows are read and written block by block, so that a table may be larger than memory.
 
     Examples:
 

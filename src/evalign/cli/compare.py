@@ -1,4 +1,4 @@
-"""The work of `evalign compare`, and of `evalign demo`, the same on data that come along."""
+"""The work of `evalign compare`, and of `evalign demo`, a comparison on built-in data."""
 
 import warnings
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from evalign.metrics import resolve
 from evalign.report.summary import number
 from evalign.training import TrainingWarning
 
-# Few rows, so that a network that learns quickly is enough, and not all methods.
+# The demo has few rows and should be quick: a small network and some of the methods are enough.
 DEMO_METRIC = "f1_macro"
 DEMO_METHODS = [PLAIN, TUNED, "logit-adjusted (tuned)", "EAST (argmax)", "aligned (tuned)"]
 DEMO_METHODS += ["random forest (argmax)"]
@@ -121,11 +121,11 @@ def small(n_features: int, n_classes: int) -> nn.Module:
 
 
 def _run(spoken: Terminal, records: Iterator[FoldScore], total: int) -> list[FoldScore]:
-    """Collect all records behind a progress bar. A warning of several trainings is said once."""
+    """Collect all records behind a progress bar. A warning that repeats is shown once."""
     with warnings.catch_warnings(record=True) as caught:
-        # A level that none of the training rows of a fold has.
+        # The training rows of a fold may lack a level. That is expected.
         warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
-        # The advice on batches that are small for EAST: there is no option to follow it with.
+        # The advice on batches that are small for EAST cannot be followed: there is no option.
         warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
         bar = Console(stderr=True)
         done = list(track(records, "Comparing", total, console=bar, disable=spoken.quiet))
@@ -156,7 +156,7 @@ def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Fo
 
 
 def _table(rows: list[Row], enough: bool) -> Table:
-    """Show a line per method. Of two values an interval is nearly endless, and left out."""
+    """Show a line per method. Without `enough` values the wide intervals are left out."""
     table = Table("method", box=None, pad_edge=False)
     for heading in ("mean", "95% interval", "difference", "p", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)

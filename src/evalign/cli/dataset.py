@@ -31,8 +31,8 @@ class Rows:
     Args:
         X: the features, as `columns.frame` gives them.
         y: class codes.
-        weight: of each row, or None.
-        groups: of each row, or None.
+        weight: the weight of each row, or None.
+        groups: the group of each row, or None.
     """
 
     X: pd.DataFrame
@@ -42,7 +42,7 @@ class Rows:
 
     @property
     def counted(self) -> np.ndarray:
-        """A mask of the rows that have a weight. The others count nowhere."""
+        """A mask of the rows with a weight above 0. The others are never used."""
         return np.ones(len(self.y), bool) if self.weight is None else self.weight > 0
 
     def take(self, rows: np.ndarray) -> "Rows":
@@ -147,7 +147,7 @@ def read_rows(path: Path, dataset: TrainingTable) -> Rows:
 
 
 def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
-    """Warn of classes with hardly a row among these codes."""
+    """Warn of classes with few rows among these codes."""
     counts = np.bincount(y, minlength=len(labels.values))
     scarce = [f"{labels.names[code]!r}: {counts[code]}" for code in np.flatnonzero(counts < FEW)]
     if scarce:

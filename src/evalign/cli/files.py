@@ -1,6 +1,6 @@
 """Files and folders: what may be read or written, and how a file is written whole or not at all.
 
-Only the standard library is imported here: a wrong path is told before anything slow is loaded.
+Only the standard library is imported here: a wrong path is reported before anything slow is loaded.
 """
 
 import errno
@@ -16,7 +16,7 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse a file name that does not end as a table's."""
+    """Refuse a file name without the suffix of a table."""
     if not path.name.lower().endswith(SUFFIXES):
         raise UsageError(f"{path} must end in {', '.join(SUFFIXES)}.")
 
@@ -53,13 +53,13 @@ def check_parent(path: Path) -> None:
 
 
 def partial_folder(folder: Path) -> Path:
-    """The folder beside it in which a run is built."""
+    """The folder in which a run is built, beside its final one."""
     return folder.absolute().with_name(folder.absolute().name + ".partial")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a file beside `path`, which takes its place at the end and is gone after an error."""
+    """Give a file beside `path` that replaces it at the end and is deleted after an error."""
     aside = path.with_name(path.name + ".partial")
     try:
         yield aside

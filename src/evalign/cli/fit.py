@@ -132,7 +132,7 @@ def _split(
     """Split the rows into "training", "test" and "validation".
 
     Without groups there is no "validation": the classifier holds those rows out itself. With groups
-    it is done here, where a class that the training rows would lose is refused.
+    they are held out here, and a split that takes a class from the training rows is refused.
     """
     parts = {"training": dataset.rows}
     for name, path in {"test": test, "validation": validation}.items():
@@ -152,7 +152,7 @@ def _build(
     parts: dict[str, Rows],
     estimators: dict[str, AlignedClassifier],
 ) -> dict[str, Any]:
-    """Write all files of a run but `run.json`, and return the scores."""
+    """Write all files of a run except `run.json`, and return the scores."""
     training, tested, validated = parts["training"], parts["test"], parts.get("validation")
     pipeline = columns.pipeline(dataset.columns)
     X = np.asarray(pipeline.fit_transform(training.X))

@@ -11,12 +11,12 @@ from pyarrow import types
 from evalign.cli.columns import as_numbers, as_text
 from evalign.cli.errors import UsageError, listed
 
-CLASSES = 20  # at least, before numbers that hardly repeat are taken for a quantity
+CLASSES = 20  # more numbers than this that hardly repeat are taken for a quantity
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The classes in the order of their codes; of two, the last one is the positive one.
+    """The classes in the order of their codes. If there are two, the last one is positive.
 
     Args:
         column: the target's name.
@@ -28,7 +28,7 @@ class Labels:
 
     @classmethod
     def of(cls, table: pa.Table, column: str, positive: str | None, source: object) -> "Labels":
-        """The labels of a table: sorted, as numbers if all are, with `positive` last."""
+        """The labels of a table, sorted (as numbers if all are numbers), with `positive` last."""
         texts = _complete(table, column, source)
         counts = texts.value_counts()
         if len(counts) == 1:
@@ -46,7 +46,7 @@ class Labels:
             allowed = "must hold two rows or more of each class"
             raise UsageError(f"Column {column!r} of {source} {allowed}. {got} {cure}")
         values: list[Any] = [*_sorted(list(counts.index))]
-        if types.is_floating(table[column].type):  # whose whole numbers have lost their ".0"
+        if types.is_floating(table[column].type):  # as text, whole numbers have lost their ".0"
             values = [float(value) for value in values]
         if positive is not None:
             names = [str(value) for value in values]

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from evalign.cli.files import check_file, check_parent, check_run, check_suffix, check_table
 
-# The library's, written out because it takes seconds to load; a test compares them.
+# Copies of the library's values, because the library takes seconds to load. A test compares them.
 EPOCHS = 100
 RECIPES = ("aligned", "cross_entropy", "east", "focal", "logit_adjusted")
 DECISIONS = Literal["argmax", "tuned", "expected"]

@@ -41,7 +41,7 @@ def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
             raise UsageError(f"{source} already has columns named {listed(taken)}. {cure}")
 
         model, features = opened.classifier("model"), Features(opened)
-        # The text of CSV stays as it is in CSV; in Parquet the model's numbers are numbers.
+        # From CSV to CSV, text stays as it is. In Parquet, the model's numbers become numbers.
         numbers = set(used.numbers) if is_parquet(out) and not is_parquet(data) else set()
         kinds = {field.name: field.type for field in source.schema}
         kinds |= dict.fromkeys(numbers, pa.float64())
@@ -116,7 +116,7 @@ class Features:
         return columns.transform(self.run.pipeline, X)
 
     def warn(self, source: TableFile) -> None:
-        """Warn of the rows counted. To be called once, when all rows have gone through."""
+        """Warn of the rows counted. Call it once, after all rows."""
         if self.rows:
             where = ", ".join(f"{name!r}: {count}" for name, count in self.unseen.items())
             text = f"{self.rows} rows of {source} hold categories that training never saw ({where})"

@@ -1,17 +1,17 @@
-"""The run folder: all that `fit` leaves behind, whole or not there, with checksums.
+"""The run folder: all that `fit` leaves behind, complete or absent, with checksums.
 
 | file                       | holds                                                           |
 | -------------------------- | --------------------------------------------------------------- |
 | `run.json`                 | format, arguments, columns, classes, versions, SHA-256 of files |
 | `model/`, `baseline/`      | `AlignedClassifier.save`                                        |
 | `pipeline.skops`           | from columns to features                                        |
-| `test_predictions.parquet` | what the models say of the test rows                            |
+| `test_predictions.parquet` | the models' answers for the test rows                           |
 | `metrics.json`             | `evalign.report.scores` of them                                 |
 | `history.json`             | a record per epoch, for each model                              |
 | `report.html`              | made from the others, and the only one without a checksum       |
 
-It is built in `<folder>.partial/run`, beside the checkpoints of the training, from which the same
-command goes on after a crash, and renamed at the end.
+It is built in `<folder>.partial/run` and renamed at the end. The checkpoints of the training lie
+beside it: after a crash the same command continues from them.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ from evalign.training.checkpoint import sync_folder
 
 try:
     import fcntl
-except ImportError:  # Windows, where two commands at once are not told of each other
+except ImportError:  # Windows, where two commands at once do not notice each other
     fcntl = None
 
 FORMAT = "evalign run"
@@ -88,7 +88,7 @@ class FinishedRun:
 
 
 def finished(folder: Path, arguments: About) -> FinishedRun | None:
-    """The run of these arguments if it is complete. A folder of anything else is refused."""
+    """The run of these arguments, or None if it is not complete. Refuse any other folder."""
     partial = partial_folder(folder)
     if (folder / "run.json").exists():
         run = FinishedRun(folder)
@@ -110,7 +110,7 @@ def finished(folder: Path, arguments: About) -> FinishedRun | None:
 def building(folder: Path, arguments: About) -> Iterator[tuple[Path, Path, About]]:
     """Give a folder for the run's files, one for checkpoints, and what becomes `run.json`.
 
-    After an error the partial folder is kept if there is training to go on from.
+    After an error the partial folder is kept if it holds training to continue from.
     """
     partial = partial_folder(folder)
     building, checkpoints = partial / "run", partial / "checkpoints"
@@ -178,7 +178,7 @@ def _command(partial: Path) -> About | None:
 
 
 def _remove(partial: Path) -> None:
-    """Delete the command last: until then the rest is known to be this run's."""
+    """Delete the folder, its command last: until then the rest is known to be this run's."""
     shutil.rmtree(partial / "checkpoints", ignore_errors=True)
     shutil.rmtree(partial, ignore_errors=True)
 

@@ -48,11 +48,11 @@ class TableFile:
         return str(self.path)
 
     def blocks(self) -> Iterator[pa.Table]:
-        """All rows, so many at a time that memory stays bounded."""
+        """All rows, in blocks, so that memory stays bounded."""
         with self._reading():
             if is_parquet(self.path):
                 rows = max(512, BLOCK_CELLS // max(1, len(self.schema)))
-                file = parquet.ParquetFile(self.path, pre_buffer=False)  # or it reads all at once
+                file = parquet.ParquetFile(self.path, pre_buffer=False)  # else it reads all at once
                 for batch in file.iter_batches(rows):
                     yield pa.Table.from_batches([batch.replace_schema_metadata()])
             else:
@@ -67,7 +67,7 @@ class TableFile:
                     yield pa.Table.from_batches([batch])
 
     def read(self) -> pa.Table:
-        """The whole table, which has rows."""
+        """The whole table. A table without rows is refused."""
         table = pa.concat_tables([self.schema.empty_table(), *self.blocks()])
         if not table.num_rows:
             raise UsageError(f"{self} holds no rows.")
@@ -110,8 +110,8 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], obje
         with opened(aside, "wt", encoding="utf-8", newline="") as file:
 
             def write(block: pa.Table, header: bool = False) -> None:
-                # Arrow would put all text between quotation marks. Its types keep an integer with
-                # gaps an integer.
+                # Arrow's own writer would quote all text. With its types in pandas, an integer
+                # column with gaps stays integer.
                 frame = block.to_pandas(types_mapper=pd.ArrowDtype)
                 frame.to_csv(file, sep=separator, header=header, index=False)
 
@@ -120,12 +120,12 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], obje
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """A column of this type holds numbers."""
+    """Whether a column of this type holds numbers."""
     return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
 
 
 def is_usable(kind: pa.DataType) -> bool:
-    """A column of this type holds numbers, truth values or text, or nothing."""
+    """Whether a column of this type holds numbers, truth values or text, or is empty."""
     inner = kind.value_type if types.is_dictionary(kind) else kind
     text = types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner)
     return text or types.is_boolean(kind) or types.is_null(kind) or is_number(inner)

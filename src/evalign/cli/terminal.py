@@ -17,11 +17,11 @@ from evalign.training import CheckpointError, TrainingWarning
 
 @dataclass(frozen=True)
 class Terminal:
-    """The place where a command speaks.
+    """The output of a command.
 
     Args:
-        as_json: the result is one JSON object, and nothing else is on standard output.
-        quiet: nothing is said but errors, and JSON where asked for.
+        as_json: print the result as one JSON object, and nothing else on standard output.
+        quiet: print only errors, and JSON if asked for.
     """
 
     as_json: bool
@@ -32,7 +32,7 @@ class Terminal:
             print(text, file=sys.stderr, flush=True)
 
     def result(self, data: dict[str, Any], *shown: Table | str) -> None:
-        """Print the data for a machine, or what is shown of it to a person."""
+        """Print the data as JSON, or what is `shown` to a person."""
         if self.as_json:
             print(json.dumps(data))
         elif not self.quiet:
@@ -44,7 +44,7 @@ class Terminal:
 
 @contextmanager
 def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
-    """Within it, a warning of the project is one line, and a checkpoint of no use is bad input."""
+    """Give a Terminal. The project's warnings become a line, a `CheckpointError` bad input."""
     spoken = Terminal(as_json, quiet)
     with warnings.catch_warnings():
         plain = warnings.showwarning

@@ -52,20 +52,20 @@ def compare(
     groups: Any = None,
     sample_weight: Any = None,
 ) -> Iterator[FoldScore]:
-    """Train every method on the same stratified folds, once per seed; a record after each.
+    """Train every method on the same stratified folds, once per seed, and yield their scores.
 
-    Arguments are checked at once; training goes on as the records are asked for.
+    Arguments are checked at once. Each training runs when its record is asked for.
 
     Args:
         classifier: gives the metric, and how all networks are trained; its recipe, decision and
             random_state are replaced.
         X: rows, as `features` takes them.
-        y: the class of each row, 0 to C - 1; every class in every fold.
+        y: the class of each row, 0 to C - 1. Every fold must hold every class.
         features: a scikit-learn transformer, fitted anew on the training rows of each fold; None
             takes X as it is.
         methods: some of `METHODS`. The two of cross-entropy share one training.
-        folds: of the cross-validation.
-        seeds: each gives other folds, initial weights and trees.
+        folds: their number.
+        seeds: each seed gives other folds, initial weights and trees.
         groups: a value per row; the rows of a group stay in one fold.
         sample_weight: a weight per row, in training and in the score; rows of weight 0 are left
             out.
@@ -135,7 +135,7 @@ def _splits(
         scarce = int(np.bincount(y[split.test], minlength=len(counts)).argmin())
         allowed, got = "leave every class in every fold", f"no class {scarce} in one"
         require(scarce in y[split.test], OWNER, "groups", allowed, got, fewer)
-        if groups is not None:  # of which a network holds some out for validation
+        if groups is not None:  # a network holds some of them out for validation
             number = len(np.unique(groups[split.training]))
             allowed, more = "leave two groups or more to train on", "Use more folds, or groups."
             require(number >= 2, OWNER, "groups", allowed, number, more)
@@ -166,7 +166,7 @@ def _records(
 
 
 def _features(features: Any, rows: _Rows, split: _Split) -> tuple[Any, Any]:
-    """Features of the training rows and of the test rows, learnt from the former."""
+    """Features of the training and the test rows, by a transformer fitted on the former."""
     training, test = _safe_indexing(rows.X, split.training), _safe_indexing(rows.X, split.test)
     if features is not None:
         pipeline: Any = clone(features)
@@ -211,4 +211,4 @@ def _score(metric: Metric, rows: _Rows, test: np.ndarray, labels: np.ndarray) ->
 
 
 def _dense(X: Any) -> Any:
-    return X.toarray() if sparse.issparse(X) else X  # gradient boosting takes no other
+    return X.toarray() if sparse.issparse(X) else X  # gradient boosting takes dense rows only

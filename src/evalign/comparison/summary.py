@@ -16,9 +16,9 @@ from scipy import stats
 from evalign.core.checks import require
 
 PLAIN, TUNED = "cross-entropy (argmax)", "cross-entropy (tuned)"
-CHANCE = 0.05  # a smaller p-value is beyond it
+CHANCE = 0.05  # a difference with a smaller p-value is beyond chance
 FEW = 5  # values; with fewer, no difference is called beyond chance
-SPREAD = 1e-9  # of a mean; less is rounding
+SPREAD = 1e-9  # relative to the mean; less is rounding
 
 
 class FoldScore(NamedTuple):
@@ -32,7 +32,7 @@ class FoldScore(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A mean over folds, its 95% interval, and the p-value of its being 0."""
+    """A mean over folds, its 95% interval, and the p-value of the hypothesis that it is 0."""
 
     value: float
     low: float
@@ -43,8 +43,8 @@ class Estimate(NamedTuple):
 class Row(NamedTuple):
     """A method in the summary.
 
-    `difference` is the method's score minus the rival's, fold by fold; its p-value is Holm's, of
-    all differences to the rival together. None for the rival itself.
+    `difference` is the method's score minus the rival's, fold by fold. Its p-value is adjusted by
+    Holm's method for all differences to the rival. It is None for the rival itself.
     """
 
     method: str
@@ -93,10 +93,10 @@ def summarize(
 def estimate(values: Sequence[float], folds: int) -> Estimate:
     """The mean of a repeated cross-validation, with Nadeau and Bengio's corrected variance.
 
-    Of n = folds · repetitions values with sample variance s², the variance of the mean is
-    (1/n + n_test/n_train) · s², where n_test/n_train = 1/(folds - 1); t with n - 1 degrees of
-    freedom. The plain s²/n ignores that training sets overlap, and finds differences everywhere.
-    Values that are all alike say nothing of their spread: p is then 1.
+    For n = folds · repetitions values with sample variance s², the variance of the mean is
+    (1/n + n_test/n_train) · s², where n_test/n_train = 1/(folds - 1). The test is Student's t with
+    n - 1 degrees of freedom. The plain s²/n ignores that training sets overlap, and finds
+    differences everywhere. Values that are all equal say nothing about their spread: p is then 1.
 
     Examples:
         >>> mean, low, high, p = estimate([0.02, 0.03, 0.01, 0.04, 0.05], folds=5)
@@ -154,7 +154,7 @@ def verdict(
 
 
 def _holm(p: np.ndarray) -> np.ndarray:
-    """Adjust p-values for their number: the least is multiplied by it, the next by one less."""
+    """Adjust m p-values for their number: the smallest is multiplied by m, the next by m − 1."""
     order = p.argsort()
     adjusted = np.empty_like(p)
     adjusted[order] = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order]).clip(max=1)

@@ -1,4 +1,4 @@
-"""Every accepted shape of logits, target and weights, brought to one: rows.
+"""Bring every accepted shape of logits, target and weights to one: rows.
 
 The task follows from shapes and dtypes alone, so that it never changes with the values:
 
@@ -51,7 +51,7 @@ Sums = tuple[Any, ...]  # of `Mean`s and `Confusion`s: with +, map and tensors
 
 @dataclass(frozen=True)
 class Batch:
-    """R rows, their dimensions flattened; ignored rows (or labels) have weight 0 and target 0.
+    """R rows with all other dimensions flattened. Ignored rows (or labels) have weight 0, target 0.
 
     | task       | logits | target                                | weight |
     | ---------- | ------ | ------------------------------------- | ------ |
@@ -59,8 +59,8 @@ class Batch:
     | multiclass | (R, C) | (R,) indices or (R, C) probabilities  | (R,)   |
     | multilabel | (R, L) | (R, L) probability of each label      | (R, L) |
 
-    Logits, weights and probabilities are float32 or float64. `given` are the logits of a
-    multiclass problem in the precision they came in: a kernel needs no wider copy of them.
+    Logits, weights and probabilities are float32 or float64. `given` holds the logits of a
+    multiclass problem in their original precision: a kernel does not need a wider copy.
     """
 
     task: Task
@@ -77,7 +77,7 @@ class Batch:
         return 2 if self.task == "binary" else self.given.shape[1]
 
     def as_binary(self, owner: str) -> "Batch":
-        """Two classes as one logit z1 − z0: softmax of the pair is the sigmoid of that."""
+        """Turn two classes into one logit z1 − z0: its sigmoid is the softmax of the pair."""
         if self.task == "binary":
             return self
         if self.task == "multilabel" or self.num_classes != 2:
@@ -130,7 +130,7 @@ def as_batch(
     ignore_index: int = -100,
     validate: bool = False,
 ) -> Batch:
-    """Check, infer the task, flatten. `owner` is the name that errors speak of."""
+    """Check the rows, infer the task and flatten. Errors name the `owner`."""
     check_task(owner, task)
     declared = task is not None
     task = task or _infer_task(logits, target)
@@ -271,7 +271,7 @@ def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tenso
 
 
 def _check_targets(owner: str, target: Tensor, num_classes: int, ignore_index: int) -> None:
-    """As `check_indices`, of the targets that are not ignored: rarely more than a look at two."""
+    """Check the targets that are not ignored; usually the smallest and the largest are enough."""
     if not target.numel():
         return
     lowest, highest = map(int, target.aminmax())
@@ -286,7 +286,7 @@ def check_indices(
     num_classes: int,
     source: str = "the size of logits' dimension 1",
 ) -> None:
-    """Class indices lie in 0 … num_classes − 1; `source` says where that number comes from."""
+    """Check that class indices lie in 0 … num_classes − 1, a number that comes from `source`."""
     allowed = f"hold class indices below {num_classes} ({source})"
     wrong = labels[labels >= num_classes]
     if not wrong.numel():
@@ -306,7 +306,7 @@ def _cure_of_label(got: float, num_classes: int) -> str:
 
 
 def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:
-    """Labels that are not indices are 0 or 1, or probabilities where the task was declared."""
+    """Check that labels are 0 or 1, or probabilities if the task was declared."""
     if declared and labels.is_floating_point():
         allowed, cure = "hold probabilities from 0 to 1", ""
         wrong = labels[~((labels >= 0) & (labels <= 1))]

@@ -1,4 +1,4 @@
-"""One shape for every error, and the rule for when values may be looked at."""
+"""The form of every error, and the rule for when values may be read."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -8,12 +8,12 @@ from torch import Tensor
 
 
 def complaint(owner: str, argument: str, allowed: str, got: object, cure: str = "") -> str:
-    """The text of an error: which argument of what, what is allowed, what came, and the cure."""
+    """The text of an error: whose argument it is, what is allowed, what was given, and the cure."""
     return f"{argument} of {owner} must {allowed}. Got {got}.{' ' + cure if cure else ''}"
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """The cure for a name that was misspelt: the known one that is most like it, if one is.
+    """The cure for a misspelt name: the known name that is most like it, or "" if none is close.
 
     Examples:
         >>> nearest("adlut", ["adult", "yeast"]), nearest("iris", ["adult", "yeast"])
@@ -24,7 +24,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
 
 def traced() -> bool:
-    """Whether tensors stand for others: under `torch.compile` or `torch.func`."""
+    """Whether `torch.compile` or `torch.func` traces this call, so that tensors are stand-ins."""
     if torch.compiler.is_compiling():
         return True
     functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
@@ -32,7 +32,7 @@ def traced() -> bool:
 
 
 def values_readable(tensor: Tensor, *, validate: bool = False) -> bool:
-    """Whether values may be looked at: on the CPU, where that is free, or where asked for."""
+    """Whether values may be read: on the CPU, where that is free, or if `validate` asks for it."""
     return not traced() and not tensor.is_meta and (validate or tensor.device.type == "cpu")
 
 
@@ -63,7 +63,7 @@ def thresholds_tensor(owner: str, argument: str, value: float | Sequence[float] 
 
 
 def numbers(value: object) -> Tensor:
-    """A float64 copy on the CPU, where its values can be looked at; empty if not of numbers."""
+    """A float64 copy on the CPU, where it can be read; empty if the value does not hold numbers."""
     try:
         return torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().clone()
     except (TypeError, ValueError, RuntimeError):  # strings, ragged lists

@@ -29,9 +29,9 @@ class MatrixNotBuilt(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Per class: true positives, predicted mass, actual mass; and the total. Sums, not means.
+    """True positives, predicted mass and actual mass of each class, and the total: sums, not means.
 
-    In float64, soft or hard: metrics subtract sums that are nearly equal.
+    They are float64, soft or hard, because metrics subtract sums that are nearly equal.
 
     A binary problem has two classes, the negative one first. In a multilabel problem every label
     is a binary problem of its own, the vectors hold its positive class, and `total` has an entry
@@ -72,8 +72,8 @@ class Confusion:
     def rejected(self) -> Tensor:
         """The mass predicted as another class, fn + tn.
 
-        Of exclusive classes it is a difference of predictions, not total − predicted: it has to be
-        exactly 0 if all is predicted as one class, and those two sums differ by rounding.
+        For exclusive classes it is a difference of predictions, not total − predicted. It has to be
+        exactly 0 if all rows are predicted as one class, and those two sums differ by rounding.
         """
         total = self.total if self.multilabel else self.predicted.sum()
         return total - self.predicted
@@ -108,7 +108,7 @@ class Confusion:
         )
 
     def __radd__(self, other: int) -> "Confusion":
-        """So that `sum` works, which starts with 0."""
+        """Make `sum` work, which starts with 0."""
         return self if other == 0 else NotImplemented
 
     def __mul__(self, factor: float | Tensor) -> "Confusion":
@@ -216,12 +216,12 @@ class Confusion:
             actual = (target * batch.weight.unsqueeze(1)).sum(0, dtype=dtype)
             if matrix:
                 full = target.T.to(dtype) @ soft.to(dtype)
-        # The total is the sum of `actual`: then a batch of one class has exactly no negatives.
+        # The total is the sum of `actual`, so that a batch of one class has exactly 0 negatives.
         return cls(tp, soft.sum(0, dtype=dtype), actual, actual.sum(), full)
 
     @classmethod
     def from_matrix(cls, matrix: Tensor) -> "Confusion":
-        """From a d × d matrix, rows true."""
+        """The confusion of a d × d matrix, rows true."""
         owner, matrix = "Confusion.from_matrix", torch.as_tensor(matrix)
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
         require(square, owner, "matrix", "be square", tuple(matrix.shape))

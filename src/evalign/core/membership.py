@@ -43,7 +43,7 @@ def multilabel(
     temperature: float | Tensor = 0.2,
     heaviside: Heaviside = "linear",
 ) -> Tensor:
-    """Each label a binary problem: logits (R, L) with one threshold, or one per label."""
+    """Membership in each label, for logits (R, L) with one threshold, or one per label."""
     p = upcast(logits).sigmoid()
     return step(heaviside, temperature)(p, beside(threshold, p))
 
@@ -116,7 +116,7 @@ def step(heaviside: Heaviside, temperature: float | Tensor) -> Step:
     check_step("membership", heaviside, temperature)
 
     def logistic(p: Tensor, tau: Tensor) -> Tensor:
-        # Sharper than the rounding of p it is a step already, and k must not overflow.
+        # A sigmoid sharper than the rounding of p is a step already, and k must not overflow.
         t = beside(temperature, p).clamp(min=torch.finfo(p.dtype).eps)
         return sigmoid(p, tau, k=2 / t)
 

@@ -39,15 +39,15 @@ def sum_dtype(like: Tensor) -> torch.dtype:
 
 
 def full_precision(like: Tensor) -> AbstractContextManager:
-    """Autocast off: it would send the products of confusion matrices back to half precision."""
-    # Meta tensors know no autocast. (Asking torch.amp which devices do breaks the compiled graph.)
+    """Turn autocast off: it would compute products of confusion matrices in half precision."""
+    # Meta tensors have no autocast. (Asking torch.amp which devices do breaks the compiled graph.)
     return nullcontext() if like.is_meta else torch.autocast(like.device.type, enabled=False)
 
 
 def beside(value: float | Tensor, like: Tensor) -> Tensor:
     """A number or tensor with the dtype and device of `like`.
 
-    A number is filled in on the device; `torch.as_tensor` would copy it there and wait.
+    A number is filled in on the device, because `torch.as_tensor` would copy it there and wait.
     """
     if isinstance(value, Tensor):
         return value.to(like)
@@ -60,7 +60,7 @@ def moved(buffer: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:
     A device without float64 holds it in float32.
     """
     there = fn(buffer.float())
-    if buffer.is_meta:  # no value to keep, and to_empty brings none
+    if buffer.is_meta:  # it has no value to keep, nor has the result of to_empty
         return there.to(buffer.dtype)
     return there if there.device.type == "mps" else buffer.to(there.device)
 
@@ -69,7 +69,7 @@ _on_devices: dict[tuple[Sequence, torch.dtype, torch.device], Tensor] = {}
 
 
 def constant(values: Sequence, like: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
-    """A tensor of fixed numbers beside `like`. A device gets it once: a copy per step waits."""
+    """A tensor of fixed numbers beside `like`, copied to a device once: a copy makes it wait."""
     dtype, device = like.dtype if dtype is None else dtype, like.device
     if torch.compiler.is_compiling() or device.type in ("cpu", "meta"):
         return torch.tensor(values, dtype=dtype, device=device)
@@ -79,6 +79,6 @@ def constant(values: Sequence, like: Tensor, *, dtype: torch.dtype | None = None
     with torch.inference_mode(False):  # else the copy could never take part in training
         made = torch.tensor(values, dtype=dtype, device=device)
     functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
-    if not functorch.is_functorch_wrapped_tensor(made):  # one of torch.func.grad's ends with it
+    if not functorch.is_functorch_wrapped_tensor(made):  # one of torch.func must not outlive it
         _on_devices[key] = made
     return made

@@ -53,7 +53,7 @@ def confusion_error(rows: int, num_classes: int, *, failure: float = 0.05) -> fl
 
 
 def rows_needed(error: float, num_classes: int, *, failure: float = 0.05) -> int:
-    """EAST Theorem 5.8 the other way round: the rows after which `confusion_error` ≤ `error`.
+    """EAST Theorem 5.8 solved for n: the number of rows from which `confusion_error` ≤ `error`.
 
     Examples:
         >>> rows_needed(0.05, 10)
@@ -73,9 +73,9 @@ def metric_error(
 ) -> float:
     """EAST Theorem 5.9: the metric of `rows` random rows is this close to the population's.
 
-    L · `confusion_error` with the metric's Lipschitz constant L, holding with probability
-    1 − `failure`. `rarest` is the population's share of its rarest class. A worst case: real
-    errors are far smaller, but fall with the same 1/√n.
+    The bound is L · `confusion_error` with the metric's Lipschitz constant L, and holds with
+    probability 1 − `failure`. `rarest` is the population's share of its rarest class. This is a
+    worst case: real errors are far smaller, but fall with the same 1/√n.
     """
     constant = metric_lipschitz(metric, num_classes, rarest=rarest)
     return constant * confusion_error(rows, num_classes, failure=failure)

@@ -1,4 +1,4 @@
-"""Probabilities corrected with labels: few numbers, so that few rows can tell them."""
+"""Correct probabilities with labels, by few numbers, so that few rows are enough to fit them."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ OFFSET, FACTOR = 1.0, 4.0
 
 
 def class_offsets(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    """Offsets b (B, C): softmax(logits + b) has the largest posterior, by Newton's method."""
+    """Offsets b (B, C) that maximise the posterior of softmax(logits + b), by Newton's method."""
     actual = weights @ target
     b = torch.zeros_like(actual)
     for _ in range(STEPS):
@@ -29,7 +29,7 @@ def class_offsets(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 
 
 def factor_and_offset(margin: Tensor, positive: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """a, b (B,): sigmoid(a·margin + b) has the largest posterior (Platt), by Newton's method."""
+    """a, b (B,) that maximise the posterior of sigmoid(a·margin + b) (Platt's), by Newton."""
     columns = torch.stack([margin, torch.ones_like(margin)], 1)
     prior = margin.new_tensor([FACTOR, OFFSET])
     change = columns.new_zeros(len(weights), 2)
@@ -41,4 +41,4 @@ def factor_and_offset(margin: Tensor, positive: Tensor, weights: Tensor) -> tupl
         change = change - step.clamp(-1, 1)
         if step.abs().max() < CONVERGED:
             break
-    return (1 + change[:, 0]).clamp(min=0.05), change[:, 1]  # more evidence never counts against
+    return (1 + change[:, 0]).clamp(min=0.05), change[:, 1]  # more evidence must not count against

@@ -1,4 +1,4 @@
-"""Two classes: every threshold there is, all at once."""
+"""Two classes: the best of all thresholds, scored at once."""
 
 import torch
 from torch import Tensor
@@ -15,9 +15,9 @@ def best_thresholds(
 ) -> Tensor:
     """The best threshold on the log-odds for each row of weights (B, N): exact, over all cuts.
 
-    Cut k labels the k rows of lowest log-odds 0 and the others 1. Sorted once, cumulative sums of
-    the targets (N, 2), which are labels or probabilities, are the confusion matrices of all cuts.
-    Rows of equal log-odds are never parted. The threshold lies in the middle between its
+    Cut k labels the k rows of lowest log-odds 0 and the others 1. After one sort, cumulative sums
+    of the targets (N, 2), labels or probabilities, give the confusion matrices of all cuts.
+    Rows of equal log-odds are never separated. The threshold lies in the middle between its
     neighbours; outside of all rows, at the default 0 or 1 away from the last row, whichever is
     farther out. Of cuts with equal scores the one nearest to the default is taken: the data cannot
     tell them apart, and the default is what the model itself says.

@@ -12,15 +12,15 @@ from torch import Tensor
 from evalign.decisions.goal import ROUNDING, Goal
 
 STEPS = 40
-# A step that brings less of the metric ends the climb: far below what any rows can tell apart.
+# A step that gains less of the metric ends the climb. This is far below what rows can tell apart.
 PROGRESS = 1e-7
 # Numbers at a time: the scores of a block of rows stay in the cache.
 BLOCK = 2**18
-# Among more rows than this the many starts are tried on a part, evenly spread.
+# With more rows than this, the many starts are tried on an evenly spread part of them.
 MANY = 2**14
-# Starts times classes: beyond, only the rarest classes get starts of their own. All would cost C⁴.
+# Starts times classes. Beyond this only the rarest classes get starts of their own: all cost C⁴.
 CORNERS = 2**10
-# After so many steps the best quarter of the starts goes on, but no fewer than four.
+# After 2 and after 6 steps only the best quarter of the starts goes on, but at least four.
 CUTS, FEWEST = (2, 6), 4
 # Odds of the constraint against the metric in the Lagrangian.
 ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
@@ -99,7 +99,7 @@ def best_rules(
     odds = weights.new_tensor(ODDS)
     shares = odds / (1 + odds)
     rules, scores = _search(*part, goal, starts, shares)
-    # The safest start: as much slack as there is.
+    # The safest start is the rule with the most slack.
     safe = best_rules(owner, eta, target, weights, goal.safest(), starts)
     best = int(scores.argmax()) if scores.isfinite().any() else len(shares) - 1
     low, high = shares[max(best - 1, 0)], shares[min(best + 1, len(shares) - 1)]
@@ -114,8 +114,8 @@ def best_rules(
 def _starts(target: Tensor, weights: Tensor) -> Tensor:
     """Weights of the classes (S, B, C): all one; one over their mass; each class up and down.
 
-    Metrics such as precision and MCC have several local optima, and those with a class that is
-    never predicted may have no slope at all; the starts lie on all sides of them.
+    Metrics such as precision and MCC have several local optima, and where a class is never
+    predicted they may have no slope at all. The starts lie on all sides of these places.
     """
     mass = weights @ target
     even = torch.where(mass > 0, mass.sum(1, keepdim=True) / mass.clamp(min=1e-300), 1)
@@ -132,7 +132,7 @@ def _search(
 ) -> tuple[Tensor, Tensor]:
     """The best rule of all starts (S, B, ...) for each row of weights or each share, and scores.
 
-    Either the rows of weights are many or the shares.
+    There may be several rows of weights or several shares, but not both.
     """
     problems = max(len(weights), len(shares))
     starts = starts.expand(-1, problems, -1, -1)
@@ -160,13 +160,13 @@ def frank_wolfe(
     shares: Tensor,
     problems: int,
 ) -> tuple[Tensor, Tensor]:
-    """Climb from B rules at once; the best rule on the way of each, and its score.
+    """Climb from B rules at once. Return the best rule on the way of each, and its score.
 
     To first order the best labels are argmax_j Σ_y η_y G[y, j] with G = ∂M/∂C. Their confusion
     matrix is a corner of what rules can reach; C moves towards it as far as M rises (a search over
     halvings of the step), and G is taken anew. The C that moves belongs to a randomised rule, so
-    what is kept is the best corner. Every `problems`-th rule belongs to the same problem; of those
-    that lag behind the others, most are given up (`CUTS`).
+    what is kept is the best corner. Every `problems`-th rule belongs to the same problem, and most
+    of those that lag behind are given up (`CUTS`).
 
     The gap ⟨G, corner − C⟩ ends the search when it is no longer positive. Where the metric is
     concave in C, and the target is η itself, it bounds what any rule could still gain and the end
@@ -212,6 +212,6 @@ def _confusions(eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor, goa
 
 
 def normalised(gains: Tensor) -> Tensor:
-    """Smallest gain of every true class 0, largest of all 1: the same labels, less rounding."""
+    """Move each class's smallest gain to 0, the largest of all to 1: same labels, less rounding."""
     gains = gains - gains.amin(-1, keepdim=True)
     return gains / gains.amax((-2, -1), keepdim=True).clamp(min=1e-300)

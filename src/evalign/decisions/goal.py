@@ -1,4 +1,4 @@
-"""What a rule is fitted for: a metric, to be made large, and perhaps a constraint."""
+"""The goal that a rule is fitted for: a metric to maximise, and perhaps a constraint."""
 
 import re
 from collections.abc import Callable
@@ -25,10 +25,10 @@ class Goal:
     most metrics are functions of: true positives, predicted and actual mass.
 
     Args:
-        metric: what to make large; a cost is turned round.
+        metric: what to maximise; a cost is negated.
         slack: a second score, at least 0 where the constraint is met.
         constraint: the constraint in words, for errors.
-        needs_matrix: whether either of them looks at single cells of the matrix.
+        needs_matrix: whether the metric or the slack reads single cells of the matrix.
         compact: whether confusions are the three sums.
     """
 
@@ -81,7 +81,7 @@ class Goal:
         return scores.masked_fill(~met, -torch.inf)
 
     def infeasible(self, owner: str, confusions: Tensor) -> ValueError:
-        """The error for confusions none of which meets the constraint."""
+        """The error to raise when no confusion meets the constraint."""
         assert self.slack is not None
         best = self._each(self.slack, confusions).nan_to_num(-torch.inf).max()
         parts = re.split(r"\s*[<>]=\s*", self.constraint)
@@ -96,7 +96,7 @@ class Goal:
         return scores.masked_fill(scores.isnan(), -torch.inf)
 
     def slopes(self, confusions: Tensor, share: Tensor) -> Tensor:
-        """∂/∂C of `mixed`; 0 where it has none."""
+        """∂/∂C of `mixed`; 0 where it has no slope."""
 
         def slope(confusion: Tensor, share: Tensor) -> Tensor:
             return torch.func.grad(lambda x: self._mixed(self._confusion(x), share))(confusion)
@@ -126,7 +126,7 @@ def _scorer(metric: Metric, sign: int, bound: float) -> Callable[[Confusion], Te
 
 
 def _each(function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:
-    """The function of every confusion, all leading dimensions at once."""
+    """Apply the function to every confusion, over all leading dimensions at once."""
     lead = confusions.shape[:-2]
     flat = [confusions.flatten(0, -3), *(x.flatten() for x in more)]
     try:

@@ -22,15 +22,15 @@ class DecisionRule:
     Made by `fit_decision`. The rule is frozen: the label of a row does not depend on other rows.
 
     Args:
-        gain: G (C, C), float64: what it is worth to say j where y is true.
+        gain: G (C, C), float64; G[y, j] is the gain of label j where y is true.
         decision: "argmax", "tuned" or "expected".
         source: what G comes from: the decision itself, and for "tuned" the rule that won
             ("argmax", "expected", "calibrated" or "labels").
         metric: the metric, as it was given.
         constraint: the constraint, as it was given.
-        score: of a tuned rule the metric on the rows it was tuned on, greater is better: the best
-            of the rules that were asked, those that learn from labels scored on rows they have not
-            seen; where labels alone decide, that of the rows themselves. None for other decisions.
+        score: the metric of a tuned rule on the rows it was tuned on, greater is better; None for
+            other decisions. It is the best score of the rules that were compared. Rules that learn
+            from labels are scored on rows they have not seen, unless labels alone decide.
         offsets: what the rule adds to logits to make probabilities of them, as given.
     """
 
@@ -58,7 +58,7 @@ class DecisionRule:
         require(logits.shape[1] == classes, "DecisionRule", "logits", allowed, logits.shape[1])
         return self.softmax(logits)
 
-    # The three below look at no value, so that a module that holds a rule can be exported.
+    # The next three methods read no values, so that a module that holds a rule can be exported.
 
     def softmax(self, logits: Tensor) -> Tensor:
         """Probabilities (N, C) of logits (N, C) that are known to be finite."""
@@ -136,9 +136,9 @@ def fit_decision(
 
     - "argmax": the class with the largest logit.
     - "tuned": found with the labels of validation rows: for two classes the best threshold of all,
-      for more the gain matrix. Where labels are few, steadier rules are asked too, and what does
-      best on rows it has not seen is taken (see `DecisionRule.source`).
-    - "expected": found from the model's own probabilities, no labels needed; `y` is not looked at.
+      for more the gain matrix. Where labels are few, steadier rules are tried too, and the one that
+      does best on rows it has not seen is taken (see `DecisionRule.source`).
+    - "expected": found from the model's own probabilities, without labels; `y` is not used.
       For two classes it is the best threshold for the expected confusion matrix; for more, the
       best step of a Frank–Wolfe search: a local optimum, proved to be global for concave metrics
       only. The probabilities should be calibrated.
@@ -147,13 +147,13 @@ def fit_decision(
         logits: (N, C), or (N,) or (N, 1) for two classes.
         y: labels (N,), integers from 0 to C − 1. For "tuned".
         metric: a name, a metric of `evalign.metrics`, or any function of a `Confusion` that returns
-            a scalar tensor. A cost is made small.
+            a scalar tensor. A cost is minimised.
         decision: "argmax", "tuned" or "expected".
         sample_weight: (N,), not negative; weight 2 counts a row twice.
-        constraint: such as "recall >= 0.9": of the rules that meet it on these rows, the best.
-            The labels (or for "expected", the probabilities) are then taken at their word.
+        constraint: such as "recall >= 0.9": the best rule that meets it on these rows is taken.
+            The labels (or for "expected", the probabilities) are then trusted as they are.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one
-            trained with `AlignedLoss`. The logits, here and in calls of the rule, are without.
+            trained with `AlignedLoss`. The logits, here and in calls of the rule, do not hold them.
 
     Raises:
         ValueError: if no rule meets the constraint; the text says how far one gets.
@@ -187,7 +187,7 @@ def fit_decision(
     argmax = torch.eye(logits.shape[1], dtype=torch.float64, device=logits.device)
     if offsets is not None:
         offsets = _offsets(owner, offsets, logits)
-        # Gains are of probabilities η: the argmax of the logits is that of η_j e^(−offset_j).
+        # Gains multiply probabilities η: the argmax of the logits is that of η_j e^(−offset_j).
         argmax, logits = (-offsets).softmax(0).diag(), logits + offsets
     source, score = decision, None
     if labels is not None:
@@ -211,7 +211,7 @@ def _class_logits(owner: str, logits: Tensor) -> Tensor:
     cure = "The network has diverged or its input holds such values."
     wrong = logits[~logits.isfinite()]
     require(not len(wrong), owner, "logits", "be finite", wrong[:1].tolist(), cure)
-    # Only differences count; far away they would overflow.
+    # Only differences of logits count, and large logits would overflow.
     return logits - logits.amax(1, keepdim=True)
 
 

@@ -1,14 +1,14 @@
 """The gain matrix found with labels, guarded against too few of them.
 
 A search over labels alone is exact on the rows it sees and overfits when they are few: one lucky
-row moves the threshold. Three other rules are steadier, and which one is best is asked of rows
-that the rules have not seen (cross-fitting):
+row moves the threshold. Three other rules are steadier, and the best of all is chosen on rows that
+the rules have not seen (cross-fitting):
 
 - "argmax", which learns nothing;
 - "expected", which learns from the probabilities alone;
 - "calibrated", the expected rule of probabilities corrected with the labels by a few numbers;
-- "labels", the search itself, asked only where every class has `FEW` rows, and taken without
-  asking where every class has `ENOUGH`.
+- "labels", the search itself, compared only if every class has `FEW` rows, and taken without
+  comparison if every class has `ENOUGH`.
 """
 
 from collections.abc import Callable
@@ -55,21 +55,21 @@ def tuned(
     def labels(weights: Tensor, offsets: Tensor) -> Tensor:
         if classes == 2:
             return search(owner, logits, target, weights, goal)
-        # The search asks η for its labels and would trust a wrong prior: it is corrected first.
+        # The search labels rows by η and would trust a wrong prior, so η is corrected first.
         found = [
             search(owner, logits + b, target, w.unsqueeze(0), goal)
             for b, w in zip(offsets, weights, strict=True)
         ]
         return _times(offsets, torch.cat(found))
 
-    # A constraint speaks of these rows: no other rule than the search is sure to meet it.
+    # A constraint is about these rows, and only the search is sure to meet it.
     if smallest >= ENOUGH or goal.slack is not None:
         gain = labels(rows, calibrate.class_offsets(logits, target, rows))
         return gain[0], "labels", goal.scores(confusions(eta, target, rows, gain)).item()
 
     numbers = torch.arange(FOLDS, device=y.device).unsqueeze(1)
     held_out = (folds(y) == numbers).double() * rows
-    learned_from = torch.cat([rows - held_out, rows])  # the last one is what the rule is made of
+    learned_from = torch.cat([rows - held_out, rows])  # the last one makes the final rule
     offsets = calibrate.class_offsets(logits, target, learned_from)
     starts = None
     if classes == 2:
@@ -95,14 +95,14 @@ def tuned(
         gains = learner(learned_from[:-1], offsets[:-1])
         matrices.append(confusions(eta, target, held_out, gains).sum(0))
     scores = goal.scores(torch.stack(matrices))
-    # The first of equals: what learns less.
+    # Of rules with equal scores the first is taken, which learns less.
     chosen = [*known, *learners][int((scores >= scores.max() - ROUNDING).nonzero()[0])]
     gain = known[chosen] if chosen in known else learners[chosen](rows, offsets[-1:])
     return gain[0], chosen, scores.max().item()
 
 
 def folds(y: Tensor) -> Tensor:
-    """The fold of each row: every class spread evenly, also one with fewer rows than folds.
+    """The fold of each row. Every class is spread evenly, even one with fewer rows than folds.
 
     Examples:
         >>> folds(torch.tensor([0] * 5 + [1] * 5))[:5].sort().values
@@ -116,7 +116,7 @@ def folds(y: Tensor) -> Tensor:
 
 
 def _times(offsets: Tensor, gains: Tensor) -> Tensor:
-    """Gains for η itself: corrected, y has a probability in proportion to η_y·exp(b_y)."""
+    """Turn gains for corrected probabilities, which are ∝ η_y·exp(b_y), into gains for η itself."""
     factors = (offsets - offsets.amax(1, keepdim=True)).exp()
     return normalised(factors.unsqueeze(-1) * gains)
 

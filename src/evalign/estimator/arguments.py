@@ -1,4 +1,4 @@
-"""The check of `AlignedClassifier`'s arguments, made in `fit` as scikit-learn wants it."""
+"""The check of `AlignedClassifier`'s arguments, made in `fit` as scikit-learn requires."""
 
 import math
 from numbers import Integral, Real

@@ -1,4 +1,4 @@
-"""`AlignedClassifier`: the best classifier for a metric, as scikit-learn wants it."""
+"""`AlignedClassifier`: a scikit-learn estimator that is trained for a metric."""
 
 import os
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
-            function of a `Confusion`. Names without an average ("f1") are of two classes, of which
+            function of a `Confusion`. Names without an average ("f1") are for two classes, of which
             `classes_[1]` is the positive one.
         recipe: "aligned" (the metric and cross-entropy together, see `AlignedLoss`),
             "cross_entropy", "east" (the paper's method), "focal" or "logit_adjusted".
@@ -62,8 +62,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             in the loss, the choice of the epoch and the decision, so that the metric too is that
             of the reweighted rows. An aligned metric seldom needs it.
         device: "auto" (a GPU if there is one), or a name that torch knows.
-        random_state: of the split, the initial weights, the shuffling and dropout.
-        warm_start: `fit` goes on from the weights (and the standardisation) of the last one.
+        random_state: the seed of the split, the initial weights, the shuffling and dropout.
+        warm_start: `fit` continues from the weights (and the standardisation) of the last fit.
         verbose: 1 shows a progress bar (a line per epoch where standard error is not a terminal).
         on_epoch: called with each record of the history.
 
@@ -145,8 +145,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             sample_weight: a weight per row; rows of weight 0 are left out.
             validation_data: (X, y) or (X, y, sample_weight) to use instead of held-out rows.
             groups: a value per row; the rows of a group are held out together.
-            checkpoint: a folder to save the training to as it goes, and to go on from if it
-                exists: the same call then ends as if it had never been stopped (on the CPU to the
+            checkpoint: a folder to save the training to as it runs, and to continue from if it
+                exists. The same call then ends as if it had never been stopped (on the CPU to the
                 bit). It must be the same call on the same rows, with a fixed `random_state`.
         """
         check_arguments(self.get_params(deep=False))
@@ -162,8 +162,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             require(same, OWNER, "y", allowed, classes.tolist())
         metric = self._metric()
         if len(classes) > 1:
-            metric(Confusion.from_matrix(torch.eye(len(classes))))  # complains if it is for two
-        # The same rows are held out again when training goes on.
+            metric(Confusion.from_matrix(torch.eye(len(classes))))  # refuses one for two
+        # A warm start holds out the same rows again.
         draw = check_random_state(self.random_state).randint
         seed = int(draw(2**31 - 1)) if before is None else before.seed
 
@@ -205,7 +205,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         return self._state().history
 
     def predict(self, X: Any) -> np.ndarray:
-        """Labels, by the rule frozen at `fit`."""
+        """Labels, by the rule that `fit` made."""
         codes = self.rule_.labels_of(self._probabilities(X)).numpy()
         return self.classes_[codes]
 
@@ -216,14 +216,14 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores behind `predict`.
 
-        Of two classes (n,), positive where the second is predicted; of more (n, n_classes), whose
-        argmax is.
+        For two classes (n,), positive where the second is predicted; for more (n, n_classes), and
+        their argmax is predicted.
         """
         scores = self.rule_.scores_of(self._probabilities(X))
         return (scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores).numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The metric of the predictions; of a cost, its negative: greater is better."""
+        """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
         predicted = self.predict(X)
         refuse_multilabel(y)
         y = np.asarray(y).ravel()
@@ -236,7 +236,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         if len(new):
             try:
                 metric(Confusion.from_matrix(torch.eye(len(classes))))
-            except ValueError as error:  # it is for two classes
+            except ValueError as error:  # the metric is for two classes
                 allowed = f"hold the classes of fit, {self.classes_.tolist()}, for this metric"
                 text = complaint(f"{OWNER}.score", "y", allowed, new[:3].tolist())
                 raise ValueError(text) from error
@@ -253,8 +253,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder without pickle (safetensors and JSON), whole or not at all.
 
-        Functions are not written: `load` takes `network`, `on_epoch` and a `metric` that is not a
-        name again.
+        Functions are not written. Give `network`, `on_epoch` and a `metric` that is not a name to
+        `load` again.
         """
         storage.save(path, self.get_params(deep=False), self._state())
 
@@ -263,7 +263,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         """Open what `save` wrote; `arguments` of the constructor replace the saved ones.
 
         Examples:
-            A network and a device of one's own: `load("model", network=my_network, device="cpu")`.
+            With your own network and device: `load("model", network=my_network, device="cpu")`.
         """
         arguments, fitted = storage.load(path, arguments)
         classifier = cls(**arguments)
@@ -282,7 +282,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         export(path, self._state())
 
     def __getstate__(self) -> dict[str, Any]:
-        # A model trained on a GPU is read where there is none.
+        # A model trained on a GPU must be readable where there is none.
         state: dict[str, Any] = dict(cast(Any, super().__getstate__()))
         if "_fitted" in state:
             state["_fitted"] = state["_fitted"].on_cpu()

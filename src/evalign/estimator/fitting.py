@@ -1,4 +1,4 @@
-"""From labelled rows to a `Fitted`: a network is trained, and the decision rule fitted."""
+"""Make a `Fitted` of labelled rows: train a network and fit the decision rule."""
 
 import os
 from collections.abc import Callable
@@ -42,10 +42,10 @@ def fit_rows(
         classes: the labels of the rows' codes.
         feature_names: of the columns, if they have any.
         seed: of the initial weights, the shuffling and dropout.
-        before: the fit that a warm start goes on from.
+        before: the fit that a warm start continues from.
         checkpoint: see `AlignedClassifier.fit`.
     """
-    # Weights that are all alike are left out: the loop is quicker without.
+    # Equal weights are left out, because the loop is quicker without weights.
     equal = len(np.unique(np.concatenate([training.weight, validation.weight]))) == 1
     unit = None if equal else training.weight.mean()
     device, width = find_device(arguments["device"]), training.X.shape[1]

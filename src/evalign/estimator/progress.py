@@ -34,7 +34,7 @@ def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRe
             bar.update(task, completed=record["epoch"], description=text)
 
         yield show
-        bar.update(task, completed=epochs)  # it may have ended early
+        bar.update(task, completed=epochs)  # the training may have ended early
 
 
 def _lines(title: str, metric: str, epochs: int) -> Callable[[EpochRecord], None]:

@@ -50,7 +50,7 @@ class LabelledRows(NamedTuple):
     def hold_out(
         self, fraction: float, groups: Any, seed: int, classes: np.ndarray
     ) -> tuple["LabelledRows", "LabelledRows"]:
-        """(kept, held out), without rows of weight 0. A table too small to split is both."""
+        """(kept, held out), without rows of weight 0; both are the table if it is too small."""
         count = self.weight > 0
         if groups is not None:
             groups = np.asarray(groups)
@@ -126,7 +126,7 @@ def network_input(X: Tensor, standardizer: Standardizer) -> Tensor:
 
 def dense(X: Any) -> Tensor:
     """The rows as a tensor."""
-    # A copy where the array cannot be written to, which torch would warn of.
+    # An array that cannot be written to is copied, because torch would warn of it.
     array = X.toarray() if sparse.issparse(X) else np.require(X, requirements="W")
     return torch.from_numpy(np.ascontiguousarray(array))
 
@@ -138,7 +138,7 @@ def weights(sample_weight: Any, rows: int) -> np.ndarray:
 
 
 def refuse_multilabel(y: Any) -> None:
-    """Refuse several labels per row, which need a classifier each."""
+    """Refuse several labels per row: each needs a classifier of its own."""
     kind = type_of_target(y, input_name="y")
     several = kind.startswith("multilabel") or kind.endswith("multioutput")
     cure = "Fit one classifier per column with sklearn.multioutput.MultiOutputClassifier."

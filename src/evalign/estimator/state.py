@@ -17,7 +17,7 @@ from evalign.training import CheckpointError, History, Standardizer
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained network, with what stands before and behind it.
+    """A trained network, with the standardisation before it and the decision rule after it.
 
     Args:
         network: gives logits (n, n_classes).

@@ -14,7 +14,7 @@ from evalign.training import CheckpointError, checkpoint
 
 
 def save(path: str | os.PathLike[str], arguments: dict[str, Any], fitted: Fitted) -> None:
-    """Write the constructor's arguments, but for functions, and what `fit` made with them."""
+    """Write the constructor's arguments, except functions, and what `fit` made with them."""
     functions = [name for name, value in arguments.items() if callable(value)]
     plain = {name: _plain(arguments[name]) for name in arguments if name not in functions}
     about = {"estimator": OWNER, "arguments": plain, "functions": functions}
@@ -22,7 +22,7 @@ def save(path: str | os.PathLike[str], arguments: dict[str, Any], fitted: Fitted
 
 
 def load(path: str | os.PathLike[str], given: dict[str, Any]) -> tuple[dict[str, Any], Fitted]:
-    """The constructor's arguments, of which `given` replace the saved ones, and the state."""
+    """The constructor's arguments, where `given` replaces saved ones, and the fitted state."""
     if (Path(path) / "run.json").exists():
         inside = Path(path) / "model"
         raise CheckpointError(f"{path} is a run of the command line. Its model is {inside}.")
@@ -52,7 +52,7 @@ def load(path: str | os.PathLike[str], given: dict[str, Any]) -> tuple[dict[str,
 
 def _plain(value: Any) -> Any:
     """An argument as JSON holds it."""
-    if isinstance(value, dict):  # whose keys may be numbers
+    if isinstance(value, dict):  # pairs, because the keys may be numbers
         return [[_plain(key), _plain(item)] for key, item in value.items()]
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return None

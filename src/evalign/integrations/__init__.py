@@ -1,4 +1,4 @@
-"""Training engines: `lightning` and `huggingface`, each thin and each with its extra.
+"""Training engines: `lightning` and `huggingface`, each a thin layer with its own extra.
 
-Loaded only when asked for: `import evalign` knows neither. May import `training` and below.
+`import evalign` does not load them. May import `training` and below.
 """

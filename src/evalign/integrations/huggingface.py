@@ -34,8 +34,8 @@ class AlignedTrainer(Trainer):
 
     Args:
         loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T).
-        metric: a name or a function of a `Confusion`; of the plain decision, the largest logit.
-        annealing: of that loss; steps on `eval_metric` during training, and ends it.
+        metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
+        annealing: cools that loss by `eval_metric` during training, and ends the training.
 
     The other arguments are those of `Trainer`.
     """
@@ -54,9 +54,9 @@ class AlignedTrainer(Trainer):
         self.loss: Any = loss.to(self.args.device)
         self.annealing = annealing
         self._microbatches: list[dict[str, Any]] = []
-        self._exact: ExactAccumulation | None = None  # of a step with several of them
+        self._exact: ExactAccumulation | None = None  # for a step with several micro-batches
         if self.args.gradient_accumulation_steps > 1:
-            ExactAccumulation(self.loss)  # refuses what is no function of sums
+            ExactAccumulation(self.loss)  # refuses a loss that is not a function of sums
         smoothing = self.args.label_smoothing_factor
         allowed = "be 0 with a loss of one's own"
         require(smoothing == 0, "TrainingArguments", "label_smoothing_factor", allowed, smoothing)
@@ -72,7 +72,7 @@ class AlignedTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """The loss of these rows; of a micro-batch, its part in the gradient of all."""
+        """The loss of these rows; for a micro-batch, a term with its part of the gradient."""
         outputs, logits, labels = _forward(model, inputs)
         exact = self._exact if model.training else None
         value = (exact or self).loss(logits, labels)
@@ -100,7 +100,7 @@ class AlignedTrainer(Trainer):
         return self._exact.value / several  # Trainer adds up what the micro-batches return
 
     def _count(self, model: nn.Module) -> ExactAccumulation:
-        """Pass one; leaves the random numbers as they were before it."""
+        """Run pass one, and restore the random numbers after it."""
         model.train()
         if not self.state.global_step:
             warn_of_batch_statistics("AlignedTrainer", model)
@@ -135,7 +135,7 @@ class AlignedTrainer(Trainer):
         parts = {"loss": self.loss, "annealing": self.annealing}
         return {name: part for name, part in parts.items() if part is not None}
 
-    # Saved and loaded with the optimiser: what training goes on with, besides the weights.
+    # Training also continues with the state of the loss, so it is saved beside the optimiser's.
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
@@ -146,7 +146,7 @@ class AlignedTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None or not exists(folder := Path(checkpoint) / "evalign"):
-            return  # or one of a plain Trainer: the loss starts afresh
+            return  # none, or that of a plain Trainer: the loss starts afresh
         tree = load(folder)
         for name, part in self._stateful().items():
             if name in tree:
@@ -154,7 +154,7 @@ class AlignedTrainer(Trainer):
 
 
 def _forward(model: nn.Module, inputs: dict[str, Any]) -> tuple[Any, Tensor, Tensor]:
-    """Without labels: the model would compute a loss of its own."""
+    """Call the model without labels: with them it would compute a loss of its own."""
     cure = (
         'Set TrainingArguments(label_names=["labels"]): Trainer drops what forward does not take.'
     )

@@ -23,20 +23,20 @@ except ModuleNotFoundError as error:
 class AlignedModule(LightningModule):
     """Any network, a loss, and the metric it is judged by. Batches are (x, target[, weight]).
 
-    Logs `train_loss`, and after every validation or test the metric of all its rows, on all ranks,
-    as `val_metric` or `test_metric`: no mean over batches, which would be another number.
+    It logs `train_loss`, and after every validation or test the metric of all its rows, on all
+    ranks, as `val_metric` or `test_metric`. A mean over batches would be another number.
 
     The loss is a part of the module, so a checkpoint holds its temperature and running statistics.
 
     Args:
         network: from x to logits.
         loss: such as `MetricLoss`, which sums over the ranks by itself.
-        metric: a name or a function of a `Confusion`; of the plain decision, the largest logit.
+        metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
         learning_rate: of AdamW; override `configure_optimizers` for another optimiser.
         microbatch_size: send a training batch through the network in parts of so many rows, which
-            are computed again in the backward pass: activations of one part, gradient of the
-            whole. It takes the place of `accumulate_grad_batches`, which would add up the metrics
-            of parts and is refused. x must be a tensor.
+            are computed again in the backward pass. Memory holds the activations of one part, and
+            the gradient is that of the whole batch. It replaces `accumulate_grad_batches`, which
+            would add up the metrics of parts and is refused. x must be a tensor.
 
     Examples:
         >>> from evalign import MetricLoss
@@ -110,19 +110,19 @@ class AlignedModule(LightningModule):
 
     def _log_metric(self, name: str) -> None:
         own, self._seen = self._seen, 0
-        assert isinstance(own, Confusion)  # Lightning ends no epoch that had no batch
+        assert isinstance(own, Confusion)  # Lightning does not end an epoch without a batch
         total = own.map(lambda x: self.trainer.strategy.reduce(x, reduce_op="sum"))
-        # The same on all ranks already; sync_dist says so to Lightning, which warns otherwise.
+        # It is already the same on all ranks, but Lightning warns without sync_dist.
         self.log(name, self.metric(total), sync_dist=True)
 
 
 class AnnealTemperature(Callback):
     """Steps a `TemperatureAnnealing` after every validation, and ends the training with it.
 
-    Its state is saved with Lightning's checkpoints: a resumed run goes on at the same temperature.
+    Its state is saved with Lightning's checkpoints: a resumed run keeps the same temperature.
 
     Args:
-        annealing: of the loss of the module that is trained.
+        annealing: cools the loss of the module that is trained.
         monitor: the logged score to step on.
 
     Examples:

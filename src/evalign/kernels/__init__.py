@@ -29,9 +29,8 @@ def soft_confusion(
 ) -> Confusion:
     """`Confusion.from_membership(membership.of_batch(...))`, by a kernel where there is one.
 
-    There is one for multiclass problems with class indices, where a membership is a number per row
-    and class behind a softmax, a search and a normalisation. In other tasks it is a function of
-    one logit.
+    There is a kernel for multiclass problems with class indices, where a membership takes a
+    softmax, a search and a normalisation. In other tasks it is a function of one logit.
     """
     if (
         batch.task == "multiclass"
@@ -60,11 +59,11 @@ def soft_confusion(
 
 
 def _transformed() -> bool:
-    """Whether tensors stand for others: under `torch.func`."""
+    """Whether `torch.func` transforms this call, so that tensors are stand-ins."""
     functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
     return functorch.peek_interpreter_stack() is not None
 
 
-# While a compiler traces a transform, the stack of transforms is what it will be when it runs. The
-# mark is that of `torch.compiler.assume_constant_result`, which would load the compiler here.
+# The stack of transforms is the same when a compiler traces a call and when the call runs. This is
+# the mark of `torch.compiler.assume_constant_result`, which would load the compiler here.
 _transformed._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]

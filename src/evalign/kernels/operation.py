@@ -1,7 +1,7 @@
 """From logits to the sums of a Confusion, as one differentiable operation.
 
-For a compiler it is an operator of `torch.library`, which it takes as it is. Called eagerly, such
-an operator costs as much as a small batch; there it is a plain `autograd.Function`.
+For a compiler it is an operator of `torch.library`, which is not traced into. Called eagerly, such
+an operator costs as much as a small batch, so there it is a plain `autograd.Function`.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from evalign.kernels import plain
 
 
 def soft_sums(*batch_and_settings: Any) -> Tensor:
-    """tp, predicted and actual, one below the other: the arguments are those of `_operator`."""
+    """tp, predicted and actual, one below the other. The arguments are those of `_operator`."""
     compiled = torch.compiler.is_compiling()
     return (_operator if compiled else _Eager.apply)(*batch_and_settings)[0]
 
@@ -86,7 +86,7 @@ def _gradient(
     if not torch.is_grad_enabled():
         batch = logits, target, weight, temperature
         return backward(*batch, *kept, loss_from_sums, ctx.sigmoid, ctx.detach_threshold), *rest
-    # It will be differentiated again: by the reference.
+    # A gradient that will be differentiated again comes from the reference.
     soft = membership.multiclass(
         logits,
         temperature=temperature,
@@ -117,7 +117,7 @@ class _Eager(torch.autograd.Function):
 
 def _kernels(logits: Tensor) -> ModuleType:
     if logits.is_cuda:
-        from evalign.kernels import fused  # brings Triton, which the CPU does without
+        from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
         return fused
     return plain

@@ -1,8 +1,8 @@
 """The sums and their gradient in plain torch, for the CPU.
 
-Of a row, let 1 and 2 be its largest logits. With e_c = exp(z_c − z_1), rest = Σ_{c≠1} e_c and
+Let 1 and 2 be the largest logits of a row. With e_c = exp(z_c − z_1), rest = Σ_{c≠1} e_c and
 τ = (p_1 + p_2) / 2 ≤ ½, every class but the largest lies at or below τ. So the linear step has two
-pieces in q = p / τ, with constants that no row changes, and the third is for p_1 alone.
+pieces in q = p / τ, with the same constants for every row, and a third one for p_1 alone.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from torch.nn import functional as F
 from evalign.core.heaviside import OUTER_SHARE
 
 BLOCK = 2**20  # numbers: a few megabytes for a temporary, and operations that are worth the call
-RUN = 4096  # rows: as long as a class is summed in float32 before it is in float64
+RUN = 4096  # rows that are summed in float32 before the sum goes into float64
 
 
 class RowFacts(NamedTuple):
-    """What is known of a row before its memberships: columns of one number each."""
+    """The statistics of rows before their memberships: columns with one number per row."""
 
     second: Tensor  # e_2
     p: Tensor  # p_1
@@ -38,7 +38,7 @@ class Linear:
         self.steep = (0.5 - self.height) / self.width
 
     def argument(self, e: Tensor, row: RowFacts) -> Tensor:
-        """q, in the place of e."""
+        """q, written over e."""
         return e.mul_(row.p / row.tau)
 
     def of(self, q: Tensor, row: RowFacts) -> Tensor:
@@ -53,7 +53,7 @@ class Linear:
     def pull(
         self, q: Tensor, h: Tensor, gradient: Tensor, row: RowFacts
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """From the gradient of H to that of log p at a fixed τ, its sum, and that of τ."""
+        """Turn the gradient of H into that of log p at a fixed τ, its sum, and that of τ."""
         ramp = F.threshold(q, 1 - self.width, 0.0)
         x = (q - ramp).mul_(self.flat).add_(ramp, alpha=self.steep).mul_(gradient)
         total = x.sum(1, keepdim=True)
@@ -66,7 +66,7 @@ class Linear:
         return torch.where(past, line * row.p, ramp).mul_(gradient), -gradient * of_tau
 
     def to_p(self, coefficient: Tensor, row: RowFacts) -> Tensor:
-        """The coefficient of q that makes one of p."""
+        """The coefficient of q that equals this coefficient of p."""
         return coefficient * row.tau
 
     def _largest(self, row: RowFacts) -> tuple[Tensor, Tensor]:
@@ -107,10 +107,10 @@ class Sigmoid:
 def forward(
     logits: Tensor, target: Tensor, weight: Tensor, temperature: Tensor, sigmoid: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """tp, predicted and actual; and for the backward pass numbers of every row, and q (or p).
+    """tp, predicted and actual, and for the backward pass numbers of every row and q (or p).
 
-    An exponential costs more than all else here. Where memory is short, on a GPU, it is computed
-    again instead of being kept.
+    q is kept because an exponential costs more than all else here. On a GPU, where memory is short,
+    it is computed again instead.
     """
     step = _step(temperature, sigmoid, weight.dtype)
     sums = weight.new_zeros(3, logits.shape[1], dtype=torch.float64)
@@ -133,7 +133,7 @@ def forward(
         h = step.of(step.argument(e, row), row).scatter_(1, one, first)
         total = h.sum(1, keepdim=True)
         share = w / total
-        # Right and wrong apart: as a difference, few false positives of a large class would drown.
+        # Right and wrong are summed apart: a difference would round off a few false positives.
         tp.index_add_(0, y, h.gather(1, y.unsqueeze(1)).mul_(share).squeeze(1).double())
         h.scatter_(1, y.unsqueeze(1), 0)
         for start in range(0, len(h), RUN):
@@ -201,5 +201,5 @@ def _blocks(logits: Tensor) -> Iterator[slice]:
 
 
 def _joined(blocks: list[Tensor], dim: int = 1) -> Tensor:
-    """All blocks after the empty first one; a single one needs no copy."""
+    """Join the blocks. The first one is empty, so one more block needs no copy."""
     return blocks[1] if len(blocks) == 2 else torch.cat(blocks, dim)

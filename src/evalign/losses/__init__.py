@@ -1,8 +1,8 @@
 """Losses: Modules over the functions of `core`, called as loss(logits, target, sample_weight=...).
 
-`metric` (any metric of the confusion matrix), `aligned` (held up by cross-entropy), `ranking`
-(AUROC, WMW), `fbeta` (SurF and soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE,
-focal, logit-adjusted) and `class_weights`. May import `core`.
+`metric` (any metric of the confusion matrix), `aligned` (with cross-entropy), `ranking` (AUROC,
+WMW), `fbeta` (SurF and soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal,
+logit-adjusted) and `class_weights`. May import `core`.
 """
 
 from evalign.losses.aligned import AlignedLoss

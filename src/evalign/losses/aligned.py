@@ -1,4 +1,4 @@
-"""A metric of the confusion matrix with the cross-entropy that holds it up: the default recipe."""
+"""A metric of the confusion matrix together with cross-entropy: the default recipe."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,8 +16,8 @@ from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.pointwise import LogitAdjustedLoss
 
-SKILL = 0.5  # of the classifier at which a metric is asked for its odds; it need not be exact
-ODDS = 1e4  # a metric that minds only one of two mistakes would ask for infinite ones
+SKILL = 0.5  # of the classifier at which the metric's odds are taken; it need not be exact
+ODDS = 1e4  # at most; a metric that counts only one of two mistakes would have infinite odds
 
 
 class AlignedLoss(AdditiveLoss):
@@ -26,9 +26,8 @@ class AlignedLoss(AdditiveLoss):
     A cost is its own loss, in the place of 1 − metric.
 
     The cross-entropy gives every row a gradient and keeps probabilities, softmax(logits + offsets).
-    The offsets are such that the largest of the *logits* is about the label that the metric wants
-    (`metric_offsets`): the metric's part sees logits that already decide as it likes, and works on
-    the rows near that decision.
+    The offsets make the largest of the *logits* roughly the label that is best for the metric
+    (`metric_offsets`). The metric's part then works on the rows near that decision.
 
     Args:
         metric: as in `MetricLoss`; for classes that exclude each other.
@@ -39,8 +38,8 @@ class AlignedLoss(AdditiveLoss):
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
 
     Attributes:
-        offsets: one per class, to be added to logits before probabilities are made of them. A
-            number that is added to all makes no difference.
+        offsets: one per class, to add to logits before the softmax. Adding one number to all of
+            them makes no difference.
 
     Examples:
         >>> loss = AlignedLoss("f1", [90, 10])
@@ -79,7 +78,7 @@ class AlignedLoss(AdditiveLoss):
     def sums_from_batch(self, batch: Batch) -> Sums:
         _exclusive(batch.task)
         check_length("AlignedLoss", "class_counts", self.class_counts, batch)
-        # Widened once for both: the sum of two half-precision gradients would be rounded again.
+        # Logits are widened once for both: a sum of half-precision gradients is rounded again.
         batch = replace(batch, given=batch.logits)
         return *self.cross_entropy.sums_from_batch(batch), *self.metric_loss.sums_from_batch(batch)
 
@@ -96,13 +95,13 @@ def _exclusive(task: Task | None) -> None:
 
 
 def metric_offsets(metric: Metric, class_counts: Sequence[float] | Tensor) -> Tensor:
-    r"""For each class the log-odds against the most frequent one, m, from which it is the label.
+    r"""The log-odds of each class against the most frequent one, m, from which on it is the label.
 
     With G = ∂M/∂C, to first order, calling a row j instead of m gains η_j (G_jj − G_jm) and costs
     η_m (G_mm − G_mj): it pays from the odds η_j / η_m = (G_mm − G_mj) / (G_jj − G_jm) on. These are
     1 for accuracy and π_j / π_m for balanced accuracy, whatever C is; for F1 and MCC they lie
     between, and C is that of a classifier which is right half of the time and otherwise guesses.
-    With more than two classes it leaves out what third classes would add, η_i (G_ij − G_im).
+    With more than two classes this leaves out what third classes would add, η_i (G_ij − G_im).
 
     Examples:
         >>> from evalign.metrics import resolve
@@ -122,5 +121,5 @@ def metric_offsets(metric: Metric, class_counts: Sequence[float] | Tensor) -> Te
     most, own = int(shares.argmax()), gain.diagonal()
     # The sign of a cost cancels.
     odds = (own[most] - gain[most]) / (own - gain[:, most])
-    odds = torch.where(odds.isnan() | (odds < 0), 1, odds)  # 0/0 of m itself; no such trade
+    odds = torch.where(odds.isnan() | (odds < 0), 1, odds)  # 0/0 for m itself; nothing to trade
     return odds.clamp(1 / ODDS, ODDS).log()

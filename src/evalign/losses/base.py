@@ -1,4 +1,4 @@
-"""What losses share: one way in, one scalar out, and for most of them sums in between."""
+"""The base classes of losses: rows in, one scalar out, and for most of them sums in between."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ SHOWN = 8  # numbers of a tensor that a repr holds
 class Loss(nn.Module, ABC):
     """A scalar of (logits, target, sample_weight), computed in full precision.
 
-    A subclass gives `value`. Its repr shows every argument of its constructor that it keeps as an
+    A subclass defines `value`. Its repr shows every argument of its constructor that it keeps as an
     attribute of the same name.
 
     Args:
@@ -86,7 +86,7 @@ class AdditiveLoss(Loss):
         return self.loss_from_sums(self.sums_from_batch(batch))
 
     def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
-        """What these rows add to the sums."""
+        """The sums of these rows, to be added to those of others."""
         check_types(type(self).__name__, logits, target, sample_weight)
         with full_precision(logits):
             return self.sums_from_batch(self.batch(logits, target, sample_weight))

@@ -38,7 +38,7 @@ def effective_number_weights(
 
 
 def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) -> Tensor:
-    """Check that there is one positive number per class. Returns them as float64."""
+    """Check that there is one positive number per class, and return them as float64."""
     labels = getattr(values, "index", None)  # of a pandas Series
     if labels is not None and not callable(labels):
         ordered, cure = list(labels) == list(range(len(labels))), "Use .sort_index().to_numpy()."
@@ -61,6 +61,6 @@ def weighted_mean(
 
 
 def check_length(owner: str, argument: str, vector: Tensor, batch: Batch) -> None:
-    """Check a vector given at construction, which meets the number of classes in a batch."""
+    """Check that a vector given at construction has the number of classes of the batch."""
     allowed = f"hold a number for each of the {batch.num_classes} classes"
     require(len(vector) == batch.num_classes, owner, argument, allowed, f"{len(vector)} numbers")

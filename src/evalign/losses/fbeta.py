@@ -23,7 +23,7 @@ class SurrogateFBetaLoss(AdditiveLoss):
     Args:
         positive_rate: p, the share of positives in the training data, in (0, 1).
         beta: how many times recall matters more than precision.
-        q: robustness to label noise, in [0, 1]; 0 is eq. 20, 1 the MAE's end.
+        q: robustness to label noise, in [0, 1]; 0 is eq. 20, 1 is linear in f like the MAE.
         class_balanced: weigh rows by n / n_y, that is 1/p and 1/(1 − p), as the theory assumes.
 
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).

@@ -35,13 +35,13 @@ class MetricLoss(AdditiveLoss):
         zero_division: score of a class where the metric is 0/0 (0, 1, or NaN to leave it out), for
             metrics given by name.
         statistics: "batch" or "running": take the gradient of the metric at a moving average of
-            the Confusion, so that classes absent from most batches still steer it. In training
-            mode with gradients only; the average is in the state dict. It is not reset when the
-            temperature changes: it forgets by itself.
+            the Confusion, so that classes absent from most batches still count. This is done in
+            training mode with gradients only. The average is in the state dict, and is not reset
+            when the temperature changes: it forgets by itself.
         momentum: the weight of the new batch in that average, in (0, 1].
-        ranks: "all" sums over the processes of `torch.distributed` when it is up, in training
-            mode with gradients only, so that the gradient that DDP averages is that of all rows
-            together; "own" keeps to this process; or the process group to sum over.
+        ranks: "all" sums over the processes of `torch.distributed` when it is initialised, in
+            training mode with gradients only, so that the gradient that DDP averages is that of all
+            rows together; "own" sums over this process alone; or the process group to sum over.
 
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
 
@@ -89,7 +89,7 @@ class MetricLoss(AdditiveLoss):
         self.statistics = statistics
         self.momentum = momentum
         self.over_ranks = RankSum(ranks)
-        running = RunningConfusion(momentum)  # which checks the momentum
+        running = RunningConfusion(momentum)  # made in any case, to check the momentum
         self.running = running if statistics == "running" else None
 
     @property
@@ -130,12 +130,12 @@ class MetricLoss(AdditiveLoss):
 
     def _loss(self, confusion: Confusion, empty: Tensor) -> Tensor:
         if not isinstance(self.metric, ClassMetric | MatrixMetric):
-            # Without any row a user's function would divide by zero; its value is not used then.
+            # Without rows a user's function would divide by zero. Its value is not used then.
             confusion = confusion.map(lambda x: torch.where(empty, 1, x))
         score = self.metric(confusion)
         loss = 1 - score if self.metric.greater_is_better else score
         nothing = empty
         if self.metric.nan_if_undefined:
-            # No class has a score: nothing to learn from these rows. NaN logits are not hidden.
+            # If no class has a score, these rows teach nothing. NaN logits are not hidden.
             nothing = empty | (score.isnan() & ~confusion.predicted.sum().isnan())
         return torch.where(nothing, torch.zeros_like(loss), loss)

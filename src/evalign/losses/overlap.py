@@ -76,7 +76,7 @@ class LovaszSoftmaxLoss(Loss):
         p = z.softmax(-1) if batch.task == "multiclass" else z.sigmoid()
         # One class after the other in memory: sorting and cumulating run along the rows of a class.
         errors, order = (g - p).abs().T.contiguous().sort(-1, descending=True)
-        # What one row costs is a small difference of large sums.
+        # The cost of one row is a small difference of large sums, which takes float64.
         dtype = sum_dtype(errors)
         g, w = g.T.gather(-1, order).to(dtype), w.expand_as(g).T.gather(-1, order).to(dtype)
         actual = (w * g).sum(-1, keepdim=True)

@@ -1,6 +1,6 @@
 """Losses that are means over rows: MAE, focal, logit-adjusted cross-entropy.
 
-The sums of each are those of one `Mean`, and its loss is the value of that.
+The sums of each loss are one `Mean`, and the loss is its value.
 """
 
 import math
@@ -79,7 +79,7 @@ class FocalLoss(AdditiveLoss):
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         log_p = batch.log_probabilities()
-        # Held above 0: for γ < 1 the slope of the power is infinite there.
+        # Kept above 0, where the slope of the power is infinite for γ < 1.
         miss = (-torch.expm1(log_p)).clamp(min=torch.finfo(log_p.dtype).tiny)
         loss_of_class = -(miss**self.gamma) * log_p
         return (weighted_mean("FocalLoss", batch, loss_of_class, self.class_weight),)

@@ -75,7 +75,7 @@ class WMWLoss(Loss):
     """Smooth Wilcoxon–Mann–Whitney statistic (Yan et al. 2003).
 
     Mean over pairs of a positive i and a negative j of max(γ − (x_i − x_j), 0)^p with x = σ(z).
-    Compares every row with every other: time and memory grow with the square of the batch.
+    It compares every row with every other: time and memory grow with the square of the batch.
 
     Args:
         gamma: margin by which a positive should outrank a negative, in (0, 1].

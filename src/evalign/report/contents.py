@@ -37,13 +37,13 @@ class Contents:
     """All that a report shows.
 
     Args:
-        metric: the name of the metric that was trained for. One of two classes ("f1") is of the
-            class with code 1.
+        metric: the name of the metric that was trained for. A metric for two classes ("f1") is
+            that of the class with code 1.
         classes: their names, in the order of the codes.
         y: (n,) the true class codes of the test rows.
         aligned: the model that was trained for the metric.
-        baseline: the one trained with cross-entropy, decided by the same kind of rule.
-        temperature: of the aligned model's loss at the end; None if it has none.
+        baseline: the model trained with cross-entropy, with the same kind of decision rule.
+        temperature: of the aligned model's loss at the end; None for a loss without one.
         weight: (n,) a weight per row; None counts rows.
         groups: (n,) rows of one group are resampled together.
         seed: of the resampling.
@@ -84,7 +84,7 @@ class Contents:
 
     @property
     def models(self) -> list[Scored]:
-        """The aligned one first."""
+        """The models, the aligned one first."""
         return [self.aligned] if self.baseline is None else [self.aligned, self.baseline]
 
     @property

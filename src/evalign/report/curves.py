@@ -25,9 +25,9 @@ def shown_classes(contents: Contents) -> np.ndarray:
 def precision_recall(contents: Contents) -> list[dict[str, Any]]:
     """For each class with true rows, the counts at thresholds on its probability.
 
-    Of two classes the second only. "at" is the threshold whose predicted mass is nearest the
-    rule's; "rule" holds the rule's own counts, which for more than two classes need not be those of
-    any threshold.
+    For two classes, only the second is taken. "at" is the threshold whose predicted mass is nearest
+    the rule's. "rule" holds the rule's own counts, which for more than two classes need not be
+    those of any threshold.
     """
     codes = shown_classes(contents) if len(contents.classes) > 2 else np.array([1])
     codes = codes[np.isin(codes, contents.y)]
@@ -56,8 +56,8 @@ def _thresholds(contents: Contents, model: Scored, code: int, points: int) -> di
     cuts = cuts[predicted[cuts] > 0]
     at = np.abs(predicted[cuts] - rule["predicted"]).argmin()
     if len(cuts) > points:
-        # Evenly in recall, and evenly in the logarithm of the rows, which is fine where a rare
-        # class is decided.
+        # Points are even in recall, and even in the logarithm of the rows, which gives detail where
+        # a rare class is decided.
         recall = np.searchsorted(tp[cuts], np.linspace(0, tp[-1], points // 2))
         rows = np.geomspace(predicted[cuts[0]], predicted[cuts[-1]], points // 2 - 1)
         kept = np.concatenate([recall, np.searchsorted(predicted[cuts], rows), [at]])
@@ -84,7 +84,7 @@ class Reliability(NamedTuple):
 def reliability(contents: Contents, model: Scored) -> Reliability:
     """Compare probability and frequency in bins of nearly equal count.
 
-    The probability is that of class 1 of two, and of the likeliest class of more.
+    For two classes the probability is that of class 1; for more, that of the likeliest class.
     """
     probabilities, y = model.probabilities, contents.y
     if len(contents.classes) == 2:

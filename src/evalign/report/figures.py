@@ -14,9 +14,9 @@ from evalign.report.curves import reliability, shown_classes
 # Legible on white and on black, and for the colour-blind.
 ALIGNED, BASELINE, MUTED = "#3b7dd8", "#d9822b", "#8a8f98"
 COLOURS = [ALIGNED, BASELINE, MUTED]
-# From nothing, so that the page shows through; never so strong that text on it is hard to read.
+# Transparent at 0, so that the page shows through, and never so strong that text is hard to read.
 SHADES = [[0, "rgba(59,125,216,0)"], [0.25, "rgba(59,125,216,0.3)"], [1, "rgba(59,125,216,0.65)"]]
-# Counts are written into the cells of matrices up to this size; beyond it, on pointing.
+# Counts are written into the cells of matrices up to this size, and beyond it shown on hover.
 WRITTEN = 10
 # Labels on an axis, and characters in one, at most.
 LABELS, CHARACTERS = 20, 14
@@ -67,7 +67,7 @@ def intervals(methods: Sequence[dict[str, Any]]) -> go.Figure:
         customdata=np.stack([low, high], 1),
         hovertemplate="%{x:.4f}<br>%{customdata[0]:.4f} to %{customdata[1]:.4f}<extra></extra>",
     )
-    # Names above the lines, not beside them: a phone has no room there.
+    # Names are above the lines, not beside them, where a phone has no room.
     above = {"xref": "paper", "x": 0, "xanchor": "left", "xshift": -9}
     above |= {"yshift": 17, "showarrow": False}
     names = [{"text": escape(m["name"]), "y": i, **above} for i, m in enumerate(methods)]
@@ -85,12 +85,12 @@ def intervals(methods: Sequence[dict[str, Any]]) -> go.Figure:
 
 
 def matrix(contents: Contents, confusion: Confusion) -> go.Figure:
-    """Coloured by the share of the true class's rows, written as their number."""
+    """The confusion matrix: a cell's colour is its share of the true class, its text the count."""
     codes = shown_classes(contents)
     counts = confusion.matrix.numpy()
     share = counts / np.maximum(counts.sum(1, keepdims=True), np.finfo(float).tiny)
     counts, share = counts[np.ix_(codes, codes)], share[np.ix_(codes, codes)]
-    # Names are categories, also where they look like numbers or dates.
+    # Names are categories, even if they look like numbers or dates.
     names = [escape(contents.classes[code]) for code in codes]
     places = np.arange(0, len(codes), -(-len(codes) // LABELS))
     ticks = {
@@ -125,7 +125,7 @@ def matrix(contents: Contents, confusion: Confusion) -> go.Figure:
 
 
 def precision_recall(contents: Contents) -> go.Figure:
-    """Per model a curve and its rule's point, then the slider's; `page.js` fills them in."""
+    """For each model a curve and its rule's point, then the slider's; `page.js` fills them in."""
     traces = []
     for model, colour in zip(contents.models, COLOURS, strict=False):
         label = escape(model.label)
@@ -222,7 +222,7 @@ def _figure(traces: Sequence[Any], **layout: Any) -> go.Figure:
 
 
 def _count(value: float) -> str:
-    """A whole number, or with one decimal where soft or weighted."""
+    """Write a count as a whole number, or with one decimal if it is soft or weighted."""
     return f"{value:,.1f}".removesuffix(".0")
 
 

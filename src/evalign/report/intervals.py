@@ -30,16 +30,16 @@ def bootstrap(
     """The metric of each method on each resample of the rows, (methods, resamples).
 
     All methods see the same resamples, so that their difference can be taken resample by resample.
-    Rows are drawn class by class, so that a resample holds as many of each true class as there are:
-    one without a rare class would have another macro average. Groups are drawn as they come.
+    Rows are drawn class by class, so that a resample holds as many rows of each true class as the
+    test: without a rare class the macro average would change. Groups are drawn from all groups.
 
     Args:
         metric: the metric.
         y: true class codes (n,).
         predictions: the class codes of each method (n,).
         classes: their number.
-        weight: per row; a row keeps it when it is drawn.
-        groups: per row; whole groups are drawn instead of rows.
+        weight: a weight per row, which a row keeps when it is drawn.
+        groups: a group per row; whole groups are drawn instead of rows.
         seed: of the draws.
         resamples: their number.
 
@@ -53,20 +53,20 @@ def bootstrap(
         True
     """
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
-    # A metric sees of a row only its cell: the true class and what each method says.
+    # A metric depends on the cell of a row alone: its true class and each method's label.
     joint = np.ravel_multi_index((y, *predictions), (classes,) * (1 + len(predictions)))
     _, first, cell = np.unique(joint, return_index=True, return_inverse=True)
     unit = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
     times = np.ones(unit.max() + 1, int)
-    if groups is None:  # rows alike in cell and weight are units of one kind
+    if groups is None:  # rows of the same cell and weight are units of one kind
         weights, code = np.unique(weight, return_inverse=True)
         kinds, count = np.unique(cell * len(weights) + code, return_counts=True)
-        if len(kinds) < len(y) / 4:  # else there is less to gain than to lose
+        if len(kinds) < len(y) / 4:  # else this would cost more than it saves
             cell, code = np.divmod(kinds, len(weights))
             unit, times, weight = np.arange(len(kinds)), count, weights[code]
     mass = csr_array((weight, (unit, cell)), shape=(len(times), len(first)))  # repeated pairs add
 
-    # One after the other the units of each true class; groups are all of one.
+    # The units of a true class form a stratum. Groups may hold several classes, and form only one.
     stratum = y[first][cell] if groups is None else np.zeros(len(times), int)
     order = np.argsort(stratum, kind="stable")
     mass, starts = mass[order], np.flatnonzero(np.diff(stratum[order])) + 1
@@ -91,7 +91,7 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def _draws(rng: np.random.Generator, times: np.ndarray, size: int) -> np.ndarray:
-    """How often each kind comes, (size, kinds), in as many draws as there are units."""
+    """How often each kind is drawn, (size, kinds), in as many draws as there are units."""
     units = times.sum()
     if len(times) < units:
         return rng.multinomial(units, times / units, size=size)

@@ -16,9 +16,9 @@ from evalign.report.curves import BINS, SHOWN, precision_recall
 from evalign.report.intervals import RESAMPLES
 from evalign.report.summary import number
 
-# Classes beyond which the table gets a scroll bar of its own.
+# With more classes than this, the table gets a scroll bar of its own.
 TALL = 20
-# Groups below which resampling them says little.
+# With fewer groups than this, resampling them says little.
 FEW_GROUPS = 30
 COUNTS = {
     "tp": "true positives",
@@ -52,7 +52,7 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
         title=escape(f"{page.metric} of {contents.aligned.label}: evalign report"),
         css=asset("page.css"),
         body=body,
-        data=to_json_plotly(data),  # which escapes "<": no name can end the script element
+        data=to_json_plotly(data),  # escapes "<", so that no name can end the script element
         plotly=get_plotlyjs(),
         script=asset("page.js"),
     )
@@ -262,7 +262,7 @@ class _Page:
     def _figure(
         self, name: str, figure: go.Figure, words: str, title: str = "", caption: str = ""
     ) -> str:
-        """A place for the figure; `words` are what it shows for those who cannot see it."""
+        """A place for the figure; `words` describe it for those who cannot see it."""
         self.figures[name] = figure
         head = f"<h3>{escape(title)}</h3>" if title else ""
         foot = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""

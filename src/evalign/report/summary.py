@@ -20,7 +20,7 @@ def scores(contents: Contents) -> dict[str, Any]:
         - "methods": for each "key" ("aligned", and with a baseline "cross_entropy", by the same
           kind of rule, and "cross_entropy_argmax"), "name", "value", "low", "high";
         - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
-          the other's (of a cost, a negative one speaks for the aligned model), and "verdict", a
+          the other's (for a cost, a negative one favours the aligned model), and "verdict", a
           sentence;
         - "per_class": "class", "rows" (their weight) and, for each model, under its key,
           "predicted", "precision", "recall", "f1";
@@ -76,7 +76,7 @@ def scores(contents: Contents) -> dict[str, Any]:
 
 
 def number(value: float) -> str:
-    """Three decimals, or four digits of what is large; with a minus sign, not a hyphen.
+    """Write three decimals, or four digits of a large number, with a minus sign, not a hyphen.
 
     Examples:
         >>> number(0.12345), number(-1234.5)

@@ -1,7 +1,6 @@
 """Warnings that help: what looks wrong with a run, and what to do about it.
 
-All but the first depend on the history alone, so that a resumed run warns as the uninterrupted one
-would have.
+All but the first depend on the history alone, so that a resumed run warns as an uninterrupted one.
 """
 
 import math
@@ -35,9 +34,9 @@ class TrainingWarning(UserWarning):
 
 
 def batch_advice(loss: object, target: Tensor, batch_size: int) -> str | None:
-    """Say so if batches hold too few examples of a class for the metric of the loss.
+    """Advise if batches hold too few examples of a class for the metric of the loss.
 
-    Concerns every `MetricLoss` in `loss` that looks at one batch at a time and whose metric gives
+    It concerns every `MetricLoss` in `loss` that sees one batch at a time and whose metric gives
     rare classes a weight of their own. EAST Theorem 5.8, applied to the rows of one class, says
     how many rows bring its recall within 0.5 with probability 0.95: fewer are noise.
     """
@@ -118,14 +117,14 @@ def advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> Iterato
 
 
 def new_advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> dict[str, str]:
-    """The advice that no record before the last has given, by kind."""
+    """The advice, by kind, that the last record is the first to give."""
     said = {kind for past in history[:-1] for kind in past["warnings"]}
     found = dict(advice(history, greater_is_better=greater_is_better))
     return {kind: text for kind, text in found.items() if kind not in said}
 
 
 def _examples_per_row(target: Tensor, ignore_index: int) -> list[float]:
-    """The mean number of examples of each class in a row; labels of a multilabel problem alike."""
+    """The mean number of examples of each class, or of each label, in a row."""
     seen = target != ignore_index
     if target.ndim > 1 and (target.is_floating_point() or target.dtype == torch.bool):
         counts = (target * seen).transpose(0, 1).flatten(1).sum(1)
@@ -148,7 +147,7 @@ def _classes_that_matter(metric: object, num_classes: int) -> list[int]:
             return list(range(num_classes))
         case BalancedAccuracy() | GMean() | MatthewsCorrcoef() | CohenKappa():
             return list(range(num_classes))
-    return []  # accuracy and the like; a user's function, of which nothing is known
+    return []  # accuracy and the like, and users' functions, which tell nothing
 
 
 def _rise(values: list[float]) -> float:

@@ -1,4 +1,4 @@
-"""Cooling the temperature of a loss on a plateau of the score (EAST 4.3)."""
+"""Cool the temperature of a loss on a plateau of the score (EAST 4.3)."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ SETTINGS = ("start", "rate", "patience", "coolings", "greater_is_better")
 
 
 def part_with_temperature(loss: object) -> HasTemperature | None:
-    """The part of a loss that has a temperature, if one has."""
+    """The part of a loss that has a temperature, or None."""
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
     return next((part for part in modules if has_temperature(part)), None)
 
@@ -83,7 +83,7 @@ class TemperatureAnnealing:
 
     @property
     def settings(self) -> dict[str, float | bool]:
-        """What it was made with, except for the loss."""
+        """The arguments it was made with, except for the loss."""
         return {name: getattr(self, name) for name in SETTINGS}
 
     def step(self, score: float) -> None:
@@ -109,7 +109,7 @@ class TemperatureAnnealing:
         return {k: v for k, v in vars(self).items() if k != "loss"}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on exactly where the state was taken, the loss's temperature included."""
+        """Continue exactly where the state was taken, with the loss's temperature."""
         expected = self.state_dict().keys()
         ok = state.keys() == expected
         allowed = f"hold {', '.join(expected)}"

@@ -16,7 +16,7 @@ def average_weights(
     Args:
         means: the averages so far.
         weights: those after a step, in the same order.
-        decay: a number; or a tensor without dimensions, for a CUDA graph to read anew every time.
+        decay: a number; or a tensor without dimensions, which a CUDA graph reads again every time.
 
     Examples:
         >>> mean = torch.tensor([0.0, 8.0])
@@ -34,7 +34,7 @@ def average_weights(
 
 @torch.no_grad()
 def average_network(averaged: nn.Module, network: nn.Module, decay: float | Tensor) -> None:
-    """Average the parameters of a network; buffers are those of the network after this step."""
+    """Average the parameters of a network, and copy its buffers as they are."""
     average_weights(averaged.parameters(), network.parameters(), decay)
     for kept, buffer in zip(averaged.buffers(), network.buffers(), strict=True):
         kept.copy_(buffer)

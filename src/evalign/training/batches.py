@@ -1,4 +1,4 @@
-"""Batches of tensors or of a DataLoader, and what decides their order."""
+"""Batches of tensors or of a DataLoader, and the generators that decide their order."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ Data = tuple[Tensor, ...] | DataLoader  # (X, y) or (X, y, sample_weight); a loa
 def shuffled(
     data: Data, batches: int, order: torch.Generator, device: torch.device
 ) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the batches of an epoch, shuffled; those of tensors differ by one row at most."""
+    """Yield the shuffled batches of an epoch; from tensors, sizes differ by one row at most."""
     if isinstance(data, DataLoader):
         yield from in_order(data, 0, device)
     else:
@@ -44,7 +44,7 @@ def generators(data: Data, device: torch.device) -> dict[str, torch.Generator]:
 
 
 def check_data(name: str, data: Any, device: torch.device) -> Data:
-    """The data as `fit` wants it, or an error that speaks of its argument `name`."""
+    """Check the data of the argument `name`, and return it in the form that `fit` uses."""
     if isinstance(data, DataLoader):
         return data
     tensors = isinstance(data, tuple | list) and all(isinstance(part, Tensor) for part in data)

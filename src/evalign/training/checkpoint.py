@@ -36,7 +36,7 @@ class Saver:
     The last one is not lost: `close` saves it.
 
     Args:
-        folder: where to; None saves nothing.
+        folder: where to save; None saves nothing.
         every: seconds; 0 saves every state.
     """
 
@@ -47,7 +47,7 @@ class Saver:
         self.unsaved: dict[str, Any] | None = None
 
     def give(self, state: Callable[[], dict[str, Any]]) -> None:
-        """Take a copy of a state, and save it if it is time to."""
+        """Take a copy of a state, and save it if it is due."""
         if self.folder is None:
             return
         self.unsaved = state()
@@ -66,8 +66,8 @@ def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
     """Write a tree of dicts, lists, tensors, numbers, strings, bools and None (string keys only).
 
     A complete folder is written aside and renamed, so that a process killed at any moment leaves
-    the old checkpoint or the new one. No system renames onto a full folder: the old one steps
-    aside first, and `load` looks there for the moment in between.
+    the old checkpoint or the new one. No system renames onto a folder that holds files, so the old
+    one is renamed first, and `load` finds it if the process is killed in between.
 
     Examples:
         >>> import tempfile
@@ -135,7 +135,7 @@ def exists(folder: str | os.PathLike[str]) -> bool:
 
 def sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk."""
-    if os.name == "nt":  # Windows opens no folders; NTFS keeps their entries in its journal
+    if os.name == "nt":  # Windows cannot open a folder; NTFS keeps entries in its journal
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -154,7 +154,7 @@ def _recover(folder: str | os.PathLike[str]) -> None:
     folder, new, old = _places(folder)
     if old.exists() and not folder.exists():
         os.rename(old, folder)
-    elif old.exists():  # killed right after them
+    elif old.exists():  # killed right after the renames
         _discard(old, new)
 
 

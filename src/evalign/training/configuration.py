@@ -1,8 +1,8 @@
-"""What a loss, a metric or a network is made with, as plain values that can be compared.
+"""The settings of a loss, a metric or a network, as plain values that can be compared.
 
-A run may go on only with what it began with. Text does not tell: most modules do not show all their
-settings. So modules are looked into. Their state, which is what their state dict holds, is left
-out: a checkpoint brings it back.
+A run may continue only with the settings it began with. The repr of a module is not enough, because
+most modules do not show all their settings, so attributes are read. The state of a module, which is
+what its state dict holds, is left out: a checkpoint restores it.
 """
 
 import dataclasses
@@ -29,10 +29,9 @@ DTYPES = torch.dtype | torch.device
 def configuration(name: str, thing: object) -> dict[str, Plain]:
     """Settings by dotted name: the type of every part, its attributes, its buffers of settings.
 
-    Attributes whose names begin with an underscore are a thing's own business, and not looked at.
-    Of an object that is neither a module nor a metric nor a function, only the type is known; of
-    torch's functions and objects too. A function is known by its code, its defaults and the
-    variables that it closes over.
+    Private attributes, whose names begin with an underscore, are left out. A function is described
+    by its code, its defaults and the variables that it closes over. Any other object that is not a
+    module or a metric is described by its type alone, and so are torch's functions and objects.
 
     Examples:
         >>> found = configuration("network", nn.Sequential(nn.Flatten(), nn.Dropout(0.2)))
@@ -44,7 +43,7 @@ def configuration(name: str, thing: object) -> dict[str, Plain]:
 
 def _settings(name: str, thing: Any, inside: tuple[int, ...]) -> Iterator[tuple[str, Plain]]:
     """Pairs of name and value; `inside` are the ids of what is being described further out."""
-    if id(thing) in inside:  # a circle
+    if id(thing) in inside:  # it refers to itself
         return
     inside = (*inside, id(thing))
     parts: dict[str, Any] = {}
@@ -75,7 +74,7 @@ def _settings(name: str, thing: Any, inside: tuple[int, ...]) -> Iterator[tuple[
             callable(thing) or dataclasses.is_dataclass(thing)
         ):
             parts = _public(getattr(thing, "__dict__", {}))
-            if dataclasses.is_dataclass(thing):  # which may have slots
+            if dataclasses.is_dataclass(thing):  # its fields may be slots
                 parts |= {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}
         case _:
             pass
@@ -86,7 +85,7 @@ def _settings(name: str, thing: Any, inside: tuple[int, ...]) -> Iterator[tuple[
 
 
 def _of_module(module: nn.Module) -> dict[str, Any]:
-    """Attributes and buffers. Torch's losses save their weights, which they never change."""
+    """Attributes, and buffers that are settings, as the weights that torch's losses save are."""
     buffers = {
         key: buffer
         for key, buffer in module._buffers.items()
@@ -97,7 +96,7 @@ def _of_module(module: nn.Module) -> dict[str, Any]:
 
 
 def _of_function(function: FunctionType) -> dict[str, Any]:
-    """Code, defaults, what it closes over, and attributes such as `greater_is_better`."""
+    """Code, defaults, closed-over variables, and attributes such as `greater_is_better`."""
     given = inspect.signature(function, follow_wrapped=False).parameters.values()
     defaults = {p.name: p.default for p in given if p.default is not p.empty}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -128,7 +127,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _plain(value: Any) -> Plain:
-    """As JSON can hold it, so that it equals what comes back from a checkpoint."""
+    """The value as JSON can hold it, so that it equals what comes back from a checkpoint."""
     match value:
         case Tensor():
             return _numbers(value)

@@ -61,7 +61,7 @@ def fit(
         checkpoint: folder to save to after the first epoch, then every `checkpoint_every`
             seconds, at the end and, as of the last whole epoch, on Ctrl-C or an error.
         checkpoint_every: seconds; 0 saves after every epoch.
-        resume: go on from `checkpoint` if it exists. All other arguments must be as they were: a
+        resume: continue from `checkpoint` if it exists. All other arguments must be as before: a
             loss, metric or network with other settings is refused. On the CPU the weights are, to
             the bit, those of a run that was never stopped.
 
@@ -121,7 +121,7 @@ def fit(
             return network(x).float()
 
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        for name in run.generators.keys() - {"loader"}:  # the loader's is the caller's
+        for name in run.generators.keys() - {"loader"}:  # that one belongs to the caller
             run.generators[name].manual_seed(settings.seed)
         if resume and checkpoint is not None and exists(checkpoint):
             run.load_state_dict(load(checkpoint))
@@ -166,7 +166,7 @@ def fit(
                 if on_epoch is not None:
                     on_epoch(record)
                 saver.give(run.state_dict)
-        finally:  # Ctrl-C and errors come by here too
+        finally:  # also on Ctrl-C and after an error
             saver.close()
             if run.best:
                 network.load_state_dict(run.best)
@@ -176,7 +176,7 @@ def fit(
 
 
 class _Trained(NamedTuple):
-    """An epoch of steps: the last learning rate, and sums over the batches, on the device."""
+    """The outcome of an epoch: the last learning rate, and sums over batches, on the device."""
 
     rate: float
     loss: Tensor
@@ -193,7 +193,7 @@ def _train(
     """Train for one epoch."""
     settings, device = run.settings, parameters[0].device
     step, rate = len(run.history) * batches, 0.0
-    # Summed on the device and read once per epoch: a read waits for the device.
+    # Sums stay on the device and are read once per epoch, because a read waits for the device.
     loss_sum = norm_sum = torch.zeros((), device=device)
     for x, target, *weight in shuffled(data, batches, run.generators["order"], device):
         rate = settings.rate(step, settings.epochs * batches)

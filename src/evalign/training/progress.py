@@ -92,7 +92,7 @@ class Progress:
         return counts | {"annealing": annealing}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on exactly where the state was taken."""
+        """Continue exactly where the state was taken."""
         self.epoch, self.diverged = state["epoch"], state["diverged"]
         self.best = {name: (epoch, score) for name, (epoch, score) in state["best"].items()}
         if self.annealing is not None:
@@ -101,4 +101,4 @@ class Progress:
     def _is_better(self, name: str, score: float) -> bool:
         sign = 1 if self.greater_is_better[name] else -1
         _, best = self.best.get(name, (0, -sign * math.inf))
-        return sign * score > sign * best  # never for NaN
+        return sign * score > sign * best  # false for NaN

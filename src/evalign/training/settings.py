@@ -1,4 +1,4 @@
-"""How to train."""
+"""The settings of a training."""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Settings:
         clip_norm: gradients longer than this are shortened to it; None leaves them.
         precision: "bfloat16" and "float16" run the network under autocast; weights and the loss
             stay in full precision.
-        schedule: of the learning rate: "cosine" falls to 0 at the last epoch, "constant" stays.
+        schedule: of the learning rate; "cosine" falls to 0 at the last epoch, "constant" stays.
         warmup: share of all steps over which the learning rate rises from 0.
         ema_decay: decay of an exponential moving average of the weights, such as 0.99, which is
             then what is validated and returned; None for the weights themselves.
@@ -71,7 +71,7 @@ class Settings:
         check(self.watch in ("metric", "loss"), "watch", 'be "metric" or "loss"')
 
     def rate(self, step: int, steps: int) -> float:
-        """The learning rate of a step, where a training that is not cut short has `steps`.
+        """The learning rate of a step, in a training of at most `steps`.
 
         Examples:
             >>> [round(Settings(warmup=0.2).rate(step, 10), 5) for step in (0, 1, 5, 9)]
@@ -84,7 +84,7 @@ class Settings:
     def decay(self, step: int) -> float:
         """The decay of the average of weights at a step; 0 where no average is kept.
 
-        It begins at 0 and rises slowly, or the random start would weigh for long.
+        It begins at 0 and rises slowly, because otherwise the random start would count for long.
 
         Examples:
             >>> [round(Settings(ema_decay=0.9).decay(step), 2) for step in (0, 10, 1000)]

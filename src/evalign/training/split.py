@@ -27,10 +27,10 @@ def holdout_split(
         fraction: the share that is held out.
         groups: a value per row; rows of one group stay on one side. With whole groups the shares
             hold as well as the groups allow.
-        seed: another seed, another split.
+        seed: another seed gives another split.
 
     A class with a single row stays on the kept side. Without groups every other class has at least
-    a row on both.
+    one row on each side.
 
     Examples:
         >>> kept, held_out = holdout_split([0] * 80 + [1] * 20)
@@ -52,7 +52,7 @@ def holdout_split(
 def three_way_split(
     y: Any, *, groups: Any = None, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row indices (training 64%, validation 16%, test 20%), as in the papers: a fifth, twice.
+    """Row indices (training 64%, validation 16%, test 20%), as in the papers: two splits by fifths.
 
     Examples:
         >>> [len(rows) for rows in three_way_split([0] * 80 + [1] * 20)]
@@ -81,7 +81,7 @@ def _hold_out_rows(owner: str, y: np.ndarray, fraction: float, seed: int) -> np.
     require(enough, owner, "fraction", allowed, got, cure)
     stratified = StratifiedShuffleSplit(1, test_size=size, random_state=seed)
     held_out = rows[next(stratified.split(rows, codes[rows]))[1]]
-    # Shares are rounded: of a class with two rows it may hold out none, or both.
+    # Shares are rounded, so that a class with two rows may have none or both held out.
     draw, several = np.random.default_rng(seed).choice, counts > 1
     out = np.bincount(codes[held_out], minlength=len(counts))
 

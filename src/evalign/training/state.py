@@ -1,4 +1,4 @@
-"""Everything that the rest of a run depends on: what a checkpoint holds."""
+"""The state of a run: everything that the rest of it depends on, which a checkpoint holds."""
 
 import copy
 import hashlib
@@ -20,7 +20,7 @@ History = list[dict[str, Any]]
 
 
 def fingerprint(*data: Data) -> str:
-    """A checksum of all rows. The rows of a loader are not looked at."""
+    """A checksum of all rows. The rows of a loader are not read."""
     digest = hashlib.blake2b(digest_size=16)
     for part in data:
         for tensor in () if isinstance(part, DataLoader) else part:
@@ -66,7 +66,7 @@ class RunState:
         cooled = {} if annealing is None else annealing.settings
         self.call = {
             "batches per epoch": batches,
-            # Before the loss, whose weights may come from the rows.
+            # Compared before the loss: other rows may also mean other class weights.
             "the fingerprint of the rows": fingerprint(*data),
             **configuration("loss", self.loss),
             **configuration("metric", metric),
@@ -78,11 +78,11 @@ class RunState:
         }
 
     def keep_best(self) -> None:
-        """The weights as they are now are the best so far."""
+        """Keep a copy of the weights, which are the best so far."""
         self.best = {name: w.clone() for name, w in self.averaged.state_dict().items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy, as training goes on in place."""
+        """A copy of the state: training goes on in place."""
         live: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         live["optimizer"] = {str(k): v for k, v in self.optimizer.state_dict()["state"].items()}
         live["rng"] = {name: source.get_state() for name, source in self.generators.items()}
@@ -91,7 +91,7 @@ class RunState:
         return {"call": call, **copy.deepcopy(live), **never_changed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on exactly where the state was taken, or say what is not as it was."""
+        """Continue exactly where the state was taken, or raise an error that says what changed."""
         now, then = asdict(self.settings) | self.call, state["call"]
         for name in {**then, **now}:
             if now.get(name) != then.get(name):
@@ -112,7 +112,7 @@ class RunState:
         self.best = state["best"]
 
     def _parts(self) -> dict[str, Any]:
-        """What has a state dict."""
+        """The parts that have a state dict."""
         parts = {"network": self.network, "scaler": self.scaler, "progress": self.progress}
         if self.averaged is not self.network:
             parts["averaged"] = self.averaged

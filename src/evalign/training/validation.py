@@ -12,7 +12,7 @@ from evalign.losses import WMWLoss
 
 
 class Validation(NamedTuple):
-    """What the validation rows gave: scalars, still on the device."""
+    """The outcome of a validation: scalars, still on the device."""
 
     loss: Tensor
     metric: Tensor

@@ -1,7 +1,7 @@
-"""Metrics of a Confusion, one code for soft and hard, and the names they go by.
+"""Metrics of a Confusion, soft or hard, and their names.
 
 A `Metric` is a function of a Confusion that returns a scalar tensor. Those here are small frozen
-objects that carry their settings. `resolve` makes one of a name or of a user's function.
+objects that carry their settings. `resolve` makes one from a name or a user's function.
 """
 
 from evalign.core.metrics.base import ClassMetric, MatrixMetric, Metric, MetricFunction, Minimize

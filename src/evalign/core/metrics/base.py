@@ -1,4 +1,4 @@
-"""What a metric is, and what metrics share: averaging over classes, undefined scores."""
+"""The base classes of metrics: averaging over classes, undefined scores."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -20,15 +20,15 @@ _PROBED_CLASSES = 64  # enough for functions that name a class by its index
 
 
 class Metric(ABC):
-    """A function of a Confusion that returns a scalar tensor, and what a training asks about it.
+    """A function of a Confusion that returns a scalar tensor, and what training asks about it.
 
-    `resolve` makes one of a name or of a user's function.
+    `resolve` makes one from a name or a user's function.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What tables call it. With the default settings, `resolve(name)` is the metric again."""
+        """Its name in tables. With the default settings, `resolve(name)` is the metric again."""
 
     @property
     def greater_is_better(self) -> bool:
@@ -42,7 +42,7 @@ class Metric(ABC):
 
     @property
     def nan_if_undefined(self) -> bool:
-        """Whether a NaN says that no class has a score, and not that the logits are NaN."""
+        """Whether a NaN means that no class has a score, and not that the logits are NaN."""
         return False
 
     @abstractmethod
@@ -54,12 +54,12 @@ class Metric(ABC):
 class FunctionMetric(Metric):
     """A user's function of a Confusion. Its result is checked to be a scalar tensor.
 
-    The function may declare `greater_is_better` and `needs_matrix` as attributes. Without the
-    second it is called once, at construction, with a Confusion that has no matrix.
+    The function may declare `greater_is_better` and `needs_matrix` as attributes. To find out the
+    second, it is otherwise called once, at construction, with a Confusion that has no matrix.
 
     Args:
         function: from a `Confusion` to a scalar tensor.
-        owner: whose argument an error should speak of.
+        owner: the name that errors give as the owner of the argument.
     """
 
     function: MetricFunction
@@ -72,7 +72,7 @@ class FunctionMetric(Metric):
         try:
             if not callable(self.function) or isinstance(self.function, type):
                 raise TypeError
-            with suppress(ValueError):  # a built-in function tells nothing of its arguments
+            with suppress(ValueError):  # a built-in function may have no signature
                 signature(self.function).bind(None)
         except TypeError:
             got = repr(self.function)
@@ -166,7 +166,7 @@ class ClassMetric(Metric):
 
     @property
     def nan_if_undefined(self) -> bool:
-        return self.zero_division not in (0, 1)  # asked so because isnan breaks compiled graphs
+        return self.zero_division not in (0, 1)  # not isnan, which breaks compiled graphs
 
     @abstractmethod
     def score(self, c: Confusion) -> Tensor:
@@ -223,7 +223,7 @@ class MatrixMetric(Metric):
 
     zero_division: float = 0.0
 
-    stem: ClassVar[str]  # its name, before any setting that the name tells
+    stem: ClassVar[str]  # the name without its settings
 
     def __post_init__(self) -> None:
         _check_zero_division(type(self).__name__, self.zero_division)

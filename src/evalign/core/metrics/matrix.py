@@ -38,13 +38,13 @@ class BalancedAccuracy(MatrixMetric):
 class GMean(MatrixMetric):
     """Geometric mean of the recalls of the classes that have true rows.
 
-    Its slope is infinite at a recall of 0; below √(smallest float) the recall is held there.
+    Its slope is infinite at a recall of 0, so recalls are kept above √(smallest float).
     """
 
     stem = "g_mean"
 
     def value(self, c: Confusion) -> Tensor:
-        recall = safe_ratio(c.tp, c.actual, fill=1.0)  # log 1 = 0: no true rows, no contribution
+        recall = safe_ratio(c.tp, c.actual, fill=1.0)  # log 1 = 0 for a class without rows
         logs = recall.clamp(min=torch.finfo(recall.dtype).tiny ** 0.5).log()
         classes = (c.actual != 0).sum()
         mean = safe_ratio(logs.sum(), classes).exp()
@@ -123,7 +123,7 @@ class CohenKappa(MatrixMetric):
 class ExpectedCost(MatrixMetric):
     """Σ cost ∘ matrix / total, the mean cost of a decision: rows of `cost` true, columns predicted.
 
-    Minimised as it is. A perfect classifier costs what the diagonal says, usually 0.
+    It is its own loss. A perfect classifier costs what the diagonal says, usually 0.
 
     Examples:
         >>> c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))

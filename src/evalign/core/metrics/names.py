@@ -1,4 +1,4 @@
-"""From what a user gives to a `Metric`: by name (scikit-learn's scorer names), object, function."""
+"""Make a `Metric` of what a user gives: a name (as of scikit-learn's scorers), object, function."""
 
 import difflib
 import json
@@ -111,7 +111,7 @@ def resolve(
             a `Confusion` that returns a scalar tensor, see `FunctionMetric`.
         zero_division: the score where a metric given by name is undefined, see `ClassMetric`; None
             for 0.
-        owner: whose argument an error should speak of.
+        owner: the name that errors give as the owner of the argument.
 
     Examples:
         >>> resolve("f2_macro")

@@ -1,10 +1,9 @@
 """The sums and their gradient as Triton kernels; the mathematics is that of `kernels.plain`.
 
-A row that fits on chip is read once forward. A longer one is read for its statistics, with a second
-look (a third for the sigmoid) that may find it in the cache, and again, column by column, for the
-sums. The backward pass reads and writes once, with a second look at a long row. No program adds to
-another one's sums: each writes its own, and these are added up in one order, so that a result is
-the same from run to run.
+A row that fits on chip is read once in the forward pass. A longer row is read twice for its
+statistics (three times for the sigmoid), perhaps from the cache, and again, column by column, for
+the sums. The backward pass reads and writes once, and reads a long row twice. Each program writes
+its own sums, and these are added up in one order, so that a result is the same from run to run.
 """
 
 # Launch options are not parameters of the kernels.
@@ -21,7 +20,7 @@ from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
 
 
 class Tile(NamedTuple):
-    """What a program holds at a time."""
+    """The rows and columns that a program holds at a time, and its warps."""
 
     rows: int
     columns: int
@@ -38,7 +37,7 @@ WARPS = 64  # of a processor at a time, where nothing is summed over rows
 
 
 def tile(classes: int) -> Tile:
-    """For rows that are kept on chip: sixteen numbers a thread."""
+    """The tile for rows that are kept on chip: sixteen numbers a thread."""
     columns = triton.next_power_of_2(classes)
     return Tile(max(1, 512 // columns), columns, max(1, columns // 512))
 

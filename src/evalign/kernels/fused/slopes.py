@@ -1,6 +1,6 @@
 """The kernel of the gradient. A tile has the classes down and the rows across."""
 
-# Triton compiles this; it is Python by its looks alone.
+# Triton compiles this, and a type checker takes it for Python.
 # pyright: reportPossiblyUnboundVariable=false
 
 import triton
@@ -30,10 +30,10 @@ def gradient(
     COLUMNS: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
-    """∂/∂z of Σ_c of_tp·tp + of_predicted·predicted, for every so many tiles of rows.
+    """∂/∂z of Σ_c of_tp·tp + of_predicted·predicted, for this program's tiles of rows.
 
-    A row is gone through twice, for its sums and for its gradient; if it fits into a tile, the
-    tile is kept.
+    A row is read twice, for its sums and for its gradient. If it fits into a tile, the tile is kept
+    and the row is read once.
     """
     compute: tl.constexpr = weight.dtype.element_ty
     t = tl.load(temperature).to(compute)
@@ -113,7 +113,7 @@ def _tile(
     z_row, of_predicted, column, live, CLASSES: tl.constexpr,
     largest, one, y, extra, scale, tau, t, SIGMOID: tl.constexpr, EPS: tl.constexpr,
 ):  # fmt: skip
-    """x, H, its slope in log p, and the gradient of H / Σ H; nothing of the largest class."""
+    """x, H, its slope in log p, and the gradient of H / Σ H, without the largest class."""
     real = column < CLASSES
     z = tl.load(z_row + column, mask=live & real, other=-float("inf")).to(tau.dtype)
     z = tl.where(column == one, -float("inf"), z)
@@ -126,7 +126,7 @@ def _tile(
 
 @triton.jit
 def _terms(x, h, up, g, t, SIGMOID: tl.constexpr, EPS: tl.constexpr):
-    """Of Σ H g; of Σ slope and Σ slope g, in log p and in −τ (where they are not the same)."""
+    """The terms of Σ H g, and of Σ slope and Σ slope·g in log p and in −τ (where they differ)."""
     down = slope(1.0, h, t, SIGMOID, EPS) if SIGMOID else up
     return h * g, up, up * g, down, down * g
 

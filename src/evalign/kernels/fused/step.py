@@ -1,4 +1,4 @@
-"""Membership of a tile, as in `kernels.plain`: pieces of the kernels."""
+"""The membership of a tile, as in `kernels.plain`: the parts that the kernels share."""
 
 import triton
 import triton.language as tl
@@ -10,7 +10,7 @@ _SHARE = tl.constexpr(OUTER_SHARE)
 
 @triton.jit
 def row(largest, runner_up, rest, SIGMOID: tl.constexpr):
-    """e_2; what makes q of e, or p for the sigmoid; p_1, 1 − p_1 and τ."""
+    """e_2, the factor from e to q (to p for the sigmoid), p_1, 1 − p_1 and τ."""
     second = tl.exp(runner_up - largest)
     p = 1 / (1 + rest)
     scale = p if SIGMOID else 2 / (1 + second)

@@ -1,6 +1,6 @@
 """The kernels of the sums. A tile has the classes down and the rows across."""
 
-# Triton compiles this; it is Python by its looks alone.
+# Triton compiles this, and a type checker takes it for Python.
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
 
 import triton
@@ -25,7 +25,7 @@ def whole_rows(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Sums and statistics of rows that fit into a tile; a program takes every so many."""
+    """Sums and statistics of this program's rows, which fit into a tile."""
     compute: tl.constexpr = weight.dtype.element_ty
     t = tl.load(temperature).to(compute)
     column = tl.arange(0, COLUMNS)[:, None]
@@ -38,7 +38,7 @@ def whole_rows(
         r = start + tl.arange(0, ROWS)[None, :]
         live = r < n
         at = logits + r.to(tl.int64) * CLASSES + column
-        # No row is all −∞, not even one that is not there.
+        # Rows past the end get finite numbers: a row of −∞ alone would give NaN.
         nothing = tl.where(live, -float("inf"), -column.to(compute)) if ROWS > 1 else -float("inf")
         z = tl.load(at, mask=live & real, other=nothing).to(compute)
         y = tl.load(target + r, mask=live, other=0)
@@ -52,9 +52,9 @@ def whole_rows(
             _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
             h = tl.where(real & (column != one), h, 0)
             total, mine = tl.reduce((h, tl.where(column == y, h, 0)), 0, add2, keep_dims=True)
-        else:  # H needs no more than the two largest: the threads of a row meet once for all sums
+        else:  # H needs only the two largest, so the threads of a row meet once for all sums
             scale = 2 / (1 + tl.exp(runner_up - largest))  # as in `row`
-            _x, h = membership(e, scale, scale, t, SIGMOID, EPS)  # which needs no τ
+            _x, h = membership(e, scale, scale, t, SIGMOID, EPS)  # the linear step needs no τ
             terms = (e, h, tl.where(column == y, h, 0))
             rest, total, mine = tl.reduce(terms, 0, add3, keep_dims=True)
             rest += largest - largest
@@ -63,11 +63,11 @@ def whole_rows(
         total += h_one
         mine += tl.where(one == y, h_one, 0)
         _store(stats, top, r, live, n, largest, runner_up, rest, total, one, two)
-        # Right and wrong apart: as a difference, few false positives of a large class would drown.
+        # Right and wrong are summed apart: a difference would round off a few false positives.
         share = share_of(w, total, y, CLASSES)
         h = tl.where(column == one, h_one, h)
         wrong += tl.where(column == y, 0, h) * share
-        if ROWS == 1:  # no other program adds to `own`: the order is that of the loop
+        if ROWS == 1:  # no other program adds to `own`, so the order is that of the loop
             there = is_class(y, CLASSES)
             tl.atomic_add(own + y, mine * share, mask=there, sem="relaxed")
             tl.atomic_add(own + 2 * CLASSES + y, w, mask=there, sem="relaxed")
@@ -109,7 +109,7 @@ def long_row(
         # Few tiles hold one of the two largest so far; only those are searched.
         if tl.max(tl.max(z, 0), 0) > tl.max(tl.max(runner_up, 0), 0):
             first, i, second, j, z = _two_largest(z, column, start)
-            # The largest so far or this tile's wins; the other one may be the second.
+            # The largest of this tile or the largest so far wins; the other may be the second.
             wins = first > largest
             a = tl.where(wins, second, first)
             b = tl.where(wins, largest, runner_up)
@@ -118,8 +118,8 @@ def long_row(
             one = tl.where(wins, i, one)
             largest = tl.maximum(largest, first)
 
-    # The linear step needs no more than the two largest to go on; the sigmoid needs the rest, too.
-    # Lane by lane: the threads of a row meet once, at the end.
+    # H needs only the two largest for the linear step; the sigmoid needs the rest, too. Sums are
+    # kept lane by lane, so that the threads of a row meet once, at the end.
     rests = tl.zeros([COLUMNS, 1], compute)
     totals = tl.zeros([COLUMNS, 1], compute)
     second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
@@ -160,14 +160,14 @@ def long_columns(
     EPS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """The sums of some columns over every so many rows, whose statistics are known."""
+    """The sums of some columns over this program's rows, whose statistics are known."""
     compute: tl.constexpr = weight.dtype.element_ty
     t = tl.load(temperature).to(compute)
     begin = tl.program_id(0) * COLUMNS
     column = begin + tl.arange(0, COLUMNS)
     own = partial + tl.program_id(1).to(tl.int64) * 3 * CLASSES
     wrong = tl.zeros([COLUMNS], compute)
-    # The next rows are on their way while this one is summed.
+    # Three stages load the next rows while this one is summed.
     for r in tl.range(tl.program_id(1), n, tl.num_programs(1), num_stages=3):
         at = logits + tl.full([], CLASSES, tl.int64) * r + column
         z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(compute)
@@ -192,7 +192,7 @@ def is_class(y, CLASSES: tl.constexpr):
 
 @triton.jit
 def share_of(w, total, y, CLASSES: tl.constexpr):
-    """The weight of H of a row. NaN if its target is not a class: on CUDA nobody checked it."""
+    """The weight of a row's H. NaN if the target is not a class, which is not checked on CUDA."""
     return tl.where(is_class(y, CLASSES), w / total, float("nan"))
 
 
@@ -205,7 +205,7 @@ def _others(z_row, column, CLASSES: tl.constexpr, largest, one):
 
 @triton.jit
 def load_stats(stats, top, r, live, n):
-    """The two largest logits, rest, Σ H and the largest class; harmless numbers without a row."""
+    """The two largest logits, rest, Σ H and the largest class; harmless numbers past the end."""
     largest = tl.load(stats + r, mask=live, other=0)
     runner_up = tl.load(stats + n + r, mask=live, other=0)
     rest = tl.load(stats + n + n + r, mask=live, other=1)
