@@ -1,4 +1,4 @@
-"""On a GPU: a step compiled and captured as a CUDA graph trains as a plain one."""
+"""On a GPU, a step that is compiled and captured as a CUDA graph trains as a plain one does."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def made(monkeypatch):
 
 
 def losses(monkeypatch, run):
-    """The validation loss of every epoch."""
+    """Return the validation loss of every epoch."""
     found = []
     loss_of = images._Training.loss_of
 
@@ -49,10 +49,10 @@ def losses(monkeypatch, run):
 
 @pytest.fixture
 def double(monkeypatch):
-    """Training in float64, where only a mistake makes a difference.
+    """Train in float64, where only a mistake makes a difference.
 
     In bfloat16, which has three digits, a compiled step rounds at other places than a plain one.
-    Thirty steps of AdamW make another network of that: their losses differ by a tenth and more.
+    After thirty steps of AdamW the networks differ, and their losses by a tenth and more.
     """
     make = images.NETWORKS[RUN.network]
     monkeypatch.setitem(images.NETWORKS, RUN.network, lambda *given: make(*given).double())
@@ -73,7 +73,8 @@ def test_captured_as_plain(method, rate, double, monkeypatch):
 
 
 def test_the_resnets_learn():
-    # Not by SurF's loss: where half of the rows are positive, as here, it says so of all of them.
+    # SurF's loss is left out: where half of the rows are positive, as here, it predicts all
+    # positive.
     run = RUN.but(
         network="resnet18",
         method="balanced_cross_entropy",

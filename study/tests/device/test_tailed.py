@@ -1,4 +1,4 @@
-"""On a GPU: long-tailed images learn the same in a captured step, also where weights average."""
+"""On a GPU, a captured step on long-tailed images learns the same, also with averaged weights."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def made(monkeypatch):
 
 
 def losses(monkeypatch, run):
-    """The validation loss of every epoch."""
+    """Return the validation loss of every epoch."""
     found, loss_of = [], tailed._Training.loss_of
 
     def noted(*arguments):
@@ -47,7 +47,7 @@ def test_captured_as_plain(method, ema_decay, monkeypatch):
     (run,) = (run for run in found if run.method == method)
     captured = losses(monkeypatch, run)
     monkeypatch.setattr(tailed._Training, "_captured", lambda training: training._step)
-    # bfloat16 has three digits, and the order of additions is the algorithm's.
+    # bfloat16 has three digits, and algorithms add in different orders.
     assert captured == pytest.approx(losses(monkeypatch, run), rel=0.1, abs=0.05)
 
 
