@@ -1,10 +1,10 @@
-"""A batch of a million rows in the memory of 4,096: `exact_backward` beside plain backward.
+"""Memory of a batch of a million rows: `exact_backward` in micro-batches and plain backward.
 
     python benchmarks/accumulation_memory.py --out results/accumulation_memory.json
 
-Each way runs in a process of its own, whose peak memory is measured above what it held before the
-first row: on a GPU by torch's allocator, on a CPU by the system's high-water mark. Rows are made
-when they are asked for, so they do not count.
+Each method runs in a process of its own. Its memory is the peak minus what it held before the first
+row, measured on a GPU by torch's allocator and on a CPU by the system's high-water mark. Rows are
+made on demand, so they do not count.
 """
 
 import argparse
@@ -26,7 +26,7 @@ ROWS, MICRO, FEATURES, CLASSES = 1_048_576, 4_096, 64, 10
 
 
 class Rows:
-    """Micro-batches of made rows, the same at every look."""
+    """Micro-batches of made rows, the same every time they are read."""
 
     def __init__(self, rows: int, size: int, device: str) -> None:
         self.rows, self.size, self.device = rows, size, device
@@ -60,7 +60,7 @@ def measure(method: str, device: str, results: Any) -> None:
     model = nn.Sequential(*layers, nn.Linear(128, CLASSES)).to(device)
     loss = MetricLoss("f1_macro").to(device)
     x, y = Rows(64, 64, device)[0]
-    loss(model(x), y).backward()  # what the first call of all loads is no one's
+    loss(model(x), y).backward()  # not measured: the first call loads libraries
     model.zero_grad()
     before, start = peak(device), time.perf_counter()
     if method == "exact":

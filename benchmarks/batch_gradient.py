@@ -1,10 +1,10 @@
-"""How far the gradient of a batch is from that of all rows, with and without running statistics.
+"""Distance of a batch's gradient from that of all rows, with and without running statistics.
 
     python benchmarks/batch_gradient.py --data creditcard.npz --out results/batch_gradient.json
 
-Credit card fraud (0.17% positives): a small network is trained with cross-entropy for some epochs
-and then held still. The gradient of 1 − F1 over all training rows is exact (`exact_backward`).
-Batches of a size are drawn at random, and the gradient of each is compared with it:
+On credit card fraud (0.17% positives), a small network is trained with cross-entropy for some
+epochs and then frozen. The gradient of 1 − F1 over all training rows is exact (`exact_backward`).
+Batches of each size are drawn at random, and the gradient g of each is compared with the exact G:
 
     bias      ‖mean of g − G‖ / ‖G‖      what a thousand steps would add up to
     spread    √(mean ‖g − mean g‖²) / ‖G‖  the noise of one step
@@ -78,7 +78,7 @@ def study(network: nn.Module, X: torch.Tensor, y: torch.Tensor) -> list[dict]:
                     "bias": ((mean - exact).norm() / exact.norm()).item(),
                     "cosine_of_mean": cosine,
                     "spread": spread / exact.norm().item(),
-                    # What a mean of so many noisy gradients may be off by chance.
+                    # The error that chance alone gives the mean of so many noisy gradients.
                     "bias_by_chance": spread / exact.norm().item() / BATCHES**0.5,
                 }
             )
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="creditcard.npz with X and y")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    torch.set_num_threads(1)  # small products: two threads are slower
+    torch.set_num_threads(1)  # for such small products two threads are slower
     with np.load(arguments.data) as file:
         X, y = torch.from_numpy(file["X"]).float(), torch.from_numpy(file["y"].astype(np.int64))
     X = Standardizer(X)(X)

@@ -1,4 +1,4 @@
-"""How long it takes to fit a decision rule on a million rows, beside scikit-learn.
+"""Time to fit a decision rule on a million rows, compared with scikit-learn.
 
     python benchmarks/decision_speed.py --out decision_speed.json
 
@@ -26,7 +26,7 @@ from evalign.decisions import fit_decision
 
 
 class PassOn(ClassifierMixin, BaseEstimator):
-    """The only feature is the probability of class 1."""
+    """A classifier whose only feature is the probability of class 1, which it passes on."""
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> "PassOn":
         self.classes_ = np.unique(y)
@@ -40,7 +40,7 @@ class PassOn(ClassifierMixin, BaseEstimator):
 
 
 def problem(classes: int, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Calibrated logits of classes whose frequencies fall to a thirtieth."""
+    """Make calibrated logits of classes whose frequencies fall to a thirtieth."""
     generator = torch.Generator().manual_seed(0)
     prior = 30.0 ** -torch.linspace(0, 1, classes)
     prior = prior / prior.sum()
@@ -51,7 +51,7 @@ def problem(classes: int, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def seconds(action: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """The shortest of some runs: the others waited for something else."""
+    """Return the shortest time of some runs, as the others waited for other programs."""
     times, result = [], None
     for _ in range(repeats):
         start = time.perf_counter()

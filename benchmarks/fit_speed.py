@@ -1,16 +1,16 @@
-"""Rows per second of training, beside a bare PyTorch loop and skorch, in one run.
+"""Rows per second of training, compared in one run with a bare PyTorch loop and skorch.
 
     python benchmarks/fit_speed.py --data creditcard.npz --out fit_speed.json
 
 All train the same network (MLP 512-256-128 with dropout) with AdamW on batches of 2048 rows of the
-credit card data, and look at the validation rows after every epoch. The bare loop is what a
-careful person would write: tensors on the device, batches by slices of a permutation, no gradient
-norm. skorch iterates as it does by default. The time of AlignedClassifier holds all
-that its `fit` does: reading, splitting, standardising and fitting the decision rule.
+credit card data, and validate after every epoch. The bare loop is what a careful person would
+write: tensors on the device, batches by slices of a permutation, no gradient norm. skorch iterates
+as it does by default. The time of AlignedClassifier includes all that its `fit` does: reading,
+splitting, standardising and fitting the decision rule.
 
-A round times each once; the order turns from round to round, and medians are reported, since what
-else runs on the machine comes and goes. Beside the rows per second of wall time there are those of
-processor time, which other programs disturb less; with several threads it counts their waiting too.
+A round times each once. The order rotates from round to round, and medians are reported, since the
+load of the machine varies. Rows per second are given for wall time and for processor time, which
+other programs disturb less; with several threads processor time includes their waiting.
 """
 
 import argparse
@@ -137,7 +137,7 @@ def main() -> None:
         "AlignedClassifier, aligned": lambda: estimator("aligned"),
         "skorch": skorch,
     }
-    # The first optimiser of a process loads torch's compiler.
+    # Not timed, as the first optimiser of a process loads torch's compiler.
     bare_loop(
         network(device, X.shape[1]), *((a[:BATCH], b[:BATCH]) for a, b in (rows, held_out)), 1
     )
@@ -152,7 +152,10 @@ def main() -> None:
                 took[clock][name].append(epochs * len(rows[0]) / (now() - start[clock]))
             print(f"{name}: {took['rows_per_second'][name][-1]:,.0f} rows/s", file=sys.stderr)
 
-    median = {c: {n: statistics.median(v) for n, v in of.items()} for c, of in took.items()}
+    median = {
+        clock: {name: statistics.median(rates) for name, rates in by_name.items()}
+        for clock, by_name in took.items()
+    }
     result: dict[str, Any] = {
         "rows": len(rows[0]),
         "validation_rows": len(held),

@@ -1,14 +1,14 @@
-"""Forward and backward of a loss, beside cross-entropy.
+"""Time of a loss's forward and backward pass, compared with cross-entropy.
 
     python benchmarks/loss_speed.py --out benchmarks/results/loss_speed_cpu.json
     python benchmarks/loss_speed.py --device cuda --out benchmarks/results/loss_speed_cuda.json
     python benchmarks/loss_speed.py --table benchmarks/results/loss_speed_cpu.json
 
 Modes: "eager", "compiled" (`torch.compile`), and on a GPU "captured", the eager loss replayed from
-a CUDA graph. "reference" is the same loss by `evalign.core`. The floor is three passes over the
-logits (read, read again for the gradient, write it) at the speed of a copy. Other libraries' losses
-are for one logit, and are measured there if they can be imported; install them without their
-dependencies, which pin old ones.
+a CUDA graph. "reference" is the same loss computed by `evalign.core`. The floor is three passes
+over the logits (read, read again for the gradient, write it) at the speed of a copy. Losses of
+other libraries take one logit, and are measured for it if they can be imported. Install them
+without their dependencies, which pin old versions.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SIZES = {
     "cpu": [(1024, 10), (8192, 10), (8192, 100), (2048, 1000)],
     "cuda": [(1024, 10), (1_048_576, 10), (65_536, 1000), (16_384, 32_768), (8192, 100_000)],
 }
-# At most this many times the median of eager cross-entropy, float32.
+# The largest allowed ratio to the median of eager cross-entropy, in float32.
 TARGETS = {
     "cpu": {(8192, 10): 3.0, (8192, 100): 3.0, (2048, 1000): 3.0},
     "cuda": {(1024, 10): 1.5, (1_048_576, 10): 0.5, (65_536, 1000): 0.8, (16_384, 32_768): 0.8},
@@ -55,7 +55,7 @@ def reference(name: str) -> LossFunction:
 
 
 def losses(device: str) -> Iterator[tuple[str, str, LossFunction]]:
-    """Name, mode, loss. Modules are compiled anew for every size."""
+    """Yield (name, mode, loss). Modules are compiled anew for every size."""
     yield "cross_entropy", "eager", F.cross_entropy
     yield "cross_entropy", "compiled", torch.compile(F.cross_entropy, dynamic=False)
     for name in METRICS:
@@ -68,7 +68,7 @@ def losses(device: str) -> Iterator[tuple[str, str, LossFunction]]:
 
 
 def binary_losses(device: str) -> Iterator[tuple[str, LossFunction]]:
-    """Losses of one logit: ours, and those of other libraries that are there."""
+    """Yield the losses of one logit: ours, and those of other libraries that are installed."""
     yield "binary_cross_entropy", F.binary_cross_entropy_with_logits
     yield "f1", MetricLoss("f1").to(device)
     yield "sigmoid_f1", SigmoidF1Loss().to(device)
@@ -85,7 +85,7 @@ def binary_losses(device: str) -> Iterator[tuple[str, LossFunction]]:
 
 
 def percentiles(run: Callable[[], Any], device: str) -> dict[str, float]:
-    """Milliseconds. On a GPU between events, with no wait in between, as in training."""
+    """Compute percentiles in milliseconds; on a GPU by events, without waits, as in training."""
     for _ in range(5):
         run()
     _wait(device)
@@ -151,14 +151,14 @@ def _captured(run: Callable[[], None]) -> Callable[[], None]:
 
 
 def bandwidth(device: str) -> float:
-    """Bytes read and written per second by a copy."""
+    """Measure the bytes that a copy reads and writes per second."""
     x = torch.randn(2**28 if device == "cuda" else 2**25, device=device)
     y = torch.empty_like(x)
     return 2 * x.nbytes / percentiles(lambda: y.copy_(x), device)["p50"] * 1000
 
 
 def step(loss: LossFunction, device: str) -> dict[str, float]:
-    """One whole training step of the tabular network: 30 features, 2,048 rows, 10 classes."""
+    """Time a whole training step of the tabular network: 30 features, 2,048 rows, 10 classes."""
     torch.manual_seed(0)
     sizes = (30, 512, 256, 128)
     hidden = [layer for i, o in itertools.pairwise(sizes) for layer in (nn.Linear(i, o), nn.ReLU())]
@@ -223,7 +223,7 @@ def benchmark(device: str, threads: int, dtypes: list[str]) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """The results as Markdown: medians, and their ratio to eager cross-entropy."""
+    """Write the results as Markdown: medians, and their ratio to eager cross-entropy."""
     lines = [
         "| rows × classes | logits | loss | mode | ms (20 / 50 / 80%) | × cross-entropy | × floor "
         "| peak MiB |",
@@ -247,7 +247,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def targets(result: dict[str, Any]) -> str:
-    """The targets as Markdown: asked, and reached in each mode."""
+    """Write the targets as Markdown, with what each mode reaches."""
     lines = [
         "| what | loss | at most | reached | mode | met |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -1,11 +1,11 @@
-"""Cross-entropy beside MetricLoss in Hugging Face's Trainer: Reuters-21578 R8, eight topics.
+"""Compare cross-entropy with MetricLoss in Hugging Face's Trainer, on Reuters-21578 R8.
 
-The topics are long-tailed (3,923 to 51 texts). A tiny transformer from scratch, words as tokens,
-the published split. Scores by evalign and by torchmetrics.
-Takes about three minutes of one core.
+The eight topics are long-tailed (3,923 to 51 texts). A tiny transformer is trained from scratch on
+the published split, with words as tokens. Scores are computed by evalign and by torchmetrics. It
+takes about three minutes on one core.
 
-The data is a csv (or csv.gz) with the columns split (train, test), class and text: name it with
---data.
+The data is a csv (or csv.gz) file with the columns split (train, test), class and text. Name it
+with --data.
 """
 
 import argparse
@@ -27,13 +27,13 @@ from evalign.integrations.huggingface import AlignedTrainer
 
 TARGET = "f1_macro"
 REPORTED = [TARGET, "balanced_accuracy", "accuracy"]
-WORDS = 5000  # in the vocabulary
-LENGTH = 32  # of a text, in words; the rest is cut off
+WORDS = 5000  # size of the vocabulary
+LENGTH = 32  # words of a text; the rest is cut off
 PADDING, UNKNOWN = 0, 1
 
 
 class Both(nn.Module):
-    """The cross-entropy keeps training stable, the metric gives the rare topics their weight."""
+    """A sum of cross-entropy, which keeps training stable, and the metric, for the rare topics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ LOSSES = {
 
 
 def read(path: Path) -> dict[str, list[tuple[str, str]]]:
-    """(topic, text) of the parts "train" and "test"."""
+    """Read pairs (topic, text) of the parts "train" and "test"."""
     parts: dict[str, list[tuple[str, str]]] = {"train": [], "test": []}
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8", newline="") as file:
@@ -89,7 +89,7 @@ def trainer(
         intermediate_size=128,
         max_position_embeddings=LENGTH,
         num_labels=topics,
-        attention_probs_dropout_prob=0.0,  # with it, attention has no fast path on a CPU
+        attention_probs_dropout_prob=0.0,  # with dropout, attention has no fast path on a CPU
     )
     args = TrainingArguments(
         folder,

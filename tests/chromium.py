@@ -1,4 +1,4 @@
-"""Chromium, without a window and without a network; conftest.py makes a fixture of it."""
+"""Start Chromium without a window or a network; conftest.py makes it a fixture."""
 
 import shutil
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ FLAGS = [
 
 @contextmanager
 def started() -> Iterator[webdriver.Chrome]:
-    """The browser, until the block ends."""
+    """Start the browser, and quit it when the block ends."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
         pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)")

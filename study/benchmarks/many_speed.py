@@ -1,12 +1,12 @@
-"""Many models at once beside one after the other: `fit_many` and `fit`, in one run.
+"""Time to train many models at once (`fit_many`) and one after the other (`fit`), in one run.
 
     python study/benchmarks/many_speed.py --device cuda --batch-sizes 128 2048 \\
         --out benchmarks/results/many_speed_cuda.json
 
 The members are those of the papers' grid for one batch size: five losses, three learning rates,
 two dropouts, and two cooling rates for three of the losses: 48 networks (MLP 512-256-128) on made
-rows of the size of the Adult data. One after the other, a few of them are trained (all losses are
-among them) and the mean time of one counts; together, all are.
+rows of the size of the Adult data. `fit_many` trains all of them. `fit` trains a few, with every
+loss among them, and the mean time of one is reported.
 """
 
 import argparse
@@ -104,7 +104,8 @@ def main() -> None:
             arguments.epochs, batch, patience=None, schedule="constant", warmup=0, clip_norm=None
         )
         first = Settings(1, batch, patience=None, schedule="constant", warmup=0, clip_norm=None)
-        seconds(lambda first=first: alone(few[0], first), device)  # libraries set themselves up
+        # Not timed: libraries set themselves up.
+        seconds(lambda first=first: alone(few[0], first), device)
         one = [seconds(lambda m=m, s=settings: alone(m, s), device) for m in few]
         many = seconds(lambda s=settings: together(s), device)
         mean = sum(one) / len(one)

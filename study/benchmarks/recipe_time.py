@@ -1,9 +1,9 @@
-"""How long the default recipe takes beside cross-entropy, by the same estimator, in one run.
+"""Time of the default recipe over that of cross-entropy, by the same estimator, in one run.
 
     python study/benchmarks/recipe_time.py --out study/results/recipe_time.json
 
 Both fit the same network on the same rows for the same number of epochs, with all that
-`AlignedClassifier.fit` does. A round times both once, turn and turn about; the ratio of a data set
+`AlignedClassifier.fit` does. A round times both once, in alternating order. The ratio of a data set
 is that of the medians over rounds, and the ratio reported first is the mean over data sets.
 """
 
@@ -39,7 +39,7 @@ def main() -> None:
         prepared = prepare(dataset, "sound")
         (X, y), held_out = prepared.training, prepared.validation
         took: dict[str, list[float]] = {recipe: [] for recipe in RECIPES}
-        for turn in range(arguments.rounds + 1):  # the first one is to warm up
+        for turn in range(arguments.rounds + 1):  # the first round only warms up
             for recipe in RECIPES if turn % 2 else RECIPES[::-1]:
                 clf = AlignedClassifier(
                     "f1" if prepared.classes == 2 else "f1_macro",

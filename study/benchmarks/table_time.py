@@ -1,9 +1,9 @@
-"""How long EAST's Table 1 takes by the clock: its tables of features and printed losses.
+"""Wall time of EAST's Table 1, for its tables of features and its printed losses.
 
     python study/benchmarks/table_time.py --jobs 13 --out benchmarks/results/table_time_cuda.json
 
-The whole protocol of `evalign-study run east-table1` with the papers' split: the grid, then ten
-trials of every setting that a selection chose, from nothing recorded to the last record.
+The whole protocol of `evalign-study run east-table1` is timed with the papers' split: the grid,
+then ten trials of every setting that a selection chose. It starts without any record.
 """
 
 import argparse
@@ -28,7 +28,7 @@ DATASETS = ("adult", "cocktailparty", "creditcard", "mammography")
 
 
 def printed() -> PrintedTable:
-    """What the paper prints. The largest data set comes first: nothing else takes as long."""
+    """Keep what the paper prints. The largest data set comes first, as it takes the longest."""
     part = on(table("east-table1"), DATASETS)
     panels = [
         dataclasses.replace(

@@ -1,4 +1,4 @@
-"""`evalign-study` run as a user would run it."""
+"""Run `evalign-study` as a user would."""
 
 from functools import partial
 

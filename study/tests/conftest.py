@@ -1,4 +1,4 @@
-"""Made rows in the place of a data set, and a small table in the place of the papers'."""
+"""Fixtures that replace data sets by made rows, and the papers' tables by a small one."""
 
 from pathlib import Path
 
@@ -19,13 +19,13 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 @pytest.fixture(scope="session")
 def committed():
-    """The records that are kept in the repository, by key."""
+    """Return by key the records that are kept in the repository."""
     return recorded(RESULTS)
 
 
 @pytest.fixture
 def made_rows(monkeypatch):
-    """200 rows in the place of any data set."""
+    """Replace every data set by 200 made rows."""
     cached = (prepare, classical._prepare, classical._fitted)
     for function in cached:
         function.cache_clear()
@@ -41,5 +41,5 @@ def made_rows(monkeypatch):
 
 @pytest.fixture
 def small(made_rows, monkeypatch):
-    """The small table in the place of all others of papers."""
+    """Replace the papers' tables by the small one."""
     monkeypatch.setattr(tables, "_tables", lambda: tables.read(SMALL))

@@ -1,4 +1,4 @@
-"""Commands run as a user would run them, and a made table for them."""
+"""Run commands as a user would, on a made table."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ class Result(NamedTuple):
 
 
 def invoke(*arguments, program=main):
-    """`evalign` with these arguments, in this process, or another program."""
+    """Run `evalign`, or another program, with these arguments in this process."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -32,25 +32,26 @@ def invoke(*arguments, program=main):
 
 
 def process(*arguments, before=""):
-    """`evalign` in a process of its own, after some other code."""
+    """Run `evalign` in a process of its own, after some other code."""
     code = f"{before}\nfrom evalign.cli import main\nmain()"
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},  # as here, and bits depend on it
+        # As in this process, as the last bits depend on it.
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
 
 
 def done(*arguments, program=main):
-    """The same, which must go well."""
+    """Run a command that must succeed."""
     result = invoke(*arguments, program=program)
     assert result.code == 0, result.err
     return result
 
 
 def refused(*arguments, program=main):
-    """The one line that bad input gets."""
+    """Return the one-line error that bad input gets."""
     result = invoke(*arguments, program=program)
     assert result.code == 2, result
     assert result.out == ""
@@ -61,13 +62,15 @@ def refused(*arguments, program=main):
 
 
 def fit(data, out, *more, target="label", epochs=2, decision="argmax"):
-    """Arguments of a quick fit. (A tuned decision takes longer than these epochs.)"""
+    """Return the arguments of a quick fit, without a tuned decision, which would take longer."""
     options = ["--target", target, "--epochs", epochs, "--decision", decision]
     return ["fit", data, "--out", out, *options, *more]
 
 
 def table(rows=240, seed=0):
-    """Two numbers (one with gaps), two categories, an id, a constant; three classes."""
+    """Make a table of two numbers (one with gaps), two categories, an id, a constant; three
+    classes.
+    """
     rng = np.random.default_rng(seed)
     age, income = rng.normal(50, 10, rows), rng.normal(size=rows)
     colour = rng.choice(["red", "green", "blue"], rows)
@@ -92,7 +95,7 @@ def written(path, frame):
 
 @contextlib.contextmanager
 def small_disk(size):
-    """No file grows beyond so many bytes: what a full disk looks like to a program."""
+    """Limit files to so many bytes, which looks like a full disk to a program."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -102,5 +105,5 @@ def small_disk(size):
 
 
 def files(folder):
-    """Everything below a folder, with contents."""
+    """Read all files below a folder."""
     return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}

@@ -1,4 +1,4 @@
-"""One fitted run for all tests that only look at it."""
+"""A fitted run, shared by all tests that only read it."""
 
 import pytest
 
@@ -12,13 +12,13 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def command(data, tmp_path_factory):
-    """The command that makes `fitted`."""
+    """Return the command that makes `fitted`."""
     out = tmp_path_factory.mktemp("fitted") / "run"
     return fit(data, out, epochs=10, decision="tuned")
 
 
 @pytest.fixture(scope="session")
 def fitted(command):
-    """A run folder. Tests that change it copy it first."""
+    """Make a run folder. Tests that change it copy it first."""
     done(*command)
     return command[command.index("--out") + 1]

@@ -1,4 +1,4 @@
-"""What a column is taken for, tables on disk, and labels."""
+"""The kinds of columns, tables on disk, and labels."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ ROWS = 60
 
 
 def kind_of(values, name="column"):
-    """What `plan` takes a column for, in a table with a number besides."""
+    """Return the kind that `plan` gives a column, in a table with one more number."""
     number = np.random.default_rng(0).normal(size=ROWS)
     made = pa.table({name: pa.array(values), "x": number, "y": ["a", "b"] * (ROWS // 2)})
     found = plan(made, "data.csv", target="y")
@@ -42,7 +42,7 @@ KINDS = [
     (sorted((SHUFFLED**2).tolist()), "id"),
     ((SHUFFLED / 7).tolist(), "number"),
     ([f"u{i}" for i in range(ROWS)], "id"),
-    ([f"Mr. Number {i}, Town" for i in range(ROWS)], "id"),  # a name is no text
+    ([f"Mr. Number {i}, Town" for i in range(ROWS)], "id"),  # a name is not a text
     ([f"u{i // 2}" for i in range(ROWS)], "category"),
     (pd.Categorical(["a", "b", "c"] * 20), "category"),
 ]
@@ -154,7 +154,7 @@ def test_a_gap_never_seen_in_training():
         .set_column(made().column_names.index("colour"), "colour", pa.array([None, "NA"]))
     )
     new = frame(holes, found, "new.csv")
-    assert not columns.unseen(fitted, found, new)["colour"].any()  # it is no new level
+    assert not columns.unseen(fitted, found, new)["colour"].any()  # it is not a new level
     assert columns.transform(fitted, new)[:, 3:6].sum() == 0
 
 
@@ -171,7 +171,7 @@ def test_tables_round_trip(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_memory_is_bounded(tmp_path, monkeypatch, suffix):
-    """Going through a table holds a part of it."""
+    """Reading through a table holds only a part of it in memory."""
     monkeypatch.setattr(tables, "BLOCK_BYTES", 2**14)
     monkeypatch.setattr(tables, "BLOCK_CELLS", 2**10)
     noise = np.random.default_rng(0).normal(size=100_000).astype(str)
@@ -181,7 +181,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch, suffix):
         for start in range(0, len(noise), 1000):
             write(whole.slice(start, 1000))
     del whole
-    file = TableFile(path)  # first: what its look at the header has read ahead goes by itself
+    file = TableFile(path)  # first, so that what was read ahead for the header is gone
     before = pa.total_allocated_bytes()
     held = [pa.total_allocated_bytes() - before for _ in file.blocks()]
     assert len(held) > 50

@@ -17,14 +17,14 @@ QUICK = ["--folds", 2, "--seeds", 1, "--epochs", 1]
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread():
-    """Gradient boosting has threads of its own, which would fight for the workers' cores."""
+    """Limit gradient boosting to one thread, as more would compete for the workers' cores."""
     with threadpool_limits(1):
         yield
 
 
 @pytest.fixture(scope="module")
 def binary(tmp_path_factory):
-    """Two classes, of which "b" is rare; groups and weights."""
+    """Make a table of two classes, of which "b" is rare, with groups and weights."""
     rng = np.random.default_rng(0)
     frame = table(160).drop(columns="person")
     frame["label"] = np.where(frame["age"] > 56, "b", "a")
@@ -35,7 +35,7 @@ def binary(tmp_path_factory):
 
 @pytest.fixture
 def few(monkeypatch):
-    """Not all methods."""
+    """Compare only a few methods, to save time."""
     monkeypatch.setattr(command, "METHODS", {method: METHODS[method] for method in FEW})
 
 
@@ -79,14 +79,14 @@ def test_table_and_verdict_for_a_person(data):
     assert all(len(line) <= 80 for line in lines[: len(FEW) + 1])  # no cell is broken
     assert {line[:26].strip() for line in lines[1 : len(FEW) + 1]} == set(FEW)
     assert f"Mean f1_macro over 2 folds, once, difference to {PLAIN}." in result.out
-    assert " to " not in lines[1]  # of two values there is no interval
+    assert " to " not in lines[1]  # two values have no interval
     assert "best mean f1_macro" in result.out or "cross-entropy wins" in result.out
     assert "Comparing" in result.err
     assert "Left out: person (id), country (constant)." in result.err
 
 
 def test_advice_that_nobody_can_follow_is_not_given(binary, monkeypatch):
-    """EAST asks for larger batches, of which the command has no option."""
+    """EAST asks for larger batches, for which the command has no option."""
     monkeypatch.setattr(command, "METHODS", {name: METHODS[name] for name in (PLAIN, EAST)})
     said = done("compare", binary, "--target", "label", "--metric", "f1", *QUICK).err
     assert "The positive class is 'b'" in said

@@ -1,4 +1,4 @@
-"""A fit that is stopped, by whatever, goes on with the same command and ends the same."""
+"""A fit that is stopped in any way continues with the same command and ends the same."""
 
 import signal
 
@@ -19,7 +19,7 @@ def whole(tmp_path_factory, data):
 
 
 def comparable(run):
-    """What does not tell the time: weights, predictions and scores."""
+    """Return what does not depend on the time: weights, predictions and scores."""
     return {
         path: content
         for path, content in files(run).items()
@@ -46,7 +46,7 @@ checkpoint.save = save
 
 
 def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
-    """Right after the first checkpoint of either model."""
+    """It is stopped right after the first checkpoint of either model."""
     out, partial = tmp_path / "run", tmp_path / "run.partial"
     arguments = fit(data, out, epochs=EPOCHS)
     with monkeypatch.context() as patch:
@@ -73,7 +73,7 @@ def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
 
 
 def test_killed_right_before_the_end(data, tmp_path, monkeypatch):
-    """The run is there, and so are the checkpoints: the same command removes them."""
+    """The run and the checkpoints are both there, and the same command removes the checkpoints."""
     out, partial = tmp_path / "run", tmp_path / "run.partial"
     arguments = fit(data, out, "--no-baseline", epochs=1)
     synced = []
@@ -106,7 +106,7 @@ def no_room_for_the_report(run):
 
 
 def test_disk_full_at_the_end(whole, data, tmp_path):
-    """The report does not fit: the training is kept for when there is room."""
+    """The report does not fit on the disk, and the training is kept until there is room."""
     out, partial = tmp_path / "run", tmp_path / "run.partial"
     with no_room_for_the_report(whole):
         assert "File too large" in refused(*fit(data, out, "--quiet", epochs=EPOCHS))

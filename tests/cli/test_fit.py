@@ -1,4 +1,4 @@
-"""`evalign fit`: what it leaves behind, and what it says."""
+"""`evalign fit`: the files it writes, and its output."""
 
 import io
 import json
@@ -156,7 +156,7 @@ def test_two_classes(tmp_path):
 
 @pytest.fixture
 def fits(monkeypatch):
-    """The arguments of every training."""
+    """Collect the arguments of every training."""
     seen, fit = [], AlignedClassifier.fit
 
     def spy(self, X, y, sample_weight=None, **more):
@@ -243,7 +243,7 @@ def test_classes_with_few_rows_are_pointed_out(tmp_path):
 
 
 def test_a_class_in_few_groups_is_pointed_out(tmp_path):
-    """Training keeps it, and the rows held out have none."""
+    """Training keeps the class, and the held-out rows have none of it."""
     frame = table(200).assign(household=lambda frame: frame.pop("person") // 10)
     frame["label"] = np.where(frame["household"] < 2, "rare", "common")
     data = written(tmp_path / "data.csv", frame)

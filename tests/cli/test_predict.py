@@ -62,7 +62,7 @@ def test_labels_and_probabilities_of_one_pass(fitted):
 
 @pytest.mark.parametrize("source", ["csv", "parquet"])
 def test_blocks(fitted, tmp_path, monkeypatch, source):
-    """In many blocks to the byte what comes in one."""
+    """Many blocks give the same bytes as one."""
     new = written(tmp_path / f"new.{source}", table(1500, seed=6))
     done("predict", fitted, new, "--out", tmp_path / "one.csv")
     monkeypatch.setattr(tables, "BLOCK_BYTES", 4096)
@@ -115,7 +115,7 @@ def test_parquet_keeps_its_types(fitted, tmp_path):
 
 
 def test_unseen_categories(fitted, tmp_path):
-    """Scored as levels that are none, with one warning that counts them."""
+    """They are scored as belonging to no known level, with one warning that counts them."""
     frame = table(30, seed=7)
     frame.loc[:4, "colour"] = "violet"
     frame.loc[3:6, "member"] = "perhaps"
@@ -210,7 +210,7 @@ def test_evaluate_in_blocks(fitted, tmp_path, monkeypatch):
 
 
 def test_evaluate_the_test_rows(tmp_path):
-    """What evaluate says of a file is what fit said of it."""
+    """Evaluate gives the same scores for a file as fit did."""
     data = written(tmp_path / "data.csv", table())
     test = written(tmp_path / "test.parquet", table(80, seed=9))
     said = json.loads(done(*fit(data, tmp_path / "run", "--test", test, "--json")).out)
@@ -220,7 +220,7 @@ def test_evaluate_the_test_rows(tmp_path):
 
 
 def test_report(fitted, tmp_path):
-    """Renders the page of the run again, to the byte, and only that."""
+    """The command renders the page of the run again, to the byte, and changes nothing else."""
     run = tmp_path / "run"
     shutil.copytree(fitted, run)
     page = (run / "report.html").read_bytes()

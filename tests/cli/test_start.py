@@ -1,4 +1,4 @@
-"""Help and errors about a path load nothing slow. Modules are looked at, not the clock."""
+"""Help and path errors load nothing slow, which is seen from the modules, not the clock."""
 
 import inspect
 import subprocess

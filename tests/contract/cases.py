@@ -13,7 +13,7 @@ from tests.reference import losses as reference
 from tests.reference import membership
 from tests.reference import metrics as reference_metrics
 
-RATE = 0.3  # share of positives told to SurrogateFBetaLoss; the data need not have it
+RATE = 0.3  # share of positives that SurrogateFBetaLoss is given; the data may differ
 COST = [[0, 1, 2], [3, 0, 1], [1, 5, 0]]
 WEIGHTS = {"binary": [0.5, 2.0], "multiclass": [0.5, 1.0, 3.0], "multilabel": [1.0, 2.0, 0.25]}
 CLASSES = 3
@@ -34,7 +34,7 @@ class Case:
 
 
 def data(task: str, *, rows: int = 24, seed: int = 0, dtype=torch.float64) -> tuple[Tensor, Tensor]:
-    """Random logits, and a target in which every class occurs."""
+    """Make random logits, and a target in which every class occurs."""
     generator = torch.Generator().manual_seed(seed)
     shape = (rows,) if task == "binary" else (rows, CLASSES)
     logits = 2 * torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -48,14 +48,14 @@ def data(task: str, *, rows: int = 24, seed: int = 0, dtype=torch.float64) -> tu
 
 
 def probabilities(task: str, target: Tensor) -> np.ndarray:
-    """The target as the reference takes it."""
+    """Convert the target to what the reference takes."""
     if task == "multiclass":
         target = torch.nn.functional.one_hot(target, CLASSES)
     return target.double().numpy()
 
 
 def perfect(task: str, target: Tensor, dtype=torch.float64) -> Tensor:
-    """Logits that predict the target with a probability of 1 in floating point."""
+    """Make logits that predict the target with a probability of 1 in floating point."""
     if task == "multiclass":
         target = torch.nn.functional.one_hot(target, CLASSES)
     return (2e3 * target.to(dtype) - 1e3).requires_grad_()
@@ -83,7 +83,7 @@ def _metric(id_, name, task, of_matrix, minimised=False, exempt=None, **settings
 
 
 def _own_function(c):
-    """A user's metric that wants the whole matrix: the smallest share of a class kept."""
+    """Compute a user's metric that needs the whole matrix: the smallest recall of a class."""
     return (c.matrix.diagonal() / c.actual.clamp(min=1e-9)).amin()
 
 
@@ -194,7 +194,9 @@ def _loss(id_, make, task, expected, exempt=None) -> Case:
 
 
 def _aligned(task: str) -> Case:
-    """Balanced accuracy asks for the whole log prior; running statistics rest in evaluation."""
+    """Make the case of our recipe for balanced accuracy, whose offsets are the whole log prior. It
+    is in evaluation mode, where running statistics are not used.
+    """
     prior = WEIGHTS[task]
 
     def make(**settings):
@@ -309,6 +311,6 @@ LOSS_CASES = [
 ]
 
 CASES = METRIC_CASES + LOSS_CASES
-# One case per Module and task: what does not depend on the metric is not tried with all of them.
+# One case per Module and task, for what does not depend on the metric.
 _TYPICAL = ("f1", "f1_macro", "expected_cost", "f_per_class", "f1_subset")
 MODULE_CASES = [c for c in METRIC_CASES if c.id in _TYPICAL] + LOSS_CASES

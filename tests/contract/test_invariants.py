@@ -1,4 +1,4 @@
-"""What every loss promises, whatever it computes."""
+"""The invariants of every loss."""
 
 import copy
 import pickle
@@ -13,7 +13,7 @@ from tests.contract.cases import MODULE_CASES as MODULES
 
 
 def holds(cases, invariant):
-    """The cases that declare the invariant."""
+    """List the cases for which the invariant holds."""
     return pytest.mark.parametrize(
         "case", [c for c in cases if invariant not in c.exempt], ids=repr
     )
@@ -32,7 +32,7 @@ def assert_same(ours, theirs, tolerance):
 
 
 def hostile_batches(task, dtype):
-    """Finite inputs at the edge: saturated, tied, of one class, of one row, mixed magnitudes."""
+    """Yield finite inputs at the edge: saturated, tied, of one class or row, of mixed sizes."""
     logits, target = data(task, dtype=dtype)
     most = 1e4 if dtype != torch.float64 else 1e6
     one_class = torch.zeros_like(target)
@@ -70,7 +70,7 @@ def test_value_and_gradient_are_finite(case, dtype):
 @pytest.mark.parametrize("temperature", [1e-30, 1e-9, 0.4])
 @pytest.mark.parametrize("case", [*METRIC_CASES, LOSS_CASES[0]], ids=repr)
 def test_finite_at_the_ends_of_the_temperature(case, temperature):
-    """In float32, the narrower of the two that a loss computes in."""
+    """The test is in float32, the narrower of the two types that a loss computes in."""
     loss = case.make(temperature=temperature)
     for name, logits, target in hostile_batches(case.task, torch.float32):
         value, gradient = value_and_gradient(loss, logits, target)
@@ -157,7 +157,9 @@ def test_half_precision_logits_are_computed_in_float32(case, dtype):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("case", MODULES, ids=repr)
 def test_autocast_changes_nothing(case, dtype):
-    """A probabilistic target too: its d × d matrix is a product, which autocast would take."""
+    """That includes a probabilistic target, whose d × d matrix is a product that autocast would
+    take.
+    """
     logits, target = data(case.task, dtype=torch.float32)
     soft = torch.nn.functional.one_hot(target, CLASSES) if case.task == "multiclass" else target
     for given, task in [(target, None), (soft.float(), case.task)]:
@@ -210,7 +212,7 @@ def test_compiles_as_one_graph(case):
     assert_same(graph, eager, tolerances.SAME)
 
 
-# To compile for sizes that are not known takes seconds. One loss a task is a sample of it.
+# Compiling for unknown sizes takes seconds, so only one loss per task is tried.
 @pytest.mark.parametrize(
     "case",
     [
@@ -246,7 +248,7 @@ def test_float32_on_many_rows_with_a_rare_class(case):
 
 @pytest.mark.parametrize("case", MODULES, ids=repr)
 def test_no_look_at_values(case):
-    """Tensors without values go through, so nothing waits for a device."""
+    """Tensors without values pass through, so nothing waits for a device."""
     logits, target = (x.to("meta") for x in data(case.task))
     assert case.make().to("meta")(logits, target).shape == ()
 
@@ -271,7 +273,7 @@ def test_inductor():
     logits, target = data("multiclass", rows=64, dtype=torch.float32)
     loss = MetricLoss("f1_macro")
     compiled = torch.compile(loss, fullgraph=True)
-    for temperature in (0.2, 0.05):  # a new temperature is no new graph
+    for temperature in (0.2, 0.05):  # a new temperature does not make a new graph
         loss.set_temperature(temperature)
         eager = value_and_gradient(loss, logits, target)
         assert_same(value_and_gradient(compiled, logits, target), eager, tolerances.FLOAT32)

@@ -1,4 +1,4 @@
-"""Every loss equals the slow numpy reference, in all that a batch can be."""
+"""Every loss equals the slow numpy reference, for every kind of batch."""
 
 import numpy as np
 import pytest

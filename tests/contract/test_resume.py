@@ -108,7 +108,7 @@ EXEMPT = {
 
 
 def train(folder, loss, *, resume, metric="accuracy", epochs=2, **more):
-    """A run of two epochs, of which there is then a checkpoint to resume from."""
+    """Train for two epochs, which leaves a checkpoint to resume from."""
     two = losses.AUROCLoss | losses.WMWLoss | losses.SurrogateFBetaLoss
     is_binary = isinstance(loss, two) or getattr(loss, "task", None) == "binary"
     X = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
@@ -141,7 +141,7 @@ def test_every_argument_of_every_loss_is_tried():
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda loss: loss.__name__)
 def begun(request, tmp_path_factory):
-    """A loss, the arguments it was made with, and the checkpoint of its run."""
+    """Return a loss, the arguments it was made with, and the checkpoint of its run."""
     given, changes = CASES[request.param]
     folder = tmp_path_factory.mktemp("begun") / "run"
     train(folder, request.param(**given), resume=False)

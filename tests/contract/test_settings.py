@@ -16,7 +16,7 @@ def hard(p, threshold):
     return (p > threshold).to(p.dtype)
 
 
-# Of every loss the arguments it needs, and another value for each argument.
+# For every loss, the arguments it needs, and another value for each argument.
 SETTINGS = {
     "AUROCLoss": ({}, {"thresholds": [0.2, 0.5], "temperature": 0.1, "heaviside": "sigmoid"}),
     "AlignedLoss": (
@@ -75,7 +75,7 @@ def test_another_argument_is_another_repr(name, argument):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_another_buffer_is_another_repr(name):
-    """Of those that a state dict leaves out; it carries the others itself."""
+    """This is about buffers that a state dict leaves out; it carries the others itself."""
     tensors = {"class_weight", "threshold"} & SETTINGS[name][1].keys()
     loss = make(name, **{argument: SETTINGS[name][1][argument] for argument in tensors})
     for key, buffer in loss.named_buffers():

@@ -93,7 +93,7 @@ def test_exact_backward_replays_dropout():
 
 
 def test_one_rank_over_nccl(tmp_path):
-    """All that one GPU can show of NCCL: the sum over a group of one changes nothing."""
+    """With one GPU only this can be tested of NCCL: the sum over a group of one changes nothing."""
     meeting = f"file://{tmp_path / 'meeting'}"
     torch.distributed.init_process_group("nccl", init_method=meeting, rank=0, world_size=1)
     try:

@@ -14,7 +14,7 @@ TIMEOUT = 60  # seconds; a hang is a failure, not a wait
 
 
 def run(function, size, *arguments, timeout=TIMEOUT):
-    """The results of all ranks, or the traceback of the first that failed."""
+    """Return the results of all ranks, or raise with the traceback of the first that failed."""
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(["evalign", function.__module__])  # imported once, not per rank
     results = context.Queue()

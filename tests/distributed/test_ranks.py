@@ -33,7 +33,7 @@ def network(dtype):
 
 
 def rows(count, dtype, seed=1):
-    """x, y with some ignored, weights."""
+    """Make x, y with some ignored rows, and weights."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(count, 5, generator=generator, dtype=dtype)
     y = torch.randint(CLASSES, (count,), generator=generator)
@@ -42,7 +42,7 @@ def rows(count, dtype, seed=1):
 
 
 def steps(model, loss, parts):
-    """Values and gradients of some steps; the running statistics see each of them."""
+    """Compute values and gradients of some steps, all of which enter the running statistics."""
     answers = []
     for x, y, w in parts:
         model.zero_grad()
@@ -119,7 +119,7 @@ def test_fsdp_gives_the_gradient_of_all_rows():
 
 
 def exact(rank, size, shares, dtype):
-    """Micro-batches of two rows; some ranks have more of them than others."""
+    """Compute exactly in micro-batches of two rows; some ranks have more of them than others."""
     model = DistributedDataParallel(network(dtype))
     (x, y, w), _ = parts_of(rank, shares, dtype)
     microbatches = list(zip(x.split(2), y.split(2), w.split(2), strict=True))
@@ -136,7 +136,7 @@ def test_exact_backward_under_ddp():
 
 
 def who_waits_for_whom(rank, size):
-    """Evaluating, opting out and another group do not wait for the other ranks."""
+    """Evaluate, opt out and use another group, none of which waits for the other ranks."""
     x, y, _ = rows(8, torch.float64)
     logits = network(torch.float64)(x).detach().requires_grad_()
     half = (logits[:4], y[:4]) if rank == 0 else (logits[4:], y[4:])

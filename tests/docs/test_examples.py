@@ -1,4 +1,4 @@
-"""Runs the Python blocks and `evalign` commands of README.md and docs/, and src/'s docstrings."""
+"""Run the Python blocks and `evalign` commands of README.md and docs/, and src/'s docstrings."""
 
 import doctest
 import re
@@ -23,7 +23,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def run_commands(example):
-    """The lines that call evalign; the others (git, pip, make) are about this machine, not it."""
+    """Run the lines that call evalign; the others (git, pip, make) would change this machine."""
     for line in example.parsed.splitlines():
         name, *arguments = shlex.split(line, comments=True) or [""]
         if name in PROGRAMS:
@@ -58,7 +58,7 @@ def test_readme_has_an_example():
     assert list(PAGE.parse(README))
 
 
-# The parser knows a block of Python by the bare word; another spelling would not be run.
+# The parser finds a Python block by the bare word, so a block spelt otherwise would not run.
 @pytest.mark.parametrize("path", PAGES + MODULES, ids=name)
 def test_python_blocks_are_spelled_python(path):
     text = path.read_text(encoding="utf-8")

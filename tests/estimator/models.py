@@ -1,4 +1,4 @@
-"""What the tests of the estimator share: a classifier that fits in a moment, and data."""
+"""A classifier that fits fast, and data, for the tests of the estimator."""
 
 import numpy as np
 from torch import nn
@@ -7,7 +7,7 @@ from evalign.estimator import AlignedClassifier
 
 
 class SmallNetwork:
-    """One hidden layer. Not a function: its name holds no address, so that tests keep theirs."""
+    """A network of one hidden layer; a function's repr would put an address in test ids."""
 
     def __call__(self, n_features, n_classes):
         return nn.Sequential(nn.Linear(n_features, 32), nn.ReLU(), nn.Linear(32, n_classes))
@@ -17,13 +17,13 @@ class SmallNetwork:
 
 
 def quick(metric="f1_macro", **arguments):
-    """A small network, few epochs, a high learning rate."""
+    """Make a classifier with a small network, few epochs and a high learning rate."""
     quick = {"network": SmallNetwork(), "epochs": 10, "batch_size": 32, "learning_rate": 0.02}
     return AlignedClassifier(metric, **({"random_state": 0, "device": "cpu"} | quick | arguments))
 
 
 def imbalanced(rows=600, *, classes=2, seed=0):
-    """Overlapping normal clouds; class k has a share that falls with k."""
+    """Make overlapping normal clouds; the share of class k falls with k."""
     rng = np.random.default_rng(seed)
     share = 0.2 ** np.arange(classes)
     y = rng.choice(classes, rows, p=share / share.sum())

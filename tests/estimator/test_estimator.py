@@ -1,4 +1,4 @@
-"""`AlignedClassifier`: what it promises beyond scikit-learn's checks."""
+"""The promises of `AlignedClassifier` beyond scikit-learn's checks."""
 
 import copy
 import pickle
@@ -48,7 +48,7 @@ def fitted2():
 
 
 def same(a, b):
-    """Whether two classifiers are the same function."""
+    """Tell whether two classifiers are the same function."""
     rows = X if a.n_features_in_ == X.shape[1] else X2
     return np.array_equal(a.predict_proba(rows), b.predict_proba(rows)) and np.array_equal(
         a.predict(rows), b.predict(rows)
@@ -61,7 +61,7 @@ def same(a, b):
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_learns_a_rare_class(recipe):
     clf = quick("f1", recipe=recipe, epochs=20).fit(X2, Y2)
-    # A sixth of the rows is positive: saying so of all of them gives 0.29.
+    # A sixth of the rows is positive, so that predicting all positive gives 0.29.
     assert clf.score(*imbalanced(2000, seed=1)) > 0.8
 
 
@@ -98,7 +98,7 @@ def test_argmax_is_of_the_logits_as_trained(metric, data):
     clf = quick(metric, decision="argmax").fit(*data)
     labels = clf.predict(data[0])
     assert np.array_equal(labels, raw_logits(clf, data[0]).argmax(1))
-    # The recipe leaves to rare classes what the metric asks for: the most probable one is another.
+    # The recipe gives rare classes the rows that the metric wants; the most probable class differs.
     assert not np.array_equal(labels, clf.predict_proba(data[0]).argmax(1))
     assert clf.rule_.source == "argmax"
 
@@ -283,7 +283,7 @@ def test_equal_weights_are_no_weights(recipe):
     assert same(plain, quick(recipe=recipe, epochs=3).fit(X, Y, sample_weight=np.full(600, 3.0)))
 
 
-# Logit adjustment takes the prior out again that balanced weights have evened.
+# Balanced weights have already removed the prior, and logit adjustment removes it again.
 @pytest.mark.parametrize("recipe", sorted(set(RECIPES) - {"logit_adjusted"}))
 def test_weights_and_class_weights_count(recipe):
     heavy = {0: 1, 1: 20}

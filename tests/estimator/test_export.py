@@ -1,4 +1,4 @@
-"""`AlignedClassifier.export`: the ONNX file says what the classifier says."""
+"""`AlignedClassifier.export`: the ONNX file predicts what the classifier predicts."""
 
 import json
 

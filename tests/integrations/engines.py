@@ -1,4 +1,4 @@
-"""What the engines share in the tests: rows, and the variables that a launcher would set."""
+"""Rows for the tests of all engines, and the variables that a launcher would set."""
 
 import os
 
@@ -8,7 +8,7 @@ CLASSES = 3
 
 
 def made_rows(count, seed=0):
-    """Rows of three classes that a linear network can learn."""
+    """Make rows of three classes that a linear network can learn."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(CLASSES, (count,), generator=generator)
     x = torch.randn(count, 4, generator=generator, dtype=torch.float64)
@@ -16,7 +16,7 @@ def made_rows(count, seed=0):
 
 
 def as_if_launched(rank, size):
-    """As torchrun does; the process group is up already, so nobody meets at the address."""
+    """Set the variables of torchrun; the process group exists already, so no address is used."""
     os.environ |= {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),

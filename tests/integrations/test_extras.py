@@ -1,4 +1,4 @@
-"""Without its engine, an integration says what to install."""
+"""An integration without its engine says what to install."""
 
 import importlib
 import sys

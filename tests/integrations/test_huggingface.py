@@ -42,7 +42,7 @@ def model(dropout=0.0, kind=BertForSequenceClassification):
 
 
 def texts(count, seed=0, tokens=False):
-    """Five words, of which one says the class; later classes are rarer."""
+    """Make texts of five words, of which one tells the class; later classes are rarer."""
     generator = torch.Generator().manual_seed(seed)
     rows = []
     for _ in range(count):
@@ -81,7 +81,7 @@ def gradients(classifier):
 
 
 class Notes(TrainerCallback):
-    """The gradient of every step, before it is taken."""
+    """A callback that notes the gradient of every step, before it is taken."""
 
     def __init__(self):
         self.gradients = []
@@ -91,7 +91,7 @@ class Notes(TrainerCallback):
 
 
 class Bag(torch.nn.Module):
-    """No model of transformers: a mean of word vectors, with a plain dict and without extras."""
+    """A mean of word vectors that is not a model of transformers: it returns a plain dict."""
 
     def __init__(self):
         super().__init__()
@@ -103,7 +103,7 @@ class Bag(torch.nn.Module):
 
 
 class Normalised(Bag):
-    """With batch statistics."""
+    """A network with batch statistics."""
 
     def __init__(self):
         super().__init__()
@@ -114,7 +114,7 @@ class Normalised(Bag):
 
 
 def in_trainer(folder, *, make=model, rows=None, **how):
-    """The gradients of two steps of a model that stays where it is, and their logged losses."""
+    """Return the gradients and logged losses of two steps with a learning rate of 0."""
     notes, rows = Notes(), rows or texts(2 * ROWS)
     args = arguments(folder, learning_rate=0.0, logging_steps=1, **how)
     engine = trainer(args, classifier=make(), callbacks=[notes], train_dataset=rows)
@@ -124,7 +124,7 @@ def in_trainer(folder, *, make=model, rows=None, **how):
 
 
 def plain(*, make=model, rows=None):
-    """The same, in torch alone."""
+    """Return the same, computed in torch alone."""
     found, values = [], []
     rows = rows or texts(2 * ROWS)
     for step in (rows[:ROWS], rows[ROWS:]):
@@ -281,7 +281,7 @@ def test_a_checkpoint_of_a_plain_trainer_starts_the_loss_afresh(tmp_path):
 
 
 class TensorParallel(AlignedTrainer):
-    """As if pairs of processes shared their rows."""
+    """A stub in which pairs of processes share their rows."""
 
     def get_tp_size(self):
         return 2

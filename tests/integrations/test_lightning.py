@@ -1,4 +1,4 @@
-"""Lightning: one process or two, in parts or whole, resumed or not, it is the same training."""
+"""Lightning trains the same in one process or two, in parts or whole, resumed or not."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def network():
 
 
 class Descent(AlignedModule):
-    """Adam would hide a factor of the gradient."""
+    """A module with plain gradient descent, as Adam would hide a factor of the gradient."""
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=self.learning_rate)
@@ -41,7 +41,7 @@ def module(**arguments):
 
 
 def loader(count, *, seed=0, rank=0, size=1):
-    """In order, so that the ranks together see the batches of one process."""
+    """Load rows in order, so that the ranks together see the batches of one process."""
     rows = TensorDataset(*made_rows(count, seed))
     sampler = DistributedSampler(rows, size, rank, shuffle=False)
     return DataLoader(rows, batch_size=12 // size, sampler=sampler)
@@ -53,7 +53,7 @@ def fit(fitted, trainer, *, rank=0, size=1, **arguments):
 
 
 def trained(trainer, rank=0, size=1, **arguments):
-    """The weights after training and the score of the validation rows."""
+    """Return the weights after training and the score of the validation rows."""
     fitted = module(**arguments)
     fit(fitted, trainer, rank=rank, size=size)
     weights = torch.cat([p.detach().flatten() for p in fitted.network.parameters()])
@@ -87,7 +87,7 @@ def test_two_processes_train_as_one():
 
 
 class RowsSeen(nn.Module):
-    """Notes how many rows come at a time."""
+    """A callback that notes how many rows come at a time."""
 
     def __init__(self):
         super().__init__()
@@ -164,7 +164,7 @@ def test_the_metric_is_of_all_rows_not_a_mean_over_batches(metric):
 
 
 def test_the_recipe_learns_rare_classes_and_leaves_rows_out():
-    """The loss in the place of cross-entropy; label 9 is none, also of validation."""
+    """The loss replaces cross-entropy; label 9 is ignored, in validation too."""
     x, y = made_rows(3000)
     share = torch.tensor([1, 0.3, 0.1])[y]
     kept = torch.rand(3000, generator=torch.Generator().manual_seed(1)) < share
@@ -191,7 +191,7 @@ def test_the_recipe_learns_rare_classes_and_leaves_rows_out():
 
 
 class Script(LightningModule):
-    """Logs a score by script, and has a loss to cool."""
+    """A module that logs a score by script, and has a loss to cool."""
 
     def __init__(self, scores):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A kernel against `core`: the same sums and the same gradient, for any batch."""
+"""Compare a kernel with `core`: the same sums and the same gradient, for any batch."""
 
 import torch
 
@@ -12,10 +12,11 @@ STEPS = [(False, False), (False, True), (True, False), (True, True)]  # sigmoid,
 
 
 def random_batch(rows, classes, *, seed=0, scale=3.0, dtype=torch.float64):
-    """Logits, targets that leave out class 1, weights of which some are 0, and a gradient."""
+    """Make logits, targets without class 1, weights of which some are 0, and a gradient."""
     generator = torch.Generator().manual_seed(seed)
     logits = scale * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
-    if dtype.itemsize == 2:  # the second and third would often be equal, and the gradient not one
+    # The second and third would often tie, and the gradient would not be unique.
+    if dtype.itemsize == 2:
         logits = logits.scatter_add(1, logits.topk(2).indices, torch.full_like(logits, 0.5))
     target = torch.randint(classes, (rows,), generator=generator)
     target = torch.where(target == 1, 0, target)
@@ -29,7 +30,7 @@ def random_batch(rows, classes, *, seed=0, scale=3.0, dtype=torch.float64):
 
 
 def hostile_logits(dtype):
-    """Rows in which softmax, search or step are at their limits; 6 × 5 each."""
+    """Yield rows in which softmax, search or step are at their limits, 6 × 5 each."""
     logits = random_batch(6, 5, dtype=dtype)[0]
     masked = logits.clone()
     masked[:, 2] = -torch.inf
@@ -45,7 +46,7 @@ def hostile_logits(dtype):
 
 
 def run(kernels, batch, temperature, sigmoid, detach, device="cpu"):
-    """Sums and gradient of a module with forward and backward."""
+    """Compute the sums and the gradient of a module with forward and backward."""
     logits, target, weight, loss_from_sums = (x.to(device) for x in batch)
     t = torch.tensor(temperature, dtype=torch.float64, device=device)
     sums, *kept = kernels.forward(logits, target, weight, t, sigmoid)
@@ -55,7 +56,7 @@ def run(kernels, batch, temperature, sigmoid, detach, device="cpu"):
 
 
 def by_core(batch, temperature, sigmoid, detach, dtype):
-    """The same by the reference, computed in `dtype`."""
+    """Compute the same by the reference, in `dtype`."""
     logits, target, weight, loss_from_sums = batch
     logits = logits.detach().to(dtype, copy=True).requires_grad_()
     heaviside = "sigmoid" if sigmoid else "linear"
@@ -68,7 +69,9 @@ def by_core(batch, temperature, sigmoid, detach, dtype):
 
 
 def assert_agrees(kernels, batch, temperature, sigmoid, detach, *, device="cpu", gradient=True):
-    """As near to the reference in float64 as the reference is in the precision of the batch."""
+    """Require that it is as near to the float64 reference as the reference in the batch's
+    precision.
+    """
     logits, _, weight, loss_from_sums = batch
     settings = temperature, sigmoid, detach
     ours = run(kernels, batch, *settings, device=device)
@@ -84,7 +87,8 @@ def assert_agrees(kernels, batch, temperature, sigmoid, detach, *, device="cpu",
     allowed = [2 * (x - y).norm().item() for x, y in zip(reference, exact, strict=True)]
     assert error[0] <= allowed[0] + margin * weight.sum().item()
     if gradient:
-        # Where the gradient vanishes, what cancelled is its scale. Half precision then rounds it.
+        # Where the gradient vanishes, its scale is that of the terms that cancelled. Half precision
+        # then rounds it.
         scale = exact[1].norm().item() + loss_from_sums.norm().item() * weight.norm().item()
         rounding = (exact[1].to(logits.dtype) - exact[1]).norm().item()
         assert error[1] <= allowed[1] + margin * scale + 2 * rounding

@@ -18,7 +18,7 @@ pytestmark = [
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Rows of more than 16 classes are long ones, of several tiles."""
+    """Make tiles small, so that rows of more than 16 classes take several tiles."""
     monkeypatch.setattr(fused, "LONGEST", 16)
     for name in ("LONG_ROW", "LONG_COLUMNS", "LONG_GRADIENT"):
         monkeypatch.setattr(fused, name, fused.Tile(1, 16, 1))
@@ -53,7 +53,7 @@ def test_hostile_logits(name, long, monkeypatch):
 
 @pytest.mark.parametrize("classes", [5, 600, 5000])
 def test_real_tiles(classes):
-    """As they are on a GPU: several rows a tile, one, and several tiles a row."""
+    """Tiles are those of a GPU: several rows in a tile, one row, and several tiles for a row."""
     assert_agrees(fused, random_batch(2, classes), 0.2, False, False)
 
 
@@ -76,7 +76,7 @@ def test_mistakes_stay_visible(small_tiles, classes):
 @pytest.mark.parametrize("classes", [4, 37])
 @pytest.mark.parametrize("wrong", [-1, 1, 2**40])
 def test_a_target_that_is_no_class_stays_visible(small_tiles, classes, wrong):
-    """On CUDA nobody has looked at it. No address is made of it, and the loss is NaN."""
+    """On CUDA the target was not checked. It is not used as an address, and the loss is NaN."""
     logits, target, *rest = random_batch(2, classes)
     target[1] = wrong if wrong != 1 else classes
     sums, _ = run(fused, (logits, target, *rest), 0.2, False, False)

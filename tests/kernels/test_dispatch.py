@@ -1,4 +1,4 @@
-"""When a kernel computes the sums and when `core` does, and that it makes no difference."""
+"""The choice between a kernel and `core` for the sums, which makes no difference."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from tests.kernels.agreement import random_batch
 
 @pytest.fixture
 def calls(monkeypatch):
-    """How often the kernel ran."""
+    """Count how often the kernel ran."""
     count = []
     forward = plain.forward
     monkeypatch.setattr(plain, "forward", lambda *x: count.append(1) or forward(*x))
@@ -122,7 +122,7 @@ def test_temperature_of_the_forward_pass_holds_in_the_backward_pass():
 
 
 def test_keeps_one_of_the_size_of_the_logits():
-    """As cross-entropy does; the kernels of a GPU keep none, see `tests/device`."""
+    """Cross-entropy does the same; the kernels of a GPU keep none, see `tests/device`."""
     logits, target, *_ = random_batch(64, 500, dtype=torch.float32)
     logits.requires_grad_()
     kept = {}

@@ -1,4 +1,4 @@
-"""The Triton kernels, in a process of its own: Triton asks for its interpreter when imported."""
+"""The Triton kernels, in a process of their own, as Triton chooses its interpreter at import."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""docs/speed.md shows the results that are stored, and no others."""
+"""The page docs/speed.md shows the stored results, and no others."""
 
 import importlib.util
 import json

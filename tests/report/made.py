@@ -24,7 +24,7 @@ def history(epochs, temperature):
 
 
 def contents(classes=3, rows=400, *, baseline=True, seed=0, **changes):
-    """Long-tailed classes; the rule of both models takes half of the prior out."""
+    """Make contents with long-tailed classes; both models' rules take half of the prior out."""
     rng = np.random.default_rng(seed)
     prior = 10.0 ** -np.linspace(0, 1, classes)
     prior /= prior.sum()
@@ -54,5 +54,5 @@ def contents(classes=3, rows=400, *, baseline=True, seed=0, **changes):
 
 
 def rendered(made):
-    """The report of made contents."""
+    """Render the report of made contents."""
     return render(made, scores(made))

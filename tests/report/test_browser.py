@@ -36,7 +36,7 @@ def show(browser, tmp_path):
         path = tmp_path / "report.html"
         path.write_text(rendered(made), encoding="utf-8")
         browser.get(path.as_uri())
-        loaded = "return document.readyState === 'complete'"  # which get does not always wait for
+        loaded = "return document.readyState === 'complete'"  # `get` does not always wait for it
         WebDriverWait(browser, 60).until(lambda b: b.execute_script(loaded))
         return browser
 
@@ -55,14 +55,14 @@ def readout(browser):
 
 
 def move(browser, place):
-    """The slider to a place, as a hand would: the value, then the event."""
+    """Move the slider to a place, as a hand would: the value, then the event."""
     slider = browser.find_element(By.ID, "threshold")
     script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
     browser.execute_script(script, slider, place)
 
 
 def exact_threshold(browser, code):
-    """The one the slider stands at, with all digits."""
+    """Return the threshold of the slider, with all digits."""
     place = int(browser.find_element(By.ID, "threshold").get_attribute("value"))
     script = "return data.curves[arguments[0]].models[0].threshold[arguments[1]]"
     return browser.execute_script(script, code, place)

@@ -1,4 +1,4 @@
-"""What the figures draw, against plain counts."""
+"""The curves of the figures, against plain counts."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from tests.report.made import contents
 
 
 def ties(made):
-    """Probabilities rounded, so that many rows share one."""
+    """Make rounded probabilities, so that many rows share one."""
     return replace(
         made, aligned=replace(made.aligned, probabilities=made.aligned.probabilities.round(2))
     )

@@ -1,4 +1,4 @@
-"""The bootstrap against a plain one, and whether its intervals hold what they promise."""
+"""The bootstrap against a plain one, and the coverage of its intervals."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ METRICS = {
 
 
 def rows(number=60, *, classes=3, seed=0):
-    """True codes, those of two methods, and weights."""
+    """Make true codes, the codes of two methods, and weights."""
     rng = np.random.default_rng(seed)
     y = rng.integers(classes, size=number)
     methods = [
@@ -34,7 +34,7 @@ def rows(number=60, *, classes=3, seed=0):
 
 
 def slow(score, y, predictions, weight, strata, *, seed, resamples):
-    """Of each stratum the units, which are arrays of rows, drawn one by one and strung together."""
+    """Draw the units of each stratum, which are arrays of rows, one by one, and join them."""
     generators = np.random.default_rng(seed).spawn(len(strata))
     values = np.empty((len(predictions), resamples))
     for resample in range(resamples):
@@ -53,7 +53,7 @@ def slow(score, y, predictions, weight, strata, *, seed, resamples):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("grouped", [False, True])
 def test_agrees_with_a_plain_bootstrap(metric, grouped):
-    """Of the rows of each true class, or of all groups."""
+    """The bootstrap draws rows of each true class, or groups."""
     y, predictions, weight = rows()
     groups, strata = None, [[[row] for row in np.flatnonzero(y == code)] for code in range(3)]
     if grouped:
@@ -84,7 +84,7 @@ def test_rows_alike_are_drawn_as_rows(weighted):
 
 
 def test_no_resample_lacks_a_rare_class():
-    """Else its macro average would be over fewer classes, and the interval of two quantities."""
+    """Otherwise some macro averages would be over fewer classes than others."""
     y = np.array([0] * 200 + [1] * 200 + [2] * 2)
     predicted = np.where(y == 2, 0, y)
     values = bootstrap(resolve("f1_macro"), y, [predicted], classes=3)

@@ -1,4 +1,4 @@
-"""The page as text: whole, harmless whatever the names, and not too large."""
+"""The page as text: complete, safe for any names, and not too large."""
 
 import json
 from dataclasses import replace

@@ -110,7 +110,7 @@ def test_absent_class():
 
 
 def against(metric, errors, other_errors):
-    """Two models that are wrong in the first so many of 400 rows."""
+    """Make two models, each wrong in its given number of rows, the first of 400."""
     made = contents(2, metric=metric)
     y = np.arange(400) % 2
 

@@ -24,12 +24,12 @@ MARGIN = 1e-6  # the smallest gap between the two largest probabilities, or betw
 
 
 def top_two(logits):
-    """The two largest probabilities of every row."""
+    """Return the two largest probabilities of every row."""
     return logits.softmax(-1).topk(2, dim=-1).values.unbind(-1)
 
 
 def exponent(temperatures, errors):
-    """a in error ~ T^a, from the first and the last."""
+    """Compute a in error ~ T^a from the first and the last error."""
     return math.log(errors[-1] / errors[0]) / math.log(temperatures[-1] / temperatures[0])
 
 
@@ -38,7 +38,7 @@ def exponent(temperatures, errors):
 
 @st.composite
 def rows(draw, margin):
-    """One row of logits whose arg max leads by at least `margin` in probability."""
+    """Draw one row of logits whose arg max leads by at least `margin` in probability."""
     logits = draw(st.lists(st.floats(-5, 5), min_size=1, max_size=5))
     lead = 10 ** draw(st.floats(-5, 0.5))
     winner = draw(st.integers(0, len(logits)))
@@ -50,7 +50,7 @@ def rows(draw, margin):
 
 
 def deviation(row, winner, temperature):
-    """The distance of g_T(p) from the one-hot row: what the other classes hold together."""
+    """Compute the distance of g_T(p) from the one-hot row, the sum over the other classes."""
     g = membership.multiclass(row, temperature=temperature)[0]
     assert g.sum().item() == pytest.approx(1, abs=SAME)
     g[winner] = 0  # 1 − g without cancellation
@@ -257,7 +257,7 @@ def test_metrics_converge_in_proportion_to_the_temperature(name):
     assert exponent(temperatures, errors) == pytest.approx(1, abs=EXPONENT)
 
 
-# Where Theorem 5.3 has no hold: the metric jumps, or the arg max is not unique.
+# Where Theorem 5.3 does not apply: the metric jumps, or the arg max is not unique.
 
 
 def one_class_always_wins(seed):

@@ -1,6 +1,6 @@
 """With two classes EAST is BtG at τ = ½: two probabilities have the mean ½, which is then τ.
 
-And EAST's step at T = 0.2 is BtG's at δ = 0.2, for every τ.
+EAST's step at T = 0.2 is also BtG's at δ = 0.2, for every τ.
 """
 
 from functools import partial
@@ -32,7 +32,7 @@ COST = metrics.ExpectedCost([[0, 1], [5, 0]])
 
 
 def batch(seed):
-    """Logits of two classes, labels and weights."""
+    """Make logits of two classes, labels and weights."""
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(50, 2, generator=generator, dtype=torch.float64)
     target = (torch.rand(50, generator=generator) < 0.3).long()

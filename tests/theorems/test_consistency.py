@@ -1,7 +1,7 @@
 """Soft and hard metrics have one limit when memberships are right on average.
 
 BtG Section 4.2: Beta memberships against Bernoulli decisions; MC-Fβ Section 5.2: Dirichlet against
-categorical ones. Simulated, and compared within the standard error of the simulation.
+categorical ones. Both are simulated, and compared within the standard error of the simulation.
 """
 
 import math
@@ -18,7 +18,7 @@ SIZES = [1000, 100_000]
 
 
 def score(metric, target, soft, task):
-    """The metric of given memberships; the logits are not looked at."""
+    """Compute the metric of given memberships; the logits are not used."""
     target, soft = torch.from_numpy(target), torch.from_numpy(soft)
     weight = torch.ones(len(soft), dtype=torch.float64)
     batch = Batch(task, torch.zeros_like(soft), target, weight)
@@ -26,7 +26,7 @@ def score(metric, target, soft, task):
 
 
 def standard_error(limit, matrix, true, soft):
-    """Of limit(C_n), to first order: its gradient G makes a row worth G[y]·soft.
+    """Compute the error of limit(C_n) to first order: its gradient G makes a row worth G[y]·soft.
 
     The labels are fixed, so only the spread within each true class counts.
     """
@@ -55,7 +55,7 @@ CONCENTRATIONS = [0.1, 2.0, 50.0]
 
 
 def binary_error(limit, r, u, v, target, soft):
-    """The standard error of the simulated score."""
+    """Compute the standard error of the simulated score."""
 
     def of_matrix(c):  # rates from the sums over the rows
         return limit(r, c[1, 1] / r, c[0, 1] / (1 - r))
@@ -98,7 +98,7 @@ MEANS = np.array([[0.7, 0.2, 0.1], [0.25, 0.6, 0.15], [0.3, 0.3, 0.4]])
 
 
 def macro_fbeta(matrix, beta):
-    """The limit, MC-Fβ eq. 10 and 14, of the matrix q_i p_ij."""
+    """Compute the limit, MC-Fβ eq. 10 and 14, of the matrix q_i p_ij."""
     diagonal, rows, columns = matrix.diagonal(), matrix.sum(1), matrix.sum(0)
     return ((1 + beta**2) * diagonal / (beta**2 * rows + columns)).mean()
 

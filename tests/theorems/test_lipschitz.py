@@ -31,7 +31,7 @@ def distance(a, b):
 
 
 def within(moved, constant, step):
-    """|f(a) − f(b)| ≤ L |a − b|, with room for the rounding of f and of the step."""
+    """Check |f(a) − f(b)| ≤ L |a − b|, with room for the rounding of f and of the step."""
     return moved <= constant * (step + SAME) + SAME
 
 
@@ -114,7 +114,7 @@ def test_constant_of_the_binary_matrix_is_attained(tau):
 
 
 def pair_of_rows(random, classes, rows):
-    """Rows of probabilities and others near or far from them."""
+    """Draw rows of probabilities, and others near or far from them."""
     p, other = (random.dirichlet(np.full(classes, 0.5), rows) for _ in range(2))
     nearness = 10 ** random.uniform(-4, 0)
     return [tensor(x) + 1e-12 for x in (p, p + nearness * (other - p))]
@@ -181,7 +181,9 @@ METRICS = [
 
 
 def random_matrix(random, classes, rarest):
-    """Sums to 1; every row sums to at least `rarest`; good, bad and one-sided classifiers."""
+    """Draw a matrix that sums to 1, with rows of at least `rarest`, of a good, bad or one-sided
+    classifier.
+    """
     shares = rarest + (1 - classes * rarest) * random.dirichlet(np.full(classes, 0.3))
     rows = random.dirichlet(np.full(classes, 0.2), classes)
     return tensor(shares[:, None] * rows)

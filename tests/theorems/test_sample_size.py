@@ -27,18 +27,18 @@ SHARES = torch.bincount(TARGET, weights=PROBABILITY)
 
 
 def confusion(weight, logits=LOGITS, target=TARGET):
-    """The matrix of the population that has `weight` of each kind of row."""
+    """Compute the matrix of the population that has `weight` of each kind of row."""
     return Confusion.from_logits(logits, target, sample_weight=weight, matrix=True)
 
 
 def samples(rows, seed, probability=PROBABILITY):
-    """Random samples: how many of each kind of row they hold, as shares of `rows`."""
+    """Draw random samples: the share of each kind of row among `rows`."""
     counts = np.random.default_rng(seed).multinomial(rows, probability.numpy(), REPETITIONS)
     return torch.tensor(counts, dtype=torch.float64) / rows
 
 
 def of_samples(function, weights, **rows):
-    """A function of the confusion of every sample, all samples at once."""
+    """Compute a function of the confusion of every sample, for all samples at once."""
     return torch.vmap(lambda weight: function(confusion(weight, **rows)))(weights)
 
 
@@ -54,7 +54,7 @@ def metric_errors(metric, rows, seed):
 
 
 def falls_with_the_root_of_n(mean_error):
-    """Mean errors at n and 64 n have the ratio 8, within the spread of the two means."""
+    """Check that mean errors at n and 64 n have the ratio 8, within the spread of the two means."""
     few, many = mean_error(1000, seed=1), mean_error(64_000, seed=2)
     # A mean of |errors|, whose spread is at most their mean, has a relative error of 1/√REPETITIONS
     relative = FALSE_ALARM * math.sqrt(2 / REPETITIONS)

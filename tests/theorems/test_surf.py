@@ -51,7 +51,7 @@ def fbeta(q0, q1, p, beta):
 
 
 def risk(loss, q0, q1):
-    """The loss of a batch in which every class has one score."""
+    """Compute the loss of a batch in which every class has one score."""
     logits = torch.cat([(1 - q0).logit().expand(POSITIVES), q1.logit().expand(NEGATIVES)])
     return loss(logits, TARGET)
 

@@ -30,13 +30,13 @@ from tests.estimator.models import imbalanced, quick
 X, Y = imbalanced(240)
 TREES, FOREST = "gradient boosting (argmax)", "random forest (argmax)"
 FEW = [PLAIN, TUNED, FOREST]
-# Few rows, few epochs: batches and predictions are poor, and say so.
+# With few rows and epochs, batches and predictions are poor, and cause these warnings.
 pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread():
-    """Gradient boosting has threads of its own, which would fight for the workers' cores."""
+    """Limit gradient boosting to one thread, as more would compete for the workers' cores."""
     with threadpool_limits(1):
         yield
 
@@ -52,7 +52,7 @@ def scores(records):
 
 
 class Remember(TransformerMixin, BaseEstimator):
-    """Passes rows on, and tells a list of the class which rows it was fitted on and given."""
+    """A transformer that passes rows on, and notes in its class which rows it was given."""
 
     calls = []  # noqa: RUF012 (clones share it)
 
@@ -73,7 +73,7 @@ def remember():
 
 @pytest.fixture
 def fits(monkeypatch):
-    """The model of every training, its rows (the last column is a row's number), the rest."""
+    """Collect each training's model, its rows (the last column is a row's number), and the rest."""
     seen = []
     build = trainer._model
 
@@ -96,7 +96,7 @@ NUMBERED = np.column_stack([X, np.arange(len(X))])
 # Folds
 
 
-# What is trained for the methods, and by which rule it decides.
+# The training that each method needs, and the rule by which it decides.
 NETWORKS = {
     "cross_entropy": "tuned",  # which gives the argmax too
     "focal": "tuned",
@@ -241,7 +241,7 @@ def test_corrected_t_agrees_with_an_independent_computation():
 
 
 def test_values_without_spread():
-    """They say nothing of chance, also where rounding makes them differ."""
+    """They say nothing about chance, even where rounding makes them differ."""
     for value in (0.0, 0.25):
         assert estimate([value] * 6, folds=3) == (value, value, value, 1)
     differences = [0.7 - 0.6, 0.8 - 0.7, 0.5 - 0.4]
@@ -289,7 +289,7 @@ def _middle(x, y):
 
 
 def made(spread=0.002, **means):
-    """Records of three folds and two seeds: each method has a mean and a spread of its own."""
+    """Make records of three folds and two seeds; each method has its own mean and spread."""
     rng = np.random.default_rng(0)
     names = {"plain": PLAIN, "tuned": TUNED, "aligned": "aligned (tuned)", "trees": TREES}
     shared = rng.normal(0, 0.03, size=6)
@@ -402,13 +402,13 @@ def test_verdict_when_the_best_may_be_luck():
 
 
 def test_verdict_counts_the_methods():
-    """Of many methods one does well by luck: what is beyond chance alone is not among them."""
+    """One of many methods does well by luck, so a p-value is adjusted for their number."""
     means = {"plain": 0.7, "aligned": 0.708, "tuned": 0.7001, "trees": 0.6999}
     records = made(**means)
     alone = [r for r in records if r.method in (PLAIN, "aligned (tuned)")]
     raw, adjusted = (
-        next(row.difference.p for row in summarize(of) if row.method == "aligned (tuned)")
-        for of in (alone, records)
+        next(row.difference.p for row in summarize(compared) if row.method == "aligned (tuned)")
+        for compared in (alone, records)
     )
     assert raw < 0.05 < adjusted
     assert "is beyond chance" in verdict(alone, metric="f1")[1]

@@ -1,4 +1,4 @@
-"""From scores to labels: exact where it can be, and not worse than argmax where labels are few."""
+"""Rules from scores to labels: exact where possible, not worse than argmax with few labels."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ BINARY = [*metrics.names(), "expected_cost[[0,1],[5,0]]"]
 
 
 def problem(classes, rows, seed=0, *, kind="calibrated", strength=1.6, ratio=20.0):
-    """Logits whose softmax is the true posterior of long-tailed classes, or is off by the prior."""
+    """Make logits whose softmax is the posterior of long-tailed classes, or is off by the prior."""
     generator = torch.Generator().manual_seed(seed)
     prior = ratio ** -torch.linspace(0, 1, classes, dtype=torch.float64)
     prior = prior / prior.sum()
@@ -34,7 +34,7 @@ def problem(classes, rows, seed=0, *, kind="calibrated", strength=1.6, ratio=20.
 
 
 def value(metric, labels, y, classes=2, weight=None):
-    """The metric, turned round if it is a cost."""
+    """Compute the metric, or minus the metric if it is a cost."""
     metric = metrics.resolve(metric)
     c = Confusion.from_predictions(
         labels, y, num_classes=classes, matrix=True, sample_weight=weight
@@ -43,7 +43,7 @@ def value(metric, labels, y, classes=2, weight=None):
 
 
 def by_labels(logits, y, metric, weight=None, constraint=None):
-    """The search over labels alone, without the guard for few rows."""
+    """Search over labels alone, without the guard for few rows."""
     target = torch.eye(logits.shape[1], dtype=torch.float64)[y]
     weight = torch.ones(len(y), dtype=torch.float64) if weight is None else weight
     goal = Goal.of("test", metric, constraint)
@@ -52,14 +52,14 @@ def by_labels(logits, y, metric, weight=None, constraint=None):
 
 
 def all_labelings(eta):
-    """The expected confusion matrix of every labeling."""
+    """Yield the expected confusion matrix of every labeling."""
     rows, classes = eta.shape
     labelings = torch.tensor(list(itertools.product(range(classes), repeat=rows)))
     return torch.einsum("ny,knj->kyj", eta, torch.eye(classes, dtype=eta.dtype)[labelings])
 
 
 def brute_force(z, y, metric, weight=None, feasible=lambda labels: True):
-    """The best score over every threshold on one logit, and its rows' labels."""
+    """Find the best score over every threshold on one logit, and its rows' labels."""
     cuts = [z.min() - 1, *z.unique()]
     labels = [(z > cut).long() for cut in cuts]
     return max(value(metric, x, y, weight=weight) for x in labels if feasible(x))
@@ -92,7 +92,7 @@ def test_expected_threshold_is_the_best_of_all(metric):
 
 
 def test_labels_of_probabilities():
-    """Those of the logits they come from; by hand, the most of Σ_y η_y G[y, j]."""
+    """They are the labels of the logits, and by hand the j with the largest Σ_y η_y G[y, j]."""
     gain = torch.tensor([[1.0, 0.0, 0.2], [0.0, 5.0, 0.0], [0.3, 0.0, 2.0]], dtype=torch.float64)
     rule = DecisionRule(gain, "tuned", "labels", offsets=torch.tensor([0.5, -1.0, 0.0]).double())
     eta = torch.tensor([[0.7, 0.1, 0.2], [0.6, 0.2, 0.2], [0.2, 0.1, 0.7]], dtype=torch.float64)
@@ -132,7 +132,7 @@ def test_threshold_beyond_all_rows(all_true, side):
     logits = torch.stack([torch.zeros_like(z), z], 1)
     rule = by_labels(logits, torch.tensor([all_true] * 2), "accuracy")
     assert rule(z).tolist() == [all_true] * 2
-    far = torch.tensor([3.0 if side else -3.0])  # the rule is no constant
+    far = torch.tensor([3.0 if side else -3.0])  # the rule is not constant
     assert rule(far).item() == side
 
 
@@ -286,7 +286,7 @@ def test_constraint_with_more_classes(decision):
         return metrics.resolve(metric)(Confusion.from_matrix(target.T @ labels)).item()
 
     assert reached("recall_macro", free) < 0.7 <= reached("recall_macro", rule) + SAME
-    # No more is given away than the rule gives that has the constraint alone in mind.
+    # The rule gives up no more than one that only maximises the constrained metric.
     safest = fit_decision(
         logits, y, metric="recall_macro", decision=decision, constraint=constraint
     )
@@ -333,7 +333,7 @@ def test_constraint_with_more_classes_is_near_the_best_of_all_labelings():
 
 
 def advantage(classes, rows, kind, metric, seeds, fit=fit_decision):
-    """True score of the tuned rule minus argmax's, on fresh rows: mean and standard error."""
+    """Compute the mean and standard error of the tuned rule's score minus argmax's, on new rows."""
     gains = []
     for seed in range(seeds):
         logits, y = problem(classes, rows, seed, kind=kind)
@@ -344,8 +344,9 @@ def advantage(classes, rows, kind, metric, seeds, fit=fit_decision):
     return gains.mean().item(), gains.std().item() / seeds**0.5
 
 
-# 100 rows, the rarest class with 2 to 5 of them. Calibrated, so argmax is nearly right: what can
-# be asked is no loss beyond the noise of the simulation, and less of one than labels alone have.
+# 100 rows, the rarest class with 2 to 5 of them. They are calibrated, so argmax is nearly right.
+# The rule must not lose more than the noise of the simulation, and less than a rule by labels
+# alone.
 @pytest.mark.parametrize(("classes", "metric", "seeds"), [(2, "f1", 20), (5, "f1_macro", 12)])
 def test_few_labels_do_not_hurt(classes, metric, seeds):
     mean, error = advantage(classes, 100, "calibrated", metric, seeds)
@@ -367,7 +368,7 @@ def test_enough_labels_decide_alone():
 
 
 def by_calibration(logits, y, metric, weight):
-    """The expected rule of Platt's probabilities, as a function of the logits."""
+    """Make the expected rule of Platt's probabilities, as a function of the logits."""
     margin = logits[:, 1] - logits[:, 0]
     (a,), (b,) = factor_and_offset(margin, y.double(), weight.unsqueeze(0))
     rule = fit_decision(a * margin + b, metric=metric, decision="expected")
@@ -384,7 +385,7 @@ def by_calibration(logits, y, metric, weight):
     ],
 )
 def test_the_score_of_a_tuned_rule_is_not_flattered(source, kind, seed, learn):
-    """By hand: what learns from labels has the score of rows that it did not learn from."""
+    """By hand, whatever learns from labels is scored on rows that it did not learn from."""
     logits, y = problem(2, 600, seed, kind=kind, ratio=4)
     rule = fit_decision(logits, y, metric="f1")
     assert rule.source == source
@@ -399,7 +400,7 @@ def test_the_score_of_a_tuned_rule_is_not_flattered(source, kind, seed, learn):
 
 @pytest.mark.parametrize("constraint", [None, "recall >= 0.9"])
 def test_the_score_is_of_all_rows_where_labels_decide_alone(constraint):
-    """Of a cost turned round, with weights, as all scores."""
+    """The score is weighted, and minus the metric for a cost, as all scores are."""
     rows = 100 if constraint else 2 * ENOUGH + 100
     logits, y = problem(2, rows, ratio=1.0)
     weight = torch.rand(rows, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -505,7 +506,7 @@ OFFSETS = {2: torch.tensor([0.4, -0.9]), 3: torch.tensor([0.0, -1.1, 0.6]).doubl
 @pytest.mark.parametrize("classes", OFFSETS)
 @pytest.mark.parametrize("source", ["expected", "calibrated"])
 def test_offsets_make_the_probabilities(classes, source):
-    """As if they had been added, to these logits and to others."""
+    """The rule is the same as if they had been added to these logits and to others."""
     kind = "calibrated" if source == "expected" else "adjusted"
     (logits, y), (fresh, _) = (
         problem(classes, n, seed, kind=kind) for n, seed in ((80, 3), (500, 1))
@@ -530,12 +531,12 @@ def test_argmax_is_of_logits_without_offsets(classes):
 def test_offsets_of_one_logit_are_those_of_two():
     logits, y = problem(2, 60)
     z = logits[:, 1] - logits[:, 0]
-    one, two = (fit_decision(of, y, metric="f1", offsets=OFFSETS[2]) for of in (z, logits))
+    one, two = (fit_decision(scores, y, metric="f1", offsets=OFFSETS[2]) for scores in (z, logits))
     assert torch.equal(one(z), two(logits))
 
 
 def test_a_tuned_rule_may_leave_the_labels_to_the_network():
-    """Logits that are right as they are, and offsets that are wrong."""
+    """Here the logits are right as they are, and the offsets are wrong."""
     logits, y = problem(2, 600, 1, ratio=4)
     rule = fit_decision(logits, y, metric="f1", offsets=torch.tensor([0.0, 3.0]))
     assert rule.source == "argmax"

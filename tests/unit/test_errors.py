@@ -1,4 +1,4 @@
-"""Bad input: which argument of what, what is allowed, what came, and the cure."""
+"""Errors for bad input: the argument, what is allowed, what came, and the cure."""
 
 import math
 import re
@@ -28,7 +28,7 @@ def loss(*args, metric="f1_macro", sample_weight=None, **kwargs):
 
 
 def filled(module, temperature):
-    """A module whose temperature was changed behind its back."""
+    """Make a module whose temperature buffer was overwritten directly."""
     module.temperature.fill_(temperature)
     return module
 
@@ -784,7 +784,7 @@ def test_telling_parts(case):
 
 @pytest.mark.parametrize("argument", ["predictions", "target"])
 def test_labels_of_from_predictions_are_not_explained_by_logits(argument):
-    """There are none; and a prediction is no label to be ignored."""
+    """There are no logits, and a prediction is not a label to be ignored."""
     labels = {"predictions": LABELS, "target": LABELS, argument: torch.tensor([0, 1, 2, 7])}
     with pytest.raises(ValueError, match=f"^{argument} of ") as caught:
         Confusion.from_predictions(**labels, num_classes=3)
@@ -793,13 +793,13 @@ def test_labels_of_from_predictions_are_not_explained_by_logits(argument):
 
 
 def test_every_complaint_has_the_shape():
-    """Which argument of what must be what. Got what."""
+    """The shape is: which argument of what must be what. Got what."""
     shape = re.compile(r"^\w+ of [\w.]+ must .+\. Got .+\.", re.DOTALL)
     for _, _, text in FULL.values():
         assert shape.match(text), text
 
 
-# What is no error.
+# What is not an error.
 
 
 def test_nan_logits_are_not_looked_for_unasked():
@@ -914,7 +914,7 @@ def test_temperature_is_not_checked_under_vmap():
 
 
 def test_shapes_are_checked_under_vmap():
-    """They cost nothing."""
+    """Shapes are known there, so the check costs nothing."""
     module = MetricLoss("accuracy")
     with pytest.raises(ValueError, match=r"^target of MetricLoss must have shape"):
         torch.func.vmap(lambda z: module(z, torch.zeros(5, dtype=torch.int64)))(logits(2, 4, 3))

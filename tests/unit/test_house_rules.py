@@ -17,7 +17,7 @@ def test_no_file_is_long():
 
 
 def test_no_two_classes_have_one_name():
-    """Of both packages together. A private class is its file's own."""
+    """The rule covers both packages together. Private classes are exempt."""
     classes = Counter(
         statement.name
         for file in SOURCES

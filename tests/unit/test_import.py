@@ -27,7 +27,7 @@ NEEDED = packages_of(*PROJECT["project"]["dependencies"])
 
 
 def loaded_by(code):
-    """The packages in memory after this code has run."""
+    """Return the packages in memory after this code has run."""
     script = f"import sys\n{code}\nprint(*{{name.split('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -46,7 +46,7 @@ def test_a_loss_loads_torch_alone():
 
 
 def test_modules_load_when_asked_for():
-    """Here they are in memory already; there they are not."""
+    """A new process is needed, as here they are in memory already."""
     assert "torch" in loaded_by("import evalign; evalign.training.fit, evalign.decisions.Decision")
     assert "torch" not in loaded_by("import evalign; evalign.integrations")
 

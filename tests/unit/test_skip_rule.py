@@ -1,4 +1,4 @@
-"""The skip rule of conftest.py, tried on a small project, where it bites through xdist."""
+"""The skip rule of conftest.py, tried on a small project, where it must work through xdist."""
 
 from pathlib import Path
 

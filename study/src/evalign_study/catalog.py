@@ -16,7 +16,7 @@ def tables() -> dict[str, StudyTable]:
 
 
 def named(name: str) -> list[StudyTable]:
-    """Look a table up, or "all"."""
+    """Look up one table, or list every table for "all"."""
     known = tables()
     if name == "all":
         return list(known.values())

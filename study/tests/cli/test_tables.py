@@ -13,7 +13,7 @@ from study.tests.pipeline.made_table import SMALL
 
 @pytest.fixture
 def no_recipe(monkeypatch):
-    """It has tests of its own."""
+    """Leave the recipe out, as it has tests of its own."""
     monkeypatch.setattr(Recipe, "runs", lambda table: [])
 
 
@@ -91,7 +91,7 @@ def test_what_fails_is_one_line_and_the_rest_goes_on(small, no_recipe, tmp_path,
     assert line.startswith("evalign-study: small: ")
     assert line.endswith("The last error: RuntimeError: no memory left")
     assert "Another (other)" in result.out
-    # What did not fail is written down.
+    # The runs that did not fail are recorded and written.
     for name in ("small", "other"):
         text = (out / "quick" / f"{name}.md").read_text(encoding="utf-8")
         assert "| Forest (added) | 2 |" in text

@@ -1,4 +1,4 @@
-"""A made folder, an empty cache, and a server on this machine."""
+"""Fixtures for data sets: a made folder, an empty cache, and a server on this machine."""
 
 import gc
 import http.server
@@ -13,7 +13,7 @@ from study.tests.data import made
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """No local folder and an empty cache, unless a test asks for more."""
+    """Hide the local folder, and start with an empty cache."""
     monkeypatch.delenv("EVALIGN_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -21,7 +21,7 @@ def cache(tmp_path, monkeypatch):
 
 
 class Server:
-    """Serves bytes by path and keeps count."""
+    """A server of bytes by path, which counts the requests."""
 
     def __init__(self):
         served = self
@@ -54,12 +54,12 @@ def server():
     started = Server()
     yield started
     started.stop()
-    gc.collect()  # now, not in the middle of another test (see LEFT_OPEN)
+    gc.collect()  # collect now, so that no other test gets the warning (see LEFT_OPEN)
 
 
 @pytest.fixture
 def give(monkeypatch, tmp_path, server):
-    """Put a made data set in the place of a real one: its originals, its packed files, or both."""
+    """Replace a real data set by a made one: its originals, its packed files, or both."""
 
     def given(name, *, public=None, packed=None, checksums=None, **changes):
         if public is not None:

@@ -1,4 +1,4 @@
-"""Tiny made data sets, written as the originals are and as the packed files are."""
+"""Tiny made data sets, in the formats of the originals and of the packed files."""
 
 import gzip
 import hashlib
@@ -47,7 +47,7 @@ def adult():
 
 
 def adult_originals(train, test):
-    """They end with a blank line; the second has a heading, and dots after the labels."""
+    """Write files that end with a blank line; the second has a heading, and dots after labels."""
     second = lines(test, ", ").replace(b"50K\n", b"50K.\n")
     originals = {"adult.data": lines(train, ", "), "adult.test": b"|1x3 Cross validator\n" + second}
     return {name: content + b"\n" for name, content in originals.items()}
@@ -77,7 +77,7 @@ def creditcard():
 
 
 def cifar10():
-    """Two images in each of the six batches."""
+    """Make two images for each of the six batches."""
     rng = np.random.default_rng(0)
     images = rng.integers(256, size=(12, 32, 32, 3), dtype=np.uint8)
     y = np.array([6, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0], np.uint8)
@@ -119,7 +119,7 @@ def jpeg(image):
 
 
 def caltech256():
-    """Of several sizes, one of them grey; not in order, and with files that are no photographs."""
+    """Make images of several sizes, one of them grey, out of order and among other files."""
     grey = Image.new("L", (80, 120), 60)
     grey.paste(200, (0, 60, 80, 120))  # its lower half
     wide = Image.new("RGB", (600, 200), (250, 10, 10))

@@ -1,4 +1,4 @@
-"""The arrays: of the real files where they are, and of made ones."""
+"""The arrays of the real files, where they are present, and of made ones."""
 
 import hashlib
 
@@ -10,8 +10,8 @@ from evalign_study.data.loading import content
 from evalign.training import three_way_split
 from study.tests.data import made
 
-# Without the same files under another label.
-# The archive of caltech256 (1.2 GB) is not among the real files.
+# Cards that only relabel the same files are left out. The archive of caltech256 (1.2 GB) is not
+# among the real files.
 BASES = [name for name in names() if not card(name).positives and name != "caltech256"]
 IMAGES = {"cifar10", "fashion_mnist"}
 # Rows that equal an earlier one in all columns but the label; creditcard's 1,081, winequality's 937
@@ -72,7 +72,9 @@ def test_real_files_hold_what_the_card_says(real, name):
 
 
 def test_real_frames_and_pairs_agree(real):
-    """One says which people share a group, the other which do not."""
+    """The labels of the two are opposite: one marks people who share a group, the other those who
+    do not.
+    """
     pairs, frames = load("cocktailparty"), load("cocktailparty_frames")
     assert pairs.classes == frames.classes[::-1]
     np.testing.assert_array_equal(pairs.y.reshape(320, 15), 1 - frames.y)

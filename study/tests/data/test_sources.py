@@ -22,7 +22,7 @@ def files(folder):
 
 
 def refused(name):
-    """The one line of a data set that cannot be had."""
+    """Return the one-line error for a data set that cannot be loaded."""
     with pytest.raises(DataError) as raised:
         load(name)
     text = str(raised.value)
@@ -49,9 +49,9 @@ def test_original_and_packed_files_give_the_same_arrays(name, give, server, monk
 
 @pytest.mark.parametrize("name", ["adult", "satimage"])
 def test_the_published_bytes_give_the_same_arrays(real, name, give, monkeypatch):
-    """Originals written anew from the packed files have the checksums that their publisher's have.
+    """Originals that are written from the packed files have the publisher's checksums.
 
-    No checksum of sat.tst is known.
+    The checksum of sat.tst is not known.
     """
     local = load(name)
     (path,) = locate(card(name)).files

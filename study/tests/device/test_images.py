@@ -1,4 +1,4 @@
-"""On a GPU: a step compiled and captured as a CUDA graph trains as a plain one."""
+"""On a GPU, a step that is compiled and captured as a CUDA graph trains as a plain one does."""
 
 import pytest
 import torch
@@ -33,26 +33,26 @@ def made(monkeypatch):
 
 
 def losses(monkeypatch, run):
-    """The validation loss of every epoch."""
+    """Return the validation loss of every epoch."""
     found = []
-    loss_of = images._Training.loss_of
+    loss_of = images._PaperLearner.loss_of
 
     def noted(*arguments):
         found.append(loss_of(*arguments))
         return found[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(images._Training, "loss_of", noted)
+        patch.setattr(images._PaperLearner, "loss_of", noted)
         train_image(run)
     return found
 
 
 @pytest.fixture
 def double(monkeypatch):
-    """Training in float64, where only a mistake makes a difference.
+    """Train in float64, where only a mistake makes a difference.
 
     In bfloat16, which has three digits, a compiled step rounds at other places than a plain one.
-    Thirty steps of AdamW make another network of that: their losses differ by a tenth and more.
+    After thirty steps of AdamW the networks differ, and their losses by a tenth and more.
     """
     make = images.NETWORKS[RUN.network]
     monkeypatch.setitem(images.NETWORKS, RUN.network, lambda *given: make(*given).double())
@@ -67,13 +67,14 @@ def double(monkeypatch):
 def test_captured_as_plain(method, rate, double, monkeypatch):
     run = RUN.but(method=method, rate=rate)
     captured = losses(monkeypatch, run)
-    monkeypatch.setattr(images._Training, "_captured", lambda training: training._step)
+    monkeypatch.setattr(images._PaperLearner, "_captured", lambda training: training._step)
     monkeypatch.setattr(torch, "compile", lambda network: network)
     assert captured == pytest.approx(losses(monkeypatch, run), rel=tolerances.CAPTURED)
 
 
 def test_the_resnets_learn():
-    # Not by SurF's loss: where half of the rows are positive, as here, it says so of all of them.
+    # SurF's loss is left out: where half of the rows are positive, as here, it predicts all
+    # positive.
     run = RUN.but(
         network="resnet18",
         method="balanced_cross_entropy",

@@ -1,4 +1,4 @@
-"""On a GPU: many models at once, replayed from CUDA graphs."""
+"""On a GPU, many models are trained at once and replayed from CUDA graphs."""
 
 import copy
 from dataclasses import replace
@@ -23,7 +23,7 @@ X, Y = imbalanced(600, classes=3)
 
 
 def test_many_models_are_as_if_trained_alone():
-    """Replayed from CUDA graphs; batches differ in size, and members end at other times."""
+    """Batches differ in size, and members end at different times."""
     rows = torch.from_numpy(X).cuda().double(), torch.from_numpy(Y).cuda()
     split = [part.split([410, 190]) for part in rows]
     training, validation = (tuple(part[k] for part in split) for k in (0, 1))
@@ -34,7 +34,7 @@ def test_many_models_are_as_if_trained_alone():
         Member(f1, 1e-2, 1, annealing=cooling),
         Member(f1, 1e-3, 2),
         Member(AlignedLoss("f1_macro", rows[1].bincount()), 1e-2, 3),
-        # Numbers that the device has to be sent, once and not while a graph is made.
+        # These numbers must be sent to the device once, and not while a graph is captured.
         Member(MetricLoss(FBeta(beta=[1, 2, 0.5], average="macro", labels=[0, 2])), 1e-2, 4),
     ]
 
@@ -56,7 +56,7 @@ def test_many_models_are_as_if_trained_alone():
 
 
 def test_many_models_with_dropout_are_the_same_again():
-    """Its noise is drawn within CUDA graphs, and the caller's random numbers are left alone."""
+    """The noise is drawn within CUDA graphs, and the caller's random state is not changed."""
     x, y = torch.from_numpy(X).cuda().float(), torch.from_numpy(Y).cuda()
     members = [Member(nn.CrossEntropyLoss(), 1e-2, 3, dropout=p) for p in (0.25, 0.5)]
 

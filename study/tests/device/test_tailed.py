@@ -1,4 +1,4 @@
-"""On a GPU: long-tailed images learn the same in a captured step, also where weights average."""
+"""On a GPU, a captured step on long-tailed images learns the same, also with averaged weights."""
 
 import pytest
 import torch
@@ -23,15 +23,15 @@ def made(monkeypatch):
 
 
 def losses(monkeypatch, run):
-    """The validation loss of every epoch."""
-    found, loss_of = [], tailed._Training.loss_of
+    """Return the validation loss of every epoch."""
+    found, loss_of = [], tailed._TailedLearner.loss_of
 
     def noted(*arguments):
         found.append(loss_of(*arguments))
         return found[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(tailed._Training, "loss_of", noted)
+        patch.setattr(tailed._TailedLearner, "loss_of", noted)
         train(run)
     return found
 
@@ -46,8 +46,8 @@ def test_captured_as_plain(method, ema_decay, monkeypatch):
     found = image_runs([("cifar10", 10)], splits=[0], epochs=4)
     (run,) = (run for run in found if run.method == method)
     captured = losses(monkeypatch, run)
-    monkeypatch.setattr(tailed._Training, "_captured", lambda training: training._step)
-    # bfloat16 has three digits, and the order of additions is the algorithm's.
+    monkeypatch.setattr(tailed._TailedLearner, "_captured", lambda training: training._step)
+    # bfloat16 has three digits, and algorithms add in different orders.
     assert captured == pytest.approx(losses(monkeypatch, run), rel=0.1, abs=0.05)
 
 

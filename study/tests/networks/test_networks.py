@@ -1,4 +1,4 @@
-"""Shapes, and numbers of parameters against published or hand-counted ones."""
+"""The networks' shapes, and their numbers of parameters against published or hand-counted ones."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ PEOPLE = PeopleNetwork(width=8, rounds=2)
 
 
 def layer(before, width, kernel):
-    """A convolution without bias and its normalisation."""
+    """Count the parameters of a convolution without bias and its normalisation."""
     return before * width * kernel**2 + 2 * width
 
 
@@ -36,7 +36,7 @@ def darknet(layers, classes):
 
 
 def two(inputs, outputs):
-    """The parameters of a network with one hidden layer of 8."""
+    """Count the parameters of a network with one hidden layer of 8."""
     return (inputs + 1) * 8 + 9 * outputs
 
 
@@ -70,7 +70,7 @@ def test_shapes_and_parameters(network, shape, logits, parameters):
 
 
 def test_tiny_darknet_has_the_published_size():
-    """4.0 MB with 1000 classes, says its page: weights and the statistics of normalisation."""
+    """Its page says 4.0 MB with 1000 classes, for weights and the statistics of normalisation."""
     numbers = (x for x in tiny_darknet(1000).state_dict().values() if x.is_floating_point())
     assert round(sum(x.nbytes for x in numbers) / 2**20, 1) == 4.0
 
@@ -91,13 +91,13 @@ def test_resnets_have_their_number_of_layers():
 
 
 def test_resnet_halves_a_small_image_three_times_only():
-    """No pooling in the stem: 32 pixels end as 4."""
+    """The stem has no pooling, so 32 pixels end as 4."""
     features = resnet18(10)[:-3].eval()
     assert features(torch.zeros(1, 3, 32, 32)).shape == (1, 512, 4, 4)
 
 
 def test_a_resnet_block_starts_from_its_input():
-    """ReLU(x + 0): with the last scale at 0 a block of one width lets positive values through."""
+    """With the last scale at 0, a block of one width is ReLU(x + 0): positive values stay."""
     block = resnet18(10)[3].eval()
     nn.init.zeros_(block.layers[-1].weight)
     x = torch.rand(1, 64, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -128,7 +128,7 @@ def test_the_order_of_people_does_not_matter():
 
 
 def test_people_hear_of_others():
-    """The logit of two people depends on a third, and on no other frame."""
+    """The logit of two people depends on a third person, but not on another frame."""
     generator = torch.Generator().manual_seed(0)
     people = torch.randn(2, 6, 4, generator=generator)
     network = PeopleNetwork()

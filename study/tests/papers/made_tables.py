@@ -66,7 +66,7 @@ ROWS = 1000  # of the test part
 
 
 def pick(accuracy, tuned=None):
-    """Of 1,000 rows, half of them positive, all mistakes are positives that were missed."""
+    """Make a pick of 1,000 rows, half of them positive, whose mistakes are all missed positives."""
 
     def labels(accuracy):
         missed = round(ROWS * (1 - accuracy))
@@ -92,7 +92,9 @@ def record(run, picks, *, capped=False, **more):
 
 
 def records(plan, accuracies, **more):
-    """`accuracies`: by line, one for each trial; the same by every criterion."""
+    """Make records with these `accuracies`: by line, one for each trial, the same by every
+    criterion.
+    """
     found = []
     for cell in plan.cells():
         runs = plan.runs(cell, LOSS, {})
@@ -111,7 +113,7 @@ def evidence(accuracies, name="made", trials=3, **more):
 
 
 def curves(name, *f1, loss=(3.0, 2.0, 1.0), trials=2):
-    """Evidence of a figure: epoch by epoch the F1 of each line, the same in all repetitions."""
+    """Make the evidence of a figure: the F1 of each line by epoch, the same in all repetitions."""
     plan, found = Plan(TABLES[name], trials), []
     for cell, values in zip(plan.cells(), f1, strict=True):
         for run in plan.runs(cell, LOSS, {}):

@@ -1,4 +1,4 @@
-"""Which runs a table of a paper asks for."""
+"""The runs that a table of a paper needs."""
 
 from collections import Counter
 
@@ -145,7 +145,7 @@ def test_the_grids_come_first_and_the_trials_wait_for_them():
 
 
 def test_a_quick_look_says_so_in_its_runs():
-    """So that no record of it can be taken for one of the table."""
+    """Its records cannot be mistaken for those of the table."""
     for name in ("east-table1", "east-table2"):
         for is_quick in (False, True):
             plan = Plan(table(name), 1, is_quick)

@@ -1,4 +1,4 @@
-"""What is said of a table, in Markdown, HTML and CSV; and that the documentation says the same."""
+"""The text of a table in Markdown, HTML and CSV, and its agreement with the documentation."""
 
 import csv
 import json
@@ -161,7 +161,7 @@ def test_page_fetches_nothing_and_escapes(tmp_path):
     assert "<title>A made table</title>" in page
     assert re.findall(r"(?:src|href)=", page) == []
     assert "0.810 ± 0.025" in page
-    assert len(page) < 100_000  # no library for figures that there are not
+    assert len(page) < 100_000  # without figures, plotly is not in the page
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ RESULTS = ROOT / "study" / "results"
 
 
 def test_lines_of_a_figure_can_be_told_apart(committed):
-    """By the colour, which is plotly's and comes again after ten, and the dash or the symbol."""
+    """They differ by colour, which plotly repeats after ten, or by the dash or the symbol."""
     for name in [name for name in tables.names() if tables.table(name).drawn]:
         for figure in catalog.tables()[name].findings(committed, RESULTS).figures.values():
             traces = enumerate(figure.data)
@@ -213,7 +213,7 @@ def test_lines_of_a_figure_can_be_told_apart(committed):
 
 
 def test_documentation_shows_the_records(committed):
-    """If not: evalign-study render --page docs/reproduction.md --results study/results."""
+    """If not, run: evalign-study render --page docs/reproduction.md --results study/results."""
     page = PAGE.read_text(encoding="utf-8")
     for name in tables.names():
         text = markdown(catalog.tables()[name].findings(committed, RESULTS).parts)

@@ -1,4 +1,4 @@
-"""What was printed, and what is refused of a file that does not fit together."""
+"""The printed figures, and the errors for a file whose parts contradict each other."""
 
 import copy
 import re
@@ -90,7 +90,7 @@ def test_figures_of_cross_entropy_printed_twice():
 
 
 def test_claims_are_those_of_the_figures():
-    """A printed difference has the sign that the sentence gives it, but for known slips."""
+    """A printed difference has the sign that the sentence gives it, except for known slips."""
     found = set()
     for name in names():
         for claim in table(name).claims:

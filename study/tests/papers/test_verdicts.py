@@ -1,4 +1,4 @@
-"""The words for a claim, and the intervals behind them."""
+"""The verdicts on a claim, and the intervals behind them."""
 
 import math
 
@@ -93,7 +93,7 @@ def test_unchanged_is_within_the_margin_on_both_sides(gains, word, reason):
 
 
 def test_trials_are_paired_by_seed():
-    """The lines vary together: only the pairs tell them apart."""
+    """The lines vary together, so that only pairs of trials tell them apart."""
     first, second = [0.61, 0.81, 0.91], [0.60, 0.80, 0.90]
     assert verdict(first, second).word == "confirmed"
     assert verdict(first, second[::-1]).word == "not confirmed"
@@ -169,7 +169,7 @@ def test_a_figure_is_judged_by_its_curves(f1, word):
     ],
 )
 def test_a_curve_that_hardly_changes_has_no_correlation(f1, loss):
-    """Nor has one whose loss was not a number."""
+    """A curve whose loss was not a number has none either."""
     ((_, _, seen),) = verdicts(curves("drawn", f1, loss=loss))
     assert seen["as in the paper"] == ("not comparable", "the trials have no such value", None)
 

@@ -1,4 +1,4 @@
-"""Units of work that take no time, for processes of their own to find."""
+"""Units of work that take no time, in a module that other processes can import."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ def train(unit):
 
 
 def train_but_three(unit):
-    """A unit with the seed 3 fails after its first record."""
+    """Train; a unit with the seed 3 fails after its first record."""
     for member in unit:
         if member.seed == 3:
             raise ArithmeticError("three")
@@ -27,13 +27,13 @@ KEYS = {run.key for unit in UNITS for run in unit}
 
 
 def by_company(unit):
-    """What a run gives depends on who trains with it, as in a stack with dropout."""
+    """Make results that depend on the other runs of the unit, as in a stack with dropout."""
     company = sum(run.seed for run in unit)
     return [made(run) | {"seconds": 100.0 * company + run.seed} for run in unit]
 
 
 def train_and_die(unit):
-    """Killed in the middle of the third unit."""
+    """Kill the process in the middle of the third unit."""
     for member, record in zip(unit, by_company(unit), strict=True):
         if member.seed == 5:
             os.kill(os.getpid(), signal.SIGKILL)

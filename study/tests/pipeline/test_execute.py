@@ -1,4 +1,4 @@
-"""Units of work: in this process, in others, on a cluster; after an end of any kind."""
+"""Units of work, in this process, in others and on a cluster, and after interruptions."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ def test_what_is_recorded_is_not_done_again(results):
 
 
 def test_a_unit_of_which_a_part_is_recorded_is_trained_whole(results, tmp_path):
-    """Its runs share random numbers: with other company the new ones would have other results."""
+    """Its runs share random numbers, so that the new ones alone would have other results."""
     whole = Results(tmp_path / "whole.jsonl.gz")
     execute(UNITS, by_company, whole)
     results.append(by_company(UNITS[2])[1:2])

@@ -1,4 +1,4 @@
-"""From a table to its records and back, over small data."""
+"""From a table to its records and back, on small data."""
 
 import pytest
 from evalign_study import catalog, data
@@ -12,7 +12,7 @@ from evalign_study.trainers import tabular
 
 
 def test_end_to_end_and_again(small, tmp_path, monkeypatch):
-    """A second time nothing is trained, and no data asked for; another trial adds only itself."""
+    """The second time nothing is trained and no data loaded; a further trial adds only itself."""
     told = []
     table = catalog.tables()["small"].part(quick=True)
     run(table, tmp_path, progress=lambda *said: told.append(said))
@@ -38,14 +38,14 @@ def test_end_to_end_and_again(small, tmp_path, monkeypatch):
     assert path.read_bytes().startswith(before)
     assert len(recorded(tmp_path)) == 2 * (1 + 3) + 3
 
-    # Tables have runs in common: what any file holds is not trained again.
+    # Tables share runs, and a run that any file holds is not trained again.
     path.rename(path.with_name("other.jsonl.gz"))
     run(table, tmp_path)
     assert not path.exists()
 
 
 def test_a_stack_that_was_cut_off_gives_what_a_whole_one_gives(small, tmp_path):
-    """Dropout draws for the whole stack: runs in other company would have other results."""
+    """Dropout is drawn for the whole stack, so that runs in another stack have other results."""
     table = catalog.tables()["small"].part(quick=True, trials=3)
     run(table, tmp_path / "whole")
     whole = recorded(tmp_path / "whole")
@@ -56,7 +56,7 @@ def test_a_stack_that_was_cut_off_gives_what_a_whole_one_gives(small, tmp_path):
     assert found.keys() == whole.keys()
     for key, record in found.items():
         assert record["picks"] == whole[key]["picks"]
-    # It does matter: a trial that is trained alone has other dropout.
+    # The check can fail: a trial that is trained alone has other dropout.
     dropped = [record for record in whole.values() if record["run"]["dropout"] == 0.5]
     last = max(dropped, key=lambda record: record["run"]["seed"])
     (alone,) = tabular.train([Run(**last["run"])])

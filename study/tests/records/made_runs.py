@@ -1,4 +1,4 @@
-"""Runs and records that take no time, for processes of their own to find."""
+"""Runs and records that take no time, in a module that other processes can import."""
 
 from evalign_study.records.made import record
 from evalign_study.records.results import Results

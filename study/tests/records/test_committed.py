@@ -17,7 +17,7 @@ def git(*arguments):
 
 
 def test_a_commit_that_cannot_be_checked_out_is_marked(committed):
-    """In a copy without the whole history the form alone can be looked at."""
+    """In a copy without the whole history only the form can be checked."""
     commits = {record["made"]["commit"] for record in committed.values()}
     for commit in commits:
         assert FORM.fullmatch(commit), commit

@@ -1,4 +1,4 @@
-"""Results are only ever added to, whatever happens."""
+"""Results files, which are only ever added to, whatever happens."""
 
 import dataclasses
 import gzip
@@ -100,7 +100,7 @@ def flip(written, place):
 
 
 def test_every_flipped_bit_is_noticed():
-    """Also those that gzip does not look at, or that leave the content as it was."""
+    """That includes bits that gzip ignores, and bits that do not change the content."""
     part = members.pack(json.dumps(made_record(run(1))).encode())
     for place in range(8 * len(part)):
         with pytest.raises(members.Damaged):
@@ -108,7 +108,7 @@ def test_every_flipped_bit_is_noticed():
 
 
 def test_a_flipped_bit_is_never_taken_for_a_cut(path):
-    """In the last part too, whose length it may change."""
+    """This also holds in the last part, whose length the bit may change."""
     filled(path, 2)
     whole = path.read_bytes()
     for place in range(0, 8 * len(whole), 29):
@@ -128,7 +128,7 @@ def test_the_damaged_part_is_named(path):
 
 @pytest.mark.parametrize("damage", ["{}", "[1]", '{"key": "a', "", "other run", "other key"])
 def test_a_line_that_is_not_a_record_is_named(path, damage):
-    """Written by something else, as its checksum is right."""
+    """Its checksum is right, so another program must have written it."""
     filled(path)
     record = made_record(run(3))
     changed = {"other run": {"run": vars(run(4))}, "other key": {"key": run(4).key}}
@@ -188,7 +188,7 @@ def test_a_record_says_what_was_run_and_where():
 
 
 def test_a_key_is_of_what_differs_from_the_defaults():
-    """So that a field may be added later, and the runs of before keep their keys."""
+    """A field can then be added later, and old runs keep their keys."""
     assert run(1).key == run(1, rows=None).key != run(1, rows=20).key
     assert run(1, imbalance=10.0).key != run(1, rate=10.0).key
     again = Run(**{k: v for k, v in dataclasses.asdict(run(4)).items() if k != "rows"})

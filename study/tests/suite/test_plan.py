@@ -1,4 +1,4 @@
-"""What the suite compares."""
+"""The runs that the suite compares."""
 
 from evalign_study import data
 from evalign_study.suite.plan import SETS, image_runs, runs

@@ -1,4 +1,4 @@
-"""The suite as a table: its runs, and what is said of them."""
+"""The suite as a table: its runs and its text."""
 
 import csv
 import json
@@ -27,7 +27,7 @@ LEVELS = {"aligned": 0.7, "cross_entropy": 0.6, "unadjusted": 0.68}
 
 
 def made(run):
-    """Every way of a method scores its level, and ours a little more in every further split."""
+    """Make a record whose decisions all score the method's level; ours rises with the split."""
     name = next((name for name in LEVELS if run.method.startswith(f"{name}_")), run.method)
     level = LEVELS.get(name, 0.5) + 0.01 * run.split_seed * (name == "aligned")
     goals = ["f1", "f2"] if run.method in OPPONENTS else [run.method[-2:]]
@@ -103,7 +103,7 @@ def test_the_ablation_says_what_was_not_run():
 
 
 def test_what_was_not_run_is_said():
-    """Trainings for two metrics are not there, those of the other two are."""
+    """Trainings for two of the four metrics are missing."""
     found = outcome()
     text = markdown(parts(found))
     assert f"Not run: 20 of {len(found.runs)} runs, of adult, magic_gamma." in text
@@ -240,7 +240,7 @@ def test_bad_input_is_one_line(arguments, text):
 
 
 def test_documentation_shows_the_records(committed):
-    """If not: evalign-study render recipe --page docs/recipe.md --results study/results."""
+    """If not, run: evalign-study render recipe --page docs/recipe.md --results study/results."""
     root = Path(__file__).parents[3]
     page, results = (root / "docs/recipe.md").read_text(encoding="utf-8"), root / "study/results"
     runs = planned()

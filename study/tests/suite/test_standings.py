@@ -1,4 +1,4 @@
-"""From records to numbers, each held against a small example by hand or against scipy."""
+"""From records to numbers, each compared with a small example by hand or with scipy."""
 
 import math
 
@@ -35,7 +35,7 @@ OURS = Choice(("aligned",))
 
 
 def made(method, test, *, dataset="adult", metric="f1", split=0, seed=1, better="argmax", **more):
-    """All ways score `test`, and are as good on the validation rows, but the better one."""
+    """Make a record whose decisions score `test`; `better` has the highest validation score."""
     run = Run(dataset=dataset, variant="sound", method=method, seed=seed, split_seed=split, **more)
     decisions = {
         decision: {"validation": 0.5 + 0.1 * (decision == better), "test": {metric: value}}
@@ -97,7 +97,7 @@ def test_gains_are_points_of_trials_that_have_both():
     found = scores(records)
     # All validation scores are alike: the first opponent is taken.
     assert gains(found, OURS, OPPONENT)["adult", "f1"] == pytest.approx({(0, 1): 52})
-    # Of one that is better on the validation rows, that one.
+    # A contender that is better on the validation rows is taken.
     best = found["adult", "f1"][0, 1]
     best[Contender("focal", "tuned")] = ScorePair(0.99, 0.6)
     assert gains(found, OURS, OPPONENT)["adult", "f1"] == pytest.approx({(0, 1): 2})
@@ -177,7 +177,7 @@ def test_critical_difference_is_the_published_one():
 
 
 def judged(*ours):
-    """Data sets with two splits each; the opponents score 0.5 everywhere."""
+    """Judge data sets with two splits each, on which the opponents always score 0.5."""
     return scores(
         record
         for i, score in enumerate(ours)
@@ -196,7 +196,7 @@ def test_the_headline_of_a_clear_win():
 
 
 def test_the_headline_of_a_mixed_result():
-    """Gains of 4, 2 and −1 points: two thirds of the cells, one of them lost for sure."""
+    """With gains of 4, 2 and −1 points, two thirds of the cells are won and one is surely lost."""
     found = judged(0.54, 0.52, 0.49)
     bars = headline(found, OURS)
     assert [bar.met for bar in bars] == [True, False, False, False, True, False]

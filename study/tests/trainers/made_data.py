@@ -1,17 +1,17 @@
-"""Small data sets that can be learned, in the place of the real ones."""
+"""Small data sets that can be learned, to replace the real ones."""
 
 import numpy as np
 from evalign_study.data import Dataset, card
 
 
 def dataset(name, X, y, classes):
-    """Rows of which the first four fifths are the publisher's training part."""
+    """Make a data set whose first four fifths are the publisher's training part."""
     part = np.where(np.arange(len(y)) < 0.8 * len(y), "train", "test").astype(object)
     return Dataset(X, y, tuple(map(str, range(classes))), np.arange(len(y)), part, card(name))
 
 
 def images(name, *, rows=100, classes=2, shape=(32, 32, 3), seed=0):
-    """Noise whose brightness tells the class, which comes in turn."""
+    """Make images of noise whose brightness tells the class; classes take turns."""
     y = np.arange(rows) % classes
     noise = np.random.default_rng(seed).integers(0, 40, (rows, *shape))
     bright = (200 * y / classes).astype(int).reshape(-1, *[1] * len(shape))
@@ -19,7 +19,7 @@ def images(name, *, rows=100, classes=2, shape=(32, 32, 3), seed=0):
 
 
 def frames(rows=100, people=4, seed=0):
-    """People in two groups, four metres apart; a label for each pair."""
+    """Make frames of people in two groups, four metres apart, with a label for each pair."""
     random = np.random.default_rng(seed)
     group = random.integers(0, 2, (rows, people))
     X = random.normal(size=(rows, people, 4)).astype(np.float32)

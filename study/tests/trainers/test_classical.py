@@ -1,4 +1,4 @@
-"""Methods that are no network of ours."""
+"""Methods other than our own losses."""
 
 import sys
 
@@ -18,7 +18,7 @@ RUN = Run(dataset="mammography", variant="paper", method="linear_ccs", network="
 
 @pytest.fixture(autouse=True)
 def forget():
-    """What one test has put in the place of a data set, the next one must not see."""
+    """Clear the caches, so that the data set of one test does not reach the next."""
     for cached in (classical._prepare, classical._fitted):
         cached.cache_clear()
     yield
@@ -27,7 +27,7 @@ def forget():
 
 
 def prepared(classes=3):
-    """Classes around the corners of a polygon."""
+    """Make classes around the corners of a polygon."""
     y = torch.arange(300) % classes
     corner = torch.stack([torch.cos(6.2832 * y / classes), torch.sin(6.2832 * y / classes)], 1)
     X = corner + 0.3 * torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
@@ -111,9 +111,9 @@ def test_few_rows_for_a_quick_look(monkeypatch):
 
 
 def test_what_is_printed_of_ccs_cannot_be():
-    """Of ten classes of one size no matrix has a macro-F1 below 2/11 of its accuracy."""
+    """With ten classes of equal size, no matrix has a macro-F1 below 2/11 of its accuracy."""
     random = np.random.default_rng(0)
-    for focus in (0.01, 1.0, 100.0):  # from one class for all rows to any class for any
+    for focus in (0.01, 1.0, 100.0):  # from one class for all rows to a random class for each
         shares = random.dirichlet(np.full(10, focus), 10)
         counts = [random.multinomial(1000, share) for share in shares]
         cells = [[i, j, int(counts[i][j])] for i in range(10) for j in range(10)]

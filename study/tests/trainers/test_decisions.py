@@ -1,4 +1,4 @@
-"""Every decision is scored, and none is flattered by rows it was fitted on."""
+"""Decisions: every one is scored, and none is flattered by the rows it was fitted on."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def made(rows=300, seed=0, shift=-1.5):
 
 
 def test_every_decision_has_the_score_of_its_labels():
-    """Argmax of the logits, the others of probabilities."""
+    """Argmax is taken of the logits; the others use probabilities."""
     (known, y), (unseen, truth) = made(), made(seed=1)
     found = decide(Pick(3, known, unseen), y, truth, "f1", names=["f1"], offsets=OFFSETS)
     assert found["epoch"] == 3
@@ -37,7 +37,7 @@ def test_every_decision_has_the_score_of_its_labels():
 
 
 def test_a_tuned_rule_is_scored_by_itself(monkeypatch):
-    """Not by its labels of the rows that it was fitted on, which it may know by heart."""
+    """It may know the labels it was fitted on by heart, so these do not count."""
 
     class ByHeart:
         score = 0.25
@@ -69,7 +69,7 @@ def test_folds_spread_every_class_and_stay_the_same():
 
 def test_of_a_training_that_diverged_no_decision_makes_something():
     _, y = made()
-    # Offsets and fitted rules would say the second class, of some rows or of all.
+    # Offsets and fitted rules would predict the second class for some rows or for all.
     found = decide(Pick.constant(len(y), len(y), 2), y, y, "f1", names=["f1"], offsets=-OFFSETS)
     assert found["epoch"] == 0
     assert found["decisions"].keys() == {"argmax", "tuned", "expected"}
@@ -111,7 +111,7 @@ def test_thresholds_are_decisions_of_two_classes():
 
 
 def test_weights_put_the_shares_of_classes_right():
-    """A class that is tested at half its share counts twice: as if its rows came twice."""
+    """A class that is tested at half its share counts as if its rows occurred twice."""
     logits, y = made()
     weights = torch.tensor([1.0, 2.0])
     found = decide(Pick(1, logits, logits), y, y, "f1", names=["f1"], weights=weights)

@@ -28,7 +28,7 @@ RUN = Run(
 
 @pytest.fixture
 def give(monkeypatch):
-    """Put made images in the place of a data set."""
+    """Replace a data set by made images."""
 
     def given(name="cifar10", **changes):
         made = made_data.images(name, **changes)
@@ -47,7 +47,7 @@ def small(n_features, n_classes, dropout):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Small networks under the names of large ones."""
+    """Replace large networks by small ones of the same names."""
     for name in ("tiny_darknet", "resnet18"):
         monkeypatch.setitem(methods.NETWORKS, name, small)
 
@@ -159,7 +159,7 @@ def test_the_seed_decides(give):
 
 def test_ends_when_patience_does(give, quick):
     give()
-    # So large a step spoils what was learned, and the loss does not come back.
+    # So large a step spoils what was learned, and the loss does not recover.
     found = train_image(RUN.but(learning_rate=10.0, patience=1, epochs=20, rows=16))
     assert found["epochs"] == found["picks"][LOSS]["epoch"] + 1 < 20
     assert not found["capped"]

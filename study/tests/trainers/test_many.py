@@ -1,4 +1,4 @@
-"""Many models at once: each as if it had been trained alone."""
+"""Many models trained at once, each as if it had been trained alone."""
 
 import copy
 from dataclasses import replace
@@ -85,7 +85,7 @@ def test_members_end_on_their_own(together):
 
 
 def test_averages_of_weights_are_as_if_alone():
-    """In a stack that is narrowed: one member ends early."""
+    """The stack is narrowed, as one member ends early."""
     settings = replace(SETTINGS, ema_decay=0.9, patience=2)
     members = [MEMBERS[name] for name in ("cross-entropy", "slow", "aligned")]
     rows = {"validation": HELD_OUT, "metric": "f1_macro"}
@@ -163,7 +163,7 @@ def test_rows_are_validated_in_blocks(monkeypatch, together):
 
 
 def test_other_criteria_keep_their_best_epochs():
-    """As if each had been watched; without patience they do not change when a training ends."""
+    """Each is as if it had been watched, as without patience no criterion ends a training."""
     members = [MEMBERS["cross-entropy"], MEMBERS["mcc"]]
     settings = replace(SETTINGS, epochs=8, patience=None)
 

@@ -100,7 +100,7 @@ def test_the_sigmoid_is_btgs_other_step():
 
 
 def test_the_macro_soft_loss_of_surf_has_classes_of_one_weight():
-    """SurF eq. 24 with p = ½, whatever the share of the positive class is."""
+    """It is SurF eq. 24 with p = ½, whatever the share of the positive class."""
     torch.manual_seed(0)
     logits, target = torch.randn(100, 2, dtype=torch.float64), torch.arange(100) // 90
     p = logits.softmax(1)[:, 1]
@@ -130,7 +130,7 @@ def test_a_class_without_rows_counts_as_one():
 
 
 def test_what_logits_lack_is_what_the_cross_entropy_added():
-    """Of our recipe and its like; of the others, nothing is to be added."""
+    """That is so for our recipe and its variants; the other methods have no offsets."""
     for method, classes in CASES:
         _, _, target, offsets = make(method, COUNTS[classes], "cifar10")
         offsets = torch.as_tensor(offsets).expand(classes)

@@ -1,4 +1,4 @@
-"""Which epochs are kept, and what is asked of them."""
+"""The epochs that are kept, and their scores."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ Y = torch.tensor([0, 0, 0, 0, 1, 1])
 
 
 def logits(*positive):
-    """Sure of the positives at these places."""
+    """Make logits that are sure of the positives at these places."""
     z = torch.full((6,), -2.0)
     z[list(positive)] = 2.0
     return torch.stack([torch.zeros(6), z], 1)
@@ -76,7 +76,7 @@ def test_an_epoch_without_a_loss_is_no_best_one():
 
 
 def test_offsets_are_part_of_decisions_but_not_of_the_choice_of_epochs():
-    """As in the estimator: what is tuned and what is labelled has them."""
+    """As in the estimator, tuning and labelling use the logits with offsets."""
     offsets = torch.tensor([3.0, 0.0])
     picks = Picks(Y, Y, 2, offsets)
     metrics = picks.tell(1, 0.5, ONE, lambda: ONE)

@@ -1,4 +1,4 @@
-"""That every training of the suite is that of the estimator, and what is recorded of it."""
+"""The suite's trainings, which equal those of the estimator, and their records."""
 
 import json
 import math
@@ -43,7 +43,7 @@ def fresh():
 
 @pytest.fixture
 def kept(monkeypatch):
-    """What `fit_many` returns, to look at."""
+    """Collect what `fit_many` returns."""
     found = []
 
     def remembered(*arguments, **more):
@@ -56,7 +56,7 @@ def kept(monkeypatch):
 
 @pytest.fixture
 def made(monkeypatch):
-    """300 rows in the place of any data set."""
+    """Replace every data set by 300 made rows."""
     X = np.random.default_rng(0).normal(3, 2, (300, 4)).astype(np.float32)
     y = (X[:, 0] + X[:, 1] > 8).astype(np.int64)
     dataset = Dataset(X, y, ("no", "yes"), np.arange(300), None, data.card("mammography"))
@@ -123,7 +123,7 @@ def test_records_hold_every_decision(made):
 
 
 def test_the_picks_are_the_best_epochs(made, kept):
-    """By hand: for each metric the first epoch that no other one exceeds."""
+    """By hand, the pick of each metric is the first epoch that no other one exceeds."""
     part = [run for run in small(epochs=6) if run.method == "cross_entropy"]
     (record,) = train(part)
     (trained,) = kept
@@ -138,7 +138,7 @@ def test_the_picks_are_the_best_epochs(made, kept):
 
 @pytest.mark.parametrize("method", [f"{OURS}_balanced_accuracy", "logit_adjusted"])
 def test_argmax_is_of_logits_and_expected_of_probabilities(made, kept, method):
-    """Both methods take log π out of their logits: that is what has to be added back."""
+    """Both methods take log π out of their logits, so log π has to be added back."""
     (record,) = train([run for run in small(epochs=6) if run.method == method])
     prepared = prepare("mammography", "sound")
     network = recipe.NETWORKS["mlp"](4, 2, 0.0).eval()
@@ -159,7 +159,7 @@ def test_argmax_is_of_logits_and_expected_of_probabilities(made, kept, method):
 
 
 def test_how_the_logits_of_a_method_are_decided_on():
-    """Labels tune the rules of what is compared; what has lost a part of ours goes without."""
+    """Rules are tuned for the compared methods, but not for the variants that leave out a part."""
     counts = torch.tensor([90, 10, 0])
     kinds = {name: decided_as(name, make(name, counts), counts) for name in OPPONENTS}
     ours = [f"{variant}_f1" for variant in VARIANTS]
@@ -178,7 +178,7 @@ def test_more_than_two_classes(made, monkeypatch):
     y = made.y + (made.X[:, 2] > 4)
     three = Dataset(made.X, y, ("a", "b", "c"), made.groups, None, made.card)
     monkeypatch.setattr(data, "load", lambda name, preparation: three)
-    monkeypatch.setattr(decisions, "MOST_TUNED", 2)  # tuning takes its time
+    monkeypatch.setattr(decisions, "MOST_TUNED", 2)  # tuning is slow
     (record,) = train([run for run in small() if run.method == f"{OURS}_f2"])
     assert list(record["picks"]) == ["f2_macro"]
     assert record["picks"]["f2_macro"]["decisions"].keys() == {"argmax", "expected"}
@@ -256,7 +256,7 @@ def test_the_ablations_lack_what_they_say():
     found = {variant: make(f"{variant}_f1", counts) for variant in VARIANTS}
     for variant, (value, offsets) in wanted.items():
         torch.testing.assert_close(found[variant].loss.eval()(logits, y), value)
-        # What probabilities are made with is what was trained with.
+        # Probabilities are made with the offsets that were used in training.
         trained, said = (
             torch.as_tensor(shift) * torch.ones(2) for shift in (offsets, found[variant].offsets)
         )
@@ -278,7 +278,7 @@ def test_texts_become_features_of_the_training_rows_alone(monkeypatch):
     assert X.shape[1] == 3
     assert X.mean(0).abs().max() < 1e-5
 
-    # What stands in the other rows changes nothing of the training rows.
+    # The other rows do not affect the preparation of the training rows.
     _, validation, test = prepared.three_way_split(y, groups=np.arange(90), seed=0)
     texts[[*validation, *test]] = "other words altogether"
     prepare.cache_clear()

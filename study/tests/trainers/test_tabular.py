@@ -1,4 +1,4 @@
-"""The protocol for tables: the same split for all, a grid, and trials of what it chose."""
+"""The protocol for tables: the same split for all, a grid, and trials of the chosen setting."""
 
 import math
 
@@ -25,7 +25,7 @@ def fresh():
 
 @pytest.fixture
 def made(monkeypatch):
-    """400 rows in the place of any data set; every row occurs twice."""
+    """Replace every data set by 400 made rows, each of which occurs twice."""
     numbers = np.random.default_rng(0)
     X = numbers.normal(3, 2, (200, 4)).astype(np.float32).repeat(2, 0)
     y = (X[:, 0] + X[:, 1] > 8).astype(np.int64)
@@ -201,7 +201,7 @@ def test_the_precision_is_told_and_left_as_it_was(made):
 
 
 def test_the_prior_is_added_back(made):
-    """Labels of the anchored method are those of its probabilities, as the estimator has them."""
+    """Labels of the anchored method come from its probabilities, as in the estimator."""
     (record,) = train([BASE.but(method="anchored_f1")])
     prepared = prepare("mammography", "paper")
     method = tabular.make("anchored_f1", prepared.counts)

@@ -1,4 +1,4 @@
-"""Long-tailed images: which rows there are, what they weigh, and that the trainer is `fit`'s."""
+"""Long-tailed images: their rows and weights, and a trainer that equals `fit`."""
 
 import copy
 import json
@@ -45,9 +45,9 @@ def small(n_features, n_classes, dropout):
 
 @pytest.fixture
 def made(monkeypatch):
-    """600 images, 160 of each class to learn from, and a small network.
+    """Use 600 made images, 160 of each class to learn from, and a small network.
 
-    No rule is tuned, which would take far longer than all else.
+    No rule is tuned, as that would take far longer than all the rest.
     """
     dataset = made_data.images("cifar10", rows=600, classes=CLASSES)
     monkeypatch.setattr(images, "load", lambda asked: dataset)
@@ -153,7 +153,7 @@ def test_equal_calls_give_equal_records(made):
 
 
 def noted(monkeypatch):
-    """All that the validation rows are asked for: the losses, epoch by epoch."""
+    """Collect the validation losses, epoch by epoch."""
     losses, loss_of = [], tailed._TailedLearner.loss_of
 
     def note(training, *arguments):
@@ -179,7 +179,7 @@ def test_training_is_augmented_and_nothing_else(made, monkeypatch):
 
 @pytest.mark.parametrize("ema_decay", [None, 0.9])
 def test_the_trainer_is_that_of_fit(made, monkeypatch, ema_decay):
-    """Without augmentation, epoch by epoch."""
+    """Without augmentation, the two agree epoch by epoch."""
     crops = images.Images.crops
     monkeypatch.setattr(images.Images, "crops", lambda data, rows, random=False: crops(data, rows))
     monkeypatch.setattr(TRAINER, "ema_decay", ema_decay)
@@ -234,7 +234,7 @@ def test_the_steps_before_a_capture_are_undone(made, monkeypatch, ema_decay):
 
 @pytest.mark.parametrize("method", [f"{OURS}_balanced_accuracy", "logit_adjusted"])
 def test_what_a_method_takes_out_of_logits_is_added_back(made, monkeypatch, method):
-    """Once: to the logits as they are, by the rule."""
+    """It is added once, by the rule, to the logits as they are."""
     asked = []
     monkeypatch.setattr(
         tailed, "decide", lambda pick, *labels, **how: asked.append((pick, how)) or {}

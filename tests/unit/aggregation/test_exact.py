@@ -29,7 +29,7 @@ BINARY = {
 
 
 def microbatches(classes, dtype=torch.float64, *, rows=(5, 1, 7, 0, 3)):
-    """Uneven, one of them empty; weighted, some rows ignored."""
+    """Make uneven micro-batches, one of them empty, with weights and some ignored rows."""
     generator = torch.Generator().manual_seed(0)
     for count in rows:
         x = torch.randn(count, 6, generator=generator, dtype=dtype)
@@ -49,7 +49,7 @@ def gradients(model):
 
 
 def whole(loss, model, parts):
-    """One graph over all micro-batches."""
+    """Compute value and gradients by one graph over all micro-batches."""
     logits = torch.cat([model(x) for x, *_ in parts]).squeeze(1)
     y, w = (torch.cat([part[i] for part in parts]) for i in (1, 2))
     value = loss(logits, y, sample_weight=w)
@@ -70,7 +70,7 @@ def check(make, outputs, dtype=torch.float64, dropout=0.0):
     assert value.item() == pytest.approx(expected.item(), abs=tolerance)
     for got, wanted in zip(gradients(other), gradients(one), strict=True):
         torch.testing.assert_close(got, wanted, rtol=0, atol=tolerance)
-    assert torch.equal(state, torch.get_rng_state())  # as if each mask had been drawn once
+    assert torch.equal(state, torch.get_rng_state())  # as if each dropout mask had been drawn once
 
 
 @pytest.mark.parametrize("name", MULTICLASS)

@@ -60,7 +60,9 @@ def test_first_batch_and_momentum_one_are_the_batch():
 
 
 def test_looking_does_not_count():
-    """Neither in eval mode nor without gradients; there it is the batch's own metric."""
+    """In eval mode and without gradients, the value is the batch's own metric, and nothing is
+    stored.
+    """
     loss, plain = MetricLoss("f1_macro", statistics="running"), MetricLoss("f1_macro")
     first, second = list(batches(2))
     loss(*first)
@@ -102,7 +104,7 @@ def test_sums_keep_their_digits_under_half():
 
 @pytest.mark.parametrize("mistake", [torch.nan, torch.inf])
 def test_a_batch_that_is_not_finite_leaves_no_trace(mistake):
-    """As when float16 overflows once: the scaler skips that step, and training goes on."""
+    """Float16 may overflow once; the scaler then skips that step, and training goes on."""
     loss, other = (MetricLoss("f1_macro", statistics="running") for _ in range(2))
     first, wrong, *last = batches()
     for batch in (first, *last):
@@ -148,7 +150,7 @@ def test_built_on_the_meta_device():
     ],
 )
 def test_compiled_as_eager_over_several_batches(metric, backend):
-    """What a batch leaves behind must be there for the next one, in value and gradient."""
+    """The state after a batch must reach the next one, in value and gradient."""
     torch._dynamo.reset()  # of what other tests have compiled, which counts against a limit
     eager, other = (MetricLoss(metric, statistics="running") for _ in range(2))
     compiled = torch.compile(other, fullgraph=True, backend=backend)

@@ -1,4 +1,4 @@
-"""The task by shapes and dtypes, and the rows it is brought to."""
+"""The task that shapes and dtypes imply, and the rows that a batch becomes."""
 
 import pytest
 import torch

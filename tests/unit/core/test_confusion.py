@@ -1,4 +1,4 @@
-"""Confusion: where it comes from, what its fields say, what it never allocates."""
+"""Confusion: its sources, its fields, and what it never allocates."""
 
 import itertools
 
@@ -42,7 +42,7 @@ def assert_same(a, b, tolerance=tolerances.SAME):
 
 
 def assert_is(c, matrix, tolerance=tolerances.SAME):
-    """Every field says what the matrix says."""
+    """Check that every field agrees with the matrix."""
     matrix = torch.as_tensor(matrix)
     one = torch.eye(len(matrix), dtype=bool)
     expected = {
@@ -214,7 +214,7 @@ def task_of(name):
 
 
 def flat_rows(x, has_classes):
-    """(N, C, H, W) as (N·H·W, C), or (N, H, W) as (N·H·W,)."""
+    """Reshape (N, C, H, W) to (N·H·W, C), or (N, H, W) to (N·H·W,)."""
     if not has_classes:
         return x.reshape(-1)
     return x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
@@ -451,7 +451,7 @@ def test_sum_of_different_problems_is_refused():
 
 
 class LargestTensor(TorchDispatchMode):
-    """Remembers the largest tensor that any operation returns, backward included."""
+    """A mode that notes the largest tensor that any operation returns, backward included."""
 
     def __init__(self):
         super().__init__()
@@ -466,7 +466,7 @@ class LargestTensor(TorchDispatchMode):
 
 
 def test_largest_tensor_sees_the_matrix():
-    """The watch itself: a matrix that is built is seen."""
+    """The mode itself works: it sees a matrix that is built."""
     with LargestTensor() as seen:
         Confusion.from_logits(logits_of(4, 50), labels_of(4, classes=50), matrix=True)
     assert seen.elements == 50 * 50
@@ -475,7 +475,8 @@ def test_largest_tensor_sees_the_matrix():
 @pytest.mark.parametrize("name", ["f1_macro", "matthews_corrcoef", "cohen_kappa", "jaccard_micro"])
 @pytest.mark.parametrize("way", ["metric", "loss"])
 def test_a_hundred_thousand_classes_never_meet_in_a_matrix(way, name):
-    for classes in (5_000, 100_000):  # the first would fail where the second takes all memory
+    # If the matrix were built, the first would fail before the second fills the memory.
+    for classes in (5_000, 100_000):
         logits = logits_of(8, classes, dtype=torch.float32).requires_grad_()
         target = labels_of(8, classes=classes)
         with LargestTensor() as seen:

@@ -32,7 +32,7 @@ def assert_same(actual, expected, tolerance=tolerances.SAME):
 
 
 def away_from_slivers(p, tau, temperature):
-    """Whether no p lies on an outer segment that is steep because T is near 0.4.
+    """Tell whether no p lies on an outer segment that is steep because T is near 0.4.
 
     There H climbs by 0.4 over a width down to 1e-6·min(τ, 1 − τ), and the last digit of p, which
     two ways to compute it do not share, is the tenth of H.
@@ -164,7 +164,7 @@ def test_sigmoid_has_k_two_over_t(temperature):
 
 @pytest.mark.parametrize("of", [membership.binary, membership.multilabel, membership.multiclass])
 def test_step_may_be_any_function(of):
-    """It meets probabilities and a threshold, and the temperature does not matter to it."""
+    """It is called with probabilities and a threshold, and does not depend on the temperature."""
     logits = torch.linspace(-3, 3, 12, dtype=torch.float64).reshape(6, 2)
     logits = logits[:, 0] if of is membership.binary else logits
 
@@ -179,10 +179,10 @@ def test_step_may_be_any_function(of):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_upcast_first(dtype):
     logits = torch.linspace(-3, 3, 12).reshape(4, 3).to(dtype)
-    for of in (membership.multilabel, membership.multiclass):
-        soft = of(logits)
+    for memberships in (membership.multilabel, membership.multiclass):
+        soft = memberships(logits)
         assert soft.dtype == torch.float32
-        assert soft.equal(of(logits.float()))
+        assert soft.equal(memberships(logits.float()))
 
 
 def test_of_batch_serves_every_task():
@@ -193,10 +193,10 @@ def test_of_batch_serves_every_task():
         membership.multiclass: batch.as_batch("test", logits, zeros),
         membership.multilabel: batch.as_batch("test", logits, logits > 0),
     }
-    for of, rows_of in cases.items():
-        soft = membership.of_batch("test", rows_of, temperature=0.1)
-        assert soft.equal(of(rows_of.logits, temperature=0.1))
-        assert soft.shape == rows_of.logits.shape
+    for memberships, rows in cases.items():
+        soft = membership.of_batch("test", rows, temperature=0.1)
+        assert soft.equal(memberships(rows.logits, temperature=0.1))
+        assert soft.shape == rows.logits.shape
 
 
 # Gradients.
@@ -206,7 +206,7 @@ CLOSE = [[0.3, 0.25, 0.2]]  # at T = 0.05, all three on the ramp
 
 
 def first(logits, **kwargs):
-    """The membership in the first class."""
+    """Return the membership in the first class."""
     return membership.multiclass(logits, temperature=0.05, **kwargs)[0, 0]
 
 
@@ -250,9 +250,9 @@ EXTREMES = [
 @pytest.mark.parametrize("kind", ["linear", "sigmoid"])
 def test_value_and_gradient_are_finite_for_extreme_logits(kind, dtype):
     for values, temperature in itertools.product(EXTREMES, (1e-30, 1e-9, 0.2, 0.4)):
-        for of in (membership.multiclass, membership.multilabel):
+        for memberships in (membership.multiclass, membership.multilabel):
             logits = tensor(values, dtype).requires_grad_()
-            soft = of(logits, temperature=temperature, heaviside=kind)
+            soft = memberships(logits, temperature=temperature, heaviside=kind)
             (soft * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
             assert soft.isfinite().all()
             assert logits.grad.isfinite().all()
@@ -260,7 +260,7 @@ def test_value_and_gradient_are_finite_for_extreme_logits(kind, dtype):
 
 @pytest.mark.parametrize("threshold", [1 - 1e-9, 1e-40])
 def test_threshold_that_float32_rounds_to_an_end(threshold):
-    """It lies between 0 and 1, as asked; in float32 nothing, or almost nothing, is beyond it."""
+    """It lies between 0 and 1, as required, but no float32, or almost none, lies beyond it."""
     logits = torch.tensor([200.0, 1.0, 0.0, -1.0, -200.0], requires_grad=True)
     soft = membership.binary(logits, threshold=torch.tensor(threshold, dtype=torch.float64))
     soft.sum().backward()

@@ -21,7 +21,7 @@ AVERAGES = ("macro", "micro", "weighted", None)
 ZERO_DIVISIONS = (0.0, 1.0, math.nan)
 
 
-# Confusion matrices, degenerate ones first of all. Each maker takes (generator, counts).
+# Confusion matrices, with the degenerate ones first. Each maker takes (generator, counts).
 
 
 def absent(random, counts):
@@ -76,7 +76,7 @@ LARGE = {
 
 
 def matrices(classes, kinds, repeats, seed=0):
-    """Matrices of every kind; never empty, which scikit-learn refuses."""
+    """Yield matrices of every kind, but none that is empty, which scikit-learn refuses."""
     random = np.random.default_rng([seed, classes])
     for kind in list(kinds.values()) * repeats:
         counts = kind(random, random.integers(0, 10, (classes, classes)))
@@ -86,13 +86,13 @@ def matrices(classes, kinds, repeats, seed=0):
 
 
 def cells(matrix):
-    """The matrix as rows (true, predicted, weight), one for each cell that is not empty."""
+    """Convert the matrix to rows (true, predicted, weight), one for each cell that is not empty."""
     true, predicted = np.nonzero(matrix)
     return true, predicted, matrix[true, predicted].astype(float)
 
 
 def rows(matrix):
-    """The matrix as labels, one row for each count."""
+    """Convert the matrix to labels, one row for each count."""
     true, predicted, weight = cells(matrix)
     return [torch.from_numpy(np.repeat(x, weight.astype(int))) for x in (predicted, true)]
 
@@ -108,7 +108,7 @@ def assert_same(actual, expected, tolerance=tolerances.HARD, context=""):
 
 @pytest.fixture(autouse=True)
 def scikit_learn_without_ceremony():
-    """No argument checks (they double the time), no warnings about undefined scores."""
+    """Switch off argument checks, which double the time, and warnings about undefined scores."""
     with config_context(skip_parameter_validation=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -246,7 +246,7 @@ def test_cohen_kappa_is_scikit_learns(weights):
 
 
 def multilabel_data(repeats):
-    """(true, predicted) of shape (rows, labels), 0 and 1."""
+    """Make (true, predicted) of shape (rows, labels), with values 0 and 1."""
     random = np.random.default_rng(0)
     kinds = ("plain", "no true", "no predicted", "all true", "all wrong", "all right", "one row")
     for labels, kind in itertools.product((2, 3, 5), kinds * repeats):
@@ -601,7 +601,7 @@ SCIKIT_LEARN_NAMES = {
 
 
 class Identity(BaseEstimator):
-    """Predicts its input, so that a scorer scores given predictions."""
+    """A classifier that predicts its input, so that a scorer scores given predictions."""
 
     def predict(self, predictions):
         return predictions
@@ -616,7 +616,7 @@ def resolves(name):
 
 
 def test_scikit_learns_scorer_names_resolve():
-    """Exactly those whose metric is ours; clustering indices and ranking scores do not."""
+    """Those of our metrics do; clustering indices and ranking scores do not."""
     assert {name for name in sk.get_scorer_names() if resolves(name)} == SCIKIT_LEARN_NAMES
 
 

@@ -1,4 +1,4 @@
-"""AlignedLoss: the odds that a metric asks for, its two parts, and training with it."""
+"""AlignedLoss: the odds that a metric needs, its two parts, and training with it."""
 
 import copy
 import math
@@ -43,19 +43,19 @@ def offsets(metric, counts):
 
 
 def margin(metric, positive):
-    """The log-odds of the positive class from which it is the label."""
+    """Compute the log-odds from which the positive class is the label."""
     negative, positive = offsets(metric, [1 - positive, positive]).tolist()
     return positive - negative
 
 
 def scored(score, matrix, **how):
-    """Scikit-learn's metric of a confusion matrix: a row for each of its cells."""
+    """Compute scikit-learn's metric of a confusion matrix, with a row for each of its cells."""
     true, predicted = np.indices(matrix.shape).reshape(2, -1)
     return score(true, predicted, sample_weight=matrix.ravel(), **how)
 
 
 def half_right(shares):
-    """Right half of the time, and otherwise a guess by the shares."""
+    """Make the matrix of a classifier that is right half of the time, and else guesses by share."""
     return shares[:, None] * (np.eye(len(shares)) + shares) / 2
 
 
@@ -63,7 +63,7 @@ def half_right(shares):
 
 
 def asked_for(shares, score, **how):
-    """The odds of `metric_offsets`, from differences of scikit-learn's metric."""
+    """Compute the odds of `metric_offsets` from differences of scikit-learn's metric."""
     matrix, slope, step = half_right(shares), np.zeros((len(shares),) * 2), 1e-6
     for cell in np.ndindex(matrix.shape):
         ends = []
@@ -123,9 +123,9 @@ def test_f_beta_has_a_closed_form(beta, positive):
 @pytest.mark.parametrize("positive", PRIORS)
 @pytest.mark.parametrize("name", SCORES)
 def test_a_row_is_worth_calling_positive_above_the_offset_alone(name, positive):
-    """The claim itself: a few rows that are positive with a probability η, given the other label.
+    """This is the claim itself: a few rows, positive with a probability η, get the other label.
 
-    Each row is worth η to the one class and 1 − η to the other.
+    Each row counts η for the one class and 1 − η for the other.
     """
     matrix, few = half_right(np.array([1 - positive, positive])), 1e-6
     before, asked = scored(SCORES[name], matrix), margin(name, positive)
@@ -141,7 +141,7 @@ def test_metrics_that_mind_one_mistake_alone_are_held_back():
 
 
 def relative(loss):
-    """Against the first class, the most frequent here: only differences count."""
+    """Subtract the value of the first class, as only differences count."""
     return loss.offsets - loss.offsets[0]
 
 
@@ -165,13 +165,13 @@ def test_functions_and_costs_ask_for_what_their_name_would(metric):
 
 
 def test_a_price_is_what_is_asked_for():
-    """To miss a positive costs five: worth calling from a probability of 1/6 on."""
+    """A missed positive costs five, so the label is positive from a probability of 1/6 on."""
     loss = AlignedLoss("expected_cost[[0, 1], [5, 0]]", [3, 1])
     assert relative(loss).exp().tolist() == pytest.approx([1, 1 / 5])
 
 
 def test_a_metric_that_gains_by_mistakes_asks_for_nothing():
-    """Neither label is the better one at any odds."""
+    """Neither label is better at any odds."""
     assert offsets(lambda c: c.matrix[0, 0] - c.matrix[1, 1], [9, 1]).tolist() == [0, 0]
 
 
@@ -248,7 +248,7 @@ METRICS = {"binary": "f1", "multiclass": "matthews_corrcoef"}
 
 
 def batches(task, count=3, rows=40):
-    """Weighted, some rows ignored."""
+    """Yield weighted batches with some ignored rows."""
     generator = torch.Generator().manual_seed(0)
     shape = (rows,) if task == "binary" else (rows, 3)
     for _ in range(count):
@@ -277,7 +277,9 @@ def test_value_and_gradient_are_the_sum_of_both_parts(task):
         value = loss(logits, y, sample_weight=weight)
         expected = cross_entropy(logits, y, weight, asked) + alone(logits, y, sample_weight=weight)
         assert value.item() == pytest.approx(expected.item(), abs=tolerances.SAME)
-        found, wanted = (torch.autograd.grad(of, logits)[0] for of in (value, expected))
+        found, wanted = (
+            torch.autograd.grad(loss_value, logits)[0] for loss_value in (value, expected)
+        )
         torch.testing.assert_close(found, wanted, rtol=0, atol=tolerances.SAME)
         assert found[y != 255].abs().min() > 0  # every row has a gradient
         assert not found[y == 255].any()
@@ -305,7 +307,7 @@ def test_a_copy_goes_on_where_the_loss_was(task, again):
         loss(logits, y, sample_weight=weight)
     other, fresh = again(loss), AlignedLoss(METRICS[task], COUNTS[task], ignore_index=255)
     logits, y, weight = last
-    values = [of(logits, y, sample_weight=weight).item() for of in (loss, other, fresh)]
+    values = [each(logits, y, sample_weight=weight).item() for each in (loss, other, fresh)]
     assert values[0] == values[1]
     assert abs(values[0] - values[2]) > tolerances.FLOAT32  # the batches before are remembered
     loss.metric_loss.running.reset()
@@ -320,7 +322,7 @@ def restored(state, loss):
 
 
 def test_who_validates_leaves_out_the_same_rows():
-    """`fit` asks the loss which label is none."""
+    """`fit` asks the loss which label to ignore."""
     torch.manual_seed(0)
     x, y = torch.randn(60, 4), torch.arange(60) % 2
     y[::5] = 255
@@ -334,7 +336,7 @@ def test_who_validates_leaves_out_the_same_rows():
 
 
 def rare(rows, seed):
-    """One row in eight is positive, few of them surely: log-odds 2·x₀ − 3."""
+    """Make rows with log-odds 2·x₀ − 3: one in eight is positive, and few are surely so."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, 4, generator=generator)
     return x, (torch.rand(rows, generator=generator) < (2 * x[:, 0] - 3).sigmoid()).long()
@@ -369,7 +371,7 @@ def test_a_plain_loop_learns_a_table():
 
 
 def patches(rows, seed):
-    """A faint bright patch somewhere in the noise of one image in eight."""
+    """Make images of noise, with a faint bright patch somewhere in one of eight."""
     generator = torch.Generator().manual_seed(seed)
     y = (torch.rand(rows, generator=generator) < 1 / 8).long()
     x = torch.randn(rows, 1, 12, 12, generator=generator)

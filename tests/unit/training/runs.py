@@ -13,7 +13,7 @@ from evalign.training.settings import Settings
 
 
 def rows(number=300, *, classes=3, seed=0):
-    """Features and labels of which a network can learn something, not everything."""
+    """Make features and labels of which a network can learn something, but not everything."""
     random = torch.Generator().manual_seed(seed)
     X = torch.randn(number, 6, generator=random)
     noisy = X[:, :classes] + 0.5 * torch.randn(number, classes, generator=random)
@@ -21,7 +21,7 @@ def rows(number=300, *, classes=3, seed=0):
 
 
 def mlp(classes=3, *, seed=0, dropout=0.2):
-    """With dropout (randomness) and batch normalisation (buffers)."""
+    """Make a network with dropout (randomness) and batch normalisation (buffers)."""
     with torch.random.fork_rng([]):
         torch.default_generator.manual_seed(seed)
         hidden = nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(dropout)
@@ -34,7 +34,7 @@ def settings(**changes):
 
 
 def everything(folder=None, *, network=None, **changes):
-    """A run with every moving part: dropout, averaging, annealing, a loss with state."""
+    """Make a run with every moving part: dropout, averaging, annealing, a loss with state."""
     network, loss = network or mlp(), MetricLoss("f1_macro")
     annealing = TemperatureAnnealing(loss, rate=0.7, patience=2, coolings=100)
     wanted = {"settings": settings(), "checkpoint": folder, "resume": folder is not None}
@@ -69,9 +69,9 @@ def steps_noted():
 
 
 def averaged(steps, ema_decay):
-    """The average of weights that step number s = 0, 1, ... moves by 1 − min(decay, s / (s + 10)).
+    """Average weights, where step s = 0, 1, ... moves the average by 1 − min(decay, s / (s + 10)).
 
-    The first step so replaces the random start.
+    So the first step replaces the random start.
     """
     means = steps[0]
     for s, weights in enumerate(steps):
@@ -84,7 +84,7 @@ def averaged(steps, ema_decay):
 
 
 def killable(folder, result, tell):
-    """What the killed process does: resume, tell each epoch, finish, write the weights."""
+    """Do what the killed process does: resume, tell each epoch, finish, write the weights."""
     torch.set_num_threads(1)
     network, _ = everything(folder, on_epoch=lambda record: tell.send(record["epoch"]))
     result.write_bytes(bytes_of(network))

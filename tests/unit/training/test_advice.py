@@ -15,7 +15,7 @@ RARE = torch.tensor([0] * 940 + [1] * 50 + [2] * 10)
 
 
 def run(network, loss, *, data=None, metric="f1_macro", **changes):
-    """The kinds that a run has warned of, and its warnings."""
+    """Return the kinds of a run's warnings, and the warnings."""
     data = data or rows()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -114,7 +114,7 @@ class TestTooFewExamples:
 
 
 class Constant(nn.Module):
-    """Predicts class 0 whatever it learns."""
+    """A network that predicts class 0 whatever it learns."""
 
     def __init__(self):
         super().__init__()
@@ -137,7 +137,7 @@ def test_one_class_to_predict_is_no_collapse():
 
 
 class Saturated(nn.Module):
-    """Its probabilities are 0 and 1 to the last bit, so that no gradient comes through."""
+    """A network whose probabilities are exactly 0 and 1, so that no gradient comes through."""
 
     def __init__(self):
         super().__init__()
@@ -162,7 +162,7 @@ def test_a_solved_problem_is_no_vanished_gradient():
 
 
 def test_drift():
-    """A loss whose descent makes everything worse."""
+    """The descent of this loss makes everything worse."""
 
     class Wrong(nn.CrossEntropyLoss):
         def forward(self, logits, target):

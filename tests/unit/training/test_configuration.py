@@ -1,4 +1,4 @@
-"""What things are made with: told apart where they differ, equal where they are made alike."""
+"""Descriptions of settings: different for different settings, equal for equal ones."""
 
 import enum
 import functools
@@ -68,7 +68,7 @@ def long_tensor(last):
     return torch.cat([torch.zeros(SMALL), torch.tensor([float(last)])])
 
 
-# What makes a setting of a number, and what is said of the settings that 2 and 3 make.
+# Functions from a number to a setting, and the path at which the settings of 2 and 3 differ.
 WAYS = {
     "number": (float, "x.setting"),
     "text": (str, "x.setting"),

@@ -1,4 +1,4 @@
-"""The fit loop: what it promises, on networks that train in a blink."""
+"""The promises of the fit loop, on networks that train fast."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""The books of a training: the best epochs, and when to stop."""
+"""The progress of a training: the best epochs, and when to stop."""
 
 import json
 import math
@@ -17,7 +17,7 @@ def cooling(**changes):
 
 
 def told(scores, **made_with):
-    """What is said of each epoch, until the training is to stop."""
+    """Tell whether each epoch was a new best, until the training is to stop."""
     progress = Progress({"f1": True}, **{"epochs": 100, "watch": "f1", **made_with})
     said = []
     for score in scores:
@@ -64,7 +64,7 @@ def test_a_training_that_diverges_stops():
 
 
 def test_there_is_a_first_epoch():
-    """Also with an annealing that has finished before."""
+    """That holds even if an annealing has finished before."""
     annealing = cooling(coolings=0)
     for _ in range(2):
         annealing.step(0.5)
@@ -93,7 +93,7 @@ def test_goes_on_where_the_state_was_taken():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_decay_is_a_number_or_a_tensor(dtype):
-    """To the bit, where the tensor has all digits: a stack of networks averages as `fit` does."""
+    """Both agree to the bit if the tensor has all digits, so a stack averages as `fit` does."""
     torch.manual_seed(0)
     start, weights = ([torch.randn(5, 3, dtype=dtype), torch.randn(7, dtype=dtype)] for _ in "ab")
     found = []

@@ -135,7 +135,7 @@ def test_standardisation_is_scikit_learns():
 
 
 def test_constant_columns():
-    """0.1 is no float32: its mean over many rows rounds, and 0/0 is near."""
+    """0.1 is not exact in float32, so its mean over many rows rounds, and 0/0 is near."""
     X = torch.full((1000, 200), 0.1)
     X[:, 0] = torch.linspace(0, 1, 1000)
     scaled = Standardizer(X)(X)

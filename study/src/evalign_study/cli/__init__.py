@@ -1,4 +1,4 @@
-"""The command line: `evalign-study list`, `run`, `render` and `datasets`. May import everything."""
+"""The commands `evalign-study list`, `run`, `render` and `datasets`. May import everything."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`evalign-study datasets`: which data sets there are, where, and whether their files are whole."""
+"""`evalign-study datasets`: list the data sets, where they are, and whether files are intact."""
 
 from typing import Annotated, Any
 
@@ -20,10 +20,11 @@ def datasets(
 ) -> None:
     """List the data sets of the papers, and where they are.
 
-    Rarest is the share of the smallest class, even Shannon's equitability: 1 for classes of one
-    size. Found is "local" in the folder named in the variable EVALIGN_DATA, "cache" if it was
-    downloaded before. The others are downloaded at first use, where there is a public source; it
-    is "unverified" if its publisher gives no checksum.
+    The column "rarest" is the share of the smallest class. "Even" is Shannon's equitability, which
+    is 1 for classes of equal size. "Found" is "local" for a data set in the folder that the
+    variable EVALIGN_DATA names, and "cache" for one that was downloaded before. The others are
+    downloaded at first use, where there is a public source. A source is "unverified" if its
+    publisher gives no checksum.
 
     Examples:
 

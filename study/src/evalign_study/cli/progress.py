@@ -1,4 +1,4 @@
-"""What a long run shows, and where it computes."""
+"""The progress bar of a long run, and the cluster it computes on."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,7 +14,7 @@ from evalign_study.pipeline.running import Progress
 
 @contextmanager
 def bar(spoken: Terminal) -> Iterator[Progress]:
-    """Show one bar, for one phase after the other."""
+    """Show one progress bar, which the phases use in turn."""
     left = bars.TextColumn("{task.fields[left]}")
     columns = [bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn()]
     console = Console(stderr=True)
@@ -22,7 +22,7 @@ def bar(spoken: Terminal) -> Iterator[Progress]:
     task = shown.add_task("", left="")
 
     def tell(phase: str, done: int, total: int, seconds: float) -> None:
-        shown.start()  # not before there is something to tell: an error is to be one line
+        shown.start()  # only now, so that an error before the first unit stays one line
         time = f"{timedelta(seconds=round(seconds))} left"
         shown.update(task, description=phase, completed=done, total=total, left=time)
 
@@ -34,7 +34,7 @@ def bar(spoken: Terminal) -> Iterator[Progress]:
 
 
 def cluster(backend: str | None) -> AbstractContextManager[object]:
-    """Connect to the cluster of a backend; None needs none."""
+    """Connect to the cluster of a backend; without a backend do nothing."""
     if backend is None:
         return nullcontext()
     try:

@@ -65,10 +65,10 @@ def run(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train what a table asks for and is not recorded, and write what was found.
+    """Train the runs of a table that are not recorded yet, and write the results.
 
-    The same command goes on after a crash. A quick look keeps its records and files to itself, in
-    the folder "quick" of --out.
+    After a crash, the same command continues where it stopped. A quick look keeps its records and
+    files apart, in the folder "quick" of --out.
 
     Examples:
 
@@ -93,7 +93,7 @@ def run(
             for table in tables:
                 try:
                     run_table(table, results, jobs=jobs, backend=backend, progress=progress)
-                except ExecutionError as error:  # what was recorded is written down
+                except ExecutionError as error:  # the records of the other units are still written
                     first, *_, last = str(error).splitlines()
                     failed.append(f"{table.name}: {first} The last error: {last}")
                 found[table.name] = table.findings(recorded(results), results)
@@ -113,10 +113,10 @@ def render(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write what is recorded of a table, or of all; train nothing.
+    """Write the recorded results of one table, or of all, without training.
 
-    Written are NAME.md, NAME.html and NAME.csv with the numbers, and of a paper NAME-claims.csv
-    with every verdict.
+    The command writes NAME.md, NAME.html and NAME.csv with the numbers. For a table of a paper it
+    also writes NAME-claims.csv with every verdict.
 
     Examples:
 
@@ -131,10 +131,10 @@ def render(
             raise UsageError(f"--results must be the folder of the records. Got {str(results)!r}.")
         _refuse_files(out, results)
         text = "" if page is None else page.read_text(encoding="utf-8")
-        # All tables have more than one page; a page is filled with those it has marks for.
+        # "all" covers tables of several pages, so a page gets only the tables it has marks for.
         places = [table.name for table in tables if has_place(text, table.name)]
         if page is not None and not places:
-            fill(text, tables[0].name, "")  # says what is missing
+            fill(text, tables[0].name, "")  # raises the error that names the missing marks
         records = recorded(results)
         found = {table.name: table.findings(records, results) for table in tables}
         for one, findings in found.items():

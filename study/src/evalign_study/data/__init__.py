@@ -1,7 +1,8 @@
 """The data sets of the papers, and further ones: cards, checked files, arrays.
 
-`cards` knows them (in `cards.toml`), `sources` finds or fetches their files and checks them,
-`readers` reads the content of files, `loading` makes arrays of it. May import the library alone.
+`cards` describes them (in `cards.toml`), `sources` finds or fetches their files and checks them,
+`readers` reads the content of files, and `loading` turns it into arrays. This folder may import
+only the library.
 """
 
 from evalign_study.data.cards import Card, card, names

@@ -1,4 +1,4 @@
-"""What is known of each data set before a file is opened."""
+"""What is known about each data set before a file is opened."""
 
 import tomllib
 from collections.abc import Mapping
@@ -13,28 +13,29 @@ from evalign.core.theory import shannon_equitability
 
 @dataclass(frozen=True)
 class Card:
-    """A data set.
+    """The description of a data set.
 
     Args:
-        name: what `load` calls it.
+        name: the name that `load` takes.
         title: what it is about.
-        rows: how many there are.
-        shape: of a row in the file, or what it is scaled to; empty for a text.
-        classes: in the order of their codes; empty where only the file names them.
-        counts: labels of each class: one per row, but 15 per frame of CocktailParty.
-        licence: its terms.
+        rows: the number of rows.
+        shape: the shape of a row in the file, or that to which it is scaled; empty for a text.
+        classes: their names in the order of the codes; empty where only the file names them.
+        counts: the number of labels of each class. A row has one label, a frame of CocktailParty
+            15.
+        licence: the terms of use.
         citation: whom to cite.
         home: where it is described.
-        files: those of a local folder, each with its checksum as "algorithm:value".
-        public: addresses of the originals, likewise; "" where the checksum is not known.
-        content: sha256 of rows and labels, where an original has no checksum.
+        files: the files of a local folder, each with its checksum as "algorithm:value".
+        public: the addresses of the originals with their checksums; "" for an unknown checksum.
+        content: the sha256 of rows and labels, where an original has no checksum.
         format: the reader of the files.
-        public_format: the reader of the originals, where it is another.
+        public_format: the reader of the originals, where it differs.
         read: how pandas reads an original table.
         label: the column with the label.
         drop: columns that are not features.
-        base: the card that this one takes over and changes.
-        positives: the classes of that one which are the positive one here.
+        base: the card that this one inherits from.
+        positives: the classes of `base` that together are the positive class here.
     """
 
     name: str
@@ -64,7 +65,7 @@ class Card:
 
     @property
     def equitability(self) -> float:
-        """1 for classes of one size, near 0 where one dominates."""
+        """Shannon's equitability: 1 for classes of equal size, near 0 where one dominates."""
         return shannon_equitability(self.counts)
 
     @property
@@ -84,7 +85,7 @@ def names() -> list[str]:
 
 
 def card(name: str) -> Card:
-    """Look up what is known of a data set.
+    """Look up the card of a data set.
 
     Examples:
         >>> fraud = card("creditcard")

@@ -1,4 +1,4 @@
-"""Arrays of a data set: codes for classes, features prepared, groups that must stay together."""
+"""Arrays of a data set: class codes, prepared features, and groups that must stay together."""
 
 import hashlib
 import warnings
@@ -29,12 +29,12 @@ class Dataset:
 
     Args:
         X: float32 features (N, features), uint8 images, channels last, or texts.
-        y: int64 class codes (N,); for frames a row of them.
-        classes: their names.
-        groups: a number per row; rows with one number must stay on one side of a split. Give them
-            to `holdout_split` or `three_way_split`; without them the split is the papers'.
+        y: int64 class codes (N,); a row of codes for each frame.
+        classes: the names of the classes.
+        groups: a number per row; rows with one number must stay on one side of a split. Pass them
+            to `holdout_split` or `three_way_split`; a split without them is that of the papers.
         split: "train" or "test" per row, where the publisher made a split.
-        card: what else is known.
+        card: the description of the data set.
     """
 
     X: np.ndarray
@@ -53,8 +53,8 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
         preparation: "paper" gives the features as the papers had them. It differs for adult: codes
             of the categories instead of a column for each.
 
-    Every file is checked against its checksum. Rows of a public source without one are compared
-    with those known here, and an `UnverifiedWarning` tells if they differ.
+    Every file is checked against its checksum. Rows of a public source without a checksum are
+    compared with the known ones, and an `UnverifiedWarning` is given if they differ.
     """
     known = " or ".join(f'"{name}"' for name in PREPARATIONS)
     ok = preparation in PREPARATIONS
@@ -66,7 +66,7 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
         return replace(base, y=y.astype(np.int64), classes=card.classes, card=card)
 
     try:
-        from evalign_study.data import readers  # brings pandas
+        from evalign_study.data import readers  # here, because it imports pandas
 
         found = fetch(card)
         public = found.where != "local"
@@ -91,14 +91,14 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
 
 
 def content(dataset: Dataset) -> str:
-    """Compute one checksum of rows and labels, whatever files they came from."""
+    """Compute a checksum of rows and labels that does not depend on the files they came from."""
     X = dataset.X
     rows = "\n".join(X).encode() if X.dtype == object else X.tobytes()
     return hashlib.sha256(rows + dataset.y.tobytes()).hexdigest()
 
 
 def plain(X: Any, preparation: str) -> np.ndarray:
-    """Make numbers float32; leave images and texts as they are."""
+    """Convert numbers to float32; leave images and texts unchanged."""
     X = np.asarray(X)
     if X.dtype == object:
         return X[:, 0]
@@ -106,7 +106,7 @@ def plain(X: Any, preparation: str) -> np.ndarray:
 
 
 def adult(X: "pd.DataFrame", preparation: str) -> np.ndarray:
-    """Drop fnlwgt, which is a weight of the survey; "?" is a category of its own."""
+    """Drop fnlwgt, which is a survey weight, and treat "?" as a category of its own."""
     import pandas as pd
 
     X = X.drop(columns="fnlwgt")
@@ -136,7 +136,7 @@ def _codes(card: Card, label: np.ndarray, classes: tuple[str, ...]) -> np.ndarra
 
 
 def _equal_rows(X: Any) -> np.ndarray:
-    """Number the rows, equal rows alike."""
+    """Number the rows, with one number for equal rows."""
     array = isinstance(X, np.ndarray)
     rows = (row.tobytes() for row in X) if array else X.itertuples(False, None)
     seen: dict[Any, int] = {}

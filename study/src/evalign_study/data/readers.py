@@ -1,4 +1,4 @@
-"""The content of files: one reader per format, of the packed files and the public originals."""
+"""Readers of files: one per format, for the packed files and for the public originals."""
 
 import gzip
 import re
@@ -14,7 +14,7 @@ from evalign_study.data.cards import Card
 
 # NNN.class/NNN_NNNN.jpg; the archive holds a few other files.
 PHOTOGRAPH = re.compile(r"(.*/)?\d{3}\.[^/]+/\d{3}_\d{4}\.jpg")
-PARTS = ("train", "test")  # in the order in which two files are given
+PARTS = ("train", "test")  # the order of the files, where there are two
 
 
 class Content(NamedTuple):
@@ -24,7 +24,8 @@ class Content(NamedTuple):
         X: features, images or texts, as in the file.
         label: the name of the class.
         split: "train" or "test", where the publisher says so.
-        groups: what stays on one side of a split; None: equal rows do.
+        groups: a number per row; rows of one group stay on one side of a split. None: equal rows
+            do.
     """
 
     X: Any
@@ -34,21 +35,21 @@ class Content(NamedTuple):
 
 
 def read(card: Card, paths: Sequence[Path], *, public: bool) -> Content:
-    """Read the packed files, or the originals as the card says they are written."""
+    """Read the packed files, or the originals, in the format that the card gives."""
     options = dict(card.read) if public else {}
     return READERS[(public and card.public_format) or card.format](card, paths, **options)
 
 
 def csv(card: Card, paths: Sequence[Path], **options: Any) -> Content:
-    """A table, or two of which the first is for training and the second for the test."""
+    """Read one table, or two: the first for training, the second for the test."""
     frames = [pd.read_csv(path, keep_default_na=False, **options) for path in paths]
     if len(frames) > 1:
         frames = [frame.assign(split=part) for frame, part in zip(frames, PARTS, strict=True)]
     frame = pd.concat(frames, ignore_index=True)
-    label = frame.pop(card.label).astype(str).str.rstrip(".")  # a dot ends those of adult.test
+    label = frame.pop(card.label).astype(str).str.rstrip(".")  # labels of adult.test end with a dot
     split = frame.pop("split").to_numpy(object) if "split" in frame else None
     X = frame.drop(columns=list(card.drop))
-    if card.format == "npz":  # whose packed file is an array of float32
+    if card.format == "npz":  # the packed file holds float32, so the original must give the same
         X = X.to_numpy(np.float32)
     return Content(X, label.to_numpy(object), split)
 
@@ -61,7 +62,7 @@ def npz(card: Card, paths: Sequence[Path]) -> Content:
 
 
 def pairs(card: Card, paths: Sequence[Path]) -> Content:
-    """CocktailParty's pairs: 7 columns of ids, then the features. A frame is a group."""
+    """Read CocktailParty's pairs: 7 columns of ids, then the features. A frame is a group."""
     (frame,) = (pd.read_csv(path, dtype={"stamp": str}) for path in paths)
     X = frame.iloc[:, 7:-1].drop(columns=["dyad1_y", "dyad2_y"])  # 0 by construction
     label = np.where(frame["target"] == 1, "same group", "apart")
@@ -69,7 +70,7 @@ def pairs(card: Card, paths: Sequence[Path]) -> Content:
 
 
 def frames(card: Card, paths: Sequence[Path]) -> Content:
-    """CocktailParty's frames: x, y, cos, sin of each person; a label for each pair i < j."""
+    """Read CocktailParty's frames: x, y, cos, sin of each person; a label for each pair i < j."""
     (stored,) = map(np.load, paths)
     theta, group = stored["theta"], stored["group"]
     X = np.dstack([stored["xy"], np.cos(theta), np.sin(theta)])
@@ -78,7 +79,7 @@ def frames(card: Card, paths: Sequence[Path]) -> Content:
 
 
 def cifar10(card: Card, paths: Sequence[Path]) -> Content:
-    """Images stored as differences: of neighbours, and of red and blue to green."""
+    """Read images stored as differences between neighbours, and of red and blue from green."""
     images, labels, split = [], [], []
     for path in paths:
         with np.load(path) as stored:
@@ -91,7 +92,7 @@ def cifar10(card: Card, paths: Sequence[Path]) -> Content:
 
 
 def cifar10_binary(card: Card, paths: Sequence[Path]) -> Content:
-    """The publisher's archive: a byte for the label, then the planes red, green and blue."""
+    """Read the publisher's archive: a byte for the label, then the red, green and blue planes."""
     (path,) = paths
     with tarfile.open(path) as archive:
         plain = [member for member in archive if member.isfile()]
@@ -107,7 +108,7 @@ def cifar10_binary(card: Card, paths: Sequence[Path]) -> Content:
 
 
 def photographs(card: Card, paths: Sequence[Path]) -> Content:
-    """An archive with a folder for each class: of each photograph the middle, at one size."""
+    """Read an archive with a folder for each class; cut the photographs' middles to one size."""
     from PIL import Image, ImageOps
 
     (path,) = paths
@@ -119,7 +120,8 @@ def photographs(card: Card, paths: Sequence[Path]) -> Content:
             file = archive.extractfile(member)
             assert file is not None
             with Image.open(file) as image:
-                image.draft("RGB", (width, height))  # what is scaled away need not be decoded
+                # Decode no more detail than the small image keeps.
+                image.draft("RGB", (width, height))
                 images.append(np.asarray(ImageOps.fit(image.convert("RGB"), (width, height))))
             labels.append(Path(member.name).parent.name)
     return Content(np.stack(images), np.array(labels, object))
@@ -131,7 +133,7 @@ def fashion_mnist(card: Card, paths: Sequence[Path]) -> Content:
 
 
 def idx(card: Card, paths: Sequence[Path]) -> Content:
-    """The publisher's files: images and labels for training, then for the test."""
+    """Read the publisher's files: images and labels for training, then for the test."""
     return _images(card, [_idx_array(path) for path in paths])
 
 
@@ -144,7 +146,7 @@ def _images(card: Card, arrays: Sequence[np.ndarray]) -> Content:
 
 
 def _idx_array(path: Path) -> np.ndarray:
-    """Two zeros, the type (8: bytes), the number of dimensions, each as 4 bytes, the values."""
+    """Read two zeros, the type (8: bytes), the dimensions' number and 4-byte sizes, the values."""
     content = gzip.decompress(path.read_bytes())
     dimensions = content[3]
     shape = np.frombuffer(content, ">i4", dimensions, 4)

@@ -12,7 +12,7 @@ FOLDER = "EVALIGN_DATA"
 
 
 class DataError(ValueError):
-    """A data set is absent or damaged; the text says how to get it."""
+    """The error for a data set that is absent or damaged; its text says how to get the data."""
 
 
 class Location(NamedTuple):
@@ -37,12 +37,12 @@ def locate(card: Card) -> Location:
 
 
 def damaged(found: Location) -> list[Path]:
-    """List the files that have another checksum than the card says."""
+    """List the files whose checksum differs from that of the card."""
     return [path for path, value in found.files.items() if value and checksum(path, value) != value]
 
 
 def fetch(card: Card) -> Location:
-    """Find the files and check them; take them from the public source if they are not here."""
+    """Find the files, or download them from the public source, and check them."""
     found = locate(card)
     if found.where == "local":
         for path in damaged(found):
@@ -57,14 +57,17 @@ def fetch(card: Card) -> Location:
 
 
 def checksum(path: Path, like: str) -> str:
-    """Compute the checksum of a file, by the algorithm of another one."""
+    """Compute the checksum of a file, by the algorithm of a given checksum."""
     algorithm = like.partition(":")[0]
     with path.open("rb") as file:
         return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
 
 
 def _download(card: Card, url: str) -> Path:
-    """Fetch into the cache, unless it is there and whole. Pooch writes aside and renames."""
+    """Download into the cache, unless an intact file is there.
+
+    Pooch writes to another file and renames it, so that the cache never holds a part of one.
+    """
     try:
         import pooch
         from requests import RequestException
@@ -95,7 +98,7 @@ def _local_folder() -> Path | None:
 def _cache_folder() -> Path | None:
     try:
         import pooch
-    except ModuleNotFoundError:  # then nothing was fetched either
+    except ModuleNotFoundError:  # without pooch nothing can have been downloaded
         return None
     return pooch.os_cache("evalign")
 

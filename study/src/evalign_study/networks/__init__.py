@@ -1,7 +1,7 @@
 """The networks of the papers.
 
-`darknet` and `resnet` are for small images, `people` for a graph of people: plain modules that give
-logits. May import nothing of the project.
+`darknet` and `resnet` are for small images, `people` is for a graph of people. All are plain
+modules that return logits. This folder may import nothing else of the project.
 """
 
 from evalign_study.networks.darknet import darknet19, tiny_darknet

@@ -1,6 +1,7 @@
 """Darknet-19 (Redmon and Farhadi, YOLO9000, CVPR 2017, Table 6) and the published Tiny Darknet.
 
-Five or four halvings, so that images need 32 pixels, or 16, on each side.
+Darknet-19 halves an image five times and Tiny Darknet four times, so that a side needs at least 32
+or 16 pixels.
 """
 
 from torch import nn
@@ -18,8 +19,9 @@ TINY = [[16], [32], [16, 128, 16, 128], [32, 256, 32, 256], [64, 512, 64, 512, 1
 
 
 def darknet19(n_classes: int, *, dropout: float = 0.0) -> nn.Sequential:
-    """Build EAST's network for images (E.3.1). It does not say where dropout is: here before the
-    last layer."""
+    """Build EAST's network for images (E.3.1), with dropout before the last layer, as the paper
+    does not say where it is.
+    """
     return _darknet(DARKNET_19, n_classes, dropout)
 
 

@@ -7,18 +7,18 @@ from evalign.estimator.network import mlp
 
 
 class PeopleNetwork(nn.Module):
-    """Tells whether two people belong together: one logit for each pair i < j of a frame.
+    """A network that says who belongs together: one logit for each pair i < j of a frame.
 
     A graph network (Battaglia et al. 2018) on the complete graph: an edge starts as the distance
-    of its people; in each round edges hear their two people, and people the mean of their edges.
-    The order of the people does not matter. BtG took the sizes of Thompson et al. 2021, which it
-    does not print; these are ours.
+    between its two people. In each round an edge is updated from its two people, and a person from
+    the mean of its edges. The order of the people does not matter. BtG took the sizes of Thompson
+    et al. 2021 and does not print them; the sizes here are ours.
 
     Args:
-        n_features: of a person; the first two are the position.
-        width: of the states and of the hidden layers.
-        rounds: of messages.
-        dropout: in the hidden layers.
+        n_features: the number of features of a person; the first two are the position.
+        width: the width of the states and of the hidden layers.
+        rounds: the number of rounds of messages.
+        dropout: the dropout of the hidden layers.
 
     Examples:
         >>> PeopleNetwork()(torch.zeros(2, 6, 4)).shape

@@ -1,4 +1,4 @@
-"""What the records say of a table: the values of a cell, trial by trial."""
+"""The values of a table's cells, trial by trial, taken from the records."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -12,17 +12,17 @@ from evalign_study.records.run import LOSS, Triples, scores
 from evalign_study.trainers.decisions import THRESHOLDS
 
 Selection = Literal["papers", "strict"]
-REACHED = 0.95  # of the highest value that any line reaches: a curve has converged
+REACHED = 0.95  # share of the highest value of any line at which a curve counts as converged
 
 
 class View(NamedTuple):
     """One way to look at a trained model.
 
     Args:
-        variant: of `Run`.
-        selection: which epoch and which setting of the grid count: those with the lowest validation
-            loss ("papers") or those with the best metric on the validation rows ("strict").
-        decision: from scores to labels.
+        variant: as in `Run`.
+        selection: how the epoch and the setting of the grid are chosen: by the lowest validation
+            loss ("papers") or by the best metric on the validation rows ("strict").
+        decision: the rule from scores to labels.
     """
 
     variant: str
@@ -34,8 +34,8 @@ class Evidence:
     """The records of a plan.
 
     Args:
-        plan: whose.
-        records: by key, of this table and others.
+        plan: the plan whose records these are.
+        records: the records by key, of this table and others.
     """
 
     def __init__(self, plan: Plan, records: Mapping[str, Record]) -> None:
@@ -43,7 +43,7 @@ class Evidence:
         self._trials: dict[tuple[str, ...], list[Record]] = {}
 
     def trials(self, cell: Cell, criterion: str) -> list[Record]:
-        """List the trials that were run, of the setting that the criterion chooses."""
+        """List the recorded trials of the setting that the criterion chooses."""
         name = (cell.panel.label, cell.variant, cell.line.label, criterion)
         if name not in self._trials:
             runs = self.plan.runs(cell, criterion, self.records)
@@ -54,7 +54,7 @@ class Evidence:
     def values(
         self, panel: Panel, line: str, column: Column, view: View
     ) -> dict[int, float | None]:
-        """Give the values of the trials by seed; None for a trial that does not have one."""
+        """Return the values of the trials by seed; None for a trial without a value."""
         method = panel.line(line)
         if method is None:
             return {}
@@ -70,9 +70,10 @@ class Evidence:
         }
 
     def _goal(self, panel: Panel, column: Column, variant: str) -> float:
-        """Compute nearly the highest value that a line reaches in the median of its trials.
+        """Compute the value from which a line counts as converged.
 
-        It is one for all lines: a training that never learns would soon be near its own.
+        It is a share of the highest median over trials that any line reaches. All lines have the
+        same goal, as a training that never learns would soon be near its own highest value.
         """
         kind, _, key = column.metric.partition(":")
         if kind != "epochs":
@@ -95,7 +96,7 @@ class Evidence:
 def _of_pick(
     record: Record, column: Column, classes: int, criterion: str, decision: str
 ) -> float | None:
-    """Look a column up in a kept epoch; None where the record does not have it."""
+    """Look up a column in a kept epoch; None where the record does not have it."""
     pick = record["picks"].get(criterion)
     if pick is None:
         return None
@@ -109,7 +110,7 @@ def _of_pick(
 
 
 def _metric(decided: dict[str, Any], metric: str, classes: int) -> float:
-    """Take a test score as recorded, or compute it of the confusion matrix."""
+    """Return the recorded test score, or compute it from the confusion matrix."""
     if metric in decided["test"]:
         return decided["test"][metric]
     matrix: Triples = decided["matrix"]
@@ -124,7 +125,7 @@ def _metric(decided: dict[str, Any], metric: str, classes: int) -> float:
 
 
 def _of_curve(curve: Sequence[dict[str, Any]], column: Column, goal: float) -> float | None:
-    """Look a column up in the curve over the epochs."""
+    """Look up a column in the curve over the epochs."""
     kind, _, key = column.metric.partition(":")
     if kind == "last":
         return curve[-1][key]
@@ -136,8 +137,8 @@ def _of_curve(curve: Sequence[dict[str, Any]], column: Column, goal: float) -> f
 def _correlation(curve: Sequence[dict[str, Any]], beta: str) -> float | None:
     """Correlate −loss and Fβ over the epochs with a finite loss.
 
-    It is None where the loss never changes, or Fβ by no more than counts: such a training learns
-    nothing, and any correlation is one of noise.
+    The result is None where the loss never changes, or Fβ changes too little to count: such a
+    training learns nothing, and its correlation would be noise.
     """
     pairs = [(epoch["train_loss"], epoch[f"train_f{beta}"]) for epoch in curve]
     loss, score = np.array([x for x in pairs if None not in x], dtype=float).reshape(-1, 2).T

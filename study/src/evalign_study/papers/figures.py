@@ -13,12 +13,12 @@ from evalign_study.papers.tables import Panel
 from evalign_study.records.made import Record
 from evalign_study.records.run import LOSS
 
-# Plotly's colours come again after ten lines.
+# Plotly repeats its colours after ten lines, so the dash or the symbol changes then.
 COLOURS, DASHES, SYMBOLS = 10, ("solid", "dash"), ("circle", "cross")
 
 
 def figures(evidence: Evidence) -> dict[str, go.Figure]:
-    """Draw the figures, by title; there are none for a table, or without records."""
+    """Draw the figures, by title; a table, or a figure without records, has none."""
     return {
         f"{panel.label}: {title}": figure
         for panel in evidence.table.panels
@@ -77,7 +77,7 @@ DRAW = {"convergence": _convergence, "scatter": _scatter}
 
 
 def _curves(evidence: Evidence, panel: Panel) -> dict[str, list[Record]]:
-    """Collect the trials of each line that has some."""
+    """Collect the trials of each line that has any."""
     found = {
         line.label: evidence.trials(Cell(panel, panel.variants[0], line), LOSS)
         for line in panel.lines

@@ -12,10 +12,10 @@ from evalign_study.records.run import Run
 
 
 class PaperTable(StudyTable):
-    """A table of a paper, run again and held against what was printed.
+    """A table of a paper, run again and compared with what was printed.
 
     Args:
-        plan: which runs it takes.
+        plan: the runs of the table.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -44,7 +44,7 @@ class PaperTable(StudyTable):
         return PaperTable(Plan(printed, trials or usual, quick))
 
     def stages(self, records: Mapping[str, Record]) -> Iterator[list[Run]]:
-        """Yield the grids, then the trials of what they chose."""
+        """Yield the grids, then the trials of the settings that they chose."""
         yield self.plan.grids()
         yield self.plan.all_runs(records)
 

@@ -1,4 +1,4 @@
-"""Which runs a table of a paper asks for."""
+"""The runs that a table of a paper needs."""
 
 import dataclasses
 import itertools
@@ -21,11 +21,11 @@ from evalign_study.trainers.images import SURF
 from evalign_study.trainers.methods import make
 from evalign_study.trainers.tabular import GRID_SEED
 
-# A quick look: images in batches of so many, for so long; and the most rows, by the trainer.
+# A quick look has small batches of images, few epochs, and at most these rows by trainer.
 QUICK_BATCH, QUICK_EPOCHS, QUICK_TRIALS = 10, 2, 2
 QUICK_ROWS = {"networks of images": 20, "classical methods": 300}
 FEW_CLASSES = 50
-FIRST_SEED = GRID_SEED + 1  # of the trials
+FIRST_SEED = GRID_SEED + 1  # the seed of the first trial
 
 
 class Cell(NamedTuple):
@@ -41,7 +41,7 @@ class Cell(NamedTuple):
 
     @property
     def gridded(self) -> bool:
-        """Whether its setting is found on a grid."""
+        """Whether the setting is found on a grid."""
         return not self.classical and (self.panel.recipe is None or bool(self.panel.searched))
 
 
@@ -49,9 +49,9 @@ class Plan(NamedTuple):
     """All runs of a table.
 
     Args:
-        table: which.
-        trials: seeds of each setting.
-        quick: few epochs, few rows, no grid: to see that it runs.
+        table: the printed table.
+        trials: the number of seeds of each setting.
+        quick: whether to take few epochs, few rows and no grid, to see that it runs.
     """
 
     table: PrintedTable
@@ -66,11 +66,12 @@ class Plan(NamedTuple):
                     yield Cell(panel, variant, line)
 
     def grid(self, cell: Cell) -> dict[str, Run]:
-        """List by key the runs that the setting of a cell is chosen from; none if it is given."""
+        """List by key the runs from which the setting of a cell is chosen; none if it is given."""
         panel, line = cell.panel, cell.line
         if not cell.gridded:
             return {}
-        if panel.recipe is not None:  # images take long: the first trial is part of the search
+        # Images take long, so the first trial is also part of the search.
+        if panel.recipe is not None:
             given = self._given(cell).but(seed=FIRST_SEED)
             searched = panel.searched.items()
             axes = {name: values for name, values in searched if name not in line.fixed}
@@ -89,7 +90,7 @@ class Plan(NamedTuple):
     def runs(self, cell: Cell, criterion: str, records: Mapping[str, Record]) -> list[Run]:
         """List the trials of a cell, with the setting that a criterion chooses.
 
-        There are none before the grid is complete: the best of a part of it is a guess.
+        The list is empty until the grid is complete, as the best of an incomplete grid is a guess.
         """
         grid = self.grid(cell)
         if not grid.keys() <= records.keys():
@@ -97,12 +98,12 @@ class Plan(NamedTuple):
         points = [records[key] for key in grid]
         setting = chosen(points, criterion) if points else self._given(cell)
         seeds = range(FIRST_SEED, FIRST_SEED + self.trials)
-        if setting.network in SURF:  # it holds other rows out in each repetition (5.1)
+        if setting.network in SURF:  # SurF holds out other rows in each repetition (5.1)
             return [setting.but(seed=seed, split_seed=seed) for seed in seeds]
         return [setting.but(seed=seed) for seed in seeds]
 
     def all_runs(self, records: Mapping[str, Record]) -> list[Run]:
-        """List the trials of all cells and criteria, without those of absent packages."""
+        """List the trials of all cells and criteria, except those that need an absent package."""
         found = {
             run.key: run
             for cell in self.cells()
@@ -141,23 +142,23 @@ def _grid(
     quick: bool,
     fixed: tuple[tuple[str, Any], ...],
 ) -> dict[str, Run]:
-    """Make a grid once: it is asked for again for every criterion."""
+    """Make a grid, and keep it, as every criterion asks for it again."""
     how = {"network": network, "epochs": epochs, "patience": patience, "quick": quick}
     return {run.key: run for run in grid(dataset, variant, method, **how, **dict(fixed))}
 
 
 def criteria(panel: Panel) -> tuple[str, ...]:
-    """List what a setting of the panel is chosen by."""
+    """List the criteria by which a setting of the panel is chosen."""
     return tuple(dict.fromkeys([LOSS, *(column.criterion for column in panel.columns)]))
 
 
 def missing(line: Line) -> str:
-    """Name the package that a line needs and that is not there."""
+    """Name the package that a line needs and that is not installed."""
     return "ap_perf" if line.method == "ap_perf" and find_spec("ap_perf") is None else ""
 
 
 def on(table: PrintedTable, datasets: Sequence[str] | None) -> PrintedTable:
-    """Take the part of a table that is about some data sets."""
+    """Reduce a table to some of its data sets."""
     if not datasets:
         return table
     known = list(dict.fromkeys(panel.dataset for panel in table.panels))
@@ -168,9 +169,9 @@ def on(table: PrintedTable, datasets: Sequence[str] | None) -> PrintedTable:
 
 
 def quick_slice(table: PrintedTable, *, smallest: bool) -> PrintedTable:
-    """Cut a slice: the lines of claims, on one data set of rows and one of images."""
+    """Reduce a table to the lines of claims, on one data set of rows and one of images."""
     panels = [_quick_panel(table, panel) for panel in table.panels]
-    if smallest:  # most of the time goes to tuned decisions, and so by classes
+    if smallest:  # tuning decisions takes most of the time, which grows with the classes
         panels = [panel for panel in panels if panel.classes <= FEW_CLASSES]
         panels.sort(key=lambda panel: (panel.classes, card(panel.dataset).rows))
         rows = [panel for panel in panels if panel.recipe is None]
@@ -180,7 +181,7 @@ def quick_slice(table: PrintedTable, *, smallest: bool) -> PrintedTable:
 
 
 def _quick_panel(table: PrintedTable, panel: Panel) -> Panel:
-    """Keep the lines of claims; of images, which take long, those of one claim."""
+    """Keep the lines of all claims; for images, which take long, those of one claim."""
     claims = [claim for claim in table.claims if panel.label in claim.on]
     recipe = panel.recipe
     if recipe is not None:
@@ -192,7 +193,7 @@ def _quick_panel(table: PrintedTable, panel: Panel) -> Panel:
 
 
 def _with(table: PrintedTable, panels: Sequence[Panel]) -> PrintedTable:
-    """Keep fewer panels, and the claims that can still be judged there."""
+    """Keep some panels, and the claims that can still be judged on them."""
     claims = []
     for claim in table.claims:
         labels = [panel.label for panel in panels if panel.label in claim.on]

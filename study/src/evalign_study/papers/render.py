@@ -1,4 +1,4 @@
-"""Records beside what was printed: what is said of a table of a paper."""
+"""The page of a paper's table: our records beside what was printed."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ MEDIAN = "Median of the repetitions, as in the paper (the lowest to the highest)
 
 
 class Entry(NamedTuple):
-    """A number of ours, and the printed one it stands beside."""
+    """One of our numbers, and the printed one beside it."""
 
     line: Line
     column: Column
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
 
 def findings(evidence: Evidence) -> Findings:
-    """Say all of a table: text, figures, every number and every verdict."""
+    """Collect all results of a table: text, figures, every number and every verdict."""
     judged = list(verdicts(evidence))
     return Findings(
         title=evidence.table.title,
@@ -94,7 +94,7 @@ def parts(evidence: Evidence, judged: Judged) -> Iterator[Part]:
 
 
 def headlines(judged: Iterable[dict[str, Verdict]]) -> list[str]:
-    """Count the claims that are confirmed, in each way to look at them."""
+    """Count the confirmed claims, in each view of them."""
     words: dict[str, list[str]] = {}
     for seen in judged:
         for way, verdict in seen.items():
@@ -111,7 +111,7 @@ def headlines(judged: Iterable[dict[str, Verdict]]) -> list[str]:
 def entries(
     evidence: Evidence, panel: Panel, variant: str, selection: Selection
 ) -> Iterator[list[Entry]]:
-    """Go through the numbers of a panel, a list for each line."""
+    """Yield the numbers of a panel, as a list for each line."""
     for line in panel.lines:
         row = []
         for column in panel.columns:
@@ -125,12 +125,12 @@ def entries(
 
 
 def _selections(table: PrintedTable) -> list[Selection]:
-    """List how epochs are selected. A figure shows all of them."""
+    """List the selections of epochs. A figure shows all epochs, so one is enough."""
     return ["papers"] if table.drawn else list(SELECTIONS)
 
 
 def _grids(evidence: Evidence, panel: Panel, variant: str) -> Iterator[Grid]:
-    """Make a table for each selection, if there are trials. The CSV has all decisions."""
+    """Make a table for each selection that has trials. Only the CSV has all decisions."""
     drawn = evidence.table.drawn
     for selection in _selections(evidence.table):
         decision = evidence.table.decisions[0] if selection == "papers" else "argmax"
@@ -139,7 +139,7 @@ def _grids(evidence: Evidence, panel: Panel, variant: str) -> Iterator[Grid]:
             for row in entries(evidence, panel, variant, selection)
         ]
         if any(entry.values for row in rows for entry in row):
-            # What is printed was selected as in the papers.
+            # The printed numbers go with the papers' selection only.
             printed = {column for _, column in panel.printed if selection == "papers"}
             lines = [_cells(row, printed, _median if drawn else _mean) for row in rows]
             caption = MEDIAN if drawn else SELECTIONS[selection]
@@ -164,7 +164,7 @@ def _cells(
 
 
 def _median(values: Sequence[float]) -> str:
-    whole = all(isinstance(value, int) for value in values)  # epochs are
+    whole = all(isinstance(value, int) for value in values)  # numbers of epochs
     show = "{:g}".format if whole else number
     return f"{show(statistics.median(values))} ({show(min(values))} to {show(max(values))})"
 

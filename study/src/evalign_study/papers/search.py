@@ -34,14 +34,14 @@ def grid(
     """List all configurations of EAST E.4 for a method, on `GRID_SEED`.
 
     Args:
-        dataset: a name of `evalign_study.data`.
+        dataset: a name in `evalign_study.data`.
         variant: "paper" or "sound", see `Run`.
-        method: a name of `methods.METHODS`.
-        network: a name of `methods.NETWORKS`.
-        epochs: the most there may be.
+        method: a name in `methods.METHODS`.
+        network: a name in `methods.NETWORKS`.
+        epochs: the largest number of epochs.
         patience: 50 in EAST, 100 in MC-Fβ and BtG.
-        quick: one configuration, and two epochs.
-        fixed: further fields of `Run`; one of the grid's own is then no longer searched.
+        quick: whether to take one configuration and two epochs.
+        fixed: further fields of `Run`. A field of the grid that is given here is not searched.
 
     Examples:
         >>> len(grid("adult", "paper", "cross_entropy")), len(grid("adult", "paper", "east_f1"))
@@ -75,10 +75,10 @@ def grid(
 
 
 def chosen(records: Iterable[Record], criterion: str) -> Run:
-    """Choose the best run of a grid by its validation rows; one that diverged only where all did.
+    """Choose the best run of a grid by its validation rows; a diverged one only if all diverged.
 
     Args:
-        records: of the whole grid.
+        records: the records of the whole grid.
         criterion: "loss", the papers' selection, or the name of a metric.
     """
 

@@ -1,4 +1,4 @@
-"""What the papers printed and claimed, and what is held against it, read from `tables.toml`."""
+"""What the papers printed and claimed, and what it is compared with, read from `tables.toml`."""
 
 import math
 import tomllib
@@ -17,8 +17,8 @@ EPOCHS, PATIENCE, TRIALS = 500, 50, 10
 DECISIONS = ("argmax", "tuned")
 OF_CURVES = ("last", "epochs", "correlation")
 KINDS = ("table", "convergence", "scatter")
-MARGIN = 0.01  # "similar" is within it
-# What a claim says of the difference of its lines: that it lies between these.
+MARGIN = 0.01  # lines are "similar" if they differ by less
+# A claim says that the difference of its lines lies between these bounds.
 RELATIONS = {
     "higher": (0.0, math.inf),
     "not lower": (-MARGIN, math.inf),
@@ -35,7 +35,7 @@ class Printed(NamedTuple):
 
 
 class Column(NamedTuple):
-    """What is measured, and the metric of the validation rows that the strict selection goes by."""
+    """What is measured, and the metric of the validation rows for the strict selection."""
 
     label: str
     metric: str
@@ -43,17 +43,17 @@ class Column(NamedTuple):
 
     @property
     def curve(self) -> bool:
-        """Whether it is of the curve over the epochs rather than of a kept epoch."""
+        """Whether it is computed from the curve over the epochs rather than from a kept epoch."""
         return self.metric.partition(":")[0] in OF_CURVES
 
     @property
     def decided(self) -> bool:
-        """Whether it depends on the decision."""
+        """Whether its value depends on the decision."""
         return not self.curve and self.metric != "auroc"
 
 
 class Line(NamedTuple):
-    """A method, `fixed` at some fields of its runs; `added` if no paper prints it."""
+    """A method with some `fixed` fields of its runs; `added` if no paper prints it."""
 
     label: str
     method: str
@@ -62,9 +62,9 @@ class Line(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A sentence: a line scores higher in a column than another one, or than a number.
+    """A claim of a paper: a line scores higher in a column than another line, or than a number.
 
-    Or that it stands in another one of the `RELATIONS` to it. `on` are labels of panels.
+    It may also claim another one of the `RELATIONS`. `on` lists the labels of its panels.
     """
 
     text: str
@@ -78,23 +78,23 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A table's part on one data set.
+    """The part of a table that is about one data set.
 
     Args:
-        label: as printed.
+        label: the label as printed.
         dataset: its name in `evalign_study.data`.
-        classes: how many it has.
-        network: a name of `methods.NETWORKS`, for the methods that have one.
-        variants: of `Run`, the papers' first.
-        recipe: what runs have fixed that are trained without the whole grid, and in lists what is
-            searched; None for the grid.
+        classes: the number of its classes.
+        network: a name in `methods.NETWORKS`, for the methods that have a network.
+        variants: the variants of `Run`, with the papers' first.
+        recipe: the fields of runs that are trained without the whole grid. A list holds the values
+            to search. None for the grid.
         epochs: the cap for runs of a grid.
-        imbalance: majority rows per minority row, where rows are left out.
-        incomparable: why a printed figure cannot be held against ours, if so.
-        notes: to be read beside the numbers.
+        imbalance: majority rows per minority row, where rows are left out to reach it.
+        incomparable: why the printed figures cannot be compared with ours; empty if they can.
+        notes: the remarks to read beside the numbers.
         columns: what is measured.
-        lines: the printed ones first.
-        printed: by (line, column).
+        lines: the methods, with the printed ones first.
+        printed: the printed cells by (line, column).
     """
 
     label: str
@@ -113,13 +113,13 @@ class Panel:
 
     @property
     def searched(self) -> dict[str, list[Any]]:
-        """What the recipe has several values of."""
+        """The fields of which the recipe lists several values."""
         recipe = self.recipe or {}
         return {name: values for name, values in recipe.items() if isinstance(values, list)}
 
     @property
     def first(self) -> dict[str, Any]:
-        """The recipe with the first of several values."""
+        """The recipe, with the first value of every list."""
         firsts = {name: values[0] for name, values in self.searched.items()}
         return {**(self.recipe or {}), **firsts}
 
@@ -135,16 +135,16 @@ class PrintedTable:
     """A table or figure of a paper.
 
     Args:
-        name: what commands call it.
+        name: the name in commands.
         title: what it shows.
         kind: "table", or the kind of figure: "convergence" or "scatter".
-        decisions: from scores to labels, the paper's first.
-        strict: the decision when a claim is looked at strictly.
-        patience: of runs of a grid.
-        trials: seeds of each setting.
-        notes: to be read beside the numbers.
+        decisions: the rules from scores to labels, with the paper's first.
+        strict: the decision of the strict view of a claim.
+        patience: the patience of the runs of a grid.
+        trials: the number of seeds of each setting.
+        notes: the remarks to read beside the numbers.
         panels: its parts.
-        claims: what it is said to show.
+        claims: the paper's claims about it.
     """
 
     name: str
@@ -160,7 +160,7 @@ class PrintedTable:
 
     @property
     def drawn(self) -> bool:
-        """Whether it is a figure: of all epochs, the median of repetitions."""
+        """Whether it is a figure, which shows the median of repetitions for all epochs."""
         return self.kind != "table"
 
 
@@ -175,7 +175,7 @@ def names() -> list[str]:
 
 
 def table(name: str) -> PrintedTable:
-    """Look a table or figure up.
+    """Look up a table or figure.
 
     Examples:
         >>> table("mcfbeta-table2").panels[1].printed["F1*", "F1"].text
@@ -194,7 +194,7 @@ def _tables() -> dict[str, PrintedTable]:
 
 
 def read(written: Mapping[str, Any]) -> dict[str, PrintedTable]:
-    """Read a file such as `tables.toml`. What does not fit together is a ValueError."""
+    """Read a file such as `tables.toml`; raise a ValueError if its parts contradict each other."""
     sets, labels = written["sets"], written["labels"]
     return {
         name: _table(name, entry, sets, labels)

@@ -1,10 +1,10 @@
-"""Whether the claims hold, paired over trials: the same seed, the same split.
+"""Verdicts on the claims, from pairs of trials with the same seed and the same split.
 
 A claim says where the difference of two lines lies (`tables.RELATIONS`). It is *confirmed* where
-the 95% interval of the mean difference, by Student's t over the trials, lies there altogether; the
-reverse holds where it lies outside altogether. Verdicts are not adjusted for their number: each is
-about one printed sentence, all are shown, and the verdict and the interval beside it must not
-disagree. So where nothing differs, one verdict in forty is a confirmation by chance.
+the 95% interval of the mean difference, by Student's t over the trials, lies wholly there; the
+reverse holds where the interval lies wholly outside. Verdicts are not adjusted for their number:
+each is about one printed sentence, all are shown, and the verdict and the interval beside it must
+not disagree. So, where two lines do not differ, one verdict in forty is a confirmation by chance.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ REVERSE = "the reverse holds"
 
 
 class Verdict(NamedTuple):
-    """What the trials say of a claim on one panel.
+    """The verdict of the trials on a claim, on one panel.
 
     Args:
-        word: one of the four.
-        reason: what there is to say beside it: why it is not comparable, or of how few trials.
-        difference: of the lines of the claim; None without trials.
+        word: one of the four verdicts.
+        reason: a remark beside it: why it is not comparable, or how few trials there were.
+        difference: the difference of the claim's lines; None without trials.
     """
 
     word: str
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
 
 
 def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict:
-    """Judge a claim on one panel, looked at in one way."""
+    """Judge a claim on one panel, in one view."""
     column = panel.column(claim.column)
     assert column is not None
     first = evidence.values(panel, claim.better, column, view)
@@ -45,7 +45,8 @@ def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict
         else dict.fromkeys(first, claim.above)
     )
     both = [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
-    if column.metric.startswith("epochs:"):  # who never gets there needs more than all there were
+    # A line that never converges needs more epochs than it had.
+    if column.metric.startswith("epochs:"):
         more = panel.first["epochs"] + 1
         both = [(x or more, y or more) if x or y else (x, y) for x, y in both]
     pairs = [x - y for x, y in both if x is not None and y is not None]
@@ -68,9 +69,9 @@ def judge(evidence: Evidence, claim: Claim, panel: Panel, view: View) -> Verdict
 
 
 def views(table: PrintedTable, panel: Panel) -> dict[str, View]:
-    """Say how a claim is looked at: as in the paper, and strictly. A figure has one way.
+    """List the views of a claim: as in the paper, and strictly. A figure has only one.
 
-    With very many classes there is no tuned decision.
+    With very many classes no decision is tuned.
     """
     decision = table.decisions[0]
     seen = {"as in the paper": View(panel.variants[0], "papers", decision)}

@@ -1,6 +1,7 @@
-"""One way for every table: its runs, their records, what is said of them, and where it is written.
+"""What all tables share: how runs are trained and recorded, and how results are written.
 
 `table` says what a table is, and how to add one. `running` trains what is not recorded, by
-`execute`; `writing` makes files and fills pages of what a table finds, in the words of `formats`.
-`intervals` has the numbers that all tables are judged by. May import `trainers` and what those may.
+`execute`; `writing` writes the findings of a table to files and pages, in the formats of `formats`.
+`intervals` computes the means and intervals that all tables are judged by. This folder may import
+`trainers` and what `trainers` may import.
 """

@@ -1,4 +1,4 @@
-"""Many units of work, on the cores of one machine or on a cluster; what is recorded is done."""
+"""Train many units of work on one machine or on a cluster, and skip those already recorded."""
 
 import time
 import traceback
@@ -17,11 +17,11 @@ Progress = Callable[[int, int, float], None]
 
 
 class ExecutionError(RuntimeError):
-    """Some units failed; the records of the others are kept.
+    """The error for units that failed; the records of the others are kept.
 
     Args:
-        failed: which, and how.
-        total: how many there were.
+        failed: the units that failed, and their errors.
+        total: the number of all units.
     """
 
     def __init__(self, failed: Sequence[str], total: int) -> None:
@@ -42,16 +42,16 @@ def execute(
 ) -> None:
     """Train the units that are not wholly recorded.
 
-    A unit is trained whole, and recorded at once: its runs share random numbers, so that with other
-    company they would have other results. Of a run that was recorded before, the first record is
-    kept.
+    A unit is trained as a whole and recorded in one write. Its runs share random numbers, so that a
+    part of it would have other results. If a run was recorded before, that first record is kept.
 
     Args:
-        units: lists of runs that train together.
-        train: from a unit to its records; a function of a module, so that processes can find it.
-        results: where the records go; written by this process, not by those that train.
+        units: the lists of runs that train together.
+        train: the function from a unit to its records; defined in a module, so that other processes
+            can import it.
+        results: the file of the records; written by this process, not by those that train.
         known: keys of runs that are recorded elsewhere.
-        jobs: units at a time.
+        jobs: the number of units trained at a time.
         backend: None for processes of this machine, "dask" for the cluster of the
             `dask.distributed.Client` in use.
         progress: called as progress(done, total, seconds_left), in runs, after every unit.
@@ -84,7 +84,7 @@ def execute(
 
 
 def _attempt(train: Train, unit: Unit) -> tuple[Unit, list[Record], str]:
-    """Train a unit: its records, or the error that kept it from having some."""
+    """Train a unit; return its records, or the error that stopped it."""
     try:
         return unit, list(train(unit)), ""
     except Exception:

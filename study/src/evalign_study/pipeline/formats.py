@@ -13,7 +13,7 @@ from evalign.report import page
 
 
 class Heading(NamedTuple):
-    """The title of a section, or with `below` of a part of one."""
+    """The title of a section, or of a subsection if `below`."""
 
     text: str
     below: bool = False
@@ -39,11 +39,11 @@ class Grid(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-NOTHING = "–"  # the cell of a number that there is not
+NOTHING = "–"  # the cell of a missing number
 
 Part = Heading | Text | Points | Grid
 
-# A claim is a sentence, and all of it counts.
+# A claim is a sentence and must be readable in full, so its cell wraps.
 WRAPPED = """
 th, td { white-space: normal; text-wrap: balance; }
 tbody th { min-width: 14rem; max-width: 24rem; }
@@ -76,12 +76,12 @@ def markdown(parts: Iterable[Part]) -> str:
             case Grid(caption, head, rows):
                 lines = [head, ["---"] * len(head), *rows]
                 texts += [caption, "\n".join(f"| {' | '.join(line)} |" for line in lines)]
-    # The stars are the papers'; two in a line would make what is between them slanted.
+    # The stars belong to the papers' names; two unescaped ones in a line would mean italics.
     return ("\n\n".join(texts) + "\n").replace("*", r"\*")
 
 
 def html(title: str, parts: Iterable[Part], figures: Mapping[str, go.Figure]) -> str:
-    """Write a page that fetches nothing, in the looks of the report; figures stand at its end."""
+    """Write a page that loads nothing else, in the style of the report, with figures at its end."""
     body = []
     for part in parts:
         match part:

@@ -1,4 +1,4 @@
-"""A mean and its interval: what every comparison of the study is told by."""
+"""A mean and its interval, by which every comparison of the study is judged."""
 
 import math
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ NO_INTERVAL = Interval(math.nan, math.nan, math.nan, 0)
 
 
 def interval(values: Iterable[float]) -> Interval:
-    """Compute a mean and its interval by Student's t. Equal values have one without width.
+    """Compute a mean and its interval by Student's t; for equal values its width is 0.
 
     Examples:
         >>> mean, low, high, n = interval([0.02, 0.03, 0.01, 0.04, 0.05])
@@ -32,7 +32,7 @@ def interval(values: Iterable[float]) -> Interval:
     mean, n = float(x.mean()), len(x)
     if n == 1:
         return Interval(mean, math.nan, math.nan, n)
-    # Equal values have a mean that may differ from them in its last digit.
+    # The mean of equal values may differ from them in its last digit.
     spread = 0.0 if np.ptp(x) == 0 else float(x.std(ddof=1))
     reach = float(stats.t.ppf(0.975, n - 1)) * spread / math.sqrt(n)
     return Interval(mean, mean - reach, mean + reach, n)

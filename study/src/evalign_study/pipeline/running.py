@@ -1,4 +1,4 @@
-"""A table is run: what is not recorded is trained, stage by stage."""
+"""Run a table: train what is not recorded, stage by stage."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,21 +28,22 @@ def run(
     """Train what is not recorded.
 
     Args:
-        table: or a part of one.
-        folder: of the records, with a file for each table; what any of them holds is not trained
-            again.
-        jobs: units of work at a time.
+        table: a table or a part of one.
+        folder: the folder of the records, with a file for each table. A run recorded in any of them
+            is not trained again.
+        jobs: the number of units of work at a time.
         backend: None, or "dask" for the cluster of the current `dask.distributed.Client`.
-        progress: told of what is done.
+        progress: called after every unit.
 
     Raises:
-        ExecutionError: at the end, when all else is recorded, if units failed.
+        ExecutionError: if units failed; at the end, when all others are recorded.
     """
     own = Results(folder / f"{table.name}{SUFFIX}")
     known = recorded(folder)
     for stage in list(table.stages(known)):
         for dataset in {run.dataset for run in stage if run.key not in known}:
-            fetch(card(dataset))  # what is absent is told now, and downloaded once
+            # First, so that a missing data set is an error now and a download happens once.
+            fetch(card(dataset))
     failures: list[ExecutionError] = []
     for number, stage in enumerate(table.stages(known), 1):
         for trainer, runs in _by_trainer(stage, known).items():
@@ -59,9 +60,10 @@ def run(
 
 
 def _by_trainer(stage: list[Run], known: dict[str, Record]) -> dict[Trainer, list[Run]]:
-    """Group the runs of data sets of which some run is not recorded.
+    """Group by trainer the runs of all data sets that have an unrecorded run.
 
-    The recorded ones of such a data set stay in: units must be the same as before an interruption.
+    Recorded runs of such a data set are included, as units must be the same as before an
+    interruption.
     """
     wanted = {run.dataset for run in stage if run.key not in known}
     found: dict[Trainer, list[Run]] = {}

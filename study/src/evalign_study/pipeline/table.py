@@ -1,4 +1,4 @@
-"""What a table of the study is, whatever it is about.
+"""The interface of a table of the study.
 
 To add a table:
 
@@ -33,7 +33,7 @@ class StudyTable(ABC):
     """A table, or a part of one.
 
     Attributes:
-        name: what commands and files call it.
+        name: the name in commands and files.
         title: what it shows.
         quick: whether it is a small slice, to see that it runs. Its numbers mean nothing.
     """
@@ -45,7 +45,7 @@ class StudyTable(ABC):
     @property
     @abstractmethod
     def datasets(self) -> list[str]:
-        """The data sets it is about, by name."""
+        """The names of its data sets."""
 
     @property
     def claims(self) -> list[str]:
@@ -56,23 +56,23 @@ class StudyTable(ABC):
     def part(
         self, *, datasets: Sequence[str] | None = None, trials: int | None = None, quick: bool
     ) -> Self:
-        """Take a part of the whole table.
+        """Return a part of the whole table.
 
         Args:
-            datasets: some; None for all.
-            trials: seeds of each setting; None for the table's own number.
-            quick: a small slice.
+            datasets: the names of some data sets; None for all.
+            trials: the number of seeds of each setting; None for the table's own number.
+            quick: whether to take a small slice.
 
         Raises:
-            ValueError: if it does not have that part.
+            ValueError: if the table does not have that part.
         """
 
     @abstractmethod
     def stages(self, records: Mapping[str, Record]) -> Iterator[list[Run]]:
-        """Yield all runs, one stage after the other, recorded or not.
+        """Yield all runs, recorded or not, one stage after the other.
 
-        A stage may depend on the records of those before it, which are in `records` by then. It may
-        not depend on its own: what trains together must be the same after an interruption.
+        A stage may depend on the records of earlier stages, which are in `records` by then. It may
+        not depend on its own records, as units must be the same after an interruption.
         """
 
     @abstractmethod
@@ -80,8 +80,8 @@ class StudyTable(ABC):
         """Say what the records show.
 
         Args:
-            records: by key, of this table and others.
-            folder: where the records come from; a table may keep more there.
+            records: the records by key, of this table and others.
+            folder: the folder of the records; a table may keep other files there.
         """
 
 
@@ -93,13 +93,13 @@ class Sheet(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """All that is said of a table.
+    """All results of a table.
 
     Args:
-        title: of the page.
+        title: the title of the page.
         parts: the text.
-        figures: by title; they stand at the end of the page.
-        sheets: by the end of the file's name, "" for NAME.csv.
+        figures: the figures by title; they are at the end of the page.
+        sheets: the sheets by the end of the file's name, "" for NAME.csv.
         lines: what the terminal shows.
         data: what the terminal writes as JSON.
     """
@@ -113,5 +113,5 @@ class Findings(NamedTuple):
 
 
 def origins(records: Sequence[Record], text: str) -> str:
-    """List what records were made with, each once; `text` has names of "made" in braces."""
+    """List what records were made with, each once; `text` names keys of "made" in braces."""
     return ", ".join(sorted({text.format_map(record["made"]) for record in records}))

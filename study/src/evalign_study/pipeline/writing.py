@@ -1,4 +1,4 @@
-"""What a table finds, written: its files, and its place on a page."""
+"""Write the findings of a table to files, and to its place on a page."""
 
 import csv
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""What a run is, what is kept of it, and the files that keep it.
+"""Runs, their records, and the files of records.
 
-`run` says what one trained model is and how its labels are scored, `made` writes a record of it,
-`results` is a file of records. May import the library alone.
+`run` defines one trained model and how its labels are scored, `made` makes its record, and
+`results` is a file of records. This folder may import only the library.
 """

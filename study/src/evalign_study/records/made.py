@@ -1,4 +1,4 @@
-"""A record: what became of a run, and where it was made."""
+"""A record: the result of a run, and where it was made."""
 
 import dataclasses
 import os
@@ -17,7 +17,7 @@ from evalign_study.records.run import Run
 
 Record = dict[str, Any]
 
-# Stands behind a commit that nobody can check out.
+# The mark after a commit that nobody can check out.
 NOT_IN_HISTORY = " (not in the history)"
 
 
@@ -32,7 +32,7 @@ def record(
     precision: str = "float32",
     **more: Any,
 ) -> Record:
-    """Make the record of a run. Floats have six digits; one that is not finite becomes None."""
+    """Make the record of a run. Floats keep six digits; one that is not finite becomes None."""
     rest = {"epochs": epochs, "capped": capped, "seconds": seconds, "picks": picks, **more}
     return {
         "key": run.key,
@@ -43,7 +43,7 @@ def record(
 
 
 def made(device: str = "cpu", precision: str = "float32") -> dict[str, str]:
-    """Tell where results come from: time, commit, device, precision of products, versions."""
+    """Describe where results come from: time, commit, device, precision of products, versions."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(),
@@ -58,21 +58,21 @@ def made(device: str = "cpu", precision: str = "float32") -> dict[str, str]:
 
 @cache
 def commit(folder: Path = Path(__file__).parent) -> str:
-    """Name the commit of the code, and say so where it cannot be checked out again.
+    """Name the commit of the code, with a mark if it cannot be checked out again.
 
-    That is a tree with changes, a commit that no branch holds, and code that is not under git.
+    A tree with changes, a commit on no branch, and code outside git cannot be checked out.
     """
     name = _git(folder, "describe", "--always", "--dirty", "--exclude=*")
     if not name:
         return f"unknown{NOT_IN_HISTORY}"
     branches = _git(folder, "branch", "--all", "--contains", "HEAD", "--format=%(refname)")
-    # A checkout of a bare commit lists itself as a branch in brackets.
+    # In a checkout of a bare commit, git lists that checkout as a branch in brackets.
     kept = any(line.startswith("refs/") for line in branches.splitlines())
     return name if kept and not name.endswith("-dirty") else name + NOT_IN_HISTORY
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git says; nothing if it fails or is not there."""
+    """Return the output of git, or an empty text if it fails or is not installed."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()

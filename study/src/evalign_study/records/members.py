@@ -1,28 +1,27 @@
-"""Members of a gzip file in which every flipped bit shows.
+"""Members of a gzip file in which every flipped bit is detected.
 
-A file of records is a row of gzip members, one for each write, so that `zcat` reads it. Gzip's own
-CRC-32 is of the content: it does not see the header, nor bits of the packed bytes that make no
+A file of records is a sequence of gzip members, one for each write, so that `zcat` reads it. Gzip's
+own CRC-32 covers the content. It covers neither the header nor those packed bits that make no
 difference to the content. So each member's header has a field of its own (RFC 1952, "extra"), with
-the number of bytes that follow, their CRC-32, and a CRC-32 of these two. A member that was cut off
-can then be told from one that was damaged: its header is right, or cut off itself, and the file
-ends too early.
+the number of bytes that follow, their CRC-32, and a CRC-32 of these two. This tells a member that
+was cut off from a damaged one: its header is right, or cut off itself, and the file ends too early.
 """
 
 import struct
 import zlib
 from typing import NamedTuple
 
-# Deflate, one extra field "ev" of 12 bytes, no time, packed as small as can be, unknown system.
+# Deflate, one extra field "ev" of 12 bytes, no time, best compression, unknown system.
 FIXED = bytes.fromhex("1f8b0804 00000000 02ff 1000") + b"ev" + struct.pack("<H", 12)
 HEADER = len(FIXED) + 12
 
 
 class Damaged(ValueError):
-    """Bytes that are not what was written."""
+    """The error for bytes that differ from those written."""
 
 
 class Unpacked(NamedTuple):
-    """The content of a member, and the place of the first byte behind it."""
+    """The content of a member, and the position of the first byte after it."""
 
     content: bytes
     end: int
@@ -38,10 +37,10 @@ def pack(content: bytes) -> bytes:
 
 
 def unpack(written: bytes, start: int) -> Unpacked | None:
-    """Read the member at a place; None if it was cut off there.
+    """Read the member at a position; return None if it was cut off.
 
     Raises:
-        Damaged: if it is another one than was written.
+        Damaged: if it differs from what was written.
     """
     header = written[start : start + HEADER]
     if len(header) < HEADER:

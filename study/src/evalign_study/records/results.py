@@ -1,4 +1,4 @@
-"""Files of records that are only ever added to: JSON lines, compressed."""
+"""Append-only files of records: JSON lines, compressed."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from evalign_study.records.run import Run
 
 try:
     import fcntl
-except ImportError:  # Windows, where two processes must not write at once
+except ImportError:  # Windows has no such locks; there, only one process may write at a time
     fcntl = None
 
 SUFFIX = ".jsonl.gz"
@@ -21,29 +21,29 @@ CURE = "Restore the file; records are only ever added to it."
 
 
 class ResultsError(ValueError):
-    """A results file that cannot be read or added to."""
+    """The error for a results file that cannot be read or added to."""
 
 
 class ResultsWarning(UserWarning):
-    """The last write of a results file was cut off."""
+    """The warning for a results file whose last write was cut off."""
 
 
 class Results:
-    """A file of records, each with another key.
+    """A file of records with different keys.
 
-    What is added together is one part of the file, a gzip member (`members`): it is there as a
-    whole or not at all. A part that was cut off by a crash, which can only be the last one, is not
-    read, and removed when the next one comes. Any number of processes may read and write.
+    Records that are added together are one part of the file, a gzip member (`members`), which is
+    there as a whole or not at all. A crash can cut off only the last part. Such a part is not read,
+    and the next write removes it. Any number of processes may read and write.
 
     Args:
-        path: of the file; made with its folder when the first record comes.
+        path: the path of the file, which the first write creates together with its folder.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.keys: set[str] = set()
         self._records: list[Record] = []
-        self._parts = self._size = 0  # that were read so far
+        self._parts = self._size = 0  # parts and bytes that were read so far
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -54,20 +54,20 @@ class Results:
             warnings.warn(cut, ResultsWarning, stacklevel=2)
 
     def records(self) -> list[Record]:
-        """List all, in the order they were made."""
+        """List all records, in the order in which they were added."""
         return list(self._records)
 
     def append(self, records: Sequence[Record]) -> None:
-        """Add records together; they are on the disk when this returns.
+        """Add records in one part; they are on the disk when this returns.
 
-        The first of a key is the one kept.
+        For each key, the first record is kept.
         """
         if not records:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a+b") as file:
             _lock(file, alone=True)
-            self._read_on(file)  # what others have written meanwhile
+            self._read_on(file)  # other processes may have written in the meantime
             new: dict[str, Record] = {}
             for record in records:
                 if record["key"] not in self.keys:
@@ -75,14 +75,14 @@ class Results:
             if not new:
                 return
             part = members.pack(b"".join(map(_line, new.values())))
-            file.truncate(self._size)  # what a crash has left of a part
+            file.truncate(self._size)  # a crash may have left an incomplete part
             file.write(part)
             file.flush()
             os.fsync(file.fileno())
         self._take(list(new.values()), len(part))
 
     def _read_on(self, file: BinaryIO) -> bool:
-        """Take the parts that are new. False if the last one was cut off."""
+        """Read the new parts. Return False if the last one was cut off."""
         if os.fstat(file.fileno()).st_size < self._size:
             raise ResultsError(f"{self.path} has become shorter. {CURE}")
         file.seek(self._size)
@@ -112,13 +112,13 @@ class Results:
 
 
 def recorded(folder: Path) -> dict[str, Record]:
-    """Read all files of a folder: the records by key. Some tables have runs in common."""
+    """Read all files of a folder, and return the records by key, as tables share some runs."""
     files = sorted(folder.glob(f"*{SUFFIX}"))
     return {record["key"]: record for file in files for record in Results(file).records()}
 
 
 def _lock(file: BinaryIO, *, alone: bool) -> None:
-    """Hold the file until it is closed; the system lets it go after a crash."""
+    """Lock the file until it is closed; after a crash the system releases the lock."""
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
 
@@ -128,7 +128,7 @@ def _line(record: Record) -> bytes:
 
 
 def _parsed(line: bytes) -> Record | None:
-    """Read a line; None if it is not a record whose key is that of its run."""
+    """Read a line; return None if it is not a record, or its key is not that of its run."""
     try:
         found = json.loads(line)
         whole = found.keys() >= {"key", "run", "made", "picks"}

@@ -1,4 +1,4 @@
-"""One trained model of a study: what identifies it, and what is kept of it."""
+"""One trained model of a study: what identifies it, and how its labels are scored."""
 
 import dataclasses
 import hashlib
@@ -11,8 +11,8 @@ from torch import Tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
 
-# What makes an epoch the best: the validation loss (the papers' selection) or a metric of the
-# validation rows (the strict one).
+# The best epoch is the best by the validation loss (the papers' selection), or by a metric of the
+# validation rows (the strict selection).
 LOSS = "loss"
 BINARY = ("f1", "accuracy", "matthews_corrcoef")
 MULTICLASS = ("f1_macro", "accuracy", "matthews_corrcoef")
@@ -22,27 +22,27 @@ Triples = list[list[int]]  # [true class, predicted class, count], the counts th
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """All that the result of a training depends on, but the machine.
+    """All that the result of a training depends on, except the machine.
 
-    The runs of a stack (`trainers.many`) share the noise of their dropout: with other company the
-    same run has other noise.
+    The runs of a stack (`trainers.many`) share the noise of their dropout, so that a run has other
+    noise in another stack.
 
     Args:
         dataset: its name in `evalign_study.data`.
-        variant: "paper" has the papers' features and a random split; "sound" has features as they
-            should be, and equal rows, or rows of one frame, on one side of the split.
+        variant: "paper" has the papers' features and a random split; "sound" has properly prepared
+            features, and keeps equal rows, or rows of one frame, on one side of the split.
         method: its name in `evalign_study.trainers.methods` or `evalign_study.trainers.classical`.
         network: its name in `evalign_study.trainers.methods`; "" for a method without one.
-        batch_size: rows per step.
-        learning_rate: of the optimiser.
-        dropout: of all layers that drop.
-        rate: of the annealing; None for a method without one.
-        epochs: the most there may be.
+        batch_size: the number of rows per step.
+        learning_rate: the learning rate of the optimiser.
+        dropout: the probability of all dropout layers.
+        rate: the rate of the annealing; None for a method without annealing.
+        epochs: the largest number of epochs.
         patience: epochs without a new best before the training ends, None for never.
-        seed: of the initial weights and of the order of the rows.
-        split_seed: of the split.
+        seed: the seed of the initial weights and of the order of the rows.
+        split_seed: the seed of the split.
         imbalance: majority rows per minority row, where rows were left out to reach it.
-        rows: the most of each part of the data, for a quick look; None for all.
+        rows: the largest number of rows of each part, for a quick look; None for all.
     """
 
     dataset: str
@@ -62,9 +62,9 @@ class Run:
 
     @property
     def key(self) -> str:
-        """16 hex digits of a checksum; the same for equal runs, whenever they are made.
+        """The run's identity: 16 hex digits of a checksum, which are the same for equal runs.
 
-        Fields at their defaults are not part of it, so that a new field changes no key.
+        Fields at their defaults are left out, so that a new field does not change any key.
 
         Examples:
             >>> Run(dataset="adult", variant="paper", method="cross_entropy").key
@@ -76,7 +76,7 @@ class Run:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def capped(self, epochs: int, best: int) -> bool:
-        """Tell whether only the cap ended a training of `epochs` whose best one was `best`."""
+        """Tell whether only the cap ended a training of `epochs` epochs with the best at `best`."""
         return self.patience is not None and epochs >= self.epochs and epochs - best < self.patience
 
     def but(self, **changes: Any) -> "Run":
@@ -85,20 +85,20 @@ class Run:
 
 
 def triples(predicted: Tensor, target: Tensor) -> Triples:
-    """Count the confusion matrix without its zeros: few numbers, also for many classes.
+    """Count the confusion matrix without its zeros, which stays small even for many classes.
 
     Examples:
         >>> triples(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
         [[0, 0, 1], [0, 1, 1], [1, 1, 1]]
     """
     classes = int(torch.maximum(target, predicted).amax()) + 1
-    # One number a cell: unique rows of pairs would take a hundred times as long.
+    # One number per cell, as `unique` over rows of pairs takes a hundred times as long.
     cells, counts = (target * classes + predicted).unique(return_counts=True)
     return torch.stack([cells // classes, cells % classes, counts], 1).tolist()
 
 
 def scores(matrix: Triples, classes: int, names: tuple[str, ...]) -> dict[str, float]:
-    """Compute metrics of a confusion matrix.
+    """Compute metrics from a confusion matrix.
 
     Examples:
         >>> scores([[0, 0, 1], [0, 1, 1], [1, 1, 1]], 2, ("accuracy",))

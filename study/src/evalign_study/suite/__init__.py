@@ -1,5 +1,5 @@
-"""The suite of our own recipe: ours against the losses of today.
+"""The suite of our own recipe, which compares it with the losses of today.
 
-`plan` lists its runs, `standings` compares them, `recipe` is the table and its text. May import
-`pipeline` and what that may, but not `papers`.
+`plan` lists its runs, `standings` compares them, `recipe` is the table and its text. This folder
+may import `pipeline` and what `pipeline` may import, but not `papers`.
 """

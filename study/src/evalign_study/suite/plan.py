@@ -1,4 +1,4 @@
-"""Which runs the suite asks for: data sets, splits and seeds, ours and the opponents."""
+"""The runs of the suite: data sets, splits and seeds, our recipe and its opponents."""
 
 from collections.abc import Iterable
 
@@ -24,15 +24,15 @@ SETS = (
     "caltech256_clip",
 )
 SPLITS, SEEDS = range(5), range(1, 4)
-ABLATED = range(2)  # splits; what takes a part of our recipe away is asked of these alone
-EPOCHS = {"creditcard": 30}  # of so many rows; the others have the trainer's
+ABLATED = range(2)  # the only splits of the variants that leave out a part of our recipe
+EPOCHS = {"creditcard": 30}  # it has many rows; the others have the trainer's number
 
-# Data sets of images, with how many times the first class outnumbers the last.
+# Data sets of images, with the ratio of the first class's rows to the last one's.
 IMAGE_SETS = tuple((name, ratio) for name in ("cifar10", "fashion_mnist") for ratio in (10, 100))
 IMAGE_SPLITS, IMAGE_SEEDS = range(3), (1,)
 IMAGE_NETWORK, IMAGE_EPOCHS = "resnet18", 60
 
-# A quick look: small sets of two classes, for which rules are fitted in no time.
+# A quick look takes small sets of two classes, for which rules are fitted fast.
 QUICK_SETS, QUICK_EPOCHS = ("cardiotocography", "waveform"), 2
 
 
@@ -44,15 +44,15 @@ def runs(
     variants: Iterable[str] = tuple(VARIANTS),
     epochs: int | None = None,
 ) -> list[Run]:
-    """List all runs of tables, or some. Their batch size 0 is the trainer's own.
+    """List all or some runs of tables. Their batch size is 0, which stands for the trainer's own.
 
     Args:
-        datasets: names of `SETS`.
-        splits: seeds of the splits.
-        seeds: of the trainings.
-        variants: of ours, see `methods.VARIANTS`; but for the recipe itself on the splits `ABLATED`
-            alone. The opponents are always there.
-        epochs: of every training; None for the data set's or the trainer's.
+        datasets: names in `SETS`.
+        splits: the seeds of the splits.
+        seeds: the seeds of the trainings.
+        variants: the variants of our recipe, see `methods.VARIANTS`. All but the recipe itself are
+            run on the splits `ABLATED` only. The opponents are always included.
+        epochs: the epochs of every training; None for the number of the data set or the trainer.
 
     Examples:
         >>> len(runs(["adult"], variants=["aligned"]))  # 4 opponents and 4 metrics
@@ -89,13 +89,13 @@ def image_runs(
     seeds: Iterable[int] = IMAGE_SEEDS,
     epochs: int = IMAGE_EPOCHS,
 ) -> list[Run]:
-    """List all runs of long-tailed images, or some, without variants of ours; see `runs`.
+    """List all or some runs of long-tailed images, without the variants of our recipe; see `runs`.
 
     Args:
-        sets: as in `IMAGE_SETS`.
-        splits: seeds of the thinning and of the split.
-        seeds: of the trainings.
-        epochs: of every training.
+        sets: pairs as in `IMAGE_SETS`.
+        splits: the seeds of the thinning and of the split.
+        seeds: the seeds of the trainings.
+        epochs: the epochs of every training.
 
     Examples:
         >>> len(image_runs())  # 4 sets, 3 splits, 4 opponents and 4 metrics

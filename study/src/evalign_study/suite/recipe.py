@@ -1,4 +1,4 @@
-"""The suite of the recipe as a table: its runs, and what is said of them."""
+"""The suite of the recipe as a table: its runs and its results."""
 
 import json
 import math
@@ -22,10 +22,10 @@ from evalign_study.trainers.methods import OPPONENTS, OURS, UNAVERAGED
 from evalign_study.trainers.recipe import UNLABELLED
 
 SETS = tuple(dict.fromkeys([*plan.SETS, *(dataset for dataset, _ in plan.IMAGE_SETS)]))
-CHOICE = Choice((OURS,), ("tuned",))  # the estimator's
-BY_ARGMAX = Choice((OURS,), ("argmax",))  # a loop's without a rule
+CHOICE = Choice((OURS,), ("tuned",))  # what the estimator does
+BY_ARGMAX = Choice((OURS,), ("argmax",))  # what a training loop without a decision rule does
 RIVALS = {"best opponent": standings.OPPONENT, "cross-entropy of today": standings.TODAY}
-BESIDE = [  # ours, and another one
+BESIDE = [  # pairs of ours and what it is compared with
     (BY_ARGMAX, Choice(("cross_entropy",), ("argmax",))),
     (BY_ARGMAX, Choice(OPPONENTS, ("argmax",))),
     (BY_ARGMAX, standings.OPPONENT),
@@ -35,8 +35,8 @@ BESIDE = [  # ours, and another one
     (CHOICE, BY_ARGMAX),
     (CHOICE, Choice((OURS,), ("expected",))),
 ]
-TIME = "recipe_time.json"  # beside the records: {"ratio": time of ours over cross-entropy's}
-LONGEST = 1.3  # that ratio, at most
+TIME = "recipe_time.json"  # in the folder of the records: {"ratio": our time over cross-entropy's}
+LONGEST = 1.3  # the largest ratio that the recipe may have
 CHANGED = {
     "aligned_by_batch": "without running statistics",
     "anchored": "with half of the log prior, whatever the metric",
@@ -49,7 +49,7 @@ CHANGED = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The runs that were planned, the records that there are of them, and the ratio of times."""
+    """The planned runs, those of their records that exist, and the ratio of times."""
 
     runs: Sequence[Run]
     records: Sequence[Record]
@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def part(self) -> str:
-        """What says that it is about some of the data sets; empty for all of them."""
+        """A remark that only some of the data sets are covered; empty if all are."""
         there = dict.fromkeys(run.dataset for run in self.runs)
         whole = self.quick or there.keys() == {*SETS}
         return "" if whole else f"Of {', '.join(there)} alone, while the bars are for all."
@@ -81,8 +81,8 @@ class RecipeTable(StudyTable):
     """The suite of the recipe.
 
     Args:
-        datasets: some of `SETS`; None for all, or for those of a quick look.
-        quick: a small slice, to see that it runs.
+        datasets: some names in `SETS`; None for all, or for those of a quick look.
+        quick: whether to take a small slice, to see that it runs.
     """
 
     name, title = "recipe", "The recipe against the losses of today"
@@ -128,13 +128,13 @@ class RecipeTable(StudyTable):
 
 
 def time_in(folder: Path) -> float | None:
-    """Read the time of ours over cross-entropy's, if measured (study/benchmarks)."""
+    """Read the ratio of our time to cross-entropy's, if it was measured (study/benchmarks)."""
     file = folder / TIME
     return json.loads(file.read_text(encoding="utf-8"))["ratio"] if file.exists() else None
 
 
 def findings(outcome: Outcome) -> Findings:
-    """Say all of the suite: text, figures, and the gains of every cell."""
+    """Collect all results of the suite: text, figures, and the gains of every cell."""
     bars = outcome.headline
     met = f"{sum(bar.met for bar in bars)} of {len(bars)} bars met. {outcome.part}".strip()
     rows = [
@@ -225,7 +225,7 @@ def figures(outcome: Outcome) -> dict[str, go.Figure]:
 
 
 def _dots(values: Mapping[str, Interval]) -> go.Figure:
-    """Draw means and their intervals, the last on top."""
+    """Draw means and their intervals, with the last on top."""
     means = [value.mean for value in values.values()]
     reach = [0.0 if math.isnan(x.high) else x.high - x.mean for x in values.values()]
     dots = go.Scatter(

@@ -1,8 +1,9 @@
-"""What the records of the suite say: gains, their intervals, ranks and the ablation.
+"""Statistics of the suite's records: gains, their intervals, ranks and the ablation.
 
-A *cell* is a data set and a metric, a *trial* a split and a seed. A `Choice` is all that somebody
-may choose from, by the validation score of the trial (`decisions`); its score is then that of the
-test rows. All gains are in points, a hundredth of a metric, and paired trial by trial.
+A *cell* is a data set and a metric, a *trial* a split and a seed. A `Choice` is a set of
+contenders, of which the validation score of the trial (`decisions`) chooses one; its score is that
+of the chosen one on the test rows. All gains are in points, hundredths of a metric, and paired
+trial by trial.
 """
 
 import math
@@ -19,8 +20,8 @@ from evalign_study.trainers.decisions import DECISIONS
 from evalign_study.trainers.methods import GOALS, OPPONENTS, VARIANTS
 from evalign_study.trainers.recipe import UNLABELLED
 
-# A fifth of the rows of a table is the test part: splits overlap as so many folds do. All splits of
-# images have one test part; taken alike, for want of better.
+# A fifth of the rows of a table is the test part, so splits overlap as much as five folds do. All
+# splits of images share one test part; no better correction is known, so they have the same.
 FOLDS = 5
 MARGIN = 0.5  # points; a cell that lies wholly below minus this is a loss
 PREFIXES = {f"{prefix}_{goal}": prefix for prefix in VARIANTS for goal in GOALS}
@@ -31,14 +32,14 @@ Gains = dict[Cell, dict[Trial, float]]
 
 
 class Contender(NamedTuple):
-    """One way to labels: a loss or a prefix of `methods.VARIANTS`, and a decision."""
+    """One way to make labels: a loss or a prefix in `methods.VARIANTS`, and a decision."""
 
     method: str
     decision: str
 
 
 class ScorePair(NamedTuple):
-    """The score of the validation rows (`decisions`), and that of the test rows."""
+    """The score of the validation rows (`decisions`) and the score of the test rows."""
 
     validation: float
     test: float
@@ -48,18 +49,18 @@ Scores = dict[Cell, dict[Trial, dict[Contender, ScorePair]]]
 
 
 class Choice(NamedTuple):
-    """Contenders of which the one with the best validation score is taken.
+    """A set of contenders, of which the first with the best validation score counts.
 
     Args:
-        methods: of which every one must have been run.
-        decisions: some. Where none is tuned, with very many classes, argmax stands for it.
+        methods: the methods, each of which must have been run.
+        decisions: the decisions. With very many classes none is tuned, and argmax stands in for it.
     """
 
     methods: Sequence[str]
     decisions: Sequence[str] = DECISIONS
 
     def score(self, found: Mapping[Contender, ScorePair]) -> float | None:
-        """Take the test score in a trial, of the first of equals; None if a method was not run."""
+        """Return the test score of the choice in a trial; None if a method was not run."""
         if not set(self.methods) <= {contender.method for contender in found}:
             return None
         ruled = {contender.decision for contender in found}
@@ -114,9 +115,9 @@ def gains(found: Scores, ours: Choice, rival: Choice) -> Gains:
 
 
 def over_splits(gained: Mapping[Trial, float]) -> Interval:
-    """Compute the mean and its 95% interval over splits, seeds of a split averaged first.
+    """Average over the seeds of each split, then compute the mean and 95% interval over splits.
 
-    Training rows of the splits overlap: Student's t with the correction of Nadeau and Bengio.
+    Student's t has the correction of Nadeau and Bengio, as training rows of the splits overlap.
     """
     splits = _means(gained)
     if len(splits) == 1:
@@ -150,7 +151,7 @@ def wilcoxon(values: Sequence[float]) -> float:
 
 
 def single(ours: Choice) -> dict[str, Choice]:
-    """List by label what is ranked: every single contender of the opponents, and ours."""
+    """List by label the entries to rank: every single contender of the opponents, and ours."""
     singles = {
         f"{method}, {decision}": Choice((method,), (decision,))
         for method in OPPONENTS
@@ -173,7 +174,7 @@ def label(choice: Choice) -> str:
 def ranks(found: Scores, entries: Mapping[str, Choice]) -> dict[str, dict[Cell, float]]:
     """Rank the entries in each cell: 1 for the highest mean test score; equals share a rank.
 
-    Only trials count in which every entry was run.
+    Trials in which some entry was not run are left out.
     """
     ranked: dict[str, dict[Cell, float]] = {name: {} for name in entries}
     for cell, trials in found.items():
@@ -187,24 +188,24 @@ def ranks(found: Scores, entries: Mapping[str, Choice]) -> dict[str, dict[Cell, 
 
 
 def average_ranks(ranked: Mapping[str, Mapping[Cell, float]]) -> dict[str, float]:
-    """Average ranks over the cells, the best first."""
+    """Average the ranks over the cells, with the best first."""
     means = {name: float(np.mean(list(cells.values()))) for name, cells in ranked.items() if cells}
     return dict(sorted(means.items(), key=lambda item: item[1]))
 
 
 def critical_difference(contenders: int, datasets: int) -> float:
-    """Compute Nemenyi's difference: average ranks that lie further apart differ, at the 5% level.
+    """Compute Nemenyi's difference, beyond which average ranks differ at the 5% level.
 
-    q·√(k(k + 1) / 6N) for k contenders and N data sets (Demšar, "Statistical Comparisons of
-    Classifiers over Multiple Data Sets", JMLR 7, 2006), whose cells are averaged first: metrics of
-    one data set are not independent evidence.
+    It is q·√(k(k + 1) / 6N) for k contenders and N data sets (Demšar, "Statistical Comparisons of
+    Classifiers over Multiple Data Sets", JMLR 7, 2006). The cells of a data set are averaged first,
+    as its metrics are not independent evidence.
     """
     q = float(stats.studentized_range.ppf(0.95, contenders, math.inf)) / math.sqrt(2)
     return q * math.sqrt(contenders * (contenders + 1) / (6 * datasets))
 
 
 class Bar(NamedTuple):
-    """A number of the headline, what it is to reach, and whether it does."""
+    """A number of the headline, its target, and whether it reaches the target."""
 
     name: str
     value: float

@@ -1,4 +1,4 @@
-"""Which trainer a run has. A new kind of training is a `Trainer` here."""
+"""The choice of the trainer of a run. A new kind of training is added here, as a `Trainer`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -19,9 +19,10 @@ class Trainer(NamedTuple):
     """How runs become records.
 
     Args:
-        name: what is trained, for the bar of progress.
-        train: from a unit to its records; a function of a module, so that processes can find it.
-        units: groups runs that train together.
+        name: what is trained, for the progress bar.
+        train: the function from a unit to its records; defined in a module, so that other processes
+            can import it.
+        units: the function that groups runs that train together.
     """
 
     name: str
@@ -46,7 +47,7 @@ RECIPE_ROWS = Trainer("networks of rows", recipe.train, recipe.units)
 
 
 def trainer_of(run: Run) -> Trainer:
-    """Choose by what the run says. A network without a batch size has the estimator's trainer."""
+    """Choose the trainer of a run. A network without a batch size has the estimator's trainer."""
     if run.method in CLASSICAL:
         return CLASSICAL_METHODS
     if run.network == "people":

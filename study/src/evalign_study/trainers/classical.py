@@ -1,11 +1,11 @@
-"""Methods other than our networks: forest, boosting, linear CCS, and AP-Perf.
+"""Methods other than our own losses: forest, boosting, linear CCS, and AP-Perf.
 
 **CCS.** EAST compares with a linear classifier and the convex calibrated surrogates of Zhang,
 Ramaswamy and Agarwal (ICML 2020). They are for rows with several labels: with s labels there are
 s² + 1 logistic problems, "label j is there, and k labels in all" and "no label is there", and the
 set to predict is the one with the largest expected F1 of that row. A row of a class problem has
-one label. Then only the problems with k = 1 are left, one for each class against the rest; a set of
-one label has as its expected F1 the probability of that class; and the best of these is the most
+one label. Then only the problems with k = 1 are left, one for each class against the rest. The
+expected F1 of a set of one label is the probability of that class, so the best set is the most
 probable class. So on classes CCS is a linear one-against-the-rest logistic regression, for two
 classes plain logistic regression, which is what is trained here.
 
@@ -38,12 +38,13 @@ from evalign_study.trainers.methods import NETWORKS, Method
 from evalign_study.trainers.picks import Picks, fit_binary
 from evalign_study.trainers.prepared import Prepared, Rows, prepare
 
-VARIANCE = 0.8  # of images, kept by their principal components (EAST Table 2)
-OF_IMAGES = ("caltech256_clip",)  # features, but of images
-RAREST = 1e-6  # the least probability: a forest also says 0
+VARIANCE = 0.8  # share that the principal components of images keep (EAST Table 2)
+OF_IMAGES = ("caltech256_clip",)  # features that were computed from images
+RAREST = 1e-6  # the least probability, as a forest may give 0, whose logarithm is not finite
 
-# A seed -> estimators, of which the one with the smallest loss of the validation rows is taken.
-# All is as scikit-learn has it, but that its boosting diverges on very rare classes without l2.
+# Each maps a seed to estimators, of which the one with the smallest validation loss is taken. Their
+# parameters are scikit-learn's defaults, except l2, without which boosting diverges on very rare
+# classes.
 ESTIMATORS: dict[str, Callable[[int], list[Any]]] = {
     "random_forest": lambda seed: [RandomForestClassifier(random_state=seed)],
     "gradient_boosting": lambda seed: [
@@ -51,14 +52,14 @@ ESTIMATORS: dict[str, Callable[[int], list[Any]]] = {
     ],
     "linear_ccs": lambda seed: [OneVsRestClassifier(LogisticRegression(max_iter=1000))],
 }
-SEEDLESS = ("linear_ccs",)  # nothing is drawn: one model for all seeds
+SEEDLESS = ("linear_ccs",)  # nothing is random, so all seeds have the same model
 CLASSICAL = (*ESTIMATORS, "ap_perf")
 
 
 def train_classical(run: Run) -> Record:
     """Train a classical method.
 
-    An estimator is one model, so that all picks are the same but for what decisions are tuned for.
+    An estimator is one model, so that picks differ only in the metric that decisions are tuned for.
     AP-Perf trains a network, with epochs to pick from.
     """
     ok = run.method in CLASSICAL
@@ -71,7 +72,7 @@ def train_classical(run: Run) -> Record:
 
 @lru_cache(maxsize=1)
 def _fitted(run: Run) -> dict[str, Any]:
-    """Fit an estimator: what its record holds."""
+    """Fit an estimator, and return what its record holds."""
     training, validation, test, classes = _prepared(run)
 
     def logits(model: Any, X: Tensor) -> Tensor:
@@ -106,7 +107,7 @@ def _prepared(run: Run) -> Prepared:
 def _prepare(
     name: str, variant: Any, split_seed: int, imbalance: float | None, rows: int | None
 ) -> Prepared:
-    """Prepare rows of features; images become their principal components."""
+    """Prepare rows of features; reduce images to their principal components."""
     image = len(card(name).shape) > 1
     if image:
         dataset = load(name)
@@ -119,7 +120,7 @@ def _prepare(
     *parts, classes = prepared.thinned(rows)
     if image or name in OF_IMAGES:
         parts = [((X / 255 if image else X).numpy(), y) for X, y in parts]
-        tall = len(parts[0][0]) > parts[0][0].shape[1]  # its covariance is smaller than itself
+        tall = len(parts[0][0]) > parts[0][0].shape[1]  # the covariance is smaller than the data
         pca = PCA(VARIANCE, svd_solver="covariance_eigh" if tall else "full").fit(parts[0][0])
         parts = [(torch.from_numpy(pca.transform(X)), y) for X, y in parts]
     training, validation, test = parts
@@ -127,10 +128,10 @@ def _prepare(
 
 
 def _train_ap_perf(run: Run, training: Rows, validation: Rows, test: Rows, classes: int) -> Record:
-    """Train AP-Perf (Fathony and Kolter, AISTATS 2020): adversarial F1, by its authors' package.
+    """Train AP-Perf (Fathony and Kolter, AISTATS 2020), adversarial F1, by its authors' package.
 
-    Every batch is a game between two distributions over its labels, solved on the CPU: some
-    tenths of a second for twenty rows, and more for many, so that batches are small.
+    Every batch is a game between two distributions over its labels, which is solved on the CPU.
+    That takes some tenths of a second for twenty rows and longer for more, so batches are small.
     """
     require(classes == 2, "ap_perf", "dataset", "have two classes", f"{classes} in {run.dataset}")
     method = Method(_AdversarialF1(run.batch_size), False, "f1")
@@ -142,7 +143,7 @@ def _train_ap_perf(run: Run, training: Rows, validation: Rows, test: Rows, class
 
 
 class _AdversarialF1(nn.Module):
-    """The mean over batches of `size` rows; a larger batch, of validation rows, comes in parts."""
+    """The mean over batches of `size` rows; a larger batch of validation rows is divided."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -165,7 +166,8 @@ class _AdversarialF1(nn.Module):
         self.size, self.layer = size, MetricLayer(metric)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        # Its gradient does not look at what comes from above, which for one part is 1.
+        # The layer's backward pass ignores the incoming gradient, which is 1 for a single part.
+        # Only validation has several parts, and needs no gradient.
         z, y = logits[:, 1] - logits[:, 0], target.to(logits)
         parts = zip(z.split(self.size), y.split(self.size), strict=True)
         return torch.cat([self.layer(*part) for part in parts]).mean()

@@ -1,8 +1,8 @@
-"""What a trained network scores under each decision, a rule from scores to labels.
+"""The scores of a trained network under each decision, a rule from scores to labels.
 
-Every trainer asks here, so that all records hold the same of a pick. Which decision to use is
+Every trainer calls `decide`, so that all records have the same fields for a pick. The decision is
 chosen by a score of the validation rows, which must not flatter a rule that was fitted on them.
-Where classes are tested in other shares than those they occur in, weights put that right.
+Where the test rows have other class shares than the population, weights correct for it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,18 +18,19 @@ from evalign.decisions import Decision, fit_decision
 from evalign_study.records.run import triples
 
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
-THRESHOLDS = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9")  # BtG averages them
-MOST_TUNED = 100  # classes; with more, fitting a rule takes longer than training
+# BtG averages over them.
+THRESHOLDS = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9")
+MOST_TUNED = 100  # classes; for more of them, fitting a rule takes longer than training
 
 
 class Pick(NamedTuple):
-    """An epoch of a training that was the best by something.
+    """An epoch of a training that was the best by some criterion.
 
     Args:
         epoch: its number.
         validation: logits of the validation rows.
         test: logits of the test rows.
-        diverged: whether it stands for a training that has no best epoch.
+        diverged: whether it stands in for a training that has no best epoch.
     """
 
     epoch: int
@@ -39,7 +40,7 @@ class Pick(NamedTuple):
 
     @classmethod
     def constant(cls, validation: int, test: int, classes: int) -> "Pick":
-        """Stand for a training that diverged: it says the first class of so many rows."""
+        """Make the pick of a training that diverged, which gives all rows the first class."""
         return cls(0, torch.zeros(validation, classes), torch.zeros(test, classes), True)
 
 
@@ -55,27 +56,29 @@ def decide(
     weights: Tensor | None = None,
     matrix: bool = True,
 ) -> dict[str, Any]:
-    """Make labels by every decision and score them: what a record holds of a pick.
+    """Make labels by every decision, and score them; return the record's fields for a pick.
 
-    That is the epoch, of two classes the AUROC of the test rows, and for every decision the
-    validation score, the test scores and the confusion matrix of the test rows.
+    The fields are the epoch, the AUROC of the test rows if there are two classes, and for every
+    decision the validation score, the test scores and the confusion matrix of the test rows.
 
-    Labels by argmax are those of the logits; the other rules go by probabilities, with offsets.
-    The validation score flatters little: the rule "expected" is fitted without labels, and a tuned
-    one is scored by cross-fitting where labels are few (`DecisionRule.score`). With more than
+    Argmax is taken of the logits; the other rules use the probabilities, with offsets. The
+    validation score flatters little: the rule "expected" is fitted without labels, and a tuned one
+    is scored by cross-fitting where labels are few (`DecisionRule.score`). With more than
     MOST_TUNED classes nothing is tuned. Where training diverged there is nothing to fit a rule to:
     all decisions are argmax.
 
     Args:
-        pick: what is decided on.
+        pick: the epoch, with its logits.
         validation: labels of the validation rows, on which rules are fitted.
         test: labels of the test rows.
-        metric: what rules are fitted for, and the validation score.
-        names: metrics of the test rows.
-        decisions: names of `Decision`, or thresholds on the probability of class 1 of two.
+        metric: the metric that rules are fitted for, and that of the validation score.
+        names: the metrics of the test rows.
+        decisions: names of `Decision`, or, for two classes, thresholds on the probability of class
+            1.
         offsets: to be added to logits before probabilities are made of them.
-        weights: of a test row of each class; None for all alike. The matrix has counts.
-        matrix: whether it is written.
+        weights: the weight of a test row of each class; None for equal weights. The matrix always
+            has counts.
+        matrix: whether to include the confusion matrix.
     """
     classes = pick.test.shape[1]
     found: dict[str, dict[str, Any]] = {}
@@ -108,7 +111,7 @@ def _rule(
     metric: str | MetricFunction,
     offsets: Tensor | None,
 ) -> tuple[Callable[[Tensor], Tensor], float | None]:
-    """A decision as a function from logits to labels, and its own score if it has one."""
+    """Make a decision: a function from logits to labels, and its own score if it has one."""
     if decision not in DECISIONS:
         threshold, shift = float(decision), 0.0 if offsets is None else offsets
         return lambda z: ((z + shift).double().softmax(1)[:, 1] > threshold).long(), None

@@ -12,15 +12,16 @@ from evalign_study.trainers.picks import fit_binary, flat
 
 
 def train_frames(run: Run) -> Record:
-    """Train a network over frames, split as frames: 64%, 16% and 20% of them.
+    """Train a network over frames, of which 64% are for training, 16% for validation, 20% test.
 
     A frame is a row of 15 labels, and `run.batch_size` counts frames. Frames a moment apart are
-    alike, and the paper does not say that they were kept together: both variants split so.
+    alike. The paper does not say that they were kept together, so both variants split single
+    frames.
     """
     dataset = load(run.dataset)
     X, y = torch.as_tensor(dataset.X), torch.as_tensor(dataset.y)
     parts = [part[: run.rows] for part in three_way_split(dataset.y, seed=run.split_seed)]
-    scale = Standardizer(X[parts[0]].flatten(0, 1))  # of people
+    scale = Standardizer(X[parts[0]].flatten(0, 1))  # over people: each is a row
     X = scale(X.flatten(0, 1)).view_as(X)
     training, validation, test = ((X[rows], y[rows]) for rows in parts)
     method = make(run.method, training[1].flatten().bincount(minlength=2), run.dataset)
@@ -33,7 +34,7 @@ def train_frames(run: Run) -> Record:
 
 
 class _Pairs(nn.Module):
-    """A network of one logit z for each pair as one of two, (0, z), of shape (N, 2, pairs)."""
+    """A network of one logit z for each pair, as two logits (0, z) of shape (N, 2, pairs)."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()

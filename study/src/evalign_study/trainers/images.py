@@ -1,9 +1,9 @@
 """Networks for images, trained as the papers say, with the data on the device.
 
 Darknets follow EAST (E.1 and E.4; BtG 5.2 has the same set-up): AdamW at a constant learning rate,
-early stopping, colours standardised; no augmentation, as none is mentioned. ResNets follow SurF
-(5.1): SGD, random crops and flips, the mean of each pixel taken away, and a curve over the epochs.
-`Learner` is what they share with `tailed`.
+early stopping, standardised colours, and no augmentation, as the papers mention none. ResNets
+follow SurF (5.1): SGD, random crops and flips, the mean of each pixel taken away, and a curve over
+the epochs. `Learner` is what they share with `tailed`.
 """
 
 import copy
@@ -31,8 +31,8 @@ from evalign_study.trainers.prepared import thin
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # row numbers (training, validation, test)
 
-SIZE = 32  # of the images that networks see
-PADDING = 4  # on each side, before a crop
+SIZE = 32  # pixels on each side of the images that networks see
+PADDING = 4  # pixels on each side, before a crop
 SURF = ("resnet18", "resnet34")
 BLOCK = 2000  # images evaluated at a time
 WARM_UP = 3  # steps before a CUDA graph is captured
@@ -45,9 +45,10 @@ class Images(NamedTuple):
         pixels: bytes (N, height, width, 3), padded.
         y: a class for each image.
         training: row numbers, as are `validation` and `test`.
-        classes: how many there are.
-        center: what is taken from pixels between 0 and 1: (3, 1, 1), or a number for each pixel.
-        scale: what the rest is divided by.
+        classes: the number of classes.
+        center: what is subtracted from pixels between 0 and 1: (3, 1, 1), or a number for each
+            pixel.
+        scale: what the difference is divided by.
     """
 
     pixels: Tensor
@@ -60,7 +61,9 @@ class Images(NamedTuple):
     scale: Tensor | float = 1.0
 
     def crops(self, rows: Tensor, *, random: bool = False) -> Tensor:
-        """Cut images (rows, 3, SIZE, SIZE): the middle, or any part, one in two mirrored."""
+        """Cut images (rows, 3, SIZE, SIZE): the middle, or a random part, mirrored with probability
+        ½.
+        """
         height, width = self.pixels.shape[1:3]
         count, device = len(rows), rows.device
         along = torch.arange(SIZE, device=device).expand(count, SIZE)
@@ -71,7 +74,8 @@ class Images(NamedTuple):
             left = torch.randint(width - SIZE + 1, (count, 1), device=device)
             mirrored = torch.rand(count, 1, device=device) < 0.5
             across = torch.where(mirrored, SIZE - 1 - along, along)
-        # One gather picks, crops and mirrors; channels stay last in memory, where they are wanted.
+        # One gather picks, crops and mirrors; channels stay last in memory, as convolutions want
+        # them.
         index = rows[:, None, None], (top + along)[:, :, None], (left + across)[:, None, :]
         return (self.pixels[index].permute(0, 3, 1, 2) / 255 - self.center) / self.scale
 
@@ -79,9 +83,9 @@ class Images(NamedTuple):
 def split(dataset: Dataset, run: Run) -> Parts:
     """Split as the papers do.
 
-    SurF tests on the publisher's test part and validates on a tenth of the rest. EAST counts the
-    60,000 images of CIFAR-10 and splits every data set into 64%, 16% and 20% (E.1); the variant of
-    the run makes no difference.
+    SurF tests on the publisher's test part and validates on a tenth of the rest. EAST counts 60,000
+    images of CIFAR-10 and splits every data set into 64%, 16% and 20% (E.1). The variant of the run
+    makes no difference.
     """
     if run.network not in SURF:
         return three_way_split(dataset.y, seed=run.split_seed)
@@ -113,7 +117,7 @@ def prepare(
 
 @lru_cache(maxsize=2)
 def _stored(name: str, device: torch.device) -> tuple[Dataset, Tensor, Tensor]:
-    """Keep padded pixels and labels once for all runs. Grey becomes three equal colours."""
+    """Load padded pixels and labels once for all runs. Grey becomes three equal colours."""
     dataset = load(name)
     X = dataset.X if dataset.X.ndim == 4 else np.repeat(dataset.X[..., None], 3, -1)
     sides = (PADDING, PADDING)
@@ -124,8 +128,8 @@ def _stored(name: str, device: torch.device) -> tuple[Dataset, Tensor, Tensor]:
 def train_image(run: Run) -> Record:
     """Train a network for images, on a GPU if there is one.
 
-    The record of a ResNet has a "curve": for each epoch the loss and F-beta of its batches as they
-    were trained on, the F1 of the validation rows, and the accuracy of the test rows.
+    The record of a ResNet has a "curve": for each epoch the loss and F-beta of its training
+    batches, the F1 of the validation rows, and the accuracy of the test rows.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     images = prepare(run, device)
@@ -172,10 +176,10 @@ def train_image(run: Run) -> Record:
 
 
 class Learner(ABC):
-    """A network for images and how it is trained, a batch at a time.
+    """A network for images, and how a batch trains it.
 
-    All batches of an epoch have one size. The rows that fill none are left out of it; which ones,
-    the shuffling decides. What a step is, subclasses say, and with which optimiser.
+    All batches of an epoch have the same size. Rows that do not fill a batch are left out of the
+    epoch, and the shuffling decides which. Subclasses define the step and the optimiser.
     """
 
     optimizer: torch.optim.Optimizer
@@ -187,25 +191,25 @@ class Learner(ABC):
         network = NETWORKS[run.network](3, images.classes, run.dropout)
         last = torch.channels_last
         self.network = network.to(device, memory_format=last)  # pyright: ignore[reportCallIssue]
-        self.kept = self.network  # whose logits count: the network, or an average over its steps
+        self.kept = self.network  # evaluated: the network, or its average over steps
         self.order = torch.Generator(device).manual_seed(run.seed)
         self.rows = images.training[:batch_size].clone()
 
     @torch.no_grad()
     def logits(self, rows: Tensor) -> Tensor:
-        """Compute the logits of images as they are."""
+        """Compute the logits of images without augmentation."""
         self._set_mode(False)
         blocks = rows.split(BLOCK)
         return torch.cat([self._forward(self.kept, self.images.crops(block)) for block in blocks])
 
     @torch.no_grad()
     def loss_of(self, logits: Tensor, target: Tensor) -> float:
-        """Compute the loss, and leave its running statistics alone."""
+        """Compute the loss without changing its running statistics."""
         self._set_mode(False)
         return self.loss(logits, target).item()
 
     def _batches(self) -> tuple[Tensor, ...]:
-        """Shuffle the row numbers of an epoch into batches."""
+        """Shuffle the row numbers of an epoch and divide them into batches."""
         rows, size = self.images.training, len(self.rows)
         order = torch.randperm(len(rows), generator=self.order, device=rows.device)
         return rows[order[: len(rows) // size * size]].split(size)
@@ -220,11 +224,12 @@ class Learner(ABC):
 
     @abstractmethod
     def _step(self) -> None:
-        """Learn from the images `rows`."""
+        """Take a step on the images `rows`."""
 
     def _captured(self) -> Callable[[], None]:
-        """The step as one CUDA graph: launching its hundreds of small kernels takes longer than
-        they do. A capture needs some steps before it; what they taught is undone."""
+        """Return the step as one CUDA graph, as launching its hundreds of small kernels takes
+        longer than running them. A capture needs some steps before it, whose effect is undone.
+        """
         self._set_mode(True)
         before = copy.deepcopy(self.network.state_dict())
         stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
@@ -240,18 +245,18 @@ class Learner(ABC):
         return graph.replay
 
     def _restart(self, weights: dict[str, Tensor]) -> None:
-        """From these weights, with nothing else learned. In place, where a graph looks for it."""
+        """Set the weights and reset the optimiser, in place, as a graph keeps their addresses."""
         self.network.load_state_dict(weights)
         for part in self.loss.modules():
             if isinstance(part, RunningConfusion):
                 part.empty()
-        for state in self.optimizer.state.values():  # a momentum of 0 is that of the first step
+        for state in self.optimizer.state.values():  # a momentum of 0 acts as at the first step
             for tensor in state.values():
                 tensor.zero_()
 
 
 class _PaperLearner(Learner):
-    """Trains as the papers do."""
+    """A learner that trains as the papers do."""
 
     def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:
         super().__init__(run, images, loss, run.batch_size)
@@ -262,8 +267,8 @@ class _PaperLearner(Learner):
             if self.surf
             else torch.optim.AdamW(parameters, rate, fused=True, capturable=self.cuda)
         )
-        # Fused, normalisation and activation move fewer bytes. Evaluation is left as it is: another
-        # mode is another compilation.
+        # Fusing normalisation and activation moves fewer bytes. Evaluation is not compiled, as each
+        # mode costs a compilation of its own.
         self.fused = torch.compile(self.network) if self.cuda else self.network
         self.identity = torch.eye(images.classes, device=images.y.device)
         self.matrix = torch.zeros_like(self.identity)
@@ -271,7 +276,7 @@ class _PaperLearner(Learner):
         self.step = self._captured() if self.cuda else self._step
 
     def epoch(self) -> dict[str, float]:
-        """Train on all batches; their mean loss, and F-beta of all of them together."""
+        """Train on all batches; return their mean loss, and the F-beta of all of them together."""
         self._set_mode(True)
         self.matrix.zero_()
         self.total.zero_()

@@ -1,8 +1,9 @@
-"""Many models at once: one stacked network, each member with its own loss, seed and end.
+"""Train many models at once: one stacked network, whose members have their own loss and seed.
 
-A grid of small networks keeps neither a GPU nor a CPU busy one by one. Here their weights are
-stacked along a first dimension and a step of all is one batched computation; every member is
-trained as `fit` would train it alone, but for the noise of its dropout, which is the stack's.
+Small networks, trained one by one, keep neither a GPU nor a CPU busy. Here their weights are
+stacked along a first dimension, and a step of all is one batched computation. Every member is
+trained, and ends, as if `fit` trained it alone, except for the noise of its dropout, which the
+stack shares.
 """
 
 import math
@@ -24,7 +25,7 @@ from evalign.training.state import History
 from evalign_study.trainers.stacked import Stacked, State, with_own_dropout
 from evalign_study.trainers.stacked_losses import StackedLosses
 
-VALIDATED = 2**26  # numbers in the widest layer, for a block of validation rows
+VALIDATED = 2**26  # the most numbers in the widest layer, for a block of validation rows
 LOSS, METRIC = "loss", "metric"  # criteria, as `Settings.watch` has them
 WARM = 3  # steps before CUDA graphs are made: libraries set themselves up in the first
 
@@ -35,9 +36,9 @@ class Member(NamedTuple):
     Args:
         loss: called as loss(logits, target). Members whose losses differ in buffers alone are
             computed together; temperature, running statistics and the like are each member's own.
-        learning_rate: AdamW's, at its highest.
-        seed: of the initial weights and of the order of the rows.
-        dropout: of all dropout layers of the network.
+        learning_rate: the highest learning rate of AdamW's schedule.
+        seed: the seed of the initial weights and of the order of the rows.
+        dropout: the probability of all dropout layers of the network.
         annealing: arguments of `TemperatureAnnealing`, or None for a constant temperature.
     """
 
@@ -49,15 +50,16 @@ class Member(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What has become of a member.
+    """The result of training a member.
 
     Args:
-        weights: of the best epoch; empty if there was none.
-        history: the records of `fit` that make sense for many at once, and in each "also", the
-            further metrics, and "best_of", the names of `best` for which the epoch was a new best.
+        weights: the weights of the best epoch; empty if there was none.
+        history: the entries of `fit`'s history that make sense for a stack. Each also has "also",
+            the further metrics, and "best_of", the criteria of `best` by which the epoch was a new
+            best.
         best: the weights of the best epochs by every criterion: "loss" and "metric", of the
             validation rows, and the further metrics. The last record that names a criterion is its
-            epoch. An epoch without a finite loss is at most the best by what is watched.
+            epoch. An epoch without a finite loss can be the best only by the watched criterion.
     """
 
     weights: State
@@ -76,20 +78,20 @@ def fit_many(
     settings: Settings | None = None,
     also: Mapping[str, MetricFunction] | None = None,
 ) -> list[Trained]:
-    """Train a network for every member; with dropout off, as `fit` trains it alone (to rounding).
+    """Train a network for every member; without dropout the result is `fit`'s, up to rounding.
 
-    Equal calls give equal results, and the caller's random numbers are left alone.
+    Equal calls give equal results, and the caller's random state is not changed.
 
     Args:
         build: makes a network, from rows to logits (N, C), without batch statistics.
-        members: what differs.
+        members: what differs between the networks.
         X: the training rows, on the device to train on.
         y: their targets.
         validation: (X, y) of the validation rows.
-        metric: a name, or a function of a `Confusion`; of labels (argmax).
-        settings: what the members share; its learning rate and seed are not looked at.
-        also: further metrics, by any name, whose best epochs are kept too. When to cool and when to
-            end does not depend on them.
+        metric: a name, or a function of a `Confusion`; labels are by argmax.
+        settings: what the members share; its learning rate and seed are ignored.
+        also: further metrics, by any name, whose best epochs are kept too. Cooling and early
+            stopping do not depend on them.
     """
     settings, also = settings or Settings(), also or {}
     allowed = "have float32 precision: many models know no other"
@@ -101,7 +103,7 @@ def fit_many(
     }
     with torch.random.fork_rng([X.device] if X.is_cuda else []):
         stack = _Stack(build, members, X, settings, metrics)
-        torch.manual_seed(members[0].seed)  # of the noise of dropout
+        torch.manual_seed(members[0].seed)  # for the noise of dropout
         while stack.alive:
             start = time.perf_counter()
             losses = stack.epoch(X, y)
@@ -110,11 +112,11 @@ def fit_many(
 
 
 class _Stack:
-    """The stacked members, and what has become of all of them.
+    """The stacked members, and the results of all of them.
 
-    `places` are the members that are trained, by index. Those of one learning rate stand side by
-    side, so that AdamW takes few steps for all of them. A member that has finished leaves its place
-    when the stack is next narrowed.
+    `places` lists the indices of the members in the stack. Those of one learning rate
+    stand side by side, so that AdamW takes few steps for all of them. A member that has finished
+    leaves its place when the stack is next narrowed.
     """
 
     def __init__(
@@ -186,7 +188,7 @@ class _Stack:
         self.total += values.detach()
 
     def _run(self, key: int | str, compute: Callable[[], Any]) -> Any:
-        """Compute; where graphs are used, as one launch instead of a thousand small ones."""
+        """Run the function; with graphs, one launch replaces a thousand small ones."""
         if not self.graphed or self.step < WARM:
             return compute()
         if key not in self.graphs:
@@ -199,7 +201,7 @@ class _Stack:
 
     @torch.no_grad()
     def check(self, X: Tensor, y: Tensor, losses: Tensor, start: float) -> None:
-        """Validate, note the best epochs, cool, and let go of the members that have finished."""
+        """Validate, note the best epochs, cool, and drop the members that have finished."""
         self._train(False)
         validated = self._run("validation", lambda: self._validate(X, y))
         table = torch.cat([losses.unsqueeze(0), validated]).T.tolist()
@@ -213,7 +215,7 @@ class _Stack:
             watched, annealing = scores[self.settings.watch], self.progress[m].annealing
             temperature = annealing.temperature if annealing else self.temperatures[m]
             diverged = not math.isfinite(scores[LOSS])
-            # Labels of a network that has diverged may have a score, but it is of no use.
+            # Labels of a network that has diverged may have a score, but it means nothing.
             counted = {self.settings.watch: watched} if diverged else scores
             better = self.progress[m].note(counted, diverged=diverged)
             for name in better:
@@ -240,7 +242,7 @@ class _Stack:
             self._narrow()
 
     def trained(self, m: int) -> Trained:
-        """What has become of member `m`."""
+        """Return the result of member `m`."""
         ever = self.progress[m].best
         best = {
             name: {key: w[m] for key, w in weights.items()} if name in ever else {}
@@ -249,15 +251,15 @@ class _Stack:
         return Trained(best[self.settings.watch], self.histories[m], best)
 
     def _arrange(self) -> None:
-        """Lay out what has a part for each place; graphs of another layout are of no use."""
+        """Lay out all tensors with a part for each place, and drop the graphs of the old layout."""
         self.losses.arrange(self.places)
         self.total = torch.zeros(len(self.places), device=self.device, dtype=torch.float64)
-        self.given: dict[int, Tensor] = {}  # the rows of a step, where its graph looks for them
+        self.given: dict[int, Tensor] = {}  # the rows of a step, at an address that its graph keeps
         self.graphs: dict[int | str, tuple[Any, Any]] = {}
         self.pool = torch.cuda.graph_pool_handle() if self.graphed else None
 
     def _validate(self, X: Tensor, y: Tensor) -> Tensor:
-        """A column for each member: the loss on these rows, and every metric."""
+        """Compute the loss on these rows and every metric, with a column for each member."""
         count = len(self.places)
         widest = max(w.shape[1] for w in self.networks.weights.values())
         blocks = X.split(max(1, VALIDATED // (count * widest)))
@@ -276,7 +278,7 @@ class _Stack:
         return torch.stack([self.losses.values(logits, y.expand(count, *y.shape)), *scores])
 
     def _keep(self, improved: dict[str, list[int]]) -> None:
-        """The weights of these members are the best so far."""
+        """Keep the weights of these members, which are the best so far."""
         for name, places in improved.items():
             if not places:
                 continue
@@ -286,7 +288,7 @@ class _Stack:
                 self.best[name][key].index_copy_(0, then, w.detach()[now])
 
     def _narrow(self) -> None:
-        """Go on with the living alone."""
+        """Continue with the unfinished members only."""
         places = [i for i, m in enumerate(self.places) if m in self.alive]
         self.places = [self.places[i] for i in places]
         if places:
@@ -304,7 +306,7 @@ class _Stack:
 def _annealing(
     member: Member, loss: nn.Module, greater_is_better: bool
 ) -> TemperatureAnnealing | None:
-    """The annealing of a member's own loss."""
+    """Make the annealing of a member's own loss."""
     if member.annealing is None:
         return None
     soft = part_with_temperature(loss)

@@ -1,6 +1,6 @@
 """The losses and networks that a study compares, by name.
 
-A loss takes logits (N, C), of two classes too, and stacks (`many`). The names end in the
+A loss takes logits (N, C), also for two classes, and can be stacked (`many`). The names end in the
 metric or the β that is trained for; "f1" is the F1 of the positive class where there are two
 classes, and macro-F1 otherwise.
 """
@@ -20,16 +20,16 @@ from evalign.estimator.network import mlp
 from evalign.recipes import COOLINGS
 from evalign_study import networks
 
-# AdamW as torch has it, at a constant learning rate (EAST E.4).
+# AdamW with torch's defaults, at a constant learning rate (EAST E.4).
 OPTIMIZER = {"schedule": "constant", "warmup": 0.0, "clip_norm": None, "weight_decay": 0.01}
-T = 0.2  # where EAST begins to cool, and the constant temperature of MC-Fβ and BtG
-ROBUST = 0.7  # SurF prints no q; this is that of Zhang and Sabuncu 2018, whom it follows
+T = 0.2  # EAST's first temperature, and the constant one of MC-Fβ and BtG
+ROBUST = 0.7  # SurF prints no q; this one is from Zhang and Sabuncu 2018, whom it follows
 SURF_BETAS = (0.5, 1.0, 2.0, 3.0)
 CLASS_BETAS = {  # EAST Tables 4 to 6
     "dog": (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
     "frog": (0.25, 5.0),
 }
-CLASSES = {  # EAST F.1: both occur in both of its sets of images
+CLASSES = {  # EAST F.1: codes of two classes that both of its image data sets have
     "dog": {"cifar10": 5, "caltech256_clip": 55},
     "frog": {"cifar10": 6, "caltech256_clip": 79},
 }
@@ -41,9 +41,9 @@ class Method(NamedTuple):
     Args:
         loss: called as loss(logits, target).
         annealed: whether its temperature is to be cooled.
-        target: the metric it trains for; F1 where it has none.
-        offsets: to be added to logits before probabilities are made of them, and in the tables
-            labels too. Epochs are chosen by the labels of logits without them.
+        target: the metric that it trains for; F1 for a loss without a metric.
+        offsets: what is added to logits before they become probabilities, and in the papers' tables
+            before they become labels. Epochs are chosen by the labels of logits without offsets.
     """
 
     loss: nn.Module
@@ -53,9 +53,9 @@ class Method(NamedTuple):
 
 
 def cooling(rate: float, patience: int | None) -> dict[str, Any]:
-    """Give the arguments of `TemperatureAnnealing` for EAST 4.3.
+    """Return the arguments of `TemperatureAnnealing` for EAST 4.3.
 
-    The stretches before each cooling and the end make up the patience, as in `recipes.east`.
+    The waits before each cooling and before the end add up to the patience, as in `recipes.east`.
     """
     return {
         "start": T,
@@ -92,7 +92,7 @@ def make(method: str, counts: Tensor, dataset: str = "") -> Method:
 
     Args:
         method: a name of `METHODS`.
-        counts: training rows of each class; a class without any counts as one.
+        counts: the training rows of each class; a class without any is given one.
         dataset: needed by methods for a single class ("east_dog_5").
 
     Examples:
@@ -107,7 +107,7 @@ def make(method: str, counts: Tensor, dataset: str = "") -> Method:
 
 
 def _plain(loss: Callable[[Problem], nn.Module]) -> Callable[[Problem], Method]:
-    """Make a method whose loss is not of a metric."""
+    """Make a method whose loss does not depend on a metric."""
     return lambda problem: Method(loss(problem), False, problem.fbeta())
 
 
@@ -133,7 +133,7 @@ def _east(name: str, problem: Problem, *, annealed: bool = True) -> Method:
 
 
 def _east_class(animal: str, beta: float, problem: Problem, *, annealed: bool = True) -> Method:
-    """Macro F-beta with β for one class and 1 for the others (EAST F.1)."""
+    """Make macro F-beta with β for one class and 1 for the others (EAST F.1)."""
     known = CLASSES[animal]
     where, allowed = problem.dataset, f"have a {animal}: {', '.join(known)}"
     require(where in known, "make", "dataset", allowed, repr(where))
@@ -145,19 +145,19 @@ def _east_class(animal: str, beta: float, problem: Problem, *, annealed: bool = 
 
 
 def _half(p: Tensor, tau: Tensor) -> Tensor:
-    """EAST's step at the threshold ½, whatever the dynamic one is."""
+    """Compute EAST's step at the threshold ½ instead of the dynamic one."""
     return tempered(p, torch.full_like(tau, 0.5), temperature=T)
 
 
 def _east_fixed(problem: Problem) -> Method:
-    """Keep the threshold at ½ and the temperature constant: to be compared with mcfbeta_f1."""
+    """Keep the threshold at ½ and the temperature constant, for a comparison with mcfbeta_f1."""
     target = problem.fbeta()
     loss = losses.MetricLoss(target, heaviside=_half, ranks="own", task="multiclass")
     return Method(loss, False, target)
 
 
 def _btg(name: str, heaviside: Any, problem: Problem) -> Method:
-    # The paper names no threshold to train F1 and accuracy at; ½ is where labels change.
+    # The paper names no threshold for training F1 and accuracy; labels change at ½.
     step = {"temperature": T, "heaviside": heaviside, "task": "binary"}
     if name == "auroc":
         return Method(losses.AUROCLoss(**step), False, problem.fbeta())
@@ -176,14 +176,14 @@ def _soft(beta: float, problem: Problem) -> Method:
 
 
 def _balanced_soft(beta: float, problem: Problem) -> Method:
-    """SurF's macro soft loss: eq. 24, but every row with the weight of its class (5.2)."""
+    """Make SurF's macro soft loss: eq. 24, with every row weighted by its class (5.2)."""
     plain = _soft(beta, problem)
     weight = losses.inverse_frequency_weights(problem.counts)
     return plain._replace(loss=_Weighted(plain.loss, weight))
 
 
 def _aligned(name: str, problem: Problem, offsets: Tensor | None = None) -> Method:
-    """Our recipe (`AlignedLoss`), or with other offsets."""
+    """Make our recipe (`AlignedLoss`), with its own or other offsets."""
     target = problem.metric(name)
     loss = losses.AlignedLoss(target, problem.counts, ranks="own", task="multiclass")
     if offsets is not None:
@@ -192,7 +192,7 @@ def _aligned(name: str, problem: Problem, offsets: Tensor | None = None) -> Meth
 
 
 def _half_prior(name: str, problem: Problem) -> Method:
-    """Take half of the log prior, whatever the metric: what the tables call anchored."""
+    """Take half of the log prior for every metric; the tables call this anchored."""
     return _aligned(name, problem, problem.counts.log() / 2)
 
 
@@ -221,11 +221,11 @@ def _unaligned(name: str, problem: Problem) -> Method:
 
 
 METRICS = {"f1": "f1", "accuracy": "accuracy", "mcc": "matthews_corrcoef"}
-OPPONENTS = ("cross_entropy", "balanced_cross_entropy", "focal", "logit_adjusted")  # of the suite
+OPPONENTS = ("cross_entropy", "balanced_cross_entropy", "focal", "logit_adjusted")  # in the suite
 OURS = "aligned"
-# What the suite trains our recipe for: the end of a method's name, and the metric.
+# The metrics that the suite trains our recipe for, by the end of a method's name.
 GOALS = {"f1": "f1", "mcc": METRICS["mcc"]} | {name: name for name in ("balanced_accuracy", "f2")}
-UNAVERAGED = "unaveraged"  # our loss; what it is trained without, `recipe.ema_decay` says
+UNAVERAGED = "unaveraged"  # our loss, trained without an average of weights (`recipe.ema_decay`)
 # Our recipe and others like it, by the beginning of a method's name: (metric, problem) -> method.
 VARIANTS: dict[str, Callable[[str, Problem], Method]] = {
     OURS: _aligned,
@@ -281,7 +281,7 @@ METHODS: dict[str, Callable[[Problem], Method]] = {
 
 
 class _Weighted(nn.Module):
-    """A loss in which a row counts by its class."""
+    """A loss in which rows are weighted by their class."""
 
     weight: Tensor
 
@@ -295,7 +295,7 @@ class _Weighted(nn.Module):
 
 
 class Pair(nn.Sequential):
-    """A network of one logit z as one of two, (0, z): the same probabilities."""
+    """A network of one logit z, as two logits (0, z) with the same probabilities."""
 
     def forward(self, input: Tensor) -> Tensor:
         z = super().forward(input)
@@ -307,7 +307,7 @@ def _mlp32(n_features: int, n_classes: int, dropout: float) -> nn.Module:
     return Pair(mlp(n_features, 1, hidden=(32, 16), dropout=dropout))
 
 
-# (features, classes, dropout) -> module; for images the features are not looked at.
+# (features, classes, dropout) -> module; networks for images ignore the features.
 NETWORKS: dict[str, Callable[[int, int, float], nn.Module]] = {
     "mlp": lambda n, classes, dropout: mlp(n, classes, dropout=dropout),
     "mlp32": _mlp32,

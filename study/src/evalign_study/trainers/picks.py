@@ -1,7 +1,7 @@
-"""The best epochs of a training, by the validation loss and by each metric, and their test.
+"""The best epochs of a training, by the validation loss and each metric, and their test scores.
 
-`tabular` trains many networks of rows at once; images, frames and AP-Perf train one at a time, of
-which `fit_binary` is the common part.
+`tabular` trains many networks at once. Images, frames and AP-Perf train one at a time, for which
+`fit_binary` is the common part.
 """
 
 import math
@@ -25,15 +25,15 @@ from evalign_study.trainers.prepared import Rows
 
 
 class Picks:
-    """Keeps the logits of the best of the epochs it is told of.
+    """The logits of the best epochs so far, by each criterion.
 
-    An epoch whose loss is not finite is not a best one. A training that has no other epoch has
-    diverged, and counts as a model that says the first class of every row.
+    An epoch whose loss is not finite is never the best. A training without any other epoch has
+    diverged, and counts as a model that predicts the first class for every row.
 
     Args:
         validation: labels of the validation rows.
         test: labels of the test rows.
-        classes: how many there are.
+        classes: the number of classes.
         offsets: see `Method`.
     """
 
@@ -51,7 +51,7 @@ class Picks:
 
     @property
     def epoch(self) -> int:
-        """The number of the best one by the loss; 0 before there is one."""
+        """The number of the best epoch by the loss; 0 before there is one."""
         return self.best[LOSS].pick.epoch if self.best else 0
 
     def tell(
@@ -61,9 +61,9 @@ class Picks:
 
         Args:
             epoch: its number.
-            loss: of the validation rows.
-            validation: their logits.
-            test: the logits of the test rows, asked for where the epoch is a best one.
+            loss: the loss of the validation rows.
+            validation: the logits of the validation rows.
+            test: computes the logits of the test rows; called only if the epoch is a best one.
 
         Returns:
             The metrics of the validation rows.
@@ -86,8 +86,8 @@ class Picks:
         """Make the "picks" of a record.
 
         Args:
-            target: what decisions of the pick by loss are tuned for.
-            thresholds: whether further decisions are asked for, where there are two classes.
+            target: the metric for which the decisions of the pick by loss are tuned.
+            thresholds: whether to add decisions by fixed thresholds, if there are two classes.
         """
         best = self.best or dict.fromkeys((LOSS, *self.names), self._constant())
         further = THRESHOLDS if thresholds and self.classes == 2 else ()
@@ -101,7 +101,7 @@ class Picks:
             )
             for name, candidate in best.items()
         )
-        # A GPU must not wait for one core of many.
+        # Rules are fitted in parallel, so that a GPU does not wait for a single core.
         at_once = len(best) if torch.cuda.is_available() else 1
         decided: Any = Parallel(n_jobs=at_once, prefer="threads")(calls)
         return {
@@ -120,7 +120,7 @@ class Picks:
 
 
 class _Candidate(NamedTuple):
-    """A pick, its score by its criterion (larger is better), and what else is known of it."""
+    """A pick, its score by its criterion (larger is better), and its further fields."""
 
     pick: Pick
     score: float
@@ -139,10 +139,10 @@ def fit_binary(
     """Train one network of two classes with `fit`.
 
     Args:
-        run: how.
+        run: how to train.
         build: makes the network, from rows to logits (N, 2, ...).
-        method: with what.
-        training: (X, y), like `validation` and `test`, y of shape (N, ...).
+        method: the loss to train with.
+        training: (X, y) with y of shape (N, ...), as are `validation` and `test`.
     """
     with torch.random.fork_rng([]):
         torch.manual_seed(run.seed)
@@ -167,7 +167,7 @@ def fit_binary(
         **OPTIMIZER,
     )
     start = time.perf_counter()
-    with warnings.catch_warnings():  # a method that fails is a result
+    with warnings.catch_warnings():  # a method that fails is a result to be recorded
         warnings.simplefilter("ignore", TrainingWarning)
         history = fit(
             network,
@@ -190,7 +190,7 @@ def fit_binary(
 
 
 def annealing(run: Run, method: Method) -> TemperatureAnnealing | None:
-    """Cool by the validation loss; None for a run that is not annealed."""
+    """Make the annealing by the validation loss; None for a run without annealing."""
     if run.rate is None:
         return None
     soft = part_with_temperature(method.loss)
@@ -204,5 +204,5 @@ def flat(logits: Tensor) -> Tensor:
 
 
 def finite(logits: Tensor) -> Tensor:
-    """Move logits to the CPU. Where one of a row is not finite, all classes are alike."""
+    """Move logits to the CPU; set all of a row to one value if any of them is not finite."""
     return torch.where(logits.isfinite().all(1, keepdim=True), logits, 0.0).cpu()

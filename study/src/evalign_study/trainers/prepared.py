@@ -16,7 +16,7 @@ from evalign_study import data
 from evalign_study.records.run import BINARY, MULTICLASS
 
 Rows = tuple[Tensor, Tensor]  # (X, y), or (logits, y)
-DIMENSIONS = 256  # that the words of a text are reduced to
+DIMENSIONS = 256  # number of features that the words of a text are reduced to
 
 
 class Prepared(NamedTuple):
@@ -33,7 +33,7 @@ class Prepared(NamedTuple):
 
     @property
     def counts(self) -> Tensor:
-        """How many training rows each class has."""
+        """The number of training rows of each class."""
         return torch.bincount(self.training[1], minlength=self.classes)
 
     @property
@@ -50,7 +50,7 @@ class Prepared(NamedTuple):
 
 
 def thin(y: np.ndarray, rows: int | None) -> np.ndarray:
-    """Choose at most `rows` labels by their places, the classes in their shares; None keeps all.
+    """Choose the places of at most `rows` labels, keeping the class shares; None keeps all.
 
     Examples:
         >>> thin(np.array([0, 1, 0, 0, 0]), 2)
@@ -65,7 +65,7 @@ def thin(y: np.ndarray, rows: int | None) -> np.ndarray:
 def prepare(
     dataset: str, variant: str, split_seed: int = 0, imbalance: float | None = None
 ) -> Prepared:
-    """Load a data set, split and standardise it; see `Run`. Texts become features (TF-IDF)."""
+    """Load, split and standardise the data set of a run. Texts become features (TF-IDF)."""
     loaded = data.load(dataset, preparation=variant)
     texts = not loaded.card.shape
     table = texts or (loaded.X.ndim == 2 and loaded.X.dtype == np.float32)
@@ -84,13 +84,13 @@ def prepare(
 
 
 def _of_texts(texts: np.ndarray, training: np.ndarray) -> np.ndarray:
-    """Make few features of many words, which are learnt from the training rows alone."""
+    """Reduce many words to few features, learnt from the training rows alone."""
     pipeline = make_pipeline(TfidfVectorizer(), TruncatedSVD(DIMENSIONS, random_state=0))
     return pipeline.fit(texts[training]).transform(texts).astype(np.float32)
 
 
 def _thinned(y: np.ndarray, imbalance: float, seed: int) -> np.ndarray:
-    """Choose rows, with as many of the rarer of two classes as the imbalance leaves."""
+    """Thin the rarer of two classes to the given imbalance; return the rows that are kept."""
     counts = np.bincount(y)
     rare = counts.argmin()
     kept = round(counts.max() / imbalance)

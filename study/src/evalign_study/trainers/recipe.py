@@ -1,7 +1,7 @@
-"""Networks for tables of features, as `AlignedClassifier` trains: the suite of the recipe.
+"""Networks for tables of features, trained as by `AlignedClassifier`, for the suite.
 
-All methods have one trainer, that of the estimator, and those of one split train as one stack
-(`many`). One training of an opponent serves all metrics; ours has a training for each. Because one
+All methods have the estimator's trainer, and those of one split train as one stack (`many`). One
+training of an opponent serves all metrics; our recipe has a training for each metric. Because one
 training serves several metrics, none of them may end it early: every training goes through the
 whole cosine schedule (patience None), and the best epoch by each metric is kept. `tailed` trains
 images in the same way.
@@ -41,13 +41,13 @@ from evalign_study.trainers.picks import finite
 from evalign_study.trainers.prepared import Prepared
 from evalign_study.trainers.stacks import best_epochs, logits_of, numbers, rows_of, tf32
 
-TRAINER = AlignedClassifier()  # its numbers, and where it has none, those of `Settings`
+TRAINER = AlignedClassifier()  # its defaults are used; `Settings` has the others
 UNLABELLED: tuple[Decision, ...] = ("argmax", "expected")  # decisions that need no labels
-MOST_WRITTEN = 20  # classes; with more, the matrices would be most of a file of records
+MOST_WRITTEN = 20  # classes; for more of them, matrices would take up most of a file of records
 
 
 def units(runs: Iterable[Run]) -> list[list[Run]]:
-    """Group runs that train together: of one split of one data set, and of one `ema_decay`."""
+    """Group runs that train together: those of one split of a data set, with one `ema_decay`."""
     found: dict[Any, list[Run]] = {}
     for run in runs:
         found.setdefault(_shared(run), []).append(run)
@@ -59,7 +59,7 @@ def _shared(run: Run) -> tuple[Any, ...]:
 
 
 def ema_decay(run: Run) -> float | None:
-    """Say how weights are averaged; None for the runs that show what it brings."""
+    """Return the decay of the average of weights; None for the runs that leave averaging out."""
     return None if run.method.startswith(UNAVERAGED) else TRAINER.ema_decay
 
 
@@ -74,7 +74,7 @@ def metrics(problem: Problem) -> list[str]:
 
 
 def train(runs: Sequence[Run]) -> Iterator[Record]:
-    """Train the runs of one unit, on a GPU if there is one, in as many stacks as memory asks for.
+    """Train the runs of one unit, on a GPU if there is one, in as many stacks as memory requires.
 
     A record has a pick for every metric of the run.
     """
@@ -128,7 +128,7 @@ def _train_stack(
             for name in judged[-1]:
                 pick = _pick(trained, network, rows, METRIC if name == names[0] else name)
                 calls.append(delayed(decide)(pick, *labels, name, names=[name], **how))
-    # A GPU must not wait for one core of many.
+    # Rules are fitted in parallel, so that a GPU does not wait for a single core.
     decided: Any = iter(Parallel(n_jobs=-1 if device == "cuda" else 1)(calls))
     lengths = np.array([len(trained.history) for trained in fitted])
     for run, trained, metrics_of_run in zip(runs, fitted, judged, strict=True):
@@ -136,7 +136,7 @@ def _train_stack(
         yield record(
             run,
             epochs=len(shares),
-            capped=False,  # the schedule ends where it should
+            capped=False,  # the last epoch is the planned end of the schedule
             seconds=float(sum(shares)),
             picks={name: next(decided) for name in metrics_of_run},
             diverged=not best_epochs(trained),
@@ -147,11 +147,11 @@ def _train_stack(
 
 
 def decided_as(name: str, method: Method, counts: Tensor) -> dict[str, Any]:
-    """Say how `decide` is to take the logits of a method.
+    """Return the arguments with which `decide` takes the logits of a method.
 
-    Logit adjustment has taken all of the prior out: its labels by argmax are of the logits as they
-    are, as published, and its probabilities have the prior back. What takes a part of our recipe
-    away is compared by the rules that need no labels.
+    Logit adjustment removes the whole prior from its logits: argmax is taken of these logits, as
+    published, and the prior is added back for its probabilities. Variants that leave out a part of
+    our recipe are compared by the rules that need no labels.
     """
     given = counts.clamp(min=1).log() if name == "logit_adjusted" else method.offsets
     whole = name in (*OPPONENTS, *(f"{OURS}_{goal}" for goal in GOALS))

@@ -19,7 +19,7 @@ class Stacked:
     """Networks that are computed together.
 
     Args:
-        networks: without batch statistics.
+        networks: networks of one shape, without batch statistics.
         rates: a learning rate for each; where neighbours share one, they are updated together.
         averaged: whether an exponential moving average of the weights is kept.
     """
@@ -35,8 +35,8 @@ class Stacked:
         )
         self.averages = {k: w.detach().clone() for k, w in self.weights.items() if averaged}
         self.rates = list(rates)
-        # The factor of all learning rates and the decay of the average change from step to step:
-        # tensors, as a CUDA graph would repeat a number.
+        # The factor of all learning rates and the decay of the average change from step to step.
+        # They are tensors, as a CUDA graph would replay a number unchanged.
         device = next(iter(self.weights.values())).device
         self.factor = torch.ones((), device=device)
         self.decay = torch.zeros((), device=device, dtype=torch.float64)
@@ -44,13 +44,13 @@ class Stacked:
 
     @property
     def kept(self) -> State:
-        """What is validated and kept: the averages, or else the weights themselves."""
+        """The weights that are validated and kept: the averages, if there are any."""
         return self.averages or self.weights
 
     def logits(self, x: Tensor, weights: State | None = None) -> Tensor:
-        """Logits (networks, rows, classes), each network with rows of its own.
+        """Compute logits (networks, rows, classes); each network has its own rows.
 
-        Without `weights` they are those of the weights as they are.
+        Without `weights` the current weights are used.
         """
 
         def one(weights: State, buffers: State, x: Tensor) -> Tensor:
@@ -59,9 +59,9 @@ class Stacked:
         return vmap(one, randomness="different")(weights or self.weights, self.buffers, x)
 
     def step(self, loss: Tensor, weight_decay: float, clip_norm: float | None) -> None:
-        """Take a step of AdamW at `factor` times the learning rates, each network clipped alone."""
+        """Take a step of AdamW at `factor` times the learning rates; clip each network alone."""
         gradients = torch.autograd.grad(loss, list(self.weights.values()))
-        # The fused step goes through memory as it lies, and a product's gradient may be transposed.
+        # The fused step needs equal memory layouts, and a product's gradient may be transposed.
         gradients = [g.contiguous() for g in gradients]
         if clip_norm is not None:
             norm = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0).sqrt()
@@ -88,7 +88,7 @@ class Stacked:
             average_weights(self.averages.values(), self.weights.values(), self.decay)
 
     def narrow(self, places: Sequence[int], steps: int) -> None:
-        """Go on with these networks alone, after so many steps."""
+        """Continue with these networks only, after so many steps."""
         index = torch.tensor(places, device=next(iter(self.weights.values())).device)
         self.weights = {k: w.detach()[index].requires_grad_() for k, w in self.weights.items()}
         self.means, self.squares, self.averages, self.buffers = (
@@ -111,7 +111,7 @@ class Stacked:
 
 
 def runs(keys: Sequence[Any]) -> list[slice]:
-    """The slices of equal neighbours."""
+    """Return the slices of equal neighbours."""
     ends = list(accumulate(len(list(same)) for _, same in groupby(keys)))
     return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -132,7 +132,7 @@ class _Dropout(nn.Module):
 
 
 def with_own_dropout(network: nn.Module, p: float) -> nn.Module:
-    """The network, its dropout layers replaced by ones that a stack can hold."""
+    """Replace the network's dropout layers by ones that a stack can hold."""
     for parent in list(network.modules()):
         for name, child in parent.named_children():
             if isinstance(child, nn.Dropout):

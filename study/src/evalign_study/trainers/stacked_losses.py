@@ -1,4 +1,4 @@
-"""The losses of stacked networks: those that are alike are computed together."""
+"""The losses of stacked networks; similar ones are computed together."""
 
 import copy
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from evalign_study.trainers.stacked import State, runs
 
 
 class _Group(NamedTuple):
-    """Losses that are alike: one of them, where they stand, and the stacked states of all."""
+    """Similar losses: one of them, the places of all, and their stacked states."""
 
     loss: nn.Module
     places: slice
@@ -22,13 +22,14 @@ class _Group(NamedTuple):
 
 
 class StackedLosses:
-    """Copies of the members' losses. `arrange` says which members there are, and in which order.
+    """Copies of the members' losses. `arrange` sets which members are computed, and their order.
 
-    The state of a copy (its temperature, its running statistics) is a view of its part of a stacked
-    one: what changes in one place has changed in the other.
+    The state of a copy (its temperature, its running statistics) is a view into a stacked state, so
+    that a change to one changes the other.
 
     Args:
-        losses: one for each member. Those that differ in the values of buffers alone are alike.
+        losses: one loss for each member. Losses that differ only in the values of buffers are
+            similar.
         device: where they are computed.
         batch_size: the rows that a loss over pairs takes at a time.
     """
@@ -36,7 +37,7 @@ class StackedLosses:
     def __init__(
         self, losses: Sequence[nn.Module], device: torch.device, *, batch_size: int
     ) -> None:
-        kinds: list[nn.Module] = []  # a loss of each
+        kinds: list[nn.Module] = []  # one loss of each kind
         self.kind: list[int] = []
         for loss in losses:
             alike = (k for k, known in enumerate(kinds) if _alike(loss, known))
@@ -49,7 +50,9 @@ class StackedLosses:
         self.groups: list[_Group] = []
 
     def size_statistics(self, logits: Tensor) -> None:
-        """Give running statistics the size that a first batch would, and leave them empty."""
+        """Give running statistics the size that a first batch would give them, but leave them
+        empty.
+        """
         target = torch.zeros(len(logits), dtype=torch.int64, device=self.device)
         for loss in self.each:
             for part in loss.modules():
@@ -73,7 +76,7 @@ class StackedLosses:
             self.groups.append(_Group(losses[0], part, state))
 
     def values(self, logits: Tensor, y: Tensor) -> Tensor:
-        """The loss of every member; as in `fit`, one over pairs is a mean over batches."""
+        """Compute all members' losses. As in `fit`, a loss over pairs is a mean over batches."""
         values = []
         logits, y = logits.index_select(0, self.by_loss), y.index_select(0, self.by_loss)
         for loss, part, state in self.groups:
@@ -89,13 +92,13 @@ class StackedLosses:
         return torch.cat(values).index_select(0, self.back).double()
 
     def train(self, mode: bool) -> None:
-        """Set the mode of the losses that are computed with."""
+        """Set the training mode of the losses in use."""
         for group in self.groups:
             group.loss.train(mode)
 
 
 def _alike(one: nn.Module, other: nn.Module) -> bool:
-    """Whether two losses are one, or differ in nothing but the values of their buffers."""
+    """Tell whether two losses are the same, or differ only in the values of their buffers."""
     if one is other:
         return True
     parts = list(one.modules()), list(other.modules())
@@ -104,11 +107,11 @@ def _alike(one: nn.Module, other: nn.Module) -> bool:
     pairs = zip(*parts, strict=True)
     try:
         return all(type(a) is type(b) and _settings(a) == _settings(b) for a, b in pairs)
-    except (RuntimeError, ValueError):  # arrays among them, which do not compare to one answer
+    except (RuntimeError, ValueError):  # arrays do not compare to a single truth value
         return False
 
 
 def _settings(loss: nn.Module) -> dict[str, Any]:
-    """What a loss is made with, and the sizes of its buffers."""
+    """Return what a loss is made with, and the sizes of its buffers."""
     made_with = {k: v for k, v in vars(loss).items() if k not in vars(nn.Module())}
     return made_with | {k: (v.shape, v.dtype) for k, v in loss.named_buffers(recurse=False)}

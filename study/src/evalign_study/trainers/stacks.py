@@ -1,4 +1,4 @@
-"""What the trainers of rows share, which train stacks of networks."""
+"""What the trainers that stack networks share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from evalign_study.trainers.many import Trained
 from evalign_study.trainers.methods import NETWORKS
 from evalign_study.trainers.prepared import Prepared, prepare
 
-NUMBERS = 2**33 if torch.cuda.is_available() else 2**29  # in a stack, that is 32 or 2 GiB
+NUMBERS = 2**33 if torch.cuda.is_available() else 2**29  # the most in a stack: 32 or 2 GiB
 BLOCK = 2**15  # rows at a time, where no gradient is needed
 
 
@@ -23,7 +23,7 @@ def rows_of(run: Run) -> Prepared:
 
 
 def numbers(run: Run) -> int:
-    """Count the numbers of a member: its weights, some ten times, and a batch's activations."""
+    """Count the numbers of a member: about ten copies of its weights, and a batch's activations."""
     prepared = rows_of(run)
     network = NETWORKS[run.network](prepared.training[0].shape[1], prepared.classes, run.dropout)
     weights = sum(p.numel() for p in network.parameters())
@@ -33,13 +33,13 @@ def numbers(run: Run) -> int:
 
 
 def pairwise(run: Run) -> bool:
-    """Tell whether a step holds numbers for all pairs of rows: far more than the others."""
+    """Tell whether a step holds numbers for all pairs of rows, far more than other losses do."""
     return run.method == "wmw"
 
 
 @contextmanager
 def tf32(device: str) -> Iterator[None]:
-    """Compute matrix products in TF32, on a GPU."""
+    """Compute matrix products in TF32 on a GPU."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if device == "cuda" else "highest")
     try:
@@ -49,12 +49,12 @@ def tf32(device: str) -> Iterator[None]:
 
 
 def best_epochs(trained: Trained) -> dict[str, Any]:
-    """Look up the best epochs by every criterion; a training that diverged has none."""
+    """Look up the best epochs by every criterion; a diverged training has none."""
     return {name: epoch for epoch in trained.history for name in epoch["best_of"]}
 
 
 @torch.no_grad()
 def logits_of(network: nn.Module, weights: dict[str, Tensor], X: Tensor) -> Tensor:
-    """Compute logits, block by block; they are on the CPU."""
+    """Compute logits block by block, and return them on the CPU."""
     parts = [functional_call(network, weights, (x,)) for x in X.split(BLOCK)]
     return torch.cat(parts).cpu()

@@ -1,6 +1,6 @@
 """Networks for tables of features, as the papers train them.
 
-Every method has the same split and the same rows. Runs that share a batch size train together
+All methods have the same split and the same rows. Runs that share a batch size train together
 (`many`).
 """
 
@@ -26,8 +26,8 @@ from evalign_study.trainers.picks import Picks
 from evalign_study.trainers.prepared import Prepared
 from evalign_study.trainers.stacks import best_epochs, logits_of, numbers, pairwise, rows_of, tf32
 
-GRID_SEED = 0  # of the runs that a setting is chosen from; trials have the seeds after it
-# What the runs of a stack have in common.
+GRID_SEED = 0  # the seed of the runs of a grid; trials have the seeds after it
+# The fields that all runs of a stack share.
 SHARED = (
     "dataset",
     "variant",
@@ -42,7 +42,7 @@ SHARED = (
 
 
 def units(runs: Iterable[Run]) -> list[list[Run]]:
-    """Group runs that train together, no more of them than memory holds."""
+    """Group runs that train together, with no more in a group than memory holds."""
     found: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         found.setdefault((_shared(run), pairwise(run)), []).append(run)
@@ -87,16 +87,18 @@ def train(runs: Sequence[Run]) -> Iterator[Record]:
             also={name: resolve(name) for name in also},
         )
         network = build().to(device).eval()
-        # A point of the grid is chosen by its validation rows; its test is nobody's business.
+        # A setting of the grid is chosen by its validation rows, so its test scores are not
+        # computed.
         tested = [(run, one) for run, one in zip(runs, fitted, strict=True) if not _of_grid(run)]
         calls = [
             delayed(_picks(methods[run.method], one, network, rows).assessed)(
                 methods[run.method].target,
-                thresholds=run.network == "mlp32",  # BtG's
+                thresholds=run.network == "mlp32",  # BtG's network; BtG averages over thresholds
             )
             for run, one in tested
         ]
-    # A GPU must not wait for one core of many; without rules to fit there is no work.
+    # Rules are fitted in parallel, so that a GPU does not wait for a single core. With too many
+    # classes no rule is fitted, and processes would not pay.
     fits = rows.classes <= MOST_TUNED
     assessed: Any = iter(Parallel(n_jobs=-1 if device == "cuda" and fits else 1)(calls))
     lengths = np.array([len(trained.history) for trained in fitted])
@@ -120,7 +122,7 @@ def _of_grid(run: Run) -> bool:
 
 
 def _validated(best: dict[str, Any], metric: str) -> dict[str, Any]:
-    """Make the "picks" of a record, without their tests."""
+    """Make the "picks" of a record, without test scores."""
     return {
         metric if name == METRIC else name: {
             "epoch": epoch["epoch"],
@@ -132,7 +134,7 @@ def _validated(best: dict[str, Any], metric: str) -> dict[str, Any]:
 
 
 def _picks(method: Method, trained: Trained, network: nn.Module, rows: Prepared) -> Picks:
-    """Collect the best epochs by any criterion, in their order: no other one can be picked."""
+    """Collect the best epochs by any criterion, in order, as only these can be picked."""
     picks = Picks(rows.validation[1], rows.test[1], rows.classes, method.offsets)
     best = best_epochs(trained)
     criteria = {epoch["epoch"]: name for name, epoch in best.items()}

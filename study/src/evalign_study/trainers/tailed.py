@@ -1,11 +1,11 @@
-"""Long-tailed images, the later a class the rarer, as `AlignedClassifier` trains.
+"""Long-tailed images, in which later classes are rarer, trained as by `AlignedClassifier`.
 
-The publisher's training part is thinned to the profile n_j = n_max · ratio^(−j/(K−1)); what is left
-is what a population with so long a tail would have given, and 80% of it are trained on, 20%
-validated on. Thinning the test part alike would leave ten images of the rarest class, and a metric
-that ten images decide. So all of the test part is used, and each class weighs as much as its share
-of the profile: that estimates the metric of the long-tailed population, from as many rare images as
-there are. Records keep the plain counts. No image occurs twice in either data set.
+The publisher's training part is thinned to the profile n_j = n_max · ratio^(−j/(K−1)). The rest is
+a sample of a population with so long a tail; 80% of it is for training, 20% for validation.
+Thinning the test part in the same way would leave ten images of the rarest class, and they would
+decide the metric. So the whole test part is used, and each class is weighted by its share of the
+profile. That estimates the metric of the long-tailed population from as many rare images as there
+are. Records keep the plain counts. No image occurs twice in either data set.
 
 Methods, trainer and picks are those of `recipe`; images are cropped and mirrored as in `images`.
 """
@@ -59,8 +59,9 @@ def split(dataset: Dataset, run: Run) -> Parts:
 
 
 def weights(images: Images) -> Tensor:
-    """Weigh a test image of each class: the class's share of the images that are trained and
-    validated on, over its share of the test images."""
+    """Compute the weight of a test image of each class: the class's share of the training and
+    validation images, over its share of the test images.
+    """
     drawn, tested = (
         images.y[rows].bincount(minlength=images.classes).double().cpu() / len(rows)
         for rows in (torch.cat([images.training, images.validation]), images.test)
@@ -69,7 +70,7 @@ def weights(images: Images) -> Tensor:
 
 
 def train(run: Run) -> Record:
-    """Train a run, on a GPU if there is one. The record is as in `recipe.train`."""
+    """Train a run, on a GPU if there is one, and record it as `recipe.train` does."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     images = prepare(run, device, split)
     counts = images.y[images.training].bincount(minlength=images.classes)
@@ -88,7 +89,7 @@ def train(run: Run) -> Record:
     return record(
         run,
         epochs=epochs,
-        capped=False,  # the schedule ends where it should
+        capped=False,  # the last epoch is the planned end of the schedule
         seconds=seconds,
         picks={
             name: decide(best.get(name, constant), known, unseen, name, names=[name], **how)
@@ -104,7 +105,7 @@ def train(run: Run) -> Record:
 def _best_epochs(
     training: "_TailedLearner", epochs: int, names: Sequence[str]
 ) -> tuple[int, dict[str, Pick]]:
-    """Train; return how many epochs there were, and the best ones by these metrics.
+    """Train; return the number of epochs, and the best ones by these metrics.
 
     A loss that is not finite ends the training.
     """
@@ -127,7 +128,7 @@ def _best_epochs(
 
 
 class _TailedLearner(Learner):
-    """Trains as `AlignedClassifier` does, with AdamW along a cosine, on augmented images."""
+    """A learner like `AlignedClassifier`: AdamW with a cosine schedule, on augmented images."""
 
     def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:
         rows = len(images.training)
@@ -142,7 +143,7 @@ class _TailedLearner(Learner):
         if self.settings.ema_decay is not None:
             self.kept = copy.deepcopy(self.network).requires_grad_(False).eval()
         self.steps, self.number = run.epochs * (rows // len(self.rows)), 0
-        # Tensors, as they change from step to step and a CUDA graph would repeat a number.
+        # These change from step to step. They are tensors, as a CUDA graph would replay a number.
         self.rate = torch.tensor(run.learning_rate, device=images.y.device)
         self.decay = torch.zeros_like(self.rate)
         self.optimizer = torch.optim.AdamW(
@@ -171,6 +172,6 @@ class _TailedLearner(Learner):
         loss.backward()
         nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip_norm or math.inf)
         self.optimizer.step()
-        # The decay of the first step is 0: what steps before a capture left is forgotten.
+        # The decay of the first step is 0, so the steps before a capture leave no trace.
         if self.kept is not self.network:
             average_network(self.kept, self.network, self.decay)
