@@ -1,6 +1,6 @@
 """Memory of a batch of a million rows: `exact_backward` in micro-batches and plain backward.
 
-    python benchmarks/accumulation_memory.py --out results/accumulation_memory.json
+    python benchmarks/accumulation_memory.py --out benchmarks/results/accumulation_memory.json
 
 Each method runs in a process of its own. Its memory is the peak minus what it held before the first
 row, measured on a GPU by torch's allocator and on a CPU by the system's high-water mark. Rows are

@@ -1,6 +1,7 @@
 """Distance of a batch's gradient from that of all rows, with and without running statistics.
 
-    python benchmarks/batch_gradient.py --data creditcard.npz --out results/batch_gradient.json
+    python benchmarks/batch_gradient.py --data creditcard.npz \\
+        --out benchmarks/results/batch_gradient.json
 
 On credit card fraud (0.17% positives), a small network is trained with cross-entropy for some
 epochs and then frozen. The gradient of 1 − F1 over all training rows is exact (`exact_backward`).

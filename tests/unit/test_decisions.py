@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from evalign import Confusion, metrics
-from evalign.decisions import DecisionRule, fit_decision
+from evalign.decisions import DecisionRule, fit_decision, gains
 from evalign.decisions.calibrate import class_offsets, factor_and_offset
 from evalign.decisions.cuts import best_thresholds, threshold_gains
 from evalign.decisions.gains import best_rules, frank_wolfe, gain_matrices, normalised
@@ -200,6 +200,18 @@ def test_sums_find_what_matrices_find(metric, constraint):
     assert torch.equal(*found)
 
 
+@pytest.mark.parametrize("metric", ["precision_macro", "f1_macro", "matthews_corrcoef"])
+def test_starts_that_are_given_up_would_not_have_won(metric, monkeypatch):
+    found = []
+    for cut in (gains.CUT, gains.STEPS):  # the last one gives none up
+        monkeypatch.setattr(gains, "CUT", cut)
+        for classes, seed in [(4, 0), (4, 1), (9, 0), (9, 1)]:
+            logits, y = problem(classes, 400, seed)
+            rule = by_labels(logits, y, metric)
+            found.append(value(metric, rule(logits), y, classes))
+    assert found[:4] == found[4:]
+
+
 def test_linear_metric_takes_one_step():
     logits, _ = problem(3, 50)
     rule = fit_decision(logits, metric=COST, decision="expected")
@@ -299,6 +311,13 @@ def test_constraint_from_above():
         logits, y, metric="recall", constraint="expected_cost[[0, 1], [0, 0]] <= 0.1"
     )
     assert ((rule(logits) == 1) & (y == 0)).double().mean() <= 0.1
+
+
+def test_a_constraint_that_argmax_meets_is_met():
+    """Also where the search looks at probabilities that are corrected first."""
+    logits, _ = problem(4, 300)
+    rule = fit_decision(logits, logits.argmax(1), metric="f1_macro", constraint="accuracy >= 0.999")
+    assert torch.equal(rule(logits), logits.argmax(1))
 
 
 @pytest.mark.parametrize("classes", [2, 3])

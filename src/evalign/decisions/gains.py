@@ -20,8 +20,9 @@ BLOCK = 2**18
 MANY = 2**14
 # Starts times classes. Beyond this only the rarest classes get starts of their own: all cost C⁴.
 CORNERS = 2**10
-# After 2 and after 6 steps only the best quarter of the starts goes on, but at least four.
-CUTS, FEWEST = (2, 6), 4
+# After so many steps only the best quarter of the starts goes on, but at least four. Earlier, those
+# that end best are not yet ahead.
+CUT, FEWEST = 6, 4
 # Odds of the constraint against the metric in the Lagrangian.
 ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 
@@ -79,17 +80,20 @@ def best_rules(
     weights: Tensor,
     goal: Goal,
     starts: Tensor | None = None,
+    own: Tensor | None = None,
 ) -> Tensor:
     """The best rule found for each row of weights (B, N), from given starts (S, B, ...) or many.
 
     A constraint is met through its Lagrangian, (1 − s)·metric + s·slack: the search runs for a
     range of shares s at once, then for shares between the neighbours of the best one. Of all rules
-    on the way, the best one that meets the constraint is kept.
+    on the way, the best one that meets the constraint is kept. `own` are weights of the classes
+    (B, C) that give the labels which the model gives itself: one of the starts, where they are not
+    all one.
     """
     step = len(eta) // MANY + 1
     part = eta[::step], target[::step], weights[:, ::step]
     if starts is None:
-        starts = class_weights(_starts(target, weights), goal)
+        starts = class_weights(_starts(target, weights, own), goal)
         if step > 1:
             found = best_rules(owner, *part, goal.free(), starts)
             starts = torch.stack([starts[0], found])
@@ -111,8 +115,8 @@ def best_rules(
     return rules[scores.argmax()].unsqueeze(0)
 
 
-def _starts(target: Tensor, weights: Tensor) -> Tensor:
-    """Weights of the classes (S, B, C): all one; one over their mass; each class up and down.
+def _starts(target: Tensor, weights: Tensor, own: Tensor | None) -> Tensor:
+    """Weights of the classes (S, B, C): the model's own, one over their mass, each up and down.
 
     Metrics such as precision and MCC have several local optima, and where a class is never
     predicted they may have no slope at all. The starts lie on all sides of these places.
@@ -123,7 +127,8 @@ def _starts(target: Tensor, weights: Tensor) -> Tensor:
     rarest = mass.sum(0).argsort(stable=True)[: CORNERS // mass.shape[1]]
     unit = torch.eye(mass.shape[1], dtype=mass.dtype, device=mass.device)
     up = one + 3 * unit[rarest].unsqueeze(1)
-    starts = torch.cat([torch.stack([one, even]), up, 1 / up])
+    own = one if own is None else own
+    starts = torch.cat([torch.stack([own, even]), up, 1 / up])
     return starts / starts.amax(-1, keepdim=True)
 
 
@@ -166,7 +171,7 @@ def frank_wolfe(
     matrix is a corner of what rules can reach; C moves towards it as far as M rises (a search over
     halvings of the step), and G is taken anew. The C that moves belongs to a randomised rule, so
     what is kept is the best corner. Every `problems`-th rule belongs to the same problem, and most
-    of those that lag behind are given up (`CUTS`).
+    of those that lag behind are given up (`CUT`).
 
     The gap ⟨G, corner − C⟩ ends the search when it is no longer positive. Where the metric is
     concave in C, and the target is η itself, it bounds what any rule could still gain and the end
@@ -178,10 +183,9 @@ def frank_wolfe(
     mean, value = corner.clone(), goal.mixed(corner, shares)
     halvings = 0.5 ** torch.arange(12, dtype=eta.dtype, device=eta.device).view(-1, 1, 1)
     active = torch.arange(len(rules), device=rules.device)
-    kept = len(rules) // problems
     for step in range(STEPS):
-        if step in CUTS and kept > FEWEST:
-            kept = max(FEWEST, kept // 4)
+        if step == CUT:
+            kept = max(FEWEST, len(value) // problems // 4)
             ranks = (
                 value.view(-1, problems).argsort(dim=0, descending=True, stable=True).argsort(dim=0)
             )

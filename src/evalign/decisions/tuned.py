@@ -31,13 +31,24 @@ FEW, ENOUGH = 50, 1000
 FOLDS = 5
 
 
-def search(owner: str, logits: Tensor, target: Tensor, weights: Tensor, goal: Goal) -> Tensor:
-    """The best gain matrix (B, C, C) for the targets (N, C), for each row of weights (B, N)."""
+def search(
+    owner: str,
+    logits: Tensor,
+    target: Tensor,
+    weights: Tensor,
+    goal: Goal,
+    own: Tensor | None = None,
+) -> Tensor:
+    """The best gain matrix (B, C, C) for the targets (N, C), for each row of weights (B, N).
+
+    `own` as in `best_rules`.
+    """
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
         return threshold_gains(best_thresholds(owner, margin, target, weights, goal))
     goal = goal.compacted()
-    return gain_matrices(best_rules(owner, logits.softmax(1), target, weights, goal), goal)
+    rules = best_rules(owner, logits.softmax(1), target, weights, goal, own=own)
+    return gain_matrices(rules, goal)
 
 
 def tuned(
@@ -55,10 +66,12 @@ def tuned(
     def labels(weights: Tensor, offsets: Tensor) -> Tensor:
         if classes == 2:
             return search(owner, logits, target, weights, goal)
-        # The search labels rows by η and would trust a wrong prior, so η is corrected first.
+        # The search labels rows by η and would trust a wrong prior, so η is corrected first. The
+        # argmax of the network is then one of corrected probabilities, each weighed by e^(−b).
+        own = argmax.diagonal() * (offsets.amin(1, keepdim=True) - offsets).exp()
         found = [
-            search(owner, logits + b, target, w.unsqueeze(0), goal)
-            for b, w in zip(offsets, weights, strict=True)
+            search(owner, logits + b, target, w.unsqueeze(0), goal, o.unsqueeze(0))
+            for b, w, o in zip(offsets, weights, own, strict=True)
         ]
         return _times(offsets, torch.cat(found))
 

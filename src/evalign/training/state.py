@@ -92,6 +92,8 @@ class RunState:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where the state was taken, or raise an error that says what changed."""
+        if "call" not in state:
+            raise CheckpointError("The folder holds a checkpoint, but not one of a training.")
         now, then = asdict(self.settings) | self.call, state["call"]
         for name in {**then, **now}:
             if now.get(name) != then.get(name):

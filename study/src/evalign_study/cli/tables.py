@@ -22,6 +22,8 @@ from evalign_study.pipeline.writing import fill, has_place, write
 from evalign_study.records.results import ResultsWarning, recorded
 
 ALL = "all"
+# Where the repository keeps them, if this is it.
+RESULTS = Path("study/results") if Path("study/results").is_dir() else Path("results")
 Out = Annotated[Path, Option(help="The folder for the tables.")]
 Folder = Annotated[Path, Option("--results", help="The folder with the records.")]
 
@@ -61,7 +63,7 @@ def run(
         str | None, Option(help='"dask": on the cluster at DASK_SCHEDULER_ADDRESS, or a local one.')
     ] = None,
     out: Out = Path("reproduction"),
-    results: Folder = Path("results"),
+    results: Folder = RESULTS,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -109,7 +111,7 @@ def render(
         Path | None, Option(help="A Markdown page with marked places for tables, to fill.")
     ] = None,
     out: Out = Path("reproduction"),
-    results: Folder = Path("results"),
+    results: Folder = RESULTS,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -133,5 +133,4 @@ def _score(
         sample_weight=None if weights is None else weights[y],
         matrix=True,
     )
-    found = (resolve(metric) if isinstance(metric, str) else metric for metric in metrics)
-    return [float(score(confusion)) for score in found]
+    return [float(resolve(metric)(confusion)) for metric in metrics]
