@@ -35,14 +35,14 @@ def made(monkeypatch):
 def losses(monkeypatch, run):
     """The validation loss of every epoch."""
     found = []
-    loss_of = images._Training.loss_of
+    loss_of = images._PaperLearner.loss_of
 
     def noted(*arguments):
         found.append(loss_of(*arguments))
         return found[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(images._Training, "loss_of", noted)
+        patch.setattr(images._PaperLearner, "loss_of", noted)
         train_image(run)
     return found
 
@@ -67,7 +67,7 @@ def double(monkeypatch):
 def test_captured_as_plain(method, rate, double, monkeypatch):
     run = RUN.but(method=method, rate=rate)
     captured = losses(monkeypatch, run)
-    monkeypatch.setattr(images._Training, "_captured", lambda training: training._step)
+    monkeypatch.setattr(images._PaperLearner, "_captured", lambda training: training._step)
     monkeypatch.setattr(torch, "compile", lambda network: network)
     assert captured == pytest.approx(losses(monkeypatch, run), rel=tolerances.CAPTURED)
 

@@ -24,14 +24,14 @@ def made(monkeypatch):
 
 def losses(monkeypatch, run):
     """The validation loss of every epoch."""
-    found, loss_of = [], tailed._Training.loss_of
+    found, loss_of = [], tailed._TailedLearner.loss_of
 
     def noted(*arguments):
         found.append(loss_of(*arguments))
         return found[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(tailed._Training, "loss_of", noted)
+        patch.setattr(tailed._TailedLearner, "loss_of", noted)
         train(run)
     return found
 
@@ -42,11 +42,11 @@ def test_captured_as_plain(method, ema_decay, monkeypatch):
     monkeypatch.setattr(TRAINER, "ema_decay", ema_decay)
     # Crops are drawn from a generator that the steps before a capture have moved on.
     crops = images.Images.crops
-    monkeypatch.setattr(images.Images, "crops", lambda data, rows, random=False: crops(data, rows))
+    monkeypatch.setattr(images.Images, "crops", lambda data, rows, places=None: crops(data, rows))
     found = image_runs([("cifar10", 10)], splits=[0], epochs=4)
     (run,) = (run for run in found if run.method == method)
     captured = losses(monkeypatch, run)
-    monkeypatch.setattr(tailed._Training, "_captured", lambda training: training._step)
+    monkeypatch.setattr(tailed._TailedLearner, "_captured", lambda training: training._step)
     # bfloat16 has three digits, and the order of additions is the algorithm's.
     assert captured == pytest.approx(losses(monkeypatch, run), rel=0.1, abs=0.05)
 
