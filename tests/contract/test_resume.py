@@ -237,7 +237,8 @@ def test_another_metric_is_refused(tmp_path):
     assert len(train(tmp_path / "run", loss, metric=share(2), resume=True)) == 2
     with pytest.raises(CheckpointError, match=r"metric.function.power was 2 and is now 3"):
         train(tmp_path / "run", loss, metric=share(3), resume=True)
-    with pytest.raises(CheckpointError, match=r"metric was '.*FunctionMetric' and is now '.*Accuracy'"):
+    text = "metric was '.*FunctionMetric' and is now '.*Accuracy'"
+    with pytest.raises(CheckpointError, match=text):
         train(tmp_path / "run", loss, metric="accuracy", resume=True)
 
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from evalign_study.papers import tables
 from evalign_study.records.results import SUFFIX, Results
 
 ROOT = Path(__file__).parents[2]
@@ -43,8 +44,8 @@ def test_many_speed():
 
 
 def test_networks_trained_for_the_tables():
-    recipe = f"recipe{SUFFIX}"
-    files = [x for x in (ROOT / "study" / "results").glob(f"*{SUFFIX}") if x.name != recipe]
+    """Those of the papers' tables, which have a file of their name, or share another's."""
+    files = [ROOT / "study" / "results" / f"{name}{SUFFIX}" for name in tables.names()]
     records = [record for file in files for record in Results(file).records()]
     found = [record for record in records if "H200" in record["made"]["device"]]
     hours = sum(x["seconds"] for x in found) / 3600

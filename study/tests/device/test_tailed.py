@@ -1,4 +1,4 @@
-"""On a GPU, a captured step on long-tailed images learns the same, also with averaged weights."""
+"""On a GPU: long-tailed images learn the same in a captured step, also where weights average."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def made(monkeypatch):
 
 
 def losses(monkeypatch, run):
-    """Return the validation loss of every epoch."""
+    """The validation loss of every epoch."""
     found, loss_of = [], tailed._TailedLearner.loss_of
 
     def noted(*arguments):
@@ -42,12 +42,12 @@ def test_captured_as_plain(method, ema_decay, monkeypatch):
     monkeypatch.setattr(TRAINER, "ema_decay", ema_decay)
     # Crops are drawn from a generator that the steps before a capture have moved on.
     crops = images.Images.crops
-    monkeypatch.setattr(images.Images, "crops", lambda data, rows, random=False: crops(data, rows))
+    monkeypatch.setattr(images.Images, "crops", lambda data, rows, places=None: crops(data, rows))
     found = image_runs([("cifar10", 10)], splits=[0], epochs=4)
     (run,) = (run for run in found if run.method == method)
     captured = losses(monkeypatch, run)
     monkeypatch.setattr(tailed._TailedLearner, "_captured", lambda training: training._step)
-    # bfloat16 has three digits, and algorithms add in different orders.
+    # bfloat16 has three digits, and the order of additions is the algorithm's.
     assert captured == pytest.approx(losses(monkeypatch, run), rel=0.1, abs=0.05)
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from evalign_study.records.run import BINARY, LOSS, MULTICLASS, Run
 from evalign_study.trainers import images, methods
-from evalign_study.trainers.images import PADDING, SIZE, prepare, split, train_image
+from evalign_study.trainers.crops import SIZE
+from evalign_study.trainers.images import PADDING, prepare, split, train_image
 from evalign_study.trainers.prepared import thin
-from torch import nn
 
 from study.tests.trainers import made_data
 
@@ -24,32 +24,6 @@ RUN = Run(
     epochs=2,
     patience=50,
 )
-
-
-@pytest.fixture
-def give(monkeypatch):
-    """Replace a data set by made images."""
-
-    def given(name="cifar10", **changes):
-        made = made_data.images(name, **changes)
-        monkeypatch.setattr(images, "load", lambda asked: made)
-        images._stored.cache_clear()
-        return made
-
-    yield given
-    images._stored.cache_clear()
-
-
-def small(n_features, n_classes, dropout):
-    layers = [nn.Conv2d(3, 8, 3, stride=8), nn.BatchNorm2d(8), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, n_classes))
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """Replace large networks by small ones of the same names."""
-    for name in ("tiny_darknet", "resnet18"):
-        monkeypatch.setitem(methods.NETWORKS, name, small)
 
 
 def test_the_middle_of_an_image_is_the_image(give):
@@ -70,7 +44,8 @@ def test_a_random_crop_is_a_part_of_the_padded_image_perhaps_mirrored(give):
             parts[part.tobytes()] = top, left, False
             parts[part[:, ::-1].tobytes()] = top, left, True
     torch.manual_seed(0)
-    crops = (data.crops(torch.full((400,), 7), random=True) * 255).round().byte()
+    rows = torch.full((400,), 7)
+    crops = (data.crops(rows, data.draw(400)) * 255).round().byte()
     seen = [parts[crop.permute(1, 2, 0).contiguous().numpy().tobytes()] for crop in crops]
     offsets = set(range(2 * PADDING + 1))
     tops, lefts, mirrored = map(set, zip(*seen, strict=True))
@@ -133,6 +108,11 @@ def test_learns_and_picks_by_loss_and_by_each_metric(give, quick):
     test = found["picks"]["accuracy"]["decisions"]["argmax"]
     assert test["test"]["accuracy"] > 0.9
     assert sum(count for *_, count in test["matrix"]) == 20
+    assert [point["epoch"] for point in found["curve"]] == [*range(1, 11)]
+    for of in (LOSS, "f1_macro"):
+        point = found["curve"][found["picks"][of]["epoch"] - 1]
+        assert point["validation_loss"] == found["picks"][of]["validation_loss"]
+        assert point["validation_f1_macro"] == found["picks"][of]["validation"]["f1_macro"]
     assert found["made"]["precision"] == ("bfloat16" if torch.cuda.is_available() else "float32")
 
 
@@ -155,11 +135,23 @@ def test_the_seed_decides(give):
 
     assert loss() == loss()
     assert loss() != loss(seed=1)
+    assert loss(dropout=0.5) == loss(dropout=0.5)
+
+
+def test_rows_without_a_gradient_are_counted(give, quick):
+    give()
+
+    def share(learning_rate):
+        curve = train_image(RUN.but(method="mae", learning_rate=learning_rate))["curve"]
+        return curve[-1]["zero_gradients"]
+
+    assert share(0.001) == 0
+    assert 0 < share(10.0) <= 1  # so large a step makes a softmax of exactly 0 or 1, which has none
 
 
 def test_ends_when_patience_does(give, quick):
     give()
-    # So large a step spoils what was learned, and the loss does not recover.
+    # So large a step spoils what was learned, and the loss does not come back.
     found = train_image(RUN.but(learning_rate=10.0, patience=1, epochs=20, rows=16))
     assert found["epochs"] == found["picks"][LOSS]["epoch"] + 1 < 20
     assert not found["capped"]
@@ -178,6 +170,7 @@ def test_cools(give, quick, monkeypatch):
     run = RUN.but(method="east_f1", rate=0.5, learning_rate=10.0, patience=4, epochs=20, rows=16)
     found = train_image(run)
     assert temperatures[0] == 0.2
+    assert [point["temperature"] for point in found["curve"]] == pytest.approx(temperatures)
     assert temperatures[-1] == pytest.approx(0.2 * 0.5**3)  # three coolings in vain, then the end
     assert found["epochs"] < 20
 

@@ -167,9 +167,9 @@ def noted(monkeypatch):
 def test_training_is_augmented_and_nothing_else(made, monkeypatch):
     asked, crops = [], images.Images.crops
 
-    def note(data, rows, random=False):
-        asked.append((random, len(rows)))
-        return crops(data, rows, random=random)
+    def note(data, rows, places=None):
+        asked.append((places is not None, len(rows)))
+        return crops(data, rows, places)
 
     monkeypatch.setattr(images.Images, "crops", note)
     train(run_of(f"{OURS}_f1", epochs=1))
@@ -181,7 +181,7 @@ def test_training_is_augmented_and_nothing_else(made, monkeypatch):
 def test_the_trainer_is_that_of_fit(made, monkeypatch, ema_decay):
     """Without augmentation, the two agree epoch by epoch."""
     crops = images.Images.crops
-    monkeypatch.setattr(images.Images, "crops", lambda data, rows, random=False: crops(data, rows))
+    monkeypatch.setattr(images.Images, "crops", lambda data, rows, places=None: crops(data, rows))
     monkeypatch.setattr(TRAINER, "ema_decay", ema_decay)
     run, losses = run_of(f"{OURS}_f1", epochs=4, rows=180), noted(monkeypatch)
     record = train(run)

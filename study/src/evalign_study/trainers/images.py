@@ -1,17 +1,18 @@
 """Networks for images, trained as the papers say, with the data on the device.
 
 Darknets follow EAST (E.1 and E.4; BtG 5.2 has the same set-up): AdamW at a constant learning rate,
-early stopping, standardised colours, and no augmentation, as the papers mention none. ResNets
-follow SurF (5.1): SGD, random crops and flips, the mean of each pixel taken away, and a curve over
-the epochs. `Learner` is what they share with `tailed`.
+early stopping, colours standardised; no augmentation, as none is mentioned. ResNets follow SurF
+(5.1): SGD, random crops and flips, the mean of each pixel taken away.
+`Learner` is what they share with `tailed`.
 """
 
 import copy
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache, partial
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,67 +26,25 @@ from evalign.training.split import holdout_split, three_way_split
 from evalign_study.data import Dataset, load
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import LOSS, Run
+from evalign_study.trainers.crops import SIZE, Images
 from evalign_study.trainers.methods import NETWORKS, SURF_BETAS, make
 from evalign_study.trainers.picks import Picks, annealing
 from evalign_study.trainers.prepared import thin
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # row numbers (training, validation, test)
 
-SIZE = 32  # pixels on each side of the images that networks see
-PADDING = 4  # pixels on each side, before a crop
+PADDING = 4  # on each side, before a crop
 SURF = ("resnet18", "resnet34")
 BLOCK = 2000  # images evaluated at a time
 WARM_UP = 3  # steps before a CUDA graph is captured
 
 
-class Images(NamedTuple):
-    """A data set on a device.
-
-    Args:
-        pixels: bytes (N, height, width, 3), padded.
-        y: a class for each image.
-        training: row numbers, as are `validation` and `test`.
-        classes: the number of classes.
-        center: what is subtracted from pixels between 0 and 1: (3, 1, 1), or a number for each
-            pixel.
-        scale: what the difference is divided by.
-    """
-
-    pixels: Tensor
-    y: Tensor
-    training: Tensor
-    validation: Tensor
-    test: Tensor
-    classes: int
-    center: Tensor | float = 0.0
-    scale: Tensor | float = 1.0
-
-    def crops(self, rows: Tensor, *, random: bool = False) -> Tensor:
-        """Cut images (rows, 3, SIZE, SIZE): the middle, or a random part, mirrored with probability
-        ½.
-        """
-        height, width = self.pixels.shape[1:3]
-        count, device = len(rows), rows.device
-        along = torch.arange(SIZE, device=device).expand(count, SIZE)
-        top, left = (height - SIZE) // 2, (width - SIZE) // 2
-        across = along
-        if random:
-            top = torch.randint(height - SIZE + 1, (count, 1), device=device)
-            left = torch.randint(width - SIZE + 1, (count, 1), device=device)
-            mirrored = torch.rand(count, 1, device=device) < 0.5
-            across = torch.where(mirrored, SIZE - 1 - along, along)
-        # One gather picks, crops and mirrors; channels stay last in memory, as convolutions want
-        # them.
-        index = rows[:, None, None], (top + along)[:, :, None], (left + across)[:, None, :]
-        return (self.pixels[index].permute(0, 3, 1, 2) / 255 - self.center) / self.scale
-
-
 def split(dataset: Dataset, run: Run) -> Parts:
     """Split as the papers do.
 
-    SurF tests on the publisher's test part and validates on a tenth of the rest. EAST counts 60,000
-    images of CIFAR-10 and splits every data set into 64%, 16% and 20% (E.1). The variant of the run
-    makes no difference.
+    SurF tests on the publisher's test part and validates on a tenth of the rest. EAST counts the
+    60,000 images of CIFAR-10 and splits every data set into 64%, 16% and 20% (E.1); the variant of
+    the run makes no difference.
     """
     if run.network not in SURF:
         return three_way_split(dataset.y, seed=run.split_seed)
@@ -117,7 +76,7 @@ def prepare(
 
 @lru_cache(maxsize=2)
 def _stored(name: str, device: torch.device) -> tuple[Dataset, Tensor, Tensor]:
-    """Load padded pixels and labels once for all runs. Grey becomes three equal colours."""
+    """Keep padded pixels and labels once for all runs. Grey becomes three equal colours."""
     dataset = load(name)
     X = dataset.X if dataset.X.ndim == 4 else np.repeat(dataset.X[..., None], 3, -1)
     sides = (PADDING, PADDING)
@@ -126,60 +85,97 @@ def _stored(name: str, device: torch.device) -> tuple[Dataset, Tensor, Tensor]:
 
 
 def train_image(run: Run) -> Record:
-    """Train a network for images, on a GPU if there is one.
+    """Train a network for images, on a GPU if there is one."""
+    with _seeded(run.seed):  # for dropout; `ImageTraining` sees to all else
+        training = ImageTraining(run)
+        while not training.finished:
+            training.epoch()
+    return training.record(training.picks.assessed(training.method.target))
 
-    The record of a ResNet has a "curve": for each epoch the loss and F-beta of its training
-    batches, the F1 of the validation rows, and the accuracy of the test rows.
+
+class ImageTraining:
+    """A training of a network for images, an epoch at a time, on a GPU if there is one.
+
+    Its record has a "curve", for each epoch: the loss of its batches as they were trained on, the
+    share of their rows whose logits had a gradient of exactly 0, the loss and F1 of the validation
+    rows, and the temperature where it is cooled; for a ResNet also F-beta of the batches, and the
+    accuracy of the test rows.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    images = prepare(run, device)
-    counts = images.y[images.training].bincount(minlength=images.classes)
-    method = make(run.method, counts, run.dataset)
-    known, unseen = images.y[images.validation], images.y[images.test]
-    picks = Picks(known, unseen, images.classes, method.offsets)
-    progress = Progress(
-        {LOSS: False},
-        epochs=run.epochs,
-        watch=LOSS,
-        patience=run.patience,
-        annealing=annealing(run, method),
-    )
-    curve: list[dict[str, float]] = []
-    start = time.perf_counter()
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(run.seed)
-        training = _PaperLearner(run, images, method.loss.to(device))
-        while not progress.finished:
-            epoch = progress.epoch + 1
-            test = cache(partial(training.logits, images.test))
-            trained = training.epoch()
-            validation = training.logits(images.validation)
-            loss = training.loss_of(validation, known)
-            metrics = picks.tell(epoch, loss, validation, test)
-            if run.network in SURF:
-                labels = (test() + torch.as_tensor(method.offsets, device=device)).argmax(1)
-                accuracy = (labels == unseen).double().mean().item()
-                values = {"validation_f1": metrics["f1"], "test_accuracy": accuracy}
-                curve.append({"epoch": epoch} | trained | values)
-            progress.note({LOSS: loss})
-    return record(
-        run,
-        epochs=progress.epoch,
-        capped=run.capped(progress.epoch, picks.epoch),
-        seconds=time.perf_counter() - start,
-        picks=picks.assessed(method.target),
-        diverged=picks.diverged,
-        device=device.type,
-        precision="bfloat16" if device.type == "cuda" else "float32",
-        **({"curve": curve} if curve else {}),
-    )
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.device = device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.images = images = prepare(run, device)
+        counts = images.y[images.training].bincount(minlength=images.classes)
+        self.method = method = make(run.method, counts, run.dataset)
+        self.known, self.unseen = images.y[images.validation], images.y[images.test]
+        self.picks = Picks(self.known, self.unseen, images.classes, method.offsets)
+        self.progress = Progress(
+            {LOSS: False},
+            epochs=run.epochs,
+            watch=LOSS,
+            patience=run.patience,
+            annealing=annealing(run, method),
+        )
+        self.curve: list[dict[str, float]] = []
+        start = time.perf_counter()
+        with _seeded(run.seed):
+            self.learner = _PaperLearner(run, images, method.loss.to(device))
+        self.seconds = time.perf_counter() - start
+
+    @property
+    def finished(self) -> bool:
+        return self.progress.finished
+
+    def epoch(self) -> None:
+        """Train for one more."""
+        start, number, learner = time.perf_counter(), self.progress.epoch + 1, self.learner
+        test = cache(partial(learner.logits, self.images.test))
+        point = {"epoch": number} | learner.epoch()
+        validation = learner.logits(self.images.validation)
+        loss = learner.loss_of(validation, self.known)
+        metrics = self.picks.tell(number, loss, validation, test)
+        f1 = self.picks.names[0]
+        point |= {"validation_loss": loss, f"validation_{f1}": metrics[f1]}
+        if self.run.network in SURF:
+            offsets = torch.as_tensor(self.method.offsets, device=self.device)
+            labels = (test() + offsets).argmax(1)
+            point["test_accuracy"] = (labels == self.unseen).double().mean().item()
+        if self.progress.annealing is not None:
+            point["temperature"] = self.progress.annealing.temperature
+        self.curve.append(point)
+        self.progress.note({LOSS: loss})
+        self.seconds += time.perf_counter() - start
+
+    def record(self, picks: dict[str, Any]) -> Record:
+        """Make the record, with what `picks.assessed` gave."""
+        epochs = self.progress.epoch
+        return record(
+            self.run,
+            epochs=epochs,
+            capped=self.run.capped(epochs, self.picks.epoch),
+            seconds=self.seconds,
+            picks=picks,
+            diverged=self.picks.diverged,
+            device=self.device.type,
+            precision="bfloat16" if self.device.type == "cuda" else "float32",
+            curve=self.curve,
+        )
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed torch, and afterwards put its generators back."""
+    with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_available() else []):
+        torch.manual_seed(seed)
+        yield
 
 
 class Learner(ABC):
-    """A network for images, and how a batch trains it.
+    """A network for images and how it is trained, a batch at a time.
 
-    All batches of an epoch have the same size. Rows that do not fill a batch are left out of the
-    epoch, and the shuffling decides which. Subclasses define the step and the optimiser.
+    All batches of an epoch have one size. The rows that fill none are left out of it; which ones,
+    the shuffling decides. What a step is, subclasses say, and with which optimiser.
     """
 
     optimizer: torch.optim.Optimizer
@@ -191,25 +187,25 @@ class Learner(ABC):
         network = NETWORKS[run.network](3, images.classes, run.dropout)
         last = torch.channels_last
         self.network = network.to(device, memory_format=last)  # pyright: ignore[reportCallIssue]
-        self.kept = self.network  # evaluated: the network, or its average over steps
+        self.kept = self.network  # whose logits count: the network, or an average over its steps
         self.order = torch.Generator(device).manual_seed(run.seed)
         self.rows = images.training[:batch_size].clone()
 
     @torch.no_grad()
     def logits(self, rows: Tensor) -> Tensor:
-        """Compute the logits of images without augmentation."""
+        """Compute the logits of images as they are."""
         self._set_mode(False)
         blocks = rows.split(BLOCK)
         return torch.cat([self._forward(self.kept, self.images.crops(block)) for block in blocks])
 
     @torch.no_grad()
     def loss_of(self, logits: Tensor, target: Tensor) -> float:
-        """Compute the loss without changing its running statistics."""
+        """Compute the loss, and leave its running statistics alone."""
         self._set_mode(False)
         return self.loss(logits, target).item()
 
     def _batches(self) -> tuple[Tensor, ...]:
-        """Shuffle the row numbers of an epoch and divide them into batches."""
+        """Shuffle the row numbers of an epoch into batches."""
         rows, size = self.images.training, len(self.rows)
         order = torch.randperm(len(rows), generator=self.order, device=rows.device)
         return rows[order[: len(rows) // size * size]].split(size)
@@ -224,12 +220,11 @@ class Learner(ABC):
 
     @abstractmethod
     def _step(self) -> None:
-        """Take a step on the images `rows`."""
+        """Learn from the images `rows`."""
 
     def _captured(self) -> Callable[[], None]:
-        """Return the step as one CUDA graph, as launching its hundreds of small kernels takes
-        longer than running them. A capture needs some steps before it, whose effect is undone.
-        """
+        """The step as one CUDA graph: launching its hundreds of small kernels takes longer than
+        they do. A capture needs some steps before it; what they taught is undone."""
         self._set_mode(True)
         before = copy.deepcopy(self.network.state_dict())
         stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
@@ -239,24 +234,28 @@ class Learner(ABC):
                 for _ in range(WARM_UP):
                     self._step()
             torch.cuda.current_stream().wait_stream(stream)
-            with torch.cuda.graph(graph):
+            # Else graphs that run side by side would write into one workspace.
+            torch._C._cuda_clearCublasWorkspaces()
+            # What other threads do, such as giving memory back, is no part of it.
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._step()
+            torch._C._cuda_clearCublasWorkspaces()
         self._restart(before)
         return graph.replay
 
     def _restart(self, weights: dict[str, Tensor]) -> None:
-        """Set the weights and reset the optimiser, in place, as a graph keeps their addresses."""
+        """From these weights, with nothing else learned. In place, where a graph looks for it."""
         self.network.load_state_dict(weights)
         for part in self.loss.modules():
             if isinstance(part, RunningConfusion):
                 part.empty()
-        for state in self.optimizer.state.values():  # a momentum of 0 acts as at the first step
+        for state in self.optimizer.state.values():  # a momentum of 0 is that of the first step
             for tensor in state.values():
                 tensor.zero_()
 
 
 class _PaperLearner(Learner):
-    """A learner that trains as the papers do."""
+    """Trains as the papers do."""
 
     def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:
         super().__init__(run, images, loss, run.batch_size)
@@ -267,24 +266,32 @@ class _PaperLearner(Learner):
             if self.surf
             else torch.optim.AdamW(parameters, rate, fused=True, capturable=self.cuda)
         )
-        # Fusing normalisation and activation moves fewer bytes. Evaluation is not compiled, as each
-        # mode costs a compilation of its own.
+        # Fused, normalisation and activation move fewer bytes. Evaluation is left as it is: another
+        # mode is another compilation.
         self.fused = torch.compile(self.network) if self.cuda else self.network
         self.identity = torch.eye(images.classes, device=images.y.device)
         self.matrix = torch.zeros_like(self.identity)
         self.total = torch.zeros((), device=images.y.device)
+        self.zero = torch.zeros_like(self.total)
+        # Drawn before a step with a generator of its own: trainings side by side share the usual.
+        self.places = images.draw(run.batch_size, self.order) if self.surf else None
         self.step = self._captured() if self.cuda else self._step
 
     def epoch(self) -> dict[str, float]:
-        """Train on all batches; return their mean loss, and the F-beta of all of them together."""
+        """Train on all batches; tell their part of a curve."""
         self._set_mode(True)
-        self.matrix.zero_()
-        self.total.zero_()
+        for total in (self.matrix, self.total, self.zero):
+            total.zero_()
         batches = self._batches()
         for batch in batches:
             self.rows.copy_(batch)
+            if self.places is not None:
+                drawn = self.images.draw(len(batch), self.order)
+                for place, new in zip(self.places, drawn, strict=True):
+                    place.copy_(new)
             self.step()
-        values = {"train_loss": self.total.item() / len(batches)}
+        totals = {"train_loss": self.total, "zero_gradients": self.zero}
+        values = {name: total.item() / len(batches) for name, total in totals.items()}
         if self.surf:
             confusion = Confusion.from_matrix(self.matrix.double().cpu())
             for name in (f"f{beta:g}" for beta in SURF_BETAS):
@@ -293,10 +300,13 @@ class _PaperLearner(Learner):
 
     def _step(self) -> None:
         target = self.images.y[self.rows]
-        logits = self._forward(self.fused, self.images.crops(self.rows, random=self.surf))
+        logits = self._forward(self.fused, self.images.crops(self.rows, self.places))
+        logits.retain_grad()
         loss = self.loss(logits, target)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
         self.total += loss.detach()
+        assert logits.grad is not None
+        self.zero += (logits.grad == 0).all(1).float().mean()
         self.matrix += self.identity[target].T @ self.identity[logits.argmax(1)]

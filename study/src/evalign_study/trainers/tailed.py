@@ -27,8 +27,9 @@ from evalign.training.split import holdout_split
 from evalign_study.data import Dataset
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run, scores, triples
+from evalign_study.trainers.crops import Images
 from evalign_study.trainers.decisions import Pick, decide
-from evalign_study.trainers.images import Images, Learner, Parts, prepare
+from evalign_study.trainers.images import Learner, Parts, prepare
 from evalign_study.trainers.methods import OPPONENTS, Problem, make
 from evalign_study.trainers.picks import finite
 from evalign_study.trainers.recipe import TRAINER, decided_as, ema_decay, metrics
@@ -166,7 +167,8 @@ class _TailedLearner(Learner):
             self.number += 1
 
     def _step(self) -> None:
-        logits = self._forward(self.network, self.images.crops(self.rows, random=True))
+        places = self.images.draw(len(self.rows))
+        logits = self._forward(self.network, self.images.crops(self.rows, places))
         loss = self.loss(logits, self.images.y[self.rows])
         self.optimizer.zero_grad()
         loss.backward()

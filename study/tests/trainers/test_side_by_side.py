@@ -1,0 +1,108 @@
+"""Trainings of images side by side are those of one after the other."""
+
+import itertools
+import math
+import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from evalign_study.records.run import Run
+from evalign_study.trainers import side_by_side
+from evalign_study.trainers.images import ImageTraining, train_image
+from evalign_study.trainers.side_by_side import train_side_by_side
+
+DARKNET = Run(
+    dataset="cifar10",
+    variant="paper",
+    method="cross_entropy",
+    network="tiny_darknet",
+    batch_size=8,
+    learning_rate=0.01,
+    epochs=3,
+    patience=50,
+)
+RESNET = DARKNET.but(network="resnet18", method="surf_1", patience=None)
+RUNS = [
+    DARKNET,
+    DARKNET.but(method="east_f1", rate=0.5, seed=1),
+    RESNET.but(seed=2),
+    DARKNET.but(method="aligned_f1", seed=3),
+    RESNET.but(seed=4, split_seed=4),
+]
+
+
+@pytest.fixture(autouse=True)
+def made(give, quick):
+    give()
+
+
+def train(runs, keep, seconds=math.inf, side=3):
+    with ThreadPoolExecutor() as assessors:
+        return train_side_by_side(runs, keep, side=side, seconds=seconds, assessors=assessors)
+
+
+def test_records_are_those_of_each_alone():
+    found = []
+    assert train(RUNS, found.extend) == []
+    told = ("key", "run", "epochs", "capped", "picks", "diverged", "curve")
+    expected = {run.key: train_image(run) for run in RUNS}
+    assert len(found) == len(RUNS)
+    for record in found:
+        alone = expected[record["key"]]
+        assert {name: record[name] for name in told} == {name: alone[name] for name in told}
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.method)
+def test_a_process_can_assess(run):
+    """What is sent to it arrives as it was."""
+    training = ImageTraining(run.but(epochs=1))
+    training.epoch()
+    picks, target = pickle.loads(pickle.dumps((training.picks, training.method.target)))
+    assert picks.assessed(target) == training.picks.assessed(training.method.target)
+
+
+def test_nobody_trains_while_one_sets_up(monkeypatch):
+    setting_up, training, seen, lock = [0], [0], [], threading.Lock()
+
+    def noted(call, own):
+        def wrapped(*arguments):
+            with lock:
+                own[0] += 1
+                seen.append((setting_up[0], training[0]))
+            time.sleep(0.01)
+            try:
+                return call(*arguments)
+            finally:
+                with lock:
+                    own[0] -= 1
+
+        return wrapped
+
+    monkeypatch.setattr(side_by_side, "ImageTraining", noted(ImageTraining, setting_up))
+    monkeypatch.setattr(ImageTraining, "epoch", noted(ImageTraining.epoch, training))
+    train(RUNS, lambda records: None)
+    assert max(ups for ups, _ in seen) == 1
+    assert max(trainings for _, trainings in seen) > 1
+    assert not any(ups and trainings for ups, trainings in seen)
+
+
+def test_what_does_not_end_in_time_is_told(monkeypatch):
+    """The clock is read at the beginning, before every set-up and before every epoch."""
+    reads = itertools.count(1)
+    clock = SimpleNamespace(monotonic=lambda: 0.0 if next(reads) <= 7 else 1000.0)
+    monkeypatch.setattr(side_by_side, "time", clock)
+    found = []
+    assert set(train(RUNS, found.extend, seconds=500.0, side=1)) == set(RUNS[1:])
+    assert [record["key"] for record in found] == [RUNS[0].key]
+
+
+def test_one_that_fails_does_not_stop_the_others():
+    found, bad = [], DARKNET.but(method="no_such_loss")
+    with pytest.raises(ExceptionGroup, match="1 of 3 trainings failed") as caught:
+        train([RUNS[0], bad, RUNS[1]], found.extend)
+    assert {record["key"] for record in found} == {RUNS[0].key, RUNS[1].key}
+    (error,) = caught.value.exceptions
+    assert "no_such_loss" in error.__notes__[0]
