@@ -59,7 +59,8 @@ class SurrogateFBetaLoss(AdditiveLoss):
         negative = self._power((self.beta**2 * p / (1 - p) + log_f.exp()).log())
         if self.class_balanced:
             positive, negative = positive / p, negative / (1 - p)
-        return (batch.mean(torch.stack([negative, positive], -1)),)
+        loss_of_class = torch.stack([negative, positive], -1)
+        return (batch.mean(loss_of_class, lambda loss: loss),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         return sums[0].value()
