@@ -62,8 +62,8 @@ def score(
         allowed, got = f"have shape {true.shape[:1]}", tuple(weight.shape)
         require(got == true.shape[:1], OWNER, "sample_weight", allowed, got)
         check_weights(OWNER, weight)
-        counted = weight.numpy() > 0
-        given, true, weight = given[counted], true[counted], weight[counted]
+        counted = weight > 0
+        given, true, weight = given[counted.numpy()], true[counted.numpy()], weight[counted]
     if true.ndim == 2:
         given, true, number = *_indicators(given, true, classes, pos_label), None
     else:

@@ -3,6 +3,8 @@
 import copy
 import time
 from datetime import timedelta
+from functools import partial
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from evalign import MetricLoss, exact_backward, metrics
+from evalign import AlignedLoss, MetricLoss, exact_backward, metrics
 from tests import tolerances
 from tests.distributed.processes import run
 from tests.estimator.models import imbalanced, quick
@@ -20,10 +22,13 @@ from tests.estimator.models import imbalanced, quick
 CLASSES = 4
 # Rows per rank: even, uneven, and a rank without any.
 SHARES = {"one": [11], "even": [6, 6], "uneven": [4, 3], "empty": [5, 0, 3], "four": [3, 1, 4, 2]}
+KAPPA = metrics.CohenKappa(weights="quadratic")
 LOSSES = {
-    "O(classes)": {"metric": "f1_macro"},
-    "full matrix": {"metric": metrics.CohenKappa(weights="quadratic")},
-    "running": {"metric": "matthews_corrcoef", "statistics": "running", "momentum": 0.3},
+    "O(classes)": partial(MetricLoss, "f1_macro"),
+    "full matrix": partial(MetricLoss, KAPPA),
+    "running": partial(MetricLoss, "matthews_corrcoef", statistics="running", momentum=0.3),
+    "aligned": partial(AlignedLoss, "f1_macro", [5, 3, 2, 1]),
+    "aligned, full matrix": partial(AlignedLoss, KAPPA, [5, 3, 2, 1]),
 }
 
 
@@ -69,9 +74,9 @@ def close(answer, expected, tolerance):
 
 def all_losses(rank, size, shares, dtype):
     answers = {}
-    for name, arguments in LOSSES.items():
+    for name, make in LOSSES.items():
         model = DistributedDataParallel(network(dtype))
-        answers[name] = steps(model, MetricLoss(**arguments), parts_of(rank, shares, dtype))
+        answers[name] = steps(model, make(), parts_of(rank, shares, dtype))
     return answers
 
 
@@ -89,8 +94,8 @@ def test_ddp_gives_value_and_gradient_of_all_rows(shares, dtype):
     shares = SHARES[shares]
     answers = run(all_losses, len(shares), shares, dtype)
     alone = [rows(sum(shares), dtype, seed) for seed in (1, 2)]
-    for name, arguments in LOSSES.items():
-        expected = steps(network(dtype), MetricLoss(**arguments), alone)
+    for name, make in LOSSES.items():
+        expected = steps(network(dtype), make(), alone)
         for answer in answers:
             close(answer[name], expected, tolerances.RANKS[dtype])
 
@@ -118,21 +123,38 @@ def test_fsdp_gives_the_gradient_of_all_rows():
         close(answer, expected, tolerances.RANKS[dtype])
 
 
-def exact(rank, size, shares, dtype):
-    """Compute exactly in micro-batches of two rows; some ranks have more of them than others."""
+def exact(rank, size, shares, dtype, name):
+    """Micro-batches of two rows; some ranks have more of them than others."""
     model = DistributedDataParallel(network(dtype))
     (x, y, w), _ = parts_of(rank, shares, dtype)
     microbatches = list(zip(x.split(2), y.split(2), w.split(2), strict=True))
-    loss = copy.deepcopy(MetricLoss("f1_macro", ranks=dist.group.WORLD))  # the group is shared
+    loss = copy.deepcopy(LOSSES[name](ranks=dist.group.WORLD))  # the group is shared
     value = exact_backward(loss, model, microbatches)
     return [(value.item(), [p.grad.tolist() for p in model.parameters()])]
 
 
-def test_exact_backward_under_ddp():
+@pytest.mark.parametrize("name", ["O(classes)", "aligned"])
+def test_exact_backward_under_ddp(name):
     shares, dtype = SHARES["uneven"], torch.float64
-    expected = steps(network(dtype), MetricLoss("f1_macro"), [rows(sum(shares), dtype)])
-    for answer in run(exact, len(shares), shares, dtype):
+    expected = steps(network(dtype), LOSSES[name](), [rows(sum(shares), dtype)])
+    for answer in run(exact, len(shares), shares, dtype, name):
         close(answer, expected, tolerances.RANKS[dtype])
+
+
+def all_reduces(rank, size):
+    """How often the ranks wait for each other in a step of AlignedLoss, after the first."""
+    loss, counted = LOSSES["aligned"](), []
+    x, y, _ = rows(4, torch.float64)
+    loss(network(torch.float64)(x), y)
+    alone = dist.all_reduce
+    with patch.object(dist, "all_reduce", lambda *a, **k: (counted.append(1), alone(*a, **k))):
+        loss(network(torch.float64)(x), y)
+        loss.eval()(network(torch.float64)(x), y)
+    return len(counted)
+
+
+def test_aligned_loss_sums_once_in_training_and_never_in_evaluation():
+    assert run(all_reduces, 2) == [1, 1]
 
 
 def who_waits_for_whom(rank, size):
@@ -199,16 +221,18 @@ def test_estimators_of_several_processes_do_not_mix():
         assert found == own_estimator(rank, 1)
 
 
-def other_classes(rank, size):
+def other_classes(rank, size, aligned):
     logits = torch.randn(4, 3 + rank, requires_grad=True)
+    loss = AlignedLoss("f1_macro", [1] * (3 + rank)) if aligned else MetricLoss("f1_macro")
     try:
-        MetricLoss("f1_macro")(logits, torch.tensor([0, 1, 2, 0]))
+        loss(logits, torch.tensor([0, 1, 2, 0]))
     except ValueError as error:
         return str(error)
 
 
-def test_ranks_must_agree_on_the_classes():
-    for text in run(other_classes, 2):
+@pytest.mark.parametrize("aligned", [False, True])
+def test_ranks_must_agree_on_the_classes(aligned):
+    for text in run(other_classes, 2, aligned):
         assert "logits of MetricLoss must have the same number of classes on every rank" in text
         assert "[3, 4] classes" in text
 

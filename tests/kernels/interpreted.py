@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from evalign.kernels import fused
-from tests.kernels.agreement import STEPS, assert_agrees, hostile_logits, random_batch, run
+from tests.kernels.agreement import (
+    STEPS,
+    assert_agrees,
+    assert_in_range,
+    hostile_logits,
+    random_batch,
+    run,
+)
 
 # numpy's, which the interpreter computes with; a GPU does not say so either.
 pytestmark = [
@@ -55,6 +62,11 @@ def test_hostile_logits(name, long, monkeypatch):
 def test_real_tiles(classes):
     """Tiles are those of a GPU: several rows in a tile, one row, and several tiles for a row."""
     assert_agrees(fused, random_batch(2, classes), 0.2, False, False)
+
+
+def test_near_ties_stay_in_range():
+    for temperature in (1e-9, 0.2):
+        assert_in_range(fused, temperature)
 
 
 @pytest.mark.parametrize("classes", [4, 5000])

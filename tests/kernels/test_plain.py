@@ -9,6 +9,7 @@ from tests.kernels.agreement import (
     STEPS,
     TEMPERATURES,
     assert_agrees,
+    assert_in_range,
     hostile_logits,
     random_batch,
     run,
@@ -47,6 +48,11 @@ def test_blocks_are_not_seen(block, monkeypatch):
     monkeypatch.setattr(plain, "RUN", 3)
     for a, b in zip(run(plain, batch, 0.2, False, False), whole, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=tolerances.FEW_ULPS)
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_near_ties_stay_in_range(temperature):
+    assert_in_range(plain, temperature)
 
 
 def test_no_rows():

@@ -484,6 +484,31 @@ def test_weight_two_is_two_copies(decision):
     assert torch.allclose(copied, weighted)
 
 
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("rows", [60, 600])
+@pytest.mark.parametrize("decision", ["tuned", "expected"])
+def test_the_scale_of_weights_does_not_matter(classes, rows, decision):
+    logits, y = problem(classes, rows)
+    weight = 0.5 + torch.rand(rows, generator=torch.Generator().manual_seed(0)).double()
+    how = {"metric": "f1_macro", "decision": decision}
+    rule = fit_decision(logits, y, sample_weight=weight, **how)
+    for scale in (1e-300, 1e-15, 1e15, 1e30, 1e307):
+        other = fit_decision(logits, y, sample_weight=scale * weight, **how)
+        assert other.source == rule.source
+        assert other.gain == pytest.approx(rule.gain, abs=1e-9)
+        assert other.score == pytest.approx(rule.score, abs=1e-9)
+    same = fit_decision(logits, y, sample_weight=torch.full((rows,), 1e30), **how)
+    assert same.gain == pytest.approx(fit_decision(logits, y, **how).gain, abs=1e-9)
+
+
+def test_one_weight_above_all_others():
+    logits, y = problem(4, 60)
+    weight = torch.ones(60, dtype=torch.float64)
+    weight[7] = 1e15
+    rule = fit_decision(logits, y, metric="f1_macro", sample_weight=weight)
+    assert rule(logits)[7] == y[7]
+
+
 def test_weight_zero_leaves_a_row_out():
     logits, y = problem(3, 60)
     weight = (torch.arange(60) < 40).float()

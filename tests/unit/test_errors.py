@@ -421,27 +421,51 @@ FULL = {
     "beta of 0": (
         lambda: metrics.FBeta(beta=0),
         ValueError,
-        "beta of FBeta must be positive and finite. Got 0.",
+        "beta of FBeta must lie from 1e-9 to 1e9. Got 0.",
     ),
     "beta of 0 by name": (
         lambda: MetricLoss("f0_macro"),
         ValueError,
-        "beta of FBeta must be positive and finite. Got 0.0.",
+        "beta of FBeta must lie from 1e-9 to 1e9. Got 0.0.",
     ),
     "negative beta of a class": (
         lambda: metrics.FBeta(beta=[1, -1], average="macro"),
         ValueError,
-        "beta of FBeta must be positive and finite. Got [1, -1].",
+        "beta of FBeta must lie from 1e-9 to 1e9. Got [1, -1].",
     ),
     "infinite beta": (
         lambda: metrics.FBeta(beta=math.inf),
         ValueError,
-        "beta of FBeta must be positive and finite. Got inf.",
+        "beta of FBeta must lie from 1e-9 to 1e9. Got inf.",
+    ),
+    "a beta whose square overflows": (
+        lambda: metrics.FBeta(beta=1e200),
+        ValueError,
+        "beta of FBeta must lie from 1e-9 to 1e9. Got 1e+200.",
+    ),
+    "a beta of SurF whose square overflows": (
+        lambda: losses.SurrogateFBetaLoss(0.1, beta=1e200),
+        ValueError,
+        "beta of SurrogateFBetaLoss must lie from 1e-9 to 1e9. Got 1e+200.",
+    ),
+    "a class index that would fill the memory": (
+        lambda: Confusion.from_predictions(torch.tensor([0, 10**12]), torch.tensor([0, 1])),
+        ValueError,
+        "predictions of Confusion.from_predictions must hold class indices below 67108864 (as "
+        "num_classes is not given). Got 1000000000000.",
+    ),
+    "a class index whose matrix would fill the memory": (
+        lambda: Confusion.from_predictions(
+            torch.tensor([0, 1]), torch.tensor([0, 10**5]), matrix=True
+        ),
+        ValueError,
+        "target of Confusion.from_predictions must hold class indices below 8192 (as num_classes "
+        "is not given). Got 100000. Did you mean ignore_index=100000?",
     ),
     "NaN beta": (
         lambda: metrics.FBeta(beta=math.nan),
         ValueError,
-        "beta of FBeta must be positive and finite. Got nan.",
+        "beta of FBeta must lie from 1e-9 to 1e9. Got nan.",
     ),
     "beta per class of another problem": (
         lambda: loss(logits(4, 5), LABELS, metric=metrics.FBeta(beta=[1, 2, 3], average="macro")),
@@ -457,7 +481,7 @@ FULL = {
     "beta of soft F-beta": (
         lambda: losses.SoftFBetaLoss(beta=-1.0),
         ValueError,
-        "beta of FBeta must be positive and finite. Got -1.0.",
+        "beta of FBeta must lie from 1e-9 to 1e9. Got -1.0.",
     ),
     "beta of sigmoidF1": (
         lambda: losses.SigmoidF1Loss(beta=0.0),
@@ -467,7 +491,7 @@ FULL = {
     "beta of SurF": (
         lambda: losses.SurrogateFBetaLoss(0.1, beta=0.0),
         ValueError,
-        "beta of SurrogateFBetaLoss must be positive and finite. Got 0.0.",
+        "beta of SurrogateFBetaLoss must lie from 1e-9 to 1e9. Got 0.0.",
     ),
     "positive rate of SurF": (
         lambda: losses.SurrogateFBetaLoss(1.0),
@@ -875,6 +899,22 @@ def test_probability_rows_that_are_all_ignored_are_no_error():
     for make, tasks in LOSSES.values():
         if "multiclass" in tasks:
             assert_zero_with_a_graph(make(task="multiclass"), logits(4, 3), target)
+
+
+@pytest.mark.parametrize("depth", [3, 500, 2_000, 100_000])
+@pytest.mark.parametrize("inside", ["", "0", "0" * 5000])
+def test_a_name_of_many_brackets_is_one_line(depth, inside):
+    for name in ("[" * depth + inside, "[" * depth + inside + "]" * depth):
+        with pytest.raises(ValueError, match=r"^metric of metrics.resolve must be a name") as error:
+            metrics.resolve("expected_cost" + name)
+        assert 'Give the costs: "expected_cost[[0, 1], [5, 0]]"' in str(error.value)
+        assert len(str(error.value)) < 500
+
+
+def test_costs_of_thousands_of_digits():
+    for digits in (400, 5000):
+        with pytest.raises(ValueError, match=r"^(cost|metric) of .* must be"):
+            metrics.resolve(f"expected_cost[[0, {'9' * digits}], [1, 0]]")
 
 
 # Where tensors have no values to look at, nothing is looked at.

@@ -46,7 +46,7 @@ class RankSum:
         own = [tensor for part in sums for tensor in part.tensors()]
         total = torch.cat([x.detach().flatten() for x in own])
         try:
-            self._agree(total, sums[0], group, size)
+            self._agree(total, sums[-1], group, size)
             dist.all_reduce(total, group=group)
         except RuntimeError as error:
             raise RuntimeError(
@@ -60,11 +60,11 @@ class RankSum:
             part.map(lambda x: next(totals).view_as(x) + size * (x - x.detach())) for part in sums
         )
 
-    def _agree(self, own: Tensor, first: Any, group: Any, size: int) -> None:
-        """Check that all ranks sum alike: else they would hang. Done once, because it waits."""
+    def _agree(self, own: Tensor, confusion: Any, group: Any, size: int) -> None:
+        """Check that all ranks sum alike, or they would hang. Asked once, as asking waits."""
         if traced() or len(own) in self._agreed:
             return
-        classes = first.tensors()[0].numel()
+        classes = confusion.tensors()[0].numel()
         mine = torch.tensor([len(own), classes], device=own.device)
         found = [torch.empty_like(mine) for _ in range(size)]
         dist.all_gather(found, mine, group=group)

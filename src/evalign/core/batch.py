@@ -104,20 +104,23 @@ class Batch:
         classes = torch.arange(self.num_classes, device=self.target.device)
         return (self.target.unsqueeze(-1) == classes).to(self.logits.dtype)
 
-    def mean(self, loss_of_class: Tensor, class_weight: Tensor | None = None) -> "Mean":
-        """Weighted mean over rows of Σ_y t_y·w_y·L_y, L in the shape of `log_probabilities`.
+    def mean(
+        self, x: Tensor, loss: Callable[[Tensor], Tensor], class_weight: Tensor | None = None
+    ) -> "Mean":
+        """Weighted mean over rows of Σ_y t_y·w_y·L(x_y), x in the shape of `log_probabilities`.
 
-        The class weights do not enter the divisor (SurF eq. 15).
+        The class weights do not enter the divisor (SurF eq. 15). An infinite x of a class or row
+        that has no share counts as 0: 0·∞ would be NaN.
         """
-        if class_weight is not None:
-            factor = class_weight.to(loss_of_class)
-            factor = factor.unsqueeze(-1) if self.task == "multilabel" else factor
-            loss_of_class = factor * loss_of_class
+        factor = x.new_ones(self.num_classes) if class_weight is None else class_weight.to(x)
         if self.task == "multiclass" and self.target.ndim == 1:
-            row = loss_of_class.gather(1, self.target.unsqueeze(1)).squeeze(1)
+            x, share = x.gather(1, self.target.unsqueeze(1)), factor[self.target].unsqueeze(1)
         else:
-            row = (self.target_probabilities() * loss_of_class).sum(-1)
-        return Mean((self.weight * row).sum(), self.weight.sum())
+            factor = factor.unsqueeze(-1) if self.task == "multilabel" else factor
+            share = factor * self.target_probabilities()
+        share = self.weight.unsqueeze(-1) * share
+        loss_of_class = loss(x.masked_fill((share == 0) & x.isinf(), 0))
+        return Mean((share * loss_of_class).sum(), self.weight.sum())
 
 
 def as_batch(

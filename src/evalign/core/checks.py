@@ -66,5 +66,5 @@ def numbers(value: object) -> Tensor:
     """A float64 copy on the CPU, where it can be read; empty if the value does not hold numbers."""
     try:
         return torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().clone()
-    except (TypeError, ValueError, RuntimeError):  # strings, ragged lists
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # strings, ragged lists, 10**400
         return torch.zeros(0, dtype=torch.float64, device="cpu")

@@ -1,5 +1,6 @@
 """The confusion matrix, soft or hard, as the sums that metrics are made of."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -21,6 +22,8 @@ from evalign.core.batch import (
 )
 from evalign.core.checks import complaint, require, thresholds_tensor
 from evalign.core.numerics import full_precision, sum_dtype
+
+LARGEST = 2**26  # numbers, half a gigabyte, that the labels alone may ask for
 
 
 class MatrixNotBuilt(ValueError):
@@ -287,11 +290,13 @@ class Confusion:
         weight = weight.flatten()
         predictions = predictions.long().masked_fill(~seen, 0).flatten()
         target = target.long().masked_fill(~seen, 0).flatten()
+        source = "num_classes"
         if num_classes is None:
+            source = "as num_classes is not given"
             largest = torch.cat([predictions, target, predictions.new_ones(1)]).amax()
-            num_classes = int(largest) + 1
-        check_indices(owner, "predictions", predictions, num_classes, "num_classes")
-        check_indices(owner, "target", target, num_classes, "num_classes")
+            num_classes = min(int(largest) + 1, math.isqrt(LARGEST) if matrix else LARGEST)
+        check_indices(owner, "predictions", predictions, num_classes, source)
+        check_indices(owner, "target", target, num_classes, source)
 
         zeros = weight.new_zeros(num_classes)
         actual = zeros.index_add(0, target, weight)

@@ -70,7 +70,9 @@ def _five_points(
     below = threshold - nearer + outer * nearer  # τ − w
     above = 1 - threshold - nearer + outer * nearer  # 1 − τ − w
 
+    # Which segment, by the distance to τ: it keeps its digits where τ is small and 1 − p has none.
+    past = p - threshold
     left = height * p / below
-    middle = 0.5 + (0.5 - height) * (p - threshold) / width
+    middle = 0.5 + (0.5 - height) * (past / width)
     right = 1 - height * (1 - p) / above
-    return torch.where(p < below, left, torch.where(1 - p < above, right, middle))
+    return torch.where(past < -width, left, torch.where(past > width, right, middle))

@@ -149,9 +149,9 @@ def fit_decision(
         metric: a name, a metric of `evalign.metrics`, or any function of a `Confusion` that returns
             a scalar tensor. A cost is minimised.
         decision: "argmax", "tuned" or "expected".
-        sample_weight: (N,), not negative; weight 2 counts a row twice.
-        constraint: such as "recall >= 0.9": the best rule that meets it on these rows is taken.
-            The labels (or for "expected", the probabilities) are then trusted as they are.
+        sample_weight: (N,), not negative; twice the weight counts twice. Their scale does not matter.
+        constraint: such as "recall >= 0.9": of the rules that meet it on these rows, the best.
+            The labels (or for "expected", the probabilities) are then taken at their word.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one
             trained with `AlignedLoss`. The logits, here and in calls of the rule, do not hold them.
 
@@ -241,4 +241,7 @@ def _weights(owner: str, sample_weight: Tensor | None, logits: Tensor) -> Tensor
     weight = row_weights(owner, weight, logits.shape[:1])
     ok = bool((weight >= 0).all() and weight.isfinite().all() and weight.sum() > 0)
     require(ok, owner, "sample_weight", "be finite, not negative and not all 0", "other numbers")
-    return weight
+    # Only their ratios count. On average 1, as without weights: the priors of `calibrate` are for
+    # counts of rows. By the largest first: its sum might overflow.
+    weight = weight / weight.amax()
+    return weight / weight[weight > 0].mean()

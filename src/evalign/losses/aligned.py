@@ -33,7 +33,7 @@ class AlignedLoss(AdditiveLoss):
         metric: as in `MetricLoss`; for classes that exclude each other.
         class_counts: the counts or shares of the classes in the training rows, (negative, positive)
             if binary.
-        ranks: of the metric's part, see `MetricLoss`.
+        ranks: whose rows are summed in both parts, see `MetricLoss`.
 
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
 
@@ -83,9 +83,8 @@ class AlignedLoss(AdditiveLoss):
         return *self.cross_entropy.sums_from_batch(batch), *self.metric_loss.sums_from_batch(batch)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        return self.cross_entropy.loss_from_sums(sums[:1]) + self.metric_loss.loss_from_sums(
-            sums[1:]
-        )
+        mean, *confusion = self.metric_loss.of_all_ranks(sums)  # one sum over the ranks for both
+        return mean.value() + self.metric_loss.loss_of_all(tuple(confusion))
 
 
 def _exclusive(task: Task | None) -> None:

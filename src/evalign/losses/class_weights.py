@@ -1,6 +1,6 @@
 """Class weights from class counts, for the losses that take `class_weight`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -52,12 +52,12 @@ def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) ->
 
 
 def weighted_mean(
-    owner: str, batch: Batch, loss_of_class: Tensor, class_weight: Tensor | None
+    owner: str, batch: Batch, loss: Callable[[Tensor], Tensor], class_weight: Tensor | None
 ) -> Mean:
-    """The mean over rows, each times the weight of its class if there are such weights."""
+    """The mean of loss(log p), each row times the weight of its class if there are such weights."""
     if class_weight is not None:
         check_length(owner, "class_weight", class_weight, batch)
-    return batch.mean(loss_of_class, class_weight)
+    return batch.mean(batch.log_probabilities(), loss, class_weight)
 
 
 def check_length(owner: str, argument: str, vector: Tensor, batch: Batch) -> None:

@@ -1,7 +1,5 @@
 """F-beta losses that need no step: SurF's surrogate and the soft F-beta."""
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -10,6 +8,7 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import FBeta
 from evalign.core.metrics.base import Average
+from evalign.core.metrics.per_class import BETAS, known_beta
 from evalign.losses.base import AdditiveLoss, zero_if_empty
 
 
@@ -44,7 +43,7 @@ class SurrogateFBetaLoss(AdditiveLoss):
         name, p = "SurrogateFBetaLoss", positive_rate
         cure = "It is the share of positives in the training data."
         require(0 < p < 1, name, "positive_rate", "lie between 0 and 1", p, cure)
-        require(0 < beta < math.inf, name, "beta", "be positive and finite", beta)
+        require(known_beta(beta), name, "beta", BETAS, beta)
         require(0 <= q <= 1, name, "q", "lie in [0, 1]", q)
         self.positive_rate = positive_rate
         self.beta = beta
@@ -59,7 +58,8 @@ class SurrogateFBetaLoss(AdditiveLoss):
         negative = self._power((self.beta**2 * p / (1 - p) + log_f.exp()).log())
         if self.class_balanced:
             positive, negative = positive / p, negative / (1 - p)
-        return (batch.mean(torch.stack([negative, positive], -1)),)
+        loss_of_class = torch.stack([negative, positive], -1)
+        return (batch.mean(loss_of_class, lambda loss: loss),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         return sums[0].value()

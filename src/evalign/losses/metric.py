@@ -108,14 +108,22 @@ class MetricLoss(AdditiveLoss):
         return (self._confusion(batch, tau),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        training = self.training and torch.is_grad_enabled()
-        if training:
-            sums = self.over_ranks(sums)
+        return self.loss_of_all(self.of_all_ranks(sums))
+
+    def of_all_ranks(self, sums: Sums) -> Sums:
+        """The sums over the ranks, in training. A loss with further sums sends them along."""
+        return self.over_ranks(sums) if self._learns() else sums
+
+    def loss_of_all(self, sums: Sums) -> Tensor:
+        """The loss of sums that are those of all ranks."""
         empty = sums[0].total.sum() == 0
-        if training and self.running is not None:
+        if self._learns() and self.running is not None:
             sums = tuple(self.running(confusion) for confusion in sums)
         losses = [self._loss(confusion, empty) for confusion in sums]
         return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
+
+    def _learns(self) -> bool:
+        return self.training and torch.is_grad_enabled()
 
     def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
         return soft_confusion(

@@ -42,8 +42,10 @@ class MAELoss(AdditiveLoss):
         self.register_buffer("class_weight", class_weight, persistent=False)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        loss_of_class = -2 * torch.expm1(batch.log_probabilities())
-        return (weighted_mean("MAELoss", batch, loss_of_class, self.class_weight),)
+        return (weighted_mean("MAELoss", batch, self._loss, self.class_weight),)
+
+    def _loss(self, log_p: Tensor) -> Tensor:
+        return -2 * torch.expm1(log_p)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         return sums[0].value()
@@ -78,11 +80,12 @@ class FocalLoss(AdditiveLoss):
         self.gamma = gamma
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        log_p = batch.log_probabilities()
-        # Kept above 0, where the slope of the power is infinite for γ < 1.
+        return (weighted_mean("FocalLoss", batch, self._loss, self.class_weight),)
+
+    def _loss(self, log_p: Tensor) -> Tensor:
+        # Held above 0: for γ < 1 the slope of the power is infinite there.
         miss = (-torch.expm1(log_p)).clamp(min=torch.finfo(log_p.dtype).tiny)
-        loss_of_class = -(miss**self.gamma) * log_p
-        return (weighted_mean("FocalLoss", batch, loss_of_class, self.class_weight),)
+        return -(miss**self.gamma) * log_p
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         return sums[0].value()
@@ -131,7 +134,7 @@ class LogitAdjustedLoss(AdditiveLoss):
         if batch.task == "binary":
             shift = shift[1] - shift[0]
         adjusted = replace(batch, given=batch.logits + shift)
-        return (batch.mean(-adjusted.log_probabilities()),)
+        return (batch.mean(adjusted.log_probabilities(), torch.neg),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         return sums[0].value()

@@ -9,7 +9,7 @@ from torch import Tensor
 from evalign.core import membership
 from evalign.core.batch import Batch, Task
 from evalign.core.checks import check_temperature, require, thresholds_tensor
-from evalign.core.numerics import safe_ratio
+from evalign.core.numerics import safe_ratio, sum_dtype
 from evalign.losses.base import Loss
 from evalign.losses.temperature import fill_temperature, register_temperature
 
@@ -103,7 +103,12 @@ class WMWLoss(Loss):
         batch = batch.as_binary("WMWLoss")
         x = batch.logits.sigmoid()
         shortfall = (self.gamma - (x.unsqueeze(1) - x)).clamp(min=0) ** self.p
-        positive = batch.weight * batch.target
-        negative = batch.weight * (1 - batch.target)
-        pairs = (positive.unsqueeze(1) * negative * shortfall).sum()
-        return safe_ratio(pairs, positive.sum() * negative.sum())  # 0 without pairs
+        positive = _shares(batch.weight * batch.target)
+        negative = _shares(batch.weight * (1 - batch.target))
+        return (positive.unsqueeze(1) * negative * shortfall).sum()  # 0 without pairs
+
+
+def _shares(weight: Tensor) -> Tensor:
+    """Of the sum, which may be large: that of pairs, its square, would overflow in float32."""
+    wide = weight.to(sum_dtype(weight))
+    return safe_ratio(wide, wide.sum()).to(weight.dtype)

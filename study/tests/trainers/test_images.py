@@ -109,10 +109,10 @@ def test_learns_and_picks_by_loss_and_by_each_metric(give, quick):
     assert test["test"]["accuracy"] > 0.9
     assert sum(count for *_, count in test["matrix"]) == 20
     assert [point["epoch"] for point in found["curve"]] == [*range(1, 11)]
-    for of in (LOSS, "f1_macro"):
-        point = found["curve"][found["picks"][of]["epoch"] - 1]
-        assert point["validation_loss"] == found["picks"][of]["validation_loss"]
-        assert point["validation_f1_macro"] == found["picks"][of]["validation"]["f1_macro"]
+    for criterion in (LOSS, "f1_macro"):
+        point = found["curve"][found["picks"][criterion]["epoch"] - 1]
+        assert point["validation_loss"] == found["picks"][criterion]["validation_loss"]
+        assert point["validation_f1_macro"] == found["picks"][criterion]["validation"]["f1_macro"]
     assert found["made"]["precision"] == ("bfloat16" if torch.cuda.is_available() else "float32")
 
 

@@ -128,6 +128,34 @@ def test_monotone_on_a_grid(tau, temperature, dtype):
     assert ((h >= 0) & (h <= 1)).all()
 
 
+@given(
+    st.floats(-9, -0.31).map(lambda x: 10**x),
+    st.booleans(),
+    st.floats(-9, -0.4).map(lambda x: 10**x),
+)
+def test_float32_stays_in_range_with_the_slopes_of_float64(tau, high, temperature):
+    """Near the threshold p and τ share their digits, and 1 − p has lost them where τ is small."""
+    tau = tensor(min(1 - tau, 1 - 1e-6) if high else tau, torch.float32)
+    around = 10 ** torch.linspace(-8, 0, 200)
+    near = torch.minimum(tau, 1 - tau) * torch.cat([-around, torch.zeros(1), around])
+    p = torch.cat([torch.linspace(0, 1, 51), tau + near]).clamp(0, 1).sort().values
+    p.requires_grad_()
+    h = heaviside.tempered(p, tau, temperature=temperature)
+    h.sum().backward()
+    assert ((h >= 0) & (h <= 1)).all()
+    assert (h.diff() >= -tolerances.ROUNDING[torch.float32]).all()
+
+    past, tau = (p.detach().double() - tau), tau.double()
+    inner = max(2.5 * temperature, torch.finfo(torch.float32).eps)
+    w = inner * torch.minimum(tau, 1 - tau)
+    m1, m2, m3 = temperature / (tau - w), (0.5 - temperature) / w, temperature / (1 - tau - w)
+    slope = torch.where(past < -w, m1, torch.where(past > w, m3, m2))
+    clear = ((past.abs() - w).abs() > 1e-5 * w) & (inner < 0.9)  # where it is not a sliver's
+    torch.testing.assert_close(
+        p.grad.double()[clear], slope[clear], rtol=tolerances.FLOAT32, atol=0
+    )
+
+
 # The reference.
 
 

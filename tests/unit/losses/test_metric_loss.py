@@ -96,3 +96,9 @@ def test_shapes_of_binary_problems(logits, target):
     z, y = torch.randn(logits, generator=generator), torch.randint(2, target, generator=generator)
     flat = MetricLoss("f1")(z.flatten(), y.flatten())
     assert torch.equal(MetricLoss("f1")(z, y), flat)
+
+
+def test_recall_at_a_tiny_threshold_stays_in_range():
+    logits = torch.logit(1e-6 * (1 + torch.linspace(-0.1, 0.1, 64)))
+    loss = MetricLoss("recall", threshold=1e-6, temperature=1e-6)
+    assert 0 <= loss(logits, torch.ones(64, dtype=torch.int64)).item() <= 1

@@ -75,6 +75,7 @@ _OTHER_WORDS = {
     "negative_predictive_value": "npv",
     "matthews": "matthews_corrcoef",
 }
+LONGEST = 200  # characters of a name that an error shows
 _NO_METRIC = "It is not a function of the confusion matrix."
 _ELSEWHERE = {
     "expected_cost": 'Give the costs: "expected_cost[[0, 1], [5, 0]]" or ExpectedCost(cost).',
@@ -136,18 +137,20 @@ def resolve(
 def _named(name: str, zero_division: float, owner: str) -> Metric:
     if name in _MATRIX_METRICS:
         return _MATRIX_METRICS[name](zero_division=zero_division)
-    if name.startswith("expected_cost["):
-        with suppress(json.JSONDecodeError):
-            cost = json.loads(name.removeprefix("expected_cost"))
-            return ExpectedCost(cost, zero_division=zero_division)
+    costs = None
+    if cost := re.fullmatch(r"expected_cost(\[[^][]*(\[[^][]*\][^][]*)*\])", name):  # no deeper
+        with suppress(ValueError):  # it is not JSON, or a number has thousands of digits
+            costs = json.loads(cost[1])
+        if costs is not None:
+            return ExpectedCost(costs, zero_division=zero_division)
     base, average = _split(name)
     if base in _CLASS_METRICS:
         return _CLASS_METRICS[base](average=average, zero_division=zero_division)
     if beta := re.fullmatch(r"f(\d+(?:\.\d+)?)", base):
         return FBeta(beta=float(beta[1]), average=average, zero_division=zero_division)
-    raise ValueError(
-        complaint(owner, "metric", "be a name of metrics.names()", repr(name), _cure(name))
-    )
+    shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
+    allowed = "be a name of metrics.names()"
+    raise ValueError(complaint(owner, "metric", allowed, repr(shown), _cure(shown)))
 
 
 def _split(name: str) -> tuple[str, Average]:

@@ -1,6 +1,5 @@
 """Metrics of one class against the rest, with the averages of `ClassMetric`."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,13 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics.base import ClassMetric
 from evalign.core.numerics import constant, safe_ratio, safe_sqrt
+
+# At the ends it is precision or recall to the last digit; squares far beyond would overflow.
+BETAS = "lie from 1e-9 to 1e9"
+
+
+def known_beta(beta: float) -> bool:
+    return 1e-9 <= beta <= 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +80,8 @@ class FBeta(ClassMetric):
         super().__post_init__()
         per_class = isinstance(self.beta, Iterable)
         betas = tuple(map(float, self.beta)) if isinstance(self.beta, Iterable) else (self.beta,)
-        positive = betas != () and all(0 < beta < math.inf for beta in betas)
-        require(
-            positive and not isinstance(self.beta, str),
-            "FBeta",
-            "beta",
-            "be positive and finite",
-            self.beta,
-        )
+        ok = betas != () and all(known_beta(beta) for beta in betas)
+        require(ok and not isinstance(self.beta, str), "FBeta", "beta", BETAS, self.beta)
         pooled = per_class and self.average == "micro"
         allowed, cure = 'not be "micro" with a beta per class', "Use one beta for all."
         require(not pooled, "FBeta", "average", allowed, '"micro"', cure)

@@ -25,7 +25,9 @@ def membership(e, scale, tau, t, SIGMOID: tl.constexpr, EPS: tl.constexpr):
         h = 1 / (1 + tl.exp((tau - x) * (2 / tl.maximum(t, EPS))))
     else:
         width, outer, steep = _ramp(t, EPS)
-        h = tl.minimum(x, outer) * (t / outer) + tl.maximum(x - 1 + width, 0) * steep
+        # x ≤ 1, but a GPU's quotient is off by an ulp or two, and a steep ramp is not wider.
+        ramp = tl.minimum(tl.maximum(x - 1 + width, 0), width)
+        h = tl.minimum(x, outer) * (t / outer) + ramp * steep
     return x, h
 
 
