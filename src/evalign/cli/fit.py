@@ -112,7 +112,7 @@ def fit_table(
                 about |= _about(dataset, data.name, parts)
                 result = _build(folder, checkpoints, about, dataset, parts, estimators)
         except KeyboardInterrupt:
-            spoken.note("Interrupted. The same command goes on where this one was.")
+            spoken.note("The same command goes on where this one was.")
             raise
         _show(spoken, out, result)
 

@@ -101,7 +101,7 @@ def finished(folder: Path, arguments: About) -> FinishedRun | None:
     command = _command(partial)
     if command is not None:
         _check_same(partial, command, arguments)
-    elif partial.exists() and {p.name for p in partial.iterdir()} - {"command.json.partial"}:
+    elif partial.exists() and set(partial.iterdir()) - set(partial.glob("command.json.*.partial")):
         raise UsageError(f"{partial} exists and is no run of evalign. Choose another --out.")
     return None
 
