@@ -265,7 +265,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         Examples:
             A network and a device of one's own: `load("model", network=my_network, device="cpu")`.
         """
-        arguments, fitted = storage.load(path, arguments)
+        arguments, fitted = storage.load(path, arguments, cls._get_param_names())
         classifier = cls(**arguments)
         classifier._fitted, classifier.n_features_in_ = fitted, fitted.n_features
         if fitted.feature_names is not None:
