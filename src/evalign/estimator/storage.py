@@ -11,6 +11,7 @@ import torch
 
 from evalign.core.checks import require
 from evalign.estimator.network import build, find_device, mlp
+from evalign.estimator.positive import oriented
 from evalign.estimator.rows import OWNER
 from evalign.estimator.state import Fitted
 from evalign.training import CheckpointError, checkpoint
@@ -54,7 +55,8 @@ def load(
     arguments |= given
     factory = arguments.get("network")
     with _reading(path):
-        metric, dropout = arguments["metric"], arguments["dropout"]
+        dropout, classes = arguments["dropout"], np.array(tree["classes"])
+        metric = oriented(arguments["metric"], arguments.get("pos_label"), classes)
         sizes = _sizes(tree, None if factory is not None else dropout)
     network = build(factory, *sizes, dropout=dropout, seed=tree["seed"])
     with _reading(path):
