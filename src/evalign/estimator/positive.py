@@ -32,6 +32,10 @@ class SwappedMetric(Metric):
         return self.metric.greater_is_better
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        return self.metric.bounds
+
+    @property
     def needs_matrix(self) -> bool:
         return self.metric.needs_matrix
 
