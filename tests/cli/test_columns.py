@@ -1,5 +1,7 @@
 """The kinds of columns, tables on disk, and labels."""
 
+from contextlib import ExitStack
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -224,3 +226,26 @@ def test_codes():
     assert known.decode(np.array([1, 0])).to_pylist() == [1, 0]
     with pytest.raises(UsageError, match=r"never saw: 'True'\. It knows '0', '1'"):
         known.encode(pa.table({"y": [True]}), "data.csv")
+
+
+def test_of_two_writers_the_last_one_wins_whole(tmp_path):
+    path, tables = tmp_path / "table.csv", [pa.table({"a": [name] * 3}) for name in "xy"]
+    with ExitStack() as first, ExitStack() as second:
+        writes = [stack.enter_context(writing(path, tables[0].schema)) for stack in (first, second)]
+        for _ in range(2):
+            for write, one in zip(writes, tables, strict=True):
+                write(one)
+        second.close()
+        assert TableFile(path).read()["a"].to_pylist() == ["y"] * 6
+        first.close()
+    assert TableFile(path).read()["a"].to_pylist() == ["x"] * 6
+    assert [p.name for p in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_an_error_of_one_writer_leaves_the_other_one_alone(tmp_path):
+    path, one = tmp_path / "table.parquet", pa.table({"a": [1, 2]})
+    with writing(path, one.schema) as write:
+        with pytest.raises(KeyboardInterrupt), writing(path, one.schema):
+            raise KeyboardInterrupt
+        write(one)
+    assert TableFile(path).read() == one

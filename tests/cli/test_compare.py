@@ -94,6 +94,11 @@ def test_advice_that_nobody_can_follow_is_not_given(binary, monkeypatch):
 
 
 @pytest.mark.usefixtures("few")
+def test_intervals_are_within_the_metrics_bounds(result):
+    for method in result["methods"]:
+        assert 0 <= method["low"] <= method["mean"] <= method["high"] <= 1
+
+
 def test_quiet_says_nothing(binary):
     result = done("compare", binary, "--target", "label", *QUICK, "--quiet")
     assert (result.out, result.err) == ("", "")

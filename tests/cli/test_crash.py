@@ -53,7 +53,8 @@ def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
         patch.setattr(checkpoint, "save", interrupting)
         stopped = invoke(*arguments)
     assert stopped.code == 130
-    assert "Interrupted. The same command goes on where this one was." in stopped.err
+    said = ["The same command goes on where this one was.", "evalign: interrupted."]
+    assert stopped.err.splitlines()[-2:] == said
     assert partial.exists()
     text = refused(*fit(data, out, epochs=EPOCHS + 1))
     assert f"run.partial belongs to another command: --epochs was {EPOCHS}" in text

@@ -1,6 +1,7 @@
 """`evalign predict`, `evaluate` and `report` on a run folder."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -202,6 +203,38 @@ def test_a_name_is_no_markup(tmp_path):
     assert ":smile:" in said
 
 
+def test_names_with_commands_for_the_terminal(tmp_path):
+    """No control character reaches the terminal or the page; the table keeps the name."""
+    name = "low\x1b]0;owned\x07\x9b31m"
+    frame = table().replace({"label": {"low": name}}).rename(columns={"country": "c\x1b[2J"})
+    data = written(tmp_path / "data.parquet", frame)
+    out = tmp_path / "scored.parquet"
+    said = [
+        done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1)),
+        done("evaluate", tmp_path / "run", written(tmp_path / "new.parquet", frame.iloc[:100])),
+        done("predict", tmp_path / "run", data, "--out", out),
+    ]
+    text = "".join(result.out + result.err for result in said)
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "low\\x1b]0;owned\\x07\\x9b31m" in text
+    assert "c\\x1b[2J (constant)" in text
+    assert "low\\x1b]0;owned" in page
+    for shown in (text, page.split("<script")[0]):
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
+    assert name in set(read(out)["label"])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_names_that_are_formulas(tmp_path, suffix):
+    frame = table().replace({"label": {"low": "=1+1", "high": "@x"}})
+    data = written(tmp_path / "data.csv", frame)
+    done(*fit(data, tmp_path / "run", "--no-baseline", epochs=3))
+    out = tmp_path / f"scored.{suffix}"
+    said = done("predict", tmp_path / "run", data, "--out", out).err
+    assert ("begin as formulas do ('=1+1', '@x')" in said) == (suffix == "csv")
+    assert set(read(out)["prediction"]) <= {"=1+1", "@x", "middle"}
+
+
 def test_evaluate_in_blocks(fitted, tmp_path, monkeypatch):
     new = written(tmp_path / "test.csv", table(500, seed=8))
     one = done("evaluate", fitted, new, "--json").out
@@ -217,6 +250,37 @@ def test_evaluate_the_test_rows(tmp_path):
     again = json.loads(done("evaluate", tmp_path / "run", test, "--json").out)
     assert said.pop("run") == str(tmp_path / "run")
     assert again == said
+
+
+def test_the_training_file_is_no_test(fitted, data, tmp_path):
+    said = done("evaluate", fitted, data)
+    assert f"Note: The run was trained on {data}, or chosen by it: this is no test" in said.err
+    assert "On 240 rows that the models have seen in training. This is no test." in said.out
+    assert "test rows" not in said.out
+    assert "is better" not in said.out
+    result = json.loads(done("evaluate", fitted, data, "--json").out)
+    assert result["test"] is False
+    for difference in result["differences"]:
+        assert difference["verdict"].endswith("no verdict, as the models have seen these rows.")
+    new = written(tmp_path / "new.csv", table(200, seed=8))
+    said = done("evaluate", fitted, new, "--json")
+    assert json.loads(said.out)["test"] is True
+    assert "no test" not in said.err
+
+
+@pytest.mark.parametrize("part", ["data", "validation"])
+def test_a_report_on_the_training_file_says_so(data, tmp_path, part):
+    some = written(tmp_path / "some.csv", table(100, seed=4))
+    test = {"data": data, "validation": some}[part]
+    command = fit(data, tmp_path / "run", "--validation", some, "--test", test, epochs=1)
+    said = done(*command)
+    assert "This is no test." in said.out
+    page = (tmp_path / "run" / "report.html").read_text()
+    done("report", tmp_path / "run", "--out", tmp_path / "again.html")
+    for html in (page, (tmp_path / "again.html").read_text()):
+        assert "This is no test: the models were trained on these rows, or chosen by them." in html
+        assert "rows seen in training" in html
+        assert "is better by" not in html
 
 
 def test_report(fitted, tmp_path):

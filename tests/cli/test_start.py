@@ -47,6 +47,15 @@ def test_quick(arguments, code, words, tmp_path):
     assert not SLOW & set(loaded.split())
 
 
+@pytest.mark.parametrize("module", ["typer", "torch"])  # of the program, and of the command
+def test_interrupted_while_it_loads(module, tmp_path):
+    (tmp_path / "data.csv").write_text("x,y\n1,a\n")
+    (tmp_path / f"{module}.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    command = [sys.executable, "-m", "evalign", "compare", "data.csv", "--target", "y"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "evalign: interrupted.\n")
+
+
 def test_options_are_the_librarys():
     assert inspect.signature(AlignedClassifier).parameters["epochs"].default == options.EPOCHS
     assert sorted(options.RECIPES) == sorted(RECIPES)

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+import warnings
 
 import joblib
 import numpy as np
@@ -19,7 +20,10 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from evalign import metrics
+from evalign.core.confusion import Confusion
+from evalign.decisions import fit_decision
 from evalign.estimator import AlignedClassifier
+from evalign.estimator.positive import oriented
 from evalign.losses.aligned import metric_offsets
 from evalign.metrics import resolve
 from evalign.training import CheckpointError, TrainingWarning
@@ -685,3 +689,79 @@ def test_a_network_function_that_returns_no_module():
 def test_wrong_data(call, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         quick().fit(**({"X": X, "y": Y} | call))
+
+
+# The positive class
+
+
+JA = np.where(Y2 == 1, "ja", "nein")  # the rare class is the first in order
+
+
+def test_the_positive_class_can_be_named(tmp_path):
+    hard = X2 + 2 * np.random.default_rng(1).normal(size=X2.shape)
+    clf, last = (quick("f1", pos_label=label).fit(hard, JA) for label in ("ja", "nein"))
+    assert clf.classes_.tolist() == ["ja", "nein"]
+    for model, label in ((clf, "ja"), (last, "nein")):
+        predicted = model.predict(hard)
+        assert model.score(hard, JA) == pytest.approx(f1_score(JA, predicted, pos_label=label))
+    assert (clf.predict(hard) == "ja").sum() > (last.predict(hard) == "ja").sum()
+    # F1 of the frequent class is near 1 whatever one does.
+    assert clf.history_[-1]["validation_metric"] < 0.8 < last.history_[-1]["validation_metric"]
+    clf.save(tmp_path / "model")
+    again = AlignedClassifier.load(tmp_path / "model", network=SmallNetwork())
+    assert again.pos_label == "ja"
+    assert same(clf, again)
+    assert again.score(X2, JA) == clf.score(X2, JA)
+    assert again.rule_.metric == clf.rule_.metric
+
+
+@pytest.mark.parametrize("decision", ["tuned", "expected"])
+@pytest.mark.parametrize("metric", ["f1", "specificity", "expected_cost[[0, 1], [5, 0]]"])
+def test_a_swapped_metric_is_that_of_the_other_class(metric, decision):
+    swapped, y = oriented(metric, "ja", np.array(["ja", "nein"])), torch.from_numpy(Y2)
+    logits = torch.from_numpy(X2[:, :2] / 2)
+    rules = [
+        fit_decision(z, labels, metric=goal, decision=decision)
+        for z, labels, goal in ((logits, y, metric), (logits.flip(1), 1 - y, swapped))
+    ]
+    np.testing.assert_array_equal(rules[0](logits), 1 - rules[1](logits.flip(1)))
+    confusions = (
+        Confusion.from_predictions(*pair, matrix=True)
+        for pair in ((rules[0](logits), y), (rules[1](logits.flip(1)), 1 - y))
+    )
+    values = [goal(c) for goal, c in zip((resolve(metric), swapped), confusions, strict=True)]
+    assert values[0] == values[1]
+
+
+@pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
+def test_the_last_class_named_is_the_default(decision):
+    with pytest.warns(TrainingWarning, match="f1 is of the class 'nein', the last of the two"):
+        clf = quick("f1", decision=decision).fit(X2, JA)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TrainingWarning)
+        named = quick("f1", decision=decision, pos_label="nein").fit(X2, JA)
+    assert same(clf, named)
+    assert clf.score(X2, JA) == named.score(X2, JA)
+
+
+@pytest.mark.parametrize(
+    ("metric", "y"),
+    [
+        ("f1_macro", JA),
+        ("matthews_corrcoef", JA),
+        ("f1", 1 - Y2),  # a class called 1 is the positive one
+        ("f1", np.where(Y2 == 1, "yes", "no")),  # the rare one
+    ],
+)
+def test_no_warning_where_it_does_not_matter(metric, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TrainingWarning)
+        quick(metric, epochs=1).fit(X2, y)
+
+
+@pytest.mark.parametrize("label", ["no", 1, ["ja"]])
+def test_a_positive_class_that_is_none(label):
+    with pytest.raises(ValueError, match="pos_label of AlignedClassifier must be None, or one of"):
+        quick("f1", pos_label=label).fit(X2, JA)
+    with pytest.raises(ValueError, match="pos_label of AlignedClassifier must be None, or one of"):
+        quick(pos_label=1).fit(X, Y)

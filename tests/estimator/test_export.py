@@ -27,3 +27,11 @@ def test_onnx_agrees(classes, tmp_path):
         assert np.array_equal(np.array(found)[label], clf.predict(rows))
         np.testing.assert_allclose(probability, clf.predict_proba(rows), atol=1e-6)
         assert np.array_equal(score.argmax(1), label)
+    bad = X[:4].copy()
+    bad[[0, 1, 2], [0, 1, 2]] = np.nan, np.inf, -np.inf
+    label, probability, score = session.run(None, {"X": bad})
+    assert label.tolist()[:3] == [-1, -1, -1]  # rows that predict refuses
+    assert np.isnan(probability[:3]).all()
+    assert np.isnan(score[:3]).all()
+    assert found[label[3]] == clf.predict(bad[3:])[0]
+    np.testing.assert_allclose(probability[3:], clf.predict_proba(bad[3:]), atol=1e-6)

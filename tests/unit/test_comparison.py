@@ -240,6 +240,35 @@ def test_corrected_t_agrees_with_an_independent_computation():
     assert got == pytest.approx((values.mean(), values.mean() - reach, values.mean() + reach, p))
 
 
+def test_intervals_stay_within_bounds():
+    values = [0.99, 0.9, 1.0, 1.0, 0.96, 1.0]
+    plain, bounded = estimate(values, folds=3), estimate(values, 3, (0, 1))
+    assert plain.high > 1 >= bounded.high > bounded.value > bounded.low > 0
+    assert (plain.value, plain.p) == (bounded.value, bounded.p)
+    # On a scale of another unit it is the same interval; far from the bounds, the plain one.
+    scaled = estimate([2 * value - 1 for value in values], 3, (-1, 1))
+    assert scaled[:3] == pytest.approx([2 * value - 1 for value in bounded[:3]])
+    assert estimate(values, 3, (-1e6, 1e6)) == pytest.approx(plain, abs=1e-4)
+    assert estimate([1.0] * 6, 3, (0, 1)) == (1, 1, 1, 1)
+    assert estimate(values, 3, (0, 0.5)) == plain  # bounds that it does not keep are none
+    assert estimate(values, 3, (0, math.inf)) == plain
+
+
+def test_coverage_near_a_bound():
+    """Of scores with mean 0.97 that correlate as folds do; the symmetric interval has 0.87."""
+    rng, folds, mean = np.random.default_rng(0), 5, 0.97
+    shared, own = rng.normal(size=(1500, 1)), rng.normal(size=(1500, folds))
+    drawn = stats.norm.cdf(math.sqrt(1 / folds) * shared + math.sqrt(1 - 1 / folds) * own)
+    scores = stats.beta.ppf(drawn, mean * 30, (1 - mean) * 30).tolist()
+
+    def coverage(*bounds):
+        found = [estimate(row, folds, *bounds) for row in scores]
+        return np.mean([low <= mean <= high for _, low, high, _ in found])
+
+    assert coverage((0, 1)) == pytest.approx(0.95, abs=0.02)
+    assert coverage() < 0.9
+
+
 def test_values_without_spread():
     """They say nothing about chance, even where rounding makes them differ."""
     for value in (0.0, 0.25):

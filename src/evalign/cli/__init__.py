@@ -27,4 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.name is None or error.name.startswith("evalign"):
             raise
         code = f"evalign: {error.name} is not installed. Run: pip install 'evalign[cli]'"
+    except KeyboardInterrupt:  # while `app` is imported, which takes Ctrl-C from then on
+        code = 130
+    if code == 130:
+        print("evalign: interrupted.", file=sys.stderr)
     sys.exit(code)

@@ -11,6 +11,7 @@ from typer.main import get_command
 from evalign import __version__
 from evalign.cli.commands import compare, demo, evaluate, fit, predict, report
 from evalign.cli.errors import UsageError
+from evalign.core.text import visible
 
 app = typer.Typer(
     add_completion=False,
@@ -56,5 +57,5 @@ def run(
 
 
 def _complain(name: str, text: str) -> int:
-    print(f"{name}: {' '.join(text.split())}", file=sys.stderr)
+    print(f"{name}: {visible(' '.join(text.split()))}", file=sys.stderr)
     return 2

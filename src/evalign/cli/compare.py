@@ -135,8 +135,9 @@ def _run(spoken: Terminal, records: Iterator[FoldScore], total: int) -> list[Fol
 
 
 def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[FoldScore]) -> None:
-    greater = resolve(metric).greater_is_better
-    rows = summarize(records, greater_is_better=greater)
+    judged_by = resolve(metric)
+    greater = judged_by.greater_is_better
+    rows = summarize(records, greater_is_better=greater, bounds=judged_by.bounds)
     sentences = verdict(records, metric=metric, greater_is_better=greater)
     data = {
         "metric": metric,

@@ -6,6 +6,7 @@ Only the standard library is imported here: a wrong path is reported before anyt
 import errno
 import hashlib
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,8 +60,11 @@ def partial_folder(folder: Path) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a file beside `path` that replaces it at the end and is deleted after an error."""
-    aside = path.with_name(path.name + ".partial")
+    """Give a file beside `path`, which takes its place at the end and is gone after an error.
+
+    Its name is no other command's: of two that write one file, the last one wins whole.
+    """
+    aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
     try:
         yield aside
         synced(aside)

@@ -24,8 +24,8 @@ from evalign.cli.dataset import (
 )
 from evalign.cli.errors import UsageError
 from evalign.cli.files import digest
-from evalign.cli.outcome import PREDICTIONS, contents, predictions, shown
-from evalign.cli.run import REPORT
+from evalign.cli.outcome import contents, predictions, shown, was_seen
+from evalign.cli.run import PREDICTIONS, REPORT
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.decisions import Decision
@@ -78,8 +78,10 @@ def fit_table(
             "--baseline": baseline,
         }
         if done := run.finished(out, arguments):
+            with done.reading("metrics.json"):
+                list(shown(result := done.read("metrics.json")))
             spoken.note(f"{out} is complete: this command has run before.")
-            _show(spoken, out, done.read("metrics.json"))
+            _show(spoken, out, result)
             return
 
         roles: dict[str, Any] = {"target": target, "group": group, "weight": weight}
@@ -112,7 +114,7 @@ def fit_table(
                 about |= _about(dataset, data.name, parts)
                 result = _build(folder, checkpoints, about, dataset, parts, estimators)
         except KeyboardInterrupt:
-            spoken.note("Interrupted. The same command goes on where this one was.")
+            spoken.note("The same command goes on where this one was.")
             raise
         _show(spoken, out, result)
 
@@ -175,7 +177,8 @@ def _build(
     with writing(folder / PREDICTIONS, table.schema) as write:
         write(table)
     histories = {name: estimator.history_ for name, estimator in estimators.items()}
-    content = contents(table, dataset.labels, about, histories)
+    seen = was_seen(about, about["arguments"]["--test"])
+    content = contents(table, dataset.labels, about, histories, seen=seen)
     result = scores(content)
     _write_json(folder / "history.json", histories)
     _write_json(folder / "metrics.json", result)

@@ -11,12 +11,12 @@ from rich.table import Table
 from evalign.cli.dataset import Rows
 from evalign.cli.errors import UsageError
 from evalign.cli.labels import Labels
-from evalign.cli.run import About
+from evalign.cli.run import PREDICTIONS, About
+from evalign.core.text import visible
 from evalign.estimator import AlignedClassifier
 from evalign.report import Contents, Scored
 from evalign.report.summary import number
 
-PREDICTIONS = "test_predictions.parquet"
 Histories = dict[str, list[dict[str, Any]]]
 
 
@@ -51,8 +51,18 @@ def probabilities(stem: str, values: np.ndarray, labels: Labels) -> dict[str, pa
     }
 
 
-def contents(table: pa.Table, labels: Labels, about: About, histories: Histories) -> Contents:
-    """The contents of a report on a table of `predictions`. Rows without weight are left out."""
+def contents(
+    table: pa.Table, labels: Labels, about: About, histories: Histories, *, seen: bool
+) -> Contents:
+    """The contents of a report on a table of `predictions`. Rows without weight are left out.
+
+    Args:
+        table: what the models say of the rows.
+        labels: of the run.
+        about: the run's `run.json`.
+        histories: a record per epoch, for each model.
+        seen: the rows are no test, see `was_seen`.
+    """
     names = table.column_names
     if "weight" in names:
         table = table.filter(pa.array(table["weight"].to_numpy() > 0))
@@ -83,7 +93,14 @@ def contents(table: pa.Table, labels: Labels, about: About, histories: Histories
         groups=column("group"),
         seed=arguments["--seed"],
         cards=_cards(about),
+        seen=seen,
     )
+
+
+def was_seen(about: About, checksum: str | None) -> bool:
+    """Whether the models of a run were trained on the file with this checksum, or chosen by it."""
+    arguments = about["arguments"]
+    return checksum is not None and checksum in (arguments["data"], arguments["--validation"])
 
 
 def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
@@ -96,7 +113,10 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
     for name, values in scores["others"].items():
         table.add_row(name, *(number(values[method["key"]]) for method in methods))
     yield table
-    yield f"On {scores['rows']} test rows."
+    if scores.get("test", True):
+        yield f"On {scores['rows']} test rows."
+    else:
+        yield f"On {scores['rows']} rows that the models have seen in training. This is no test."
     for difference in scores["differences"]:
         yield difference["verdict"]
 
@@ -108,7 +128,7 @@ def shown_classes(scores: dict[str, Any]) -> Table:
         model = row["aligned"]
         counts = [f"{row['rows']:g}", f"{model['predicted']:g}"]
         ratios = [number(model[name]) for name in ("precision", "recall", "f1")]
-        table.add_row(row["class"], *counts, *ratios)
+        table.add_row(visible(row["class"]), *counts, *ratios)
     return table
 
 

@@ -11,20 +11,23 @@ import pyarrow as pa
 from evalign.cli import columns
 from evalign.cli.dataset import rows, warn_of_scarce
 from evalign.cli.errors import DataWarning, UsageError, listed
-from evalign.cli.files import is_parquet, replacing
+from evalign.cli.files import digest, is_parquet, replacing
+from evalign.cli.labels import Labels
 from evalign.cli.outcome import (
-    PREDICTIONS,
     contents,
     judged,
     predictions,
     probabilities,
     shown,
     shown_classes,
+    was_seen,
 )
-from evalign.cli.run import REPORT, FinishedRun
+from evalign.cli.run import PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import terminal
 from evalign.report import render, scores
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet's formula may begin
 
 
 def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool) -> None:
@@ -62,6 +65,7 @@ def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
             if not count:
                 raise UsageError(f"{source} holds no rows.")
         features.warn(source)
+        _warn_of_formulas(out, labels)
         result = {"rows": count, "out": str(out), "unseen": dict(features.unseen)}
         spoken.result(result, f"Labelled {count} rows: {out}")
 
@@ -82,7 +86,13 @@ def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
             raise UsageError(f"{source} holds no rows.")
         features.warn(source)
         table = pa.concat_tables(blocks)
-        content = contents(table, labels, opened.about, opened.read("history.json"))
+        with opened.reading("history.json"):
+            seen = was_seen(opened.about, digest(data))
+            content = contents(table, labels, opened.about, opened.read("history.json"), seen=seen)
+        if seen:
+            text = f"The run was trained on {source}, or chosen by it: this is no test, and the"
+            cure = "Give rows that it has not seen; its own test rows are in its report."
+            warnings.warn(f"{text} scores are too good. {cure}", DataWarning, stacklevel=2)
         warn_of_scarce("test", content.y, labels)
         result = scores(content)
         spoken.result(result, *shown(result), "", shown_classes(result))
@@ -94,11 +104,23 @@ def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) ->
         opened = FinishedRun(run)
         out = out or run / REPORT
         table = TableFile(run / PREDICTIONS).read()
-        content = contents(table, opened.labels, opened.about, opened.read("history.json"))
+        with opened.reading(PREDICTIONS):
+            about = opened.about
+            seen = was_seen(about, about["arguments"]["--test"])
+            content = contents(table, opened.labels, about, opened.read("history.json"), seen=seen)
         page = render(content, scores(content))
         with replacing(out) as aside:
             aside.write_text(page, encoding="utf-8")
         spoken.result({"out": str(out)}, f"Wrote {out}")
+
+
+def _warn_of_formulas(out: Path, labels: Labels) -> None:
+    """Warn of names that a spreadsheet takes for formulas. Labels come back as they went in."""
+    odd = [name for name in labels.values if isinstance(name, str) and name[:1] in FORMULA]
+    if odd and not is_parquet(out):
+        text = f"Some labels in {out} begin as formulas do ({listed(odd, 3)})"
+        cure = "Do not open it in a spreadsheet unless you trust them."
+        warnings.warn(f"{text}, and are written as they are. {cure}", DataWarning, stacklevel=2)
 
 
 class Features:

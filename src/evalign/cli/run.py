@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -32,7 +33,8 @@ from evalign.cli.errors import UsageError
 from evalign.cli.files import digest, partial_folder, replacing, synced
 from evalign.cli.labels import Labels
 from evalign.estimator import AlignedClassifier
-from evalign.training.checkpoint import sync_folder
+from evalign.training import CheckpointError
+from evalign.training.checkpoint import WRONG_TREE, read_plain, sync_folder
 
 try:
     import fcntl
@@ -41,9 +43,21 @@ except ImportError:  # Windows, where two commands at once do not notice each ot
 
 FORMAT = "evalign run"
 VERSION = 1
+PREDICTIONS = "test_predictions.parquet"
 REPORT = "report.html"
 MODELS = ("model", "baseline")
+LARGEST = 2**30  # bytes of a file, but for those of the models
 About = dict[str, Any]
+SHAPE: dict[str, type] = {
+    "arguments": dict,
+    "files": dict,
+    "file": str,
+    "columns": dict,
+    "classes": list,
+    "rows_per_class": list,
+    "rows": dict,
+    "versions": dict,
+}
 
 
 class FinishedRun:
@@ -57,10 +71,20 @@ class FinishedRun:
         self.folder = folder
         self.about = _read_about(folder)
         for name, written in self.about["files"].items():
-            if not (folder / name).is_file():
-                raise _damaged(folder, f"{name} is missing")
-            if digest(folder / name) != written:
-                raise _damaged(folder, f"{name} has changed since it was written")
+            with self.reading(name):
+                self._check(name, written)
+        for name in ("pipeline.skops", "history.json", "metrics.json", PREDICTIONS):
+            if name not in self.about["files"]:
+                raise _damaged(folder, f"run.json does not name {name}")
+
+    def _check(self, name: str, written: str) -> None:
+        path = self.folder / name
+        if not path.resolve().is_relative_to(self.folder.resolve()):
+            raise _damaged(self.folder, f"{name} is outside of it")
+        if not path.is_file():  # a pipe or a device has no end
+            raise _damaged(self.folder, f"{name} is missing, or no plain file")
+        if digest(path) != written:
+            raise _damaged(self.folder, f"{name} has changed since it was written")
 
     @property
     def columns(self) -> Columns:
@@ -77,14 +101,37 @@ class FinishedRun:
 
     @cached_property
     def pipeline(self) -> ColumnTransformer:
-        return columns.load((self.folder / "pipeline.skops").read_bytes())
+        with self.reading("pipeline.skops"):
+            pipeline: Any = columns.load(read_plain(self.folder / "pipeline.skops", LARGEST))
+            if list(pipeline.feature_names_in_) != self.columns.features:
+                raise ValueError("its columns are others than those of run.json")
+            return pipeline
 
     def classifier(self, name: str) -> AlignedClassifier:
-        return AlignedClassifier.load(self.folder / name)
+        """One of its models, whose classes are the codes of the labels."""
+        with self.reading(name):
+            model = AlignedClassifier.load(self.folder / name)
+            if model.classes_.tolist() != list(range(len(self.labels.values))):
+                raise ValueError("its classes are others than those of run.json")
+            if model.n_features_in_ != len(self.pipeline.get_feature_names_out()):
+                raise ValueError("its features are others than those of pipeline.skops")
+            return model
 
     def read(self, name: str) -> Any:
         """One of its JSON files."""
-        return json.loads((self.folder / name).read_text(encoding="utf-8"))
+        with self.reading(name):
+            return json.loads(read_plain(self.folder / name, LARGEST))
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[None]:
+        """Within it, an error is that of a file that `fit` did not write so."""
+        try:
+            yield
+        except (UsageError, CheckpointError):
+            raise
+        except (OSError, EOFError, zipfile.BadZipFile, *WRONG_TREE) as error:
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise _damaged(self.folder, f"{name} cannot be used: {why[:300]}") from error
 
 
 def finished(folder: Path, arguments: About) -> FinishedRun | None:
@@ -101,7 +148,7 @@ def finished(folder: Path, arguments: About) -> FinishedRun | None:
     command = _command(partial)
     if command is not None:
         _check_same(partial, command, arguments)
-    elif partial.exists() and {p.name for p in partial.iterdir()} - {"command.json.partial"}:
+    elif partial.exists() and set(partial.iterdir()) - set(partial.glob("command.json.*.partial")):
         raise UsageError(f"{partial} exists and is no run of evalign. Choose another --out.")
     return None
 
@@ -171,8 +218,8 @@ def _command(partial: Path) -> About | None:
     if not path.exists():
         return None
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        return json.loads(read_plain(path, LARGEST))
+    except (ValueError, OSError, RecursionError) as error:
         cure = "Delete the folder to start afresh."
         raise UsageError(f"{path} cannot be read: {error}. {cure}") from error
 
@@ -186,8 +233,8 @@ def _remove(partial: Path) -> None:
 def _read_about(folder: Path) -> About:
     path = folder / "run.json"
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        about = json.loads(read_plain(path, LARGEST))
+    except (ValueError, OSError, RecursionError) as error:
         raise _damaged(folder, f"run.json cannot be read: {error}") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise UsageError(f"{folder} is no run of evalign: see its run.json.")
@@ -196,7 +243,23 @@ def _read_about(folder: Path) -> About:
         raise UsageError(f"{folder} has format version {got}, this is {VERSION}. {cure}")
     if about.pop("sha256", None) != _digest_of(about):
         raise _damaged(folder, "run.json has changed since it was written")
+    wrong = [name for name, kind in SHAPE.items() if not isinstance(about.get(name), kind)]
+    if wrong or not _is_sound(about):
+        raise _damaged(folder, f"run.json does not say what `evalign fit` writes {wrong or ''}")
     return about
+
+
+def _is_sound(about: About) -> bool:
+    """Whether columns are texts, and classes two or more different texts or numbers."""
+    try:
+        found, classes = Columns(**about["columns"]), about["classes"]
+        names = [*found.used, *found.left_out]
+        kinds = {type(label) for label in classes}
+        ok = all(isinstance(name, str) and "\0" not in name for name in [*names, *about["files"]])
+        alike = len(kinds) == 1 and kinds <= {str, int, float}
+        return ok and alike and len(set(classes)) == len(classes) > 1
+    except TypeError:
+        return False
 
 
 def _check_same(folder: Path, then: About, now: About) -> None:

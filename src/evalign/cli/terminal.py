@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from evalign.cli.errors import DataWarning, UsageError
+from evalign.core.text import visible
 from evalign.training import CheckpointError, TrainingWarning
 
 
@@ -29,7 +30,7 @@ class Terminal:
 
     def note(self, text: str) -> None:
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            print(visible(text), file=sys.stderr, flush=True)
 
     def result(self, data: dict[str, Any], *shown: Table | str) -> None:
         """Print the data as JSON, or what is `shown` to a person."""
@@ -39,7 +40,8 @@ class Terminal:
             # Class names are not markup, and a sentence is not broken into lines.
             console = Console(markup=False, emoji=False, highlight=False)
             for part in shown:
-                console.print(part, soft_wrap=isinstance(part, str))
+                text = visible(part) if isinstance(part, str) else part
+                console.print(text, soft_wrap=isinstance(part, str))
 
 
 @contextmanager

@@ -12,13 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
+from scipy.special import expit, logit
 
 from evalign.core.checks import require
 
 PLAIN, TUNED = "cross-entropy (argmax)", "cross-entropy (tuned)"
 CHANCE = 0.05  # a difference with a smaller p-value is beyond chance
 FEW = 5  # values; with fewer, no difference is called beyond chance
-SPREAD = 1e-9  # relative to the mean; less is rounding
+SPREAD = 1e-9  # of a mean; less is rounding
+UNBOUNDED = (-math.inf, math.inf)
 
 
 class FoldScore(NamedTuple):
@@ -58,8 +60,12 @@ def summarize(
     *,
     greater_is_better: bool = True,
     against: str = PLAIN,
+    bounds: tuple[float, float] = UNBOUNDED,
 ) -> list[Row]:
-    """A row per method, the best mean first; differences are to the method `against`."""
+    """A row per method, the best mean first; differences are to the method `against`.
+
+    The intervals of the scores stay within the bounds of the metric.
+    """
     scores: dict[str, dict[tuple[int, int], float]] = {}
     seconds: dict[str, list[float]] = {}
     for method, seed, fold, score, took in records:
@@ -80,7 +86,7 @@ def summarize(
     rows = [
         Row(
             method,
-            estimate(list(values.values()), folds),
+            estimate(list(values.values()), folds, bounds),
             of_method.get(method),
             float(np.mean(seconds[method])),
         )
@@ -90,13 +96,18 @@ def summarize(
     return sorted(rows, key=lambda row: sign * row.score.value)
 
 
-def estimate(values: Sequence[float], folds: int) -> Estimate:
+def estimate(
+    values: Sequence[float], folds: int, bounds: tuple[float, float] = UNBOUNDED
+) -> Estimate:
     """The mean of a repeated cross-validation, with Nadeau and Bengio's corrected variance.
 
     For n = folds · repetitions values with sample variance s², the variance of the mean is
     (1/n + n_test/n_train) · s², where n_test/n_train = 1/(folds - 1). The test is Student's t with
     n - 1 degrees of freedom. The plain s²/n ignores that training sets overlap, and finds
     differences everywhere. Values that are all equal say nothing about their spread: p is then 1.
+
+    Within bounds, the interval is symmetric on the scale of the logit, log((m - a)/(b - m)), where
+    by the delta method the error is (b - a)/((m - a)(b - m)) times that of the mean m.
 
     Examples:
         >>> mean, low, high, p = estimate([0.02, 0.03, 0.01, 0.04, 0.05], folds=5)
@@ -110,7 +121,13 @@ def estimate(values: Sequence[float], folds: int) -> Estimate:
         return Estimate(mean, mean, mean, 1.0)
     reach = float(stats.t.ppf(0.975, n - 1)) * error
     p = 2 * float(stats.t.sf(abs(mean) / error, n - 1))
-    return Estimate(mean, mean - reach, mean + reach, p)
+    least, most = bounds
+    if not (math.isfinite(most - least) and least < mean < most):
+        return Estimate(mean, mean - reach, mean + reach, p)
+    share = (mean - least) / (most - least)
+    reach /= (most - least) * share * (1 - share)
+    low, high = (least + (most - least) * float(expit(logit(share) + by)) for by in (-reach, reach))
+    return Estimate(mean, low, high, p)
 
 
 def verdict(

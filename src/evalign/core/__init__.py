@@ -1,5 +1,5 @@
 """The mathematics, as pure functions of tensors.
 
-From low to high: `checks`, `numerics`, `heaviside` and `batch`, `membership`, `confusion`,
-`metrics`, `theory`. May import torch, but not its Modules or process groups, and nothing above it.
+From low to high: `text`, `checks`, `numerics`, `heaviside` and `batch`, `membership`, `confusion`,
+`metrics`, `theory`. May import torch, but not its Modules or process groups.
 """

@@ -110,13 +110,20 @@ class DecisionRule:
         """The rule of a `state_dict`, with the metric again if that was not a name."""
         cure = "It is of an older version: fit again."
         require("offsets" in state, "DecisionRule", "state", "hold offsets", list(state), cure)
-        offsets = state["offsets"]
+        gain, offsets = numbers(state["gain"]), state["offsets"]
+        square = gain.ndim == 2 and gain.shape[0] == gain.shape[1] > 0
+        ok = square and bool(gain.isfinite().all())
+        require(ok, "DecisionRule", "gain", "be finite numbers (C, C)", tuple(gain.shape))
+        known = get_args(Decision)
+        allowed = f"be one of {', '.join(known)}"
+        got = state["decision"]
+        require(got in known, "DecisionRule", "decision", allowed, repr(got))
         return cls(
             **state
             | {
-                "gain": torch.tensor(state["gain"], dtype=torch.float64),
+                "gain": gain,
                 "metric": state["metric"] if metric is None else metric,
-                "offsets": None if offsets is None else torch.tensor(offsets, dtype=torch.float64),
+                "offsets": None if offsets is None else _offsets("DecisionRule", offsets, gain),
             }
         )
 
@@ -149,7 +156,7 @@ def fit_decision(
         metric: a name, a metric of `evalign.metrics`, or any function of a `Confusion` that returns
             a scalar tensor. A cost is minimised.
         decision: "argmax", "tuned" or "expected".
-        sample_weight: (N,), not negative; twice the weight counts twice. Their scale does not matter.
+        sample_weight: (N,), not negative; twice the weight counts twice, whatever their scale.
         constraint: such as "recall >= 0.9": of the rules that meet it on these rows, the best.
             The labels (or for "expected", the probabilities) are then taken at their word.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one

@@ -20,6 +20,7 @@ from evalign.estimator import storage
 from evalign.estimator.arguments import check_arguments
 from evalign.estimator.export import export
 from evalign.estimator.fitting import fit_rows
+from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.rows import (
     OWNER,
     LabelledRows,
@@ -41,8 +42,9 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
-            function of a `Confusion`. Names without an average ("f1") are for two classes, of which
-            `classes_[1]` is the positive one.
+            function of a `Confusion`. Names without an average ("f1") are of two classes.
+        pos_label: of two classes the positive one, which is class 1 of the metric; None for
+            `classes_[1]`, the last in order.
         recipe: "aligned" (the metric and cross-entropy together, see `AlignedLoss`),
             "cross_entropy", "east" (the paper's method), "focal" or "logit_adjusted".
         network: None for an MLP 512-256-128 with dropout, or a function (n_features, n_classes) ->
@@ -90,6 +92,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         self,
         metric: str | MetricFunction = "f1_macro",
         *,
+        pos_label: Any = None,
         recipe: str = "aligned",
         network: Callable[[int, int], nn.Module] | None = None,
         decision: str = "tuned",
@@ -109,6 +112,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         on_epoch: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
         self.metric = metric
+        self.pos_label = pos_label
         self.recipe = recipe
         self.network = network
         self.decision = decision
@@ -160,10 +164,12 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             same = np.array_equal(classes, before.classes)
             allowed = f"hold the classes of the last fit for warm_start, {before.classes.tolist()}"
             require(same, OWNER, "y", allowed, classes.tolist())
-        metric = self._metric()
+        metric = self._metric(classes)
         if len(classes) > 1:
-            metric(Confusion.from_matrix(torch.eye(len(classes))))  # refuses one for two
-        # A warm start holds out the same rows again.
+            metric(Confusion.from_matrix(torch.eye(len(classes))))  # complains if it is for two
+        if self.pos_label is None:
+            warn_of_positive(metric, classes, codes)
+        # The same rows are held out again when training goes on.
         draw = check_random_state(self.random_state).randint
         seed = int(draw(2**31 - 1)) if before is None else before.seed
 
@@ -232,7 +238,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         order = np.argsort(classes)
         codes = [order[np.searchsorted(classes, labels, sorter=order)] for labels in (predicted, y)]
         weight = torch.from_numpy(weights(sample_weight, len(y)))
-        metric = self._metric()
+        metric = self._metric(self.classes_)
         if len(new):
             try:
                 metric(Confusion.from_matrix(torch.eye(len(classes))))
@@ -265,7 +271,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         Examples:
             With your own network and device: `load("model", network=my_network, device="cpu")`.
         """
-        arguments, fitted = storage.load(path, arguments)
+        arguments, fitted = storage.load(path, arguments, cls._get_param_names())
         classifier = cls(**arguments)
         classifier._fitted, classifier.n_features_in_ = fitted, fitted.n_features
         if fitted.feature_names is not None:
@@ -277,7 +283,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
         Its input is "X" (n, n_features), float32. Its outputs are "label" (n,), an index into the
         classes, which are in the file's metadata as JSON, and "probability" and "score"
-        (n, n_classes). Needs `onnx` and `onnxscript`.
+        (n, n_classes). A row with a NaN or an infinity, which `predict` refuses, gets the label −1
+        and NaN for the others. Needs `onnx` and `onnxscript`.
         """
         export(path, self._state())
 
@@ -304,5 +311,5 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         fitted = self._state()
         return fitted.probabilities(read_features(self, X))
 
-    def _metric(self) -> Metric:
-        return resolve(self.metric, owner=OWNER)
+    def _metric(self, classes: np.ndarray) -> Metric:
+        return resolve(oriented(self.metric, self.pos_label, classes), owner=OWNER)

@@ -27,7 +27,7 @@ def export(path: str | os.PathLike[str], fitted: Fitted) -> None:
 
 
 class _RowsToLabels(nn.Module):
-    """All that `predict` does, without its checks."""
+    """All that `predict` does. A graph refuses no row: one that is not finite gets no label."""
 
     def __init__(self, fitted: Fitted) -> None:
         super().__init__()
@@ -37,4 +37,7 @@ class _RowsToLabels(nn.Module):
         rule = self.fitted.rule
         logits = self.network(network_input(X, self.fitted.standardizer)).double()
         probability = rule.softmax(logits)
-        return rule.labels_of(probability), probability, rule.scores_of(probability)
+        usable = X.isfinite().all(1)
+        label = torch.where(usable, rule.labels_of(probability), -1)
+        probability = torch.where(usable.unsqueeze(1), probability, torch.nan)
+        return label, probability, rule.scores_of(probability)

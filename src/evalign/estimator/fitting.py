@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.estimator.network import blockwise, build, check_logits, find_device
+from evalign.estimator.positive import oriented
 from evalign.estimator.progress import EpochRecord, progress
 from evalign.estimator.rows import LabelledRows, dense
 from evalign.estimator.state import Fitted
@@ -69,7 +70,7 @@ def fit_rows(
     rule = fit_decision(
         blockwise(network, held_out[0], device),
         torch.from_numpy(validation.y),
-        metric=arguments["metric"],
+        metric=oriented(arguments["metric"], arguments["pos_label"], classes),
         decision=arguments["decision"],
         sample_weight=None if equal else torch.from_numpy(validation.weight),
         offsets=recipe.offsets,

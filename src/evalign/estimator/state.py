@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
 from evalign.estimator.network import BLOCK, blockwise
@@ -79,7 +80,7 @@ class Fitted:
         except RuntimeError as error:
             raise CheckpointError(f"The saved weights belong to another network: {error}") from None
         names = state["feature_names_in"]
-        return cls(
+        fitted = cls(
             network=network.eval(),
             standardizer=Standardizer.from_state_dict(state["standardizer"]),
             rule=DecisionRule.from_state_dict(state["rule"], metric=metric),
@@ -88,3 +89,10 @@ class Fitted:
             history=state["history"],
             seed=state["seed"],
         )
+        labels, classes, width = fitted.classes, len(fitted.rule.gain), fitted.n_features
+        ok = len(labels) == classes and np.array_equal(np.unique(labels), labels)
+        allowed = f"be sorted and {classes}, as those of the rule"
+        require(ok, "Fitted", "classes", allowed, labels[:3].tolist())
+        ok = names is None or len(names) == width
+        require(ok, "Fitted", "feature_names", f"be {width}", names)
+        return fitted

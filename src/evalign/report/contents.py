@@ -48,6 +48,7 @@ class Contents:
         groups: (n,) rows of one group are resampled together.
         seed: of the resampling.
         cards: {title: {name: value}}, shown as they are.
+        seen: the models were trained on these rows, or chosen by them: they are no test.
     """
 
     metric: str
@@ -60,6 +61,7 @@ class Contents:
     groups: np.ndarray | None
     seed: int
     cards: dict[str, dict[str, str]]
+    seen: bool = False
 
     def __post_init__(self) -> None:
         rows, classes = len(self.y), len(self.classes)
@@ -90,6 +92,11 @@ class Contents:
     @property
     def weights(self) -> np.ndarray:
         return np.ones(len(self.y)) if self.weight is None else np.asarray(self.weight, float)
+
+    @property
+    def kind(self) -> str:
+        """What the rows are called."""
+        return "rows seen in training" if self.seen else "test rows"
 
     @property
     def resolved(self) -> Metric:

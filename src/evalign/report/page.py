@@ -1,6 +1,7 @@
 """The HTML page: numbers and words here, looks in `page.css`, the slider in `page.js`."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -10,6 +11,7 @@ import plotly.graph_objects as go
 from plotly.io.json import to_json_plotly
 from plotly.offline import get_plotlyjs
 
+from evalign.core.text import visible
 from evalign.report import figures
 from evalign.report.contents import Contents
 from evalign.report.curves import BINS, SHOWN, precision_recall
@@ -30,7 +32,7 @@ COUNTS = {
 
 def render(contents: Contents, scores: dict[str, Any]) -> str:
     """The whole page, one HTML file that fetches nothing; `scores` are those of the contents."""
-    page = _Page(contents, scores)
+    page = _Page(replace(contents, classes=[visible(name) for name in contents.classes]), scores)
     body = "\n".join(
         [
             page.result(),
@@ -51,8 +53,8 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
     return Template(asset("page.html")).substitute(
         title=escape(f"{page.metric} of {contents.aligned.label}: evalign report"),
         css=asset("page.css"),
-        body=body,
-        data=to_json_plotly(data),  # escapes "<", so that no name can end the script element
+        body=visible(body, keep="\n"),
+        data=to_json_plotly(data),  # which escapes "<": no name can end the script element
         plotly=get_plotlyjs(),
         script=asset("page.js"),
     )
@@ -72,7 +74,8 @@ class _Page:
         scores, contents = self.scores, self.contents
         best, methods = scores["methods"][0], scores["methods"]
         verdicts = "".join(f"<li>{escape(d['verdict'])}</li>" for d in scores["differences"])
-        rows = f"{scores['rows']:,} {'' if contents.weight is None else 'weighted '}test rows"
+        weighted = "" if contents.weight is None else "weighted "
+        rows = f"{scores['rows']:,} {weighted}{contents.kind}"
         title = f"{self.metric} of {best['name']} on {rows}"
         positive = f", positive class {contents.classes[1]}" if len(contents.classes) == 2 else ""
         parts = [
@@ -82,6 +85,9 @@ class _Page:
             f"<span>95% interval {_span(best)}{escape(positive)}</span></p>",
             "</header>",
         ]
+        if contents.seen:
+            text = "This is no test: the models were trained on these rows, or chosen by them."
+            parts.append(f"<p><strong>{text}</strong> The scores are too good.</p>")
         if not scores["greater_is_better"]:
             parts.append(f'<p class="quiet">Lower is better: {escape(contents.metric)}.</p>')
         if len(methods) > 1:
@@ -108,9 +114,9 @@ class _Page:
     def _about_intervals(self) -> str:
         groups = self.scores["groups"]
         what = (
-            "the test rows of each class"
+            f"the {self.contents.kind} of each class"
             if groups is None
-            else f"the {groups:,} groups of test rows"
+            else f"the {groups:,} groups of {self.contents.kind}"
         )
         text = (
             f"Intervals come from {RESAMPLES:,} resamples of {what}, the same for all methods. "

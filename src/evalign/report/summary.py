@@ -16,7 +16,8 @@ def scores(contents: Contents) -> dict[str, Any]:
     """The metric of each method with its 95% interval, the differences, and the classes one by one.
 
     Returns:
-        - "metric", "greater_is_better", "rows" (their number), "groups" (their number, or None);
+        - "metric", "greater_is_better", "rows" (their number), "groups" (their number, or None),
+          "test" (false for rows that the models have seen);
         - "methods": for each "key" ("aligned", and with a baseline "cross_entropy", by the same
           kind of rule, and "cross_entropy_argmax"), "name", "value", "low", "high";
         - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
@@ -52,7 +53,10 @@ def scores(contents: Contents) -> dict[str, Any]:
     for key in list(predictions)[1:]:
         value = values["aligned"] - values[key]
         difference = entry(value, drawn["aligned"] - drawn[key])
-        verdict = _verdict(difference, names["aligned"], names[key], metric.greater_is_better)
+        if contents.seen:
+            verdict = f"Against {names[key]}: no verdict, as the models have seen these rows."
+        else:
+            verdict = _verdict(difference, names["aligned"], names[key], metric.greater_is_better)
         differences.append({"against": key, **difference, "verdict": verdict})
 
     others = OTHERS + (OTHERS_OF_TWO if len(contents.classes) == 2 else [])
@@ -61,6 +65,7 @@ def scores(contents: Contents) -> dict[str, Any]:
         "greater_is_better": metric.greater_is_better,
         "rows": len(contents.y),
         "groups": None if contents.groups is None else len(np.unique(contents.groups)),
+        "test": not contents.seen,
         "methods": [
             {"key": key, "name": names[key], **entry(values[key], drawn[key])}
             for key in predictions

@@ -7,11 +7,13 @@
 | `tensors.safetensors` | the tensors                                                        |
 """
 
+import errno
 import hashlib
 import json
 import math
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +26,11 @@ from torch import Tensor
 
 FORMAT = "evalign checkpoint"
 VERSION = 1
+# Bytes; no checkpoint comes near them. A folder may come from anyone: its files are measured before
+# they are read.
+LARGEST = {"manifest.json": 2**20, "state.json": 2**30, "tensors.safetensors": 2**38}
+# What a tree of another shape than expected leads to.
+WRONG_TREE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 
 
 class CheckpointError(ValueError):
@@ -117,20 +124,45 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
         got, cure = manifest.get("version"), "Load it with the version of evalign that wrote it."
         raise CheckpointError(f"{folder} has format version {got}, this is {VERSION}. {cure}")
     files = {name: _read(folder, name) for name in ("state.json", "tensors.safetensors")}
+    digests = manifest.get("sha256")
     for name, data in files.items():
-        if (manifest.get("sha256") or {}).get(name) != _digest(data):
+        if not isinstance(digests, dict) or digests.get(name) != _digest(data):
             raise _damaged(folder, name, "its checksum differs from the manifest's")
     try:
         tensors = safetensors.torch.load(files["tensors.safetensors"])
-    except safetensors.SafetensorError as error:
+    except (safetensors.SafetensorError, *WRONG_TREE) as error:
         raise _damaged(folder, "tensors.safetensors", error) from error
-    return _give_tensors(_parse(folder, "state.json", files["state.json"]), tensors)
+    tree = _parse(folder, "state.json", files["state.json"])
+    if not isinstance(tree, dict):
+        raise _damaged(folder, "state.json", f"it holds a {type(tree).__name__}, not a tree")
+    try:
+        return _give_tensors(tree, tensors)
+    except WRONG_TREE as error:  # a tensor without a name, or a tree of a thousand levels
+        raise _damaged(folder, "state.json", f"{type(error).__name__}: {error}") from error
 
 
 def exists(folder: str | os.PathLike[str]) -> bool:
     """Whether there is a checkpoint to load."""
     _recover(folder)
     return _places(folder)[0].exists()
+
+
+def read_plain(path: Path, most: int) -> bytes:
+    """The contents of a file, or an OSError: a pipe would never end, nor would a device.
+
+    Args:
+        path: the file; a link is followed.
+        most: the bytes that it may have.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not a plain file")
+    if found.st_size > most:
+        raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, more than {most:,}")
+    try:
+        return path.read_bytes()
+    except MemoryError as error:
+        raise OSError(errno.ENOMEM, f"memory cannot hold its {found.st_size:,} bytes") from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -202,7 +234,7 @@ def _digest(data: bytes) -> str:
 
 def _read(folder: Path, name: str) -> bytes:
     try:
-        return (folder / name).read_bytes()
+        return read_plain(folder / name, LARGEST[name])
     except OSError as error:
         raise _damaged(folder, name, error.strerror or error) from error
 
@@ -210,7 +242,7 @@ def _read(folder: Path, name: str) -> bytes:
 def _parse(folder: Path, name: str, data: bytes) -> Any:
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(folder, name, error) from error
 
 

@@ -154,7 +154,12 @@ class Standardizer:
     @classmethod
     def from_state_dict(cls, state: dict[str, Tensor]) -> "Standardizer":
         scaler = cls.__new__(cls)
-        scaler.mean, scaler.scale = state["mean"], state["scale"]
+        scaler.mean, scaler.scale = mean, scale = state["mean"], state["scale"]
+        ok = mean.ndim == 1 and mean.shape == scale.shape
+        ok = ok and bool(mean.isfinite().all() and scale.isfinite().all() and (scale >= 0).all())
+        allowed = "hold a finite mean and scale of each column"
+        got = f"shapes {tuple(mean.shape)} and {tuple(scale.shape)}"
+        require(ok, "Standardizer", "state", allowed, got)
         return scaler
 
 

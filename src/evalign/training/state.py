@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from evalign.training.batches import Data
-from evalign.training.checkpoint import CheckpointError
+from evalign.training.checkpoint import WRONG_TREE, CheckpointError
 from evalign.training.configuration import configuration
 from evalign.training.progress import Progress
 from evalign.training.settings import Settings
@@ -91,9 +91,16 @@ class RunState:
         return {"call": call, **copy.deepcopy(live), **never_changed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where the state was taken, or raise an error that says what changed."""
-        if "call" not in state:
-            raise CheckpointError("The folder holds a checkpoint, but not one of a training.")
+        """Go on exactly where the state was taken, or say what is not as it was."""
+        try:
+            self._load(state)
+        except CheckpointError:
+            raise
+        except WRONG_TREE as error:
+            text = f"The checkpoint is not of a training: {type(error).__name__}: {error}"
+            raise CheckpointError(text) from error
+
+    def _load(self, state: dict[str, Any]) -> None:
         now, then = asdict(self.settings) | self.call, state["call"]
         for name in {**then, **now}:
             if now.get(name) != then.get(name):

@@ -713,3 +713,15 @@ def test_unknown_name_with_nothing_near(name):
     with pytest.raises(ValueError, match=r"must be a name of metrics\.names\(\)") as error:
         metrics.resolve(name)
     assert str(error.value).endswith(f"Got {name!r}.")
+
+
+@pytest.mark.parametrize("name", [*metrics.names(), "expected_cost[[0, 1], [5, 0]]"])
+def test_values_keep_to_the_bounds(name):
+    metric, random = metrics.resolve(name), torch.Generator().manual_seed(0)
+    low, high = metric.bounds
+    assert -1 <= low < high <= 5
+    matrices = 10 * torch.rand(300, 2, 2, generator=random, dtype=torch.float64) ** 4
+    extremes = [[1, 0], [0, 1]], [[0, 1], [1, 0]], [[0, 0], [1, 1]], [[1, 1], [0, 0]]
+    for matrix in [*matrices, *map(torch.tensor, extremes)]:
+        value = metric(Confusion.from_matrix(matrix.double()))
+        assert low - 1e-12 <= value <= high + 1e-12

@@ -1,6 +1,7 @@
 """Checkpoints: whole at any moment, refused when damaged, and exact when resumed."""
 
 import contextlib
+import hashlib
 import json
 import math
 import multiprocessing
@@ -336,3 +337,84 @@ def test_deleting_the_folder_starts_afresh(tmp_path, monkeypatch):
     assert checkpoint.load(folder) == {"epoch": 2}
     shutil.rmtree(folder)
     assert not checkpoint.exists(folder)
+
+
+# Folders that somebody made
+
+
+def forged(folder, name, data):
+    """Replace a file, and its checksum in the manifest."""
+    (folder / name).write_bytes(data)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["sha256"][name] = hashlib.sha256(data).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "state.json", "tensors.safetensors"])
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder", "huge"])
+def test_what_is_no_plain_file_is_not_read(tmp_path, name, kind):
+    checkpoint.save(tmp_path / "run", TREE)
+    file = tmp_path / "run" / name
+    file.unlink()
+    if kind == "device":
+        file.symlink_to("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "folder":
+        file.mkdir()
+    else:
+        with open(file, "wb") as sparse:
+            sparse.truncate(2**39)
+    words = "it has 549,755,813,888 bytes, more" if kind == "huge" else "it is not a plain file"
+    with pytest.raises(CheckpointError, match=f"{name}: {words}"):
+        checkpoint.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "[1, 2]",
+        "null",
+        '{"a": {"$tensor": "nosuch"}}',
+        '{"a": {"$tensor": []}}',
+        '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"a": ' + "[" * 900 + "]" * 900 + "}",
+    ],
+)
+def test_wrong_trees_with_right_checksums(tmp_path, state):
+    checkpoint.save(tmp_path / "run", TREE)
+    forged(tmp_path / "run", "state.json", state.encode())
+    with contextlib.suppress(CheckpointError):
+        assert checkpoint.load(tmp_path / "run").keys() == {"a"}
+
+
+def test_tensors_larger_than_the_file(tmp_path):
+    checkpoint.save(tmp_path / "run", TREE)
+    header = {"/a": {"dtype": "F32", "shape": [2**20, 2**19], "data_offsets": [0, 2**41]}}
+    text = json.dumps(header).encode()
+    forged(tmp_path / "run", "tensors.safetensors", len(text).to_bytes(8, "little") + text)
+    with pytest.raises(CheckpointError, match=r"tensors\.safetensors"):
+        checkpoint.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("sums", [None, [], "text"])
+def test_a_manifest_without_sums(tmp_path, sums):
+    checkpoint.save(tmp_path / "run", TREE)
+    file = tmp_path / "run" / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"sha256": sums}))
+    with pytest.raises(CheckpointError, match="its checksum differs"):
+        checkpoint.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("part", ["call", "network", "optimizer", "rng", "progress"])
+@pytest.mark.parametrize("value", ["missing", None, 3, {"x": 1}])
+def test_a_training_of_another_shape_is_refused(tmp_path, part, value):
+    data = rows(60)
+    given = {"validation": data, "metric": "f1_macro", "settings": settings(epochs=1)}
+    given["checkpoint"] = tmp_path / "run"
+    fit(mlp(), nn.CrossEntropyLoss(), *data, **given)
+    tree = checkpoint.load(tmp_path / "run")
+    tree.pop(part) if value == "missing" else tree.update({part: value})
+    checkpoint.save(tmp_path / "run", tree)
+    with pytest.raises(CheckpointError):
+        fit(mlp(), nn.CrossEntropyLoss(), *data, **given, resume=True)

@@ -1,5 +1,6 @@
 """The base classes of metrics: averaging over classes, undefined scores."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,6 +35,11 @@ class Metric(ABC):
     def greater_is_better(self) -> bool:
         """Whether it becomes the loss 1 − metric. A cost is its own loss."""
         return True
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the greatest value it can have."""
+        return -math.inf, math.inf
 
     @property
     def needs_matrix(self) -> bool:
@@ -165,6 +171,10 @@ class ClassMetric(Metric):
         return self.stem if self.average == "binary" else f"{self.stem}_{self.average}"
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    @property
     def nan_if_undefined(self) -> bool:
         return self.zero_division not in (0, 1)  # not isnan, which breaks compiled graphs
 
@@ -231,6 +241,10 @@ class MatrixMetric(Metric):
     @property
     def name(self) -> str:
         return self.stem
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, 1.0
 
     @property
     def nan_if_undefined(self) -> bool:

@@ -61,6 +61,10 @@ class MatthewsCorrcoef(MatrixMetric):
 
     stem = "matthews_corrcoef"
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return -1.0, 1.0
+
     def value(self, c: Confusion) -> Tensor:
         # Differences of counts first, shares of the total second: then rare classes keep their
         # digits and no product overflows.
@@ -98,6 +102,10 @@ class CohenKappa(MatrixMetric):
     @property
     def name(self) -> str:
         return f"{self.stem}_{self.weights}" if self.weights else self.stem
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return -1.0, 1.0
 
     @property
     def needs_matrix(self) -> bool:
@@ -146,6 +154,10 @@ class ExpectedCost(MatrixMetric):
     @property
     def name(self) -> str:
         return f"{self.stem}{list(map(list, self.cost))}"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return min(map(min, self.cost)), max(map(max, self.cost))
 
     @property
     def greater_is_better(self) -> bool:

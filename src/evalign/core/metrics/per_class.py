@@ -115,6 +115,10 @@ class Jaccard(ClassMetric):
 class _Skill(ClassMetric):
     """A rate among positives plus one among negatives, minus 1; undefined if either rate is."""
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return -1.0, 1.0
+
     def _skill(self, tp: Tensor, positives: Tensor, tn: Tensor, negatives: Tensor) -> Tensor:
         undefined = (positives <= 0) | (negatives <= 0)
         skill = safe_ratio(tp, positives) + safe_ratio(tn, negatives) - 1

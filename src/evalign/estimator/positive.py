@@ -1,0 +1,83 @@
+"""Which of two classes is the positive one."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evalign.core.checks import require
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import Metric, MetricFunction, resolve
+from evalign.estimator.rows import OWNER
+from evalign.training import TrainingWarning
+
+UNEVEN = torch.tensor([[5.0, 2.0], [1.0, 9.0]])  # the two classes of it differ in every score
+
+
+@dataclass(frozen=True)
+class SwappedMetric(Metric):
+    """A metric of two classes that have changed places, so that the first is the positive one."""
+
+    metric: Metric
+
+    @property
+    def name(self) -> str:
+        return self.metric.name
+
+    @property
+    def greater_is_better(self) -> bool:
+        return self.metric.greater_is_better
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.metric.bounds
+
+    @property
+    def needs_matrix(self) -> bool:
+        return self.metric.needs_matrix
+
+    @property
+    def nan_if_undefined(self) -> bool:
+        return self.metric.nan_if_undefined
+
+    def __call__(self, c: Confusion) -> Tensor:
+        if c.num_classes != 2:  # with a label that training never saw there is no positive class
+            return self.metric(c)
+        full = None if c.full is None else c.full.flip(0, 1)
+        sums = (c.tp.flip(0), c.predicted.flip(0), c.actual.flip(0))
+        return self.metric(Confusion(*sums, c.total, full))
+
+
+def oriented(
+    metric: str | MetricFunction, pos_label: Any, classes: np.ndarray
+) -> str | MetricFunction:
+    """The metric as it was given, or swapped where its positive class is the first of the two."""
+    if pos_label is None:
+        return metric
+    labels = classes.tolist()
+    ok = pos_label in labels and len(labels) <= 2
+    allowed = f"be None, or one of two classes; y holds {labels[:3]}"
+    require(ok, OWNER, "pos_label", allowed, repr(pos_label))
+    return SwappedMetric(resolve(metric, owner=OWNER)) if pos_label == labels[0] else metric
+
+
+def warn_of_positive(metric: Metric, classes: np.ndarray, codes: np.ndarray) -> None:
+    """Warn if the positive class is the last of two names only, and the frequent one.
+
+    F1 and the like are about the rare class as a rule. A class called 1 is positive everywhere.
+    """
+    if len(classes) != 2 or classes[1] == 1 or codes.mean() <= 0.5:
+        return
+    one = metric(Confusion.from_matrix(UNEVEN))
+    if torch.isclose(one, SwappedMetric(metric)(Confusion.from_matrix(UNEVEN))):
+        return  # it is of both classes alike
+    other, positive = classes.tolist()
+    text = (
+        f"{metric.name} is of the class {positive!r}, the last of the two names, which "
+        f"{codes.mean():.0%} of the rows have. Give pos_label={other!r} if the other one is meant, "
+        f"or pos_label={positive!r} if not."
+    )
+    warnings.warn(text, TrainingWarning, stacklevel=3)

@@ -1,0 +1,87 @@
+"""Run folders that somebody made: checksums are right, what they hold is not."""
+
+import hashlib
+import json
+import os
+import shutil
+
+import pytest
+
+from evalign.cli import run as runs
+from tests.cli.commands import fit, refused
+
+
+@pytest.fixture
+def run(fitted, tmp_path):
+    shutil.copytree(fitted, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def sign(run, **changes):
+    """Change `run.json`, and give it and all files their checksums."""
+    file = run / "run.json"
+    about = json.loads(file.read_text()) | changes
+    about.pop("sha256")
+    for name in about["files"] if isinstance(about["files"], dict) else ():
+        if "/" not in name and (run / name).is_file() and not (run / name).is_symlink():
+            about["files"][name] = hashlib.sha256((run / name).read_bytes()).hexdigest()
+    file.write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
+
+
+@pytest.mark.parametrize("name", ["../secret.txt", "{absolute}", "link.txt"])
+def test_a_path_outside_of_the_run(run, tmp_path, data, name):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+    (run / "link.txt").symlink_to(secret)
+    name = name.format(absolute=secret)
+    files = json.loads((run / "run.json").read_text())["files"]
+    sign(run, files=files | {name: hashlib.sha256(b"secret").hexdigest()})
+    assert f"{name} is outside of it" in refused("report", run)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("name", ["history.json", "pipeline.skops", "run.json"])
+def test_what_is_no_plain_file(run, data, tmp_path, name, kind):
+    (run / name).unlink()
+    os.mkfifo(run / name) if kind == "pipe" else (run / name).symlink_to("/dev/zero")
+    for command in (["report", run], fit(data, run), ["evaluate", run, data]):
+        refused(*command)
+
+
+@pytest.mark.parametrize("value", [None, [], {}, "text", 3])
+@pytest.mark.parametrize("name", [*runs.SHAPE])
+def test_another_shape_of_run_json(run, data, tmp_path, name, value):
+    if isinstance(value, runs.SHAPE[name]) and name in ("rows", "versions", "file"):
+        return  # which is as good as another
+    sign(run, **{name: value})
+    refused("report", run)
+
+
+@pytest.mark.parametrize(
+    "columns", [{"target": 3}, {"target": "label", "numbers": 3}, {"nosuch": 1}]
+)
+def test_other_columns(run, columns):
+    sign(run, columns=columns)
+    assert "run.json does not say what" in refused("report", run)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b'{"model": []}', b"[" * 10**5])
+@pytest.mark.parametrize("name", ["history.json", "pipeline.skops"])
+def test_other_files(run, data, tmp_path, name, content):
+    (run / name).write_bytes(content)
+    sign(run)
+    assert name in refused("evaluate", run, data)
+
+
+def test_fewer_classes_than_the_model_has(run, data):
+    sign(run, classes=["high", "low"], rows_per_class=[1, 1])
+    assert "its classes are others than those of run.json" in refused(
+        "predict", run, data, "--out", run / "x.csv"
+    )
+
+
+def test_other_metrics(run, data, command):
+    (run / "metrics.json").write_text("{}")
+    sign(run)
+    again = [run if part == command[command.index("--out") + 1] else part for part in command]
+    assert "metrics.json cannot be used" in refused(*again)

@@ -1,0 +1,99 @@
+"""Saved classifiers that somebody made: checksums are right, what they hold is not."""
+
+import math
+
+import pytest
+import torch
+
+from evalign import AlignedClassifier
+from evalign.training import CheckpointError, checkpoint
+from tests.estimator.models import imbalanced
+
+X, Y = imbalanced(120, classes=3)
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    AlignedClassifier(epochs=1, device="cpu", decision="argmax", random_state=0).fit(X, Y).save(
+        folder
+    )
+    return checkpoint.load(folder)
+
+
+def put(tree, path, value):
+    """A copy of the tree with another value at a dotted path; None of a key removes it."""
+    first, _, rest = path.partition(".")
+    changed = dict(tree)
+    if rest:
+        changed[first] = put(tree[first], rest, value)
+    elif value is ...:
+        del changed[first]
+    else:
+        changed[first] = value
+    return changed
+
+
+MEAN = torch.zeros(X.shape[1], dtype=torch.float64)
+CASES = [
+    *((name, value) for name in ("arguments", "rule", "network", "standardizer", "classes")
+      for value in (..., None, 3, "text", [], {})),
+    ("functions", ...),
+    ("functions", [["network"]]),
+    ("functions", ["nosuch"]),
+    ("seed", ...),
+    ("seed", "0"),
+    ("seed", 10**30),
+    ("n_features_in", ...),
+    ("n_features_in", 10**9),  # 2 TB of weights
+    ("n_features_in", -1),
+    ("n_features_in", "4"),
+    ("classes", list(range(10**5))),
+    ("classes", [0, 0, 1]),
+    ("classes", [2, 1, 0]),
+    ("classes_dtype", "nosuch"),
+    ("classes_dtype", 7),
+    ("feature_names_in", ["a"]),
+    ("arguments.dropout", "much"),
+    ("arguments.dropout", ...),
+    ("arguments.metric", ...),
+    ("arguments.class_weight", [[1]]),
+    ("arguments.nosuch", 1),
+    ("rule.gain", [[math.nan] * 3] * 3),
+    ("rule.gain", [[math.inf] * 3] * 3),
+    ("rule.gain", [[1.0, 0.0], [0.0, 1.0]]),
+    ("rule.gain", [1.0, 2.0, 3.0]),
+    ("rule.gain", "text"),
+    ("rule.decision", "nosuch"),
+    ("rule.offsets", [math.nan] * 3),
+    ("rule.offsets", [0.0]),
+    ("rule.nosuch", 1),
+    ("standardizer.mean", MEAN + math.nan),
+    ("standardizer.mean", MEAN[:1]),
+    ("standardizer.mean", 3),
+    ("standardizer.scale", MEAN + math.inf),
+    ("standardizer.scale", MEAN - 1),
+    ("standardizer.scale", MEAN[:1]),
+    ("standardizer.scale", ...),
+    ("network.0.weight", ...),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value"), CASES, ids=lambda case: str(case)[:30])
+def test_a_wrong_tree_is_refused_in_one_line(tree, tmp_path, path, value):
+    if path == "network.0.weight":
+        changed = put(
+            tree, "network", {k: v for k, v in tree["network"].items() if k != "0.weight"}
+        )
+    else:
+        changed = put(tree, path, value)
+    checkpoint.save(tmp_path / "model", changed)
+    with pytest.raises(CheckpointError) as refused:
+        AlignedClassifier.load(tmp_path / "model")
+    assert "\n" not in str(refused.value)
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_the_tree_itself_is_loaded(tree, tmp_path):
+    checkpoint.save(tmp_path / "model", tree)
+    assert AlignedClassifier.load(tmp_path / "model").predict(X).shape == Y.shape
