@@ -86,9 +86,8 @@ def best_rules(
 
     A constraint is met through its Lagrangian, (1 − s)·metric + s·slack: the search runs for a
     range of shares s at once, then for shares between the neighbours of the best one. Of all rules
-    on the way, the best one that meets the constraint is kept. `own` are weights of the classes
-    (B, C) that give the labels which the model gives itself: one of the starts, where they are not
-    all one.
+    on the way, the best one that meets the constraint is kept. `own` are the weights of
+    the classes (B, C) whose labels are the model's own, one of the starts. They are 1 by default.
     """
     step = len(eta) // MANY + 1
     part = eta[::step], target[::step], weights[:, ::step]

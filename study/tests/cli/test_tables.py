@@ -5,7 +5,7 @@ import json
 import pytest
 from evalign_study.papers import tables
 from evalign_study.suite import plan
-from evalign_study.suite.recipe import Recipe
+from evalign_study.suite.recipe import RecipeTable
 
 from study.tests.commands import done, invoke, refused
 from study.tests.pipeline.made_table import SMALL
@@ -14,7 +14,7 @@ from study.tests.pipeline.made_table import SMALL
 @pytest.fixture
 def no_recipe(monkeypatch):
     """Leave the recipe out, as it has tests of its own."""
-    monkeypatch.setattr(Recipe, "runs", lambda table: [])
+    monkeypatch.setattr(RecipeTable, "runs", lambda table: [])
 
 
 def test_list():
@@ -34,7 +34,7 @@ def test_quick_look_end_to_end(small, no_recipe, tmp_path):
     result = done("run", "all", *options)
     lines = [line.rstrip() for line in result.out.splitlines()]
     assert lines[0] == "A small table (small)"
-    assert lines[-5:-3] == [f"{Recipe.title} (recipe)", "Not run."]  # the last of all
+    assert lines[-5:-3] == [f"{RecipeTable.title} (recipe)", "Not run."]  # the last of all
     assert lines[-2:] == [
         "A quick look: these numbers mean nothing.",
         f"Written to {out / 'quick'}.",
