@@ -101,7 +101,8 @@ def show_demo(*, as_json: bool, quiet: bool) -> None:
         done = _run(spoken, records, len(DEMO_METHODS) * DEMO_FOLDS * DEMO_SEEDS)
         about = {"rows": len(y), "classes": names, "folds": DEMO_FOLDS, "seeds": DEMO_SEEDS}
         _show(spoken, about, DEMO_METRIC, done)
-        spoken.note(NEXT)
+        for line in NEXT.splitlines():
+            spoken.note(line)
 
 
 def long_tailed_digits() -> tuple[np.ndarray, np.ndarray]:
