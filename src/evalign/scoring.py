@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalign.core.batch import check_weights
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
+from evalign.core.rows import check_weights
 
 OWNER = "score"
 INTEGER = "integer"  # or bool

@@ -37,17 +37,30 @@ class RankSum:
         return isinstance(other, RankSum) and self.ranks == other.ranks
 
     def __call__(self, sums: Sums) -> Sums:
-        if self.ranks == "own" or not (dist.is_available() and dist.is_initialized()):
-            return sums
-        group: Any = dist.group.WORLD if self.ranks == "all" else self.ranks
-        size = dist.get_world_size(group)
-        if size <= 1:  # it is −1 outside the group
+        size = self.size()
+        if size == 1:
             return sums
         own = [tensor for part in sums for tensor in part.tensors()]
-        total = torch.cat([x.detach().flatten() for x in own])
+        flat = torch.cat([x.detach().flatten() for x in own])
+        total = self.total(flat, sums[-1].tensors()[0].numel())
+        totals = iter(total.split([x.numel() for x in own]))
+        return tuple(
+            part.map(lambda x: next(totals).view_as(x) + size * (x - x.detach())) for part in sums
+        )
+
+    def size(self) -> int:
+        """The number of processes whose sums are added: 1 if there is not a group."""
+        if self.ranks == "own" or not (dist.is_available() and dist.is_initialized()):
+            return 1
+        return max(1, dist.get_world_size(self._group))  # it is −1 outside the group
+
+    def total(self, own: Tensor, classes: int) -> Tensor:
+        """The sum of a vector over the processes."""
+        size = self.size()
         try:
-            self._agree(total, sums[-1], group, size)
-            dist.all_reduce(total, group=group)
+            self._agree(own, classes, size)
+            total = own.clone()
+            dist.all_reduce(total, group=self._group)
         except RuntimeError as error:
             raise RuntimeError(
                 f"MetricLoss could not sum over {size} ranks: one of them stopped, did not call "
@@ -55,19 +68,19 @@ class RankSum:
                 'Pass ranks="own" if not all ranks call it. '
                 f"({error})"
             ) from error
-        totals = iter(total.split([x.numel() for x in own]))
-        return tuple(
-            part.map(lambda x: next(totals).view_as(x) + size * (x - x.detach())) for part in sums
-        )
+        return total
 
-    def _agree(self, own: Tensor, confusion: Any, group: Any, size: int) -> None:
+    @property
+    def _group(self) -> Any:
+        return dist.group.WORLD if self.ranks == "all" else self.ranks
+
+    def _agree(self, own: Tensor, classes: int, size: int) -> None:
         """Check that all ranks sum alike, or they would hang. Asked once, as asking waits."""
         if traced() or len(own) in self._agreed:
             return
-        classes = confusion.tensors()[0].numel()
         mine = torch.tensor([len(own), classes], device=own.device)
         found = [torch.empty_like(mine) for _ in range(size)]
-        dist.all_gather(found, mine, group=group)
+        dist.all_gather(found, mine, group=self._group)
         lengths, got = torch.stack(found).T.tolist()
         allowed = "have the same number of classes on every rank"
         cure = "Give the network all classes, also those that a rank has no rows of."

@@ -27,6 +27,10 @@ class RunningConfusion(nn.Module):
     """
 
     seen: Tensor
+    tp: Tensor
+    predicted: Tensor
+    actual: Tensor
+    total: Tensor
 
     def __init__(self, momentum: float = 0.1) -> None:
         super().__init__()
@@ -59,14 +63,27 @@ class RunningConfusion(nn.Module):
             value: Tensor | None = getattr(now, part)
             if value is None:
                 continue
-            if getattr(self, part) is None:
-                setattr(self, part, torch.zeros_like(value))
-            self._check_size(part, value)
-            running: Tensor = getattr(self, part)
-            running = self._keep(part, blend(running, value))
+            running = self._keep(part, blend(self._buffer(part, value), value))
             attached: Tensor = getattr(confusion, part)
             average[part] = running / mass.to(value) + (attached - value)
         return Confusion(**average, multilabel=confusion.multilabel)
+
+    def sums(self, classes: int, multilabel: bool, device: torch.device) -> tuple[Tensor, ...]:
+        """The buffers seen, tp, predicted, actual and total, for a kernel that moves them."""
+        if self.tp is None or len(self.tp) != classes or self.tp.device != device:
+            each = torch.zeros(classes, dtype=torch.float64, device=device)
+            for part in _PARTS[:3]:
+                self._buffer(part, each)
+            self._buffer("total", each if multilabel else each[0])
+            self.seen = self.seen.to(device)
+        return self.seen, self.tp, self.predicted, self.actual, self.total
+
+    def _buffer(self, part: str, value: Tensor) -> Tensor:
+        """The running sum of a part. It has the size of the first batch."""
+        if getattr(self, part) is None:
+            setattr(self, part, torch.zeros_like(value))
+        self._check_size(part, value)
+        return getattr(self, part)
 
     def _keep(self, name: str, value: Tensor) -> Tensor:
         """Store a new value in place, for stacks of losses and CUDA graphs.

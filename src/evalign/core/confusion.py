@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from evalign.core import membership
-from evalign.core.batch import (
-    Batch,
+from evalign.core.batch import Batch, as_batch
+from evalign.core.checks import complaint, require, thresholds_tensor
+from evalign.core.numerics import full_precision, sum_dtype
+from evalign.core.rows import (
     Task,
-    as_batch,
     check_indices,
     check_task,
     check_types,
@@ -20,8 +21,6 @@ from evalign.core.batch import (
     row_weights,
     signed,
 )
-from evalign.core.checks import complaint, require, thresholds_tensor
-from evalign.core.numerics import full_precision, sum_dtype
 
 LARGEST = 2**26  # numbers, half a gigabyte, that the labels alone may ask for
 
@@ -154,7 +153,7 @@ class Confusion:
         matrix: bool = False,
         validate: bool = False,
     ) -> "Confusion":
-        """The soft confusion of logits, differentiable; shapes and tasks as in `core.batch`.
+        """The soft confusion of logits, differentiable; shapes and tasks as in `core.rows`.
 
         Examples:
             >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 1.0, 0.9]])

@@ -6,9 +6,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from evalign.core.batch import check_indices, row_weights
 from evalign.core.checks import complaint, numbers, require
 from evalign.core.metrics import MetricFunction
+from evalign.core.rows import check_indices, row_weights
 from evalign.decisions.goal import Goal
 from evalign.decisions.tuned import search, tuned
 

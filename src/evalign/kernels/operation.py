@@ -5,7 +5,6 @@ an operator costs as much as a small batch, so there it is a plain `autograd.Fun
 """
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -14,7 +13,10 @@ from torch import Tensor
 from evalign.core import membership
 from evalign.core.batch import Batch
 from evalign.core.confusion import Confusion
+from evalign.core.rows import Rows
 from evalign.kernels import plain
+
+IGNORE = -100  # the rows of a batch are marked already
 
 
 def soft_sums(*batch_and_settings: Any) -> Tensor:
@@ -31,9 +33,9 @@ def _operator(
     temperature: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """The sums, and what the gradient needs beside the batch."""
-    return _kernels(logits).forward(logits, target, weight, temperature, sigmoid)
+    return _forward(logits, target, weight, temperature, sigmoid)
 
 
 @_operator.register_fake
@@ -41,10 +43,8 @@ def _(logits: Tensor, target: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, 
     rows, classes = logits.shape
     sums = weight.new_empty(3, classes, dtype=torch.float64)
     if logits.is_cuda:
-        top = target.new_empty(2, rows, dtype=torch.int32)
-        return sums, weight.new_empty(4, rows), top, weight.new_empty(0)
-    top = target.new_empty(2, rows, 1)
-    return sums, weight.new_empty(7, rows, 1), top, weight.new_empty(rows, classes)
+        return sums, weight.new_empty(6, rows), weight.new_empty(0)
+    return sums, weight.new_empty(6, rows), weight.new_empty(rows * classes)
 
 
 @torch.library.custom_op("evalign::multiclass_sums_backward", mutates_args=())
@@ -53,15 +53,14 @@ def _backward(
     target: Tensor,
     weight: Tensor,
     temperature: Tensor,
-    rows: Tensor,
-    top: Tensor,
-    kept: Tensor,
+    first: Tensor,
+    second: Tensor,
     loss_from_sums: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
 ) -> Tensor:
-    kernels, batch = _kernels(logits), (logits, target, weight, temperature)
-    return kernels.backward(*batch, rows, top, kept, loss_from_sums, sigmoid, detach_threshold)
+    batch = logits, target, weight, temperature
+    return _grad(*batch, first, second, loss_from_sums, sigmoid, detach_threshold)
 
 
 @_backward.register_fake
@@ -84,8 +83,8 @@ def _gradient(
     if loss_from_sums is None:
         return None, *rest
     if not torch.is_grad_enabled():
-        batch = logits, target, weight, temperature
-        return backward(*batch, *kept, loss_from_sums, ctx.sigmoid, ctx.detach_threshold), *rest
+        batch, settings = (logits, target, weight, temperature), (ctx.sigmoid, ctx.detach_threshold)
+        return backward(*batch, *kept, loss_from_sums, *settings), *rest
     # A gradient that will be differentiated again comes from the reference.
     soft = membership.multiclass(
         logits,
@@ -104,20 +103,54 @@ _operator.register_autograd(_gradient, setup_context=_keep)
 class _Eager(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
-        logits, *rest, _ = inputs
-        output = _kernels(logits).forward(logits, *rest)
+        output = _forward(*inputs[:-1])
         _keep(ctx, inputs, output)
         ctx.mark_non_differentiable(*output[1:])
         return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        return _gradient(ctx, gradients[0], backward=_kernels(ctx.saved_tensors[0]).backward)
+        return _gradient(ctx, gradients[0], backward=_grad)
 
 
-def _kernels(logits: Tensor) -> ModuleType:
-    if logits.is_cuda:
-        from evalign.kernels import fused  # imports Triton, which the CPU does not need
+def _forward(
+    logits: Tensor, target: Tensor, weight: Tensor, temperature: Tensor, sigmoid: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    if not logits.is_cuda:
+        batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0)
+        sums, _, kept = plain.forward(*batch, temperature, sigmoid, None)
+        return sums, *kept
+    from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
-        return fused
-    return plain
+    rows = Rows("multiclass", logits, target, weight, IGNORE)
+    partial, stats = fused.sums(rows, fused.Step(temperature.to(logits.device), sigmoid))
+    sums = fused.total(partial)[0, :-1].view(3, -1)
+    sums[1] += sums[0]
+    return sums, stats, stats.new_empty(0)
+
+
+def _grad(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    temperature: Tensor,
+    first: Tensor,
+    second: Tensor,
+    loss_from_sums: Tensor,
+    sigmoid: bool,
+    detach_threshold: bool,
+) -> Tensor:
+    kept = first, second
+    nothing = loss_from_sums.new_zeros(1)
+    if not logits.is_cuda:
+        batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0)
+        slopes, settings = loss_from_sums[:2], (sigmoid, detach_threshold, None)
+        return (
+            plain.backward(*batch, temperature, kept, slopes, nothing[0], *settings).squeeze(0).t()
+        )
+    from evalign.kernels import fused
+
+    rows = Rows("multiclass", logits, target, weight, IGNORE)
+    step = fused.Step(temperature, sigmoid, detach_threshold)
+    slopes = torch.cat([loss_from_sums[:2].flatten(), nothing, temperature.to(nothing).view(1)])
+    return fused.backward(rows, step, first, slopes.to(weight.dtype), nothing + 1)

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from evalign.aggregation import Ranks
-from evalign.core.batch import Batch, Sums, Task
+from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, MetricFunction, resolve
+from evalign.core.rows import Rows, Task
 from evalign.losses.base import AdditiveLoss
 from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
@@ -74,6 +75,12 @@ class AlignedLoss(AdditiveLoss):
     @property
     def offsets(self) -> Tensor:
         return self.cross_entropy.log_prior
+
+    def whole(self, rows: Rows) -> Tensor | None:
+        _exclusive(rows.task)
+        odds = self.cross_entropy.class_counts
+        classes = 2 if rows.task == "binary" else rows.logits.shape[1]
+        return self.metric_loss.whole(rows, odds) if len(odds) == classes else None
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         _exclusive(batch.task)

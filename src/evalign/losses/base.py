@@ -8,9 +8,10 @@ from inspect import signature
 import torch
 from torch import Tensor, nn
 
-from evalign.core.batch import Batch, Sums, Task, as_batch, check_task, check_types
+from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require
 from evalign.core.numerics import full_precision, moved
+from evalign.core.rows import Rows, Task, as_rows, check_task, check_types
 
 SHOWN = 8  # numbers of a tensor that a repr holds
 
@@ -23,7 +24,7 @@ class Loss(nn.Module, ABC):
 
     Args:
         task: "binary", "multiclass" or "multilabel"; None infers it from shapes and dtypes, see
-            `evalign.core.batch`. Naming the task also declares that float targets are
+            `evalign.core.rows`. Naming the task also declares that float targets are
             probabilities.
         ignore_index: target value of rows (or single labels) that do not count.
         validate: check values even where that costs a device synchronisation, and that logits are
@@ -45,14 +46,18 @@ class Loss(nn.Module, ABC):
         self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
     ) -> Tensor:
         """The loss of the batch; 0, still attached to the graph, when no row has weight."""
-        check_types(type(self).__name__, logits, target, sample_weight)
+        rows = self.rows(logits, target, sample_weight)
+        whole = self.whole(rows)
+        if whole is not None:
+            return whole
         with full_precision(logits):
-            batch = self.batch(logits, target, sample_weight)
+            batch = Batch.of(rows)
             return self.value(batch).to(batch.weight.dtype)
 
-    def batch(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> Batch:
-        """Check the rows and bring them to canonical form."""
-        return as_batch(
+    def rows(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> Rows:
+        """Check the rows."""
+        check_types(type(self).__name__, logits, target, sample_weight)
+        return as_rows(
             type(self).__name__,
             logits,
             target,
@@ -61,6 +66,10 @@ class Loss(nn.Module, ABC):
             ignore_index=self.ignore_index,
             validate=self.validate,
         )
+
+    def whole(self, rows: Rows) -> Tensor | None:
+        """The loss as one function, None where there is not one for these rows."""
+        return None
 
     @abstractmethod
     def value(self, batch: Batch) -> Tensor:
@@ -87,9 +96,9 @@ class AdditiveLoss(Loss):
 
     def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
         """The sums of these rows, to be added to those of others."""
-        check_types(type(self).__name__, logits, target, sample_weight)
+        rows = self.rows(logits, target, sample_weight)
         with full_precision(logits):
-            return self.sums_from_batch(self.batch(logits, target, sample_weight))
+            return self.sums_from_batch(Batch.of(rows))
 
     @abstractmethod
     def sums_from_batch(self, batch: Batch) -> Sums:

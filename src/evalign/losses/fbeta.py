@@ -3,12 +3,13 @@
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Sums, Task
+from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import FBeta
 from evalign.core.metrics.base import Average
 from evalign.core.metrics.per_class import BETAS, known_beta
+from evalign.core.rows import Task
 from evalign.losses.base import AdditiveLoss, zero_if_empty
 
 

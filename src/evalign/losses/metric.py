@@ -8,13 +8,16 @@ from torch import Tensor
 
 from evalign.aggregation import Ranks, RankSum, RunningConfusion
 from evalign.core import membership
-from evalign.core.batch import Batch, Sums, Task
+from evalign.core.batch import Batch, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
+from evalign.core.rows import Rows, Task
 from evalign.kernels import soft_confusion
+from evalign.kernels.closed import closed_form
 from evalign.losses.base import AdditiveLoss
 from evalign.losses.temperature import fill_temperature, register_temperature
+from evalign.losses.whole import WholeLoss
 
 
 class MetricLoss(AdditiveLoss):
@@ -89,6 +92,7 @@ class MetricLoss(AdditiveLoss):
         self.statistics = statistics
         self.momentum = momentum
         self.over_ranks = RankSum(ranks)
+        self._form = closed_form(self.metric)
         running = RunningConfusion(momentum)  # made in any case, to check the momentum
         self.running = running if statistics == "running" else None
 
@@ -99,6 +103,27 @@ class MetricLoss(AdditiveLoss):
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
         fill_temperature(self, temperature)
+
+    def whole(self, rows: Rows, odds: Tensor | None = None) -> Tensor | None:
+        """The loss as one function; with the cross-entropy of logits + log(odds), if given."""
+        if self._form is None or callable(self.heaviside):
+            return None
+        learns = self._learns()
+        loss = WholeLoss(
+            self.metric,
+            self._form,
+            self.temperature,
+            self.heaviside == "sigmoid",
+            self.detach_threshold,
+            self.threshold,
+            odds,
+            self.over_ranks if learns else None,
+            self.running if learns else None,
+        )
+        if not loss.covers(rows):
+            return None
+        check_temperature("MetricLoss", self.temperature, validate=self.validate)
+        return loss(rows)
 
     def sums_from_batch(self, batch: Batch) -> tuple[Confusion, ...]:
         check_temperature("MetricLoss", self.temperature, validate=self.validate)

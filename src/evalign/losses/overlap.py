@@ -5,9 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Task
+from evalign.core.batch import Batch
 from evalign.core.checks import require
 from evalign.core.numerics import safe_ratio, sum_dtype
+from evalign.core.rows import Task
 from evalign.losses.base import Loss, zero_if_empty
 
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch, Sums, Task
+from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require
+from evalign.core.rows import Task
 from evalign.losses.base import AdditiveLoss
 from evalign.losses.class_weights import check_length, class_vector, weighted_mean
 

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from evalign.core import membership
-from evalign.core.batch import Batch, Task
+from evalign.core.batch import Batch
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.numerics import safe_ratio, sum_dtype
+from evalign.core.rows import Task
 from evalign.losses.base import Loss
 from evalign.losses.temperature import fill_temperature, register_temperature
 

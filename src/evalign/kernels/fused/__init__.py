@@ -1,4 +1,4 @@
-"""The sums and their gradient as Triton kernels; the mathematics is that of `kernels.plain`.
+"""The loss and its gradient as Triton kernels; the mathematics is that of `kernels.plain`.
 
 A row that fits on chip is read once in the forward pass. A longer row is read twice for its
 statistics (three times for the sigmoid), perhaps from the cache, and again, column by column, for
@@ -6,119 +6,100 @@ the sums. The backward pass reads and writes once, and reads a long row twice. E
 its own sums, and these are added up in one order, so that a result is the same from run to run.
 """
 
-# Launch options are not parameters of the kernels.
-# pyright: reportCallIssue=false
-
-from typing import NamedTuple
-
 import torch
-import triton
 from torch import Tensor
 
-from evalign.kernels.fused.slopes import gradient
-from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
+from evalign.core.rows import Rows
+from evalign.kernels.closed import Closed
+from evalign.kernels.fused import plan
+from evalign.kernels.fused.plan import Plan, Step, plan_of
+
+__all__ = ["Step", "backward", "end", "plan", "sums", "total"]
 
 
-class Tile(NamedTuple):
-    """The rows and columns that a program holds at a time, and its warps."""
+def sums(rows: Rows, step: Step) -> tuple[Tensor, Tensor]:
+    """The sums of each program (programs, width), and numbers of every row.
 
-    rows: int
-    columns: int
-    warps: int
-
-
-# Tried on an H200, with 1,000, 32,768 and 100,000 classes.
-LONGEST = 4096  # classes of a row that is kept on chip
-LONG_ROW = Tile(1, 2048, 4)
-LONG_COLUMNS = Tile(1, 2048, 4)
-LONG_GRADIENT = Tile(1, 4096, 32)
-PER_PROCESSOR = 8  # programs, where each has sums of its own
-WARPS = 64  # of a processor at a time, where nothing is summed over rows
-
-
-def tile(classes: int) -> Tile:
-    """The tile for rows that are kept on chip: sixteen numbers a thread."""
-    columns = triton.next_power_of_2(classes)
-    return Tile(max(1, 512 // columns), columns, max(1, columns // 512))
-
-
-def forward(
-    logits: Tensor, target: Tensor, weight: Tensor, temperature: Tensor, sigmoid: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    logits, target, weight = logits.contiguous(), target.contiguous(), weight.contiguous()
-    n, classes = logits.shape
-    rows = weight.new_empty(4, n)
-    top = target.new_empty(2, n, dtype=torch.int32)
-    step = {"SIGMOID": sigmoid, "EPS": torch.finfo(weight.dtype).eps}
-    if classes <= LONGEST:
-        t = tile(classes)
-        programs = _programs(logits, triton.cdiv(n, t.rows))
-        partial = weight.new_zeros(programs, 3, classes)
-        whole_rows[(programs,)](
-            *(logits, target, weight, temperature, partial, rows, top, n, classes),
-            **step,
-            ROWS=t.rows,
-            COLUMNS=t.columns,
-            num_warps=t.warps,
-        )
-    else:
-        t = LONG_ROW
-        long_row[(n,)](
-            *(logits, temperature, rows, top, n, classes),
-            **step,
-            COLUMNS=t.columns,
-            num_warps=t.warps,
-        )
-        t = LONG_COLUMNS
-        blocks = triton.cdiv(classes, t.columns)
-        programs = triton.cdiv(_programs(logits, blocks * triton.cdiv(n, t.rows)), blocks)
-        partial = weight.new_zeros(programs, 3, classes)
-        long_columns[(blocks, programs)](
-            *(logits, target, weight, temperature, partial, rows, top, n, classes),
-            **step,
-            COLUMNS=t.columns,
-            num_warps=t.warps,
-        )
-    sums = partial.sum(0, dtype=torch.float64)
-    sums[1] += sums[0]
-    return sums, rows, top, weight.new_empty(0)
+    The last of a program's sums is that of the cross-entropy.
+    """
+    this = plan_of(rows, step)
+    logits, target, weight = _tensors(this, rows)
+    make = logits.new_zeros if this.zeroed else logits.new_empty
+    partial = make(this.programs, this.width, dtype=this.compute)
+    stats = logits.new_empty(this.stats, this.rows, dtype=this.compute)
+    odds = logits if step.odds is None else step.odds
+    batch = logits, target, weight, step.temperature, odds
+    if this.task != "multiclass":
+        this.sums[0](*batch, _threshold(step, logits), partial)
+    elif len(this.sums) == 1:
+        this.sums[0](*batch, partial, stats)
+    elif this.sums:  # rows that are longer than a tile
+        this.sums[0](*batch, stats)
+        this.sums[1](*batch, partial, stats)
+        if step.odds is not None:
+            partial[0, -1] = stats[7].sum(dtype=torch.float64)
+    return partial, stats
 
 
-def backward(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    temperature: Tensor,
-    rows: Tensor,
-    top: Tensor,
-    kept: Tensor,
-    loss_from_sums: Tensor,
-    sigmoid: bool,
-    detach_threshold: bool,
-) -> Tensor:
-    logits, target, weight = logits.contiguous(), target.contiguous(), weight.contiguous()
-    n, classes = logits.shape
-    of_tp, of_predicted, _ = loss_from_sums.to(weight.dtype).contiguous()
+def total(partial: Tensor) -> Tensor:
+    """The sums of all programs, as those of one."""
+    return partial.sum(0, keepdim=True, dtype=torch.float64)
+
+
+def end(
+    rows: Rows,
+    step: Step,
+    partial: Tensor,
+    form: Closed,
+    running: tuple[Tensor, ...] = (),
+    momentum: float | None = None,
+    scale: int = 1,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss, its slopes, and the sums at which they are taken.
+
+    The slopes are those by tp and predicted of every class, and by the sum of the cross-entropy,
+    times `scale`. The temperature stands behind, since it may change before the backward pass, and
+    the odds.
+    The sums are tp, predicted, actual and total of every class or label, and the total of exclusive
+    classes. `running` are the buffers seen, tp, predicted, actual and total of an average, which
+    are moved in place.
+    """
+    this = plan_of(rows, step)
+    if partial.numel() > plan.ALONE:
+        partial = total(partial)
+    loss = partial.new_empty((), dtype=this.compute)
+    slopes = partial.new_empty((2 + this.cross) * this.classes + 2, dtype=this.compute)
+    point = partial.new_empty(4 * this.classes + 1, dtype=torch.float64)
+    launch = this.end(form, momentum, len(partial), partial.dtype, scale)
+    odds = partial if step.odds is None else step.odds
+    launch(partial, step.temperature, odds, point, loss, slopes, *(running or (point,) * 5))
+    return loss, slopes, point
+
+
+def backward(rows: Rows, step: Step, stats: Tensor, slopes: Tensor, outer: Tensor) -> Tensor:
+    """The gradient of the logits, given the slopes of the loss by its sums, times `outer`."""
+    this = plan_of(rows, step)
+    logits, target, weight = _tensors(this, rows)
     grad = torch.empty_like(logits)
-    whole = classes <= LONGEST
-    t = tile(classes) if whole else LONG_GRADIENT
-    # Nothing is summed over rows here, so there are registers for more threads.
-    warps = max(1, t.columns // 256) if whole else t.warps
-    gradient[(_programs(logits, triton.cdiv(n, t.rows), WARPS // warps),)](
-        *(logits, target, weight, temperature, rows, top, of_tp, of_predicted, grad, n, classes),
-        SIGMOID=sigmoid,
-        DETACH=detach_threshold,
-        EPS=torch.finfo(weight.dtype).eps,
-        ROWS=t.rows,
-        COLUMNS=t.columns,
-        WHOLE=whole,
-        num_warps=warps,
-    )
+    third = stats if this.task == "multiclass" else _threshold(step, logits)
+    this.gradient(logits, target, weight, third, slopes, outer, grad)
     return grad
 
 
-def _programs(like: Tensor, tiles: int, per_processor: int = PER_PROCESSOR) -> int:
-    processors = 4  # of the interpreter, on a CPU
-    if like.is_cuda:
-        processors = torch.cuda.get_device_properties(like.device).multi_processor_count
-    return max(1, min(tiles, per_processor * processors))
+def _tensors(this: Plan, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits, target and weights in the layout of the plan; the logits stand in for no weights."""
+    logits = rows.logits.contiguous() if this.copied else rows.logits
+    weight = logits if rows.weight is None else rows.weight
+    return logits, rows.target.contiguous(), weight.contiguous() if this.weighs_rows else weight
+
+
+_halves: dict[torch.device, Tensor] = {}
+
+
+def _threshold(step: Step, logits: Tensor) -> Tensor:
+    """The threshold, by default ½, which is made once on every device."""
+    if step.threshold is not None:
+        return step.threshold
+    if logits.device not in _halves:
+        _halves[logits.device] = torch.full((), 0.5, dtype=torch.float64, device=logits.device)
+    return _halves[logits.device]

@@ -7,53 +7,64 @@ import triton
 import triton.language as tl
 
 from evalign.kernels.fused.step import membership, of_largest, row, slope
-from evalign.kernels.fused.sums import add2, add3, is_class, load_stats
+from evalign.kernels.fused.sums import add2, add3, load_stats, target_and_weight
 
 
 @triton.jit
 def gradient(
-    logits,
-    target,
-    weight,
-    temperature,
-    stats,
-    top,
-    of_tp,
-    of_predicted,
-    grad,
-    n,
-    CLASSES: tl.constexpr,
-    SIGMOID: tl.constexpr,
-    DETACH: tl.constexpr,
-    EPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    WHOLE: tl.constexpr,
-):
-    """∂/∂z of Σ_c of_tp·tp + of_predicted·predicted, for this program's tiles of rows.
+    logits, target, weight, stats, slopes, outer, grad,
+    images, size, z_image, z_class, z_row, w_image, w_row, ignore,
+    CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
+    SIGMOID: tl.constexpr, DETACH: tl.constexpr, EPS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """`outer` times ∂/∂z of Σ_c of_tp·tp + of_predicted·predicted + of_cross·Σ cross-entropy.
 
-    A row is read twice, for its sums and for its gradient. If it fits into a tile, the tile is kept
-    and the row is read once.
+    `slopes` holds of_tp and of_predicted for each class, of_cross, the temperature, and the odds of
+    each class. A row is read twice, for its sums and for its gradient. If it fits into a tile, the
+    tile is kept and the row is read once.
     """
-    compute: tl.constexpr = weight.dtype.element_ty
-    t = tl.load(temperature).to(compute)
-    for start in range(tl.program_id(0) * ROWS, n, tl.num_programs(0) * ROWS):
-        r = start + tl.arange(0, ROWS)[None, :]
-        live = r < n if ROWS > 1 else tl.full([1, 1], 1, tl.int1)
-        offset = r.to(tl.int64) * CLASSES
-        largest, runner_up, rest, total, one = load_stats(stats, top, r, live, n)
-        two = tl.load(top + n + r, mask=live, other=0)
-        y = tl.load(target + r, mask=live, other=0)
+    compute: tl.constexpr = stats.dtype.element_ty
+    t = tl.load(slopes + 2 * CLASSES + 1)
+    outer_slope = tl.load(outer).to(compute)
+    of_predicted, odds = slopes + CLASSES, slopes + 2 * CLASSES + 2
+    column = tl.arange(0, COLUMNS)[:, None]
+    # What is the same for every row stays on chip, if there is room.
+    g, odd = _of_columns(of_predicted, odds, column, CLASSES, CROSS_ENTROPY)
+    n = images * size
+    tiles = tl.cdiv(size, ROWS)
+    for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
+        image = tile // tiles
+        s = (tile - image * tiles) * ROWS + tl.arange(0, ROWS)[None, :]
+        live = s < size if ROWS > 1 else tl.full([1, 1], 1, tl.int1)
+        r = image * size + s
+        offset = image.to(tl.int64) * z_image + s.to(tl.int64) * z_row
+        largest, runner_up, rest, total, one = load_stats(stats, r, live, n)
+        two = tl.load(stats + 5 * n + r, mask=live, other=0).to(tl.int32)
+        y, w, known = target_and_weight(
+            target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
+        )
+        w *= outer_slope
         per_total = 1 / total
-        share = tl.load(weight + r, mask=live, other=0) * per_total
-        extra = tl.load(of_tp + y, mask=is_class(y, CLASSES), other=0)
+        share = w * per_total
         second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
 
+        # The true class, which has a slope of its own.
+        own = tl.load(logits + offset + y * z_class, mask=live & known, other=0).to(compute)
+        first = one == y
+        extra = tl.load(slopes + y, mask=known, other=0)
+        x, h = membership(tl.exp(own - largest), scale, tau, t, SIGMOID, EPS)
+        up, down = slope(x, h, t, SIGMOID, EPS), slope(1.0, h, t, SIGMOID, EPS)
+        own_h = tl.where(first, 0, h * extra)
+        own_up = tl.where(first, 0, up * extra)
+        own_down = tl.where(first, 0, down * extra)
+
         if WHOLE:
-            column = tl.arange(0, COLUMNS)[:, None]
-            x, h, up, g = _tile(
-                logits + offset, of_predicted, column, live, CLASSES,
-                largest, one, y, extra, scale, tau, t, SIGMOID, EPS,
+            if ROWS == 1:
+                g, odd = _of_columns(of_predicted, odds, column, CLASSES, CROSS_ENTROPY)
+            x, h, up, e = _tile(
+                logits + offset, column, z_class, live, CLASSES,
+                largest, one, scale, tau, t, SIGMOID, EPS,
             )  # fmt: skip
             hg, ups, upg, downs, downg = _terms(x, h, up, g, t, SIGMOID, EPS)
         else:  # lane by lane: the threads of a row meet once, at the end
@@ -62,25 +73,28 @@ def gradient(
             upg = tl.zeros([COLUMNS, ROWS], compute)
             downs = tl.zeros([COLUMNS, ROWS], compute)
             downg = tl.zeros([COLUMNS, ROWS], compute)
-            for first in range(0, CLASSES, COLUMNS):
-                column = first + tl.arange(0, COLUMNS)[:, None]
-                x, h, up, g = _tile(
-                    logits + offset, of_predicted, column, live, CLASSES,
-                    largest, one, y, extra, scale, tau, t, SIGMOID, EPS,
+            for begin in range(0, CLASSES, COLUMNS):
+                column = begin + tl.arange(0, COLUMNS)[:, None]
+                g, odd = _of_columns(of_predicted, odds, column, CLASSES, CROSS_ENTROPY)
+                x, h, up, e = _tile(
+                    logits + offset, column, z_class, live, CLASSES,
+                    largest, one, scale, tau, t, SIGMOID, EPS,
                 )  # fmt: skip
-                a, b, c, d, e = _terms(x, h, up, g, t, SIGMOID, EPS)
-                hg, ups, upg, downs, downg = hg + a, ups + b, upg + c, downs + d, downg + e
+                a, b, c, d, f = _terms(x, h, up, g, t, SIGMOID, EPS)
+                hg, ups, upg, downs, downg = hg + a, ups + b, upg + c, downs + d, downg + f
         hg, ups, upg = tl.reduce((hg, ups, upg), 0, add3, keep_dims=True)
+        upg += own_up
         if SIGMOID:
             downs, downg = tl.reduce((downs, downg), 0, add2, keep_dims=True)
+            downg += own_down
         else:
             per_tau = 1 / tau
             downs = ups * per_tau
             downg = upg * per_tau
 
         h_one, up_one, down_one = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
-        g_one = tl.load(of_predicted + one) + tl.where(one == y, extra, 0)
-        mean = (hg + h_one * g_one) * per_total
+        g_one = tl.load(of_predicted + one) + tl.where(first, extra, 0)
+        mean = (hg + own_h + h_one * g_one) * per_total
         of_one = share * (g_one - mean)
         others = share * (upg - mean * ups)
         of_tau = -share * (downg - mean * downs) - of_one * down_one
@@ -93,35 +107,55 @@ def gradient(
         second_p = p * second
         at_two = second_p * of_tau / 2
         at_one = miss * of_one - p * (others + (second_p - miss) * of_tau / 2)
+        at_own = share * own_up
+        per_mass = tl.zeros([1, ROWS], compute)
+        if CROSS_ENTROPY:
+            cross = w * tl.load(slopes + 2 * CLASSES)
+            per_mass = cross / tl.load(stats + 6 * n + r, mask=live, other=1)
+            at_one += per_mass * tl.load(odds + one) - tl.where(first, cross, 0)
+            at_own -= cross
 
         if WHOLE:
-            out = up * ((g - mean) * share) - x * common
-            _store(grad + offset, column, live, CLASSES, out, one, two, at_one, at_two)
+            out = _slope(x, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY)
+            out += tl.where(column == two, at_two, 0) + tl.where(column == y, at_own, 0)
+            _store(grad + offset, column, z_class, live, CLASSES, out, one, at_one)
         else:
-            for first in range(0, CLASSES, COLUMNS):
-                column = first + tl.arange(0, COLUMNS)[:, None]
-                x, h, up, g = _tile(
-                    logits + offset, of_predicted, column, live, CLASSES,
-                    largest, one, y, extra, scale, tau, t, SIGMOID, EPS,
+            for begin in range(0, CLASSES, COLUMNS):
+                column = begin + tl.arange(0, COLUMNS)[:, None]
+                g, odd = _of_columns(of_predicted, odds, column, CLASSES, CROSS_ENTROPY)
+                x, h, up, e = _tile(
+                    logits + offset, column, z_class, live, CLASSES,
+                    largest, one, scale, tau, t, SIGMOID, EPS,
                 )  # fmt: skip
-                out = up * ((g - mean) * share) - x * common
-                _store(grad + offset, column, live, CLASSES, out, one, two, at_one, at_two)
+                out = _slope(x, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY)
+                out += tl.where(column == two, at_two, 0) + tl.where(column == y, at_own, 0)
+                _store(grad + offset, column, z_class, live, CLASSES, out, one, at_one)
+
+
+@triton.jit
+def _of_columns(of_predicted, odds, column, CLASSES: tl.constexpr, CROSS_ENTROPY: tl.constexpr):
+    """The slope by the predicted mass of classes, and their odds."""
+    g = tl.load(of_predicted + column, mask=column < CLASSES, other=0)
+    odd = g
+    if CROSS_ENTROPY:
+        odd = tl.load(odds + column, mask=column < CLASSES, other=0)
+    return g, odd
 
 
 @triton.jit
 def _tile(
-    z_row, of_predicted, column, live, CLASSES: tl.constexpr,
-    largest, one, y, extra, scale, tau, t, SIGMOID: tl.constexpr, EPS: tl.constexpr,
+    z_row, column, z_class, live, CLASSES: tl.constexpr,
+    largest, one, scale, tau, t, SIGMOID: tl.constexpr, EPS: tl.constexpr,
 ):  # fmt: skip
-    """x, H, its slope in log p, and the gradient of H / Σ H, without the largest class."""
+    """x, H, its slope in log p, and e, without the largest class."""
     real = column < CLASSES
-    z = tl.load(z_row + column, mask=live & real, other=-float("inf")).to(tau.dtype)
+    z = tl.load(z_row + column * z_class, mask=live & real, other=-float("inf")).to(tau.dtype)
     z = tl.where(column == one, -float("inf"), z)
-    x, h = membership(tl.exp(z - largest), scale, tau, t, SIGMOID, EPS)
+    e = tl.exp(z - largest)
+    x, h = membership(e, scale, tau, t, SIGMOID, EPS)
     if SIGMOID:
         h = tl.where(real & (column != one), h, 0)
-    g = tl.load(of_predicted + column, mask=real, other=0) + tl.where(column == y, extra, 0)
-    return x, h, slope(x, h, t, SIGMOID, EPS), g
+    return x, h, slope(x, h, t, SIGMOID, EPS), e
 
 
 @triton.jit
@@ -132,6 +166,15 @@ def _terms(x, h, up, g, t, SIGMOID: tl.constexpr, EPS: tl.constexpr):
 
 
 @triton.jit
-def _store(z_row, column, live, CLASSES: tl.constexpr, out, one, two, at_one, at_two):
-    out = tl.where(column == one, at_one, out + tl.where(column == two, at_two, 0))
-    tl.store(z_row + column, out.to(z_row.dtype.element_ty), mask=live & (column < CLASSES))
+def _slope(x, up, g, e, odd, mean, share, common, per_mass, CROSS_ENTROPY: tl.constexpr):
+    """The gradient but for the two largest and the true class."""
+    out = up * ((g - mean) * share) - x * common
+    if CROSS_ENTROPY:
+        out += per_mass * odd * e
+    return out
+
+
+@triton.jit
+def _store(z_row, column, z_class, live, CLASSES: tl.constexpr, out, one, at_one):
+    out = tl.where(column == one, at_one, out).to(z_row.dtype.element_ty)
+    tl.store(z_row + column * z_class, out, mask=live & (column < CLASSES))

@@ -69,3 +69,32 @@ def _ramp(t, EPS: tl.constexpr):
     width = tl.minimum(tl.maximum(2.5 * t, tl.full([], EPS, t.dtype)), 1 - share)
     outer = tl.maximum(1 - 2.5 * t, share)
     return width, outer, (0.5 - t) / width
+
+
+@triton.jit
+def at_threshold(z, tau, t, SIGMOID: tl.constexpr, EPS: tl.constexpr):
+    """H(σ(z), τ) and its slope in z, as in `core.heaviside`, for a threshold that is given."""
+    p = 1 / (1 + tl.exp(-z))
+    past = p - tau
+    if SIGMOID:
+        k = 2 / tl.maximum(t, EPS)
+        h = 1 / (1 + tl.exp(-past * k))
+        slope = h * (1 - h) * k
+    else:
+        inner, outer, _steep = _ramp(t, EPS)
+        # The root of the root of the smallest number, as in `core`: float64 has a smaller one.
+        least = tl.full(
+            [], 3.2927225399135965e-10 if EPS > 1e-10 else 1.221338669755462e-77, t.dtype
+        )
+        tau = tl.minimum(tl.maximum(tau, least), 1 - tl.full([], EPS, t.dtype))
+        past = p - tau
+        nearer = tl.minimum(tau, 1 - tau)
+        width = inner * nearer
+        below = t / (tau - nearer + outer * nearer)
+        above = t / (1 - tau - nearer + outer * nearer)
+        middle = (0.5 - t) / width
+        low, high = past < -width, past > width
+        h = tl.where(high, 1 - above * (1 - p), 0.5 + middle * past)
+        h = tl.where(low, below * p, h)
+        slope = tl.where(low, below, tl.where(high, above, middle))
+    return h, slope * p * (1 - p)

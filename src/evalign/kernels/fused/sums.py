@@ -1,4 +1,8 @@
-"""The kernels of the sums. A tile has the classes down and the rows across."""
+"""The kernels of the sums. A tile has the classes down and the rows across.
+
+Logits are images of rows: class c of row s of image b is at b·z_image + c·z_class + s·z_row. A
+matrix is one image.
+"""
 
 # Triton compiles this, and a type checker takes it for Python.
 # pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
@@ -11,93 +15,112 @@ from evalign.kernels.fused.step import membership, of_largest, row
 
 @triton.jit
 def whole_rows(
-    logits,
-    target,
-    weight,
-    temperature,
-    partial,
-    stats,
-    top,
-    n,
-    CLASSES: tl.constexpr,
-    SIGMOID: tl.constexpr,
-    EPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+    logits, target, weight, temperature, odds, partial, stats,
+    images, size, z_image, z_class, z_row, w_image, w_row, ignore,
+    CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
+    SIGMOID: tl.constexpr, EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
     """Sums and statistics of this program's rows, which fit into a tile."""
-    compute: tl.constexpr = weight.dtype.element_ty
+    compute: tl.constexpr = stats.dtype.element_ty
     t = tl.load(temperature).to(compute)
     column = tl.arange(0, COLUMNS)[:, None]
     real = column < CLASSES
-    own = partial + tl.program_id(0).to(tl.int64) * 3 * CLASSES
+    n = images * size
+    tiles = tl.cdiv(size, ROWS)
+    own = partial + tl.program_id(0).to(tl.int64) * (3 * CLASSES + 2)
     right = tl.zeros([COLUMNS, ROWS], compute)
     wrong = tl.zeros([COLUMNS, ROWS], compute)
     actual = tl.zeros([COLUMNS, ROWS], compute)
-    for start in range(tl.program_id(0) * ROWS, n, tl.num_programs(0) * ROWS):
-        r = start + tl.arange(0, ROWS)[None, :]
-        live = r < n
-        at = logits + r.to(tl.int64) * CLASSES + column
+    crosses = tl.zeros([1, ROWS], compute)
+    counts = tl.zeros([1, ROWS], compute)
+    odd = column.to(compute)
+    if CROSS_ENTROPY:
+        odd = tl.load(odds + column, mask=real, other=0).to(compute)
+    if ROWS == 1:  # these sums are added up in memory
+        c = tl.arange(0, COLUMNS)
+        nothing = tl.zeros([COLUMNS], compute)
+        tl.store(own + c, nothing, mask=c < CLASSES)
+        tl.store(own + 2 * CLASSES + c, nothing, mask=c < CLASSES)
+        tl.debug_barrier()
+    for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
+        image = tile // tiles
+        s = (tile - image * tiles) * ROWS + tl.arange(0, ROWS)[None, :]
+        live = s < size
+        r = image * size + s
+        z_rows = logits + image.to(tl.int64) * z_image + s.to(tl.int64) * z_row
         # Rows past the end get finite numbers: a row of −∞ alone would give NaN.
-        nothing = tl.where(live, -float("inf"), -column.to(compute)) if ROWS > 1 else -float("inf")
-        z = tl.load(at, mask=live & real, other=nothing).to(compute)
-        y = tl.load(target + r, mask=live, other=0)
-        w = tl.load(weight + r, mask=live, other=0)
+        other = tl.where(live, -float("inf"), -column.to(compute)) if ROWS > 1 else -float("inf")
+        z = tl.load(z_rows + column * z_class, mask=live & real, other=other).to(compute)
+        y, w, known = target_and_weight(
+            target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
+        )
+        own_logit = tl.load(z_rows + y * z_class, mask=live & known, other=0).to(compute)
         largest, one, runner_up, two, z = _two_largest(z, column, 0)
         e = tl.exp(z - largest)
+        mass = largest
         if SIGMOID:
-            rest = tl.sum(e, 0, keep_dims=True)
+            if CROSS_ENTROPY:
+                rest, mass = tl.reduce((e, e * odd), 0, add2, keep_dims=True)
+            else:
+                rest = tl.sum(e, 0, keep_dims=True)
             rest += largest - largest  # an infinite logit stays visible, as NaN
             second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
             _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
             h = tl.where(real & (column != one), h, 0)
-            total, mine = tl.reduce((h, tl.where(column == y, h, 0)), 0, add2, keep_dims=True)
+            total = tl.sum(h, 0, keep_dims=True)
         else:  # H needs only the two largest, so the threads of a row meet once for all sums
             scale = 2 / (1 + tl.exp(runner_up - largest))  # as in `row`
             _x, h = membership(e, scale, scale, t, SIGMOID, EPS)  # the linear step needs no τ
-            terms = (e, h, tl.where(column == y, h, 0))
-            rest, total, mine = tl.reduce(terms, 0, add3, keep_dims=True)
+            if CROSS_ENTROPY:
+                rest, total, mass = tl.reduce((e, h, e * odd), 0, add3, keep_dims=True)
+            else:
+                rest, total = tl.reduce((e, h), 0, add2, keep_dims=True)
             rest += largest - largest
             second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
         h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
         total += h_one
-        mine += tl.where(one == y, h_one, 0)
-        _store(stats, top, r, live, n, largest, runner_up, rest, total, one, two)
+        _x, mine = membership(tl.exp(own_logit - largest), scale, tau, t, SIGMOID, EPS)
+        mine = tl.where(one == y, h_one, mine)
+        _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
+        if CROSS_ENTROPY:
+            mass += tl.load(odds + one).to(compute)
+            crosses += _cross_entropy(own_logit, largest, mass, odds, y, w, known, compute)
+            tl.store(stats + 6 * n + r, mass, mask=live)
+        counts += tl.where(w > 0, tl.full([], 1, compute), tl.full([], 0, compute))
         # Right and wrong are summed apart: a difference would round off a few false positives.
-        share = share_of(w, total, y, CLASSES)
+        share = tl.where(known, w / total, float("nan"))
         h = tl.where(column == one, h_one, h)
         wrong += tl.where(column == y, 0, h) * share
         if ROWS == 1:  # no other program adds to `own`, so the order is that of the loop
-            there = is_class(y, CLASSES)
-            tl.atomic_add(own + y, mine * share, mask=there, sem="relaxed")
-            tl.atomic_add(own + 2 * CLASSES + y, w, mask=there, sem="relaxed")
+            tl.atomic_add(own + y, mine * share, mask=known, sem="relaxed")
+            tl.atomic_add(own + 2 * CLASSES + y, w, mask=known, sem="relaxed")
         else:
             right += tl.where(column == y, mine * share, 0)
             actual += tl.where(column == y, w, 0)
-    column = tl.arange(0, COLUMNS)
-    tl.store(own + CLASSES + column, tl.sum(wrong, 1), mask=column < CLASSES)
+    c = tl.arange(0, COLUMNS)
+    tl.store(own + CLASSES + c, tl.sum(wrong, 1), mask=c < CLASSES)
     if ROWS > 1:
-        tl.store(own + column, tl.sum(right, 1), mask=column < CLASSES)
-        tl.store(own + 2 * CLASSES + column, tl.sum(actual, 1), mask=column < CLASSES)
+        tl.store(own + c, tl.sum(right, 1), mask=c < CLASSES)
+        tl.store(own + 2 * CLASSES + c, tl.sum(actual, 1), mask=c < CLASSES)
+    tl.store(own + 3 * CLASSES, tl.sum(tl.sum(crosses, 0), 0))
+    tl.store(own + 3 * CLASSES + 1, tl.sum(tl.sum(counts, 0), 0))
 
 
 @triton.jit
 def long_row(
-    logits,
-    temperature,
-    stats,
-    top,
-    n,
-    CLASSES: tl.constexpr,
-    SIGMOID: tl.constexpr,
-    EPS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
-    """The statistics of one row, tile by tile."""
+    logits, target, weight, temperature, odds, stats,
+    images, size, z_image, z_class, z_row, w_image, w_row, ignore,
+    CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
+    SIGMOID: tl.constexpr, EPS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The statistics of one row, tile by tile, and its share of the cross-entropy."""
     compute: tl.constexpr = stats.dtype.element_ty
     t = tl.load(temperature).to(compute)
+    n = images * size
+    image = tl.program_id(0) // size
     r = tl.program_id(0) + tl.zeros([1, 1], tl.int32)
-    z_row = logits + r.to(tl.int64) * CLASSES
+    s = r - image * size
+    z_rows = logits + image.to(tl.int64) * z_image + s.to(tl.int64) * z_row
     largest = tl.full([1, 1], -float("inf"), compute)
     runner_up = tl.full([1, 1], -float("inf"), compute)
     rest = tl.full([1, 1], 0, compute)
@@ -105,7 +128,8 @@ def long_row(
     two = tl.full([1, 1], 0, tl.int32)
     for start in range(0, CLASSES, COLUMNS):
         column = start + tl.arange(0, COLUMNS)[:, None]
-        z = tl.load(z_row + column, mask=column < CLASSES, other=-float("inf")).to(compute)
+        at = z_rows + column * z_class
+        z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(compute)
         # Few tiles hold one of the two largest so far; only those are searched.
         if tl.max(tl.max(z, 0), 0) > tl.max(tl.max(runner_up, 0), 0):
             first, i, second, j, z = _two_largest(z, column, start)
@@ -122,10 +146,14 @@ def long_row(
     # kept lane by lane, so that the threads of a row meet once, at the end.
     rests = tl.zeros([COLUMNS, 1], compute)
     totals = tl.zeros([COLUMNS, 1], compute)
+    masses = tl.zeros([COLUMNS, 1], compute)
     second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
     for start in range(0, CLASSES, COLUMNS):
-        e = _others(z_row, start + tl.arange(0, COLUMNS)[:, None], CLASSES, largest, one)
+        column = start + tl.arange(0, COLUMNS)[:, None]
+        e = _others(z_rows, column, z_class, CLASSES, largest, one)
         rests += e
+        if CROSS_ENTROPY:
+            masses += e * tl.load(odds + column, mask=column < CLASSES, other=0).to(compute)
         if not SIGMOID:
             _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
             totals += h
@@ -134,7 +162,7 @@ def long_row(
         second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
         for start in range(0, CLASSES, COLUMNS):
             column = start + tl.arange(0, COLUMNS)[:, None]
-            e = _others(z_row, column, CLASSES, largest, one)
+            e = _others(z_rows, column, z_class, CLASSES, largest, one)
             _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
             totals += tl.where((column == one) | (column >= CLASSES), 0, h)
     total = tl.sum(totals, 0, keep_dims=True)
@@ -142,95 +170,134 @@ def long_row(
     second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
     h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
     total += h_one
-    _store(stats, top, r, r < n, n, largest, runner_up, rest, total, one, two)
+    live = r < n
+    _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
+    if CROSS_ENTROPY:
+        y, w, known = target_and_weight(
+            target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
+        )
+        mass = tl.sum(masses, 0, keep_dims=True) + tl.load(odds + one).to(compute)
+        own_logit = tl.load(z_rows + y * z_class, mask=known, other=0).to(compute)
+        cross = _cross_entropy(own_logit, largest, mass, odds, y, w, known, compute)
+        tl.store(stats + 6 * n + r, mass, mask=live)
+        tl.store(stats + 7 * n + r, cross, mask=live)
 
 
 @triton.jit
 def long_columns(
-    logits,
-    target,
-    weight,
-    temperature,
-    partial,
-    stats,
-    top,
-    n,
-    CLASSES: tl.constexpr,
-    SIGMOID: tl.constexpr,
-    EPS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+    logits, target, weight, temperature, odds, partial, stats,
+    images, size, z_image, z_class, z_row, w_image, w_row, ignore,
+    CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
+    SIGMOID: tl.constexpr, EPS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
     """The sums of some columns over this program's rows, whose statistics are known."""
-    compute: tl.constexpr = weight.dtype.element_ty
+    compute: tl.constexpr = stats.dtype.element_ty
     t = tl.load(temperature).to(compute)
     begin = tl.program_id(0) * COLUMNS
     column = begin + tl.arange(0, COLUMNS)
-    own = partial + tl.program_id(1).to(tl.int64) * 3 * CLASSES
+    n = images * size
+    own = partial + tl.program_id(1).to(tl.int64) * (3 * CLASSES + 2)
+    counts = tl.zeros([], compute)
     wrong = tl.zeros([COLUMNS], compute)
     # Three stages load the next rows while this one is summed.
     for r in tl.range(tl.program_id(1), n, tl.num_programs(1), num_stages=3):
-        at = logits + tl.full([], CLASSES, tl.int64) * r + column
+        image = r // size
+        s = r - image * size
+        at = logits + image.to(tl.int64) * z_image + s.to(tl.int64) * z_row + column * z_class
         z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(compute)
-        largest, runner_up, rest, total, one = load_stats(stats, top, r, True, n)
+        largest, runner_up, rest, total, one = load_stats(stats, r, True, n)
         second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
         _x, h = membership(tl.exp(z - largest), scale, tau, t, SIGMOID, EPS)
         h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
-        y, w = tl.load(target + r), tl.load(weight + r)
-        h = tl.where(column == one, h_one, h) * share_of(w, total, y, CLASSES)
+        y, w, known = target_and_weight(
+            target, weight, r, image, s, True, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
+        )
+        h = tl.where(column == one, h_one, h) * tl.where(known, w / total, float("nan"))
         mine = tl.where(column == y, h, 0)
         wrong += h - mine
-        here = (y >= begin) & (y < begin + COLUMNS) & is_class(y, CLASSES)
+        here = (y >= begin) & (y < begin + COLUMNS) & known
         tl.atomic_add(own + y, tl.sum(mine, 0), mask=here, sem="relaxed")
         tl.atomic_add(own + 2 * CLASSES + y, w, mask=here, sem="relaxed")
+        counts += tl.where(w > 0, tl.full([], 1, compute), tl.full([], 0, compute))
     tl.store(own + CLASSES + column, wrong, mask=column < CLASSES)
+    if begin == 0:
+        tl.store(own + 3 * CLASSES + 1, counts)
 
 
 @triton.jit
-def is_class(y, CLASSES: tl.constexpr):
-    return (y >= 0) & (y < CLASSES)
+def target_and_weight(
+    target, weight, r, image, s, live, w_image, w_row, ignore,
+    CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, compute: tl.constexpr,
+):  # fmt: skip
+    """The class of rows, their weight (0 if ignored), and whether it is a class.
+
+    That is not checked on CUDA before. A row whose target is not a class gets NaN.
+    """
+    y = tl.load(target + r, mask=live, other=0).to(tl.int64)
+    counts = live & (y != ignore)
+    if WEIGHTED:
+        at = weight + image.to(tl.int64) * w_image + s.to(tl.int64) * w_row
+        w = tl.load(at, mask=counts, other=0).to(compute)
+    else:
+        w = tl.where(counts, tl.full([], 1, compute), tl.full([], 0, compute))
+    y = tl.where(y == ignore, 0, y)
+    return y, w, (y >= 0) & (y < CLASSES)
 
 
 @triton.jit
-def share_of(w, total, y, CLASSES: tl.constexpr):
-    """The weight of a row's H. NaN if the target is not a class, which is not checked on CUDA."""
-    return tl.where(is_class(y, CLASSES), w / total, float("nan"))
+def _cross_entropy(own_logit, largest, mass, odds, y, w, known, compute: tl.constexpr):
+    """w·(log Σ_c odds_c e_c − log(odds_y e_y)); 0 for rows without weight, even if y is masked."""
+    odd = tl.load(odds + y, mask=known, other=1).to(compute)
+    cross = tl.log(mass) - tl.log(odd) - (own_logit - largest)
+    return tl.where(w == 0, 0, w * cross)
 
 
 @triton.jit
-def _others(z_row, column, CLASSES: tl.constexpr, largest, one):
+def _others(z_rows, column, z_class, CLASSES: tl.constexpr, largest, one):
     """e of a tile, 0 for the largest class."""
-    z = tl.load(z_row + column, mask=column < CLASSES, other=-float("inf")).to(largest.dtype)
+    at = z_rows + column * z_class
+    z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(largest.dtype)
     return tl.exp(tl.where(column == one, -float("inf"), z) - largest)
 
 
 @triton.jit
-def load_stats(stats, top, r, live, n):
+def load_stats(stats, r, live, n):
     """The two largest logits, rest, Σ H and the largest class; harmless numbers past the end."""
     largest = tl.load(stats + r, mask=live, other=0)
     runner_up = tl.load(stats + n + r, mask=live, other=0)
-    rest = tl.load(stats + n + n + r, mask=live, other=1)
-    total = tl.load(stats + n + n + n + r, mask=live, other=1)
-    one = tl.load(top + r, mask=live, other=0)
-    return largest, runner_up, rest, total, one
+    rest = tl.load(stats + 2 * n + r, mask=live, other=1)
+    total = tl.load(stats + 3 * n + r, mask=live, other=1)
+    return (
+        largest,
+        runner_up,
+        rest,
+        total,
+        tl.load(stats + 4 * n + r, mask=live, other=0).to(tl.int32),
+    )
 
 
 @triton.jit
-def _store(stats, top, r, live, n, largest, runner_up, rest, total, one, two):
+def _store(stats, r, live, n, largest, runner_up, rest, total, one, two):
+    """Keep the statistics of rows. Classes are counted in floats, which is exact up to 2²⁴."""
     tl.store(stats + r, largest, mask=live)
     tl.store(stats + n + r, runner_up, mask=live)
-    tl.store(stats + n + n + r, rest, mask=live)
-    tl.store(stats + n + n + n + r, total, mask=live)
-    tl.store(top + r, one, mask=live)
-    tl.store(top + n + r, two, mask=live)
+    tl.store(stats + 2 * n + r, rest, mask=live)
+    tl.store(stats + 3 * n + r, total, mask=live)
+    tl.store(stats + 4 * n + r, one.to(largest.dtype), mask=live)
+    tl.store(stats + 5 * n + r, two.to(largest.dtype), mask=live)
 
 
 @triton.jit
 def _two_largest(z, column, begin):
     """The two largest, their columns (some column, for NaN), and z with −∞ for the largest."""
-    largest, one = tl.max(z, 0, return_indices=True, keep_dims=True)
+    largest, one = tl.max(
+        z, 0, return_indices=True, return_indices_tie_break_left=False, keep_dims=True
+    )
     one += begin
     z = tl.where(column == one, -float("inf"), z)
-    runner_up, two = tl.max(z, 0, return_indices=True, keep_dims=True)
+    runner_up, two = tl.max(
+        z, 0, return_indices=True, return_indices_tie_break_left=False, keep_dims=True
+    )
     return largest, one, runner_up, begin + two, z
 
 

@@ -1,0 +1,261 @@
+"""Check logits, target and weights of every accepted shape, and find the task.
+
+The task follows from shapes and dtypes alone, so that it never changes with the values:
+
+| logits              | target                                 | task                            |
+| ------------------- | -------------------------------------- | ------------------------------- |
+| (N,) or (N, 1, ...) | integer, bool or float 0/1, same rows  | binary                          |
+| (N, C, ...)         | integer or bool (N, ...)               | multiclass                      |
+| (N, L, ...)         | bool or float 0/1 (N, L, ...)          | multilabel                      |
+| (N, C, ...)         | float (N, C, ...), `task="multiclass"` | multiclass, class probabilities |
+| (N, 2, ...)         | as for binary, `task="binary"`         | binary, logit z1 − z0           |
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from evalign.core.checks import complaint, require, values_readable
+
+Task = Literal["binary", "multiclass", "multilabel"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Checked rows as they came. Nothing is copied, and ignored rows are not marked yet.
+
+    | task       | logits      | target                          | weight     |
+    | ---------- | ----------- | ------------------------------- | ---------- |
+    | binary     | (N, ...)    | (N, ...) probability of class 1 | (N, ...)   |
+    | multiclass | (N, C, ...) | (N, ...) indices or (N, C, ...) | (N, ...)   |
+    | multilabel | (N, L, ...) | (N, L, ...)                     | (N, ...)   |
+
+    A weight of None is 1 for every row.
+    """
+
+    task: Task
+    logits: Tensor
+    target: Tensor
+    weight: Tensor | None
+    ignore_index: int
+
+    @property
+    def indices(self) -> bool:
+        """Whether the target holds class indices."""
+        return self.task == "multiclass" and self.target.ndim < self.logits.ndim
+
+
+def as_rows(
+    owner: str,
+    logits: Tensor,
+    target: Tensor,
+    *,
+    task: Task | None = None,
+    sample_weight: Tensor | None = None,
+    ignore_index: int = -100,
+    validate: bool = False,
+) -> Rows:
+    """Check the rows and infer the task. Errors name the `owner`."""
+    declared = task is not None
+    if task is None:
+        task = _infer_task(logits, target)
+    else:
+        check_task(owner, task)
+    if task == "binary":
+        logits, target = _binary_layout(owner, logits, target)
+    else:
+        _check_classes(owner, logits, target, task)
+    shape = logits.shape if task == "binary" else logits.shape[:1] + logits.shape[2:]
+    if sample_weight is not None:
+        sample_weight = row_weights(owner, sample_weight, shape)
+    rows = Rows(task, logits, target, sample_weight, ignore_index)
+    if values_readable(logits, validate=validate):
+        _check_values(owner, rows, declared)
+        if validate:
+            _check_finite(owner, logits)
+    return rows
+
+
+def _check_values(owner: str, rows: Rows, declared: bool) -> None:
+    target, ignore_index = signed(rows.target), rows.ignore_index
+    if rows.indices:
+        _check_targets(owner, target, rows.logits.shape[1], ignore_index)
+    else:
+        _check_labels(owner, target[target != ignore_index], declared)
+        if rows.task == "multiclass":
+            _check_rows_sum_to_one(owner, target.movedim(1, -1), ignore_index)
+    if rows.weight is not None:
+        check_weights(owner, rows.weight)
+
+
+def signed(labels: Tensor) -> Tensor:
+    """Unsigned labels as int64: torch takes 156 for -100 when it compares them."""
+    unsigned = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+    return labels.long() if labels.dtype in unsigned else labels
+
+
+def check_task(owner: str, task: str | None) -> None:
+    if task is not None and task not in get_args(Task):
+        allowed = 'be "binary", "multiclass", "multilabel" or None (inferred from the shapes)'
+        raise ValueError(complaint(owner, "task", allowed, repr(task)))
+
+
+def _infer_task(logits: Tensor, target: Tensor) -> Task:
+    if logits.ndim == 1 or logits.shape[1] == 1:
+        return "binary"
+    if target.shape == logits.shape and (target.is_floating_point() or target.dtype == torch.bool):
+        return "multilabel"
+    return "multiclass"
+
+
+def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits and target of one shape, without a class dimension."""
+    if logits.ndim > 1:
+        allowed = "have shape (N,), (N, 1, ...) or (N, 2, ...) for a binary task"
+        cure = 'Labels that do not exclude each other are task="multilabel".'
+        require(logits.shape[1] in (1, 2), owner, "logits", allowed, tuple(logits.shape), cure)
+        logits = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+    given = tuple(target.shape)
+    if target.ndim == logits.ndim + 1 and target.shape[1] == 1:
+        target = target.squeeze(1)
+    allowed = f"have the shape of the binary logits, {tuple(logits.shape)}"
+    require(target.shape == logits.shape, owner, "target", allowed, given)
+    return logits, target
+
+
+def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> None:
+    """Check that the target has a value per class, or none but the rows' (indices)."""
+    shape = logits.shape
+    rows = shape[:1] + shape[2:]
+    if len(shape) < 2 or (task == "multiclass" and shape[1] < 2):
+        allowed = "have shape (N, C) or (N, C, ...), with at least 2 classes if multiclass"
+        raise ValueError(complaint(owner, "logits", allowed, tuple(shape)))
+    if target.shape == shape:
+        if task == "multiclass" and not target.is_floating_point():
+            allowed = f"be class indices of shape {tuple(rows)}, or float with a value per class"
+            cure = "For multilabel pass target.bool(); for one-hot rows pass target.argmax(1)."
+            got = f"{target.dtype} of shape {tuple(shape)}"
+            raise TypeError(complaint(owner, "target", allowed, got, cure))
+        return
+    if task == "multilabel" or target.shape != rows:
+        allowed = f"have the shape of logits, {tuple(shape)}"
+        if task == "multiclass":
+            allowed = (
+                f"have shape {tuple(rows)} (class indices) or {tuple(shape)} (a value per class)"
+            )
+        last = len(shape) > 2 and target.shape == shape[:-1]
+        cure = "Classes belong in dimension 1: logits.movedim(-1, 1)." if last else ""
+        raise ValueError(complaint(owner, "target", allowed, tuple(target.shape), cure))
+    if target.is_floating_point():
+        allowed, cure = "hold integer class indices", "Use target.long()."
+        raise TypeError(complaint(owner, "target", allowed, target.dtype, cure))
+
+
+def row_weights(owner: str, weight: Tensor, shape: torch.Size) -> Tensor:
+    """One weight per row: as many dimensions as the rows have, or one per example."""
+    given = tuple(weight.shape)
+    if weight.ndim == len(shape) + 1 and weight.shape[1] == 1:
+        weight = weight.squeeze(1)
+    if weight.shape == shape:
+        return weight
+    if weight.shape == shape[:1]:
+        return weight.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
+    allowed = f"have shape {tuple(shape[:1])}"
+    if len(shape) > 1:
+        allowed += f" or {tuple(shape)}"
+    raise ValueError(complaint(owner, "sample_weight", allowed, given))
+
+
+def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> None:
+    given = {"logits": logits, "target": target, "sample_weight": sample_weight}
+    for name, value in given.items():
+        if not isinstance(value, Tensor) and (value is not None or name != "sample_weight"):
+            got, cure = type(value).__name__, "Use torch.as_tensor(...)."
+            raise TypeError(complaint(owner, name, "be a torch.Tensor", got, cure))
+    if not logits.is_floating_point():
+        cure = "Pass the network's raw outputs; labels belong in Confusion.from_predictions."
+        raise TypeError(
+            complaint(owner, "logits", "be floating point, not labels", logits.dtype, cure)
+        )
+    if logits.ndim == 0:
+        allowed = "have shape (N,), (N, 1), (N, C) or (N, C, ...)"
+        raise ValueError(complaint(owner, "logits", allowed, "a scalar"))
+
+
+def _check_targets(owner: str, target: Tensor, num_classes: int, ignore_index: int) -> None:
+    """Check the targets that are not ignored; usually the smallest and the largest are enough."""
+    if not target.numel():
+        return
+    lowest, highest = map(int, target.aminmax())
+    if lowest < 0 or highest >= num_classes:
+        check_indices(owner, "target", target[target != ignore_index], num_classes)
+
+
+def check_indices(
+    owner: str,
+    argument: str,
+    labels: Tensor,
+    num_classes: int,
+    source: str = "the size of logits' dimension 1",
+) -> None:
+    """Check that class indices lie in 0 … num_classes − 1, a number that comes from `source`."""
+    allowed = f"hold class indices below {num_classes} ({source})"
+    wrong = labels[labels >= num_classes]
+    if not wrong.numel():
+        allowed, wrong = "hold class indices of at least 0", labels[labels < 0]
+    if wrong.numel():
+        got = wrong[0].item()
+        cure = _cure_of_label(got, num_classes) if argument == "target" else ""
+        raise ValueError(complaint(owner, argument, allowed, got, cure))
+
+
+def _cure_of_label(got: float, num_classes: int) -> str:
+    if got == num_classes:
+        return "Labels count from 0: subtract 1 if yours count from 1."
+    if got == -1:
+        return "Map labels -1 and 1 to 0 and 1; if -1 marks rows to leave out, ignore_index=-1."
+    return f"Did you mean ignore_index={got}?"
+
+
+def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:
+    """Check that labels are 0 or 1, or probabilities if the task was declared."""
+    if declared and labels.is_floating_point():
+        allowed, cure = "hold probabilities from 0 to 1", ""
+        wrong = labels[~((labels >= 0) & (labels <= 1))]
+    else:
+        allowed = "hold 0 and 1 only"
+        wrong = labels[(labels != 0) & (labels != 1)]
+        cure = (
+            'If these are probabilities, say so: task="multiclass" for a row of class '
+            'probabilities per example, task="binary" or "multilabel" for one per label.'
+        )
+    if wrong.numel():
+        got = wrong[0].item()
+        if got == -1 or not labels.is_floating_point():
+            cure = _cure_of_label(got, 2)
+        raise ValueError(complaint(owner, "target", allowed, got, cure))
+
+
+def _check_rows_sum_to_one(owner: str, target: Tensor, ignore_index: int) -> None:
+    sums = target.sum(-1)[~(target == ignore_index).any(-1)].float()
+    wrong = sums[(sums - 1).abs() > 0.01]  # bfloat16 probabilities are off by up to 0.004 each
+    if wrong.numel():
+        allowed = "hold rows of class probabilities that sum to 1"
+        raise ValueError(complaint(owner, "target", allowed, f"a row summing to {wrong[0]:g}"))
+
+
+def check_weights(owner: str, weight: Tensor) -> None:
+    wrong = weight[~((weight >= 0) & weight.isfinite())]
+    if wrong.numel():
+        cure = "A weight of 0 leaves a row out."
+        allowed = "be finite and not negative"
+        raise ValueError(complaint(owner, "sample_weight", allowed, wrong[0].item(), cure))
+
+
+def _check_finite(owner: str, logits: Tensor) -> None:
+    wrong = logits[~logits.isfinite()]
+    if wrong.numel():
+        cure = "The network has diverged or its input holds such values."
+        raise ValueError(complaint(owner, "logits", "be finite", wrong[0].item(), cure))

@@ -1,0 +1,186 @@
+"""Metrics with a closed form: their value and slopes by the sums, without a graph.
+
+Most metrics are quotients of linear functions of a class's sums, averaged over classes. They are
+written as numbers here, which serve torch on a CPU and one kernel on a GPU. What has no closed form
+here is differentiated by autograd. `core.metrics` is the reference.
+
+Slopes are those of the true positives and of the predicted mass. No others reach the logits. A row
+of exclusive classes gives away all its weight, so that one number added to the slopes of all
+predicted masses changes nothing: the slope through their sum is left out.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import Metric
+from evalign.core.metrics.matrix import Accuracy, BalancedAccuracy, CohenKappa, MatthewsCorrcoef
+from evalign.core.metrics.per_class import (
+    FBeta,
+    Informedness,
+    Jaccard,
+    Markedness,
+    NegativePredictiveValue,
+    Precision,
+    Recall,
+    Specificity,
+)
+from evalign.core.numerics import safe_ratio
+
+
+class Ratio(NamedTuple):
+    """A quotient: of a·tp + b·tn, by the sum of the other five with their factors."""
+
+    tp: float = 0.0
+    tn: float = 0.0
+    by_tp: float = 0.0
+    by_predicted: float = 0.0
+    by_actual: float = 0.0
+    by_negatives: float = 0.0
+    by_rejected: float = 0.0
+
+
+class Closed(NamedTuple):
+    """A metric in closed form.
+
+    Args:
+        kind: "ratio", or "matthews" or "kappa", which are functions of all classes together.
+        average: how the scores of the classes become one: "binary", "macro", "micro", "weighted",
+            or "present", the mean over the classes that have true rows.
+        first, second: the score of a class is the first quotient, or the sum of both minus 1.
+        zero_division: the score where it is undefined; NaN leaves the class out.
+    """
+
+    kind: str
+    average: str = "macro"
+    first: Ratio = Ratio()
+    second: Ratio | None = None
+    zero_division: float = 0.0
+
+
+_PRECISION, _RECALL = Ratio(tp=1, by_predicted=1), Ratio(tp=1, by_actual=1)
+_SPECIFICITY, _NPV = Ratio(tn=1, by_negatives=1), Ratio(tn=1, by_rejected=1)
+_JACCARD = Ratio(tp=1, by_tp=-1, by_predicted=1, by_actual=1)
+_RATIOS: dict[type, tuple[Ratio, Ratio | None]] = {
+    Precision: (_PRECISION, None),
+    Recall: (_RECALL, None),
+    Specificity: (_SPECIFICITY, None),
+    NegativePredictiveValue: (_NPV, None),
+    Jaccard: (_JACCARD, None),
+    Informedness: (_RECALL, _SPECIFICITY),
+    Markedness: (_PRECISION, _NPV),
+}
+
+
+def closed_form(metric: Metric) -> Closed | None:
+    """The closed form of a metric, None if there is not one here."""
+    kind = type(metric)
+    if isinstance(metric, Accuracy):
+        return Closed("ratio", "micro", _RECALL, zero_division=metric.zero_division)
+    if isinstance(metric, BalancedAccuracy):
+        return Closed("ratio", "present", _RECALL, zero_division=metric.zero_division)
+    if isinstance(metric, MatthewsCorrcoef):
+        return Closed("matthews", zero_division=metric.zero_division)
+    if isinstance(metric, CohenKappa) and metric.weights is None:
+        return Closed("kappa", zero_division=metric.zero_division)
+    if isinstance(metric, FBeta) and isinstance(metric.beta, int | float):
+        square = float(metric.beta) ** 2
+        first, second = Ratio(tp=1 + square, by_predicted=1, by_actual=square), None
+    elif kind in _RATIOS:
+        first, second = _RATIOS[kind]
+    else:
+        return None
+    average, labels = getattr(metric, "average", None), getattr(metric, "labels", None)
+    if average is None or labels is not None:
+        return None
+    return Closed("ratio", average, first, second, getattr(metric, "zero_division", 0.0))
+
+
+def value_and_slopes(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
+    """The metric, NaN where no class has a score, and its slopes (2, C) by tp and predicted."""
+    if form.kind == "matthews":
+        return _matthews(form, c)
+    if form.kind == "kappa":
+        return _kappa(form, c)
+    if form.average == "binary":
+        score, slopes, _ = _score(form, c)
+        only = torch.zeros_like(c.tp)
+        only[1] = 1
+        return score[1], only * slopes
+    counted = _counted(form, c)
+    if form.average == "micro":
+        sums = torch.stack([c.tp, c.predicted, c.actual, c.total.expand_as(c.tp)]) @ counted
+        pooled = Confusion(*sums.unsqueeze(1).unbind(), multilabel=True)
+        score, slopes, _ = _score(form, pooled)
+        return score[0], counted * slopes
+    score, slopes, undefined = _score(form, c)
+    if form.zero_division not in (0, 1):
+        counted = counted.masked_fill(undefined, 0)
+        score = score.masked_fill(undefined, 0)
+    weight = counted
+    if form.average == "weighted":
+        support = counted * c.actual
+        weight = torch.where(support.sum() == 0, counted, support)
+    mass = weight.sum()
+    return safe_ratio(weight @ score, mass, form.zero_division), safe_ratio(weight, mass) * slopes
+
+
+def _counted(form: Closed, c: Confusion) -> Tensor:
+    """1 for the classes that count, as in `core.metrics.ClassMetric`."""
+    if form.average == "present":
+        return (c.actual != 0).to(c.tp.dtype)
+    return ((c.total if c.multilabel else c.actual + c.predicted) != 0).to(c.tp.dtype)
+
+
+def _score(form: Closed, c: Confusion) -> tuple[Tensor, Tensor, Tensor]:
+    """The scores of the classes, their slopes (2, C), and where they are undefined."""
+    score, slopes, undefined = _quotient(form.first, c)
+    if form.second is not None:
+        other, other_slopes, either = _quotient(form.second, c)
+        score, slopes, undefined = score + other - 1, slopes + other_slopes, undefined | either
+    score = score.masked_fill(undefined, form.zero_division)
+    return score, slopes.masked_fill(undefined, 0), undefined
+
+
+def _quotient(ratio: Ratio, c: Confusion) -> tuple[Tensor, Tensor, Tensor]:
+    over, by_predicted = ratio.tp * c.tp, ratio.by_predicted - ratio.by_rejected
+    under = ratio.by_tp * c.tp + ratio.by_predicted * c.predicted + ratio.by_actual * c.actual
+    if ratio.tn:
+        over = over + ratio.tn * c.tn
+        under = under + ratio.by_negatives * c.negatives + ratio.by_rejected * c.rejected
+    undefined = under < 1e-19  # as in `safe_ratio`
+    under = torch.where(undefined, 1, under)
+    score = over / under
+    of_tp = (ratio.tp + ratio.tn - ratio.by_tp * score) / under
+    return score, torch.stack([of_tp, (-ratio.tn - by_predicted * score) / under]), undefined
+
+
+def _matthews(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
+    share = safe_ratio(torch.ones_like(c.total), c.total)
+    covariance = (share * c.tp * (share * c.tn) - share * c.fp * (share * c.fn)).sum()
+    variance_true = (share * c.actual * (share * c.negatives)).sum()
+    variance_predicted = (share * c.predicted * (share * c.rejected)).sum()
+    noise = 8 * torch.finfo(covariance.dtype).eps
+    undefined = (variance_true <= noise) | (variance_predicted <= noise)
+    root = torch.where(undefined, 1, variance_true * variance_predicted).sqrt()
+    score = covariance / root
+    # The covariance is Σ tp/total − Σ actual·predicted/total², and twice the variance is
+    # Σ predicted (1 − predicted) in shares.
+    of_variance = score / torch.where(undefined, 1, variance_predicted)
+    of_predicted = share * share * (c.predicted * of_variance - c.actual / root)
+    slopes = torch.stack([(share / root).expand_as(c.tp), of_predicted])
+    return torch.where(undefined, form.zero_division, score), slopes.masked_fill(undefined, 0)
+
+
+def _kappa(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
+    share = safe_ratio(torch.ones_like(c.total), c.total)
+    observed = share * c.fn.sum()
+    expected = (share * c.actual * (share * c.rejected)).sum()
+    undefined = expected < 1e-19
+    under = torch.where(undefined, 1, expected)
+    of_predicted = -observed / under**2 * share**2 * c.actual
+    slopes = torch.stack([(share / under).expand_as(c.tp), of_predicted])
+    score = torch.where(undefined, form.zero_division, (expected - observed) / under)
+    return score, slopes.masked_fill(undefined, 0)

@@ -1,0 +1,343 @@
+"""The kernel from sums to the loss and its slopes: the running average and the metric.
+
+One program goes through the classes block by block, in float64. The mathematics is that of
+`kernels.closed` and `aggregation.running`. `point` holds the sums (4, C) at which the metric is
+taken: tp, predicted, actual and total, of the average if there is one.
+"""
+
+# Triton compiles this, and a type checker takes it for Python.
+# pyright: reportOperatorIssue=false, reportGeneralTypeIssues=false
+# pyright: reportPossiblyUnboundVariable=false
+
+import triton
+import triton.language as tl
+
+TASKS = {"binary": 0, "multiclass": 1, "multilabel": 2}
+KINDS = {"ratio": 0, "matthews": 1, "kappa": 2}
+AVERAGES = {"binary": 0, "macro": 1, "micro": 2, "weighted": 3, "present": 4}
+_BINARY, _MULTILABEL = tl.constexpr(0), tl.constexpr(2)
+_MATTHEWS, _RATIO = tl.constexpr(1), tl.constexpr(0)
+_POSITIVE, _MICRO, _WEIGHTED, _PRESENT = (tl.constexpr(i) for i in (0, 2, 3, 4))
+
+
+@triton.jit
+def finish(
+    partial, temperature, odds, point, out, slopes,
+    seen, running_tp, running_predicted, running_actual, running_total, running_rows,
+    programs, scale, classes, TASK: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
+    RUNNING: tl.constexpr, MOMENTUM: tl.constexpr, KIND: tl.constexpr, AVERAGE: tl.constexpr,
+    ZERO_DIVISION: tl.constexpr, LEAVE_OUT: tl.constexpr,
+    TP: tl.constexpr, TN: tl.constexpr, BY_TP: tl.constexpr, BY_PREDICTED: tl.constexpr,
+    BY_ACTUAL: tl.constexpr, BY_NEGATIVES: tl.constexpr, BY_REJECTED: tl.constexpr,
+    SECOND: tl.constexpr, COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr,
+):  # fmt: skip
+    """Write the loss, and its slopes by tp and predicted (2, C) and by the cross-entropy's sum."""
+    MULTILABEL: tl.constexpr = TASK == _MULTILABEL
+    zero = tl.full([], 0, tl.float64)
+    mass, predictions = zero, zero
+    for start in range(0, classes, COLUMNS):
+        c = start + tl.arange(0, COLUMNS)
+        tp, predicted, actual, total = _added_up(
+            partial, programs, c, classes, TASK, COLUMNS, PROGRAMS
+        )
+        _keep(point, c, classes, tp, predicted, actual, total)
+        mass += tl.sum(total if MULTILABEL else actual, 0)
+        predictions += tl.sum(predicted, 0)
+    empty, whole = mass == 0, mass
+    crosses, count = zero, zero
+    if not MULTILABEL:
+        c = tl.arange(0, COLUMNS)
+        width = 8 if TASK == _BINARY else 3 * classes + 2
+        ends = _added(partial, programs, width, width - 2 + c, c < 2, COLUMNS, PROGRAMS)
+        crosses = tl.sum(tl.where(c == 0, ends, 0), 0)
+        count = tl.sum(tl.where(c == 1, ends, 0), 0)
+    tl.debug_barrier()
+
+    if RUNNING:
+        # A batch without rows, or with a logit that is not finite, does not change the average.
+        counts = (mass != 0) & (tl.abs(predictions) < float("inf"))
+        momentum = tl.full([], MOMENTUM, tl.float64)
+        m = tl.where(counts, momentum, 0)
+        before = tl.load(seen)
+        after = before + m * (1 - before)
+        per_seen = 1 / tl.maximum(after, momentum)
+        predictions = zero
+        whole_before = tl.load(running_total)
+        tl.debug_barrier()
+        tl.store(seen, after)
+        if not MULTILABEL:
+            whole_now = whole_before + tl.where(counts, m * (mass - whole_before), 0)
+            tl.store(running_total, whole_now)
+            whole = whole_now * per_seen
+            rows_before = tl.load(running_rows)
+            tl.debug_barrier()
+            rows_now = rows_before + tl.where(counts, m * (count - rows_before), 0)
+            tl.store(running_rows, rows_now)
+            count = rows_now * per_seen
+        for start in range(0, classes, COLUMNS):
+            c = start + tl.arange(0, COLUMNS)
+            tp, predicted, actual, total = _kept(point, c, classes)
+            tp = _average(running_tp, c, classes, tp, m, counts, per_seen)
+            predicted = _average(running_predicted, c, classes, predicted, m, counts, per_seen)
+            actual = _average(running_actual, c, classes, actual, m, counts, per_seen)
+            if MULTILABEL:
+                total = _average(running_total, c, classes, total, m, counts, per_seen)
+            _keep(point, c, classes, tp, predicted, actual, total)
+            predictions += tl.sum(predicted, 0)
+        tl.debug_barrier()
+    if not MULTILABEL:
+        tl.store(point + 4 * classes, whole)  # the total of exclusive classes
+
+    # Sums over the classes, of whatever the metric needs.
+    number, weights, scores, supports, supported = zero, zero, zero, zero, zero
+    sum_tp, sum_predicted, sum_actual, sum_total = zero, zero, zero, zero
+    covariance, variance_true, variance_predicted = zero, zero, zero
+    share = tl.where(whole < 1e-19, 0, 1 / tl.where(whole < 1e-19, 1, whole))
+    for start in range(0, classes, COLUMNS):
+        c = start + tl.arange(0, COLUMNS)
+        tp, predicted, actual, tn, negatives, rejected, total = _cells(
+            point, c, classes, whole, predictions, MULTILABEL
+        )
+        if KIND == _RATIO:
+            if AVERAGE == _MICRO:
+                counted = _counted(actual, predicted, total, share * count, AVERAGE, MULTILABEL)
+                sum_tp += tl.sum(counted * tp, 0)
+                sum_predicted += tl.sum(counted * predicted, 0)
+                sum_actual += tl.sum(counted * actual, 0)
+                sum_total += tl.sum(counted * total, 0)
+            else:
+                score, _of_tp, _of_predicted, undefined = _score(
+                    tp, predicted, actual, tn, negatives, rejected, TP, TN, BY_TP, BY_PREDICTED,
+                    BY_ACTUAL, BY_NEGATIVES, BY_REJECTED, SECOND, ZERO_DIVISION,
+                )  # fmt: skip
+                counted = _counted(actual, predicted, total, share * count, AVERAGE, MULTILABEL)
+                if AVERAGE == _POSITIVE:
+                    counted = tl.where(c == 1, tl.full([], 1, tl.float64), 0)
+                if LEAVE_OUT:
+                    counted = tl.where(undefined, 0, counted)
+                    score = tl.where(undefined, 0, score)
+                weights += tl.sum(counted, 0)
+                scores += tl.sum(tl.where(counted == 0, 0, counted * score), 0)
+                supports += tl.sum(counted * actual, 0)
+                supported += tl.sum(counted * actual * score, 0)
+        else:
+            fp, fn = predicted - tp, actual - tp
+            if KIND == _MATTHEWS:
+                covariance += tl.sum(share * tp * (share * tn) - share * fp * (share * fn), 0)
+                variance_true += tl.sum(share * actual * (share * negatives), 0)
+                variance_predicted += tl.sum(share * predicted * (share * rejected), 0)
+            else:
+                covariance += tl.sum(share * fn, 0)  # the observed disagreement
+                variance_true += tl.sum(share * actual * (share * rejected), 0)  # the expected one
+
+    by_support = False
+    pooled_tp, pooled_predicted = zero, zero
+    if KIND == _RATIO:
+        if AVERAGE == _MICRO:
+            rest = sum_total - sum_actual
+            score, pooled_tp, pooled_predicted, undefined = _score(
+                sum_tp, sum_predicted, sum_actual, rest - (sum_predicted - sum_tp),
+                rest, sum_total - sum_predicted, TP, TN, BY_TP, BY_PREDICTED,
+                BY_ACTUAL, BY_NEGATIVES, BY_REJECTED, SECOND, ZERO_DIVISION,
+            )  # fmt: skip
+            number = zero + 1
+        else:
+            number = weights
+            if AVERAGE == _WEIGHTED:
+                by_support = supports != 0
+                number = tl.where(by_support, supports, weights)
+                scores = tl.where(by_support, supported, scores)
+            undefined = number < 1e-19
+            number = tl.where(undefined, 1, number)
+            score = tl.where(undefined, ZERO_DIVISION, scores / number)
+    elif KIND == _MATTHEWS:
+        noise = tl.full([], 1.7763568394002505e-15, tl.float64)  # 8 · 2⁻⁵²
+        undefined = (variance_true <= noise) | (variance_predicted <= noise)
+        root = tl.sqrt(tl.where(undefined, 1, variance_true * variance_predicted))
+        score = tl.where(undefined, ZERO_DIVISION, covariance / root)
+        of_variance = score / tl.where(undefined, 1, variance_predicted)
+    else:
+        undefined = variance_true < 1e-19
+        expected = tl.where(undefined, 1, variance_true)
+        score = tl.where(undefined, ZERO_DIVISION, (variance_true - covariance) / expected)
+    nothing = (empty | undefined) if LEAVE_OUT else empty
+
+    loss = tl.where(nothing, 0, 1 - score)
+    if CROSS_ENTROPY:
+        weightless = mass < 1e-19
+        per_mass = tl.where(weightless, 0, 1 / tl.where(weightless, 1, mass))
+        loss += crosses * per_mass
+        tl.store(slopes + 2 * classes, (per_mass * scale).to(slopes.dtype.element_ty))
+    t = tl.load(temperature).to(slopes.dtype.element_ty)
+    tl.store(slopes + 2 * classes + 1, t)
+    tl.store(out, loss.to(out.dtype.element_ty))
+
+    for start in range(0, classes, COLUMNS):
+        c = start + tl.arange(0, COLUMNS)
+        tp, predicted, actual, tn, negatives, rejected, total = _cells(
+            point, c, classes, whole, predictions, MULTILABEL
+        )
+        if KIND == _RATIO:
+            counted = _counted(actual, predicted, total, share * count, AVERAGE, MULTILABEL)
+            if AVERAGE == _MICRO:
+                of_tp, of_predicted = counted * pooled_tp, counted * pooled_predicted
+            else:
+                _s, of_tp, of_predicted, undefined_class = _score(
+                    tp, predicted, actual, tn, negatives, rejected, TP, TN, BY_TP, BY_PREDICTED,
+                    BY_ACTUAL, BY_NEGATIVES, BY_REJECTED, SECOND, ZERO_DIVISION,
+                )  # fmt: skip
+                if AVERAGE == _POSITIVE:
+                    counted = tl.where(c == 1, tl.full([], 1, tl.float64), 0)
+                if LEAVE_OUT:
+                    counted = tl.where(undefined_class, 0, counted)
+                weight = tl.where(by_support, counted * actual, counted) / number
+                of_tp, of_predicted = weight * of_tp, weight * of_predicted
+        elif KIND == _MATTHEWS:
+            of_tp = tl.zeros([COLUMNS], tl.float64) + share / root
+            of_predicted = share * share * (predicted * of_variance - actual / root)
+        else:
+            of_tp = tl.zeros([COLUMNS], tl.float64) + share / expected
+            of_predicted = -covariance / (expected * expected) * share * share * actual
+        if KIND != _RATIO:
+            of_tp, of_predicted = (
+                tl.where(undefined, 0, of_tp),
+                tl.where(undefined, 0, of_predicted),
+            )
+        here = c < classes
+        of_tp = tl.where(nothing, 0, -scale * of_tp).to(slopes.dtype.element_ty)
+        of_predicted = tl.where(nothing, 0, -scale * of_predicted).to(slopes.dtype.element_ty)
+        tl.store(slopes + c, of_tp, mask=here)
+        tl.store(slopes + classes + c, of_predicted, mask=here)
+        if CROSS_ENTROPY:
+            odd = tl.load(odds + c, mask=here).to(slopes.dtype.element_ty)
+            tl.store(slopes + 2 * classes + 2 + c, odd, mask=here)
+
+
+@triton.jit
+def _added_up(
+    partial, programs, c, classes, TASK: tl.constexpr,
+    COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr,
+):  # fmt: skip
+    """tp, predicted, actual and total of classes, added up over the programs in one order."""
+    real = c < classes
+    if TASK == _BINARY:  # the sums of one label are those of two classes, mirrored for the negative
+        tp = _added(partial, programs, 8, tl.where(c == 1, 0, 5), real, COLUMNS, PROGRAMS)
+        fp = _added(partial, programs, 8, tl.where(c == 1, 1, 4), real, COLUMNS, PROGRAMS)
+        actual = _added(partial, programs, 8, tl.where(c == 1, 2, 3), real, COLUMNS, PROGRAMS)
+        total = actual
+    else:
+        width = (6 if TASK == _MULTILABEL else 3) * classes + 2
+        tp = _added(partial, programs, width, c, real, COLUMNS, PROGRAMS)
+        fp = _added(partial, programs, width, classes + c, real, COLUMNS, PROGRAMS)
+        actual = _added(partial, programs, width, 2 * classes + c, real, COLUMNS, PROGRAMS)
+        total = actual
+        if TASK == _MULTILABEL:
+            negatives = _added(partial, programs, width, 3 * classes + c, real, COLUMNS, PROGRAMS)
+            total = actual + negatives
+    return tp, tp + fp, actual, total
+
+
+@triton.jit
+def _added(partial, programs, width, c, real, COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr):
+    total = tl.zeros([PROGRAMS, COLUMNS], tl.float64)
+    for start in range(0, programs, PROGRAMS):
+        i = start + tl.arange(0, PROGRAMS)[:, None]
+        at = partial + i.to(tl.int64) * width + c[None, :]
+        here = (i < programs) & real[None, :]
+        total += tl.load(at, mask=here, other=0).to(tl.float64)
+    return tl.sum(total, 0)
+
+
+@triton.jit
+def _average(running, c, classes, now, m, counts, per_seen):
+    """Move a running sum, and return the average with the batch's NaN."""
+    before = tl.load(running + c, mask=c < classes, other=0)
+    after = before + tl.where(counts, m * (now - before), 0)
+    tl.store(running + c, after, mask=c < classes)
+    return after * per_seen + (now - now)
+
+
+@triton.jit
+def _keep(point, c, classes, tp, predicted, actual, total):
+    here = c < classes
+    tl.store(point + c, tp, mask=here)
+    tl.store(point + classes + c, predicted, mask=here)
+    tl.store(point + 2 * classes + c, actual, mask=here)
+    tl.store(point + 3 * classes + c, total, mask=here)
+
+
+@triton.jit
+def _kept(point, c, classes):
+    here = c < classes
+    tp = tl.load(point + c, mask=here, other=0)
+    predicted = tl.load(point + classes + c, mask=here, other=0)
+    actual = tl.load(point + 2 * classes + c, mask=here, other=0)
+    return tp, predicted, actual, tl.load(point + 3 * classes + c, mask=here, other=0)
+
+
+@triton.jit
+def _cells(point, c, classes, whole, predictions, MULTILABEL: tl.constexpr):
+    """The sums of classes and what follows from them. Beyond the last class all are 0."""
+    tp, predicted, actual, total = _kept(point, c, classes)
+    here = c < classes
+    if not MULTILABEL:
+        total = tl.where(here, whole, 0)
+    negatives = total - actual
+    rejected = total - predicted
+    if not MULTILABEL:
+        rejected = tl.where(here, predictions - predicted, 0)
+    return tp, predicted, actual, negatives - (predicted - tp), negatives, rejected, total
+
+
+@triton.jit
+def _counted(actual, predicted, total, per_row, AVERAGE: tl.constexpr, MULTILABEL: tl.constexpr):
+    """How much classes count in an average: wholly, or one without true rows by its soft rows."""
+    one, zero = tl.full([], 1, tl.float64), tl.full([], 0, tl.float64)
+    if AVERAGE == _PRESENT:
+        counted = tl.where(actual != 0, one, zero)
+    elif MULTILABEL:
+        counted = tl.where(total != 0, one, zero)
+    else:
+        rows = predicted * per_row
+        counted = tl.where((actual != 0) | (rows >= 1) | (rows != rows), one, rows)
+        if AVERAGE == _MICRO:
+            counted = tl.where(counted != 0, one, zero)
+    return counted
+
+
+@triton.jit
+def _score(
+    tp, predicted, actual, tn, negatives, rejected,
+    TP: tl.constexpr, TN: tl.constexpr, BY_TP: tl.constexpr, BY_PREDICTED: tl.constexpr,
+    BY_ACTUAL: tl.constexpr, BY_NEGATIVES: tl.constexpr, BY_REJECTED: tl.constexpr,
+    SECOND: tl.constexpr, ZERO_DIVISION: tl.constexpr,
+):  # fmt: skip
+    """Scores, their slopes by tp and predicted, and where they are undefined."""
+    by_actual = tl.full([], BY_ACTUAL, tl.float64)
+    under = BY_TP * tp + BY_PREDICTED * predicted + by_actual * actual
+    under += BY_NEGATIVES * negatives + BY_REJECTED * rejected
+    score, of_tp, of_predicted, undefined = _quotient(
+        tl.full([], TP, tl.float64) * tp + TN * tn, under, tl.full([], TP, tl.float64) + TN,
+        BY_TP, -TN, BY_PREDICTED - BY_REJECTED,
+    )  # fmt: skip
+    if SECOND:  # recall or precision came first; the rate among the negatives follows
+        under = rejected
+        if BY_ACTUAL != 0:
+            under = negatives
+        by_rejected: tl.constexpr = BY_ACTUAL == 0
+        other, more_tp, more_predicted, either = _quotient(
+            tn, under, tl.full([], 1, tl.float64), 0.0, -1.0, -1.0 * by_rejected
+        )
+        score, undefined = score + other - 1, undefined | either
+        of_tp, of_predicted = of_tp + more_tp, of_predicted + more_predicted
+    score = tl.where(undefined, ZERO_DIVISION, score)
+    return score, tl.where(undefined, 0, of_tp), tl.where(undefined, 0, of_predicted), undefined
+
+
+@triton.jit
+def _quotient(over, under, over_by_tp, under_by_tp, over_by_predicted, under_by_predicted):
+    undefined = under < 1e-19
+    under = tl.where(undefined, 1, under)
+    score = over / under
+    of_tp = (over_by_tp - under_by_tp * score) / under
+    return score, of_tp, (over_by_predicted - under_by_predicted * score) / under, undefined

@@ -1,0 +1,213 @@
+"""How rows of one shape, layout and precision are computed: tiles, places and compiled kernels.
+
+A launch by Triton looks at every argument anew, which takes longer than a small batch. What a plan
+holds is known from its key, so that later calls go straight to the compiled kernels.
+"""
+
+# Launch options are not parameters of the kernels.
+# pyright: reportCallIssue=false
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from evalign.core.rows import Rows
+from evalign.kernels.closed import Closed
+from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, finish
+from evalign.kernels.fused.labels import label_gradient, label_sums
+from evalign.kernels.fused.slopes import gradient
+from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
+
+# Tried on an H200, with 10, 21, 1,000, 32,768 and 100,000 classes.
+LONGEST = 4096  # classes of a row that is kept on chip
+SUM_WARPS = 16  # of a processor at a time, where each program has sums of its own
+WARPS = 64  # of a processor at a time, where nothing is summed over rows
+LONG_ROW, LONG_COLUMNS, LONG_GRADIENT = (2048, 4), (2048, 4), (4096, 32)  # columns and warps
+LABELS = 64  # of a tile
+FINISH = 1024  # classes at a time, of the one program that ends
+ALONE = 2**16  # sums that it adds up by itself
+PLANS = 1000  # that are kept
+
+
+class Step(NamedTuple):
+    """How memberships are made. `odds` are exp(offsets) of a cross-entropy beside the metric."""
+
+    temperature: Tensor
+    sigmoid: bool = False
+    detach_threshold: bool = False
+    threshold: Tensor | None = None
+    odds: Tensor | None = None
+
+
+class Launch:
+    """A kernel with its grid and all arguments but the tensors, which come first."""
+
+    def __init__(self, kernel: Any, grid: tuple[int, ...], *rest: Any, warps: int = 4) -> None:
+        self.kernel, self.rest, self.warps = kernel, rest, warps
+        self.grid = (*grid, 1, 1)[:3]
+        self.compiled: Callable[..., None] | None = None
+
+    def __call__(self, *tensors: Tensor) -> None:
+        if self.compiled is not None:
+            self.compiled(*tensors, *self.rest)
+            return
+        compiled = self.kernel[self.grid](*tensors, *self.rest, num_warps=self.warps)
+        if compiled is not None:  # as it is in Triton's interpreter
+            self.compiled = compiled[self.grid]
+
+
+class Places(NamedTuple):
+    """Number c of position s of image b is at b·image + c·column + s·position."""
+
+    image: int
+    column: int
+    position: int
+
+
+class Plan:
+    """Everything about a call but the numbers.
+
+    A matrix is one image, whose positions are its rows. So is a binary problem, with one column.
+    """
+
+    def __init__(self, rows: Rows, step: Step) -> None:
+        logits, weight = rows.logits, rows.weight
+        self.task, self.cross = rows.task, step.odds is not None
+        self._ends: dict[tuple, Launch] = {}
+        if rows.task == "binary":
+            images, columns, size = 1, 1, logits.numel()
+        elif logits.ndim == 2:
+            images, (size, columns) = 1, logits.shape
+        else:
+            images, columns = logits.shape[:2]
+            size = logits.numel() // max(1, images * columns)
+        self.rows, self.classes = images * size, 2 if rows.task == "binary" else columns
+        self.compute = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        of_matrix, of_images = Places(0, 1, columns), Places(columns * size, size, 1)
+        of_target = of_matrix if rows.task != "binary" and logits.ndim == 2 else of_images
+        channels_last = _channels_last(logits)
+        self.copied = not (channels_last or logits.is_contiguous())
+        of_logits = Places(columns * size, 1, columns) if channels_last else of_target
+        # One weight an image, or one a row.
+        by_image = weight is not None and images > 1 and not any(weight.stride()[1:])
+        self.weighs_rows = weight is not None and not by_image
+        of_weight = (weight.stride(0), 0) if weight is not None and by_image else (size, 1)
+
+        places = images, size, *of_logits, *of_weight, rows.ignore_index
+        eps = torch.finfo(self.compute).eps
+        kind = weight is not None, step.odds is not None, step.sigmoid, eps
+        processors = _processors(logits.device)
+        if rows.task != "multiclass":
+            each = step.threshold is not None and step.threshold.ndim == 1
+            self._plan_labels(places, (*of_target, int(each), columns), kind, processors)
+        elif columns <= LONGEST:
+            self._plan_whole(places, columns, kind, step.detach_threshold, processors)
+        else:
+            self._plan_long(places, columns, kind, step.detach_threshold, processors)
+
+    def _plan_whole(
+        self, places: Any, classes: int, kind: Any, detach: bool, processors: int
+    ) -> None:
+        images, size, *_ = places
+        columns = triton.next_power_of_2(classes)
+        warps = max(1, columns // 512)
+        rows = 32 if columns <= 32 else max(1, 256 // columns)
+        tiles = images * triton.cdiv(size, rows)
+        self.programs = max(1, min(tiles, processors * SUM_WARPS // warps))
+        self.width, self.stats = 3 * classes + 2, 6 + self.cross
+        self.zeroed = False
+        rest = (*places, classes, *kind, rows, columns)
+        self.sums = [Launch(whole_rows, (self.programs,), *rest, warps=warps)]
+        # Nothing is summed over rows here, so there are registers for more threads.
+        warps = max(1, columns // 256)
+        programs = max(1, min(tiles, processors * WARPS // warps))
+        *kind, eps = kind
+        rest = (*places, classes, *kind, detach, eps, rows, columns, True)
+        self.gradient = Launch(gradient, (programs,), *rest, warps=warps)
+
+    def _plan_long(
+        self, places: Any, classes: int, kind: Any, detach: bool, processors: int
+    ) -> None:
+        self.width, self.stats, self.zeroed = 3 * classes + 2, 6 + 2 * self.cross, True
+        columns, warps = LONG_ROW
+        rest = (*places, classes, *kind)
+        first = Launch(long_row, (self.rows,), *rest, columns, warps=warps)
+        columns, warps = LONG_COLUMNS
+        blocks = triton.cdiv(classes, columns)
+        self.programs = max(1, min(self.rows, processors * 8 // blocks))
+        second = Launch(long_columns, (blocks, self.programs), *rest, columns, warps=warps)
+        self.sums = [first, second] if self.rows else []
+        columns, warps = LONG_GRADIENT
+        programs = max(1, min(self.rows, processors * WARPS // warps))
+        *kind, eps = kind
+        rest = (*places, classes, *kind, detach, eps, 1, columns, False)
+        self.gradient = Launch(gradient, (programs,), *rest, warps=warps)
+
+    def _plan_labels(self, places: Any, of_labels: Any, kind: Any, processors: int) -> None:
+        images, size, *_ = places
+        labels = of_labels[-1]
+        columns = min(triton.next_power_of_2(labels), LABELS)
+        rows, blocks = 1024 // columns, triton.cdiv(labels, columns)
+        tiles = images * triton.cdiv(size, rows)
+        self.programs = max(1, min(tiles, processors * 8 // blocks))
+        self.width, self.stats, self.zeroed = 6 * labels + 2, 0, False
+        rest = (*places, *of_labels, *kind, rows, columns)
+        self.sums = [Launch(label_sums, (self.programs, blocks), *rest)]
+        programs = max(1, min(tiles, processors * WARPS // 4))
+        rest = (*places, *of_labels, *kind, self.task == "binary", rows, columns)
+        self.gradient = Launch(label_gradient, (programs, blocks), *rest)
+
+    def end(
+        self, form: Closed, momentum: float | None, programs: int, kind: torch.dtype, scale: int
+    ) -> Launch:
+        """The launch that ends the forward pass, for so many sums of this kind."""
+        key = form, momentum, programs, kind, scale
+        if key in self._ends:
+            return self._ends[key]
+        columns = min(FINISH, triton.next_power_of_2(self.classes))
+        parts = max(1, min(triton.next_power_of_2(programs), 4096 // columns))
+        zero, leave_out = float(form.zero_division == 1), form.zero_division not in (0, 1)
+        self._ends[key] = Launch(
+            finish,
+            (1,),
+            *(programs, scale, self.classes, TASKS[self.task], self.cross, momentum is not None),
+            *(momentum or 0.0, KINDS[form.kind], AVERAGES[form.average], zero, leave_out),
+            *(*form.first, form.second is not None, columns, parts),
+            warps=8,
+        )
+        return self._ends[key]
+
+
+_plans: dict[tuple, Plan] = {}
+
+
+def plan_of(rows: Rows, step: Step) -> Plan:
+    """The plan for rows, made when the first of their kind come."""
+    logits, target, weight = rows.logits, rows.target, rows.weight
+    key = (
+        *(rows.task, rows.ignore_index, logits.shape, logits.stride(), logits.dtype, logits.device),
+        *(logits.data_ptr() % 16, target.dtype, target.data_ptr() % 16),
+        None if weight is None else (weight.dtype, weight.stride(), weight.data_ptr() % 16),
+        *(step.sigmoid, step.detach_threshold, step.odds is None),
+        None if step.threshold is None else step.threshold.ndim,
+    )
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) >= PLANS:
+            _plans.clear()
+        plan = _plans[key] = Plan(rows, step)
+    return plan
+
+
+def _channels_last(logits: Tensor) -> bool:
+    form = {4: torch.channels_last, 5: torch.channels_last_3d}.get(logits.ndim)
+    return form is not None and logits.is_contiguous(memory_format=form)
+
+
+def _processors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 4  # of the interpreter, on a CPU
+    return torch.cuda.get_device_properties(device).multi_processor_count

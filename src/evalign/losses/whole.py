@@ -1,0 +1,233 @@
+"""A whole loss as one differentiable function: rows in, a number out.
+
+The sums of the rows, those of other ranks, the running average, the metric and its slopes are
+computed in the forward pass without a graph, and the gradient of the logits in the backward pass.
+On a GPU that is three launches. `MetricLoss.value` and `AlignedLoss.value` say what it computes,
+and serve the rows and metrics that it does not cover.
+"""
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from evalign.aggregation import RankSum, RunningConfusion
+from evalign.core import membership
+from evalign.core.batch import Batch, Mean
+from evalign.core.checks import traced
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import Metric
+from evalign.core.numerics import full_precision, safe_ratio
+from evalign.core.rows import Rows, signed
+from evalign.kernels import plain
+from evalign.kernels.closed import Closed, value_and_slopes
+
+_TRITON = find_spec("triton") is not None
+_INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
+_FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class WholeLoss:
+    """1 − metric of the soft confusion matrix, and perhaps a cross-entropy.
+
+    Args:
+        metric: the metric.
+        form: its closed form.
+        sigmoid: whether the step is the sigmoid.
+        odds: exp(offsets) of the cross-entropy of logits + offsets; None for no cross-entropy.
+        ranks: adds the sums of other processes; None for this one alone.
+        running: the average at which the slopes are taken; None for the batch alone.
+
+    The others are those of `MetricLoss`.
+    """
+
+    metric: Metric
+    form: Closed
+    temperature: Tensor
+    sigmoid: bool
+    detach_threshold: bool
+    threshold: Tensor | None
+    odds: Tensor | None
+    ranks: RankSum | None
+    running: RunningConfusion | None
+
+    def covers(self, rows: Rows) -> bool:
+        """Whether it can compute the loss of these rows."""
+        logits, target, weight, form = rows.logits, rows.target, rows.weight, self.form
+        device = logits.device
+        if traced() or type(logits) not in (Tensor, nn.Parameter) or logits.dtype not in _FLOATS:
+            return False
+        if self.temperature.requires_grad or target.device != device:
+            return False
+        if weight is not None and (weight.requires_grad or weight.device != device):
+            return False
+        if rows.task == "multiclass":
+            known = rows.indices and self.threshold is None and target.dtype in _INTEGERS
+            two = logits.shape[1] == 2
+        else:
+            known = logits.is_cuda and target.dtype in _INTEGERS | _FLOATS
+            known = known and not (weight is not None and weight.dtype not in _FLOATS)
+            two = rows.task == "binary"
+            if self.threshold is not None and self.threshold.ndim:
+                known = known and not two and self.threshold.shape == logits.shape[1:2]
+        if rows.task == "multilabel" and form.kind != "ratio":
+            return False
+        if form.average == "binary" and not two:
+            return False
+        # Places within an image are counted in 32 bits.
+        fits = logits.numel() < 2**31 * max(1, len(logits))
+        return known and fits and (device.type == "cpu" or (logits.is_cuda and _TRITON))
+
+    def __call__(self, rows: Rows) -> Tensor:
+        value: Any = _Whole.apply(rows.logits, rows, self)
+        return value
+
+    def with_graph(self, rows: Rows, point: Confusion, size: int, cross_slope: Tensor) -> Tensor:
+        """The loss up to a constant, with a graph, at the sums where the slopes were taken."""
+        with full_precision(rows.logits):
+            batch = Batch.of(rows)
+            soft = membership.of_batch(
+                "MetricLoss",
+                batch,
+                temperature=self.temperature,
+                heaviside="sigmoid" if self.sigmoid else "linear",
+                threshold=self.threshold,
+                detach_threshold=self.detach_threshold,
+            )
+            at = iter(point.tensors())
+            sums = Confusion.from_membership(batch, soft)
+            score = self.metric(sums.map(lambda x: next(at) + size * (x - x.detach())))
+            value = torch.where(score.isnan(), 0, -score)  # no class has a score, or NaN logits
+            if self.odds is None:
+                return value
+            offsets = self.odds.log().to(batch.logits)
+            offsets = offsets[1] - offsets[0] if batch.task == "binary" else offsets
+            moved = replace(batch, given=batch.logits + offsets)
+            return value + cross_slope * batch.mean(moved.log_probabilities(), torch.neg).sum
+
+
+class _Passed(NamedTuple):
+    """What the forward pass leaves behind beside the rows."""
+
+    value: Tensor
+    slopes: Tensor  # by tp and predicted of every class, by the cross-entropy; temperature; odds
+    point: Tensor  # tp, predicted, actual, total of every label; total of exclusive classes
+    kept: tuple[Tensor, ...]  # numbers of every row
+
+
+class _Whole(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, rows: Rows, loss: WholeLoss) -> Tensor:
+        ctx.size = 1 if loss.ranks is None else loss.ranks.size()
+        passed = (_forward_on_gpu if logits.is_cuda else _forward_on_cpu)(rows, loss, ctx.size)
+        ctx.save_for_backward(logits, rows.target, rows.weight, *passed[1:3], *passed.kept)
+        ctx.task, ctx.ignore_index, ctx.loss = rows.task, rows.ignore_index, loss
+        return passed.value
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target, weight, slopes, point, *kept = ctx.saved_tensors
+        rows = Rows(ctx.task, logits, target, weight, ctx.ignore_index)
+        if torch.is_grad_enabled():  # the gradient will be differentiated again
+            at = _confusion(point, rows.task == "multilabel")
+            cross_slope, temperature = slopes[2 * at.num_classes :][:2].double()
+            loss = replace(ctx.loss, temperature=temperature)
+            value = loss.with_graph(rows, at, ctx.size, cross_slope)
+            (grad,) = torch.autograd.grad(value, logits, outer.double(), create_graph=True)
+        else:
+            run = _backward_on_gpu if logits.is_cuda else _backward_on_cpu
+            grad = run(rows, ctx.loss, slopes, tuple(kept), outer)
+        return grad, None, None
+
+
+def _confusion(point: Tensor, multilabel: bool) -> Confusion:
+    tp, predicted, actual, total = point[:-1].view(4, -1)
+    return Confusion(tp, predicted, actual, total if multilabel else point[-1], None, multilabel)
+
+
+def _step(rows: Rows, loss: WholeLoss) -> Any:
+    from evalign.kernels import fused  # imports Triton, which the CPU does not need
+
+    # A loss that was not moved to the device is copied there in every call.
+    device = rows.logits.device
+    return fused.Step(
+        loss.temperature.to(device),
+        loss.sigmoid,
+        loss.detach_threshold,
+        None if loss.threshold is None else loss.threshold.to(device),
+        None if loss.odds is None else loss.odds.to(device),
+    )
+
+
+def _forward_on_gpu(rows: Rows, loss: WholeLoss, size: int) -> _Passed:
+    from evalign.kernels import fused
+
+    step = _step(rows, loss)
+    partial, stats = fused.sums(rows, step)
+    classes = 2 if rows.task == "binary" else rows.logits.shape[1]
+    if loss.ranks is not None and size > 1:
+        partial = loss.ranks.total(fused.total(partial), classes)
+    running, momentum = (), None
+    if loss.running is not None:
+        running = loss.running.sums(classes, rows.task == "multilabel", rows.logits.device)
+        momentum = loss.running.momentum
+    end = fused.end(rows, step, partial, loss.form, running, momentum, size)
+    return _Passed(*end, (stats,))
+
+
+def _backward_on_gpu(
+    rows: Rows, loss: WholeLoss, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
+) -> Tensor:
+    from evalign.kernels import fused
+
+    return fused.backward(rows, _step(rows, loss), *kept, slopes, outer)
+
+
+def _forward_on_cpu(rows: Rows, loss: WholeLoss, size: int) -> _Passed:
+    batch = _batch(rows)
+    sums, cross, kept = plain.forward(*batch, loss.temperature, loss.sigmoid, loss.odds)
+    tp, predicted, actual = sums
+    c = Confusion(tp, predicted, actual, actual.sum())
+    if loss.ranks is not None:
+        mean, c = loss.ranks((Mean(cross, c.total), c))
+        cross = mean.sum
+    mass = c.total
+    if loss.running is not None:
+        c = loss.running(c)
+    score, slopes = value_and_slopes(loss.form, c)
+    undefined = loss.metric.nan_if_undefined and score.isnan() and not c.predicted.sum().isnan()
+    if undefined or mass == 0:
+        score, slopes = torch.ones_like(score), torch.zeros_like(slopes)
+    per_mass = safe_ratio(torch.ones_like(mass), mass)
+    value = 1 - score if loss.odds is None else cross * per_mass + (1 - score)
+    slopes = -size * slopes.flatten()
+    slopes = torch.cat([slopes, torch.stack([size * per_mass, loss.temperature])])
+    point = torch.cat([c.tp, c.predicted, c.actual, c.actual, c.total.view(1)])
+    return _Passed(value.to(batch[2].dtype), slopes, point, kept)
+
+
+def _backward_on_cpu(
+    rows: Rows, loss: WholeLoss, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
+) -> Tensor:
+    *by_class, by_cross = (slopes[:-1] * outer).split([len(slopes) - 2, 1])
+    settings = loss.sigmoid, loss.detach_threshold, loss.odds
+    by_class = by_class[0].view(2, -1)
+    batch = _batch(rows)
+    grad = plain.backward(*batch, slopes[-1], kept, by_class, by_cross.squeeze(0), *settings)
+    return grad.squeeze(0).t() if rows.logits.ndim == 2 else grad.view_as(rows.logits)
+
+
+def _batch(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits (images, classes, positions), targets and weights (images, positions)."""
+    logits, target = rows.logits, signed(rows.target)
+    logits = logits.t().unsqueeze(0) if logits.ndim == 2 else logits.flatten(2)
+    ignored = target == rows.ignore_index
+    weight = (~ignored).to(torch.promote_types(logits.dtype, torch.float32))
+    if rows.weight is not None:
+        weight = weight * rows.weight.to(weight.dtype)
+    shape = len(logits), logits.shape[2]
+    target = target.masked_fill(ignored, 0).long()
+    return logits, target.reshape(shape), weight.reshape(shape)

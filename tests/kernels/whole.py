@@ -1,0 +1,77 @@
+"""Compare a loss as one function with the same loss by `core`, autograd and the running average."""
+
+import itertools
+
+import torch
+
+from evalign import AlignedLoss
+from evalign.core.batch import Batch
+
+METRICS = ("f1_macro", "matthews_corrcoef")
+
+
+def rows_of(task, *, seed=0, dtype=torch.float64, classes=4, images=False):
+    """Make logits, a target of which some are ignored, and weights of which some are 0."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (3, 5, 2) if images else (23,)
+    channels = 1 if task == "binary" else classes
+    size = shape if task == "binary" and not images else (shape[0], channels, *shape[1:])
+    logits = 3 * torch.randn(size, generator=generator, dtype=torch.float64)
+    if task == "multiclass":
+        target = torch.randint(classes, shape, generator=generator)
+        target = torch.where(target == 1, 0, target)
+    else:
+        target = torch.randint(2, size, generator=generator).double()
+    target.view(-1)[::7] = -100
+    weight = torch.rand(shape, generator=generator, dtype=torch.float64).round(decimals=1)
+    return logits.to(dtype), target, weight.to(torch.promote_types(dtype, torch.float32))
+
+
+def separately(loss, logits, target, weight):
+    """The loss by the path that it takes where there are no kernels."""
+    batch = Batch.of(loss.rows(logits, target, weight))
+    return loss.value(batch).to(batch.weight.dtype)
+
+
+def assert_one_is_as_several(loss, twin, batches, *, atol, rtol=0.0):
+    """Require the same values, gradients and buffers of a loss and its twin, batch by batch."""
+    for logits, target, weight in batches:
+        ours, theirs = (logits.clone().requires_grad_() for _ in range(2))
+        rows = loss.rows(ours, target, weight)
+        value = loss.whole(rows)
+        assert value is not None
+        expected = separately(twin, theirs, target, weight)
+        assert value.dtype == expected.dtype
+        torch.testing.assert_close(value, expected, atol=atol, rtol=rtol)
+        (gradient,) = torch.autograd.grad(2.5 * value, ours)
+        (expected_gradient,) = torch.autograd.grad(2.5 * expected, theirs)
+        assert gradient.shape == logits.shape
+        torch.testing.assert_close(gradient, expected_gradient, atol=atol, rtol=rtol)
+    states = loss.state_dict(), twin.state_dict()
+    assert states[0].keys() == states[1].keys()
+    for name in states[0]:
+        torch.testing.assert_close(
+            states[0][name].double(), states[1][name].double(), atol=atol, rtol=max(rtol, 1e-12)
+        )
+
+
+def pairs(make):
+    """Two losses of one kind, with buffers of their own."""
+    return make(), make()
+
+
+AVERAGES = ("macro", "micro", "weighted")
+STEMS = ("precision", "recall", "specificity", "npv", "f2", "jaccard", "informedness", "markedness")
+
+
+def metric_names(task):
+    """The metrics that have a closed form for a task."""
+    names = [f"{stem}_{average}" for stem, average in itertools.product(STEMS, AVERAGES)]
+    if task != "multilabel":
+        names += ["accuracy", "balanced_accuracy", "matthews_corrcoef", "cohen_kappa"]
+    return names + (list(STEMS) if task == "binary" else [])
+
+
+def aligned(task, **settings):
+    counts = [9, 4] if task == "binary" else [9, 1, 4, 2]
+    return AlignedLoss("f1_macro", counts, **settings)
