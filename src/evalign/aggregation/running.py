@@ -10,7 +10,7 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import moved
 
-_PARTS = ("tp", "predicted", "actual", "total", "full")
+_PARTS = ("tp", "predicted", "actual", "total", "full", "rows")
 
 
 class RunningConfusion(nn.Module):
