@@ -87,6 +87,22 @@ def macro_f1(loss_name: str, rule: str, classes: int, ratio: int, batch: int, se
         return float(score("f1_macro", network(X_test).argmax(1), y_test))
 
 
+def table(result: dict) -> str:
+    """The table of the documentation: means over the seeds."""
+    columns = [(loss, rule) for loss, rules in LOSSES.items() for rule in rules]
+    lines = ["| classes | ratio | batch | " + " | ".join(f"{a}, {b}" for a, b in columns) + " |"]
+    lines.append("| ---: " * (3 + len(columns)) + "|")
+    for classes, ratio, batch in itertools.product(CLASSES, RATIOS, BATCHES):
+        cells = [f"{classes}", f"1:{ratio}", f"{batch}"]
+        for loss, rule in columns:
+            wanted = {"loss": loss, "rule": rule, "classes": classes, "ratio": ratio}
+            wanted["batch"] = batch
+            found = [r["f1_macro"] for r in result["records"] if wanted.items() <= r.items()]
+            cells.append(f"{sum(found) / len(found):.3f}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)

@@ -65,7 +65,9 @@ class RunningConfusion(nn.Module):
             running: Tensor = getattr(self, part)
             running = self._keep(part, blend(running, value))
             attached: Tensor = getattr(confusion, part)
-            average[part] = running / mass.to(value) + (attached - value)
+            # Before any batch counts there is no average, and a first one that is NaN is visible.
+            mean = torch.where(seen == 0, value, running / mass.to(value))
+            average[part] = mean + (attached - value)
         return Confusion(**average, multilabel=confusion.multilabel)
 
     def _keep(self, name: str, value: Tensor) -> Tensor:

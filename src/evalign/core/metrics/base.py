@@ -219,7 +219,7 @@ class ClassMetric(Metric):
         if c.rows is None:
             mass = c.total if c.multilabel else c.actual + c.predicted
             return (mass != 0).to(c.tp.dtype)
-        rows = safe_ratio(c.predicted.detach() * c.rows, c.total)
+        rows = c.predicted.detach() * safe_ratio(c.rows, c.total)
         return torch.where(c.actual != 0, 1, rows.clamp(max=1))
 
     def _indices(self, c: Confusion) -> Tensor:
