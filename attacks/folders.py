@@ -26,7 +26,7 @@ def sign(run: Path, **changes: Any) -> None:
     about.pop("sha256")
     for name in about["files"]:
         path = run / name
-        if "/" not in name and path.is_file() and not path.is_symlink():
+        if "/" not in name and os.path.isfile(path) and not path.is_symlink():
             with path.open("rb") as opened:
                 about["files"][name] = hashlib.file_digest(opened, "sha256").hexdigest()
     file.write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))

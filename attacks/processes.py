@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pandas as pd
 
 from attacks import made
 from attacks.judge import Case
+from evalign.core.text import visible
 from tests.cli.commands import files, fit, invoke, table, written
 
 KILLING = """
@@ -158,7 +158,7 @@ def names(rng: Any) -> Iterator[Case]:
             if not found <= set(chosen):
                 return f"other names: {found}"
             shown = "".join(one.out + one.err for one in said)
-            odd = {c for c in shown if unicodedata.category(c) in ("Cc", "Cf") and c != "\n"}
+            odd = {c for c in shown if c != "\n" and visible(c) != c}
             if odd:
                 return f"control characters on the terminal: {odd}"
             page = (run / "report.html").read_text(encoding="utf-8")
