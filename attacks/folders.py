@@ -159,12 +159,12 @@ def bombs(rng: Any) -> Iterator[Case]:
 
     def sparse(run: Path, name: str) -> None:
         with (run / name).open("r+b") as file:
-            file.truncate(3 << 30)
+            file.truncate(runs.LARGEST + 1)
         sign(run)
 
     for name, command in (("pipeline.skops", "predict"), ("history.json", "report")):
         yield Case(
-            f"{name} of 3 GB of nothing", forged(lambda run, n=name: sparse(run, n), command)
+            f"{name} of one byte too many", forged(lambda run, n=name: sparse(run, n), command)
         )
 
 

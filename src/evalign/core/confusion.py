@@ -105,7 +105,6 @@ class Confusion:
             allowed = "agree in classes"
             raise ValueError(complaint("Confusion", "both sides of +", allowed, got, cure))
         both = self.full is not None and other.full is not None
-        soft = self.rows is not None and other.rows is not None
         return replace(
             self,
             tp=self.tp + other.tp,
@@ -113,7 +112,7 @@ class Confusion:
             actual=self.actual + other.actual,
             total=self.total + other.total,
             full=self.matrix + other.matrix if both else None,
-            rows=self.rows + other.rows if soft else None,
+            rows=None if self.rows is None or other.rows is None else self.rows + other.rows,
         )
 
     def __radd__(self, other: int) -> "Confusion":
