@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-SECONDS = 60  # after which a case hangs, also on a busy machine
+SECONDS = 180  # after which a case hangs, also on a busy machine
 MEMORY = 2 << 20  # kilobytes by which a case may raise the peak
 
 

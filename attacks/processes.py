@@ -105,8 +105,8 @@ def interrupts(rng: Any) -> Iterator[Case]:
         delay = float(rng.uniform(0, 3))
 
         def act(delay: float = delay) -> str | None:
-            # The signal counts from the program's own first line on: before it, Python starts.
-            mark = "import sys; sys.stdout.write('up\\n'); sys.stdout.flush()"
+            # It counts from `main` on: before, Python itself loads its library and this package.
+            mark = "from evalign.cli import main; print('up', flush=True)"
             arguments = ["evaluate", made.run(), made.data(), "--quiet"]
             one = start(arguments, mark)
             assert one.stdout is not None
