@@ -3,7 +3,7 @@ PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: test test-slow release-check demo lint types contract unit gpu reproduce-quick docs clean
+.PHONY: test test-slow attack release-check demo lint types contract unit gpu reproduce-quick docs clean
 
 test: lint types contract unit docs
 
@@ -17,6 +17,10 @@ release-check: test-slow
 
 test-slow: $(READY)
 	$(BIN)/pytest -q -n 2 --dist worksteal -m slow
+
+# Hostile calls, files, folders and signals: how many were tried, how many held.
+attack: $(READY)
+	$(BIN)/python -m attacks
 
 demo: $(READY)
 	$(BIN)/evalign demo

@@ -4,9 +4,13 @@ import hashlib
 import json
 import os
 import shutil
+import zipfile
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
+from evalign.cli import predict
 from evalign.cli import run as runs
 from tests.cli.commands import fit, refused
 
@@ -85,3 +89,25 @@ def test_other_metrics(run, data, command):
     sign(run)
     again = [run if part == command[command.index("--out") + 1] else part for part in command]
     assert "metrics.json cannot be used" in refused(*again)
+
+
+def test_a_pipeline_that_is_larger_unpacked(run, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "LARGEST", 10**6)
+    for method, why in {
+        zipfile.ZIP_DEFLATED: "bytes, more than 1,000,000",
+        zipfile.ZIP_BZIP2: "packed in a way that evalign does not use",
+    }.items():
+        with zipfile.ZipFile(run / "pipeline.skops", "w", method) as archive:
+            archive.writestr("bomb", bytes(2 * 10**6))
+        sign(run)
+        assert why in refused("predict", run, data, "--out", tmp_path / "x.csv")
+
+
+def test_predictions_that_are_larger_in_memory(run, monkeypatch):
+    """Equal values take no room in a Parquet file."""
+    rows = pa.table({"label": ["low"] * 10**5, "model_prediction": ["low"] * 10**5})
+    parquet.write_table(rows, run / runs.PREDICTIONS)
+    sign(run)
+    monkeypatch.setattr(predict, "LARGEST", 10**6)
+    assert (run / runs.PREDICTIONS).stat().st_size < 10**5
+    assert "bytes, more than 1,000,000." in refused("report", run)

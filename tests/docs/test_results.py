@@ -1,5 +1,6 @@
 """The numbers in the documentation are those of the raw records."""
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -23,6 +24,22 @@ def test_batch_gradient():
     for x in records("batch_gradient.json")["records"]:
         cells = f"{x['batch_size']:,} | {x['without_positives']:.0%} | {x['method']}"
         assert f"| {cells} | {x['bias']:.2f} | {x['spread']:.2f} |" in text
+
+
+def benchmark(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_compare_power():
+    assert benchmark("compare_power").table(records("compare_power.json")) in page("cli.md")
+
+
+def test_absent_classes():
+    found = records("absent_classes.json")
+    assert benchmark("absent_classes").table(found) in page("losses/metric.md")
 
 
 def test_accumulation_memory():

@@ -93,3 +93,29 @@ def test_rare_positives(name, scale):
     confusion = Confusion.from_matrix(scale * torch.tensor(matrix, dtype=torch.float64))
     value = metrics.resolve(name)(confusion).item()
     assert value == pytest.approx(float(expected), rel=tolerances.RARE)
+
+
+@pytest.mark.parametrize("statistics", ["batch", "running"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "f1_macro",
+        "f1_micro",
+        "f1_weighted",
+        "jaccard_macro",
+        "precision_macro",
+        "npv_macro",
+        "informedness_macro",
+        "fowlkes_mallows_macro",
+        "accuracy",
+        "matthews_corrcoef",
+        "cohen_kappa",
+        "g_mean",
+    ],
+)
+def test_nan_logits_stay_visible(name, statistics):
+    """A loss that looks sound would hide a network that has diverged."""
+    logits, target = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), torch.arange(6)
+    logits[2] = torch.nan
+    for true in (target % 3, target % 2):  # with every class, and without one
+        assert losses.MetricLoss(name, statistics=statistics)(logits, true).isnan()

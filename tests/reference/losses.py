@@ -85,12 +85,18 @@ def soft_confusion(logits, targets, weights, task, heaviside, threshold=0.5):
     """The soft confusion of a batch."""
     if task == "multiclass":
         memberships = membership.multiclass(logits, heaviside)
-        return confusion.multiclass(memberships, targets, weights)
+        return of_rows(confusion.multiclass(memberships, targets, weights), weights)
     if task == "binary":
         memberships = membership.binary(logits, threshold, heaviside)
-        return confusion.binary(memberships, targets, weights)
+        return of_rows(confusion.binary(memberships, targets, weights), weights)
     memberships = membership.multilabel(logits, threshold, heaviside)
     return confusion.multilabel(memberships, targets, weights)
+
+
+def of_rows(matrix, weights):
+    soft = np.asarray(matrix).view(metrics.SoftMatrix)
+    soft.rows = np.count_nonzero(weights)
+    return soft
 
 
 def metric_loss(metric, logits, targets, weights, task, heaviside, threshold=0.5, minimised=False):
@@ -207,7 +213,13 @@ def soft_fbeta(logits, targets, weights, task, beta=1.0, average="binary"):
         f, y, w = (np.concatenate([c[entry] for c in classes]) for entry in range(3))
         return 1 - smoothed_fbeta(f, y, w, beta)
     scores = [smoothed_fbeta(f, y, w, beta) for f, y, w in classes]
-    shares = [np.sum(w * y) if average == "weighted" else 1.0 for _, y, w in classes]
+    if average == "weighted":
+        shares = [np.sum(w * y) for _, y, w in classes]
+    elif task == "multilabel":
+        shares = [1.0 for _ in classes]
+    else:  # a class without true rows counts as much as it has predicted rows, at most 1
+        row = np.mean(weights[weights > 0])
+        shares = [1.0 if np.any(w * y) else min(1.0, np.sum(w * f) / row) for f, y, w in classes]
     if sum(shares) == 0:
         shares = [1.0 for _ in classes]
     return 1 - sum(s * score for s, score in zip(shares, scores, strict=True)) / sum(shares)

@@ -1,11 +1,18 @@
 """Metrics of a confusion, from the textbook's one-versus-rest counts.
 
-A confusion is a d x d array (rows true) or, for a multilabel problem, a list of 2 x 2 arrays.
+A confusion is a d x d array (rows true) or, for a multilabel problem, a list of 2 x 2 arrays. A
+soft one of exclusive classes is a `SoftMatrix`.
 """
 
 import math
 
 import numpy as np
+
+
+class SoftMatrix(np.ndarray):
+    """A d x d array that knows of how many rows of positive weight it is the sum."""
+
+    rows: int
 
 
 def one_versus_rest(matrix, k):
@@ -99,6 +106,16 @@ def chosen_classes(confusion, labels):
     return [k for k, (tp, fp, fn, _) in enumerate(every) if tp + fp + fn > 0]
 
 
+def share_of(confusion, k):
+    """How much class k counts in a mean by default: without true rows, as many predicted rows of
+    mean weight as it has, at most 1. Of labels, which are whole rows, that is always 1.
+    """
+    if not isinstance(confusion, SoftMatrix) or confusion[k].sum() > 0:
+        return 1.0
+    one_row = confusion.sum() / confusion.rows
+    return min(1.0, confusion[:, k].sum() / one_row)
+
+
 def averaged(confusion, score, average, labels, zero_division):
     """`score(tp, fp, fn, tn, zero, k)` of the classes, averaged as scikit-learn does.
 
@@ -120,17 +137,18 @@ def averaged(confusion, score, average, labels, zero_division):
         summed = [sum(every[k][entry] for k in classes) for entry in range(4)]
         return score(*summed, zero_division, None)
 
-    weight_sum, score_sum, plain_sum, number = 0.0, 0.0, 0.0, 0
+    weight_sum, score_sum, plain_sum, number = 0.0, 0.0, 0.0, 0.0
     for k in classes:
         value = score(*every[k], zero_division, k)
         if math.isnan(value):
             continue
         tp, _, fn, _ = every[k]
-        weight = tp + fn if average == "weighted" else 1.0
+        share = share_of(confusion, k) if labels is None else 1.0
+        weight = tp + fn if average == "weighted" else share
         weight_sum += weight
         score_sum += weight * value
-        plain_sum += value
-        number += 1
+        plain_sum += share * value
+        number += share
     if number == 0:
         return zero_division if not classes else math.nan
     if weight_sum == 0:

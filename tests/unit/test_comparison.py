@@ -20,6 +20,7 @@ from evalign.comparison import (
     FoldScore,
     compare,
     estimate,
+    least_shown,
     summarize,
     verdict,
 )
@@ -443,6 +444,22 @@ def test_verdict_counts_the_methods():
     assert "is beyond chance" in verdict(alone, metric="f1")[1]
     assert "may be chance" in verdict(records, metric="f1")[1]
     assert verdict(records, metric="f1")[-1].startswith("No method is shown to beat")
+
+
+def test_least_difference_that_would_be_shown():
+    """Just above it a difference of the same spread has p < 0.05 among all methods, not below."""
+    means = {"plain": 0.7, "tuned": 0.7, "aligned": 0.7, "trees": 0.7}
+    records = made(**means)
+    least = least_shown(records)
+
+    def p(shift):
+        moved = [r._replace(score=r.score + shift) if r.method == moves else r for r in records]
+        return next(row.difference.p for row in summarize(moved) if row.method == moves)
+
+    rows = [row for row in summarize(records) if row.difference]
+    moves = sorted(rows, key=lambda row: row.difference.high - row.difference.value)[1].method
+    own = next(row.difference.value for row in rows if row.method == moves)
+    assert p(1.001 * least - own) < 0.05 < p(0.999 * least - own)
 
 
 def test_few_folds_cannot_tell():

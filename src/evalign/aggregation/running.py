@@ -10,7 +10,7 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import moved
 
-_PARTS = ("tp", "predicted", "actual", "total", "full")
+_PARTS = ("tp", "predicted", "actual", "total", "full", "rows")
 
 
 class RunningConfusion(nn.Module):
@@ -65,7 +65,9 @@ class RunningConfusion(nn.Module):
                 continue
             running = self._keep(part, blend(self._buffer(part, value), value))
             attached: Tensor = getattr(confusion, part)
-            average[part] = running / mass.to(value) + (attached - value)
+            # Before any batch counts there is no average, and a first one that is NaN is visible.
+            mean = torch.where(seen == 0, value, running / mass.to(value))
+            average[part] = mean + (attached - value)
         return Confusion(**average, multilabel=confusion.multilabel)
 
     def sums(self, classes: int, multilabel: bool, device: torch.device) -> tuple[Tensor, ...]:

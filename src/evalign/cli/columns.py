@@ -1,7 +1,9 @@
 """Turn the columns of a table into features: numbers, categories, and what is left out."""
 
+import io
 import re
 import warnings
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,7 +138,18 @@ def dump(pipeline: ColumnTransformer) -> bytes:
     return skops.io.dumps(pipeline)
 
 
-def load(data: bytes) -> ColumnTransformer:
+def load(data: bytes, most: int) -> ColumnTransformer:
+    """The pipeline that `dump` wrote, or a ValueError if unpacked it has more than `most` bytes.
+
+    No more than the sizes that the archive declares is unpacked of a deflated or stored member.
+    """
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        packed = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+        if any(member.compress_type not in packed for member in archive.infolist()):
+            raise ValueError("it is packed in a way that evalign does not use")
+        size = sum(member.file_size for member in archive.infolist())
+    if size > most:
+        raise ValueError(f"unpacked it has {size:,} bytes, more than {most:,}")
     return skops.io.loads(data, trusted=TRUSTED)
 
 

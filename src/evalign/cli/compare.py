@@ -19,7 +19,17 @@ from evalign.cli.dataset import check_metric, introduce, load
 from evalign.cli.errors import refused
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import Terminal, terminal
-from evalign.comparison import METHODS, PLAIN, TUNED, FoldScore, Row, summarize, verdict
+from evalign.comparison import (
+    FEW,
+    METHODS,
+    PLAIN,
+    TUNED,
+    FoldScore,
+    Row,
+    least_shown,
+    summarize,
+    verdict,
+)
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
@@ -140,6 +150,10 @@ def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Fo
     greater = judged_by.greater_is_better
     rows = summarize(records, greater_is_better=greater, bounds=judged_by.bounds)
     sentences = verdict(records, metric=metric, greater_is_better=greater)
+    if about["folds"] * about["seeds"] >= FEW:
+        least = number(least_shown(records))
+        chance = f"a difference below about {least} cannot be told from chance."
+        sentences.append(f"With these folds {chance}")
     data = {
         "metric": metric,
         "greater_is_better": greater,

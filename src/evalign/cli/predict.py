@@ -22,7 +22,7 @@ from evalign.cli.outcome import (
     shown_classes,
     was_seen,
 )
-from evalign.cli.run import PREDICTIONS, REPORT, FinishedRun
+from evalign.cli.run import LARGEST, PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import terminal
 from evalign.report import render, scores
@@ -103,7 +103,9 @@ def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) ->
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         opened = FinishedRun(run)
         out = out or run / REPORT
-        table = TableFile(run / PREDICTIONS).read()
+        written = TableFile(run / PREDICTIONS)
+        written.check_size(LARGEST)
+        table = written.read()
         with opened.reading(PREDICTIONS):
             about = opened.about
             seen = was_seen(about, about["arguments"]["--test"])

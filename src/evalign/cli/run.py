@@ -102,7 +102,8 @@ class FinishedRun:
     @cached_property
     def pipeline(self) -> ColumnTransformer:
         with self.reading("pipeline.skops"):
-            pipeline: Any = columns.load(read_plain(self.folder / "pipeline.skops", LARGEST))
+            data = read_plain(self.folder / "pipeline.skops", LARGEST)
+            pipeline: Any = columns.load(data, LARGEST)
             if list(pipeline.feature_names_in_) != self.columns.features:
                 raise ValueError("its columns are others than those of run.json")
             return pipeline
@@ -129,7 +130,7 @@ class FinishedRun:
             yield
         except (UsageError, CheckpointError):
             raise
-        except (OSError, EOFError, zipfile.BadZipFile, *WRONG_TREE) as error:
+        except (OSError, EOFError, MemoryError, zipfile.BadZipFile, *WRONG_TREE) as error:
             why = " ".join(f"{type(error).__name__}: {error}".split())
             raise _damaged(self.folder, f"{name} cannot be used: {why[:300]}") from error
 

@@ -73,6 +73,19 @@ class TableFile:
             raise UsageError(f"{self} holds no rows.")
         return table
 
+    def check_size(self, most: int) -> None:
+        """Refuse a Parquet file that is larger in memory, by what it says of its row groups.
+
+        A column of equal values takes no room in the file, so every cell counts eight bytes too.
+        """
+        with self._reading():
+            about = parquet.read_metadata(self.path)
+            groups = [about.row_group(i) for i in range(about.num_row_groups)]
+            cells = sum(group.num_rows for group in groups) * about.num_columns
+            size = 8 * cells + sum(group.total_byte_size for group in groups)
+        if size > most:
+            raise UsageError(f"{self} holds {size:,} bytes, more than {most:,}.")
+
     def need(self, names: list[str]) -> None:
         """Refuse a table that lacks a column, or has one that holds neither numbers nor text."""
         missing = [name for name in names if name not in self.schema.names]

@@ -5,17 +5,20 @@
 
 from evalign.comparison.folds import METHODS, Candidate, compare
 from evalign.comparison.summary import (
+    FEW,
     PLAIN,
     TUNED,
     Estimate,
     FoldScore,
     Row,
     estimate,
+    least_shown,
     summarize,
     verdict,
 )
 
 __all__ = [
+    "FEW",
     "METHODS",
     "PLAIN",
     "TUNED",
@@ -25,6 +28,7 @@ __all__ = [
     "Row",
     "compare",
     "estimate",
+    "least_shown",
     "summarize",
     "verdict",
 ]

@@ -170,6 +170,20 @@ def verdict(
     return sentences
 
 
+def least_shown(records: Sequence[FoldScore]) -> float:
+    """The difference to plain cross-entropy from which on one is beyond chance in these folds.
+
+    It is that of a method whose difference has the median error of all, at the level that Holm's
+    method asks of the smallest p-value.
+    """
+    differences = [row.difference for row in summarize(records) if row.difference is not None]
+    freedom = sum(record.method == PLAIN for record in records) - 1
+    reach = float(np.median([difference.high - difference.value for difference in differences]))
+    level = CHANCE / len(differences)
+    ratio = stats.t.ppf(1 - level / 2, freedom) / stats.t.ppf(0.975, freedom)
+    return reach * float(ratio)
+
+
 def _holm(p: np.ndarray) -> np.ndarray:
     """Adjust m p-values for their number: the smallest is multiplied by m, the next by m − 1."""
     order = p.argsort()

@@ -40,6 +40,9 @@ class Confusion:
     per label. The d × d matrix (rows true) is kept only when asked for: without it a Confusion of
     100,000 classes is three vectors.
 
+    A soft Confusion of exclusive classes also holds the number of its rows, those of positive
+    weight: it tells how much mass one row is. Predicted labels need no such unit.
+
     Examples:
         >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
         >>> c.tp.tolist(), c.fp.tolist(), c.total.item()
@@ -52,6 +55,7 @@ class Confusion:
     total: Tensor
     full: Tensor | None = None
     multilabel: bool = False
+    rows: Tensor | None = None
 
     @property
     def fp(self) -> Tensor:
@@ -107,6 +111,7 @@ class Confusion:
             actual=self.actual + other.actual,
             total=self.total + other.total,
             full=self.matrix + other.matrix if both else None,
+            rows=None if self.rows is None or other.rows is None else self.rows + other.rows,
         )
 
     def __radd__(self, other: int) -> "Confusion":
@@ -219,7 +224,8 @@ class Confusion:
             if matrix:
                 full = target.T.to(dtype) @ soft.to(dtype)
         # The total is the sum of `actual`, so that a batch of one class has exactly 0 negatives.
-        return cls(tp, soft.sum(0, dtype=dtype), actual, actual.sum(), full)
+        predicted, rows = soft.sum(0, dtype=dtype), count_rows(batch.weight)
+        return cls(tp, predicted, actual, actual.sum(), full, rows=rows)
 
     @classmethod
     def from_matrix(cls, matrix: Tensor) -> "Confusion":
@@ -311,6 +317,11 @@ class Confusion:
             total=actual.sum(),
             full=full,
         )
+
+
+def count_rows(weight: Tensor) -> Tensor:
+    """The number of rows of positive weight, in the dtype of the sums."""
+    return (weight > 0).sum(dtype=sum_dtype(weight))
 
 
 def _sum_by_class(rows: Tensor, batch: Batch) -> Tensor:

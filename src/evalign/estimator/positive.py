@@ -48,7 +48,7 @@ class SwappedMetric(Metric):
             return self.metric(c)
         full = None if c.full is None else c.full.flip(0, 1)
         sums = (c.tp.flip(0), c.predicted.flip(0), c.actual.flip(0))
-        return self.metric(Confusion(*sums, c.total, full))
+        return self.metric(Confusion(*sums, c.total, full, rows=c.rows))
 
 
 def oriented(

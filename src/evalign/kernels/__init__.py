@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evalign.core import membership
 from evalign.core.batch import Batch
-from evalign.core.confusion import Confusion
+from evalign.core.confusion import Confusion, count_rows
 from evalign.kernels.operation import soft_sums
 
 _DEVICES = ("cpu", "cuda") if find_spec("triton") else ("cpu",)
@@ -46,7 +46,7 @@ def soft_confusion(
         sums = soft_sums(*rows, temperature, heaviside == "sigmoid", detach_threshold)
         tp, predicted, actual = sums.unbind()
         actual = actual.detach()
-        return Confusion(tp, predicted, actual, actual.sum())
+        return Confusion(tp, predicted, actual, actual.sum(), rows=count_rows(batch.weight))
     soft = membership.of_batch(
         owner,
         batch,

@@ -32,7 +32,8 @@ def test_a_card_is_complete(name):
     assert min(known.counts) > 0
     assert {known.format, known.public_format or known.format} <= set(READERS)
     assert known.verified == (known.base in VERIFIED or name in VERIFIED)
-    for value in known.public.values():
+    for address, value in known.public.items():
+        assert address.startswith("https://")
         assert re.fullmatch(f"{CHECKSUM}|", value)
     # Rows of a source without a checksum can still be told from others.
     unverified = bool(known.public) and not known.verified

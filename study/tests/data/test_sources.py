@@ -161,6 +161,34 @@ def test_other_rows_of_an_unverified_source_are_told(give):
     load("mammography")  # a warning would be an error
 
 
+def test_an_unknown_checksum_is_recorded_and_expected_from_then_on(give, server, cache):
+    """Trust at first use."""
+    public = made.mammography()[0]
+    ((name, original),) = public.items()
+    give("mammography", public=public, checksums=[""])
+    with pytest.warns(UnverifiedWarning, match=f"{made.sha256(original)} came, and is expected"):
+        whole = load("mammography")
+    give("mammography", public=public, checksums=[""], content=content(whole))
+    (file,) = locate(card("mammography")).files
+    record = file.with_name(f"{file.name}.sha256")
+    assert record.read_text() == made.sha256(original) + "\n"
+
+    file.write_bytes(original[:-1])
+    assert damaged(locate(card("mammography"))) == [file]
+    np.testing.assert_array_equal(load("mammography").X, whole.X)  # fetched again
+    assert len(server.asked) == 2
+
+    file.unlink()
+    server.files[f"/mammography/{name}"] = original + b"0,0,0,0,0,0,'-1'\n"
+    text = refused("mammography")
+    assert f"{made.sha256(original)} is expected" in text
+    assert text.endswith(f"delete {record}, which holds the old checksum.")
+    assert files(cache) == [record.name]
+
+    record.write_text("")
+    assert refused("mammography").startswith(f"{record} is damaged: it holds no checksum.")
+
+
 def test_a_label_that_the_card_does_not_know_is_refused(give):
     give("mammography", public=made.mammography()[0], classes=("-1", "2"))
     assert refused("mammography") == "mammography holds labels that its card does not know: 1."

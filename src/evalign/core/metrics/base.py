@@ -142,8 +142,9 @@ class ClassMetric(Metric):
         average: "binary" (class 1 of two), "macro", "micro", "weighted" by the actual mass, or
             None for the vector of scores.
         labels: the classes that count. By default, as in scikit-learn, those with true or
-            predicted mass (a class that does not occur does not pull the average down), and every
-            label of a multilabel problem.
+            predicted rows (a class that does not occur does not pull the average down), and every
+            label of a multilabel problem. A class without true rows that is predicted softly counts
+            in a macro average as much as it has predicted rows, at most 1.
         zero_division: the score where it is 0/0; NaN leaves the class out of the average.
     """
 
@@ -191,6 +192,7 @@ class ClassMetric(Metric):
             return score if self.labels is None else score.index_select(0, self._indices(c))
         counted = self._counted(c)
         if self.average == "micro":
+            counted = counted != 0
             pooled = ((counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual))
             tp, predicted, actual = pooled
             total = (counted * c.total).sum(0, keepdim=True)
@@ -206,11 +208,19 @@ class ClassMetric(Metric):
         return safe_ratio((weight * score).sum(), weight.sum(), self.zero_division)
 
     def _counted(self, c: Confusion) -> Tensor:
-        """1 for the classes that count, 0 for the others."""
-        if self.labels is None:
+        """How much each class counts: 1 or 0, or between them if it has soft predictions alone.
+
+        By default a class without true rows counts as much as it has predicted rows of mean weight,
+        at most 1. So it comes and goes without a jump, and counts as in scikit-learn at T → 0. The
+        slope of that is left out: it rewards predicting no class that the batch lacks.
+        """
+        if self.labels is not None:
+            return torch.zeros_like(c.tp).index_fill(0, self._indices(c), 1)
+        if c.rows is None:
             mass = c.total if c.multilabel else c.actual + c.predicted
             return (mass != 0).to(c.tp.dtype)
-        return torch.zeros_like(c.tp).index_fill(0, self._indices(c), 1)
+        rows = c.predicted.detach() * safe_ratio(c.rows, c.total)
+        return torch.where(c.actual != 0, 1, rows.clamp(max=1))
 
     def _indices(self, c: Confusion) -> Tensor:
         labels = self.labels or ()

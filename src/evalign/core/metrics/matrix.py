@@ -75,8 +75,8 @@ class MatthewsCorrcoef(MatrixMetric):
         variance_predicted = (share * c.predicted * (share * c.rejected)).sum()
         # Below the rounding of the covariance the quotient is noise and its slope unbounded.
         noise = 8 * torch.finfo(covariance.dtype).eps
-        defined = (variance_true > noise) & (variance_predicted > noise)
-        root = safe_sqrt(torch.where(defined, variance_true * variance_predicted, 0))
+        undefined = (variance_true <= noise) | (variance_predicted <= noise)  # NaN stays visible
+        root = safe_sqrt(torch.where(undefined, 0, variance_true * variance_predicted))
         return safe_ratio(covariance, root, self.zero_division)
 
 

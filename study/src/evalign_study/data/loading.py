@@ -53,8 +53,9 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
         preparation: "paper" gives the features as the papers had them. It differs for adult: codes
             of the categories instead of a column for each.
 
-    Every file is checked against its checksum. Rows of a public source without a checksum are
-    compared with the known ones, and an `UnverifiedWarning` is given if they differ.
+    Every file is checked against its checksum. That of a public source without a known one is
+    recorded when it is first downloaded, and checked from then on; its rows are compared with the
+    known ones, and an `UnverifiedWarning` is given if they differ.
     """
     known = " or ".join(f'"{name}"' for name in PREPARATIONS)
     ok = preparation in PREPARATIONS
@@ -86,7 +87,9 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
     if public and not card.verified and content(dataset) != card.content:
         sources = " and ".join(url for url, value in card.public.items() if not value)
         text = f"The rows of {name} are not those that its card describes. They come from {sources}"
-        warnings.warn(f"{text}, whose checksum is not known.", UnverifiedWarning, stacklevel=2)
+        got = " and ".join(value for path, value in found.files.items())
+        text = f"{text}, whose checksum is not known; {got} came, and is expected from now on."
+        warnings.warn(text, UnverifiedWarning, stacklevel=2)
     return dataset
 
 

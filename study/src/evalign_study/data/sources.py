@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -31,13 +32,14 @@ def locate(card: Card) -> Location:
             return Location("local", files)
     if cache is not None and card.public:
         files = {cache / _cached(url): value for url, value in card.public.items()}
+        files = {path: value or _recorded(path) for path, value in files.items()}
         if all(path.is_file() for path in files):
             return Location("cache", files)
     return Location("absent", {})
 
 
 def damaged(found: Location) -> list[Path]:
-    """List the files whose checksum differs from that of the card."""
+    """List the files whose checksum differs from the known one."""
     return [path for path, value in found.files.items() if value and checksum(path, value) != value]
 
 
@@ -53,7 +55,7 @@ def fetch(card: Card) -> Location:
     if not card.public:
         cure = f"Put {_listed(card)} there; it was made from {card.home}."
         raise DataError(f"{card.name} is not in {_looked()}, and cannot be downloaded. {cure}")
-    return Location("cache", {_download(card, url): value for url, value in card.public.items()})
+    return Location("cache", dict(_download(card, url) for url in card.public))
 
 
 def checksum(path: Path, like: str) -> str:
@@ -63,10 +65,12 @@ def checksum(path: Path, like: str) -> str:
         return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
 
 
-def _download(card: Card, url: str) -> Path:
-    """Download into the cache, unless an intact file is there.
+def _download(card: Card, url: str) -> tuple[Path, str]:
+    """Download into the cache, unless an intact file is there; return the file and its checksum.
 
-    Pooch writes to another file and renames it, so that the cache never holds a part of one.
+    Pooch writes to another file and renames it, so that the cache never holds a part of one. Where
+    the card has no checksum, pooch prints that of the file that came; it is recorded beside the
+    file, and expected from then on.
     """
     try:
         import pooch
@@ -75,17 +79,39 @@ def _download(card: Card, url: str) -> Path:
         cure = f"Run: pip install evalign-study, or put {_listed(card)} there."
         raise DataError(f"{card.name} is not in {_looked()}; pooch fetches it. {cure}") from error
     path = pooch.os_cache("evalign") / _cached(url)
+    expected = card.public[url] or _recorded(path)
     try:
-        pooch.retrieve(url, card.public[url] or None, fname=path.name, path=path.parent)
+        pooch.retrieve(url, expected or None, fname=path.name, path=path.parent)
     except ValueError as error:
         cure = "Try again; if it stays so, the publisher has changed the file."
-        expected = card.public[url]
+        if not card.public[url]:
+            cure += f" To take the new one, delete {_record(path)}, which holds the old checksum."
         raise DataError(f"{url} did not arrive whole: {expected} is expected. {cure}") from error
     except RequestException as error:
         cure = f"Connect to the network, or put {_listed(card)} there."
         why = f"{url} cannot be fetched ({type(error).__name__})"
         raise DataError(f"{card.name} is not in {_looked()}, and {why}. {cure}") from error
-    return path
+    if not expected:
+        expected = checksum(path, "sha256")
+        _record(path).write_text(f"{expected}\n", encoding="utf-8")
+    return path, expected
+
+
+def _record(path: Path) -> Path:
+    """The file that holds the checksum of a download whose publisher gives none."""
+    return path.with_name(path.name + ".sha256")
+
+
+def _recorded(path: Path) -> str:
+    """The checksum of that download, or "" before there is one."""
+    try:
+        text = _record(path).read_text(encoding="utf-8", errors="replace").strip()
+    except FileNotFoundError:
+        return ""
+    if not re.fullmatch("sha256:[0-9a-f]{64}", text):
+        cure = "Delete it together with the file beside it, which is then fetched again."
+        raise DataError(f"{_record(path)} is damaged: it holds no checksum. {cure}")
+    return text
 
 
 def _local_folder() -> Path | None:

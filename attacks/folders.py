@@ -1,0 +1,219 @@
+"""Crafted run folders: their checksums are right, what they hold is not."""
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from attacks import made
+from attacks.judge import Case
+from evalign.cli import run as runs
+from tests.cli.commands import invoke
+
+
+def sign(run: Path, **changes: Any) -> None:
+    """Change `run.json`, and give it and all files their checksums."""
+    file = run / "run.json"
+    about = json.loads(file.read_text()) | changes
+    about.pop("sha256")
+    for name in about["files"]:
+        path = run / name
+        if "/" not in name and os.path.isfile(path) and not path.is_symlink():
+            with path.open("rb") as opened:
+                about["files"][name] = hashlib.file_digest(opened, "sha256").hexdigest()
+    file.write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
+
+
+def refused(command: list[Any]) -> str | None:
+    result = invoke(*command)
+    lines = result.err.splitlines()
+    ok = result.code == 2 and len(lines) == 1 and not result.out
+    return None if ok else f"code {result.code}, {result.err[-300:]!r}"
+
+
+def forged(change: Callable[[Path], None], command: str) -> Callable[[], str | None]:
+    def act() -> str | None:
+        run = made.copy_of(made.run())
+        change(run)
+        out = run.parent / "out.csv"
+        predict = ["predict", run, made.data(), "--out", out]
+        why = refused(predict if command == "predict" else ["report", run])
+        return why or ("a file was left" if out.exists() else None)
+
+    return act
+
+
+def odd_files(_: Any) -> Iterator[Case]:
+    """Links out of the folder, pipes, devices, folders in the place of files."""
+    kinds: dict[str, Callable[[Path], None]] = {
+        "pipe": os.mkfifo,
+        "/dev/zero": lambda path: path.symlink_to("/dev/zero"),
+        "/dev/stdin": lambda path: path.symlink_to("/dev/stdin"),
+        "outside": lambda path: path.symlink_to(made.data()),
+        "loop": lambda path: path.symlink_to(path.name),
+        "nowhere": lambda path: path.symlink_to("nosuch"),
+        "folder": Path.mkdir,
+    }
+    names = ["run.json", "pipeline.skops", "history.json", "metrics.json", runs.PREDICTIONS]
+    names += ["model/manifest.json", "model/state.json", "model/tensors.safetensors"]
+    for name in names:
+        for kind, put in kinds.items():
+
+            def change(run: Path, name: str = name, put: Callable[[Path], None] = put) -> None:
+                (run / name).unlink()
+                put(run / name)
+                if name != "run.json":
+                    sign(run)
+
+            for command in ("predict", "report"):
+                yield Case(f"{name} is a {kind}, {command}", forged(change, command))
+
+
+def outside(_: Any) -> Iterator[Case]:
+    for name in ("../data.csv", "/etc/passwd", "a/../../data.csv", "\0", "", ".", "x" * 5000):
+
+        def change(run: Path, name: str = name) -> None:
+            files = json.loads((run / "run.json").read_text())["files"]
+            sign(run, files=files | {name: "0" * 64})
+
+        yield Case(f"run.json names {name[:20]!r}", forged(change, "report"))
+
+
+def other_pipeline(run: Path, content: bytes) -> None:
+    (run / "pipeline.skops").write_bytes(content)
+    sign(run)
+
+
+def bombs(rng: Any) -> Iterator[Case]:
+    """Small files that are large in memory."""
+    original = (made.run() / "pipeline.skops").read_bytes()
+
+    def rebuilt(method: int, extra: int, npy: bool = False) -> bytes:
+        held = io.BytesIO()
+        with (
+            zipfile.ZipFile(io.BytesIO(original)) as old,
+            zipfile.ZipFile(held, "w", method) as new,
+        ):
+            for name in old.namelist():
+                content = old.read(name)
+                if npy and name.endswith(".npy"):
+                    content = npy_header()
+                new.writestr(name, content)
+            if extra:
+                with new.open("bomb.npy", "w") as member:
+                    for _ in range(extra):
+                        member.write(bytes(2**24))
+        return held.getvalue()
+
+    def npy_header() -> bytes:
+        file = io.BytesIO()
+        about = {"descr": "<f8", "fortran_order": False, "shape": (2**38,)}
+        np.lib.format.write_array_header_1_0(file, about)
+        return file.getvalue()
+
+    def declares_little(run: Path) -> None:
+        """The directory says one byte of a member that unpacks to much more."""
+        content = bytearray(rebuilt(zipfile.ZIP_DEFLATED, 70))
+        directory = content.rfind(b"PK\x01\x02")
+        content[directory + 24 : directory + 28] = (1).to_bytes(4, "little")
+        other_pipeline(run, bytes(content))
+
+    # BZIP2 and LZMA take long to pack, and are refused whatever the size.
+    sizes = {zipfile.ZIP_DEFLATED: 70, zipfile.ZIP_BZIP2: 2, zipfile.ZIP_LZMA: 2}
+    for method, size in sizes.items():
+        yield Case(
+            f"pipeline.skops of {16 * size} MB of nothing, packed by {method}",
+            forged(lambda run, m=method, n=size: other_pipeline(run, rebuilt(m, n)), "predict"),
+        )
+
+    def huge_array(run: Path) -> None:
+        other_pipeline(run, rebuilt(zipfile.ZIP_STORED, 0, npy=True))
+
+    yield Case("pipeline.skops with an array of 2 TB", forged(huge_array, "predict"))
+    yield Case("pipeline.skops that declares one byte", lambda: _held_or_refused(declares_little))
+
+    def many_rows(run: Path, kind: str) -> None:
+        schema = parquet.read_schema(run / runs.PREDICTIONS).remove_metadata()
+        with parquet.ParquetWriter(run / runs.PREDICTIONS, schema, compression=kind) as writer:
+            template = parquet.read_table(made.run() / runs.PREDICTIONS).slice(0, 1)
+            block = pa.concat_tables([template.replace_schema_metadata()] * 2**8).combine_chunks()
+            block = pa.concat_tables([block] * 2**8).combine_chunks()
+            block = pa.concat_tables([block] * 2**5).combine_chunks()
+            for _ in range(16):
+                writer.write_table(block)
+        sign(run)
+
+    for kind in ("zstd", "snappy"):
+        yield Case(
+            f"{runs.PREDICTIONS} of 33 million equal rows, {kind}",
+            forged(lambda run, k=kind: many_rows(run, k), "report"),
+        )
+
+    def sparse(run: Path, name: str) -> None:
+        with (run / name).open("r+b") as file:
+            file.truncate(runs.LARGEST + 1)
+        sign(run)
+
+    for name, command in (("pipeline.skops", "predict"), ("history.json", "report")):
+        yield Case(
+            f"{name} of one byte too many", forged(lambda run, n=name: sparse(run, n), command)
+        )
+
+
+def _held_or_refused(change: Callable[[Path], None]) -> str | None:
+    """The forged member is not needed, so its pipeline may as well be read."""
+    run = made.copy_of(made.run())
+    change(run)
+    result = invoke("predict", run, made.data(), "--out", run.parent / "out.csv")
+    ok = result.code == 0 or (result.code == 2 and len(result.err.splitlines()) == 1)
+    return None if ok else f"code {result.code}, {result.err[-300:]!r}"
+
+
+def json_files(rng: Any) -> Iterator[Case]:
+    """JSON of another shape: nested without end, huge numbers, other types."""
+    contents = [b"", b"{", b"[]", b"3", b"null", b"NaN", b"1e999", b'{"model": []}', b"[" * 10**5]
+    contents += [b'"' + b"x" * 10**6 + b'"', b"9" * 5000, b'{"a":' * 10**4 + b"1" + b"}" * 10**4]
+    contents += [rng.bytes(100), b"\xef\xbb\xbf{}", '{"\ud83d": 1}'.encode("utf-16-le", "ignore")]
+    for name in ("history.json", "model/state.json", "model/manifest.json"):
+        for content in contents:
+
+            def change(run: Path, name: str = name, content: bytes = content) -> None:
+                (run / name).write_bytes(content)
+                if "/" in name:  # signed one level deeper, too
+                    manifest = run / "model" / "manifest.json"
+                    if name != "model/manifest.json":
+                        about = json.loads(manifest.read_text())
+                        about["sha256"]["state.json"] = hashlib.sha256(content).hexdigest()
+                        manifest.write_text(json.dumps(about))
+                    resign_model(run)
+                else:
+                    sign(run)
+
+            label = f"{name} is {content[:12]!r}"
+            command = "report" if name == "history.json" else "predict"
+            yield Case(label, forged(change, command))
+
+
+def resign_model(run: Path) -> None:
+    about = json.loads((run / "run.json").read_text())
+    files = about["files"]
+    for name in files:
+        if name.startswith("model/"):
+            files[name] = hashlib.sha256((run / name).read_bytes()).hexdigest()
+    sign(run, files=files)
+
+
+ATTACKS = {
+    "crafted run: links, pipes, devices": odd_files,
+    "crafted run: paths outside": outside,
+    "crafted run: bombs, forged sizes": bombs,
+    "crafted run: other JSON": json_files,
+}

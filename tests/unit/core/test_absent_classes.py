@@ -1,0 +1,122 @@
+"""Classes without true rows in a macro average of a soft Confusion."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score, jaccard_score, recall_score
+from torch import nn
+
+from evalign import Confusion, MetricLoss, exact_backward, metrics
+from tests import tolerances
+
+SCORES = {"f1_macro": f1_score, "jaccard_macro": jaccard_score, "recall_macro": recall_score}
+
+
+def batch(seed=0, rows=6, classes=8, true=4):
+    """Rows of the first classes only; any class may be predicted."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
+    return logits, torch.randint(true, (rows,), generator=generator)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_at_a_low_temperature_as_in_scikit_learn(name):
+    """Which counts the labels that occur in y_true or in y_pred."""
+    lacking, predicted = 0, 0
+    for seed in range(20):
+        logits, target = batch(seed)
+        labels = logits.argmax(1)
+        lacking += len(set(range(8)) - {*labels.tolist(), *target.tolist()})
+        predicted += len({*labels.tolist()} - {*target.tolist()})
+        value = 1 - MetricLoss(name, temperature=1e-9)(logits, target)
+        expected = SCORES[name](target, labels, average="macro", zero_division=0)
+        assert value.item() == pytest.approx(expected, abs=tolerances.LIMIT)
+    assert min(lacking, predicted) > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_no_jump_where_a_probability_becomes_zero(dtype):
+    """e^(−gap) underflows in float32 between the gaps 103 and 104. Nine classes have no rows."""
+    target, rows = torch.zeros(4, dtype=torch.int64), torch.zeros(4, 10, dtype=dtype)
+    rows[:, 0] = 1
+    loss = MetricLoss("f1_macro")
+    values = torch.stack([loss(gap * rows, target) for gap in torch.linspace(90, 110, 41)])
+    assert values.abs().max() < tolerances.LIMIT
+    values = torch.stack([loss(gap * rows, target) for gap in torch.linspace(0.2, 20, 100)])
+    assert values[0] > 0.5
+    assert values.diff().abs().max() < 0.2  # no more than the F1 of the one class moves
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_a_class_counts_by_its_predicted_rows(unit):
+    """Whatever a weight of 1 is. Rows without weight are not rows."""
+    logits, target = batch(1)
+    weight = unit * torch.tensor([1.0, 2.0, 3.0, 0.0, 1.0, 0.5], dtype=torch.float64)
+    c = Confusion.from_logits(logits, target, sample_weight=weight)
+    share = torch.where(c.actual > 0, 1, (c.predicted / (weight.sum() / 5)).clamp(max=1))
+    assert ((share > 0.01) & (share < 0.99)).any()
+    f1 = metrics.FBeta(average="macro")
+    expected = (share * f1.score(c)).sum() / share.sum()
+    torch.testing.assert_close(f1(c), expected, rtol=0, atol=tolerances.SAME)
+
+
+def test_gradient_takes_the_share_as_a_constant():
+    logits, target = batch(2)
+    c = Confusion.from_logits(logits, target)
+    share = torch.where(c.actual > 0, 1, c.predicted.clamp(max=1))
+
+    def with_fixed_shares(z):
+        score = metrics.FBeta(average=None)(Confusion.from_logits(z, target))
+        return (1 - (share * score).sum() / share.sum()).item()
+
+    leaf = logits.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(MetricLoss("f1_macro")(leaf, target), leaf)
+    step = 1e-6
+    for index in np.ndindex(*logits.shape):
+        up, down = logits.clone(), logits.clone()
+        up[index] += step
+        down[index] -= step
+        slope = (with_fixed_shares(up) - with_fixed_shares(down)) / (2 * step)
+        assert gradient[index].item() == pytest.approx(slope, abs=tolerances.SECANT)
+
+
+def test_parts_of_a_batch_are_the_batch():
+    """Alone, each row has less than one predicted row of most classes."""
+    torch.manual_seed(0)
+    logits, target = batch(3)
+    whole = Confusion.from_logits(logits, target)
+    single = zip(logits.split(1), target.split(1), strict=True)
+    parts = [Confusion.from_logits(z, y) for z, y in single]
+    f1 = metrics.FBeta(average="macro")
+    torch.testing.assert_close(f1(sum(parts)), f1(whole), rtol=0, atol=tolerances.SAME)
+
+    model, loss = nn.Linear(8, 8).double(), MetricLoss("f1_macro")
+    weight = torch.rand(6, dtype=torch.float64)
+    value = loss(model(logits), target, sample_weight=weight)
+    expected = torch.autograd.grad(value, model.weight)[0]
+    pieces = list(zip(logits.split(2), target.split(2), weight.split(2), strict=True))
+    assert exact_backward(loss, model, pieces).item() == pytest.approx(value.item(), abs=1e-12)
+    torch.testing.assert_close(model.weight.grad, expected, rtol=0, atol=tolerances.SAME)
+
+
+def test_running_statistics_count_the_rows_of_the_average():
+    loss, plain = MetricLoss("f1_macro", statistics="running"), MetricLoss("f1_macro")
+    first, second = batch(4, rows=4), batch(5, rows=12)
+    loss(*first)
+    value = loss(*second)
+    parts = [Confusion.from_logits(*rows) for rows in (first, second)]
+    weights = 0.09, 0.1  # momentum 0.1, after two batches
+    average = sum(w / sum(weights) * c for w, c in zip(weights, parts, strict=True))
+    expected = 1 - plain.metric(average)
+    torch.testing.assert_close(value, expected, rtol=0, atol=tolerances.SAME)
+    assert "running.rows" in loss.state_dict()
+
+
+def test_labels_that_are_predicted_count_whole_whatever_their_weight():
+    """Also if a light row alone is predicted so, as in scikit-learn."""
+    predicted, target = torch.tensor([0, 1, 2]), torch.tensor([0, 1, 1])
+    weight = torch.tensor([1.0, 1.0, 1e-3])
+    c = Confusion.from_predictions(predicted, target, sample_weight=weight)
+    expected = f1_score(target, predicted, average="macro", sample_weight=weight)
+    assert metrics.FBeta(average="macro")(c).item() == pytest.approx(expected, abs=1e-7)
+    assert (c + Confusion.from_logits(*batch(classes=3, true=2))).rows is None
