@@ -31,6 +31,7 @@ class RunningConfusion(nn.Module):
     predicted: Tensor
     actual: Tensor
     total: Tensor
+    rows: Tensor
 
     def __init__(self, momentum: float = 0.1) -> None:
         super().__init__()
@@ -71,14 +72,21 @@ class RunningConfusion(nn.Module):
         return Confusion(**average, multilabel=confusion.multilabel)
 
     def sums(self, classes: int, multilabel: bool, device: torch.device) -> tuple[Tensor, ...]:
-        """The buffers seen, tp, predicted, actual and total, for a kernel that moves them."""
-        if self.tp is None or len(self.tp) != classes or self.tp.device != device:
+        """The buffers seen, tp, predicted, actual, total and rows, for a kernel that moves them.
+
+        There are no rows in a multilabel problem. In their place is the total once more.
+        """
+        tp, rows = self.tp, self.total if multilabel else self.rows
+        if tp is None or rows is None or len(tp) != classes or tp.device != device:
+            if tp is not None and rows is None:  # kept by a loss that needs fewer sums
+                self.reset()
             each = torch.zeros(classes, dtype=torch.float64, device=device)
             for part in _PARTS[:3]:
                 self._buffer(part, each)
             self._buffer("total", each if multilabel else each[0])
+            rows = self.total if multilabel else self._buffer("rows", each[0])
             self.seen = self.seen.to(device)
-        return self.seen, self.tp, self.predicted, self.actual, self.total
+        return self.seen, self.tp, self.predicted, self.actual, self.total, rows
 
     def _buffer(self, part: str, value: Tensor) -> Tensor:
         """The running sum of a part. It has the size of the first batch."""

@@ -111,6 +111,7 @@ def value_and_slopes(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
         return score[1], only * slopes
     counted = _counted(form, c)
     if form.average == "micro":
+        counted = (counted != 0).to(c.tp.dtype)
         sums = torch.stack([c.tp, c.predicted, c.actual, c.total.expand_as(c.tp)]) @ counted
         pooled = Confusion(*sums.unsqueeze(1).unbind(), multilabel=True)
         score, slopes, _ = _score(form, pooled)
@@ -128,10 +129,13 @@ def value_and_slopes(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
 
 
 def _counted(form: Closed, c: Confusion) -> Tensor:
-    """1 for the classes that count, as in `core.metrics.ClassMetric`."""
+    """How much each class counts, as in `core.metrics.ClassMetric`."""
     if form.average == "present":
         return (c.actual != 0).to(c.tp.dtype)
-    return ((c.total if c.multilabel else c.actual + c.predicted) != 0).to(c.tp.dtype)
+    if c.rows is None:
+        return ((c.total if c.multilabel else c.actual + c.predicted) != 0).to(c.tp.dtype)
+    rows = c.predicted * safe_ratio(c.rows, c.total)
+    return torch.where(c.actual != 0, 1, rows.clamp(max=1))
 
 
 def _score(form: Closed, c: Confusion) -> tuple[Tensor, Tensor, Tensor]:

@@ -123,8 +123,9 @@ def _forward(
     from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
     rows = Rows("multiclass", logits, target, weight, IGNORE)
-    partial, stats = fused.sums(rows, fused.Step(temperature.to(logits.device), sigmoid))
-    sums = fused.total(partial)[0, :-1].view(3, -1)
+    step = fused.Step(temperature.to(logits.device), sigmoid)
+    partial, stats = fused.sums(fused.plan_of(rows, step), rows, step)
+    sums = fused.total(partial)[0, :-2].view(3, -1)
     sums[1] += sums[0]
     return sums, stats, stats.new_empty(0)
 
@@ -153,4 +154,6 @@ def _grad(
     rows = Rows("multiclass", logits, target, weight, IGNORE)
     step = fused.Step(temperature, sigmoid, detach_threshold)
     slopes = torch.cat([loss_from_sums[:2].flatten(), nothing, temperature.to(nothing).view(1)])
-    return fused.backward(rows, step, first, slopes.to(weight.dtype), nothing + 1)
+    return fused.backward(
+        rows, step, first, slopes.to(weight.dtype), (nothing + 1).to(weight.dtype)
+    )

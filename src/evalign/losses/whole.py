@@ -6,6 +6,7 @@ On a GPU that is three launches. `MetricLoss.value` and `AlignedLoss.value` say 
 and serve the rows and metrics that it does not cover.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from evalign.aggregation import RankSum, RunningConfusion
 from evalign.core import membership
 from evalign.core.batch import Batch, Mean
 from evalign.core.checks import traced
-from evalign.core.confusion import Confusion
+from evalign.core.confusion import Confusion, count_rows
 from evalign.core.metrics import Metric
 from evalign.core.numerics import full_precision, safe_ratio
 from evalign.core.rows import Rows, signed
@@ -114,7 +115,7 @@ class _Passed(NamedTuple):
 
     value: Tensor
     slopes: Tensor  # by tp and predicted of every class, by the cross-entropy; temperature; odds
-    point: Tensor  # tp, predicted, actual, total of every label; total of exclusive classes
+    point: Tensor  # tp, predicted, actual, total of every label; total and rows of exclusive ones
     kept: tuple[Tensor, ...]  # numbers of every row
 
 
@@ -122,7 +123,7 @@ class _Whole(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, rows: Rows, loss: WholeLoss) -> Tensor:
         ctx.size = 1 if loss.ranks is None else loss.ranks.size()
-        passed = (_forward_on_gpu if logits.is_cuda else _forward_on_cpu)(rows, loss, ctx.size)
+        passed = (_forward_on_gpu if logits.is_cuda else _forward_on_cpu)(ctx, rows, loss)
         ctx.save_for_backward(logits, rows.target, rows.weight, *passed[1:3], *passed.kept)
         ctx.task, ctx.ignore_index, ctx.loss = rows.task, rows.ignore_index, loss
         return passed.value
@@ -139,58 +140,64 @@ class _Whole(torch.autograd.Function):
             (grad,) = torch.autograd.grad(value, logits, outer.double(), create_graph=True)
         else:
             run = _backward_on_gpu if logits.is_cuda else _backward_on_cpu
-            grad = run(rows, ctx.loss, slopes, tuple(kept), outer)
+            grad = run(ctx, rows, slopes, tuple(kept), outer)
         return grad, None, None
 
 
 def _confusion(point: Tensor, multilabel: bool) -> Confusion:
-    tp, predicted, actual, total = point[:-1].view(4, -1)
-    return Confusion(tp, predicted, actual, total if multilabel else point[-1], None, multilabel)
+    tp, predicted, actual, total = point[:-2].view(4, -1)
+    if multilabel:
+        return Confusion(tp, predicted, actual, total, multilabel=True)
+    return Confusion(tp, predicted, actual, point[-2], rows=point[-1])
 
 
-def _step(rows: Rows, loss: WholeLoss) -> Any:
+def _forward_on_gpu(ctx: Any, rows: Rows, loss: WholeLoss) -> _Passed:
     from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
     # A loss that was not moved to the device is copied there in every call.
     device = rows.logits.device
-    return fused.Step(
+    step = fused.Step(
         loss.temperature.to(device),
         loss.sigmoid,
         loss.detach_threshold,
         None if loss.threshold is None else loss.threshold.to(device),
         None if loss.odds is None else loss.odds.to(device),
     )
-
-
-def _forward_on_gpu(rows: Rows, loss: WholeLoss, size: int) -> _Passed:
-    from evalign.kernels import fused
-
-    step = _step(rows, loss)
-    partial, stats = fused.sums(rows, step)
-    classes = 2 if rows.task == "binary" else rows.logits.shape[1]
-    if loss.ranks is not None and size > 1:
-        partial = loss.ranks.total(fused.total(partial), classes)
     running, momentum = (), None
-    if loss.running is not None:
-        running = loss.running.sums(classes, rows.task == "multilabel", rows.logits.device)
-        momentum = loss.running.momentum
-    end = fused.end(rows, step, partial, loss.form, running, momentum, size)
+    with _current(device):
+        plan = fused.plan_of(rows, step)
+        partial, stats = fused.sums(plan, rows, step)
+        if loss.ranks is not None and ctx.size > 1:
+            partial = loss.ranks.total(fused.total(partial), plan.classes)
+        if loss.running is not None:
+            running = loss.running.sums(plan.classes, rows.task == "multilabel", device)
+            momentum = loss.running.momentum
+        end = fused.end(plan, step, partial, loss.form, running, momentum, ctx.size)
+    ctx.plan, ctx.step = plan, step
     return _Passed(*end, (stats,))
 
 
 def _backward_on_gpu(
-    rows: Rows, loss: WholeLoss, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
+    ctx: Any, rows: Rows, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
 ) -> Tensor:
     from evalign.kernels import fused
 
-    return fused.backward(rows, _step(rows, loss), *kept, slopes, outer)
+    with _current(rows.logits.device):
+        return fused.backward(ctx.plan, rows, ctx.step, *kept, slopes, outer)
 
 
-def _forward_on_cpu(rows: Rows, loss: WholeLoss, size: int) -> _Passed:
+def _current(device: torch.device) -> AbstractContextManager:
+    """Make a device the current one, on which kernels are launched."""
+    if device.index == torch.cuda.current_device():
+        return nullcontext()
+    return torch.cuda.device(device)
+
+
+def _forward_on_cpu(ctx: Any, rows: Rows, loss: WholeLoss) -> _Passed:
     batch = _batch(rows)
     sums, cross, kept = plain.forward(*batch, loss.temperature, loss.sigmoid, loss.odds)
     tp, predicted, actual = sums
-    c = Confusion(tp, predicted, actual, actual.sum())
+    c = Confusion(tp, predicted, actual, actual.sum(), rows=count_rows(batch[2]))
     if loss.ranks is not None:
         mean, c = loss.ranks((Mean(cross, c.total), c))
         cross = mean.sum
@@ -203,17 +210,17 @@ def _forward_on_cpu(rows: Rows, loss: WholeLoss, size: int) -> _Passed:
         score, slopes = torch.ones_like(score), torch.zeros_like(slopes)
     per_mass = safe_ratio(torch.ones_like(mass), mass)
     value = 1 - score if loss.odds is None else cross * per_mass + (1 - score)
-    slopes = -size * slopes.flatten()
-    slopes = torch.cat([slopes, torch.stack([size * per_mass, loss.temperature])])
-    point = torch.cat([c.tp, c.predicted, c.actual, c.actual, c.total.view(1)])
+    slopes = -ctx.size * slopes.flatten()
+    slopes = torch.cat([slopes, torch.stack([ctx.size * per_mass, loss.temperature])])
+    point = torch.cat([c.tp, c.predicted, c.actual, c.actual, torch.stack([c.total, c.rows])])
     return _Passed(value.to(batch[2].dtype), slopes, point, kept)
 
 
 def _backward_on_cpu(
-    rows: Rows, loss: WholeLoss, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
+    ctx: Any, rows: Rows, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
 ) -> Tensor:
     *by_class, by_cross = (slopes[:-1] * outer).split([len(slopes) - 2, 1])
-    settings = loss.sigmoid, loss.detach_threshold, loss.odds
+    settings = ctx.loss.sigmoid, ctx.loss.detach_threshold, ctx.loss.odds
     by_class = by_class[0].view(2, -1)
     batch = _batch(rows)
     grad = plain.backward(*batch, slopes[-1], kept, by_class, by_cross.squeeze(0), *settings)

@@ -11,18 +11,16 @@ from torch import Tensor
 
 from evalign.core.rows import Rows
 from evalign.kernels.closed import Closed
-from evalign.kernels.fused import plan
-from evalign.kernels.fused.plan import Plan, Step, plan_of
+from evalign.kernels.fused.plan import ALONE, Plan, Step, plan_of
 
-__all__ = ["Step", "backward", "end", "plan", "sums", "total"]
+__all__ = ["Plan", "Step", "backward", "end", "plan_of", "sums", "total"]
 
 
-def sums(rows: Rows, step: Step) -> tuple[Tensor, Tensor]:
+def sums(this: Plan, rows: Rows, step: Step) -> tuple[Tensor, Tensor]:
     """The sums of each program (programs, width), and numbers of every row.
 
-    The last of a program's sums is that of the cross-entropy.
+    The last two of a program's sums are the cross-entropy and the number of rows.
     """
-    this = plan_of(rows, step)
     logits, target, weight = _tensors(this, rows)
     make = logits.new_zeros if this.zeroed else logits.new_empty
     partial = make(this.programs, this.width, dtype=this.compute)
@@ -37,7 +35,7 @@ def sums(rows: Rows, step: Step) -> tuple[Tensor, Tensor]:
         this.sums[0](*batch, stats)
         this.sums[1](*batch, partial, stats)
         if step.odds is not None:
-            partial[0, -1] = stats[7].sum(dtype=torch.float64)
+            partial[0, -2] = stats[7].sum(dtype=torch.float64)
     return partial, stats
 
 
@@ -47,7 +45,7 @@ def total(partial: Tensor) -> Tensor:
 
 
 def end(
-    rows: Rows,
+    this: Plan,
     step: Step,
     partial: Tensor,
     form: Closed,
@@ -60,25 +58,25 @@ def end(
     The slopes are those by tp and predicted of every class, and by the sum of the cross-entropy,
     times `scale`. The temperature stands behind, since it may change before the backward pass, and
     the odds.
-    The sums are tp, predicted, actual and total of every class or label, and the total of exclusive
-    classes. `running` are the buffers seen, tp, predicted, actual and total of an average, which
+    The sums are tp, predicted, actual and total of every class or label, and the total and the
+    number of rows of exclusive classes. `running` are the buffers of `RunningConfusion.sums`, which
     are moved in place.
     """
-    this = plan_of(rows, step)
-    if partial.numel() > plan.ALONE:
+    if partial.numel() > ALONE:
         partial = total(partial)
     loss = partial.new_empty((), dtype=this.compute)
     slopes = partial.new_empty((2 + this.cross) * this.classes + 2, dtype=this.compute)
-    point = partial.new_empty(4 * this.classes + 1, dtype=torch.float64)
+    point = partial.new_empty(4 * this.classes + 2, dtype=torch.float64)
     launch = this.end(form, momentum, len(partial), partial.dtype, scale)
     odds = partial if step.odds is None else step.odds
-    launch(partial, step.temperature, odds, point, loss, slopes, *(running or (point,) * 5))
+    launch(partial, step.temperature, odds, point, loss, slopes, *(running or (point,) * 6))
     return loss, slopes, point
 
 
-def backward(rows: Rows, step: Step, stats: Tensor, slopes: Tensor, outer: Tensor) -> Tensor:
+def backward(
+    this: Plan, rows: Rows, step: Step, stats: Tensor, slopes: Tensor, outer: Tensor
+) -> Tensor:
     """The gradient of the logits, given the slopes of the loss by its sums, times `outer`."""
-    this = plan_of(rows, step)
     logits, target, weight = _tensors(this, rows)
     grad = torch.empty_like(logits)
     third = stats if this.task == "multiclass" else _threshold(step, logits)

@@ -2,7 +2,8 @@
 
 One program goes through the classes block by block, in float64. The mathematics is that of
 `kernels.closed` and `aggregation.running`. `point` holds the sums (4, C) at which the metric is
-taken: tp, predicted, actual and total, of the average if there is one.
+taken: tp, predicted, actual and total, of the average if there is one, then the total and the
+number of rows of exclusive classes.
 """
 
 # Triton compiles this, and a type checker takes it for Python.
@@ -60,7 +61,8 @@ def finish(
         m = tl.where(counts, momentum, 0)
         before = tl.load(seen)
         after = before + m * (1 - before)
-        per_seen = 1 / tl.maximum(after, momentum)
+        # Before any batch counts there is no average.
+        per_seen = tl.where(after == 0, 0, 1 / tl.maximum(after, momentum))
         predictions = zero
         whole_before = tl.load(running_total)
         tl.debug_barrier()
@@ -68,12 +70,12 @@ def finish(
         if not MULTILABEL:
             whole_now = whole_before + tl.where(counts, m * (mass - whole_before), 0)
             tl.store(running_total, whole_now)
-            whole = whole_now * per_seen
+            whole = tl.where(after == 0, mass, whole_now * per_seen)
             rows_before = tl.load(running_rows)
             tl.debug_barrier()
             rows_now = rows_before + tl.where(counts, m * (count - rows_before), 0)
             tl.store(running_rows, rows_now)
-            count = rows_now * per_seen
+            count = tl.where(after == 0, count, rows_now * per_seen)
         for start in range(0, classes, COLUMNS):
             c = start + tl.arange(0, COLUMNS)
             tp, predicted, actual, total = _kept(point, c, classes)
@@ -86,7 +88,8 @@ def finish(
             predictions += tl.sum(predicted, 0)
         tl.debug_barrier()
     if not MULTILABEL:
-        tl.store(point + 4 * classes, whole)  # the total of exclusive classes
+        tl.store(point + 4 * classes, whole)
+        tl.store(point + 4 * classes + 1, count)
 
     # Sums over the classes, of whatever the metric needs.
     number, weights, scores, supports, supported = zero, zero, zero, zero, zero
@@ -254,7 +257,7 @@ def _average(running, c, classes, now, m, counts, per_seen):
     before = tl.load(running + c, mask=c < classes, other=0)
     after = before + tl.where(counts, m * (now - before), 0)
     tl.store(running + c, after, mask=c < classes)
-    return after * per_seen + (now - now)
+    return tl.where(per_seen == 0, now, after * per_seen) + (now - now)
 
 
 @triton.jit

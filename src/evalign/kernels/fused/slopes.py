@@ -53,11 +53,10 @@ def gradient(
         own = tl.load(logits + offset + y * z_class, mask=live & known, other=0).to(compute)
         first = one == y
         extra = tl.load(slopes + y, mask=known, other=0)
-        x, h = membership(tl.exp(own - largest), scale, tau, t, SIGMOID, EPS)
-        up, down = slope(x, h, t, SIGMOID, EPS), slope(1.0, h, t, SIGMOID, EPS)
-        own_h = tl.where(first, 0, h * extra)
-        own_up = tl.where(first, 0, up * extra)
-        own_down = tl.where(first, 0, down * extra)
+        own_x, own_h = membership(tl.exp(own - largest), scale, tau, t, SIGMOID, EPS)
+        own_up = tl.where(first, 0, slope(own_x, own_h, t, SIGMOID, EPS) * extra)
+        own_down = tl.where(first, 0, slope(1.0, own_h, t, SIGMOID, EPS) * extra)
+        own_h = tl.where(first, 0, own_h * extra)
 
         if WHOLE:
             if ROWS == 1:
