@@ -1,7 +1,7 @@
 """Metrics with a closed form: their value and slopes by the sums, without a graph.
 
 Most metrics are quotients of linear functions of a class's sums, averaged over classes. They are
-written as numbers here, which serve torch on a CPU and one kernel on a GPU. What has no closed form
+written as numbers here, which serve numpy on a CPU and one kernel on a GPU. What has no closed form
 here is differentiated by autograd. `core.metrics` is the reference.
 
 Slopes are those of the true positives and of the predicted mass. No others reach the logits. A row
@@ -9,12 +9,10 @@ of exclusive classes gives away all its weight, so that one number added to the 
 predicted masses changes nothing: the slope through their sum is left out.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
 from evalign.core.metrics.matrix import Accuracy, BalancedAccuracy, CohenKappa, MatthewsCorrcoef
 from evalign.core.metrics.per_class import (
@@ -27,7 +25,9 @@ from evalign.core.metrics.per_class import (
     Recall,
     Specificity,
 )
-from evalign.core.numerics import safe_ratio
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+ZERO = 1e-19  # a denominator below counts as 0, as in `core.numerics.safe_ratio`
 
 
 class Ratio(NamedTuple):
@@ -98,7 +98,29 @@ def closed_form(metric: Metric) -> Closed | None:
     return Closed("ratio", average, first, second, getattr(metric, "zero_division", 0.0))
 
 
-def value_and_slopes(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
+class Sums(NamedTuple):
+    """The sums of exclusive classes, as arrays: a torch operation on ten numbers takes longer."""
+
+    tp: Array
+    predicted: Array
+    actual: Array
+    total: float
+    rows: float  # of positive weight
+
+    @property
+    def negatives(self) -> Array:
+        return self.total - self.actual
+
+    @property
+    def rejected(self) -> Array:
+        return self.predicted.sum() - self.predicted
+
+    @property
+    def tn(self) -> Array:
+        return self.negatives - (self.predicted - self.tp)
+
+
+def value_and_slopes(form: Closed, c: Sums) -> tuple[float, Array]:
     """The metric, NaN where no class has a score, and its slopes (2, C) by tp and predicted."""
     if form.kind == "matthews":
         return _matthews(form, c)
@@ -106,85 +128,88 @@ def value_and_slopes(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
         return _kappa(form, c)
     if form.average == "binary":
         score, slopes, _ = _score(form, c)
-        only = torch.zeros_like(c.tp)
-        only[1] = 1
-        return score[1], only * slopes
+        return score[1], slopes * [0, 1]
     counted = _counted(form, c)
     if form.average == "micro":
-        counted = (counted != 0).to(c.tp.dtype)
-        sums = torch.stack([c.tp, c.predicted, c.actual, c.total.expand_as(c.tp)]) @ counted
-        pooled = Confusion(*sums.unsqueeze(1).unbind(), multilabel=True)
-        score, slopes, _ = _score(form, pooled)
+        counted = (counted != 0).astype(float)
+        tp, predicted, actual = (np.array([counted @ x]) for x in c[:3])
+        total = counted.sum() * c.total
+        score, slopes, _ = _score(form, _Pooled(tp, predicted, actual, total, c.rows))
         return score[0], counted * slopes
     score, slopes, undefined = _score(form, c)
     if form.zero_division not in (0, 1):
-        counted = counted.masked_fill(undefined, 0)
-        score = score.masked_fill(undefined, 0)
+        counted, score = np.where(undefined, 0, counted), np.where(undefined, 0, score)
     weight = counted
     if form.average == "weighted":
         support = counted * c.actual
-        weight = torch.where(support.sum() == 0, counted, support)
+        weight = counted if support.sum() == 0 else support
     mass = weight.sum()
-    return safe_ratio(weight @ score, mass, form.zero_division), safe_ratio(weight, mass) * slopes
+    if mass < ZERO:
+        return form.zero_division, np.zeros_like(slopes)
+    return weight @ score / mass, weight / mass * slopes
 
 
-def _counted(form: Closed, c: Confusion) -> Tensor:
+class _Pooled(Sums):
+    """The sums of several classes, each against the rest."""
+
+    @property
+    def rejected(self) -> Array:
+        return self.total - self.predicted
+
+
+def _counted(form: Closed, c: Sums) -> Array:
     """How much each class counts, as in `core.metrics.ClassMetric`."""
     if form.average == "present":
-        return (c.actual != 0).to(c.tp.dtype)
-    if c.rows is None:
-        return ((c.total if c.multilabel else c.actual + c.predicted) != 0).to(c.tp.dtype)
-    rows = c.predicted * safe_ratio(c.rows, c.total)
-    return torch.where(c.actual != 0, 1, rows.clamp(max=1))
+        return (c.actual != 0).astype(float)
+    rows = c.predicted * (c.rows / c.total if c.total >= ZERO else 0)
+    return np.where(c.actual != 0, 1, np.minimum(rows, 1))
 
 
-def _score(form: Closed, c: Confusion) -> tuple[Tensor, Tensor, Tensor]:
+def _score(form: Closed, c: Sums) -> tuple[Array, Array, Array]:
     """The scores of the classes, their slopes (2, C), and where they are undefined."""
     score, slopes, undefined = _quotient(form.first, c)
     if form.second is not None:
         other, other_slopes, either = _quotient(form.second, c)
         score, slopes, undefined = score + other - 1, slopes + other_slopes, undefined | either
-    score = score.masked_fill(undefined, form.zero_division)
-    return score, slopes.masked_fill(undefined, 0), undefined
+    return np.where(undefined, form.zero_division, score), slopes * ~undefined, undefined
 
 
-def _quotient(ratio: Ratio, c: Confusion) -> tuple[Tensor, Tensor, Tensor]:
+def _quotient(ratio: Ratio, c: Sums) -> tuple[Array, Array, Array]:
     over, by_predicted = ratio.tp * c.tp, ratio.by_predicted - ratio.by_rejected
     under = ratio.by_tp * c.tp + ratio.by_predicted * c.predicted + ratio.by_actual * c.actual
     if ratio.tn:
         over = over + ratio.tn * c.tn
         under = under + ratio.by_negatives * c.negatives + ratio.by_rejected * c.rejected
-    undefined = under < 1e-19  # as in `safe_ratio`
-    under = torch.where(undefined, 1, under)
+    undefined = under < ZERO
+    under = np.where(undefined, 1, under)
     score = over / under
     of_tp = (ratio.tp + ratio.tn - ratio.by_tp * score) / under
-    return score, torch.stack([of_tp, (-ratio.tn - by_predicted * score) / under]), undefined
+    return score, np.stack([of_tp, (-ratio.tn - by_predicted * score) / under]), undefined
 
 
-def _matthews(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
-    share = safe_ratio(torch.ones_like(c.total), c.total)
-    covariance = (share * c.tp * (share * c.tn) - share * c.fp * (share * c.fn)).sum()
+def _matthews(form: Closed, c: Sums) -> tuple[float, Array]:
+    share = 1 / c.total if c.total >= ZERO else 0
+    fp, fn = c.predicted - c.tp, c.actual - c.tp
+    covariance = (share * c.tp * (share * c.tn) - share * fp * (share * fn)).sum()
     variance_true = (share * c.actual * (share * c.negatives)).sum()
     variance_predicted = (share * c.predicted * (share * c.rejected)).sum()
-    noise = 8 * torch.finfo(covariance.dtype).eps
-    undefined = (variance_true <= noise) | (variance_predicted <= noise)
-    root = torch.where(undefined, 1, variance_true * variance_predicted).sqrt()
+    noise = 8 * np.finfo(float).eps
+    if variance_true <= noise or variance_predicted <= noise:
+        return form.zero_division, np.zeros((2, len(c.tp)))
+    root = np.sqrt(variance_true * variance_predicted)
     score = covariance / root
     # The covariance is Σ tp/total − Σ actual·predicted/total², and twice the variance is
     # Σ predicted (1 − predicted) in shares.
-    of_variance = score / torch.where(undefined, 1, variance_predicted)
-    of_predicted = share * share * (c.predicted * of_variance - c.actual / root)
-    slopes = torch.stack([(share / root).expand_as(c.tp), of_predicted])
-    return torch.where(undefined, form.zero_division, score), slopes.masked_fill(undefined, 0)
+    of_predicted = share * share * (c.predicted * (score / variance_predicted) - c.actual / root)
+    return score, np.stack([np.full_like(c.tp, share / root), of_predicted])
 
 
-def _kappa(form: Closed, c: Confusion) -> tuple[Tensor, Tensor]:
-    share = safe_ratio(torch.ones_like(c.total), c.total)
-    observed = share * c.fn.sum()
+def _kappa(form: Closed, c: Sums) -> tuple[float, Array]:
+    share = 1 / c.total if c.total >= ZERO else 0
+    observed = share * (c.actual - c.tp).sum()
     expected = (share * c.actual * (share * c.rejected)).sum()
-    undefined = expected < 1e-19
-    under = torch.where(undefined, 1, expected)
-    of_predicted = -observed / under**2 * share**2 * c.actual
-    slopes = torch.stack([(share / under).expand_as(c.tp), of_predicted])
-    score = torch.where(undefined, form.zero_division, (expected - observed) / under)
-    return score, slopes.masked_fill(undefined, 0)
+    if expected < ZERO:
+        return form.zero_division, np.zeros((2, len(c.tp)))
+    of_predicted = -observed / expected**2 * share**2 * c.actual
+    slopes = np.stack([np.full_like(c.tp, share / expected), of_predicted])
+    return (expected - observed) / expected, slopes

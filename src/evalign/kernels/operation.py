@@ -33,7 +33,7 @@ def _operator(
     temperature: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sums, and what the gradient needs beside the batch."""
     return _forward(logits, target, weight, temperature, sigmoid)
 
@@ -43,8 +43,9 @@ def _(logits: Tensor, target: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, 
     rows, classes = logits.shape
     sums = weight.new_empty(3, classes, dtype=torch.float64)
     if logits.is_cuda:
-        return sums, weight.new_empty(6, rows), weight.new_empty(0)
-    return sums, weight.new_empty(6, rows), weight.new_empty(rows * classes)
+        return sums, weight.new_empty(6, rows), target.new_empty(0), weight.new_empty(0)
+    top = target.new_empty(2, rows, 1)
+    return sums, weight.new_empty(8, rows, 1), top, weight.new_empty(rows, classes)
 
 
 @torch.library.custom_op("evalign::multiclass_sums_backward", mutates_args=())
@@ -53,14 +54,15 @@ def _backward(
     target: Tensor,
     weight: Tensor,
     temperature: Tensor,
-    first: Tensor,
-    second: Tensor,
+    numbers: Tensor,
+    top: Tensor,
+    kept: Tensor,
     loss_from_sums: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
 ) -> Tensor:
     batch = logits, target, weight, temperature
-    return _grad(*batch, first, second, loss_from_sums, sigmoid, detach_threshold)
+    return _grad(*batch, numbers, top, kept, loss_from_sums, sigmoid, detach_threshold)
 
 
 @_backward.register_fake
@@ -115,7 +117,7 @@ class _Eager(torch.autograd.Function):
 
 def _forward(
     logits: Tensor, target: Tensor, weight: Tensor, temperature: Tensor, sigmoid: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     if not logits.is_cuda:
         batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0)
         sums, _, kept = plain.forward(*batch, temperature, sigmoid, None)
@@ -127,7 +129,7 @@ def _forward(
     partial, stats = fused.sums(fused.plan_of(rows, step), rows, step)
     sums = fused.total(partial)[0, :-2].view(3, -1)
     sums[1] += sums[0]
-    return sums, stats, stats.new_empty(0)
+    return sums, stats, target.new_empty(0), stats.new_empty(0)
 
 
 def _grad(
@@ -135,13 +137,13 @@ def _grad(
     target: Tensor,
     weight: Tensor,
     temperature: Tensor,
-    first: Tensor,
-    second: Tensor,
+    numbers: Tensor,
+    top: Tensor,
+    kept: Tensor,
     loss_from_sums: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
 ) -> Tensor:
-    kept = first, second
     nothing = loss_from_sums.new_zeros(1)
     if not logits.is_cuda:
         batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0)
@@ -154,6 +156,5 @@ def _grad(
     rows = Rows("multiclass", logits, target, weight, IGNORE)
     step = fused.Step(temperature, sigmoid, detach_threshold)
     slopes = torch.cat([loss_from_sums[:2].flatten(), nothing, temperature.to(nothing).view(1)])
-    return fused.backward(
-        rows, step, first, slopes.to(weight.dtype), (nothing + 1).to(weight.dtype)
-    )
+    slopes, outer = slopes.to(weight.dtype), (nothing + 1).to(weight.dtype)
+    return fused.backward(fused.plan_of(rows, step), rows, step, numbers, slopes, outer)

@@ -11,19 +11,20 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from evalign.aggregation import RankSum, RunningConfusion
 from evalign.core import membership
-from evalign.core.batch import Batch, Mean
+from evalign.core.batch import Batch
 from evalign.core.checks import traced
 from evalign.core.confusion import Confusion, count_rows
 from evalign.core.metrics import Metric
-from evalign.core.numerics import full_precision, safe_ratio
+from evalign.core.numerics import full_precision
 from evalign.core.rows import Rows, signed
 from evalign.kernels import plain
-from evalign.kernels.closed import Closed, value_and_slopes
+from evalign.kernels.closed import ZERO, Closed, Sums, value_and_slopes
 
 _TRITON = find_spec("triton") is not None
 _INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
@@ -196,24 +197,38 @@ def _current(device: torch.device) -> AbstractContextManager:
 def _forward_on_cpu(ctx: Any, rows: Rows, loss: WholeLoss) -> _Passed:
     batch = _batch(rows)
     sums, cross, kept = plain.forward(*batch, loss.temperature, loss.sigmoid, loss.odds)
-    tp, predicted, actual = sums
-    c = Confusion(tp, predicted, actual, actual.sum(), rows=count_rows(batch[2]))
-    if loss.ranks is not None:
-        mean, c = loss.ranks((Mean(cross, c.total), c))
-        cross = mean.sum
-    mass = c.total
+    ends = torch.stack([sums[2].sum(), count_rows(batch[2]), cross])
+    own = torch.cat([sums.flatten(), ends])
+    if loss.ranks is not None and ctx.size > 1:
+        own = loss.ranks.total(own, sums.shape[1])
+    *parts, (mass, count, cross) = np.split(own.numpy(), (1 + np.arange(3)) * sums.shape[1])
+    now = c = Sums(*parts, mass, count)
     if loss.running is not None:
-        c = loss.running(c)
+        c = _moved(loss.running, now)
     score, slopes = value_and_slopes(loss.form, c)
-    undefined = loss.metric.nan_if_undefined and score.isnan() and not c.predicted.sum().isnan()
-    if undefined or mass == 0:
-        score, slopes = torch.ones_like(score), torch.zeros_like(slopes)
-    per_mass = safe_ratio(torch.ones_like(mass), mass)
-    value = 1 - score if loss.odds is None else cross * per_mass + (1 - score)
-    slopes = -ctx.size * slopes.flatten()
-    slopes = torch.cat([slopes, torch.stack([ctx.size * per_mass, loss.temperature])])
-    point = torch.cat([c.tp, c.predicted, c.actual, c.actual, torch.stack([c.total, c.rows])])
-    return _Passed(value.to(batch[2].dtype), slopes, point, kept)
+    undefined = loss.metric.nan_if_undefined and np.isnan(score)
+    if mass == 0 or (undefined and not np.isnan(c.predicted.sum())):
+        score, slopes = 1.0, np.zeros_like(slopes)
+    per_mass = 1 / mass if mass >= ZERO else 0.0
+    value = 1 - score + (0 if loss.odds is None else cross * per_mass)
+    facts = np.r_[-ctx.size * slopes.ravel(), ctx.size * per_mass, loss.temperature.item()]
+    point = np.r_[c.tp, c.predicted, c.actual, c.actual, c.total, c.rows]
+    value = batch[2].new_tensor(value)
+    return _Passed(value, torch.from_numpy(facts), torch.from_numpy(point), kept)
+
+
+def _moved(running: RunningConfusion, now: Sums) -> Sums:
+    """Move the running average in place, and return it; as `RunningConfusion` does in torch."""
+    seen, *kept = (x.numpy() for x in running.sums(len(now.tp), False, torch.device("cpu")))
+    if now.total != 0 and np.isfinite(now.predicted.sum()):
+        seen += running.momentum * (1 - seen)
+        for old, new in zip(kept, now, strict=True):
+            old += running.momentum * (new - old)
+    if seen == 0:  # before any batch counts there is no average
+        return now
+    mass = max(seen, running.momentum)
+    # A batch with NaN shows it.
+    return Sums(*(old / mass + (new - new) for old, new in zip(kept, now, strict=True)))
 
 
 def _backward_on_cpu(
