@@ -59,7 +59,7 @@ def gradient(
         own_h = tl.where(first, 0, own_h * extra)
 
         if WHOLE:
-            if ROWS == 1:
+            if ROWS == 1 and CROSS_ENTROPY:  # there is no room for both
                 g, odd = _of_columns(of_predicted, odds, column, CLASSES, CROSS_ENTROPY)
             x, h, up, e = _tile(
                 logits + offset, column, z_class, live, CLASSES,
