@@ -7,8 +7,8 @@ checks the constructor's arguments, `positive` knows which of two classes a metr
 splits a table.
 
 `decision_cv` puts a decision around any other classifier. `held_out` trains it fold by fold,
-`targets` reads labels, `plot` draws. `evidence` says what a rule brings on rows it has not seen, and
-`answers` are what a classifier says of rows.
+`targets` reads labels, `plot` draws. `evidence` says what a rule brings on rows it has not seen,
+and `answers` are what a classifier says of rows.
 """
 
 from evalign.estimator.classifier import AlignedClassifier

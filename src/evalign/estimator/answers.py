@@ -10,6 +10,7 @@ from sklearn.utils.validation import _num_samples
 from evalign.core.checks import complaint, require
 
 Method = Literal["predict_proba", "decision_function"]
+Split = tuple[np.ndarray, np.ndarray]  # rows to train on, rows held out
 OWNER = "AlignedDecisionCV"
 # How far below a row's other scores lies that of a class which its classifier was not shown. As
 # log-odds, e^-10 is rarer than any class that rows can tell of.

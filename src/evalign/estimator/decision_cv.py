@@ -2,12 +2,12 @@
 
 import warnings
 from collections.abc import Iterable
-from numbers import Integral
-from typing import Any, Self, get_args
+from numbers import Integral, Real
+from typing import Any, Self, cast, get_args
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import Bunch, _safe_indexing, check_random_state, get_tags
 from sklearn.utils.metadata_routing import (
@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
 
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction, resolve
@@ -34,7 +34,7 @@ from evalign.estimator.answers import (
 from evalign.estimator.evidence import Wanted, evidence, score_of
 from evalign.estimator.plot import plot
 from evalign.estimator.rows import weights
-from evalign.estimator.targets import Targets, read_targets, warn_of_doubts
+from evalign.estimator.targets import Targets, read_targets, warn_of_lost
 from evalign.training import TrainingWarning
 
 
@@ -140,20 +140,20 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         X, y, targets, codes = read_targets(self, X, y)
         weight = None if sample_weight is None else weights(sample_weight, len(codes))
         routed = self._routed(weight, params)
-        groups, fit_params = routed.splitter.split.get("groups"), routed.estimator.fit
+        split_params, fit_params = routed.splitter.split, routed.estimator.fit
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
-        parts = [] if prefit else held_out.splits(self.cv, X, y, codes, groups, seed)
+        parts = [] if prefit else held_out.splits(self.cv, X, y, codes, split_params, seed)
         parts = parts if len(targets.classes) > 1 else []
+        warn_of_lost(targets, codes, parts)
         trained = held_out.train(self.estimator, X, y, parts, fit_params, self.n_jobs)
         for name in ("estimator_", "estimators_", "n_features_in_", "feature_names_in_"):
             vars(self).pop(name, None)
         if self.ensemble and parts:
             self.estimators_ = trained
         else:
-            self.estimator_ = (
-                self.estimator if prefit else clone(self.estimator).fit(X, y, **fit_params)
-            )
+            model = self.estimator
+            self.estimator_ = model if prefit else held_out.fitted(model, X, y, fit_params)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self._models[0], name):
                 setattr(self, name, getattr(self._models[0], name))
@@ -169,17 +169,18 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         row = np.concatenate([rows for _, rows in parts])
         fold = np.repeat(np.arange(len(parts)), [len(rows) for _, rows in parts])
         if len(parts) == 1:  # the rule has its own folds
-            inner = None if groups is None else np.asarray(groups)[row]
-            again = held_out.splits(held_out.FOLDS, row, row, codes[row], inner, seed)
+            params = _check_method_params(X, split_params, indices=row)
+            again = held_out.splits(held_out.FOLDS, row, row, codes[row], params, seed)
             for number, (_, rows) in enumerate(again):
                 fold[rows] = number
         weight = None if weight is None else weight[row]
         answers = Answers(np.concatenate(values), self._method, codes[row], weight, fold, row)
-        self._decide(answers, parts)
+        self._decide(answers)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Labels, by the rule that `fit` made."""
+        check_is_fitted(self)
         return self._targets.decode(self._applied("__call__", X))
 
     @available_if(_has_probabilities)
@@ -202,6 +203,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         For two classes (n,), positive where the second is predicted; for more (n, n_classes), and
         their argmax is predicted; for several labels a row (n, n_labels), positive where one is.
         """
+        check_is_fitted(self)
         scores = self._applied("scores", X)
         if self._multilabel:
             return scores
@@ -213,9 +215,9 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         labels = self.predict(X)
         weight = None if sample_weight is None else weights(sample_weight, len(labels))
         metric = resolve(self.metric, owner=OWNER)
-        codes, new = self._targets.encode(labels, y)
+        (codes, true), new = self._targets.encode(labels, y)
         try:
-            return score_of(metric, *codes, weight, len(self.classes_) + len(new))
+            return score_of(metric, codes, true, weight, len(self.classes_) + len(new))
         except ValueError as error:
             if not len(new):
                 raise
@@ -247,7 +249,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         # Plain values: tensors could not be saved without pickle.
-        state: dict[str, Any] = dict(super().__getstate__())  # pyright: ignore[reportArgumentType]
+        state: dict[str, Any] = dict(cast(Any, super().__getstate__()))
         if "rule_" in state:
             state["rule_"] = state["rule_"].state_dict()
         return state
@@ -257,7 +259,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             metric = None if isinstance(state["metric"], str) else state["metric"]
             rule = DecisionRule.from_state_dict(state["rule_"], metric=metric)
             state = state | {"rule_": rule}
-        super().__setstate__(state)
+        cast(Any, super()).__setstate__(state)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "rule_")
@@ -274,20 +276,17 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _check(self) -> bool:
         """Refuse arguments that `fit` cannot use, and say whether the classifier is fitted."""
         method_of(self.estimator)
-        require(
-            self.decision in get_args(Decision),
-            OWNER,
-            "decision",
-            f"be one of {', '.join(get_args(Decision))}",
-            repr(self.decision),
-        )
-        prefit = isinstance(self.cv, str) and self.cv == "prefit"
-        number = isinstance(self.cv, Integral) and not isinstance(self.cv, bool) and self.cv > 1
-        ok = prefit or number or hasattr(self.cv, "split") or isinstance(self.cv, Iterable)
+        known = get_args(Decision)
+        allowed = f"be one of {', '.join(known)}"
+        require(self.decision in known, OWNER, "decision", allowed, repr(self.decision))
         allowed = 'be a number of folds, at least 2, a splitter of scikit-learn, or "prefit"'
-        require(
-            ok and (prefit or not isinstance(self.cv, str)), OWNER, "cv", allowed, repr(self.cv)
-        )
+        if isinstance(self.cv, str | Real):
+            number = isinstance(self.cv, Integral) and not isinstance(self.cv, bool)
+            ok = self.cv == "prefit" or (number and cast(int, self.cv) > 1)
+        else:
+            ok = isinstance(self.cv, Iterable) or hasattr(self.cv, "split")
+        require(ok, OWNER, "cv", allowed, repr(self.cv))
+        prefit = isinstance(self.cv, str)
         if prefit:
             check_is_fitted(self.estimator)
         return prefit
@@ -309,14 +308,15 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 warnings.warn(text, TrainingWarning, stacklevel=3)
         return Bunch(splitter=Bunch(split=split), estimator=Bunch(fit=params))
 
-    def _decide(self, answers: Answers, parts: list[held_out.Split]) -> None:
+    def _decide(self, answers: Answers) -> None:
         targets = self._targets
         if len(targets.classes) == 1:
             self.rule_ = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
             self.cv_results_ = {}
             return
-        wanted = Wanted(self.metric, self.decision, self.constraint, targets.names)
-        warn_of_doubts(answers, wanted, targets, parts)
+        wanted = Wanted(self.metric, cast(Decision, self.decision), self.constraint, targets.names)
+        if doubt := wanted.doubt(answers):
+            warnings.warn(doubt, TrainingWarning, stacklevel=3)
         self.rule_ = wanted.rule(answers)
         self.cv_results_ = evidence(answers, wanted, self.rule_)
 
@@ -334,7 +334,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return asked(model, X, self._method, ordered, multilabel=self._multilabel)
 
     def _applied(self, function: str, X: Any) -> np.ndarray:
-        check_is_fitted(self)
+        """The rule's function of the answers for rows."""
         values = np.mean([self._asked(model, X) for model in self._models], 0)
         if len(self.classes_) == 1:
             return (

@@ -29,17 +29,27 @@ class Wanted:
     constraint: str | None
     classes: Sequence[Any]
 
-    def too_few(self, answers: Answers) -> bool:
-        """Whether nothing is learned from the labels. A constraint cannot do without them."""
-        free = self.decision == "tuned" and self.constraint is None
-        return free and answers.telling < FEWEST
+    def doubt(self, answers: Answers) -> str | None:
+        """Why no rule is fitted to these answers, in which case argmax takes its place."""
+        if self.constraint is not None or self.decision == "argmax":
+            return None
+        if answers.constant:
+            return (
+                "All rows have the same scores, so that there is nothing to decide by: labels are "
+                "those with the highest one. Look at the classifier's features and settings."
+            )
+        if self.decision == "tuned" and answers.telling < FEWEST:
+            return (
+                f"{answers.telling} rows outside of the most frequent class are too few to tune a "
+                f"decision on, which takes {FEWEST}: labels are those with the highest score. Give "
+                'more rows, or decide by the probabilities alone (decision "expected").'
+            )
+        return None
 
     def rule(self, answers: Answers, decision: Decision | None = None) -> DecisionRule:
         """The rule for some answers."""
         if decision is None:
-            useless = self.constraint is None and answers.constant
-            unsure = useless or self.too_few(answers)
-            decision = "argmax" if unsure else self.decision
+            decision = "argmax" if self.doubt(answers) else self.decision
         return fit_decision(
             **as_argument(answers.values, answers.method),
             y=answers.y,
@@ -75,9 +85,9 @@ def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, 
     labels = {name: np.full_like(answers.y, -1) for name in decisions}
     rules: list[DecisionRule | None] = []
     for place, fold in enumerate(folds):
-        test = answers.fold == fold
+        test = np.asarray(answers.fold == fold)
         held_out = answers.take(test)
-        others = answers.take(~np.isin(answers.row, held_out.row))
+        others = answers.take(np.asarray(~np.isin(answers.row, held_out.row)))
         for name, decision in decisions.items():
             found = _fitted(others, wanted, decision) if len(others.row) else None
             if name == "rule":

@@ -13,14 +13,13 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
 from evalign.core.checks import require
-from evalign.estimator.answers import OWNER
+from evalign.estimator.answers import OWNER, Split
 
 FOLDS = 5
-Split = tuple[np.ndarray, np.ndarray]
 
 
 def splits(
-    cv: Any, X: Any, y: np.ndarray, codes: np.ndarray, groups: Any, seed: int
+    cv: Any, X: Any, y: np.ndarray, codes: np.ndarray, params: dict[str, Any], seed: int
 ) -> list[Split]:
     """The rows to train on and the rows held out, for each fold; none if there are too few rows.
 
@@ -28,9 +27,9 @@ def splits(
     than folds is missing in some of them.
     """
     if not isinstance(cv, Integral):
-        given = {} if groups is None else {"groups": groups}
-        return list(check_cv(cv, y, classifier=True).split(X, y, **given))
-    strata = _strata(codes)
+        splitter: Any = check_cv(cv, y, classifier=True)
+        return list(splitter.split(X, y, **params))
+    strata, groups = _strata(codes), params.get("groups")
     folds = min(int(cv), int(np.bincount(strata).max()))
     if groups is not None:
         number = len(np.unique(groups))
@@ -50,18 +49,24 @@ def train(
     """A classifier for each fold, trained on the other folds."""
     return list(
         Parallel(n_jobs=n_jobs)(
-            delayed(_trained)(estimator, X, y, rows, _check_method_params(X, params, indices=rows))
-            for rows, _ in parts
+            delayed(_trained)(estimator, X, y, rows, params) for rows, _ in parts
         )
         or []
     )
 
 
+def fitted(estimator: Any, X: Any, y: Any, params: dict[str, Any]) -> Any:
+    """A copy of a classifier, trained on these rows."""
+    model: Any = clone(estimator)
+    return model.fit(X, y, **params)
+
+
 def _trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, Any]) -> Any:
+    params = _check_method_params(X, params, indices=rows)
     X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
     if y.ndim == 1 and len(np.unique(y)) == 1:  # most classifiers refuse it
         return DummyClassifier(strategy="prior").fit(X, y)
-    return clone(estimator).fit(X, y, **params)
+    return fitted(estimator, X, y, params)
 
 
 def _strata(codes: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """A drawing of what a decision rule does. Needs matplotlib."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ def plot(
     """Draw `cv_results_` on matplotlib's Axes, new ones by default, and return them."""
     if ax is None:
         try:
-            from matplotlib import pyplot
+            pyplot = import_module("matplotlib.pyplot")
         except ImportError as error:
             text = "plot needs matplotlib, which is not installed. Run: pip install 'evalign[plot]'"
             raise ImportError(text) from error

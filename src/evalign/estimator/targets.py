@@ -7,14 +7,13 @@ import numpy as np
 import torch
 from scipy import sparse
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import column_or_1d, indexable
+from sklearn.utils import assert_all_finite, column_or_1d, indexable
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
-from evalign.estimator.answers import OWNER, Answers
-from evalign.estimator.evidence import FEWEST, Wanted
+from evalign.estimator.answers import OWNER, Split
 from evalign.estimator.positive import warn_of_positive
 from evalign.training import TrainingWarning
 
@@ -63,12 +62,14 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
 
     `classifier` is the AlignedDecisionCV with its arguments.
     """
-    require(y is not None, OWNER, "y", "hold labels: it requires y to be passed", "None")
+    cure = "fit requires y to be passed, but the target y is None."
+    require(y is not None, OWNER, "y", "hold labels", "None", cure)
     y = indicators(y) if type_of_target(y, input_name="y") == "multilabel-indicator" else y
     X, y = indexable(X, y)
     y = np.asarray(y)
     if y.ndim != 2 or y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
+    assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     metric = resolve(classifier.metric, owner=OWNER)
     if y.ndim == 2:
@@ -76,9 +77,8 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
         allowed = "hold a label per row, or 0 and 1 for several labels a row"
         require(several, OWNER, "y", allowed, f"{type_of_target(y)} data")
         number = np.arange(y.shape[1])
-        require(
-            classifier.pos_label is None, OWNER, "pos_label", "be None for several labels", "one"
-        )
+        allowed, got = "be None for several labels a row", repr(classifier.pos_label)
+        require(classifier.pos_label is None, OWNER, "pos_label", allowed, got)
         return X, y, Targets(number, number, True), y
     classes = np.unique(y)
     fixed = classifier.cv == "prefit" if isinstance(classifier.cv, str) else False
@@ -109,29 +109,16 @@ def indicators(y: Any) -> np.ndarray:
     return (y.toarray() if sparse.issparse(y) else np.asarray(y)).astype(np.int64)
 
 
-def warn_of_doubts(answers: Answers, wanted: Wanted, targets: Targets, parts: list[Any]) -> None:
-    """Warn of rows from which no rule, or a doubtful one, can be learned."""
-    texts = []
-    if answers.constant:
-        texts.append(
-            "The classifier gives all rows the same scores, so that there is nothing to decide by: "
-            "the labels are its own. Look at its features and settings."
+def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> None:
+    """Warn of classes of which one fold holds all rows, so that its classifier never saw them."""
+    if targets.multilabel:
+        return
+    everything = np.unique(codes)
+    lost = {code for rows, _ in parts for code in np.setdiff1d(everything, codes[rows]).tolist()}
+    if lost:
+        names = [targets.names[code] for code in sorted(lost)]
+        text = (
+            f"Of the classes {names[:3]} a fold holds all rows, so that its classifier never saw "
+            "them. Give more rows of them, merge them with others, or use fewer folds."
         )
-    elif wanted.too_few(answers):
-        texts.append(
-            f"{answers.telling} rows outside of the most frequent class are too few to tune a "
-            f"decision on ({FEWEST} are needed): the labels are the classifier's own. Give more "
-            'rows, or decision="expected", which needs no labels.'
-        )
-    if not targets.multilabel and len(parts) > 1:
-        codes = np.arange(len(targets.classes))
-        seen = [np.isin(codes, answers.y[~np.isin(answers.row, rows)]) for _, rows in parts]
-        lost = np.flatnonzero(~np.all(seen, 0) & np.isin(codes, answers.y))
-        if len(lost):
-            names = [targets.names[code] for code in lost]
-            texts.append(
-                f"Of the classes {names[:3]} a fold holds all rows, so that its classifier never "
-                "saw them. Give more rows of them, merge them with others, or use fewer folds."
-            )
-    for text in texts:
-        warnings.warn(text, TrainingWarning, stacklevel=4)
+        warnings.warn(text, TrainingWarning, stacklevel=3)
