@@ -108,11 +108,14 @@ class Goal:
 
     def slopes(self, confusions: Tensor, share: Tensor) -> Tensor:
         """∂/∂C of `mixed`; 0 where it has no slope."""
-
-        def slope(confusion: Tensor, share: Tensor) -> Tensor:
-            return torch.func.grad(lambda x: self._mixed(self._confusion(x), share))(confusion)
-
-        return _each(slope, confusions, share).nan_to_num(0, 0, 0)
+        # The gradient of the sum of all. `torch.func.grad` would spend seconds on its imports.
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            points = confusions.clone().requires_grad_()
+            total = self._each(self._mixed, points, share.clone()).sum()
+            if not total.requires_grad:
+                return torch.zeros_like(confusions)
+            (slopes,) = torch.autograd.grad(total, points, materialize_grads=True)
+        return slopes.nan_to_num(0, 0, 0)
 
     def _mixed(self, confusion: Confusion, share: Tensor) -> Tensor:
         if self.slack is None:
