@@ -6,10 +6,12 @@ from typing import get_args
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from evalign.core.batch import Task, check_task
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
+from evalign.decisions.gains import confusions
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
     Values,
@@ -65,7 +67,10 @@ def fit_decision(
         sample_weight: (N,) or (B, ...), not negative; twice the weight counts twice, whatever their
             scale.
         constraint: such as "recall >= 0.9": of the rules that meet it on these rows, the best.
-            The labels (or for "expected", the probabilities) are then taken at their word.
+            The labels (or for "expected", the probabilities) are then taken at their word. Several
+            are joined by commas; "recall[2] >= 0.9" is of class 2, by index or by its name in
+            `classes`; "fpr", "fnr" and "predicted_rate", the share of rows with a label, can be
+            bounded too.
         classes: the names of the classes, in order.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one
             trained with `AlignedLoss`. The logits, here and in calls of the rule, do not hold them.
@@ -73,7 +78,7 @@ def fit_decision(
         class_dim: the dimension of the classes; -1 for tokens (B, T, C). The rule remembers it.
 
     Raises:
-        ValueError: if no rule meets the constraint; the text says how far one gets.
+        ValueError: if no rule is found that meets the constraint; the text says how far one gets.
 
     Examples:
         >>> logits = torch.tensor([[2.0, 0.0], [0.5, 0.0], [0.4, 0.0], [2.0, 0.0]])
@@ -90,7 +95,7 @@ def fit_decision(
     free = decision != "argmax" or constraint is None
     require(free, owner, "constraint", "be None for argmax", repr(constraint), cure)
     check_task(owner, task)
-    goal = Goal.of(owner, metric, constraint)
+    goal = Goal.of(owner, metric, constraint, classes)
     multilabel = is_multilabel(task, probabilities if logits is None else logits, y, class_dim)
     scores = as_scores(owner, logits, probabilities, multilabel=multilabel, class_dim=class_dim)
     rows, weight = scores.rows, as_weights(owner, sample_weight, scores)
@@ -116,7 +121,7 @@ def fit_decision(
         offsets = class_vector(owner, "offsets", offsets, rows)
         # Gains multiply probabilities η: the argmax of the logits is that of η_j e^(−offset_j).
         argmax, rows = (-offsets).softmax(0).diag(), rows + offsets
-    eta, source, score = rows.softmax(1), decision, None
+    eta, source, score, slacks = rows.softmax(1), decision, None, None
     if decision == "tuned":
         assert labels is not None
         gain, source, score = tuned(owner, rows, labels, weight, goal, argmax)
@@ -126,6 +131,9 @@ def fit_decision(
         gain = argmax
         if decision == "expected":
             gain = search(owner, rows, eta, weight.unsqueeze(0), goal)[0]
+    if constraint is not None:
+        target = eta if decision == "expected" else one_hot(labels, number).to(eta)
+        slacks = goal.slacks(confusions(eta, target, weight.unsqueeze(0), gain.unsqueeze(0))[0])
     return DecisionRule(
         gain,
         decision,
@@ -138,6 +146,7 @@ def fit_decision(
         classes=_names(owner, classes, number),
         class_dim=class_dim,
         class_prior=prior / prior.sum(),
+        slacks=slacks,
     )
 
 

@@ -79,23 +79,23 @@ class Goal:
         scores = scores.masked_fill(scores.isnan(), -torch.inf)
         if self.slack is None:
             return scores
-        return scores.masked_fill(~(self.slacks(confusions).amin(-1) >= -ROUNDING), -torch.inf)
+        return scores.masked_fill(~(self.least(confusions) >= -ROUNDING), -torch.inf)
 
-    def slacks(self, confusions: Tensor) -> Tensor:
-        """How far each constraint (last dimension) is on the allowed side of its bound."""
-        return self._each(
-            lambda c: torch.stack([each.slack(c) for each in self.constraints]), confusions
-        )
+    def least(self, confusions: Tensor) -> Tensor:
+        """The smallest slack, as a share of what its metric can span."""
+        return self._each(lambda c: _shares(self.constraints, c).amin(0), confusions)
+
+    def slacks(self, confusion: Tensor) -> dict[str, float]:
+        """How far one confusion is on the allowed side of each constraint's bound."""
+        c = self._confusion(confusion)
+        return {each.text: each.slack(c).item() for each in self.constraints}
 
     def infeasible(self, owner: str, confusions: Tensor) -> ValueError:
         """The error to raise when no confusion meets all constraints."""
-        slacks = self.slacks(confusions).flatten(0, -2)
-        spans = slacks.new_tensor([_span(each.metric) for each in self.constraints])
-        nearest = slacks[(slacks / spans).amin(-1).nan_to_num(-torch.inf).argmax()]
-        reached = [
-            f"{each.metric.name} = {each.bound + slack * (1 if each.at_least else -1):.4g}"
-            for each, slack in zip(self.constraints, nearest.tolist(), strict=True)
-        ]
+        flat = confusions.flatten(0, -3)
+        nearest = flat[self.least(flat).nan_to_num(-torch.inf).argmax()]
+        c = self._confusion(nearest)
+        reached = [f"{each.metric.name} = {each.metric(c):.4g}" for each in self.constraints]
         cure = f"The best rule found reaches {', '.join(reached)}."
         allowed = "be met by some rule on these rows"
         got = repr(", ".join(each.text for each in self.constraints))
@@ -108,11 +108,14 @@ class Goal:
 
     def slopes(self, confusions: Tensor, share: Tensor) -> Tensor:
         """∂/∂C of `mixed`; 0 where it has no slope."""
-
-        def slope(confusion: Tensor, share: Tensor) -> Tensor:
-            return torch.func.grad(lambda x: self._mixed(self._confusion(x), share))(confusion)
-
-        return _each(slope, confusions, share).nan_to_num(0, 0, 0)
+        # The gradient of the sum of all. `torch.func.grad` would spend seconds on its imports.
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            points = confusions.clone().requires_grad_()
+            total = self._each(self._mixed, points, share.clone()).sum()
+            if not total.requires_grad:
+                return torch.zeros_like(confusions)
+            (slopes,) = torch.autograd.grad(total, points, materialize_grads=True)
+        return slopes.nan_to_num(0, 0, 0)
 
     def _mixed(self, confusion: Confusion, share: Tensor) -> Tensor:
         if self.slack is None:
@@ -138,9 +141,13 @@ def _span(metric: Metric) -> float:
     return high - low if 0 < high - low < math.inf else 1.0
 
 
+def _shares(constraints: tuple[Constraint, ...], c: Confusion) -> Tensor:
+    return torch.stack([each.slack(c) / _span(each.metric) for each in constraints])
+
+
 def _smooth_minimum(constraints: tuple[Constraint, ...]) -> Callable[[Confusion], Tensor]:
     def slack(c: Confusion) -> Tensor:
-        slacks = torch.stack([each.slack(c) / _span(each.metric) for each in constraints])
+        slacks = _shares(constraints, c)
         if len(constraints) == 1:
             return slacks[0]
         return -SOFTNESS * (-slacks / SOFTNESS).logsumexp(0)

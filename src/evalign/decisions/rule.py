@@ -8,6 +8,7 @@ from torch import Tensor
 from evalign.core.batch import Task
 from evalign.core.checks import complaint, numbers, require
 from evalign.core.metrics import MetricFunction
+from evalign.decisions.gains import confusions
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import Values, as_scores, as_weights, class_vector, with_mean_one
 from evalign.decisions.tuned import search
@@ -40,6 +41,7 @@ class DecisionRule:
         class_dim: the dimension of the classes in scores of more than two dimensions.
         class_prior: the share of each class (C,) among the rows that the rule was fitted on: of
             their labels if it is tuned, else of their probabilities.
+        slacks: how far each constraint is on the allowed side of its bound, on these rows.
     """
 
     gain: Tensor
@@ -54,6 +56,7 @@ class DecisionRule:
     classes: list[str | int] | None = None
     class_dim: int = 1
     class_prior: Tensor | None = None
+    slacks: dict[str, float] | None = None
 
     def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
         """Labels, int64, one for each row, in the shape of the rows."""
@@ -112,9 +115,12 @@ class DecisionRule:
             raise ValueError(complaint(owner, "metric", "be known", "none", cure))
         scores, eta = self._eta(logits, probabilities)
         weight = with_mean_one(owner, as_weights(owner, sample_weight, scores))
-        goal = Goal.of(owner, self.metric, self.constraint)
-        gain = search(owner, eta.log(), eta, weight.unsqueeze(0), goal)[0]
-        return replace(self, gain=gain, class_prior=weight @ eta / weight.sum())
+        goal, rows = Goal.of(owner, self.metric, self.constraint, self.classes), weight.unsqueeze(0)
+        gain, slacks = search(owner, eta.log(), eta, rows, goal), None
+        if goal.constraints:
+            slacks = goal.slacks(confusions(eta, eta, rows, gain)[0])
+        prior = weight @ eta / weight.sum()
+        return replace(self, gain=gain[0], class_prior=prior, slacks=slacks)
 
     def state_dict(self) -> dict[str, Any]:
         """The rule as plain numbers and strings. A metric that was not a name is left out."""
@@ -131,6 +137,7 @@ class DecisionRule:
             "classes": self.classes,
             "class_dim": self.class_dim,
             "class_prior": None if self.class_prior is None else self.class_prior.tolist(),
+            "slacks": self.slacks,
         }
 
     @classmethod
