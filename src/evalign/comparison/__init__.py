@@ -4,16 +4,8 @@
 """
 
 from evalign.comparison.folds import METHODS, Candidate, compare
-from evalign.comparison.summary import (
-    PLAIN,
-    TUNED,
-    Estimate,
-    FoldScore,
-    Row,
-    estimate,
-    summarize,
-    verdict,
-)
+from evalign.comparison.summary import PLAIN, TUNED, FoldScore, Row, summarize, verdict
+from evalign.core.estimates import Estimate, estimate
 
 __all__ = [
     "METHODS",
