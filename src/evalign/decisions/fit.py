@@ -23,7 +23,7 @@ from evalign.decisions.inputs import (
     with_mean_one,
 )
 from evalign.decisions.rule import Decision, DecisionRule
-from evalign.decisions.tuned import search, tuned
+from evalign.decisions.tuned import mend, search, tuned
 
 
 @torch.no_grad()
@@ -46,12 +46,13 @@ def fit_decision(
 
     - "argmax": the class with the largest logit.
     - "tuned": found with the labels of validation rows: for two classes the best threshold of all,
-      for more the gain matrix. Where labels are few, steadier rules are tried too, and the one that
-      does best on rows it has not seen is taken (see `DecisionRule.source`).
-    - "expected": found from the model's own probabilities, without labels; `y` only tells which
-      rows are ignored. For two classes it is the best threshold for the expected confusion matrix;
-      for more, the best step of a Frank–Wolfe search: a local optimum, proved to be global for
-      concave metrics only. The probabilities should be calibrated.
+      for more the gain matrix. The probabilities are corrected with the labels by few numbers, and
+      where labels are few, the search believes what they say as much as the labels.
+    - "expected": found from probabilities. Labels `y`, where there are any, correct them by few
+      numbers: a factor of the logits, and offsets. For two classes the rule is the best threshold
+      for the expected confusion matrix; for more, the best step of a Frank–Wolfe search: a local
+      optimum, proved to be global for concave metrics only. Without labels the probabilities
+      should be calibrated.
 
     Scores, labels and weights may be tensors, arrays or lists.
 
@@ -121,27 +122,33 @@ def fit_decision(
         offsets = class_vector(owner, "offsets", offsets, rows)
         # Gains multiply probabilities η: the argmax of the logits is that of η_j e^(−offset_j).
         argmax, rows = (-offsets).softmax(0).diag(), rows + offsets
-    eta, source, score, slacks = rows.softmax(1), decision, None, None
+    factor, more, score, slacks = 1.0, None, None, None
+    target = None if labels is None else one_hot(labels, number).to(rows)
+    gain, eta = argmax, rows.softmax(1)
     if decision == "tuned":
         assert labels is not None
-        gain, source, score = tuned(owner, rows, labels, weight, goal, argmax)
-        prior = weight.new_zeros(number).index_add_(0, labels, weight)
-    else:
-        prior = weight @ eta
-        gain = argmax
-        if decision == "expected":
-            gain = search(owner, rows, eta, weight.unsqueeze(0), goal)[0]
+        gain, factor, more, score = tuned(owner, rows, labels, weight, goal, argmax)
+        eta = (factor * rows + more).softmax(1)
+    elif decision == "expected":
+        if target is not None:
+            eta, factor, more = mend(rows, target, weight.unsqueeze(0))
+        gain = search(owner, eta.log(), eta, weight.unsqueeze(0), goal)[0]
+    judged = eta if target is None or decision != "tuned" else target
     if constraint is not None:
-        target = eta if decision == "expected" else one_hot(labels, number).to(eta)
-        slacks = goal.slacks(confusions(eta, target, weight.unsqueeze(0), gain.unsqueeze(0))[0])
+        slacks = goal.slacks(confusions(eta, judged, weight.unsqueeze(0), gain.unsqueeze(0))[0])
+    if more is not None and (factor != 1 or more.any()):
+        # The rule sees logits without offsets: factor·(logits + offsets) + more.
+        offsets = more if offsets is None else factor * offsets + more
+    prior = weight @ judged
     return DecisionRule(
         gain,
         decision,
-        source,
+        "labels" if decision == "tuned" else decision,
         metric,
         constraint,
         score,
         offsets,
+        factor,
         task="binary" if number == 2 else "multiclass",
         classes=_names(owner, classes, number),
         class_dim=class_dim,

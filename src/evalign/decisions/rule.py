@@ -27,13 +27,12 @@ class DecisionRule:
     Args:
         gain: G (C, C), float64; G[y, j] is the gain of label j where y is true.
         decision: "argmax", "tuned" or "expected".
-        source: what G comes from: the decision itself, and for "tuned" the rule that won
-            ("argmax", "expected", "calibrated" or "labels").
+        source: what G comes from: the decision itself, and "labels" for "tuned".
         metric: the metric, as it was given.
         constraint: the constraint, as it was given.
         score: the metric of a tuned rule on the rows it was tuned on, greater is better; None for
-            other decisions. It is the best score of the rules that were compared. Rules that learn
-            from labels are scored on rows they have not seen, unless labels alone decide.
+            other decisions. It is of rules that have not seen the rows they are scored on, unless
+            labels alone decide.
         offsets: what the rule adds to logits to make probabilities of them.
         factor: what it multiplies them by before: η = softmax(factor·logits + offsets).
         task: "binary", "multiclass" or "multilabel".
