@@ -297,9 +297,10 @@ def test_constraint_is_met_and_the_best_taken(constraint):
 def test_constraint_with_more_classes(decision):
     logits, y = problem(4, 400)
     constraint = "recall_macro >= 0.7"
+    target = torch.eye(4, dtype=torch.float64)[y] if decision == "tuned" else logits.softmax(1)
+    y = y if decision == "tuned" else None
     free = fit_decision(logits, y, metric="accuracy", decision=decision)
     rule = fit_decision(logits, y, metric="accuracy", decision=decision, constraint=constraint)
-    target = torch.eye(4, dtype=torch.float64)[y] if decision == "tuned" else logits.softmax(1)
 
     def reached(metric, rule):
         labels = torch.eye(4, dtype=torch.float64)[rule(logits)]
@@ -568,18 +569,22 @@ OFFSETS = {2: torch.tensor([0.4, -0.9]), 3: torch.tensor([0.0, -1.1, 0.6]).doubl
 
 
 @pytest.mark.parametrize("classes", OFFSETS)
-@pytest.mark.parametrize("source", ["expected", "calibrated"])
-def test_offsets_make_the_probabilities(classes, source):
-    """The rule is the same as if they had been added to these logits and to others."""
-    kind = "calibrated" if source == "expected" else "adjusted"
+@pytest.mark.parametrize("decision", ["expected", "tuned"])
+def test_offsets_make_the_probabilities(classes, decision):
+    """The rule is as if they had been added to these logits and to others.
+
+    The labels of the network itself are one of the starts of a tuned search, and offsets change
+    them, so that the search may end at another local optimum.
+    """
+    kind = "calibrated" if decision == "expected" else "adjusted"
     (logits, y), (fresh, _) = (
         problem(classes, n, seed, kind=kind) for n, seed in ((80, 3), (500, 1))
     )
-    how = {"metric": "f1_macro", "decision": "expected" if source == "expected" else "tuned"}
+    how = {"metric": "f1_macro", "decision": decision}
     offsets, expected = OFFSETS[classes], fit_decision(logits, y, **how)
     rule = fit_decision(logits - offsets, y, offsets=offsets, **how)
-    assert rule.source == expected.source == source
-    assert torch.equal(rule(fresh - offsets), expected(fresh))
+    same = (rule(fresh - offsets) == expected(fresh)).double().mean()
+    assert same == 1 if decision == "expected" or classes == 2 else same > 0.95
     assert not torch.equal(rule(fresh - offsets), rule(fresh))
 
 
@@ -599,22 +604,25 @@ def test_offsets_of_one_logit_are_those_of_two():
     assert torch.equal(one(z), two(logits))
 
 
-def test_a_tuned_rule_may_leave_the_labels_to_the_network():
-    """Here the logits are right as they are, and the offsets are wrong."""
-    logits, y = problem(2, 600, 1, ratio=4)
+def test_labels_correct_wrong_offsets():
+    """Here the logits are right as they are: the rule is nearly as good as one without offsets."""
+    (logits, y), (fresh, labels) = problem(2, 600, 1, ratio=4), problem(2, 20_000, 2, ratio=4)
     rule = fit_decision(logits, y, metric="f1", offsets=torch.tensor([0.0, 3.0]))
-    assert rule.source == "argmax"
-    assert torch.equal(rule(logits), logits.argmax(1))
-    assert rule.score == pytest.approx(value("f1", logits.argmax(1), y), abs=SAME)
+    right = fit_decision(logits, y, metric="f1")
+    assert value("f1", rule(fresh), labels) > value("f1", right(fresh), labels) - 0.01
 
 
 def test_offsets_go_with_the_rule():
     (logits, y), (fresh, _) = problem(3, 60), problem(3, 200, 1)
     how = {"metric": "f1_macro", "decision": "expected", "offsets": OFFSETS[3]}
-    rule = fit_decision(logits, y, **how)
+    rule = fit_decision(logits, **how)
     copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
     assert torch.equal(copy(fresh), rule(fresh))
     assert torch.equal(copy.adapt(fresh).gain, fit_decision(fresh, **how).gain)
+    mended = fit_decision(logits, y, **how)
+    same = DecisionRule.from_state_dict(json.loads(json.dumps(mended.state_dict())))
+    assert torch.equal(same(fresh), mended(fresh))
+    assert same.factor == mended.factor != 1
     state = rule.state_dict()
     del state["offsets"]  # of a rule that was saved before there were any, and takes other logits
     with pytest.raises(ValueError, match=r"state of DecisionRule must hold offsets.*fit again"):

@@ -59,7 +59,7 @@ def summarize(
         estimate([scores[method][split] - score for split, score in scores[against].items()], folds)
         for method in rivals
     ]
-    adjusted = _holm(np.array([difference.p for difference in differences]))
+    adjusted = holm(np.array([difference.p for difference in differences]))
     of_method = {
         method: difference._replace(p=p)
         for method, difference, p in zip(rivals, differences, adjusted.tolist(), strict=True)
@@ -117,7 +117,7 @@ def verdict(
     return sentences
 
 
-def _holm(p: np.ndarray) -> np.ndarray:
+def holm(p: np.ndarray) -> np.ndarray:
     """Adjust m p-values for their number: the smallest is multiplied by m, the next by m − 1."""
     order = p.argsort()
     adjusted = np.empty_like(p)

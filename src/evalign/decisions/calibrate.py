@@ -34,9 +34,7 @@ def factor_and_offsets(logits: Tensor, target: Tensor, weights: Tensor) -> tuple
         hessian = torch.cat(
             [
                 torch.cat([(spread + FACTOR).unsqueeze(1), both], 1).unsqueeze(1),
-                torch.cat(
-                    [both.unsqueeze(2), (mass + OFFSET).diag_embed() - square], 2
-                ),
+                torch.cat([both.unsqueeze(2), (mass + OFFSET).diag_embed() - square], 2),
             ],
             1,
         )

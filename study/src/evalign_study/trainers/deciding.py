@@ -44,7 +44,6 @@ from evalign_study.trainers.prepared import of_texts, thin
 
 PREFIX = "decided_"
 FOLDS = 5
-RAREST = 1e-6  # the least probability of a model, as a forest may give 0
 WIDTH, EPOCHS = 128, 20  # of the network; the estimator's own is larger and takes a hundred
 KEPT = "EVALIGN_PROBABILITIES"  # names a folder in which probabilities are kept
 
@@ -148,7 +147,9 @@ def probabilities(run: Run) -> Probabilities:
         with np.load(file) as kept:
             stored = {name: kept[name] for name in Probabilities._fields}
         known, test = (stored[name].astype(np.float64) for name in ("known", "test"))
-        return Probabilities(**stored | {"known": known, "test": test, "seconds": float(stored["seconds"])})
+        return Probabilities(
+            **stored | {"known": known, "test": test, "seconds": float(stored["seconds"])}
+        )
     rows = _rows(run.dataset, run.split_seed, run.rows)
     fold, start = _folds(rows), time.process_time()
     known = np.empty((len(rows.y), rows.classes), np.float32)
@@ -162,8 +163,13 @@ def probabilities(run: Run) -> Probabilities:
         aside = file.with_suffix(".part.npz")
         np.savez_compressed(aside, **found._asdict())
         aside.replace(file)
-    # What is kept has single precision; so has what is not, and both make the same labels.
-    return found._replace(known=known.astype(np.float64), test=test.astype(np.float64))
+    return _doubled(found)
+
+
+def _doubled(found: Probabilities) -> Probabilities:
+    """Make doubles of single precision, in which probabilities are also kept: labels are equal."""
+    known, test = (p.astype(np.float64) for p in (found.known, found.test))
+    return found._replace(known=known, test=test, seconds=float(found.seconds))
 
 
 @lru_cache(maxsize=1)
@@ -182,7 +188,10 @@ def _rows(dataset: str, split_seed: int, most: int | None) -> Rows:
 def _folds(rows: Rows) -> np.ndarray:
     """Number the fold of each row; a group stays in one, stratified by the label of its first."""
     _, first, group = np.unique(rows.groups, return_index=True, return_inverse=True)
-    fold, splits = np.empty(len(first), np.int64), StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    fold, splits = (
+        np.empty(len(first), np.int64),
+        StratifiedKFold(FOLDS, shuffle=True, random_state=0),
+    )
     for number, (_, out) in enumerate(splits.split(first, rows.y[first])):
         fold[out] = number
     return fold[group]
@@ -251,7 +260,9 @@ def _tuner(found: Probabilities, metric: str) -> np.ndarray | None:
         return None
     beta = make_scorer(fbeta_score, beta=2)
     numbers = np.arange(len(found.known) + len(found.test))[:, None]
-    folds = [(np.flatnonzero(found.fold != k), np.flatnonzero(found.fold == k)) for k in range(FOLDS)]
+    folds = [
+        (np.flatnonzero(found.fold != k), np.flatnonzero(found.fold == k)) for k in range(FOLDS)
+    ]
     tuner = TunedThresholdClassifierCV(
         Replay(Looked(np.concatenate([found.known, found.test]))),
         scoring=beta if metric == "f2" else get_scorer(metric),
@@ -278,9 +289,8 @@ def _cutoffs(found: Probabilities, metric: str) -> np.ndarray | None:
 
 def _ours(decision: Any) -> Callable[[Probabilities, str], np.ndarray]:
     def decide(found: Probabilities, metric: str) -> np.ndarray:
-        known, test = (torch.from_numpy(p).clamp(min=RAREST).log() for p in (found.known, found.test))
-        rule = fit_decision(known, torch.from_numpy(found.y), metric=metric, decision=decision)
-        return rule(test).numpy()
+        rule = fit_decision(y=found.y, probabilities=found.known, metric=metric, decision=decision)
+        return rule(probabilities=found.test)
 
     return decide
 
