@@ -114,7 +114,7 @@ def test_render_trains_nothing(tmp_path):
     [
         (["run"], "Missing argument 'TABLE'"),
         (["run", "east-tabel1"], "Got 'east-tabel1'. Did you mean 'east-table1'?"),
-        (["render", "recip"], ", recipe, all. Got 'recip'. Did you mean 'recipe'?"),
+        (["render", "recip"], ", recipe, decisions, all. Got 'recip'. Did you mean 'recipe'?"),
         (["render", "--results", "nowhere"], "folder of the records. Got 'nowhere'"),
         (
             ["run", "btg-table4", "--dataset", "adult"],

@@ -23,7 +23,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import fbeta_score, get_scorer, make_scorer
+from sklearn.metrics import fbeta_score, make_scorer
 from sklearn.model_selection import StratifiedKFold, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -258,14 +258,14 @@ def _tuner(found: Probabilities, metric: str) -> np.ndarray | None:
     """Find the threshold of scikit-learn's tuner, with its defaults, on the same folds."""
     if found.known.shape[1] > 2:
         return None
-    beta = make_scorer(fbeta_score, beta=2)
+    scoring: Any = make_scorer(fbeta_score, beta=2) if metric == "f2" else metric
     numbers = np.arange(len(found.known) + len(found.test))[:, None]
     folds = [
         (np.flatnonzero(found.fold != k), np.flatnonzero(found.fold == k)) for k in range(FOLDS)
     ]
     tuner = TunedThresholdClassifierCV(
         Replay(Looked(np.concatenate([found.known, found.test]))),
-        scoring=beta if metric == "f2" else get_scorer(metric),
+        scoring=scoring,
         cv=folds,
     )
     tuner.fit(numbers[: len(found.known)], found.y)
