@@ -13,7 +13,7 @@ from evalign.comparison import estimate
 from evalign.comparison.summary import holm
 from evalign_study.pipeline.intervals import Interval
 from evalign_study.records.made import Record
-from evalign_study.suite.standings import FOLDS
+from evalign_study.suite.standings import FOLDS, Bar
 from evalign_study.trainers.deciding import CUTOFFS, PREDICT, PREFIX, TUNER
 
 OURS = "tuned"
@@ -104,15 +104,6 @@ def levels(
         return None
     means = [[np.mean([*cell[name].values()]) for name in decisions] for cell in there]
     return (100 * np.mean(means, 0)).tolist()
-
-
-class Bar(NamedTuple):
-    """A number that the rule is judged by, its target, and whether it reaches the target."""
-
-    name: str
-    value: float
-    bar: str
-    met: bool
 
 
 def bars(records: Iterable[Record]) -> list[Bar]:
