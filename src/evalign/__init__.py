@@ -4,6 +4,7 @@
 - `MetricLoss`: any metric of the confusion matrix as a loss.
 - `Confusion`: the confusion matrix, soft or hard.
 - `AlignedClassifier`: the scikit-learn estimator.
+- `AlignedDecisionCV`: the labels that a metric asks for, around any scikit-learn classifier.
 - `TemperatureAnnealing`: cools a loss.
 - `fit_decision`: finds the rule from scores to labels.
 - `score`: the metric of predicted labels.
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from evalign.aggregation import exact_backward
     from evalign.core.confusion import Confusion
     from evalign.decisions import DecisionRule, fit_decision
-    from evalign.estimator import AlignedClassifier
+    from evalign.estimator import AlignedClassifier, AlignedDecisionCV
     from evalign.losses import AlignedLoss, MetricLoss
     from evalign.scoring import score
     from evalign.training import TemperatureAnnealing
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AlignedClassifier",
+    "AlignedDecisionCV",
     "AlignedLoss",
     "Confusion",
     "DecisionRule",
@@ -55,6 +57,7 @@ __all__ = [
 # The module that each public name comes from, and the public modules.
 _HOME = {
     "AlignedClassifier": "evalign.estimator",
+    "AlignedDecisionCV": "evalign.estimator",
     "AlignedLoss": "evalign.losses",
     "Confusion": "evalign.core.confusion",
     "DecisionRule": "evalign.decisions",

@@ -1,12 +1,12 @@
-"""The command line: `evalign demo`, `fit`, `predict`, `evaluate`, `compare` and `report`.
+"""The command line: `evalign demo`, `fit`, `predict`, `evaluate`, `decide`, `compare` and `report`.
 
 `app` is the program and turns bad input into one line. `commands` holds the commands with their
 options: what a person sees before anything is computed. These, `options`, `files` and `errors`
 import only typer, so that help and an error about a path come at once. Each command imports its
-work when it runs. The work is in `fit`, `predict` and `compare`. They use `outcome` (the models'
-answers for rows), `run` (the folder that `fit` leaves behind), `dataset`, `labels` and `columns`
-(from a table to numbers) and `tables` (files of rows). May import everything else; nothing imports
-it. Needs the extra `cli`.
+work when it runs. The work is in `fit`, `predict`, `decide` and `compare`. They use `outcome` (the
+models' answers for rows), `run` (the folder that `fit` leaves behind), `dataset`, `labels` and
+`columns` (from a table to numbers) and `tables` (files of rows). May import everything else;
+nothing imports it. Needs the extra `cli`.
 """
 
 import io

@@ -4,7 +4,10 @@ from typing import Annotated
 
 from typer import Option
 
+from evalign.cli.errors import UsageError
+from evalign.cli.files import check_json, check_suffix
 from evalign.cli.options import (
+    DECISIONS,
     EPOCHS,
     Data,
     Decision,
@@ -14,11 +17,13 @@ from evalign.cli.options import (
     Json,
     Metric,
     NewPage,
+    NewRuleOrTable,
     NewRun,
     NewTable,
     Positive,
     Quiet,
     Recipe,
+    RuleFile,
     RunFolder,
     Seed,
     Target,
@@ -122,6 +127,85 @@ def evaluate(run: RunFolder, data: Data, as_json: Json = False, quiet: Quiet = F
     from evalign.cli.predict import score_table
 
     score_table(run, data, as_json=as_json, quiet=quiet)
+
+
+def decide(
+    data: Data,
+    out: NewRuleOrTable,
+    rule: RuleFile = None,
+    target: Annotated[str | None, Option(metavar="COL", help="The column with the label.")] = None,
+    metric: Annotated[
+        str | None, Option(help="What to decide for (default: f1_macro), by scikit-learn's name.")
+    ] = None,
+    decision: Annotated[
+        DECISIONS | None, Option(help="How to find the rule (default: tuned).")
+    ] = None,
+    constraint: Annotated[
+        str | None, Option(metavar="TEXT", help='What must hold, such as "recall >= 0.9".')
+    ] = None,
+    weight: Weight = None,
+    positive: Positive = None,
+    classes: Annotated[
+        str | None,
+        Option(metavar="A,B,C", help="The columns of the classes (default: the labels' names)."),
+    ] = None,
+    logits: Annotated[
+        bool, Option("--logits", help="The columns hold logits, not probabilities.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find the labels that a metric asks for, from the probabilities of any model.
+
+    DATA has a column for each class, named as the class (or `probability_` and its name), and the
+    true label; for two classes, one column with the probability of the positive one is enough.
+    The rows must not be those that the model was trained on. What the rule brings over the most
+    probable class is measured by cross-fitting. With --rule, a rule labels new rows.
+
+    Examples:
+
+        evalign decide scores.csv --target label --metric f1_macro --out rule.json
+
+        evalign decide --rule rule.json new.csv --out labels.csv
+    """
+    fitting = {
+        "--target": target,
+        "--metric": metric,
+        "--decision": decision,
+        "--constraint": constraint,
+        "--weight": weight,
+        "--positive": positive,
+        "--classes": classes,
+        "--logits": logits or None,
+    }
+    given = [name for name, value in fitting.items() if value is not None]
+    if rule is not None:
+        if given:
+            raise UsageError(f"{given[0]} is for a new rule. Leave it out, or leave out --rule.")
+        check_suffix(out)
+        from evalign.cli.decide import apply_rule
+
+        apply_rule(rule, data, out, as_json=as_json, quiet=quiet)
+        return
+    if target is None:
+        raise UsageError("--target must name the column with the label, or --rule a rule to use.")
+    check_json(out)
+    from evalign.cli.decide import fit_rule
+
+    fit_rule(
+        data,
+        out,
+        target=target,
+        metric=metric or "f1_macro",
+        decision=decision or "tuned",
+        constraint=constraint,
+        weight=weight,
+        positive=positive,
+        classes=None if classes is None else [name.strip() for name in classes.split(",")],
+        logits=logits,
+        as_json=as_json,
+        quiet=quiet,
+    )
 
 
 def compare(

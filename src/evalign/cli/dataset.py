@@ -96,7 +96,7 @@ def load(
     """Read a training table and find out what its columns are."""
     roles = {"--target": target, "--group": group, "--weight": weight}
     for option, name in [*roles.items(), *(("--drop", name) for name in drop)]:
-        _check_name(source, option, name)
+        check_name(source, option, name)
     names, drop = [name for name in roles.values() if name is not None], list(dict.fromkeys(drop))
     if len({*names, *drop}) < len(names) + len(drop):
         raise UsageError("--target, --group, --weight and --drop must name different columns.")
@@ -117,13 +117,7 @@ def rows(
     X, y = frame(table, columns, source, first_row), labels.encode(table, source)
     weight = groups = None
     if columns.weight is not None:
-        weight, wrong = as_numbers(table[columns.weight])
-        wrong |= ~(weight >= 0)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            got = f"Got {table[columns.weight][row].as_py()!r} in row {first_row + row}."
-            what = f"Column {columns.weight!r} of {source}"
-            raise UsageError(f"{what} must hold weights, numbers that are not negative. {got}")
+        weight = read_weights(table, columns.weight, source, first_row)
     if columns.group is not None:
         groups = as_text(table[columns.group]).to_pandas()
         if groups.isna().any():
@@ -133,6 +127,18 @@ def rows(
             )
         groups = groups.to_numpy(object)
     return Rows(X, y, weight, groups)
+
+
+def read_weights(table: pa.Table, column: str, source: object, first_row: int = 1) -> np.ndarray:
+    """The weights of rows."""
+    weight, wrong = as_numbers(table[column])
+    wrong |= ~(weight >= 0)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        got = f"Got {table[column][row].as_py()!r} in row {first_row + row}."
+        what = f"Column {column!r} of {source}"
+        raise UsageError(f"{what} must hold weights, numbers that are not negative. {got}")
+    return weight
 
 
 def read_rows(path: Path, dataset: TrainingTable) -> Rows:
@@ -202,7 +208,8 @@ def check_metric(metric: str, classes: int | None = None) -> None:
             function(Confusion.from_matrix(torch.eye(classes, dtype=torch.float64)))
 
 
-def _check_name(source: TableFile, option: str, name: str | None) -> None:
+def check_name(source: TableFile, option: str, name: str | None) -> None:
+    """Refuse an option that names no column of the table."""
     if name is None or name in source.schema.names:
         return
     cure = nearest(name, source.schema.names) or f"It has {listed(source.schema.names)}."

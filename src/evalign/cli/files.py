@@ -31,6 +31,19 @@ def check_table(path: Path) -> None:
         raise UsageError(f"{path} cannot be read: {os.strerror(errno.ENOENT)}.")
 
 
+def check_rule(path: Path) -> None:
+    """Refuse a file name that is not one of a rule, or a file that is not there."""
+    check_json(path)
+    if not path.is_file():
+        raise UsageError(f"{path} cannot be read: {os.strerror(errno.ENOENT)}.")
+
+
+def check_json(path: Path) -> None:
+    """Refuse a file name without the suffix of a rule."""
+    if path.suffix.lower() != ".json":
+        raise UsageError(f"{path} must end in .json, as `evalign decide` writes a rule.")
+
+
 def check_run(folder: Path) -> None:
     """Refuse a folder without `run.json`, which `evalign fit` writes last."""
     if not (folder / "run.json").is_file():

@@ -1,6 +1,8 @@
 """Labels of the target column, and their codes."""
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,10 @@ import pyarrow as pa
 from pyarrow import types
 
 from evalign.cli.columns import as_numbers, as_text
-from evalign.cli.errors import UsageError, listed
+from evalign.cli.errors import DataWarning, UsageError, listed
+from evalign.cli.files import is_parquet
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet's formula may begin
 CLASSES = 20  # more numbers than this that hardly repeat are taken for a quantity
 
 
@@ -57,6 +61,11 @@ class Labels:
             values.sort(key=lambda value: str(value) == positive)
         return cls(column, tuple(values))
 
+    def extended(self, names: list[str]) -> "Labels":
+        """These labels and others, of which the table has no row."""
+        new = [name for name in names if name not in self.names]
+        return replace(self, values=tuple(_sorted([*self.names, *new]))) if new else self
+
     @property
     def names(self) -> list[str]:
         return [str(value) for value in self.values]
@@ -89,6 +98,15 @@ class Labels:
     def decode(self, codes: np.ndarray) -> pa.Array:
         """The labels of codes, as they are in the training data."""
         return pa.array(self.values).take(pa.array(codes))
+
+
+def warn_of_formulas(out: Path, labels: Labels) -> None:
+    """Warn of names that a spreadsheet takes for formulas. Labels come back as they went in."""
+    odd = [name for name in labels.values if isinstance(name, str) and name[:1] in FORMULA]
+    if odd and not is_parquet(out):
+        text = f"Some labels in {out} begin as formulas do ({listed(odd, 3)})"
+        cure = "Do not open it in a spreadsheet unless you trust them."
+        warnings.warn(f"{text}, and are written as they are. {cure}", DataWarning, stacklevel=2)
 
 
 def _complete(table: pa.Table, column: str, source: object) -> pd.Series:

@@ -6,7 +6,14 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from evalign.cli.files import check_file, check_parent, check_run, check_suffix, check_table
+from evalign.cli.files import (
+    check_file,
+    check_parent,
+    check_rule,
+    check_run,
+    check_suffix,
+    check_table,
+)
 
 # Copies of the library's values, because the library takes seconds to load. A test compares them.
 EPOCHS = 100
@@ -58,6 +65,23 @@ NewPage = Annotated[
     Path | None,
     Option(
         metavar="FILE", help="The page to write (default: in RUN).", callback=checked(check_file)
+    ),
+]
+NewRuleOrTable = Annotated[
+    Path,
+    Option(
+        metavar="FILE",
+        help="The rule (.json) to write; with --rule the table.",
+        callback=checked(check_file),
+    ),
+]
+RuleFile = Annotated[
+    Path | None,
+    Option(
+        "--rule",
+        metavar="FILE",
+        help="A rule that this command wrote, to label rows with.",
+        callback=checked(check_rule),
     ),
 ]
 Validation = Annotated[

@@ -12,7 +12,7 @@ from evalign.cli import columns
 from evalign.cli.dataset import rows, warn_of_scarce
 from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.files import digest, is_parquet, replacing
-from evalign.cli.labels import Labels
+from evalign.cli.labels import warn_of_formulas
 from evalign.cli.outcome import (
     contents,
     judged,
@@ -26,8 +26,6 @@ from evalign.cli.run import LARGEST, PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import terminal
 from evalign.report import render, scores
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet's formula may begin
 
 
 def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool) -> None:
@@ -65,7 +63,7 @@ def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
             if not count:
                 raise UsageError(f"{source} holds no rows.")
         features.warn(source)
-        _warn_of_formulas(out, labels)
+        warn_of_formulas(out, labels)
         result = {"rows": count, "out": str(out), "unseen": dict(features.unseen)}
         spoken.result(result, f"Labelled {count} rows: {out}")
 
@@ -114,15 +112,6 @@ def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) ->
         with replacing(out) as aside:
             aside.write_text(page, encoding="utf-8")
         spoken.result({"out": str(out)}, f"Wrote {out}")
-
-
-def _warn_of_formulas(out: Path, labels: Labels) -> None:
-    """Warn of names that a spreadsheet takes for formulas. Labels come back as they went in."""
-    odd = [name for name in labels.values if isinstance(name, str) and name[:1] in FORMULA]
-    if odd and not is_parquet(out):
-        text = f"Some labels in {out} begin as formulas do ({listed(odd, 3)})"
-        cure = "Do not open it in a spreadsheet unless you trust them."
-        warnings.warn(f"{text}, and are written as they are. {cure}", DataWarning, stacklevel=2)
 
 
 class Features:

@@ -8,14 +8,13 @@ from evalign.comparison.summary import (
     FEW,
     PLAIN,
     TUNED,
-    Estimate,
     FoldScore,
     Row,
-    estimate,
     least_shown,
     summarize,
     verdict,
 )
+from evalign.core.estimates import Estimate, estimate
 
 __all__ = [
     "FEW",

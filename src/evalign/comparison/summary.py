@@ -1,26 +1,17 @@
-"""A summary of the scores of repeated folds: means, corrected tests, a verdict in plain words.
+"""A summary of the scores of repeated folds: means, corrected tests, a verdict in plain words."""
 
-Scores of overlapping training sets are not independent; the corrected variance of Nadeau and
-Bengio, "Inference for the Generalization Error" (Machine Learning 52, 2003), takes that into
-account, here for repeated folds as in Bouckaert and Frank, "Evaluating the Replicability of
-Significance Tests for Comparing Learning Algorithms" (PAKDD 2004).
-"""
-
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
-from scipy.special import expit, logit
 
 from evalign.core.checks import require
+from evalign.core.estimates import UNBOUNDED, Estimate, estimate
 
 PLAIN, TUNED = "cross-entropy (argmax)", "cross-entropy (tuned)"
 CHANCE = 0.05  # a difference with a smaller p-value is beyond chance
 FEW = 5  # values; with fewer, no difference is called beyond chance
-SPREAD = 1e-9  # of a mean; less is rounding
-UNBOUNDED = (-math.inf, math.inf)
 
 
 class FoldScore(NamedTuple):
@@ -31,15 +22,6 @@ class FoldScore(NamedTuple):
     fold: int
     score: float
     seconds: float
-
-
-class Estimate(NamedTuple):
-    """A mean over folds, its 95% interval, and the p-value of the hypothesis that it is 0."""
-
-    value: float
-    low: float
-    high: float
-    p: float
 
 
 class Row(NamedTuple):
@@ -78,7 +60,7 @@ def summarize(
         estimate([scores[method][split] - score for split, score in scores[against].items()], folds)
         for method in rivals
     ]
-    adjusted = _holm(np.array([difference.p for difference in differences]))
+    adjusted = holm(np.array([difference.p for difference in differences]))
     of_method = {
         method: difference._replace(p=p)
         for method, difference, p in zip(rivals, differences, adjusted.tolist(), strict=True)
@@ -94,40 +76,6 @@ def summarize(
     ]
     sign = -1 if greater_is_better else 1
     return sorted(rows, key=lambda row: sign * row.score.value)
-
-
-def estimate(
-    values: Sequence[float], folds: int, bounds: tuple[float, float] = UNBOUNDED
-) -> Estimate:
-    """The mean of a repeated cross-validation, with Nadeau and Bengio's corrected variance.
-
-    For n = folds · repetitions values with sample variance s², the variance of the mean is
-    (1/n + n_test/n_train) · s², where n_test/n_train = 1/(folds - 1). The test is Student's t with
-    n - 1 degrees of freedom. The plain s²/n ignores that training sets overlap, and finds
-    differences everywhere. Values that are all equal say nothing about their spread: p is then 1.
-
-    Within bounds, the interval is symmetric on the scale of the logit, log((m - a)/(b - m)), where
-    by the delta method the error is (b - a)/((m - a)(b - m)) times that of the mean m.
-
-    Examples:
-        >>> mean, low, high, p = estimate([0.02, 0.03, 0.01, 0.04, 0.05], folds=5)
-        >>> f"{mean:.3f} in [{low:.3f}, {high:.3f}], p = {p:.3f}"
-        '0.030 in [0.001, 0.059], p = 0.047'
-    """
-    n = len(values)
-    mean = float(np.mean(values))
-    error = math.sqrt((1 / n + 1 / (folds - 1)) * float(np.var(values, ddof=1)))
-    if error <= SPREAD * abs(mean):
-        return Estimate(mean, mean, mean, 1.0)
-    reach = float(stats.t.ppf(0.975, n - 1)) * error
-    p = 2 * float(stats.t.sf(abs(mean) / error, n - 1))
-    least, most = bounds
-    if not (math.isfinite(most - least) and least < mean < most):
-        return Estimate(mean, mean - reach, mean + reach, p)
-    share = (mean - least) / (most - least)
-    reach /= (most - least) * share * (1 - share)
-    low, high = (least + (most - least) * float(expit(logit(share) + by)) for by in (-reach, reach))
-    return Estimate(mean, low, high, p)
 
 
 def verdict(
@@ -184,7 +132,7 @@ def least_shown(records: Sequence[FoldScore]) -> float:
     return reach * float(ratio)
 
 
-def _holm(p: np.ndarray) -> np.ndarray:
+def holm(p: np.ndarray) -> np.ndarray:
     """Adjust m p-values for their number: the smallest is multiplied by m, the next by m − 1."""
     order = p.argsort()
     adjusted = np.empty_like(p)

@@ -7,25 +7,45 @@ STEPS, CONVERGED = 20, 1e-9
 # The prior is a normal distribution around "as the model says": of width 1 for offsets of the
 # log-odds, ½ for the factor. Where classes have no rows, it alone decides.
 OFFSET, FACTOR = 1.0, 4.0
+LEAST = 0.05  # of the factor: more evidence must not count against a class
 
 
-def class_offsets(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
-    """Offsets b (B, C) that maximise the posterior of softmax(logits + b), by Newton's method."""
+def factor_and_offsets(logits: Tensor, target: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """a (B,), b (B, C) that maximise the posterior of softmax(a·logits + b), by Newton's method.
+
+    This is vector scaling with one factor. Each row of weights (B, N) is a problem of its own.
+    """
     actual = weights @ target
-    b = torch.zeros_like(actual)
+    evidence = weights @ (target * logits).sum(1)
+    a, b = torch.ones_like(evidence), torch.zeros_like(actual)
     for _ in range(STEPS):
         mass, square = torch.zeros_like(b), torch.zeros_like(b.diag_embed())
+        mean, spread, both = torch.zeros_like(a), torch.zeros_like(a), torch.zeros_like(b)
         for part, weight in zip(logits.split(2**14), weights.split(2**14, 1), strict=True):
-            eta = (part + b.unsqueeze(1)).softmax(-1)
+            eta = (a.view(-1, 1, 1) * part + b.unsqueeze(1)).softmax(-1)
             weighted = weight.unsqueeze(-1) * eta
             mass += weighted.sum(1)
             square += eta.mT @ weighted
-        hessian = (mass + OFFSET).diag_embed() - square
-        step = torch.linalg.solve(hessian, mass - actual + OFFSET * b).clamp(-2, 2)
-        b = b - step
+            expected = (eta * part).sum(-1)
+            mean += (weight * expected).sum(1)
+            slope = weighted * (part - expected.unsqueeze(-1))  # of the mass, by a
+            both += slope.sum(1)
+            spread += (slope * part).sum((1, 2))
+        hessian = torch.cat(
+            [
+                torch.cat([(spread + FACTOR).unsqueeze(1), both], 1).unsqueeze(1),
+                torch.cat([both.unsqueeze(2), (mass + OFFSET).diag_embed() - square], 2),
+            ],
+            1,
+        )
+        gradient = torch.cat(
+            [(mean - evidence + FACTOR * (a - 1)).unsqueeze(1), mass - actual + OFFSET * b], 1
+        )
+        step = torch.linalg.solve(hessian, gradient).clamp(-1, 1)
+        a, b = a - step[:, 0], b - step[:, 1:]
         if step.abs().max() < CONVERGED:
             break
-    return b
+    return a.clamp(min=LEAST), b
 
 
 def factor_and_offset(margin: Tensor, positive: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,4 +61,4 @@ def factor_and_offset(margin: Tensor, positive: Tensor, weights: Tensor) -> tupl
         change = change - step.clamp(-1, 1)
         if step.abs().max() < CONVERGED:
             break
-    return (1 + change[:, 0]).clamp(min=0.05), change[:, 1]  # more evidence must not count against
+    return (1 + change[:, 0]).clamp(min=LEAST), change[:, 1]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evalign.decisions.goal import ROUNDING, Goal
+from evalign.decisions.nearby import best_nearby, standings
 
 STEPS = 40
 # A step that gains less of the metric ends the climb. This is far below what rows can tell apart.
@@ -23,7 +24,9 @@ CORNERS = 2**10
 # After so many steps only the best quarter of the starts goes on, but at least four. Earlier, those
 # that end best are not yet ahead.
 CUT, FEWEST = 6, 4
-# Odds of the constraint against the metric in the Lagrangian.
+# With so few rows single ones decide what a constraint costs, and all starts are climbed from.
+FEW = 2**7
+# Odds of the constraints against the metric in the Lagrangian.
 ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 
 
@@ -41,7 +44,7 @@ def confusions(eta: Tensor, target: Tensor, weights: Tensor, gains: Tensor) -> T
     return total
 
 
-def _sums(eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor) -> Tensor:
+def _sums(eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor, actual: Tensor) -> Tensor:
     """The true positives, predicted and actual mass (B, 3, C) that each rule makes of the rows."""
     a, b, _ = rules.unsqueeze(2).unbind(1)
     total = torch.zeros_like(rules)
@@ -49,7 +52,7 @@ def _sums(eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor) -> Tensor
         labels = torch.addcmul(b, eta_part, a).max(-1).indices  # twice as fast as argmax
         total[:, 0].scatter_add_(1, labels, weight * target_part.T.gather(0, labels))
         total[:, 1].scatter_add_(1, labels, weight)
-    total[:, 2] = weights @ target
+    total[:, 2] = actual
     return total
 
 
@@ -84,10 +87,11 @@ def best_rules(
 ) -> Tensor:
     """The best rule found for each row of weights (B, N), from given starts (S, B, ...) or many.
 
-    A constraint is met through its Lagrangian, (1 − s)·metric + s·slack: the search runs for a
+    Constraints are met through their Lagrangian, (1 − s)·metric + s·slack: the search runs for a
     range of shares s at once, then for shares between the neighbours of the best one. Of all rules
-    on the way, the best one that meets the constraint is kept. `own` are the weights of
-    the classes (B, C) whose labels are the model's own, one of the starts. They are 1 by default.
+    on the way, the best one that meets the constraints is kept, and its neighbours are tried. With
+    constraints there is one row of weights. `own` are the weights of the classes (B, C) whose
+    labels are the model's own, one of the starts. They are 1 by default.
     """
     step = len(eta) // MANY + 1
     part = eta[::step], target[::step], weights[:, ::step]
@@ -107,11 +111,18 @@ def best_rules(
     best = int(scores.argmax()) if scores.isfinite().any() else len(shares) - 1
     low, high = shares[max(best - 1, 0)], shares[min(best + 1, len(shares) - 1)]
     shares = torch.linspace(0, 1, 9, dtype=eta.dtype, device=eta.device) * (high - low) + low
-    starts = torch.stack([rules[best].expand_as(safe), safe])
-    rules, scores = _search(eta, target, weights, goal, starts, shares)
-    if scores.isneginf().all():
-        raise goal.infeasible(owner, _confusions(eta, target, weights, safe, goal))
-    return rules[scores.argmax()].unsqueeze(0)
+    between = torch.stack([rules[best].expand_as(safe), safe])
+    rules, scores = _search(eta, target, weights, goal, between, shares)
+
+    found = torch.cat([safe, rules[scores.argmax()].unsqueeze(0)])
+    found = torch.cat([found, starts[:, 0]]) if len(eta) <= FEW else found
+    actual = weights @ target
+    reached = _confusions(eta, target, weights.expand(len(found), -1), found, goal, actual)
+    rule, standing = best_nearby(eta, target, weights[0], found, standings(goal, reached), goal)
+    rule = rule.unsqueeze(0)
+    if standing[0] < 0:
+        raise goal.infeasible(owner, _confusions(eta, target, weights, rule, goal, actual))
+    return rule
 
 
 def _starts(target: Tensor, weights: Tensor, own: Tensor | None) -> Tensor:
@@ -177,7 +188,8 @@ def frank_wolfe(
     is a certificate. Most metrics (F-beta, MCC, precision) are not concave: for them the end is a
     stationary point and certifies nothing.
     """
-    corner = _confusions(eta, target, weights, rules, goal)
+    actual = (weights[:problems] @ target).repeat(len(weights) // problems, 1)
+    corner = _confusions(eta, target, weights, rules, goal, actual)
     best, score = rules.clone(), goal.scores(corner)
     mean, value = corner.clone(), goal.mixed(corner, shares)
     halvings = 0.5 ** torch.arange(12, dtype=eta.dtype, device=eta.device).view(-1, 1, 1)
@@ -193,7 +205,7 @@ def frank_wolfe(
             break
         slopes = goal.slopes(mean[active], shares[active])
         rules = slopes / slopes.abs().amax((-2, -1), keepdim=True).clamp(min=1e-300)
-        corner = _confusions(eta, target, weights[active], rules, goal)
+        corner = _confusions(eta, target, weights[active], rules, goal, actual[active])
         corner_score = goal.scores(corner)
         better = corner_score > score[active] + ROUNDING
         best[active[better]] = rules[better]
@@ -210,8 +222,12 @@ def frank_wolfe(
     return best, score
 
 
-def _confusions(eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor, goal: Goal) -> Tensor:
-    return (_sums if goal.compact else confusions)(eta, target, weights, rules)
+def _confusions(
+    eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor, goal: Goal, actual: Tensor
+) -> Tensor:
+    if not goal.compact:
+        return confusions(eta, target, weights, rules)
+    return _sums(eta, target, weights, rules, actual)
 
 
 def normalised(gains: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""The goal that a rule is fitted for: a metric to maximise, and perhaps a constraint."""
+"""The goal that a rule is fitted for: a metric to maximise, and perhaps constraints."""
 
-import re
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -9,12 +9,16 @@ from torch import Tensor
 
 from evalign.core.checks import complaint
 from evalign.core.confusion import Confusion
+from evalign.core.constraints import Constraint, parse
 from evalign.core.metrics import Metric, MetricFunction, resolve
 
 # Scores are quotients of float64 sums of up to 2²⁰ terms: below this, a difference is rounding.
 ROUNDING = 1e-12
 # Matrices evaluated at a time: few enough that the metric's temporaries stay in the cache.
 CHUNK = 2**15
+# Several slacks become one, their smooth minimum −T·log Σ exp(−slack/T), whose slope tends to all
+# that are small and not to the smallest alone. It is at most T·log(count) below the minimum.
+SOFTNESS = 0.01
 
 
 @dataclass(frozen=True)
@@ -26,82 +30,92 @@ class Goal:
 
     Args:
         metric: what to maximise; a cost is negated.
-        slack: a second score, at least 0 where the constraint is met.
-        constraint: the constraint in words, for errors.
+        slack: a second score, at least 0 where all constraints are met: the smooth minimum of
+            their slacks, as shares of what the constrained metrics can span.
+        constraints: what the slack is made of.
         needs_matrix: whether the metric or the slack reads single cells of the matrix.
         compact: whether confusions are the three sums.
     """
 
     metric: Callable[[Confusion], Tensor]
     slack: Callable[[Confusion], Tensor] | None = None
-    constraint: str = ""
+    constraints: tuple[Constraint, ...] = ()
     needs_matrix: bool = True
     compact: bool = False
 
     @classmethod
-    def of(cls, owner: str, metric: str | MetricFunction, constraint: str | None) -> "Goal":
+    def of(
+        cls,
+        owner: str,
+        metric: str | MetricFunction,
+        constraint: str | None,
+        classes: Iterable[object] | None = None,
+    ) -> "Goal":
         """Make the goal of what `fit_decision` was given."""
         metric = resolve(metric, owner=owner)
-        goal = _scorer(metric, 1 if metric.greater_is_better else -1, 0.0)
-        needs_matrix = metric.needs_matrix
+        goal = _signed(metric)
         if constraint is None:
-            return cls(goal, needs_matrix=needs_matrix)
-        parts = re.fullmatch(r"\s*(.+?)\s*(>=|<=)\s*(\S+)\s*", constraint)
-        try:
-            bound = float(parts[3]) if parts else None
-        except ValueError:
-            bound = None
-        allowed, cure = "be a metric's name, >= or <=, and a number", 'As in "recall >= 0.9".'
-        if not parts or bound is None:
-            raise ValueError(complaint(owner, "constraint", allowed, repr(constraint), cure))
-        limited = resolve(parts[1], owner=owner)
-        slack = _scorer(limited, 1 if parts[2] == ">=" else -1, bound)
-        return cls(goal, slack, constraint, needs_matrix or limited.needs_matrix)
+            return cls(goal, needs_matrix=metric.needs_matrix)
+        constraints = parse(constraint, classes, owner=owner)
+        needs_matrix = any(each.metric.needs_matrix for each in constraints) or metric.needs_matrix
+        return cls(goal, _smooth_minimum(constraints), constraints, needs_matrix)
 
     def free(self) -> "Goal":
-        """The metric without the constraint."""
-        return replace(self, slack=None)
+        """The metric without the constraints."""
+        return replace(self, slack=None, constraints=())
 
     def safest(self) -> "Goal":
-        """The constraint's slack as the metric."""
+        """The slack as the metric."""
         assert self.slack is not None
-        return replace(self, metric=self.slack, slack=None)
+        return replace(self.free(), metric=self.slack)
 
     def compacted(self) -> "Goal":
         """The goal on sums instead of matrices, if they are all it needs."""
         return replace(self, compact=not self.needs_matrix)
 
     def scores(self, confusions: Tensor) -> Tensor:
-        """The metric; −∞ where it is undefined or the constraint is not met."""
+        """The metric; −∞ where it is undefined or a constraint is not met."""
         scores = self._each(self.metric, confusions)
         scores = scores.masked_fill(scores.isnan(), -torch.inf)
         if self.slack is None:
             return scores
-        met = self._each(self.slack, confusions) >= -ROUNDING
-        return scores.masked_fill(~met, -torch.inf)
+        return scores.masked_fill(~(self.least(confusions) >= -ROUNDING), -torch.inf)
+
+    def least(self, confusions: Tensor) -> Tensor:
+        """The smallest slack, as a share of what its metric can span."""
+        return self._each(lambda c: _shares(self.constraints, c).amin(0), confusions)
+
+    def slacks(self, confusion: Tensor) -> dict[str, float]:
+        """How far one confusion is on the allowed side of each constraint's bound."""
+        c = self._confusion(confusion)
+        return {each.text: each.slack(c).item() for each in self.constraints}
 
     def infeasible(self, owner: str, confusions: Tensor) -> ValueError:
-        """The error to raise when no confusion meets the constraint."""
-        assert self.slack is not None
-        best = self._each(self.slack, confusions).nan_to_num(-torch.inf).max()
-        parts = re.split(r"\s*[<>]=\s*", self.constraint)
-        reached = float(parts[1]) + best.item() * (1 if ">=" in self.constraint else -1)
-        cure = f"The best rule found reaches {parts[0].strip()} = {reached:.4g}."
+        """The error to raise when no confusion meets all constraints."""
+        flat = confusions.flatten(0, -3)
+        nearest = flat[self.least(flat).nan_to_num(-torch.inf).argmax()]
+        c = self._confusion(nearest)
+        reached = [f"{each.metric.name} = {each.metric(c):.4g}" for each in self.constraints]
+        cure = f"The best rule found reaches {', '.join(reached)}."
         allowed = "be met by some rule on these rows"
-        return ValueError(complaint(owner, "constraint", allowed, repr(self.constraint), cure))
+        got = repr(", ".join(each.text for each in self.constraints))
+        return ValueError(complaint(owner, "constraint", allowed, got, cure))
 
     def mixed(self, confusions: Tensor, share: Tensor) -> Tensor:
-        """(1 − share)·metric + share·slack, the Lagrangian of the constraint; NaN is −∞."""
+        """(1 − share)·metric + share·slack, the Lagrangian of the constraints; NaN is −∞."""
         scores = self._each(self._mixed, confusions, share.expand(confusions.shape[:-2]))
         return scores.masked_fill(scores.isnan(), -torch.inf)
 
     def slopes(self, confusions: Tensor, share: Tensor) -> Tensor:
         """∂/∂C of `mixed`; 0 where it has no slope."""
-
-        def slope(confusion: Tensor, share: Tensor) -> Tensor:
-            return torch.func.grad(lambda x: self._mixed(self._confusion(x), share))(confusion)
-
-        return _each(slope, confusions, share).nan_to_num(0, 0, 0)
+        # The gradient of the sum of all. `torch.func.grad` would spend seconds on its imports.
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            points = confusions.clone().requires_grad_()
+            total = self._each(self._mixed, points, share.clone()).sum()
+            if not total.requires_grad:
+                return torch.zeros_like(confusions)
+            (slopes,) = torch.autograd.grad(total, points, materialize_grads=True)
+        return slopes.nan_to_num(0, 0, 0)
 
     def _mixed(self, confusion: Confusion, share: Tensor) -> Tensor:
         if self.slack is None:
@@ -118,11 +132,27 @@ class Goal:
         return Confusion(tp, predicted, actual, actual.sum())
 
 
-def _scorer(metric: Metric, sign: int, bound: float) -> Callable[[Confusion], Tensor]:
-    def score(confusion: Confusion) -> Tensor:
-        return sign * (metric(confusion) - bound)
+def _signed(metric: Metric) -> Callable[[Confusion], Tensor]:
+    return metric if metric.greater_is_better else lambda c: -metric(c)
 
-    return score
+
+def _span(metric: Metric) -> float:
+    low, high = metric.bounds
+    return high - low if 0 < high - low < math.inf else 1.0
+
+
+def _shares(constraints: tuple[Constraint, ...], c: Confusion) -> Tensor:
+    return torch.stack([each.slack(c) / _span(each.metric) for each in constraints])
+
+
+def _smooth_minimum(constraints: tuple[Constraint, ...]) -> Callable[[Confusion], Tensor]:
+    def slack(c: Confusion) -> Tensor:
+        slacks = _shares(constraints, c)
+        if len(constraints) == 1:
+            return slacks[0]
+        return -SOFTNESS * (-slacks / SOFTNESS).logsumexp(0)
+
+    return slack
 
 
 def _each(function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:

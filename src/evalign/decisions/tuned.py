@@ -1,33 +1,24 @@
 """The gain matrix found with labels, guarded against too few of them.
 
 A search over labels alone is exact on the rows it sees and overfits when they are few: one lucky
-row moves the threshold. Three other rules are steadier, and the best of all is chosen on rows that
-the rules have not seen (cross-fitting):
-
-- "argmax", which learns nothing;
-- "expected", which learns from the probabilities alone;
-- "calibrated", the expected rule of probabilities corrected with the labels by a few numbers;
-- "labels", the search itself, compared only if every class has `FEW` rows, and taken without
-  comparison if every class has `ENOUGH`.
+row moves the threshold. So it is given further evidence, what probabilities say that were corrected
+with the labels by a few numbers (`mend`), as much as `EVIDENCE` rows of each class would be. With
+few labels this is nearly the rule "expected", with many nearly the search over labels alone; with
+`ENOUGH` rows of every class labels decide alone. A choice among several rules by rows that they
+have not seen would be another way, but where labels are few it is as noisy as the search.
 """
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from evalign.decisions import calibrate
 from evalign.decisions.cuts import best_thresholds, threshold_gains
-from evalign.decisions.gains import (
-    best_rules,
-    class_weights,
-    confusions,
-    gain_matrices,
-    normalised,
-)
-from evalign.decisions.goal import ROUNDING, Goal
+from evalign.decisions.gains import best_rules, confusions, gain_matrices
+from evalign.decisions.goal import Goal
 
-FEW, ENOUGH = 50, 1000
+EVIDENCE, ENOUGH = 100, 1000
 FOLDS = 5
 
 
@@ -51,67 +42,76 @@ def search(
     return gain_matrices(rules, goal)
 
 
+class Tuned(NamedTuple):
+    """A rule found with labels.
+
+    Args:
+        gain: the gain matrix, for probabilities softmax(factor·logits + offsets).
+        factor: 1 for two classes, of which any correction is another threshold.
+        offsets: (C,).
+        score: the metric, on rows that the rule has not seen unless labels decide alone.
+    """
+
+    gain: Tensor
+    factor: float
+    offsets: Tensor
+    score: float
+
+
 def tuned(
     owner: str, logits: Tensor, y: Tensor, weight: Tensor, goal: Goal, argmax: Tensor
-) -> tuple[Tensor, str, float]:
-    """The gain matrix, the name of the rule that it comes from, and its score.
+) -> Tuned:
+    """The best rule with labels y; `argmax` is the gain matrix of the network's own labels."""
+    eta, rows = logits.softmax(1), weight.unsqueeze(0)
+    target = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)[y]
+    own, counts = Mended(eta, 1.0, torch.zeros_like(logits[0])), y.bincount()
+    # A constraint is about these labels.
+    alone = goal.slack is not None or bool(counts[counts > 0].min() >= ENOUGH)
 
-    `argmax` is the gain matrix of the labels that the network itself would give.
-    """
-    classes, eta = logits.shape[1], logits.softmax(1)
-    identity = torch.eye(classes, dtype=logits.dtype, device=logits.device)
-    target, rows, counts = identity[y], weight.unsqueeze(0), y.bincount()
-    smallest, compact = counts[counts > 0].min(), goal.compacted()
+    def learned(weights: Tensor) -> tuple[Tensor, Mended]:
+        """The gain matrix (1, C, C) for weights (1, N), and the probabilities that it is for."""
+        mended = mend(logits, target, weights)
+        believed = target
+        if not alone:
+            mass = weights @ target
+            trust = mass / (mass + EVIDENCE)
+            believed = trust * target + (1 - trust) * mended.eta
+        if logits.shape[1] == 2:
+            return search(owner, logits, believed, weights, goal), own
+        # The argmax of the network is one of corrected probabilities, weighed by e^(−offset).
+        start = argmax.diagonal() ** mended.factor * (-mended.offsets).softmax(0)
+        compact = goal.compacted()
+        rules = best_rules(owner, mended.eta, believed, weights, compact, own=start.unsqueeze(0))
+        return gain_matrices(rules, compact), mended
 
-    def labels(weights: Tensor, offsets: Tensor) -> Tensor:
-        if classes == 2:
-            return search(owner, logits, target, weights, goal)
-        # The search labels rows by η and would trust a wrong prior, so η is corrected first. The
-        # argmax of the network is then one of corrected probabilities, each weighed by e^(−b).
-        own = argmax.diagonal() * (offsets.amin(1, keepdim=True) - offsets).exp()
-        found = [
-            search(owner, logits + b, target, w.unsqueeze(0), goal, o.unsqueeze(0))
-            for b, w, o in zip(offsets, weights, own, strict=True)
-        ]
-        return _times(offsets, torch.cat(found))
-
-    # A constraint is about these rows, and only the search is sure to meet it.
-    if smallest >= ENOUGH or goal.slack is not None:
-        gain = labels(rows, calibrate.class_offsets(logits, target, rows))
-        return gain[0], "labels", goal.scores(confusions(eta, target, rows, gain)).item()
-
-    numbers = torch.arange(FOLDS, device=y.device).unsqueeze(1)
-    held_out = (folds(y) == numbers).double() * rows
-    learned_from = torch.cat([rows - held_out, rows])  # the last one makes the final rule
-    offsets = calibrate.class_offsets(logits, target, learned_from)
-    starts = None
-    if classes == 2:
-        expected = search(owner, logits, eta, rows, goal)
+    gain, mended = learned(rows)
+    if alone:
+        matrix = confusions(mended.eta, target, rows, gain)[0]
     else:
-        rules = best_rules(owner, eta, eta, rows, compact)
-        expected = gain_matrices(rules, compact)
-        starts = torch.stack([class_weights(torch.ones_like(offsets[:1]), compact), rules])
+        matrix, fold = torch.zeros_like(gain[0]), folds(y)
+        for out in ((fold == number).double() * rows for number in range(FOLDS)):
+            fitted, seen = learned(rows - out)
+            matrix += confusions(seen.eta, target, out, fitted)[0]
+    return Tuned(gain[0], mended.factor, mended.offsets, goal.scores(matrix.unsqueeze(0)).item())
 
-    def calibrated(weights: Tensor, offsets: Tensor) -> Tensor:
-        if classes == 2:
-            return _platt(owner, logits[:, 1] - logits[:, 0], target[:, 1], weights, rows, goal)
-        corrected = [(logits + b).softmax(1) for b in offsets]
-        found = [best_rules(owner, each, each, rows, compact, starts) for each in corrected]
-        return _times(offsets, gain_matrices(torch.cat(found), compact))
 
-    learners: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"calibrated": calibrated}
-    if smallest >= FEW:
-        learners["labels"] = labels
-    known = {"argmax": argmax.unsqueeze(0), "expected": expected}
-    matrices = [confusions(eta, target, rows, gain)[0] for gain in known.values()]
-    for learner in learners.values():
-        gains = learner(learned_from[:-1], offsets[:-1])
-        matrices.append(confusions(eta, target, held_out, gains).sum(0))
-    scores = goal.scores(torch.stack(matrices))
-    # Of rules with equal scores the first is taken, which learns less.
-    chosen = [*known, *learners][int((scores >= scores.max() - ROUNDING).nonzero()[0])]
-    gain = known[chosen] if chosen in known else learners[chosen](rows, offsets[-1:])
-    return gain[0], chosen, scores.max().item()
+class Mended(NamedTuple):
+    """Probabilities η (N, C), corrected with labels: softmax(factor·logits + offsets)."""
+
+    eta: Tensor
+    factor: float
+    offsets: Tensor
+
+
+def mend(logits: Tensor, target: Tensor, weights: Tensor) -> Mended:
+    """Correct the probabilities of logits (N, C) with the targets (N, C), for weights (1, N)."""
+    if logits.shape[1] == 2:
+        margin = logits[:, 1] - logits[:, 0]
+        a, b = calibrate.factor_and_offset(margin, target[:, 1], weights)
+        b = torch.stack([torch.zeros_like(b), b], 1)
+    else:
+        a, b = calibrate.factor_and_offsets(logits, target, weights)
+    return Mended((a * logits + b).softmax(1), a.item(), b[0])
 
 
 def folds(y: Tensor) -> Tensor:
@@ -126,21 +126,3 @@ def folds(y: Tensor) -> Tensor:
     fold = torch.empty_like(y)
     fold[order] = torch.arange(len(y), device=y.device) % FOLDS
     return fold
-
-
-def _times(offsets: Tensor, gains: Tensor) -> Tensor:
-    """Turn gains for corrected probabilities, which are ∝ η_y·exp(b_y), into gains for η itself."""
-    factors = (offsets - offsets.amax(1, keepdim=True)).exp()
-    return normalised(factors.unsqueeze(-1) * gains)
-
-
-def _platt(
-    owner: str, margin: Tensor, positive: Tensor, weights: Tensor, rows: Tensor, goal: Goal
-) -> Tensor:
-    """The expected threshold after Platt's correction, for each row of weights (B, N)."""
-    thresholds = []
-    for a, b in zip(*calibrate.factor_and_offset(margin, positive, weights), strict=True):
-        corrected = a * margin + b
-        eta = torch.stack([-corrected, corrected], 1).sigmoid()
-        thresholds.append((best_thresholds(owner, corrected, eta, rows, goal) - b) / a)
-    return threshold_gains(torch.cat(thresholds))

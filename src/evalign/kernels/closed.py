@@ -26,7 +26,7 @@ from evalign.core.metrics.per_class import (
     Specificity,
 )
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
+Array = np.ndarray[Any, Any]
 ZERO = 1e-19  # a denominator below counts as 0, as in `core.numerics.safe_ratio`
 
 

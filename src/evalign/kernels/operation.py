@@ -148,9 +148,9 @@ def _grad(
     if not logits.is_cuda:
         batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0)
         slopes, settings = loss_from_sums[:2], (sigmoid, detach_threshold, None)
-        return (
-            plain.backward(*batch, temperature, kept, slopes, nothing[0], *settings).squeeze(0).t()
-        )
+        of_rows = numbers, top, kept
+        grad = plain.backward(*batch, temperature, of_rows, slopes, nothing[0], *settings)
+        return grad.squeeze(0).t()
     from evalign.kernels import fused
 
     rows = Rows("multiclass", logits, target, weight, IGNORE)

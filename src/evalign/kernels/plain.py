@@ -176,7 +176,7 @@ def backward(
     target: Tensor,
     weight: Tensor,
     temperature: Tensor,
-    kept: tuple[Tensor, Tensor, Tensor],
+    kept: tuple[Tensor, ...],
     slopes: Tensor,
     cross_entropy_slope: Tensor,
     sigmoid: bool,

@@ -130,7 +130,7 @@ class _Whole(torch.autograd.Function):
         return passed.value
 
     @staticmethod
-    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         logits, target, weight, slopes, point, *kept = ctx.saved_tensors
         rows = Rows(ctx.task, logits, target, weight, ctx.ignore_index)
         if torch.is_grad_enabled():  # the gradient will be differentiated again
@@ -138,10 +138,10 @@ class _Whole(torch.autograd.Function):
             cross_slope, temperature = slopes[2 * at.num_classes :][:2].double()
             loss = replace(ctx.loss, temperature=temperature)
             value = loss.with_graph(rows, at, ctx.size, cross_slope)
-            (grad,) = torch.autograd.grad(value, logits, outer.double(), create_graph=True)
+            (grad,) = torch.autograd.grad(value, logits, outer[0].double(), create_graph=True)
         else:
             run = _backward_on_gpu if logits.is_cuda else _backward_on_cpu
-            grad = run(ctx, rows, slopes, tuple(kept), outer)
+            grad = run(ctx, rows, slopes, tuple(kept), outer[0])
         return grad, None, None
 
 
@@ -173,9 +173,10 @@ def _forward_on_gpu(ctx: Any, rows: Rows, loss: WholeLoss) -> _Passed:
         if loss.running is not None:
             running = loss.running.sums(plan.classes, rows.task == "multilabel", device)
             momentum = loss.running.momentum
-        end = fused.end(plan, step, partial, loss.form, running, momentum, ctx.size)
+        facts = loss.form, running, momentum, ctx.size
+        value, slopes, point = fused.end(plan, step, partial, *facts)
     ctx.plan, ctx.step = plan, step
-    return _Passed(*end, (stats,))
+    return _Passed(value, slopes, point, (stats,))
 
 
 def _backward_on_gpu(
@@ -184,7 +185,7 @@ def _backward_on_gpu(
     from evalign.kernels import fused
 
     with _current(rows.logits.device):
-        return fused.backward(ctx.plan, rows, ctx.step, *kept, slopes, outer)
+        return fused.backward(ctx.plan, rows, ctx.step, kept[0], slopes, outer)
 
 
 def _current(device: torch.device) -> AbstractContextManager:
@@ -201,8 +202,9 @@ def _forward_on_cpu(ctx: Any, rows: Rows, loss: WholeLoss) -> _Passed:
     own = torch.cat([sums.flatten(), ends])
     if loss.ranks is not None and ctx.size > 1:
         own = loss.ranks.total(own, sums.shape[1])
-    *parts, (mass, count, cross) = np.split(own.numpy(), (1 + np.arange(3)) * sums.shape[1])
-    now = c = Sums(*parts, mass, count)
+    tp, predicted, actual = own[:-3].view(3, -1).numpy()
+    mass, count, cross = own[-3:].tolist()
+    now = c = Sums(tp, predicted, actual, mass, count)
     if loss.running is not None:
         c = _moved(loss.running, now)
     score, slopes = value_and_slopes(loss.form, c)
@@ -228,7 +230,9 @@ def _moved(running: RunningConfusion, now: Sums) -> Sums:
         return now
     mass = max(seen, running.momentum)
     # A batch with NaN shows it.
-    return Sums(*(old / mass + (new - new) for old, new in zip(kept, now, strict=True)))
+    means = (old / mass + (new - new) for old, new in zip(kept, now, strict=True))
+    tp, predicted, actual, total, rows = means
+    return Sums(tp, predicted, actual, float(total), float(rows))
 
 
 def _backward_on_cpu(

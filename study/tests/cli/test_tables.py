@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from evalign_study.decided.table import DecisionsTable
 from evalign_study.papers import tables
 from evalign_study.suite import plan
 from evalign_study.suite.recipe import RecipeTable
@@ -13,14 +14,15 @@ from study.tests.pipeline.made_table import SMALL
 
 @pytest.fixture
 def no_recipe(monkeypatch):
-    """Leave the recipe out, as it has tests of its own."""
-    monkeypatch.setattr(RecipeTable, "runs", lambda table: [])
+    """Leave our own tables out, as they have tests of their own."""
+    for table in (RecipeTable, DecisionsTable):
+        monkeypatch.setattr(table, "runs", lambda table: [])
 
 
 def test_list():
     result = done("list")
     lines = result.out.splitlines()
-    assert [line.split()[0] for line in lines] == [*tables.names(), "recipe"]
+    assert [line.split()[0] for line in lines] == [*tables.names(), "recipe", "decisions"]
     assert max(map(len, lines)) <= 80
     found = json.loads(done("list", "--json").out)["tables"]
     assert found["btg-table4"]["datasets"] == ["mammography"]
@@ -34,7 +36,7 @@ def test_quick_look_end_to_end(small, no_recipe, tmp_path):
     result = done("run", "all", *options)
     lines = [line.rstrip() for line in result.out.splitlines()]
     assert lines[0] == "A small table (small)"
-    assert lines[-5:-3] == [f"{RecipeTable.title} (recipe)", "Not run."]  # the last of all
+    assert lines[-5:-3] == [f"{DecisionsTable.title} (decisions)", "Not run."]  # the last of all
     assert lines[-2:] == [
         "A quick look: these numbers mean nothing.",
         f"Written to {out / 'quick'}.",
@@ -43,7 +45,8 @@ def test_quick_look_end_to_end(small, no_recipe, tmp_path):
     assert not (tmp_path / "results").exists()  # a quick look keeps its records to itself
     files = {path.name for path in (out / "quick").iterdir()}
     small = {f"small{end}" for end in (".md", ".html", ".csv", "-claims.csv", ".jsonl.gz")}
-    assert files == small | {"recipe.md", "recipe.html", "recipe.csv"}
+    ours = {f"{name}.{end}" for name in ("recipe", "decisions") for end in ("md", "html", "csv")}
+    assert files == small | ours
 
     again = done("run", "small", *options, "--json")
     claim, _ = json.loads(again.out)["tables"]["small"]
@@ -111,7 +114,7 @@ def test_render_trains_nothing(tmp_path):
     [
         (["run"], "Missing argument 'TABLE'"),
         (["run", "east-tabel1"], "Got 'east-tabel1'. Did you mean 'east-table1'?"),
-        (["render", "recip"], ", recipe, all. Got 'recip'. Did you mean 'recipe'?"),
+        (["render", "recip"], ", recipe, decisions, all. Got 'recip'. Did you mean 'recipe'?"),
         (["render", "--results", "nowhere"], "folder of the records. Got 'nowhere'"),
         (
             ["run", "btg-table4", "--dataset", "adult"],

@@ -143,7 +143,7 @@ def _named(name: str, zero_division: float, owner: str) -> Metric:
             costs = json.loads(cost[1])
         if costs is not None:
             return ExpectedCost(costs, zero_division=zero_division)
-    base, average = _split(name)
+    base, average = split(name)
     if base in _CLASS_METRICS:
         return _CLASS_METRICS[base](average=average, zero_division=zero_division)
     if beta := re.fullmatch(r"f(\d+(?:\.\d+)?)", base):
@@ -153,7 +153,7 @@ def _named(name: str, zero_division: float, owner: str) -> Metric:
     raise ValueError(complaint(owner, "metric", allowed, repr(shown), _cure(shown)))
 
 
-def _split(name: str) -> tuple[str, Average]:
+def split(name: str) -> tuple[str, Average]:
     base, _, average = name.rpartition("_")
     return (base, average) if average in ("macro", "micro", "weighted") else (name, "binary")
 
@@ -165,7 +165,7 @@ def _cure(name: str) -> str:
     if name.endswith("_samples"):
         return f'A mean over rows is not a function of the matrix; use "{name[:-8]}_macro".'
     plain = name.lower().removesuffix("score").removesuffix("_").removesuffix("_binary")
-    base, average = _split(plain)
+    base, average = split(plain)
     if base in _OTHER_WORDS:
         plain = _OTHER_WORDS[base] + ("" if average == "binary" else f"_{average}")
     words = {frozenset(known.split("_")): known for known in names()}  # "macro_f1" is "f1_macro"

@@ -115,7 +115,9 @@ def _rule(
     if decision not in DECISIONS:
         threshold, shift = float(decision), 0.0 if offsets is None else offsets
         return lambda z: ((z + shift).double().softmax(1)[:, 1] > threshold).long(), None
-    rule = fit_decision(logits, y, metric=metric, decision=decision, offsets=offsets)
+    # Only a tuned rule is given labels: "expected" would correct the probabilities with them.
+    known = y if decision == "tuned" else None
+    rule = fit_decision(logits, known, metric=metric, decision=decision, offsets=offsets)
     return rule, rule.score
 
 

@@ -76,14 +76,14 @@ def prepare(
         rows = _thinned(loaded.y, imbalance, split_seed)
     groups = loaded.groups[rows] if variant == "sound" else None
     parts = [rows[part] for part in three_way_split(loaded.y[rows], groups=groups, seed=split_seed)]
-    features = _of_texts(loaded.X, parts[0]) if texts else loaded.X
+    features = of_texts(loaded.X, parts[0]) if texts else loaded.X
     X, y = torch.from_numpy(features), torch.from_numpy(loaded.y)
     scale = Standardizer(X[parts[0]])
     training, validation, test = ((scale(X[part]), y[part]) for part in parts)
     return Prepared(training, validation, test, len(loaded.classes))
 
 
-def _of_texts(texts: np.ndarray, training: np.ndarray) -> np.ndarray:
+def of_texts(texts: np.ndarray, training: np.ndarray) -> np.ndarray:
     """Reduce many words to few features, learnt from the training rows alone."""
     pipeline = make_pipeline(TfidfVectorizer(), TruncatedSVD(DIMENSIONS, random_state=0))
     return pipeline.fit(texts[training]).transform(texts).astype(np.float32)

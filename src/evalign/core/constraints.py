@@ -1,0 +1,244 @@
+"""Constraints on metrics in words: "recall[fraud] >= 0.9, predicted_rate <= 0.05"."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from evalign.core.checks import complaint, nearest, require
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import ClassMetric, Metric, resolve
+from evalign.core.metrics.names import LONGEST, split
+from evalign.core.numerics import safe_ratio
+
+FORM = "be a metric's name, >= or <=, and a number"
+EXAMPLE = 'As in "recall >= 0.9", or several: "recall >= 0.9, specificity >= 0.8".'
+SIGNS = "<>=!≤≥"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FalsePositiveRate(ClassMetric):
+    """fp / (fp + tn), which is 1 − specificity."""
+
+    stem = "fpr"
+
+    def score(self, c: Confusion) -> Tensor:
+        return safe_ratio(c.fp, c.negatives, self.zero_division)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FalseNegativeRate(ClassMetric):
+    """fn / (fn + tp), which is 1 − recall."""
+
+    stem = "fnr"
+
+    def score(self, c: Confusion) -> Tensor:
+        return safe_ratio(c.fn, c.actual, self.zero_division)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictedRate(ClassMetric):
+    """The share of the rows that get the label."""
+
+    stem = "predicted_rate"
+
+    def score(self, c: Confusion) -> Tensor:
+        return safe_ratio(c.predicted, c.total, self.zero_division)
+
+
+# They bound a rule but are not goals: whoever makes them small alone labels no row.
+RATES = {rate.stem: rate for rate in (FalsePositiveRate, FalseNegativeRate, PredictedRate)}
+OTHER_WORDS = {
+    "false_positive_rate": "fpr",
+    "false_negative_rate": "fnr",
+    "miss_rate": "fnr",
+    "positive_rate": "predicted_rate",
+    "selection_rate": "predicted_rate",
+}
+
+
+@dataclass(frozen=True)
+class OfClass(Metric):
+    """The score of one class against the rest.
+
+    Args:
+        metric: gives the scores of all classes (`average=None`).
+        index: the class, or the label of a multilabel problem; None for class 1 of two.
+        owner: the name that errors give as the owner of the constraint.
+    """
+
+    metric: ClassMetric
+    index: int | None
+    owner: str = field(default="OfClass", repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.metric.stem if self.index is None else f"{self.metric.stem}[{self.index}]"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.metric.bounds
+
+    def __call__(self, c: Confusion) -> Tensor:
+        index, stem, last = self.index, self.metric.stem, c.num_classes - 1
+        kind = "labels" if c.multilabel else "classes"
+        if index is None:
+            index, binary = 1, c.num_classes == 2 and not c.multilabel
+            allowed = f"say which of the {c.num_classes} {kind} it is about"
+            cure = f'Use "{stem}_macro" for their mean, or "{stem}[{last}]" for one of them.'
+            require(binary, self.owner, "constraint", allowed, f'"{stem}"', cure)
+        allowed = f"be about one of the {kind} 0 to {last}"
+        require(index <= last, self.owner, "constraint", allowed, f'"{self.name}"')
+        return self.metric.score(c)[index]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A metric and its bound.
+
+    Args:
+        text: the constraint, as it was given.
+        metric: what is bounded, one number.
+        at_least: whether the bound is the least allowed value, and not the greatest.
+        bound: the bound itself, which is allowed.
+    """
+
+    text: str
+    metric: Metric
+    at_least: bool
+    bound: float
+
+    def slack(self, c: Confusion) -> Tensor:
+        """How far the metric is on the allowed side of its bound; negative on the other side."""
+        value = self.metric(c)
+        return value - self.bound if self.at_least else self.bound - value
+
+
+def parse(
+    text: str, classes: Iterable[object] | None = None, *, owner: str = "parse"
+) -> tuple[Constraint, ...]:
+    """The constraints that a text names, separated by commas.
+
+    A constraint is a name of `metrics.names()`, "fpr", "fnr" or "predicted_rate" (the share of rows
+    with a label), then ">=" or "<=", and a number. A class stands in brackets behind the name: its
+    index from 0, or its name, which may hold any characters, also commas and brackets. Where names
+    themselves are numbers, a number is a name and never an index. Without brackets a score of
+    one class is that of class 1 of two. Of many labels a row, the class is the label.
+
+    Args:
+        text: the constraints.
+        classes: the names of the classes, in the order of their indices.
+        owner: the name that errors give as the owner of the constraint.
+
+    Examples:
+        >>> for c in parse("recall[cat, wild] >= 0.9, fpr <= 0.1", ["dog", "cat, wild"]):
+        ...     print(c.metric.name, c.at_least, c.bound)
+        recall[1] True 0.9
+        fpr False 0.1
+    """
+    if not isinstance(text, str):
+        raise TypeError(complaint(owner, "constraint", FORM, repr(text), EXAMPLE))
+    names = None if classes is None else [str(name) for name in classes]
+    if names is not None:
+        allowed = "be different names"
+        require(len(set(names)) == len(names), owner, "classes", allowed, names)
+    return tuple(_constraint(term, names, owner) for term in _terms(text, names or []))
+
+
+def _terms(text: str, names: Sequence[str]) -> Iterator[re.Match[str]]:
+    """The parts between commas, but not between those of a class's name or of a matrix of costs."""
+    known = "".join(rf"\s*{re.escape(name)}\s*|" for name in sorted(names, key=len, reverse=True))
+    matrix = r"[\s\d\[\],.eE+-]*"
+    term = re.compile(
+        rf"(?P<name>[^\[\],{SIGNS}]*)(?:\[(?P<inner>{known}[^\[\]]*|{matrix})\])?\s*"
+        rf"(?P<sign>[{SIGNS}]*)(?P<bound>[^,]*)"
+    )
+    start = 0
+    while found := term.match(text, start):
+        yield found
+        if found.end() == len(text):
+            return
+        start = found.end() + 1
+
+
+def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) -> Constraint:
+    text = term[0].strip()
+    shown = repr(text if len(text) <= LONGEST else text[:LONGEST] + "…")
+    sign = term["sign"]
+    try:
+        bound = float(term["bound"])
+    except ValueError:
+        bound = None
+    if sign not in (">=", "<=") or bound is None or not term["name"].strip():
+        raise ValueError(complaint(owner, "constraint", FORM, shown, EXAMPLE))
+    require(math.isfinite(bound), owner, "constraint", "have a finite bound", shown)
+    metric = _metric(term["name"].strip(), term["inner"], names, owner)
+
+    low, high = metric.bounds
+    allowed = f"have a bound from {low:g} to {high:g}, where {metric.name} lies"
+    never = bound > high if sign == ">=" else bound < low
+    cure = "No rule can meet it." if never else "Every rule meets it: leave it out."
+    if high == 1 and 2 <= bound <= 100:
+        cure += f" For {bound:g}% write {bound / 100:g}."
+    require(low <= bound <= high, owner, "constraint", allowed, shown, cure)
+    return Constraint(text, metric, sign == ">=", bound)
+
+
+def _metric(name: str, inner: str | None, names: Sequence[str] | None, owner: str) -> Metric:
+    if name == "expected_cost" and inner is not None:
+        return resolve(f"{name}[{inner}]", owner=owner)
+    metric = _known(name, owner)
+    single = metric if isinstance(metric, ClassMetric) and metric.average == "binary" else None
+    if inner is None:
+        return metric if single is None else OfClass(replace(single, average=None), None, owner)
+    if single is None:
+        cure = f'Use "{name}" alone'
+        if isinstance(metric, ClassMetric):
+            cure += f', or "{metric.stem}[{inner}]"'
+        allowed = "have a class behind a score of one class only"
+        got = f'"{name}[{inner}]"'
+        raise ValueError(complaint(owner, "constraint", allowed, got, cure + "."))
+    return OfClass(replace(single, average=None), _index(inner, names, owner), owner)
+
+
+def _known(name: str, owner: str) -> Metric:
+    base, average = split(name)
+    if base in RATES:
+        return RATES[base](average=average)
+    try:
+        return resolve(name, owner=f"{owner}'s constraint")
+    except ValueError:
+        plain = name.lower().replace(" ", "_")
+        meant = OTHER_WORDS.get(plain, plain)
+        if not (cure := nearest(meant, RATES)):
+            raise
+    allowed = "be of metrics.names(), fpr, fnr or predicted_rate"
+    raise ValueError(complaint(owner, "metric of the constraint", allowed, repr(name), cure))
+
+
+def _index(inner: str, names: Sequence[str] | None, owner: str) -> int:
+    """The class that stands in the brackets."""
+    for name in (inner, inner.strip()):
+        if names is not None and name in names:
+            return names.index(name)
+    position = int(inner) if re.fullmatch(r"\s*[0-9]{1,9}\s*", inner) else None
+    if names is None:
+        allowed, cure = "name a class by its index from 0", "Or pass classes=, the names in order."
+        if position is None:
+            raise ValueError(complaint(owner, "constraint", allowed, repr(inner), cure))
+        return position
+    if position is not None and position < len(names) and not any(map(_number, names)):
+        return position
+    some = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
+    allowed, cure = f"name one of the classes {some}", nearest(inner, names)
+    raise ValueError(complaint(owner, "constraint", allowed, repr(inner), cure))
+
+
+def _number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,235 @@
+"""Rows of scores, labels and weights in every accepted form, brought to one.
+
+| logits or probabilities        | y                   | labels of the rule |
+| ------------------------------ | ------------------- | ------------------ |
+| (N,) or (N, 1), two classes    | (N,) or (N, 1)      | (N,)               |
+| (N, C)                         | (N,)                | (N,)               |
+| (B, C, ...)                    | (B, ...)            | (B, ...)           |
+| (B, ..., C), `class_dim=-1`    | (B, ...)            | (B, ...)           |
+| (N, L) or (B, L, ...), a label | the same shape, 0/1 | the same shape     |
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evalign.core.checks import complaint, numbers, require
+from evalign.core.rows import Task, check_indices, check_weights, row_weights, signed
+
+# A probability of 0 becomes this one, since its logarithm has to be finite. It is half of what
+# float32 adds to 1, so next to a probability that went through float32 nothing smaller is known.
+FLOOR = 2.0**-24
+# How far a row of probabilities may be from 1: they may be bfloat16 or rounded to two digits.
+FROM_ONE = 0.02
+# How far it is at most where logits look like probabilities, and of how many single numbers in
+# [0, 1] one may say so.
+LIKE_ONE, SO_MANY = 1e-3, 20
+
+Values = Tensor | np.ndarray | list[Any]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of rows, and the form that they came in.
+
+    Args:
+        rows: (R, C), float64: logits whose largest is 0; of a multilabel problem, log-odds (R, L).
+        shape: the dimensions of the rows before they were flattened.
+        class_dim: where the classes were among them.
+        as_tensor: whether they came as a tensor. All else gets numpy arrays back.
+    """
+
+    rows: Tensor
+    shape: tuple[int, ...]
+    class_dim: int
+    as_tensor: bool
+
+    def per_row(self, values: Tensor) -> Any:
+        """Give values (R,) back in the shape of the rows."""
+        return self._given(values.reshape(self.shape))
+
+    def per_class(self, values: Tensor) -> Any:
+        """Give values (R, C) back in the shape of the rows, with the classes where they were."""
+        return self._given(values.reshape(*self.shape, -1).movedim(-1, self.class_dim))
+
+    def _given(self, values: Tensor) -> Any:
+        return values if self.as_tensor else values.cpu().numpy()
+
+
+def as_scores(
+    owner: str,
+    logits: Values | None,
+    probabilities: Values | None,
+    *,
+    multilabel: bool,
+    class_dim: int,
+) -> Scores:
+    """Check logits or probabilities, one of which is given, and flatten them."""
+    one = (logits is None) != (probabilities is None)
+    got = "neither" if logits is None else "both"
+    require(one, owner, "logits or probabilities=", "be given, one of the two", got)
+    name, given = ("logits", logits) if probabilities is None else ("probabilities", probabilities)
+    values = tensor_of(owner, name, given).double()
+    allowed = "have shape (N, C), (B, C, ...), or (N,) or (N, 1) for two classes"
+    if multilabel:
+        allowed = "have shape (N, L) or (B, L, ...), with a column for each label"
+    ok = values.ndim >= 1 + multilabel and values.numel() > 0
+    require(ok, owner, name, f"{allowed}, with at least one row", tuple(values.shape))
+    if values.ndim == 1:
+        values, class_dim = values.unsqueeze(1), 1
+    ok = -values.ndim <= class_dim < values.ndim
+    allowed = f"be one of the {values.ndim} dimensions of {name}"
+    require(ok, owner, "class_dim", allowed, class_dim, "It is 1, or -1 where classes come last.")
+    values = values.movedim(class_dim, -1)
+    shape, values = tuple(values.shape[:-1]), values.reshape(-1, values.shape[-1])
+    if name == "probabilities":
+        rows = _of_probabilities(owner, values, multilabel)
+    else:
+        rows = _of_logits(owner, values, multilabel)
+    return Scores(rows, shape, class_dim, isinstance(given, Tensor))
+
+
+def tensor_of(owner: str, name: str, values: Any) -> Tensor:
+    """A tensor without a graph of a tensor, an array, a list or a column of a frame."""
+    if isinstance(values, Tensor):
+        return values.detach()
+    try:
+        array = np.array(values)  # a copy: torch warns of arrays that must not be written to
+        if array.dtype.kind not in "biuf":
+            raise TypeError
+        return torch.from_numpy(array)
+    except (TypeError, ValueError):  # strings, None, ragged lists
+        cure = "As class indices: np.unique(y, return_inverse=True)[1]." if name == "y" else ""
+        got = type(values).__name__
+        text = complaint(owner, name, "be a tensor, an array or a list of numbers", got, cure)
+        raise TypeError(text) from None
+
+
+def _of_logits(owner: str, values: Tensor, multilabel: bool) -> Tensor:
+    cure = "The network has diverged or its input holds such values."
+    wrong = values[~values.isfinite()]
+    require(not len(wrong), owner, "logits", "be finite", wrong[:1].tolist(), cure)
+    if _look_like_probabilities(values, multilabel):
+        text = f"The logits of {owner} look like probabilities: pass probabilities=."
+        warnings.warn(text, UserWarning, stacklevel=5)
+    if multilabel:
+        return values
+    if values.shape[1] == 1:
+        values = torch.cat([torch.zeros_like(values), values], 1)
+    # Only differences of logits count, and large logits would overflow.
+    return values - values.amax(1, keepdim=True)
+
+
+def _look_like_probabilities(values: Tensor, multilabel: bool) -> bool:
+    if values.amin() < 0 or values.amax() > 1 + LIKE_ONE:
+        return False
+    if multilabel or values.shape[1] == 1:
+        return len(values.unique()) >= SO_MANY
+    same = bool((values == values[:1]).all())
+    return not same and bool(((values.sum(1) - 1).abs() < LIKE_ONE).all())
+
+
+def _of_probabilities(owner: str, values: Tensor, multilabel: bool) -> Tensor:
+    """log p, or the log-odds of labels; zeros and ones, as of a forest, are taken at `FLOOR`."""
+    cure = "Pass logits positionally."
+    wrong = values[~((values >= 0) & (values <= 1))]
+    require(not len(wrong), owner, "probabilities", "lie from 0 to 1", wrong[:1].tolist(), cure)
+    if multilabel:
+        return values.clamp(min=FLOOR).log() - (1 - values).clamp(min=FLOOR).log()
+    if values.shape[1] == 1:
+        values = torch.cat([1 - values, values], 1)
+    wrong = values.sum(1)
+    wrong = wrong[(wrong - 1).abs() > FROM_ONE]
+    if len(wrong):
+        allowed = f"have rows that sum to 1, to within {FROM_ONE}"
+        cure += ' One probability for each of several labels is task="multilabel".'
+        got = f"a row that sums to {wrong[0].item():g}"
+        raise ValueError(complaint(owner, "probabilities", allowed, got, cure))
+    rows = values.clamp(min=FLOOR).log()
+    return rows - rows.amax(1, keepdim=True)
+
+
+def is_multilabel(
+    task: Task | None, scores: Values | None, y: Values | None, class_dim: int
+) -> bool:
+    """Whether every column is a label of its own: `y` has the shape of scores of several columns.
+
+    That is a matter of shapes alone, and so never changes with the values.
+    """
+    if task is not None or y is None or scores is None:
+        return task == "multilabel"
+    try:
+        shape, same = (
+            tuple(x.shape) if isinstance(x, Tensor) else np.shape(x) for x in (scores, y)
+        )
+    except ValueError:  # a ragged list, which `tensor_of` refuses
+        return False
+    return shape == same and len(shape) > 1 and shape[class_dim] > 1
+
+
+def as_labels(
+    owner: str, y: Values, scores: Scores, *, multilabel: bool, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    """Labels, (R,) or of a multilabel problem (R, L), and which of them are not ignored."""
+    given = signed(tensor_of(owner, "y", y).to(scores.rows.device))
+    classes, shape, labels = scores.rows.shape[1], scores.shape, given
+    if multilabel:
+        if given.ndim == len(shape) + 1:
+            labels = given.movedim(scores.class_dim, -1)
+        allowed = "have the shape of the scores, with a 0 or 1 for each label"
+        shape = (*shape, classes)
+    else:
+        if given.ndim == len(shape) + 1 and given.shape[scores.class_dim] == 1:
+            labels = given.squeeze(scores.class_dim)
+        allowed = f"have shape {shape}"
+    cure = ""
+    if given.ndim == len(scores.shape) and given.ndim > 1 and not multilabel:
+        cure = "The classes of the scores are in dimension 1, unless you pass class_dim=-1."
+    require(tuple(labels.shape) == shape, owner, "y", allowed, tuple(given.shape), cure)
+    labels = labels.reshape(-1, classes) if multilabel else labels.flatten()
+    seen = labels != ignore_index
+    labels = labels.masked_fill(~seen, 0)
+    whole = labels.long()
+    wrong = labels[whole != labels]
+    if multilabel:
+        wrong = labels[(labels != 0) & (labels != 1)]
+        cure = f"Positions to leave out hold ignore_index, {ignore_index}."
+        require(not len(wrong), owner, "y", "hold 0 and 1 only", wrong[:1].tolist(), cure)
+    require(not len(wrong), owner, "y", "hold class indices", wrong[:1].tolist())
+    if not multilabel:
+        check_indices(owner, "y", whole, classes)
+    return whole, seen
+
+
+def as_weights(owner: str, sample_weight: Values | None, scores: Scores) -> Tensor:
+    """Weights (R,), of a row each or of an example each, as they were given."""
+    if sample_weight is None:
+        return scores.rows.new_ones(len(scores.rows))
+    weight = tensor_of(owner, "sample_weight", sample_weight).to(scores.rows)
+    check_weights(owner, weight)
+    return row_weights(owner, weight, torch.Size(scores.shape)).flatten()
+
+
+def with_mean_one(owner: str, weight: Tensor) -> Tensor:
+    """Weights that are 1 on average where they are not 0, as without weights.
+
+    Only their ratios count, but the priors of `calibrate` are for counts of rows. They are divided
+    by the largest first, because their sum might overflow.
+    """
+    allowed = "leave at least one row that is not ignored and whose weight is not 0"
+    require(bool((weight > 0).any()), owner, "y and sample_weight", allowed, "none")
+    weight = weight / weight.amax()
+    return weight / weight[weight > 0].mean()
+
+
+def class_vector(owner: str, name: str, values: Any, like: Tensor) -> Tensor:
+    """A finite number for each of the classes that `like` has columns for."""
+    vector, classes = numbers(values), like.shape[1]
+    ok = vector.shape == (classes,) and bool(vector.isfinite().all())
+    allowed = f"hold a finite number for each of the {classes} classes"
+    require(ok, owner, name, allowed, repr(values))
+    return vector.to(like)

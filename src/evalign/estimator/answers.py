@@ -1,0 +1,124 @@
+"""What any scikit-learn classifier answers for rows, in one form."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils.validation import _num_samples
+
+from evalign.core.checks import complaint, require
+
+Method = Literal["predict_proba", "decision_function"]
+Split = tuple[np.ndarray, np.ndarray]  # rows to train on, rows held out
+OWNER = "AlignedDecisionCV"
+# How far below a row's other scores lies that of a class which its classifier was not shown. As
+# log-odds, e^-10 is rarer than any class that rows can tell of.
+UNKNOWN = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """A classifier's answers for labelled rows that it was not trained on.
+
+    Args:
+        values: (N, C), or (N, L) for several labels a row: probabilities, or scores that are
+            log-odds up to a factor and offsets.
+        method: where they come from.
+        y: class codes (N,), or indicators (N, L).
+        weight: (N,), or None.
+        fold: the number of the fold of each row.
+        row: its number in the table. A splitter may hold a row out several times.
+    """
+
+    values: np.ndarray
+    method: Method
+    y: np.ndarray
+    weight: np.ndarray | None
+    fold: np.ndarray
+    row: np.ndarray
+
+    @property
+    def multilabel(self) -> bool:
+        return self.y.ndim == 2
+
+    @property
+    def constant(self) -> bool:
+        """Whether all rows of a fold get the same answer, in every fold."""
+        parts = (self.values[self.fold == fold] for fold in np.unique(self.fold))
+        return all(bool((part == part[:1]).all()) for part in parts)
+
+    @property
+    def telling(self) -> int:
+        """The rows that are not of the most frequent class; of several labels, their sum."""
+        if not self.multilabel:
+            return len(self.y) - int(np.bincount(self.y).max())
+        present = self.y.sum(0)
+        return int(np.minimum(present, len(self.y) - present).sum())
+
+    def take(self, rows: np.ndarray) -> "Answers":
+        """Some of the rows, by a mask."""
+        parts = {name: getattr(self, name)[rows] for name in ("values", "y", "fold", "row")}
+        return replace(self, **parts, weight=None if self.weight is None else self.weight[rows])
+
+
+def as_argument(values: np.ndarray, method: Method) -> dict[str, Any]:
+    """The argument of a rule that takes these values."""
+    return {"probabilities" if method == "predict_proba" else "logits": values}
+
+
+def method_of(estimator: Any) -> Method:
+    """The method to ask for scores."""
+    if hasattr(estimator, "predict_proba"):
+        return "predict_proba"
+    if hasattr(estimator, "decision_function"):
+        return "decision_function"
+    allowed = "be a classifier with predict_proba or decision_function"
+    raise TypeError(complaint(OWNER, "estimator", allowed, type(estimator).__name__))
+
+
+def asked(
+    estimator: Any, X: Any, method: Method, classes: np.ndarray, *, multilabel: bool
+) -> np.ndarray:
+    """The answers of a fitted classifier, with a column for each of the classes, in their order."""
+    known = estimator.classes_
+    if not multilabel and len(known) == 1:  # of one class there is nothing to ask
+        given = np.full((_num_samples(X), 1), float(method == "predict_proba"))
+    else:
+        given = getattr(estimator, method)(X)
+    if multilabel:
+        return _labels(given, known, len(classes))
+    values = np.asarray(given, dtype=np.float64)
+    if values.ndim == 1:
+        values = np.stack([np.zeros_like(values), values], 1)
+    allowed = f"give a column for each of the {len(known)} classes it was fitted on"
+    cure = 'Of an SVC set decision_function_shape="ovr".' if method == "decision_function" else ""
+    got = f"{values.shape[1]} columns of {method}"
+    require(values.shape[1] == len(known), OWNER, "estimator", allowed, got, cure)
+    place = {label: column for column, label in enumerate(classes.tolist())}
+    unknown = [label for label in known.tolist() if label not in place]
+    allowed = f"be fitted on the classes of y, {classes.tolist()[:5]}"
+    require(not unknown, OWNER, "estimator", allowed, f"also {unknown[:3]}")
+    lowest = 0.0 if method == "predict_proba" else values.min(1, keepdims=True) - UNKNOWN
+    columns = np.broadcast_to(lowest, (len(values), len(classes))).copy()
+    columns[:, [place[label] for label in known.tolist()]] = values
+    return columns
+
+
+def _labels(given: Any, known: Any, labels: int) -> np.ndarray:
+    """A column per label. Forests and `MultiOutputClassifier` give a list with an array of each."""
+    if not isinstance(given, list):
+        values = np.asarray(given, dtype=np.float64)
+        allowed = f"give a column for each of the {labels} labels"
+        require(values.shape[1:] == (labels,), OWNER, "estimator", allowed, values.shape)
+        return values
+    columns = [_positive(np.asarray(part), own) for part, own in zip(given, known, strict=True)]
+    return np.stack(columns, 1)
+
+
+def _positive(values: np.ndarray, known: Sequence[Any]) -> np.ndarray:
+    """The column of 1 among those of a label's classes, which may be 0 or 1 alone."""
+    if values.ndim == 1:  # a decision function of two
+        return values
+    found = [column for column, label in enumerate(known) if label == 1]
+    return values[:, found[0]] if found else np.zeros(len(values))

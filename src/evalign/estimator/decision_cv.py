@@ -1,0 +1,343 @@
+"""`AlignedDecisionCV`: the labels that a metric asks for, around any classifier."""
+
+import warnings
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any, Self, cast, get_args
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.model_selection import StratifiedGroupKFold
+from sklearn.utils import Bunch, _safe_indexing, check_random_state, get_tags
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    _routing_enabled,
+    process_routing,
+)
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
+
+from evalign.core.checks import complaint, require
+from evalign.core.metrics import MetricFunction, resolve
+from evalign.decisions import Decision, DecisionRule
+from evalign.estimator import held_out
+from evalign.estimator.answers import (
+    OWNER,
+    Answers,
+    Method,
+    as_argument,
+    asked,
+    method_of,
+)
+from evalign.estimator.evidence import Wanted, evidence, score_of
+from evalign.estimator.plot import plot
+from evalign.estimator.rows import weights
+from evalign.estimator.targets import Targets, read_targets, warn_of_lost
+from evalign.training import TrainingWarning
+
+
+def _has_probabilities(self: Any) -> bool:
+    models = getattr(self, "estimators_", [getattr(self, "estimator_", self.estimator)])
+    return hasattr(models[0], "predict_proba")
+
+
+class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """Any classifier, with the labels that are best for a metric.
+
+    The classifier is trained on all folds but one and asked about that one, in turn. A decision
+    rule (`fit_decision`) is fitted to these answers, which are of rows it has not seen. Answers
+    that are far off as probabilities are mended inside the rule.
+
+    Args:
+        estimator: a classifier or a pipeline with `predict_proba` or `decision_function`.
+        metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
+            function of a `Confusion`. Names without an average ("f1") are of two classes.
+        decision: "tuned", "expected" or "argmax", see `fit_decision`.
+        constraint: such as "recall >= 0.9", see `fit_decision`.
+        cv: the number of folds, stratified and shuffled; a splitter of scikit-learn; or "prefit"
+            for a classifier that was fitted before, on other rows than those given to `fit`.
+        ensemble: whether the classifiers of the folds are kept and their answers averaged. If not,
+            one is trained on all rows in the end.
+        pos_label: of two classes the positive one, which "f1" and the like are about; None for the
+            last in order.
+        n_jobs: how many folds are trained at once.
+        random_state: the seed of the folds where `cv` is a number.
+
+    Attributes:
+        estimator_: the classifier, trained on all rows; not with `ensemble`.
+        estimators_: the classifiers of the folds; only with `ensemble`.
+        rule_: the `DecisionRule` that `predict` uses. `rule_.classes` has its classes in order; of
+            two, the positive one is the last.
+        classes_: the labels, sorted; the numbers of the columns for several labels a row.
+        cv_results_: what the rule brings. `rule_scores`, `argmax_scores` and `expected_scores` are
+            the metric (a cost is negated) on each fold: of the rule fitted to the other folds, of
+            argmax, and of the rule of the answers alone. `mean_rule_score`, `std_rule_score` and so
+            on summarise them. `gain` is the mean difference of the first two, from `gain_low` to
+            `gain_high` with 95% confidence, and `gain_p` its p-value (Nadeau and Bengio's).
+            `sources` names the rule chosen without each fold; `confusion` and `argmax_confusion`
+            are of all folds together. For two classes, `threshold` is that of the rule and
+            `fold_thresholds` are those without each fold, on the scale of the classifier's answers;
+            `threshold_scores` (folds, thresholds) is the metric at each of `thresholds`. It is
+            empty if there is one class.
+        n_features_in_, feature_names_in_: as in scikit-learn, where the classifier has them.
+
+    Examples:
+        >>> from sklearn.datasets import make_classification
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X, y = make_classification(1500, weights=[0.9], class_sep=0.7, random_state=0)
+        >>> clf = AlignedDecisionCV(LogisticRegression(), "f1", random_state=0)
+        >>> clf = clf.fit(X[:700], y[:700])
+        >>> clf.cv_results_["mean_rule_score"] > clf.cv_results_["mean_argmax_score"]
+        True
+    """
+
+    classes_: np.ndarray
+    rule_: DecisionRule
+    cv_results_: dict[str, Any]
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _method: Method
+    _order: np.ndarray
+    _multilabel: bool
+
+    def __init__(
+        self,
+        estimator: Any,
+        metric: str | MetricFunction = "f1_macro",
+        *,
+        decision: str = "tuned",
+        constraint: str | None = None,
+        cv: Any = 5,
+        ensemble: bool = False,
+        pos_label: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.metric = metric
+        self.decision = decision
+        self.constraint = constraint
+        self.cv = cv
+        self.ensemble = ensemble
+        self.pos_label = pos_label
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+        """Train the classifier, and fit the rule to its answers for rows it has not seen.
+
+        Args:
+            X: rows, in any form that the classifier takes.
+            y: a label per row, numbers or strings; or 0 and 1 of shape (N, L).
+            sample_weight: a weight per row: of the rule, and of the classifier if it takes one.
+            params: `groups` for the folds: where `cv` is a number, the rows of a group stay
+                together. The others are for the classifier's `fit`. With scikit-learn's metadata
+                routing, all go where they were requested.
+        """
+        prefit = self._check()
+        X, y, targets, codes = read_targets(self, X, y)
+        weight = None if sample_weight is None else weights(sample_weight, len(codes))
+        routed = self._routed(weight, params)
+        split_params, fit_params = routed.splitter.split, routed.estimator.fit
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+
+        parts = [] if prefit else held_out.splits(self.cv, X, y, codes, split_params, seed)
+        parts = parts if len(targets.classes) > 1 else []
+        warn_of_lost(targets, codes, parts)
+        trained = held_out.train(self.estimator, X, y, parts, fit_params, self.n_jobs)
+        for name in ("estimator_", "estimators_", "n_features_in_", "feature_names_in_"):
+            vars(self).pop(name, None)
+        if self.ensemble and parts:
+            self.estimators_ = trained
+        else:
+            model = self.estimator
+            self.estimator_ = model if prefit else held_out.fitted(model, X, y, fit_params)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self._models[0], name):
+                setattr(self, name, getattr(self._models[0], name))
+        self.classes_, self._order, self._multilabel = targets
+        self._method = method_of(self._models[0])
+
+        if not parts:  # the classifier is asked about all rows
+            trained, parts = self._models, [(codes[:0], np.arange(len(codes)))]
+        values = [
+            self._asked(model, _safe_indexing(X, rows))
+            for model, (_, rows) in zip(trained, parts, strict=True)
+        ]
+        row = np.concatenate([rows for _, rows in parts])
+        fold = np.repeat(np.arange(len(parts)), [len(rows) for _, rows in parts])
+        if len(parts) == 1:  # the rule has its own folds
+            params = _check_method_params(X, split_params, indices=row)
+            again = held_out.splits(held_out.FOLDS, row, row, codes[row], params, seed)
+            for number, (_, rows) in enumerate(again):
+                fold[rows] = number
+        weight = None if weight is None else weight[row]
+        answers = Answers(np.concatenate(values), self._method, codes[row], weight, fold, row)
+        self._decide(answers)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels, by the rule that `fit` made."""
+        check_is_fitted(self)
+        return self._targets.decode(self._applied("__call__", X))
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> Any:
+        """The classifier's own probabilities, or their mean. What mends them is in the rule."""
+        check_is_fitted(self)
+        if len(self._models) == 1:
+            return self._models[0].predict_proba(X)
+        if not self._multilabel:
+            back = np.argsort(self._order)
+            return np.mean([self._asked(model, X) for model in self._models], 0)[:, back]
+        each = [model.predict_proba(X) for model in self._models]
+        if isinstance(each[0], list):
+            return [np.mean(label, 0) for label in zip(*each, strict=True)]
+        return np.mean(each, 0)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The scores behind `predict`.
+
+        For two classes (n,), positive where the second is predicted; for more (n, n_classes), and
+        their argmax is predicted; for several labels a row (n, n_labels), positive where one is.
+        """
+        check_is_fitted(self)
+        scores = self._applied("scores", X)
+        if self._multilabel:
+            return scores
+        scores = scores[:, np.argsort(self._order)]
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
+        labels = self.predict(X)
+        weight = None if sample_weight is None else weights(sample_weight, len(labels))
+        metric = resolve(self.metric, owner=OWNER)
+        (codes, true), new = self._targets.encode(labels, y)
+        try:
+            return score_of(metric, codes, true, weight, len(self.classes_) + len(new))
+        except ValueError as error:
+            if not len(new):
+                raise
+            allowed = f"hold the classes of fit, {self.classes_.tolist()}, for this metric"
+            text = complaint(f"{OWNER}.score", "y", allowed, new[:3].tolist())
+            raise ValueError(text) from error
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw what the rule does and return the Axes. Needs matplotlib.
+
+        For two classes: the metric at all thresholds, with its mean and deviation over the folds,
+        the rule's threshold and that of argmax. For more: what each class gains and loses.
+
+        Args:
+            ax: the Axes to draw on; by default new ones.
+        """
+        check_is_fitted(self)
+        metric = resolve(self.metric, owner=OWNER)
+        return plot(self.cv_results_, metric, self._targets.names, self._method, ax)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Say where the arguments of `fit` go, as scikit-learn asks for it."""
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        to_split = MethodMapping().add(caller="fit", callee="split")
+        splitter = self.cv if hasattr(self.cv, "split") else StratifiedGroupKFold()
+        router = MetadataRouter(owner=self).add_self_request(self)
+        router = router.add(estimator=self.estimator, method_mapping=to_fit)
+        return router.add(splitter=splitter, method_mapping=to_split)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Plain values: tensors could not be saved without pickle.
+        state: dict[str, Any] = dict(cast(Any, super().__getstate__()))
+        if "rule_" in state:
+            state["rule_"] = state["rule_"].state_dict()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "rule_" in state:
+            metric = None if isinstance(state["metric"], str) else state["metric"]
+            rule = DecisionRule.from_state_dict(state["rule_"], metric=metric)
+            state = state | {"rule_": rule}
+        cast(Any, super()).__setstate__(state)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "rule_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags = own.input_tags
+        tags.classifier_tags.multi_label = getattr(own.classifier_tags, "multi_label", False)
+        tags.target_tags.multi_output = (
+            tags.target_tags.multi_output or own.target_tags.multi_output
+        )
+        return tags
+
+    def _check(self) -> bool:
+        """Refuse arguments that `fit` cannot use, and say whether the classifier is fitted."""
+        method_of(self.estimator)
+        known = get_args(Decision)
+        allowed = f"be one of {', '.join(known)}"
+        require(self.decision in known, OWNER, "decision", allowed, repr(self.decision))
+        allowed = 'be a number of folds, at least 2, a splitter of scikit-learn, or "prefit"'
+        if isinstance(self.cv, str | Real):
+            number = isinstance(self.cv, Integral) and not isinstance(self.cv, bool)
+            ok = self.cv == "prefit" or (number and cast(int, self.cv) > 1)
+        else:
+            ok = isinstance(self.cv, Iterable) or hasattr(self.cv, "split")
+        require(ok, OWNER, "cv", allowed, repr(self.cv))
+        prefit = isinstance(self.cv, str)
+        if prefit:
+            check_is_fitted(self.estimator)
+        return prefit
+
+    def _routed(self, weight: np.ndarray | None, params: dict[str, Any]) -> Any:
+        """The arguments for the splitter and those for the classifier."""
+        if _routing_enabled():
+            return process_routing(self, "fit", sample_weight=weight, **params)
+        split = {"groups": params.pop("groups")} if "groups" in params else {}
+        if weight is not None:
+            if has_fit_parameter(self.estimator, "sample_weight"):
+                params["sample_weight"] = weight
+            else:
+                name = type(self.estimator).__name__
+                text = (
+                    f"{name}.fit takes no sample_weight: the weights are those of the rule alone. "
+                    "Use scikit-learn's metadata routing to pass them on inside a pipeline."
+                )
+                warnings.warn(text, TrainingWarning, stacklevel=3)
+        return Bunch(splitter=Bunch(split=split), estimator=Bunch(fit=params))
+
+    def _decide(self, answers: Answers) -> None:
+        targets = self._targets
+        if len(targets.classes) == 1:
+            self.rule_ = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
+            self.cv_results_ = {}
+            return
+        wanted = Wanted(self.metric, cast(Decision, self.decision), self.constraint, targets.names)
+        if doubt := wanted.doubt(answers):
+            warnings.warn(doubt, TrainingWarning, stacklevel=3)
+        self.rule_ = wanted.rule(answers)
+        self.cv_results_ = evidence(answers, wanted, self.rule_)
+
+    @property
+    def _targets(self) -> Targets:
+        return Targets(self.classes_, self._order, self._multilabel)
+
+    @property
+    def _models(self) -> list[Any]:
+        return self.estimators_ if hasattr(self, "estimators_") else [self.estimator_]
+
+    def _asked(self, model: Any, X: Any) -> np.ndarray:
+        """The answers of a classifier, with columns in the order of the rule."""
+        ordered = self.classes_[self._order]
+        return asked(model, X, self._method, ordered, multilabel=self._multilabel)
+
+    def _applied(self, function: str, X: Any) -> np.ndarray:
+        """The rule's function of the answers for rows."""
+        values = np.mean([self._asked(model, X) for model in self._models], 0)
+        if len(self.classes_) == 1:
+            return (
+                np.zeros((len(values), 1)) if function == "scores" else np.zeros(len(values), int)
+            )
+        return getattr(self.rule_, function)(**as_argument(values, self._method))

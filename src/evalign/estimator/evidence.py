@@ -1,0 +1,188 @@
+"""What a decision rule brings over argmax, on rows that it was not fitted to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from evalign.core.confusion import Confusion
+from evalign.core.estimates import estimate
+from evalign.core.metrics import Metric, MetricFunction, resolve
+from evalign.decisions import Decision, DecisionRule, fit_decision
+from evalign.decisions.goal import Goal
+from evalign.estimator.answers import OWNER, Answers, as_argument
+
+# Rows outside of the most frequent class. With fewer, what a tuned rule gains over argmax is luck.
+FEWEST = 10
+CURVE = 200  # thresholds at most
+SATURATED = 745.0  # e^-745 is the smallest number there is
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a rule is fitted for: the arguments of `fit_decision` of these names."""
+
+    metric: str | MetricFunction
+    decision: Decision
+    constraint: str | None
+    classes: Sequence[Any]
+
+    def doubt(self, answers: Answers) -> str | None:
+        """Why no rule is fitted to these answers, in which case argmax takes its place."""
+        if self.constraint is not None or self.decision == "argmax":
+            return None
+        if answers.constant:
+            return (
+                "All rows have the same scores, so that there is nothing to decide by: labels are "
+                "those with the highest one. Look at the classifier's features and settings."
+            )
+        if self.decision == "tuned" and answers.telling < FEWEST:
+            return (
+                f"{answers.telling} rows outside of the most frequent class are too few to tune a "
+                f"decision on, which takes {FEWEST}: labels are those with the highest score. Give "
+                'more rows, or decide by the probabilities alone (decision "expected").'
+            )
+        return None
+
+    def rule(self, answers: Answers, decision: Decision | None = None) -> DecisionRule:
+        """The rule for some answers."""
+        if decision is None:
+            decision = "argmax" if self.doubt(answers) else self.decision
+        return fit_decision(
+            **as_argument(answers.values, answers.method),
+            y=answers.y,
+            metric=self.metric,
+            decision=decision,
+            task="multilabel" if answers.multilabel else None,
+            sample_weight=answers.weight,
+            constraint=None if decision == "argmax" else self.constraint,
+            classes=self.classes,
+        )
+
+
+def score_of(
+    metric: Metric, labels: np.ndarray, y: np.ndarray, weight: np.ndarray | None, classes: int
+) -> float:
+    """The metric of codes or indicators, or minus the metric if it is a cost."""
+    value = metric(_confusion(labels, y, weight, classes, metric.needs_matrix)).item()
+    return value if metric.greater_is_better else -value
+
+
+def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, Any]:
+    """Score, fold by fold, argmax and the rule that is fitted to the other folds.
+
+    Scores are "greater is better"; NaN where the metric is not defined, or no rule meets the
+    constraint on the other folds. See `AlignedDecisionCV.cv_results_` for the names.
+    """
+    metric, number = resolve(wanted.metric, owner=OWNER), len(wanted.classes)
+    decisions: dict[str, Decision | None] = {"rule": None, "argmax": "argmax"}
+    if wanted.decision == "tuned":
+        decisions["expected"] = "expected"
+    folds = np.unique(answers.fold)
+    scores = {name: np.full(len(folds), np.nan) for name in decisions}
+    labels = {name: np.full_like(answers.y, -1) for name in decisions}
+    rules: list[DecisionRule | None] = []
+    for place, fold in enumerate(folds):
+        test = np.asarray(answers.fold == fold)
+        held_out = answers.take(test)
+        others = answers.take(np.asarray(~np.isin(answers.row, held_out.row)))
+        for name, decision in decisions.items():
+            found = _fitted(others, wanted, decision) if len(others.row) else None
+            if name == "rule":
+                rules.append(found)
+            if found is None:
+                continue
+            given = found(**as_argument(held_out.values, held_out.method))
+            labels[name][test] = given
+            scores[name][place] = score_of(metric, given, held_out.y, held_out.weight, number)
+    result: dict[str, Any] = {}
+    for name, values in scores.items():
+        result[f"{name}_scores"] = values
+        result[f"mean_{name}_score"] = _of_finite(np.mean, values)
+        result[f"std_{name}_score"] = _of_finite(np.std, values)
+    result["sources"] = ["none" if found is None else found.source for found in rules]
+    gains = scores["rule"] - scores["argmax"]
+    gains = gains[np.isfinite(gains)]
+    interval = estimate(gains.tolist(), len(folds)) if len(gains) > 1 else [np.nan] * 4
+    result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), interval, strict=True))
+    decided = np.all((labels["rule"] >= 0).reshape(len(answers.y), -1), axis=1)
+    for key, name in {"confusion": "rule", "argmax_confusion": "argmax"}.items():
+        part = answers.take(decided)
+        result[key] = _matrices(labels[name][decided], part.y, part.weight, number)
+    if number == 2 and not answers.multilabel:
+        result |= _curve(answers, metric, folds)
+        own = [np.nan if found is None else threshold(found, answers) for found in rules]
+        result |= {"threshold": threshold(rule, answers), "fold_thresholds": np.array(own)}
+    return result
+
+
+def threshold(rule: DecisionRule, answers: Answers) -> float:
+    """The answer (probability or score) of the second class above which it is the label."""
+    low, high = -SATURATED, SATURATED
+    while high - low > 1e-9 * (1 + abs(low)):
+        middle = (low + high) / 2
+        second = rule(np.array([[0.0, middle]])).item() == 1
+        low, high = (low, middle) if second else (middle, high)
+    return high if answers.method == "decision_function" else float(1 / (1 + np.exp(-high)))
+
+
+def _fitted(answers: Answers, wanted: Wanted, decision: Decision | None) -> DecisionRule | None:
+    try:
+        return wanted.rule(answers, decision)
+    except ValueError:
+        if wanted.constraint is None:
+            raise
+        return None  # a constraint that all rows allow for may be too much for some
+
+
+def _of_finite(function: Any, values: np.ndarray) -> float:
+    values = values[np.isfinite(values)]
+    return float(function(values)) if len(values) else float("nan")
+
+
+def _confusion(
+    labels: np.ndarray, y: np.ndarray, weight: np.ndarray | None, classes: int, matrix: bool
+) -> Confusion:
+    several = y.ndim == 2
+    given, true = (torch.from_numpy(x.astype(bool if several else np.int64)) for x in (labels, y))
+    return Confusion.from_predictions(
+        given,
+        true,
+        num_classes=None if several else max(2, classes),
+        sample_weight=None if weight is None else torch.from_numpy(weight),
+        matrix=matrix and not several,
+    )
+
+
+def _matrices(
+    labels: np.ndarray, y: np.ndarray, weight: np.ndarray | None, classes: int
+) -> np.ndarray:
+    """The confusion matrix (C, C), or one for each of several labels, (L, 2, 2)."""
+    if y.ndim == 1:
+        return _confusion(labels, y, weight, classes, True).matrix.numpy()
+    columns = range(y.shape[1])
+    each = [_confusion(labels[:, k], y[:, k], weight, 2, True).matrix.numpy() for k in columns]
+    return np.stack(each)
+
+
+def _curve(answers: Answers, metric: Metric, folds: np.ndarray) -> dict[str, np.ndarray]:
+    """The metric at many thresholds, (folds, thresholds)."""
+    first, second = answers.values.T
+    value = second if answers.method == "predict_proba" else second - first
+    thresholds = np.unique(np.quantile(value, np.linspace(0, 1, CURVE)))
+    weight = np.ones(len(value)) if answers.weight is None else answers.weight
+    matrices = np.empty((len(folds), len(thresholds), 2, 2))
+    for place, fold in enumerate(folds):
+        for true in (0, 1):
+            rows = (answers.fold == fold) & (answers.y == true)
+            order = np.argsort(value[rows])
+            mass = np.concatenate([[0], weight[rows][order].cumsum()])
+            below = mass[np.searchsorted(value[rows][order], thresholds, side="right")]
+            matrices[place, :, true] = np.stack([below, mass[-1] - below], -1)
+    scores = Goal.of(OWNER, metric, None).scores(torch.from_numpy(matrices)).numpy()
+    return {
+        "thresholds": thresholds,
+        "threshold_scores": np.where(np.isfinite(scores), scores, np.nan),
+    }

@@ -1,0 +1,78 @@
+"""The answers of a classifier for rows that it was not trained on, fold by fold."""
+
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv
+from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _check_method_params
+
+from evalign.core.checks import require
+from evalign.estimator.answers import OWNER, Split
+
+FOLDS = 5
+
+
+def splits(
+    cv: Any, X: Any, y: np.ndarray, codes: np.ndarray, params: dict[str, Any], seed: int
+) -> list[Split]:
+    """The rows to train on and the rows held out, for each fold; none if there are too few rows.
+
+    A number of folds is made smaller where the rows do not suffice for it. A class with fewer rows
+    than folds is missing in some of them.
+    """
+    if not isinstance(cv, Integral):
+        splitter: Any = check_cv(cv, y, classifier=True)
+        return list(splitter.split(X, y, **params))
+    strata, groups = _strata(codes), params.get("groups")
+    folds = min(int(cv), int(np.bincount(strata).max()))
+    if groups is not None:
+        number = len(np.unique(groups))
+        require(number > 1, OWNER, "groups", "name two groups at least", number)
+        folds = min(folds, number)
+    if folds < 2:
+        return []
+    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
+    with warnings.catch_warnings():  # `fit` says it in its own words
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        return list(kind(folds, shuffle=True, random_state=seed).split(strata, strata, groups))
+
+
+def train(
+    estimator: Any, X: Any, y: Any, parts: list[Split], params: dict[str, Any], n_jobs: int | None
+) -> list[Any]:
+    """A classifier for each fold, trained on the other folds."""
+    return list(
+        Parallel(n_jobs=n_jobs)(
+            delayed(_trained)(estimator, X, y, rows, params) for rows, _ in parts
+        )
+        or []
+    )
+
+
+def fitted(estimator: Any, X: Any, y: Any, params: dict[str, Any]) -> Any:
+    """A copy of a classifier, trained on these rows."""
+    model: Any = clone(estimator)
+    return model.fit(X, y, **params)
+
+
+def _trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, Any]) -> Any:
+    params = _check_method_params(X, params, indices=rows)
+    X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
+    if y.ndim == 1 and len(np.unique(y)) == 1:  # most classifiers refuse it
+        return DummyClassifier(strategy="prior").fit(X, y)
+    return fitted(estimator, X, y, params)
+
+
+def _strata(codes: np.ndarray) -> np.ndarray:
+    """What is spread evenly over the folds: the class, or the rarest of the labels of a row."""
+    if codes.ndim == 1:
+        return np.unique(codes, return_inverse=True)[1]
+    counts = np.where(codes == 1, codes.sum(0), np.inf)
+    rarest = np.where((codes == 1).any(1), counts.argmin(1), -1)
+    return np.unique(rarest, return_inverse=True)[1]

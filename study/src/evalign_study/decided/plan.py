@@ -1,0 +1,44 @@
+"""The runs of the table of decisions: data sets, splits and classifiers."""
+
+from collections.abc import Iterable
+
+from evalign_study.records.run import Run
+from evalign_study.suite.plan import SETS, SPLITS
+from evalign_study.trainers.deciding import MODELS, PREFIX
+
+ROWS = 50_000  # at most, of the training part and of the test part; only creditcard has more
+QUICK_SETS, QUICK_ROWS = ("cardiotocography", "yeast"), 400
+# Boosting trains a tree for each class in each round, and a forest keeps all classes in each leaf.
+# With 257 classes each of these would take longer than all other runs of its kind.
+MANY_CLASSES = ("caltech256_clip",)
+FOR_FEW_CLASSES = ("random_forest", "hist_gradient_boosting", "lightgbm", "xgboost")
+
+
+def runs(
+    datasets: Iterable[str] = SETS,
+    *,
+    splits: Iterable[int] = SPLITS,
+    models: Iterable[str] = tuple(MODELS),
+    rows: int = ROWS,
+) -> list[Run]:
+    """List all or some runs.
+
+    Examples:
+        >>> len(runs(["adult"])), len(runs(["caltech256_clip"]))  # 5 splits; 7 models and 3
+        (35, 15)
+    """
+    models, splits = list(models), list(splits)
+    return [
+        Run(
+            dataset=dataset,
+            variant="sound",
+            method=PREFIX + model,
+            network="",
+            split_seed=split,
+            rows=rows,
+        )
+        for dataset in datasets
+        for split in splits
+        for model in models
+        if not (dataset in MANY_CLASSES and model in FOR_FEW_CLASSES)
+    ]

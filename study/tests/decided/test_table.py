@@ -1,0 +1,106 @@
+"""The table of decisions: what its records show."""
+
+from pathlib import Path
+
+import pytest
+from evalign_study.decided import plan, standings
+from evalign_study.decided.table import NOT_RUN, DecisionsTable, headline, parts
+from evalign_study.pipeline.formats import Grid, markdown
+from evalign_study.pipeline.writing import fill
+from evalign_study.trainers import choice
+from evalign_study.trainers.deciding import CUTOFFS, PREDICT, TUNER
+
+from study.tests.commands import refused
+from study.tests.papers.made_tables import record
+
+ROOT = Path(__file__).parents[3]
+SETS = ("adult", "yeast")
+
+
+def made(run, gain=0.1, behind=()):
+    """Make a record in which our rule gains, or is clearly behind in some data sets."""
+    two = run.dataset != "yeast"
+    level = 0.5 + 0.001 * run.split_seed
+    ours = level - 0.05 - 0.002 * run.split_seed if run.dataset in behind else level + gain
+    scores = {PREDICT: level, CUTOFFS: level + 0.02, "tuned": ours, "expected": level}
+    if two:
+        scores[TUNER] = level + 0.01
+    times = {TUNER: 1.0, "tuned": 0.1}
+    picks = {n: {"test": x, "seconds": times.get(n, 0.0)} for n, x in scores.items()}
+    return record(run, {"f1" if two else "f1_macro": picks})
+
+
+def records(**how):
+    return [made(run, **how) for run in plan.runs(SETS)]
+
+
+def test_gains_are_paired_by_split():
+    scores = standings.collected(records())
+    gains = standings.compared(scores, PREDICT).gains
+    assert len(gains) == 14  # data sets times models
+    assert all(gain.mean == pytest.approx(10) and gain.trials == 5 for gain in gains.values())
+    assert {cell[0] for cell in standings.compared(scores, TUNER).gains} == {"adult"}
+
+
+def test_a_clear_loss_is_found_and_told():
+    found = [made(run, behind=["adult"]) for run in plan.runs(SETS)]
+    cells = standings.compared(standings.collected(found), TUNER)
+    assert len(cells.lost) == 7
+    assert not cells.won
+    text = markdown(parts(plan.runs(SETS), found, quick=False))
+    assert "worse in 7" in text
+    assert "Cells lost beyond chance" in text
+
+
+@pytest.mark.parametrize(("gain", "met"), [(0.1, [True] * 2), (0.03, [True, False])])
+def test_bars(gain, met):
+    bars = standings.bars(records(gain=gain))
+    assert [bar.met for bar in bars[:2]] == met
+    assert [bar.met for bar in bars[2:]] == [True] * 5
+    assert bars[-1].value == pytest.approx(0.1)
+
+
+def test_levels_are_of_the_same_data_sets():
+    scores = standings.collected(records())
+    assert standings.levels(scores, "lightgbm", [PREDICT, TUNER, "tuned"]) == pytest.approx(
+        [50.2, 51.2, 60.2]
+    )
+    assert standings.levels(scores, "lightgbm", ["no such"]) is None
+    grid = headline(scores)
+    assert grid.rows[0] == ["logistic regression", "50.2", "60.2", "50.2", "+10.0"]
+
+
+def test_nothing_was_run(tmp_path):
+    found = DecisionsTable().findings({}, tmp_path)
+    assert found.lines == [NOT_RUN]
+    assert markdown(found.parts).endswith(f"{NOT_RUN}\n")
+
+
+def test_runs():
+    runs = DecisionsTable().runs()
+    assert len({run.key for run in runs}) == len(runs) == 14 * 35 + 15
+    assert {choice.trainer_of(run) for run in runs} == {choice.DECIDED}
+    assert not {run.key for run in DecisionsTable(quick=True).runs()} & {run.key for run in runs}
+
+
+def test_bad_input_is_one_line():
+    text = "trials of decisions must be left out: it has its own splits. Got 2."
+    assert text in refused("run", "decisions", "--trials", "2")
+    text = "dataset of decisions must be one of adult, mammography"
+    assert text in refused("run", "decisions", "--dataset", "cifar")
+
+
+def test_documentation_shows_the_records(committed):
+    """If not, run: evalign-study render decisions --page docs/decisions_measured.md.
+
+    The README's table is the page's first.
+    """
+    page = (ROOT / "docs/decisions_measured.md").read_text(encoding="utf-8")
+    runs = DecisionsTable().runs()
+    there = [committed[run.key] for run in runs if run.key in committed]
+    assert fill(page, "decisions", markdown(parts(runs, there, quick=False))) == page
+    if there:
+        grid = headline(standings.collected(there))
+        lines = markdown([Grid("", grid.head, grid.rows)]).strip().splitlines()
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        assert all(line in readme for line in lines)

@@ -1,0 +1,29 @@
+"""scikit-learn's own checks of `AlignedDecisionCV`."""
+
+import pytest
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from evalign import AlignedDecisionCV
+
+# Its tables have a dozen rows; that they are few is what the warnings say.
+pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
+
+WEIGHTS = "a weight of 2 and two copies of a row differ: the copies may be in two folds"
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
+    "check_sample_weight_equivalence_on_sparse_data": WEIGHTS,
+}
+
+
+@parametrize_with_checks(
+    [
+        AlignedDecisionCV(LogisticRegression(), cv=2, random_state=0),
+        AlignedDecisionCV(RidgeClassifier(), cv=2, ensemble=True, random_state=0),
+    ],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_scikit_learn(estimator, check, monkeypatch):
+    # Without it the check of array API input, here with NumPy, skips itself.
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    check(estimator)

@@ -1,0 +1,203 @@
+"""Constraints in words: what they mean, and errors that say what to write instead."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import confusion_matrix, recall_score
+
+from evalign import Confusion, metrics
+from evalign.core.constraints import parse
+from tests.tolerances import SAME
+
+Y = torch.tensor([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
+LABELS = torch.tensor([0, 0, 1, 2, 1, 1, 0, 2, 0, 2])
+THREE = Confusion.from_predictions(LABELS, Y, num_classes=3, matrix=True)
+TWO = Confusion.from_predictions((LABELS == 1).long(), (Y == 1).long(), matrix=True)
+
+
+def slack(text, confusion, classes=None):
+    (constraint,) = parse(text, classes)
+    return constraint.slack(confusion).item()
+
+
+@pytest.mark.parametrize("name", metrics.names())
+def test_every_metric_can_be_bounded(name):
+    found = metrics.resolve(name)(TWO).item()
+    assert slack(f"{name} >= 0.25", TWO) == pytest.approx(found - 0.25, abs=SAME)
+    assert slack(f"  {name}<=0.25 ", TWO) == pytest.approx(0.25 - found, abs=SAME)
+
+
+def test_rates_by_scikit_learn():
+    (tn, fp), (fn, tp) = confusion_matrix(Y == 1, LABELS == 1)
+    rates = {"fpr": fp / (fp + tn), "fnr": fn / (fn + tp), "predicted_rate": (fp + tp) / len(Y)}
+    for name, rate in rates.items():
+        assert slack(f"{name} <= 0.5", TWO) == pytest.approx(0.5 - rate, abs=SAME)
+        assert slack(f"{name}[1] <= 0.5", THREE) == pytest.approx(0.5 - rate, abs=SAME)
+    fnr = 1 - recall_score(Y, LABELS, average="macro")
+    assert slack("fnr_macro <= 0.5", THREE) == pytest.approx(0.5 - fnr, abs=SAME)
+
+
+def test_a_rate_without_rows_is_nought():
+    none = Confusion.from_predictions(torch.tensor([1, 1]), torch.tensor([1, 1]))
+    assert slack("fpr <= 0", none) == 0
+    assert slack("fnr[0] <= 0", none) == 0
+
+
+@pytest.mark.parametrize("k", range(3))
+def test_a_class(k):
+    recall = recall_score(Y, LABELS, average=None)[k]
+    classes = ["cat", "dog, or wolf", "a [b] >= 0.5, c"]
+    for word in (str(k), f" {k} ", classes[k], f" {classes[k]} "):
+        assert slack(f"recall[{word}] >= 0.5", THREE, classes) == pytest.approx(recall - 0.5)
+    assert slack(f"recall[{k}] >= 0.5", THREE) == pytest.approx(recall - 0.5)
+
+
+def test_both_classes_of_two():
+    for word, k in {"0": 0, "1": 1, "ham": 0, "spam": 1}.items():
+        expected = recall_score(Y == 1, LABELS == 1, average=None)[k] - 0.5
+        assert slack(f"recall[{word}] >= 0.5", TWO, ["ham", "spam"]) == pytest.approx(expected)
+
+
+def test_names_that_are_numbers_are_names():
+    for classes in (["2", "0", "1"], np.array([2, 0, 1])):
+        assert slack("recall[1] >= 0.5", THREE, classes) == slack("recall[2] >= 0.5", THREE)
+    with pytest.raises(ValueError, match=r"must name one of the classes '1', '2', '3'\. Got '0'"):
+        parse("recall[0] >= 0.5", [1, 2, 3])
+    with pytest.raises(ValueError, match=r"'1\.0', '2\.0', '3\.0'\. Got '1'"):
+        parse("recall[1] >= 0.5", [1.0, 2.0, 3.0])
+
+
+def test_a_label_of_many():
+    target = torch.tensor([[1, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, 1]]).bool()
+    guess = torch.tensor([[1, 0, 1], [0, 1, 1], [0, 0, 1], [1, 1, 0]]).bool()
+    many = Confusion.from_predictions(guess, target)
+    expected = recall_score(target, guess, average=None)
+    for k in range(3):
+        assert slack(f"recall[{k}] >= 0.5", many) == pytest.approx(expected[k] - 0.5)
+        share = guess[:, k].double().mean().item()
+        assert slack(f"predicted_rate[{k}] <= 0.5", many) == pytest.approx(0.5 - share)
+    with pytest.raises(ValueError, match=r'which of the 3 labels it is about\. Got "recall"'):
+        slack("recall >= 0.5", many)
+
+
+def test_several():
+    text = "recall[dog, or wolf] >= 0.5,expected_cost[[0, 1, 2], [5, 0, 1], [1, 1, 0]] <= 1e0"
+    text += ", f0.5_macro<=.75 ,predicted_rate[0] <= 0.05"
+    found = parse(text, ["cat", "dog, or wolf", "x"])
+    assert [each.text for each in found] == [
+        "recall[dog, or wolf] >= 0.5",
+        "expected_cost[[0, 1, 2], [5, 0, 1], [1, 1, 0]] <= 1e0",
+        "f0.5_macro<=.75",
+        "predicted_rate[0] <= 0.05",
+    ]
+    assert [each.metric.name for each in found] == [
+        "recall[1]",
+        "expected_cost[[0.0, 1.0, 2.0], [5.0, 0.0, 1.0], [1.0, 1.0, 0.0]]",
+        "f0.5_macro",
+        "predicted_rate[0]",
+    ]
+    assert [(each.at_least, each.bound) for each in found] == [
+        (True, 0.5),
+        (False, 1.0),
+        (False, 0.75),
+        (False, 0.05),
+    ]
+    assert [each.metric.needs_matrix for each in found] == [False, True, False, False]
+
+
+def test_bounds_at_the_ends_are_allowed():
+    for text in ("recall >= 1", "recall >= 0", "fpr <= 0", "matthews_corrcoef >= -1"):
+        parse(text)
+
+
+def test_a_slack_has_a_slope():
+    matrix = torch.tensor([[5.0, 2.0], [1.0, 4.0]], requires_grad=True)
+    (constraint,) = parse("recall >= 0.9")
+    (slope,) = torch.autograd.grad(constraint.slack(Confusion.from_matrix(matrix)), matrix)
+    # recall = tp / (fn + tp): by fn −tp / 25, by tp fn / 25
+    assert slope.flatten().tolist() == pytest.approx([0, 0, -4 / 25, 1 / 25])
+
+
+FORM = "constraint of fit must be a metric's name, >= or <=, and a number. Got {}. As in"
+ANIMALS = ["cat", "dog", "horse"]
+# text: what the error says
+BAD = {
+    0.9: FORM.format("0.9"),
+    None: FORM.format("None"),
+    ("recall", ">=", 0.9): FORM.format("('recall', '>=', 0.9)"),
+    b"recall >= 0.9": FORM.format("b'recall >= 0.9'"),
+    "": FORM.format("''"),
+    "  ": FORM.format("''"),
+    "recall": FORM.format("'recall'"),
+    "recall >= ": FORM.format("'recall >='"),
+    ">= 0.9": FORM.format("'>= 0.9'"),
+    "recall >= 0.9,": FORM.format("''"),
+    "recall >= 0.9, , fpr <= 0.1": FORM.format("''"),
+    "recall == 0.9": FORM.format("'recall == 0.9'"),
+    "recall > 0.9": FORM.format("'recall > 0.9'"),
+    "recall = 0.9": FORM.format("'recall = 0.9'"),
+    "recall ≥ 0.9": FORM.format("'recall ≥ 0.9'"),
+    "recall => 0.9": FORM.format("'recall => 0.9'"),
+    "recall >= 0,9": FORM.format("'9'"),
+    "recall >= 90%": FORM.format("'recall >= 90%'"),
+    "0.9 <= recall": FORM.format("'0.9 <= recall'"),
+    "0.8 <= recall <= 0.9": FORM.format("'0.8 <= recall <= 0.9'"),
+    "recall[a[b]] >= 0.9": FORM.format("'recall[a[b]] >= 0.9'"),
+    "recall[1], precision[2] >= 0.5": FORM.format("'recall[1]'"),
+    "x" * 10_000: FORM.format(repr("x" * 200 + "…")),
+    "recall >= nan": "constraint of fit must have a finite bound. Got 'recall >= nan'.",
+    "recall >= -inf": "constraint of fit must have a finite bound. Got 'recall >= -inf'.",
+    "recall >= 1.2": (
+        "must have a bound from 0 to 1, where recall lies. Got 'recall >= 1.2'. "
+        "No rule can meet it."
+    ),
+    "recall >= 90": "Got 'recall >= 90'. No rule can meet it. For 90% write 0.9.",
+    "predicted_rate <= 5": "Every rule meets it: leave it out. For 5% write 0.05.",
+    "recall >= -0.1": "Got 'recall >= -0.1'. Every rule meets it: leave it out.",
+    "fpr <= -0.1": "Got 'fpr <= -0.1'. No rule can meet it.",
+    "matthews_corrcoef >= -2": "from -1 to 1, where matthews_corrcoef lies.",
+    "expected_cost[[0, 1], [5, 0]] <= 6": "from 0 to 5, where expected_cost",
+    "recal >= 0.9": "metric of fit's constraint must be a name of metrics.names(). Got 'recal'. "
+    'Did you mean "recall"?',
+    "sensitivity >= 0.9": 'Did you mean "recall"?',
+    "roc_auc >= 0.9": "It ranks over all thresholds",
+    "FPR <= 0.1": "fpr, fnr or predicted_rate. Got 'FPR'. Did you mean 'fpr'?",
+    "false_positive_rate <= 0.1": "Did you mean 'fpr'?",
+    "prediction_rate <= 0.1": "Did you mean 'predicted_rate'?",
+    "expected_cost <= 0.1": "Give the costs",
+    "expected_cost[[0, 1], [5]] <= 0.1": "must be a square matrix",
+    "accuracy[1] >= 0.9": "must have a class behind a score of one class only. "
+    'Got "accuracy[1]". Use "accuracy" alone.',
+    "recall_macro[1] >= 0.9": 'Use "recall_macro" alone, or "recall[1]".',
+    "recall[hors] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got 'hors'. "
+    "Did you mean 'horse'?",
+    "recall[3] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got '3'.",
+    "recall[-1] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got '-1'.",
+    "recall[] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got ''.",
+}
+
+
+@pytest.mark.parametrize("text", BAD, ids=lambda text: repr(text)[:40])
+def test_a_wrong_constraint_says_what_to_write(text):
+    with pytest.raises((ValueError, TypeError), match=re.escape(BAD[text])):
+        parse(text, ANIMALS, owner="fit")
+
+
+def test_without_names():
+    cure = re.escape("by its index from 0. Got 'cat'. Or pass classes=, the names in order.")
+    with pytest.raises(ValueError, match=cure):
+        parse("recall[cat] >= 0.9", owner="fit")
+    with pytest.raises(ValueError, match=r"classes of fit must be different names. Got \['a', 'a'"):
+        parse("recall[a] >= 0.9", ["a", "a", "b"], owner="fit")
+
+
+def test_what_only_the_rows_show():
+    text = 'constraint of fit must say which of the 3 classes it is about. Got "recall". '
+    text += 'Use "recall_macro" for their mean, or "recall[2]" for one of them.'
+    with pytest.raises(ValueError, match=re.escape(text)):
+        parse("recall >= 0.9", owner="fit")[0].slack(THREE)
+    text = 'constraint of fit must be about one of the classes 0 to 2. Got "recall[7]".'
+    with pytest.raises(ValueError, match=re.escape(text)):
+        parse("recall[7] >= 0.9", owner="fit")[0].slack(THREE)

@@ -1,0 +1,220 @@
+"""A rule for scores of every form: probabilities, arrays, images and tokens."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from evalign.decisions import DecisionRule, fit_decision
+from evalign.decisions.inputs import FLOOR
+from tests.unit.test_decisions import problem
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
+def test_probabilities_give_the_rule_of_their_logits(classes, decision):
+    (logits, y), (fresh, _) = problem(classes, 200), problem(classes, 300, 1)
+    p, fresh_p = logits.softmax(1), fresh.softmax(1)
+    how = {"metric": "f1_macro", "decision": decision}
+    rule, same = fit_decision(logits, y, **how), fit_decision(y=y, probabilities=p, **how)
+    assert same.source == rule.source
+    assert torch.equal(same(fresh), rule(fresh))
+    assert torch.equal(same(probabilities=fresh_p), rule(fresh))
+    torch.testing.assert_close(same.scores(probabilities=fresh_p), rule.scores(fresh))
+    if classes == 2:
+        for one in (fresh_p[:, 1], fresh_p[:, 1:]):
+            assert torch.equal(rule(probabilities=one), rule(fresh))
+
+
+@pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_forest_may_be_sure(classes, decision):
+    """Zeros and ones are no reason to complain, and lie beyond all other probabilities."""
+    logits, y = problem(classes, 300)
+    p = (logits.softmax(1) * 5).round() / 5
+    p = p / p.sum(1, keepdim=True)
+    assert (p == 0).any()
+    assert (p == 1).any()
+    rule = fit_decision(y=y, probabilities=p, metric="f1_macro", decision=decision)
+    assert rule.gain.isfinite().all()
+    assert rule.scores(probabilities=p).isfinite().all()
+    sure = torch.eye(classes, dtype=torch.float64)
+    assert torch.equal(rule(probabilities=sure), torch.arange(classes))
+    floored = torch.where(sure == 1, sure, FLOOR)
+    torch.testing.assert_close(rule.scores(probabilities=sure), rule.scores(floored.log()))
+
+
+def test_arrays_and_lists_give_arrays():
+    logits, y = problem(3, 60)
+    rule = fit_decision(logits, y, metric="f1_macro")
+    array = logits.numpy()
+    array.setflags(write=False)  # as a frame's may be
+    for rows, labels in ((array, y.numpy()), (array.tolist(), y.tolist())):
+        same = fit_decision(rows, labels, metric="f1_macro")
+        assert torch.equal(same.gain, rule.gain)
+        found = same(rows)
+        assert isinstance(found, np.ndarray)
+        assert found.dtype == np.int64
+        assert found.tolist() == rule(logits).tolist()
+        assert isinstance(same.scores(rows), np.ndarray)
+        assert isinstance(same.probabilities(rows), np.ndarray)
+    assert isinstance(rule(logits), torch.Tensor)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("classes", [1, 2, 3])
+def test_images_and_tokens_are_their_rows(classes, last):
+    """Ignored positions have no part in the rule, and a weight may be of an image."""
+    logits, y = problem(max(classes, 2), 240)
+    if classes == 1:
+        logits = logits[:, 1:] - logits[:, :1]
+    images, labels = logits.view(4, 6, 10, -1), y.view(4, 6, 10).clone()
+    labels[:, :2, ::3] = 255
+    kept = (labels != 255).flatten()
+    weight = torch.tensor([1.0, 2.0, 0.5, 1.0])
+    how = {"metric": "f1_macro", "decision": "tuned"}
+    expected = fit_decision(
+        logits[kept], y[kept], sample_weight=weight.repeat_interleave(60)[kept], **how
+    )
+    given = images if last else images.movedim(-1, 1)
+    rule = fit_decision(
+        given,
+        labels,
+        ignore_index=255,
+        sample_weight=weight,
+        class_dim=-1 if last else 1,
+        **how,
+    )
+    assert torch.equal(rule.gain, expected.gain)
+    assert rule.score == expected.score
+    rule = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
+    assert torch.equal(rule(given), expected(logits).view(4, 6, 10))
+    scores = rule.scores(given)
+    assert torch.equal(scores.argmax(-1 if last else 1), rule(given))
+    same = fit_decision(
+        given,
+        labels.unsqueeze(-1 if last else 1),
+        ignore_index=255,
+        sample_weight=weight.repeat_interleave(60).view(4, 6, 10),
+        class_dim=-1 if last else 1,
+        **how,
+    )
+    assert torch.equal(same.gain, rule.gain)
+
+
+def test_expected_leaves_ignored_rows_out():
+    logits, y = problem(3, 60)
+    y[::2] = -100
+    how = {"metric": "f1_macro", "decision": "expected"}
+    rule = fit_decision(logits, y, **how)
+    assert torch.equal(rule.gain, fit_decision(logits[1::2], y[1::2], **how).gain)
+
+
+def test_unsigned_labels():
+    logits, y = problem(3, 60)
+    y[::2] = 255
+    gain = fit_decision(logits, y.byte(), metric="f1_macro", ignore_index=255).gain
+    assert torch.equal(gain, fit_decision(logits[1::2], y[1::2], metric="f1_macro").gain)
+
+
+def test_what_a_rule_remembers():
+    logits, y = problem(3, 60)
+    names = np.array(["a", "b", "c"])
+    rule = fit_decision(logits, y, metric="f1_macro", classes=names)
+    copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
+    for one in (rule, copy):
+        assert one.classes == ["a", "b", "c"]
+        assert one.task == "multiclass"
+        assert torch.allclose(one.class_prior, y.bincount().double() / 60)
+    expected = fit_decision(logits, metric="f1_macro", decision="expected")
+    torch.testing.assert_close(expected.class_prior, logits.softmax(1).mean(0))
+    assert fit_decision(logits[:, :2], metric="f1", decision="expected").task == "binary"
+
+
+def test_the_factor_makes_the_probabilities():
+    logits, _ = problem(3, 60)
+    offsets = torch.tensor([0.5, 0.0, -1.0]).double()
+    rule = DecisionRule(torch.eye(3).double(), "tuned", "labels", offsets=offsets, factor=0.5)
+    torch.testing.assert_close(rule.probabilities(logits), (0.5 * logits + offsets).softmax(1))
+    state = json.loads(json.dumps(rule.state_dict()))
+    assert DecisionRule.from_state_dict(state).factor == 0.5
+
+
+LOOK_LIKE_PROBABILITIES = "look like probabilities: pass probabilities="
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_probabilities_in_the_place_of_logits_are_noticed(columns):
+    logits, y = problem(max(columns, 2), 60)
+    p = logits.softmax(1)
+    p = p[:, 1] if columns == 1 else p
+    with pytest.warns(UserWarning, match=LOOK_LIKE_PROBABILITIES) as caught:
+        rule = fit_decision(p, y, metric="f1_macro")
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match=LOOK_LIKE_PROBABILITIES) as caught:
+        rule(p.numpy())
+    assert caught[0].filename == __file__
+
+
+def test_logits_are_not_taken_for_probabilities():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        logits, y = problem(3, 60)
+        rule = fit_decision(logits, y, metric="f1_macro")
+        rule(logits.log_softmax(1))
+        rule(torch.tensor([[0.0, 1.0, 0.0]]))
+        rule(torch.tensor([[0.0, 1.0, 0.0]] * 2))
+        fit_decision(torch.tensor([0.2, 0.5, 0.9]), metric="f1", decision="expected")
+
+
+def fit(*args, metric="f1_macro", **kwargs):
+    return fit_decision(*args, metric=metric, **kwargs)
+
+
+ROWS, LABELS = problem(3, 4)
+P = ROWS.softmax(1)
+BAD = {
+    "neither": (lambda: fit(y=LABELS), "logits or probabilities= of fit_decision .* Got neither"),
+    "both": (lambda: fit(ROWS, LABELS, probabilities=P), "one of the two. Got both"),
+    "logits by name": (
+        lambda: fit(y=LABELS, probabilities=ROWS),
+        "probabilities of fit_decision must lie from 0 to 1. .* Pass logits positionally",
+    ),
+    "not of one row": (
+        lambda: fit(y=LABELS, probabilities=P / 2),
+        r'to within 0.02. Got a row that sums to 0.5. Pass logits .* task="multilabel"',
+    ),
+    "NaN": (lambda: fit(y=LABELS, probabilities=P * torch.nan), "lie from 0 to 1. Got .nan"),
+    "words": (lambda: fit(["a", "b"], LABELS), "be a tensor, an array or a list of numbers"),
+    "ragged": (lambda: fit([[1.0], [1.0, 2.0]], LABELS), "be a tensor, an array or a list"),
+    "names as y": (
+        lambda: fit(ROWS, ["a", "b", "a", "c"]),
+        r"y of fit_decision .* Got list. As class indices: np.unique\(y, return_inverse=True\)",
+    ),
+    "tokens": (
+        lambda: fit(ROWS.view(2, 2, 3), LABELS.view(2, 2)),
+        r"y .* shape \(2, 3\). Got \(2, 2\). The classes .* in dimension 1, unless .* class_dim=-1",
+    ),
+    "class_dim": (lambda: fit(ROWS, LABELS, class_dim=2), "class_dim of fit_decision must be one"),
+    "weight": (
+        lambda: fit(ROWS, LABELS, sample_weight=[1, 2]),
+        r"sample_weight of fit_decision must have shape \(4,\)",
+    ),
+    "all ignored": (
+        lambda: fit(ROWS, LABELS * 0 - 100),
+        "y and sample_weight of fit_decision must leave at least one row",
+    ),
+    "task": (lambda: fit(ROWS, LABELS, task="ordinal"), "task of fit_decision must be"),
+    "binary": (lambda: fit(ROWS, LABELS, task="binary"), "be multiclass for 3 classes. Got binary"),
+    "classes": (lambda: fit(ROWS, LABELS, classes=["a", "b"]), "a name for each of the 3 classes"),
+    "calls": (lambda: fit(ROWS, LABELS)(probabilities=P[:, :2]), "sum to 1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case):
+    action, text = BAD[case]
+    with pytest.raises((ValueError, TypeError), match=text):
+        action()
