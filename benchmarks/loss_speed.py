@@ -1,145 +1,163 @@
-"""Time of a loss's forward and backward pass, compared with cross-entropy.
+"""Time and memory of a loss's forward and backward pass, compared with cross-entropy.
 
     python benchmarks/loss_speed.py --out benchmarks/results/loss_speed_cpu.json
     python benchmarks/loss_speed.py --device cuda --out benchmarks/results/loss_speed_cuda.json
-    python benchmarks/loss_speed.py --table benchmarks/results/loss_speed_cpu.json
+    python benchmarks/loss_speed.py --table benchmarks/results/loss_speed_cuda.json
 
-Modes: "eager", "compiled" (`torch.compile`), and on a GPU "captured", the eager loss replayed from
-a CUDA graph. "reference" is the same loss computed by `evalign.core`. The floor is three passes
-over the logits (read, read again for the gradient, write it) at the speed of a copy. Losses of
-other libraries take one logit, and are measured for it if they can be imported. Install them
-without their dependencies, which pin old versions.
+The last one writes the tables of earlier results into docs/speed.md.
+
+Cross-entropy is `F.cross_entropy` called eagerly, for one logit and for labels
+`F.binary_cross_entropy_with_logits`. It and the losses of a line take turns, round after round, so
+that a disturbance meets all of them. A round is a batch of calls without a wait in between, as in
+training. Modes: "eager", "captured" in a CUDA graph and replayed, "compiled" by `torch.compile`,
+and whole training steps. Peak memory is what one call holds at most beyond logits and targets: on a
+GPU by torch's allocator, on a CPU by the running sum of what torch's profiler sees it allocate and
+free. Both are the same in every run.
 """
 
 import argparse
 import importlib.metadata
 import itertools
 import json
+import math
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
 
-from evalign import Confusion, MetricLoss, metrics
-from evalign.losses import SigmoidF1Loss
+from evalign import AlignedLoss, MetricLoss
+from evalign.losses import DiceLoss, FocalLoss, LovaszSoftmaxLoss
 
-SIZES = {
-    "cpu": [(1024, 10), (8192, 10), (8192, 100), (2048, 1000)],
-    "cuda": [(1024, 10), (1_048_576, 10), (65_536, 1000), (16_384, 32_768), (8192, 100_000)],
-}
-# The largest allowed ratio to the median of eager cross-entropy, in float32.
-TARGETS = {
-    "cpu": {(8192, 10): 3.0, (8192, 100): 3.0, (2048, 1000): 3.0},
-    "cuda": {(1024, 10): 1.5, (1_048_576, 10): 0.5, (65_536, 1000): 0.8, (16_384, 32_768): 0.8},
-}
-STEP_TARGET = 1.05
-METRICS = ("f1_macro", "matthews_corrcoef")
-BINARY = 1024  # rows of one logit
-SECONDS = 0.3  # per loss, size and mode
-CLOCK = time.perf_counter
+PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
+ROUNDS = 20
+BATCH = 0.01  # seconds of calls in a round, one call at least
+BASE = "cross-entropy"
 
-MISSING = "not installed"
-
+Run = Callable[[], Any]
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
-
-def reference(name: str) -> LossFunction:
-    metric = metrics.resolve(name)
-    return lambda logits, target: 1 - metric(Confusion.from_logits(logits, target))
-
-
-def losses(device: str) -> Iterator[tuple[str, str, LossFunction]]:
-    """Yield (name, mode, loss). Modules are compiled anew for every size."""
-    yield "cross_entropy", "eager", F.cross_entropy
-    yield "cross_entropy", "compiled", torch.compile(F.cross_entropy, dynamic=False)
-    for name in METRICS:
-        loss = MetricLoss(name).to(device)
-        yield name, "eager", loss
-        yield name, "compiled", torch.compile(loss, fullgraph=True, dynamic=False)
-        if device == "cuda":
-            yield name, "captured", loss
-    yield "f1_macro, reference", "eager", reference("f1_macro")
+LOSSES: dict[str, Callable[[str, Tensor], nn.Module]] = {
+    "MetricLoss": lambda metric, counts: MetricLoss(metric),
+    "MCC": lambda metric, counts: MetricLoss("matthews_corrcoef"),
+    "running": lambda metric, counts: MetricLoss(metric, statistics="running"),
+    "AlignedLoss": AlignedLoss,
+    "DiceLoss": lambda metric, counts: DiceLoss(),
+    "FocalLoss": lambda metric, counts: FocalLoss(),
+    "LovaszSoftmaxLoss": lambda metric, counts: LovaszSoftmaxLoss(),
+}
+OURS = ("MetricLoss", "MCC", "running", "AlignedLoss")  # those with goals
+BOTH = ("MetricLoss", "AlignedLoss")
 
 
-def binary_losses(device: str) -> Iterator[tuple[str, LossFunction]]:
-    """Yield the losses of one logit: ours, and those of other libraries that are installed."""
-    yield "binary_cross_entropy", F.binary_cross_entropy_with_logits
-    yield "f1", MetricLoss("f1").to(device)
-    yield "sigmoid_f1", SigmoidF1Loss().to(device)
-    if _version("libauc") != MISSING:
-        from libauc.losses import AUCMLoss
+@dataclass(frozen=True)
+class Line:
+    """What is measured together: logits of one shape, or the step of one network.
 
-        aucm = AUCMLoss(device=torch.device(device))
-        yield "libauc AUCM", lambda logits, target: aucm(logits.sigmoid(), target)
-    if _version("torch-btg") != MISSING and device == "cuda":
-        from torch_btg.loss import fb_loss
+    Args:
+        goal: the largest allowed ratio to the median of cross-entropy, None for no goal.
+        memory_goal: whether the peak may be cross-entropy's and one tensor of logits.
+    """
 
-        btg = fb_loss(device=device)
-        yield "torch-btg F1", lambda logits, target: btg(logits.sigmoid(), target)[0]
+    mode: str
+    shape: tuple[int, ...]
+    goal: float | None = None
+    losses: tuple[str, ...] = OURS
+    metric: str = "f1_macro"
+    labels: bool = False
+    channels_last: bool = False
+    memory_goal: bool = False
 
+    @property
+    def name(self) -> str:
+        shape = " × ".join(f"{n:,}" for n in self.shape)
+        if self.mode.endswith("step"):
+            return f"{shape} inputs"
+        kind = "binary " if len(self.shape) == 1 else "multilabel " if self.labels else ""
+        return f"{kind}{shape}{', channels_last' if self.channels_last else ''}"
 
-def percentiles(run: Callable[[], Any], device: str) -> dict[str, float]:
-    """Compute percentiles in milliseconds; on a GPU by events, without waits, as in training."""
-    for _ in range(5):
-        run()
-    _wait(device)
-    times: list[float] = []
-    marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
-    end = time.perf_counter() + SECONDS
-    while (time.perf_counter() < end and len(times) + len(marks) < 1000) or len(times) < 7:
-        if device == "cuda":
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            run()
-            stop.record()
-            marks.append((start, stop))
-            if len(marks) == 20:
-                _wait(device)
-                times += [start.elapsed_time(stop) for start, stop in marks[1:]]
-                marks = []
-        else:
-            started = CLOCK()
-            run()
-            times.append(1000 * (CLOCK() - started))
-    q = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64)
-    values = torch.tensor(times, dtype=torch.float64).quantile(q).tolist()
-    return dict(zip(("p20", "p50", "p80"), (float(f"{v:.4g}") for v in values), strict=True))
+    def make(self, loss: str, device: str) -> LossFunction:
+        classes = 10 if self.mode.endswith("step") else 2 if len(self.shape) == 1 else self.shape[1]
+        counts = torch.tensor([9, 1]) if classes == 2 else torch.arange(1, classes + 1)
+        return LOSSES[loss](self.metric, counts).to(device)
 
 
-def measure(
-    loss: LossFunction, mode: str, rows: int, classes: int, dtype: torch.dtype, device: str
-) -> dict[str, Any]:
+_DENSE = (*BOTH, "DiceLoss", "FocalLoss", "LovaszSoftmaxLoss")
+# AlignedLoss is made with the metric's slopes at a whole matrix: of 32,768 classes, 9 GB a copy.
+_WITHOUT_MATRIX = ("MetricLoss", "MCC", "running")
+LINES = {
+    "cuda": [
+        Line("eager", (128, 10), 2.0),
+        Line("eager", (1024, 10), 2.0),
+        Line("eager", (65_536, 10), 2.0),
+        Line("eager", (4096, 1000), 2.0),
+        Line("eager", (65_536, 1000), 1.0),
+        Line("eager", (4096,), 2.5, BOTH, "f1"),
+        Line("eager", (4096, 80), 2.5, ("MetricLoss",), labels=True),
+        Line("eager", (8, 21, 512, 512), 1.5, _DENSE, "jaccard_macro"),
+        Line("eager", (8, 21, 512, 512), 1.5, _DENSE, "jaccard_macro", channels_last=True),
+        Line("captured", (1024, 10), 1.5),
+        Line("captured", (1_048_576, 10), 0.5),
+        Line("captured", (65_536, 1000), 0.8),
+        Line("captured", (16_384, 32_768), 0.8, _WITHOUT_MATRIX),
+        Line("MLP step", (1024, 30), 1.15, BOTH),
+        Line("ResNet-18 step", (128, 3, 32, 32), 1.05, BOTH),
+        Line("compiled", (1024, 10), None, BOTH),
+        Line("compiled", (65_536, 1000), None, BOTH),
+    ],
+    "cpu": [
+        Line("eager", (8192, 10), 3.0),
+        Line("eager", (8192, 100), 3.0),
+        Line("eager", (2048, 1000), 3.0),
+        Line("eager", (4, 21, 256, 256), 3.0, metric="jaccard_macro", memory_goal=True),
+        Line("MLP step", (1024, 30), 1.15, BOTH),
+    ],
+}
+
+
+def loss_runs(line: Line, device: str) -> Iterator[tuple[str, Run]]:
+    """Yield each loss's name and a call of it, forward and backward, on the same numbers."""
     generator = torch.Generator(device).manual_seed(0)
-    logits = torch.randn(rows, classes, generator=generator, device=device).to(dtype)
-    target = torch.randint(max(2, classes), (rows,), generator=generator, device=device)
-    if classes == 1:
-        logits, target = logits.squeeze(1), target.float()
-    logits.requires_grad_()
+    logits = torch.randn(line.shape, generator=generator, device=device)
+    if line.channels_last:
+        logits = logits.to(memory_format=torch.channels_last)
+    if line.labels or logits.ndim == 1:
+        target = torch.randint(2, line.shape, generator=generator, device=device).float()
+        base: LossFunction = F.binary_cross_entropy_with_logits
+    else:
+        rows = line.shape[:1] + line.shape[2:]
+        target = torch.randint(line.shape[1], rows, generator=generator, device=device)
+        base = F.cross_entropy
 
-    def run() -> None:
-        logits.grad = None
-        loss(logits, target).backward()
+    def run_of(loss: LossFunction) -> Run:
+        leaf = logits.detach().requires_grad_()
 
-    if mode == "captured":
-        run = _captured(run)
-    result = {"ms": percentiles(run, device)}
-    if device == "cuda" and mode != "captured":
-        logits.grad = None
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        run()
-        result["peak_mib"] = round((torch.cuda.max_memory_allocated() - before) / 2**20, 1)
-    return result
+        def run() -> None:
+            loss(leaf, target).backward()
+            leaf.grad = None
+
+        return run
+
+    yield BASE, run_of(base)
+    for name in line.losses:
+        loss = line.make(name, device)
+        if line.mode == "compiled":
+            loss = torch.compile(loss, fullgraph=True, dynamic=False)
+        yield name, captured(run_of(loss)) if line.mode == "captured" else run_of(loss)
 
 
-def _captured(run: Callable[[], None]) -> Callable[[], None]:
+def captured(run: Run) -> Run:
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
             run()
@@ -150,164 +168,243 @@ def _captured(run: Callable[[], None]) -> Callable[[], None]:
     return graph.replay
 
 
-def bandwidth(device: str) -> float:
-    """Measure the bytes that a copy reads and writes per second."""
-    x = torch.randn(2**28 if device == "cuda" else 2**25, device=device)
-    y = torch.empty_like(x)
-    return 2 * x.nbytes / percentiles(lambda: y.copy_(x), device)["p50"] * 1000
+def step_runs(line: Line, device: str) -> Iterator[tuple[str, Run]]:
+    """Yield each loss's name and a step of training with it, each of a network of its own."""
+    x = torch.randn(line.shape, device=device)
+    target = torch.randint(10, line.shape[:1], device=device)
+    images = len(line.shape) == 4
+
+    def run_of(loss: LossFunction) -> Run:
+        torch.manual_seed(0)
+        network = (_resnet() if images else _mlp(line.shape[1])).to(device)
+        if images:
+            optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
+        else:
+            optimizer = torch.optim.AdamW(network.parameters(), fused=True)
+
+        def run() -> None:
+            optimizer.zero_grad()
+            with torch.autocast(device, torch.bfloat16, enabled=images):
+                value = loss(network(x), target)
+            value.backward()
+            optimizer.step()
+
+        return run
+
+    yield BASE, run_of(F.cross_entropy)
+    for name in line.losses:
+        yield name, run_of(line.make(name, device))
 
 
-def step(loss: LossFunction, device: str) -> dict[str, float]:
-    """Time a whole training step of the tabular network: 30 features, 2,048 rows, 10 classes."""
-    torch.manual_seed(0)
-    sizes = (30, 512, 256, 128)
-    hidden = [layer for i, o in itertools.pairwise(sizes) for layer in (nn.Linear(i, o), nn.ReLU())]
-    network = nn.Sequential(*hidden, nn.Linear(128, 10)).to(device)
-    optimizer = torch.optim.AdamW(network.parameters(), fused=True)
-    x = torch.randn(2048, 30, device=device)
-    target = torch.randint(10, (2048,), device=device)
-
-    def run() -> None:
-        optimizer.zero_grad()
-        loss(network(x), target).backward()
-        optimizer.step()
-
-    return percentiles(run, device)
+def _mlp(features: int) -> nn.Module:
+    sizes = itertools.pairwise((features, 512, 256, 128))
+    hidden = [layer for pair in sizes for layer in (nn.Linear(*pair), nn.ReLU())]
+    return nn.Sequential(*hidden, nn.Linear(128, 10))
 
 
-def benchmark(device: str, threads: int, dtypes: list[str]) -> dict[str, Any]:
+def _resnet() -> nn.Module:
+    from evalign_study.networks.resnet import resnet18  # the study is not needed on a CPU
+
+    return resnet18(10)
+
+
+def percentiles(runs: dict[str, Run], device: str, rounds: int) -> dict[str, dict[str, float]]:
+    """Compute percentiles of the milliseconds of a call, over rounds in which all take turns."""
+    calls = {name: calls_in_a_batch(run, device) for name, run in runs.items()}
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _, (name, run) in itertools.product(range(rounds), runs.items()):
+        times[name].append(milliseconds(run, calls[name], device) / calls[name])
+    q = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64)
+    found = {}
+    for name, values in times.items():
+        quantiles = torch.tensor(values, dtype=torch.float64).quantile(q).tolist()
+        found[name] = {p: rounded(v) for p, v in zip(("p20", "p50", "p80"), quantiles, strict=True)}
+    return found
+
+
+def calls_in_a_batch(run: Run, device: str) -> int:
+    for _ in range(3):  # compiles at first use
+        run()
+    seconds = milliseconds(run, 3, device) / 3000
+    return max(1, min(200, math.ceil(BATCH / seconds)))
+
+
+def milliseconds(run: Run, calls: int, device: str) -> float:
+    """Time a batch of calls; on a GPU by events, behind a call that fills its queue."""
+    if device == "cpu":
+        started = time.perf_counter()
+        for _ in range(calls):
+            run()
+        return 1000 * (time.perf_counter() - started)
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    run()
+    start.record()
+    for _ in range(calls):
+        run()
+    stop.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(stop)
+
+
+def peak_mib(run: Run, device: str) -> float:
+    """Measure what one call holds at most, its gradient included."""
+    if device == "cuda":
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        return round((torch.cuda.max_memory_allocated() - before) / 2**20, 1)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        run()
+    assert seen.profiler is not None
+    events: Any = seen.profiler.kineto_results
+    memory = [event for event in events.events() if event.name() == "[memory]"]
+    memory.sort(key=lambda event: event.start_ns())
+    return round(max(itertools.accumulate(event.nbytes() for event in memory)) / 2**20, 1)
+
+
+def rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def measure(line: Line, device: str, rounds: int) -> dict[str, Any]:
+    """Measure a line; a loss with a goal comes with its goal."""
+    if line.mode == "compiled":
+        torch._dynamo.reset()
+    runs = dict((step_runs if line.mode.endswith("step") else loss_runs)(line, device))
+    times = percentiles(runs, device, rounds)
+    found: dict[str, Any] = {"mode": line.mode, "name": line.name, "goal": line.goal, "losses": {}}
+    for name, run in runs.items():
+        entry: dict[str, Any] = {"ms": times[name]}
+        if name != BASE:
+            entry["ratio"] = rounded(times[name]["p50"] / times[BASE]["p50"])
+        if line.mode == "eager":
+            entry["peak_mib"] = peak_mib(run, device)
+        found["losses"][name] = entry
+    if line.memory_goal:
+        logits = 4 * math.prod(line.shape) / 2**20
+        found["memory_goal_mib"] = found["losses"][BASE]["peak_mib"] + logits
+    return found
+
+
+def benchmark(
+    device: str, threads: int, rounds: int, busy: bool, keep: Callable[[dict[str, Any]], None]
+) -> None:
+    """Measure all lines, and give what there is to `keep` after every one."""
     torch.set_num_threads(threads)
-    speed = bandwidth(device)
     result: dict[str, Any] = {
-        "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
         "kind": device,
-        "threads": threads,
-        "clock": CLOCK.__name__,
+        "device": torch.cuda.get_device_name() if device == "cuda" else _processor(),
+        "host": _processor(),
         "cpus": os.cpu_count(),
+        "threads": threads,
+        "busy": busy,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "triton": _version("triton"),
-        "peers": {name: _version(name) for name in ("libauc", "torch-btg")}
-        | {"ap_perf": "not measured: needs numba, on the CPU, at batches of some dozen rows"},
-        "copy_gb_per_s": round(speed / 1e9, 1),
-        "rows": [],
-        "step_ms": {},
+        "triton": importlib.metadata.version("triton") if device == "cuda" else None,
+        "rounds": rounds,
+        "lines": [],
     }
-    row: dict[str, Any]
-    for rows, classes in SIZES[device]:
-        for dtype in (getattr(torch, name) for name in dtypes):
-            floor = 3 * rows * classes * dtype.itemsize / speed * 1000
-            torch._dynamo.reset()
-            for name, mode, loss in losses(device):
-                row = {
-                    "size": [rows, classes],
-                    "dtype": str(dtype).removeprefix("torch."),
-                    "loss": name,
-                    "mode": mode,
-                }
-                try:
-                    row |= measure(loss, mode, rows, classes, dtype, device)
-                    row["of_floor"] = round(row["ms"]["p50"] / floor, 2)
-                except torch.OutOfMemoryError:
-                    row["failed"] = "out of memory"
-                result["rows"].append(row)
-                print(json.dumps(row), flush=True)
-    floor = 3 * BINARY * 4 / speed * 1000
-    for name, loss in binary_losses(device):
-        row = {"size": [BINARY, 1], "dtype": "float32", "loss": name, "mode": "eager"}
-        row |= measure(loss, "eager", BINARY, 1, torch.float32, device)
-        result["rows"].append(row | {"of_floor": round(row["ms"]["p50"] / floor, 2)})
-    for name, loss in [("cross_entropy", F.cross_entropy), *((m, MetricLoss(m)) for m in METRICS)]:
-        result["step_ms"][name] = step(loss.to(device) if name in METRICS else loss, device)
-    return result
+    for line in LINES[device]:
+        result["lines"].append(measure(line, device, rounds))
+        keep(result)
+        if device == "cuda":
+            torch.cuda.empty_cache()  # the graphs of a line have pools of their own
 
 
-def table(result: dict[str, Any]) -> str:
-    """Write the results as Markdown: medians, and their ratio to eager cross-entropy."""
-    lines = [
-        "| rows × classes | logits | loss | mode | ms (20 / 50 / 80%) | × cross-entropy | × floor "
-        "| peak MiB |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    base = {}
-    for row in result["rows"]:
-        size, key = row["size"], (*row["size"], row["dtype"])
-        where = f"| {size[0]:,} × {size[1]:,} | {row['dtype']} | {row['loss']} | {row['mode']} |"
-        if "failed" in row:
-            lines.append(f"{where} {row['failed']} | | | |")
-            continue
-        ms = row["ms"]
-        if row["loss"].endswith("cross_entropy") and row["mode"] == "eager":
-            base[key] = ms["p50"]
-        ratio = f"{ms['p50'] / base[key]:.2f}"
-        peak = row.get("peak_mib", "")
-        times = f"{ms['p20']:.4g} / {ms['p50']:.4g} / {ms['p80']:.4g}"
-        lines.append(f"{where} {times} | {ratio} | {row['of_floor']} | {peak} |")
-    return "\n".join(lines)
+def _processor() -> str:
+    """The processor's name, which Python itself knows on few systems."""
+    said = (
+        subprocess.run(["lscpu"], capture_output=True, text=True).stdout if which("lscpu") else ""
+    )
+    names = [line.split(":")[1].strip() for line in said.splitlines() if "Model name" in line]
+    return ", ".join([platform.machine(), *names[:1]])
 
 
 def targets(result: dict[str, Any]) -> str:
-    """Write the targets as Markdown, with what each mode reaches."""
+    """Write the ratios to cross-entropy and the goals as Markdown."""
     lines = [
-        "| what | loss | at most | reached | mode | met |",
-        "| --- | --- | --- | --- | --- | --- |",
+        f"| mode | logits | {' | '.join(OURS)} | at most | met |",
+        f"|{' --- |' * (len(OURS) + 4)}",
     ]
-    rows = [r for r in result["rows"] if r["dtype"] == "float32" and "ms" in r]
-    for size, most in TARGETS[result["kind"]].items():
-        here = [r for r in rows if tuple(r["size"]) == size]
-        base = [
-            r["ms"]["p50"] for r in here if (r["loss"], r["mode"]) == ("cross_entropy", "eager")
-        ]
-        for name in METRICS:
-            ours = [(r["ms"]["p50"] / base[0], r["mode"]) for r in here if r["loss"] == name]
-            for ratio, mode in sorted(ours):
-                met = "yes" if ratio <= most else "no"
-                what = f"{size[0]:,} × {size[1]:,}"
-                lines.append(f"| {what} | {name} | {most} | {ratio:.2f} | {mode} | {met} |")
-    for name in METRICS if result["kind"] == "cpu" else ():
-        times = result["step_ms"]
-        ratio = times[name]["p50"] / times["cross_entropy"]["p50"]
-        met = "yes" if ratio <= STEP_TARGET else "no"
-        lines.append(f"| training step | {name} | {STEP_TARGET} | {ratio:.2f} | eager | {met} |")
+    for line in result["lines"]:
+        ratios = {name: line["losses"].get(name, {}).get("ratio") for name in OURS}
+        cells = ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios.values()]
+        cells += _verdict([r for r in ratios.values() if r is not None], line["goal"], "g")
+        lines.append(f"| {line['mode']} | {line['name']} | {' | '.join(cells)} |")
+        if "memory_goal_mib" in line:
+            peaks = [line["losses"][name]["peak_mib"] for name in OURS]
+            cells = [*(f"{x:.1f}" for x in peaks), *_verdict(peaks, line["memory_goal_mib"], ".1f")]
+            lines.append(f"| peak MiB | {line['name']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
+def _verdict(values: list[float], goal: float | None, form: str) -> list[str]:
+    if goal is None:
+        return ["", ""]
+    met = sum(value <= goal for value in values)
+    said = "yes" if met == len(values) else f"{met} of {len(values)}" if met else "no"
+    return [format(goal, form), said]
 
 
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return MISSING
+def table(result: dict[str, Any]) -> str:
+    """Write times, ratios and memory as Markdown."""
+    lines = [
+        "| mode | logits | loss | ms (20 / 50 / 80%) | × cross-entropy | peak MiB |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for line in result["lines"]:
+        for name, entry in line["losses"].items():
+            step = line["mode"].endswith("step")
+            mode = "eager" if name == BASE and not step else line["mode"]
+            times = " / ".join(f"{ms:.4g}" for ms in entry["ms"].values())
+            ratio = f"{entry['ratio']:.2f}" if "ratio" in entry else ""
+            cells = mode, line["name"], name, times, ratio, str(entry.get("peak_mib", ""))
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def section(result: dict[str, Any]) -> str:
+    """Write the part of the page that shows these results."""
+    threads = f"{result['threads']} threads" if result["kind"] == "cpu" else ""
+    triton = f"triton {result['triton']}" if result["triton"] else ""
+    busy = "others used the machine too" if result["busy"] else ""
+    facts = result["device"], threads, f"torch {result['torch']}", triton, busy
+    said = "; ".join(fact for fact in facts if fact)
+    return f"\n{said}.\n\n{targets(result)}\n\n{table(result)}\n\n"
+
+
+def sections(page: str) -> dict[str, str]:
+    """The text between the marks of every kind of device."""
+    return {
+        kind: page.split(f"<!-- {kind} -->\n")[1].split(f"<!-- /{kind} -->")[0] for kind in LINES
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--device", choices=tuple(LINES), default="cpu")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument(
-        "--own-time",
-        action="store_true",
-        help="count the time of this process alone, on a CPU that others use too; with --threads 1",
-    )
-    parser.add_argument("--dtypes", nargs="+", default=["float32"], help="of the logits")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--busy", action="store_true", help="note that others use the machine too")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--table", type=Path, help="print the tables of earlier results")
+    parser.add_argument("--table", type=Path, help="write earlier results into docs/speed.md")
     arguments = parser.parse_args()
-    if arguments.table is None:
-        if arguments.own_time:
-            global CLOCK
-            CLOCK = time.process_time
-        result = benchmark(arguments.device, arguments.threads, arguments.dtypes)
+    if arguments.table is not None:
+        result = json.loads(arguments.table.read_text(encoding="utf-8"))
+        page, kind = PAGE.read_text(encoding="utf-8"), result["kind"]
+        old, new = (f"<!-- {kind} -->\n{x}" for x in (sections(page)[kind], section(result)))
+        PAGE.write_text(page.replace(old, new), encoding="utf-8")
+        print(section(result))
+        return
+
+    def keep(result: dict[str, Any]) -> None:
+        print(json.dumps(result["lines"][-1]), flush=True)
         if arguments.out:
             arguments.out.parent.mkdir(parents=True, exist_ok=True)
             arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    else:
-        result = json.loads(arguments.table.read_text(encoding="utf-8"))
-    print(targets(result), table(result), sep="\n\n")
+
+    settings = arguments.device, arguments.threads, arguments.rounds, arguments.busy
+    benchmark(*settings, keep)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Time to train many models at once (`fit_many`) and one after the other (`fit`), in one run.
 
     python study/benchmarks/many_speed.py --device cuda --batch-sizes 128 2048 \\
-        --out benchmarks/results/many_speed_cuda.json
+        --out study/benchmarks/results/many_speed_cuda.json
 
 The members are those of the papers' grid for one batch size: five losses, three learning rates,
 two dropouts, and two cooling rates for three of the losses: 48 networks (MLP 512-256-128) on made

@@ -1,6 +1,7 @@
 """Wall time of EAST's Table 1, for its tables of features and its printed losses.
 
-    python study/benchmarks/table_time.py --jobs 13 --out benchmarks/results/table_time_cuda.json
+    python study/benchmarks/table_time.py --jobs 13 \\
+        --out study/benchmarks/results/table_time_cuda.json
 
 The whole protocol of `evalign-study run east-table1` is timed with the papers' split: the grid,
 then ten trials of every setting that a selection chose. It starts without any record.

@@ -9,10 +9,11 @@ from evalign_study.records.results import SUFFIX, Results
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
+STUDY_RESULTS = ROOT / "study" / "benchmarks" / "results"
 
 
-def records(name):
-    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+def records(name, folder=RESULTS):
+    return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
 def page(name):
@@ -52,7 +53,7 @@ def test_accumulation_memory():
 
 
 def test_many_speed():
-    found = records("many_speed_cuda.json")
+    found = records("many_speed_cuda.json", STUDY_RESULTS)
     ups = {int(size): entry["speed_up"] for size, entry in found["batch_sizes"].items()}
     text = page("reproduction.md")
     assert f"On one {found['device']} the {found['members']} networks" in text
@@ -73,7 +74,7 @@ def test_networks_trained_for_the_tables():
 
 
 def test_table_time():
-    found = records("table_time_cuda.json")
+    found = records("table_time_cuda.json", STUDY_RESULTS)
     networks, capped = found["networks"], found["capped"]
     text = page("reproduction.md")
     assert f"takes {found['minutes']} minutes by the clock" in text
