@@ -7,7 +7,7 @@ from evalign import MetricLoss
 from tests import tolerances
 from tests.contract.cases import CASES, data
 from tests.contract.cases import MODULE_CASES as MODULES
-from tests.kernels.agreement import STEPS, TEMPERATURES, assert_agrees, random_batch
+from tests.kernels.agreement import STEPS, TEMPERATURES, assert_agrees, by_fused, random_batch
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
@@ -85,12 +85,10 @@ def test_autocast(case, dtype):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("rows", "classes"), [(7, 3), (5000, 10), (257, 1000), (5, 33_000)])
 def test_kernels_agree_with_the_reference(rows, classes, dtype):
-    from evalign.kernels import fused
-
     batch = random_batch(rows, classes, dtype=dtype)
     for temperature in TEMPERATURES:
         for sigmoid, detach in STEPS:
-            assert_agrees(fused, batch, temperature, sigmoid, detach, device="cuda")
+            assert_agrees(by_fused, batch, temperature, sigmoid, detach, device="cuda")
 
 
 @pytest.mark.parametrize("classes", [10, 1000, 5000])

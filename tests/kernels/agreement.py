@@ -5,6 +5,8 @@ import torch
 from evalign import Confusion
 from evalign.core.batch import Batch
 from evalign.core.membership import multiclass
+from evalign.core.rows import Rows
+from evalign.kernels import plain
 from tests import tolerances
 
 TEMPERATURES = (1e-9, 0.05, 0.2, 0.3, 0.4)
@@ -46,13 +48,37 @@ def hostile_logits(dtype):
 
 
 def run(kernels, batch, temperature, sigmoid, detach, device="cpu"):
-    """Compute the sums and the gradient of a module with forward and backward."""
-    logits, target, weight, loss_from_sums = (x.to(device) for x in batch)
+    """Compute the sums and the gradient by `by_plain` or `by_fused`."""
+    batch = tuple(x.to(device) for x in batch)
     t = torch.tensor(temperature, dtype=torch.float64, device=device)
-    sums, *kept = kernels.forward(logits, target, weight, t, sigmoid)
+    sums, gradient = kernels(*batch, t, sigmoid, detach)
     assert sums.dtype == torch.float64
-    batch = logits, target, weight, t
-    return sums.cpu(), kernels.backward(*batch, *kept, loss_from_sums, sigmoid, detach).cpu()
+    return sums.cpu(), gradient.cpu()
+
+
+def by_plain(logits, target, weight, loss_from_sums, t, sigmoid, detach):
+    """Compute them by the kernels of the CPU, which take images, of one image here."""
+    batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0), t
+    sums, cross_entropy, kept = plain.forward(*batch, sigmoid, None)
+    assert cross_entropy == 0  # without odds there is none
+    slopes, nothing = loss_from_sums[:2], torch.zeros(())
+    gradient = plain.backward(*batch, kept, slopes, nothing, sigmoid, detach, None)
+    return sums, gradient.squeeze(0).t()
+
+
+def by_fused(logits, target, weight, loss_from_sums, t, sigmoid, detach):
+    """Compute them by the kernels of a GPU, or of Triton's interpreter."""
+    from evalign.kernels import fused
+
+    rows, step = Rows("multiclass", logits, target, weight, -100), fused.Step(t, sigmoid, detach)
+    plan = fused.plan_of(rows, step)
+    partial, stats = fused.sums(plan, rows, step)
+    assert stats.numel() <= 8 * len(logits)  # numbers a row, none of the size of the logits
+    right, wrong, actual = fused.total(partial)[0, :-2].view(3, -1)
+    # No slope by a cross-entropy, and the temperature.
+    slopes = torch.cat([loss_from_sums[:2].flatten(), t.new_zeros(1), t.view(1)]).to(weight.dtype)
+    gradient = fused.backward(plan, rows, step, stats, slopes, torch.ones_like(slopes[0]))
+    return torch.stack([right, right + wrong, actual]), gradient
 
 
 def by_core(batch, temperature, sigmoid, detach, dtype):

@@ -10,6 +10,7 @@ from tests.kernels.agreement import (
     TEMPERATURES,
     assert_agrees,
     assert_in_range,
+    by_plain,
     hostile_logits,
     random_batch,
     run,
@@ -25,7 +26,7 @@ def test_agrees(sigmoid, detach, temperature, dtype):
     for rows, classes in [(1, 2), (7, 2), (64, 3), (33, 17), (5, 1000), (3000, 10)]:
         for scale in (0.1, 3.0):
             batch = random_batch(rows, classes, scale=scale, dtype=dtype)
-            assert_agrees(plain, batch, temperature, sigmoid, detach)
+            assert_agrees(by_plain, batch, temperature, sigmoid, detach)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -37,26 +38,26 @@ def test_hostile_logits(name, dtype):
     unique = name not in ("equal", "whole numbers", "saturated")
     for temperature in TEMPERATURES:
         for sigmoid, detach in STEPS:
-            assert_agrees(plain, batch, temperature, sigmoid, detach, gradient=unique or detach)
+            assert_agrees(by_plain, batch, temperature, sigmoid, detach, gradient=unique or detach)
 
 
 @pytest.mark.parametrize("block", [1, 40, 1000])
 def test_blocks_are_not_seen(block, monkeypatch):
     batch = random_batch(50, 4)
-    whole = run(plain, batch, 0.2, False, False)
+    whole = run(by_plain, batch, 0.2, False, False)
     monkeypatch.setattr(plain, "BLOCK", block)
     monkeypatch.setattr(plain, "RUN", 3)
-    for a, b in zip(run(plain, batch, 0.2, False, False), whole, strict=True):
+    for a, b in zip(run(by_plain, batch, 0.2, False, False), whole, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=tolerances.FEW_ULPS)
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 def test_near_ties_stay_in_range(temperature):
-    assert_in_range(plain, temperature)
+    assert_in_range(by_plain, temperature)
 
 
 def test_no_rows():
-    sums, gradient = run(plain, random_batch(0, 4), 0.2, False, False)
+    sums, gradient = run(by_plain, random_batch(0, 4), 0.2, False, False)
     assert (sums == 0).all()
     assert gradient.shape == (0, 4)
 
@@ -68,9 +69,13 @@ def test_few_false_positives_of_a_large_class_keep_their_digits():
     target = torch.zeros(100_000, dtype=torch.int64)
     target[:3] = 1
     batch = logits, target, torch.ones(100_000), torch.zeros(3, 3)
-    (tp, predicted, _), _ = run(plain, batch, 0.2, False, False)
+    (tp, predicted, _), _ = run(by_plain, batch, 0.2, False, False)
     (exact_tp, exact_predicted, _), _ = run(
-        plain, (logits.double(), target, torch.ones(100_000).double(), batch[3]), 0.2, False, False
+        by_plain,
+        (logits.double(), target, torch.ones(100_000).double(), batch[3]),
+        0.2,
+        False,
+        False,
     )
     torch.testing.assert_close(
         (predicted - tp)[0], (exact_predicted - exact_tp)[0], rtol=tolerances.FLOAT32_SUM, atol=0

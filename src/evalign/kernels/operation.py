@@ -146,11 +146,10 @@ def _grad(
 ) -> Tensor:
     nothing = loss_from_sums.new_zeros(1)
     if not logits.is_cuda:
-        batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0)
+        batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0), temperature
         slopes, settings = loss_from_sums[:2], (sigmoid, detach_threshold, None)
         of_rows = numbers, top, kept
-        grad = plain.backward(*batch, temperature, of_rows, slopes, nothing[0], *settings)
-        return grad.squeeze(0).t()
+        return plain.backward(*batch, of_rows, slopes, nothing[0], *settings).squeeze(0).t()
     from evalign.kernels import fused
 
     rows = Rows("multiclass", logits, target, weight, IGNORE)
