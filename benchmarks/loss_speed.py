@@ -165,7 +165,11 @@ def captured(run: Run) -> Run:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         run()
-    return graph.replay
+
+    def replay(_kept: Run = run) -> None:  # the graph reads tensors that the call holds
+        graph.replay()
+
+    return replay
 
 
 def step_runs(line: Line, device: str) -> Iterator[tuple[str, Run]]:
