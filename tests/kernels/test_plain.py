@@ -71,7 +71,11 @@ def test_few_false_positives_of_a_large_class_keep_their_digits():
     batch = logits, target, torch.ones(100_000), torch.zeros(3, 3)
     (tp, predicted, _), _ = run(by_plain, batch, 0.2, False, False)
     (exact_tp, exact_predicted, _), _ = run(
-        by_plain, (logits.double(), target, torch.ones(100_000).double(), batch[3]), 0.2, False, False
+        by_plain,
+        (logits.double(), target, torch.ones(100_000).double(), batch[3]),
+        0.2,
+        False,
+        False,
     )
     torch.testing.assert_close(
         (predicted - tp)[0], (exact_predicted - exact_tp)[0], rtol=tolerances.FLOAT32_SUM, atol=0
