@@ -1,4 +1,4 @@
-"""The Triton kernels compile for a GPU, which is not needed for it: the interpreter checks no types.
+"""The Triton kernels compile for a GPU, without one: the interpreter checks no types.
 
 Without a GPU's driver `triton.compile` still runs the whole way to a binary for one that is named.
 """
