@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from evalign import MetricLoss
+from evalign.core.rows import Rows
 from evalign.kernels import fused
 from evalign.kernels.fused import plan
 from evalign.losses import whole
@@ -178,6 +179,28 @@ def test_images_in_both_layouts_and_precisions(task, on_gpu):
     assert_same(lambda: MetricLoss(name, heaviside="sigmoid", temperature=0.1), *batches)
     single = rows_of(task, images=True, dtype=torch.float32)
     assert_same(lambda: MetricLoss(name), single, atol=tolerances.FLOAT32)
+
+
+def test_a_permuted_volume(on_gpu):
+    """Its memory looks like that of images whose channels are last, but it has none."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 3, 4, 5, generator=generator, dtype=torch.float64)
+    logits = logits.permute(0, 3, 1, 2).unsqueeze(1)
+    target = torch.randint(2, logits.shape, generator=generator).double()
+    assert_same(lambda: MetricLoss("f1"), (logits, target, None))
+
+
+def test_a_copied_target_has_a_plan_of_its_own():
+    """Kernels may be compiled for the copy's place in memory, where 16 bytes are read at a time."""
+    logits, t = torch.zeros(4, 3), torch.tensor(0.2, dtype=torch.float64)
+    apart, dense = torch.zeros(4, 2, dtype=torch.int64)[:, 1], torch.zeros(5, dtype=torch.int64)[1:]
+    assert apart.data_ptr() % 16 == dense.data_ptr() % 16 == 8
+    plans = [
+        plan.plan_of(Rows("multiclass", logits, target, None, -100), plan.Step(t))
+        for target in (apart, dense, dense)
+    ]
+    assert plans[0] is not plans[1]
+    assert plans[1] is plans[2]
 
 
 @pytest.mark.parametrize("task", TASKS)
