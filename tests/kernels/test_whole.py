@@ -105,6 +105,13 @@ def test_slopes_are_those_of_autograd(classes, zero_division):
         np.testing.assert_allclose(ours + shift, slopes, rtol=0, atol=tolerances.SAME, err_msg=name)
 
 
+class Half(metrics.FBeta):
+    """A metric of a user, who builds on one of ours."""
+
+    def score(self, c):
+        return super().score(c) / 2
+
+
 def test_without_a_closed_form(calls):
     """They are computed by `core`'s path, with the same checks, and learn."""
     own = lambda c: (c.tp / c.actual.clamp(min=1)).mean()  # noqa: E731
@@ -115,6 +122,7 @@ def test_without_a_closed_form(calls):
         metrics.FBeta(average="macro", labels=(0, 2)),
         metrics.FBeta(beta=[1, 2, 1, 0.5], average="macro"),
         metrics.CohenKappa(weights="linear"),
+        Half(average="macro"),
         own,
     ):
         leaf = logits.clone().requires_grad_()
