@@ -8,6 +8,7 @@ from tests import tolerances
 from tests.contract.cases import CASES, data
 from tests.contract.cases import MODULE_CASES as MODULES
 from tests.kernels.agreement import STEPS, TEMPERATURES, assert_agrees, by_fused, random_batch
+from tests.kernels.whole import aligned, assert_one_is_as_several, metric_names, pairs, rows_of
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
@@ -89,6 +90,47 @@ def test_kernels_agree_with_the_reference(rows, classes, dtype):
     for temperature in TEMPERATURES:
         for sigmoid, detach in STEPS:
             assert_agrees(by_fused, batch, temperature, sigmoid, detach, device="cuda")
+
+
+TASKS = ("binary", "multiclass", "multilabel")
+
+
+def assert_whole(make, *batches, atol=tolerances.SAME):
+    on_device = [tuple(x.cuda() for x in batch) for batch in batches]
+    assert_one_is_as_several(*(loss.cuda() for loss in pairs(make)), on_device, atol=atol)
+
+
+@pytest.mark.parametrize("images", [False, True])
+@pytest.mark.parametrize("task", TASKS)
+def test_whole_losses_agree_with_the_reference(task, images):
+    """Every metric with a closed form, on rows of which a class or label has no score."""
+    batches = [rows_of(task, images=images, seed=seed) for seed in range(2)]
+    if task != "binary":
+        batches[1][0][:, 1] = -1e4
+    for name in metric_names(task):
+        for zero_division in (0.0, 1.0, torch.nan):
+            assert_whole(lambda: MetricLoss(name, zero_division=zero_division), *batches)  # noqa: B023
+    if task != "multilabel":
+        assert_whole(lambda: aligned(task), *batches)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_whole_losses_keep_the_running_average(task):
+    first, second = (rows_of(task, seed=seed) for seed in range(2))
+    empty = second[0], torch.full_like(second[1], -100), second[2]
+    broken = first[0].clone(), *first[1:]
+    broken[0].view(-1)[1] = torch.nan
+    name = "f1" if task == "binary" else "f1_macro"
+    batches = broken, first, empty, second, broken, second
+    assert_whole(lambda: MetricLoss(name, statistics="running", momentum=0.3), *batches)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_whole_losses_in_float32_on_many_rows(task):
+    """More rows than one program takes, whose sums are added up."""
+    logits, target, weight = (torch.cat([x] * 999) for x in rows_of(task, dtype=torch.float32))
+    name = "f1" if task == "binary" else "f1_macro"
+    assert_whole(lambda: MetricLoss(name), (logits, target, weight), atol=tolerances.FLOAT32)
 
 
 @pytest.mark.parametrize("classes", [10, 1000, 5000])

@@ -3,18 +3,27 @@
 Without a GPU a kernel is a Python program, so tiles and batches are small.
 """
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
+from evalign import MetricLoss
+from evalign.core.rows import Rows
 from evalign.kernels import fused
+from evalign.kernels.fused import plan
+from evalign.losses import whole
+from tests import tolerances
 from tests.kernels.agreement import (
     STEPS,
     assert_agrees,
     assert_in_range,
+    by_fused,
     hostile_logits,
     random_batch,
     run,
 )
+from tests.kernels.whole import aligned, assert_one_is_as_several, pairs, rows_of
 
 # numpy's, which the interpreter computes with; a GPU does not say so either.
 pytestmark = [
@@ -23,18 +32,33 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def no_plans(monkeypatch):
+    """Make plans anew: those of another test may have other tiles."""
+    monkeypatch.setattr(plan, "_plans", {})
+
+
 @pytest.fixture
-def small_tiles(monkeypatch):
-    """Make tiles small, so that rows of more than 16 classes take several tiles."""
-    monkeypatch.setattr(fused, "LONGEST", 16)
-    for name in ("LONG_ROW", "LONG_COLUMNS", "LONG_GRADIENT"):
-        monkeypatch.setattr(fused, name, fused.Tile(1, 16, 1))
+def tiles_of(monkeypatch):
+    """Make tiles small, so that rows of more classes than `longest` take several tiles."""
+
+    def make(longest, columns):
+        monkeypatch.setattr(plan, "LONGEST", longest)
+        for name in ("LONG_ROW", "LONG_COLUMNS", "LONG_GRADIENT"):
+            monkeypatch.setattr(plan, name, (columns, 1))
+
+    return make
+
+
+@pytest.fixture
+def small_tiles(tiles_of):
+    tiles_of(16, 16)
 
 
 @pytest.mark.parametrize(("sigmoid", "detach"), STEPS)
 @pytest.mark.parametrize(("rows", "classes"), [(1, 2), (70, 3), (3, 37)])
 def test_agrees(small_tiles, rows, classes, sigmoid, detach):
-    assert_agrees(fused, random_batch(rows, classes), 0.2, sigmoid, detach)
+    assert_agrees(by_fused, random_batch(rows, classes), 0.2, sigmoid, detach)
 
 
 # The interpreter cuts bfloat16 off where a GPU rounds; that type is tested on a GPU alone.
@@ -42,36 +66,34 @@ def test_agrees(small_tiles, rows, classes, sigmoid, detach):
 @pytest.mark.parametrize("classes", [3, 20])
 def test_precisions_and_temperatures(small_tiles, classes, dtype):
     for temperature in (1e-9, 0.05, 0.4):
-        assert_agrees(fused, random_batch(3, classes, dtype=dtype), temperature, False, False)
+        assert_agrees(by_fused, random_batch(3, classes, dtype=dtype), temperature, False, False)
 
 
 @pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("name", hostile_logits(torch.float64))
-def test_hostile_logits(name, long, monkeypatch):
+def test_hostile_logits(name, long, tiles_of):
     if long:
-        monkeypatch.setattr(fused, "LONGEST", 2)
-        for tile in ("LONG_ROW", "LONG_COLUMNS", "LONG_GRADIENT"):
-            monkeypatch.setattr(fused, tile, fused.Tile(1, 4, 1))
+        tiles_of(2, 4)
     _, *rest = random_batch(6, 5, dtype=torch.float32)
     batch = hostile_logits(torch.float32)[name], *rest
     unique = name not in ("equal", "whole numbers", "saturated")
-    assert_agrees(fused, batch, 0.2, long, False, gradient=unique)
+    assert_agrees(by_fused, batch, 0.2, long, False, gradient=unique)
 
 
 @pytest.mark.parametrize("classes", [5, 600, 5000])
 def test_real_tiles(classes):
     """Tiles are those of a GPU: several rows in a tile, one row, and several tiles for a row."""
-    assert_agrees(fused, random_batch(2, classes), 0.2, False, False)
+    assert_agrees(by_fused, random_batch(2, classes), 0.2, False, False)
 
 
 def test_near_ties_stay_in_range():
     for temperature in (1e-9, 0.2):
-        assert_in_range(fused, temperature)
+        assert_in_range(by_fused, temperature)
 
 
 @pytest.mark.parametrize("classes", [4, 5000])
 def test_no_rows(classes):
-    sums, gradient = run(fused, random_batch(0, classes), 0.2, False, False)
+    sums, gradient = run(by_fused, random_batch(0, classes), 0.2, False, False)
     assert (sums == 0).all()
     assert gradient.shape == (0, classes)
 
@@ -81,7 +103,7 @@ def test_mistakes_stay_visible(small_tiles, classes):
     for mistake in (torch.nan, torch.inf):
         logits, *rest = random_batch(1, classes)
         logits[0, 2] = mistake
-        sums, _ = run(fused, (logits, *rest), 0.2, False, False)
+        sums, _ = run(by_fused, (logits, *rest), 0.2, False, False)
         assert sums[1].isnan().any()
 
 
@@ -91,5 +113,155 @@ def test_a_target_that_is_no_class_stays_visible(small_tiles, classes, wrong):
     """On CUDA the target was not checked. It is not used as an address, and the loss is NaN."""
     logits, target, *rest = random_batch(2, classes)
     target[1] = wrong if wrong != 1 else classes
-    sums, _ = run(fused, (logits, target, *rest), 0.2, False, False)
+    sums, _ = run(by_fused, (logits, target, *rest), 0.2, False, False)
     assert sums[1].isnan().any()
+
+
+# Whole losses: the sums, the metric and the gradient, against `core`, autograd and torch's average.
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """Take the path of a GPU for tensors of the CPU."""
+    monkeypatch.setattr(whole, "_current", lambda device: nullcontext())
+    monkeypatch.setattr(whole.WholeLoss, "covers", lambda *_: True)
+    monkeypatch.setattr(whole, "_forward_on_cpu", whole._forward_on_gpu)
+    monkeypatch.setattr(whole, "_backward_on_cpu", whole._backward_on_gpu)
+
+
+def assert_same(make, *batches, atol=tolerances.SAME):
+    assert_one_is_as_several(*pairs(make), batches, atol=atol)
+
+
+TASKS = ("binary", "multiclass", "multilabel")
+# Every kind and average, both rates among the negatives, and a sum of two quotients.
+CLOSED = {
+    "binary": ("f1", "matthews_corrcoef", "balanced_accuracy", "npv"),
+    "multiclass": (
+        "f1_macro",
+        "jaccard_weighted",
+        "markedness_micro",
+        "informedness_macro",
+        "balanced_accuracy",
+        "matthews_corrcoef",
+        "cohen_kappa",
+    ),
+    "multilabel": ("f2_macro", "markedness_weighted", "specificity_micro"),
+}
+
+
+@pytest.mark.parametrize(("task", "name"), [(task, x) for task in TASKS for x in CLOSED[task]])
+def test_metrics(task, name, on_gpu):
+    assert_same(lambda: MetricLoss(name), rows_of(task))
+
+
+@pytest.mark.parametrize("zero_division", [0.0, 1.0, torch.nan])
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_undefined_scores(task, zero_division, on_gpu):
+    logits, target, weight = rows_of(task)
+    logits[:, 1] = -1e4  # a class or label that is not predicted and, below, never true
+    if task == "multilabel":
+        target[:, 1].clamp_(max=0)
+    batch = logits, target, weight
+    nobody = logits, torch.full_like(target, -100), weight
+    for name in ("precision_macro", "f1_weighted"):
+        assert_same(lambda: MetricLoss(name, zero_division=zero_division), batch, nobody)  # noqa: B023
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_images_in_both_layouts_and_precisions(task, on_gpu):
+    logits, target, weight = rows_of(task, images=True)
+    name = "f1" if task == "binary" else "f1_macro"
+    last = logits.contiguous(memory_format=torch.channels_last)
+    view = torch.stack([logits, logits], -1)[..., 0]  # neither, so it is copied
+    by_image = weight[:, :1, :1].expand_as(weight)
+    batches = (logits, target, None), (last, target, weight), (view, target, by_image)
+    assert_same(lambda: MetricLoss(name, heaviside="sigmoid", temperature=0.1), *batches)
+    single = rows_of(task, images=True, dtype=torch.float32)
+    assert_same(lambda: MetricLoss(name), single, atol=tolerances.FLOAT32)
+
+
+def test_a_permuted_volume(on_gpu):
+    """Its memory looks like that of images whose channels are last, but it has none."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 3, 4, 5, generator=generator, dtype=torch.float64)
+    logits = logits.permute(0, 3, 1, 2).unsqueeze(1)
+    target = torch.randint(2, logits.shape, generator=generator).double()
+    assert_same(lambda: MetricLoss("f1"), (logits, target, None))
+
+
+def test_a_copied_target_has_a_plan_of_its_own():
+    """Kernels may be compiled for the copy's place in memory, where 16 bytes are read at a time."""
+    logits, t = torch.zeros(4, 3), torch.tensor(0.2, dtype=torch.float64)
+    apart, dense = torch.zeros(4, 2, dtype=torch.int64)[:, 1], torch.zeros(5, dtype=torch.int64)[1:]
+    assert apart.data_ptr() % 16 == dense.data_ptr() % 16 == 8
+    plans = [
+        plan.plan_of(Rows("multiclass", logits, target, None, -100), plan.Step(t))
+        for target in (apart, dense, dense)
+    ]
+    assert plans[0] is not plans[1]
+    assert plans[1] is plans[2]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_running_average(task, on_gpu):
+    first, second = (rows_of(task, seed=seed) for seed in range(2))
+    empty = second[0], torch.full_like(second[1], -100), second[2]
+    broken = first[0].clone(), *first[1:]
+    broken[0].view(-1)[1] = torch.nan
+    name = "f1" if task == "binary" else "f1_macro"
+    batches = broken, first, empty, second, broken, second
+    assert_same(lambda: MetricLoss(name, statistics="running", momentum=0.3), *batches)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_aligned(task, on_gpu):
+    assert_same(lambda: aligned(task), rows_of(task), rows_of(task, images=True))
+
+
+def test_threshold_of_each_label(on_gpu):
+    thresholds = [0.2, 0.3, 0.5, 0.8]
+    for images in (False, True):
+        batch = rows_of("multilabel", images=images)
+        assert_same(lambda: MetricLoss("f1_macro", threshold=thresholds), batch)
+    assert_same(lambda: MetricLoss("f1", threshold=0.3), rows_of("binary"))
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("alone", [True, False])
+def test_several_programs(task, alone, on_gpu, monkeypatch):
+    """Their sums are added up by the program that ends, or before it, if they are many."""
+    monkeypatch.setattr(plan, "LABELS", 2)
+    if not alone:
+        monkeypatch.setattr(fused, "ALONE", 8)
+    copies = 3 if task == "multiclass" else 50  # the more columns a tile has, the fewer rows
+    logits, target, weight = (torch.cat([x] * copies) for x in rows_of(task))
+    make = (lambda: MetricLoss("f1_macro")) if task == "multilabel" else (lambda: aligned(task))
+    assert_same(make, (logits, target, weight))
+    assert max(x.programs for x in plan._plans.values()) > 1
+
+
+def test_rows_longer_than_a_tile(on_gpu, tiles_of):
+    tiles_of(2, 2)
+    some = tuple(x[2:7] for x in rows_of("multiclass"))
+    image = tuple(x[:2, ..., 1:3, :1] for x in rows_of("multiclass", images=True))
+    assert_same(lambda: aligned("multiclass"), some, image)
+    assert_same(lambda: MetricLoss("f1_macro", heaviside="sigmoid"), some)
+
+
+def test_more_classes_than_the_end_takes_at_a_time(on_gpu, monkeypatch):
+    monkeypatch.setattr(plan, "FINISH", 2)
+    for name in ("f1_weighted", "matthews_corrcoef"):
+        make = lambda: MetricLoss(name, statistics="running")  # noqa: B023, E731
+        assert_same(make, rows_of("multiclass"), rows_of("multiclass", seed=1))
+
+
+def test_a_temperature_changed_before_the_backward_pass(on_gpu):
+    for task in TASKS:
+        logits, target, weight = rows_of(task)
+        loss = MetricLoss("f1" if task == "binary" else "f1_macro")
+        leaf = logits.requires_grad_()
+        (expected,) = torch.autograd.grad(loss(leaf, target, sample_weight=weight), leaf)
+        value = loss(leaf, target, sample_weight=weight)
+        loss.set_temperature(0.01)
+        assert torch.equal(torch.autograd.grad(value, leaf)[0], expected)

@@ -3,11 +3,11 @@
 import itertools
 
 import torch
+from torch.testing import assert_close
 
 from evalign import AlignedLoss
 from evalign.core.batch import Batch
-
-METRICS = ("f1_macro", "matthews_corrcoef")
+from tests import tolerances
 
 
 def rows_of(task, *, seed=0, dtype=torch.float64, classes=4, images=False):
@@ -34,7 +34,11 @@ def separately(loss, logits, target, weight):
 
 
 def assert_one_is_as_several(loss, twin, batches, *, atol, rtol=0.0):
-    """Require the same values, gradients and buffers of a loss and its twin, batch by batch."""
+    """Require the same values, gradients and buffers of a loss and its twin, batch by batch.
+
+    NaN has to stand in the same places.
+    """
+    near = {"atol": atol, "rtol": rtol, "equal_nan": True}
     for logits, target, weight in batches:
         ours, theirs = (logits.clone().requires_grad_() for _ in range(2))
         rows = loss.rows(ours, target, weight)
@@ -42,17 +46,15 @@ def assert_one_is_as_several(loss, twin, batches, *, atol, rtol=0.0):
         assert value is not None
         expected = separately(twin, theirs, target, weight)
         assert value.dtype == expected.dtype
-        torch.testing.assert_close(value, expected, atol=atol, rtol=rtol)
+        assert_close(value, expected, **near)
         (gradient,) = torch.autograd.grad(2.5 * value, ours)
         (expected_gradient,) = torch.autograd.grad(2.5 * expected, theirs)
         assert gradient.shape == logits.shape
-        torch.testing.assert_close(gradient, expected_gradient, atol=atol, rtol=rtol)
+        assert_close(gradient, expected_gradient, **near)
     states = loss.state_dict(), twin.state_dict()
     assert states[0].keys() == states[1].keys()
     for name in states[0]:
-        torch.testing.assert_close(
-            states[0][name].double(), states[1][name].double(), atol=atol, rtol=max(rtol, 1e-12)
-        )
+        assert_close(states[0][name], states[1][name], atol=atol, rtol=max(rtol, tolerances.SAME))
 
 
 def pairs(make):

@@ -74,9 +74,14 @@ _RATIOS: dict[type, tuple[Ratio, Ratio | None]] = {
 }
 
 
+_KNOWN = {*_RATIOS, Accuracy, BalancedAccuracy, MatthewsCorrcoef, CohenKappa, FBeta}
+
+
 def closed_form(metric: Metric) -> Closed | None:
     """The closed form of a metric, None if there is not one here."""
     kind = type(metric)
+    if kind not in _KNOWN:  # a user's subclass may score otherwise
+        return None
     if isinstance(metric, Accuracy):
         return Closed("ratio", "micro", _RECALL, zero_division=metric.zero_division)
     if isinstance(metric, BalancedAccuracy):
@@ -90,7 +95,7 @@ def closed_form(metric: Metric) -> Closed | None:
         first, second = Ratio(tp=1 + square, by_predicted=1, by_actual=square), None
     elif kind in _RATIOS:
         first, second = _RATIOS[kind]
-    else:
+    else:  # weights between classes, or a beta of each class
         return None
     average, labels = getattr(metric, "average", None), getattr(metric, "labels", None)
     if average is None or labels is not None:

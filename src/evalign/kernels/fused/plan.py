@@ -88,7 +88,8 @@ class Plan:
         self.compute = torch.float64 if logits.dtype == torch.float64 else torch.float32
         of_matrix, of_images = Places(0, 1, columns), Places(columns * size, size, 1)
         of_target = of_matrix if rows.task != "binary" and logits.ndim == 2 else of_images
-        channels_last = _channels_last(logits)
+        # The first dimension of a binary volume are not channels, however it lies in memory.
+        channels_last = rows.task != "binary" and _channels_last(logits)
         self.copied = not (channels_last or logits.is_contiguous())
         of_logits = Places(columns * size, 1, columns) if channels_last else of_target
         # One weight an image, or one a row.
@@ -189,7 +190,7 @@ def plan_of(rows: Rows, step: Step) -> Plan:
     logits, target, weight = rows.logits, rows.target, rows.weight
     key = (
         *(rows.task, rows.ignore_index, logits.shape, logits.stride(), logits.dtype, logits.device),
-        *(logits.data_ptr() % 16, target.dtype, target.data_ptr() % 16),
+        *(logits.data_ptr() % 16, target.dtype, target.stride(), target.data_ptr() % 16),
         None if weight is None else (weight.dtype, weight.stride(), weight.data_ptr() % 16),
         *(step.sigmoid, step.detach_threshold, step.odds is None),
         None if step.threshold is None else step.threshold.ndim,

@@ -1,0 +1,138 @@
+"""The Triton kernels compile for a GPU, without one: the interpreter checks no types.
+
+Without a GPU's driver `triton.compile` still runs the whole way to a binary for one that is named.
+"""
+
+import pytest
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from evalign import metrics
+from evalign.kernels.closed import closed_form
+from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, finish
+from evalign.kernels.fused.labels import label_gradient, label_sums
+from evalign.kernels.fused.slopes import gradient
+from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
+
+TARGET = GPUTarget("cuda", 90, 32)
+WIDE = ("temperature", "odds", "threshold", "point", "seen")  # float64 whatever the logits are
+EPS = {"fp32": torch.finfo(torch.float32).eps, "fp64": torch.finfo(torch.float64).eps}
+
+
+# Triton's own notice about a default of its next version.
+pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION:UserWarning")
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    """Compile anew: what lies in a cache would not be."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+
+
+def compiled(kernel, constants, *, logits="fp32", target="i64", sums="fp32"):
+    """Compile a kernel for tensors of these types; every number that is not constant is an i32."""
+    compute = "fp64" if logits == "fp64" else "fp32"
+    of_tensors = {"logits": logits, "grad": logits, "target": target, "partial": sums}
+    of_tensors |= dict.fromkeys(("weight", "stats", "slopes", "outer", "out"), compute)
+    signature = {}
+    for name in kernel.arg_names:
+        if name in constants:
+            signature[name] = "constexpr"
+        elif name in WIDE or name.startswith("running_"):
+            signature[name] = "*fp64"
+        else:
+            signature[name] = f"*{of_tensors[name]}" if name in of_tensors else "i32"
+    places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
+    source = ASTSource(fn=kernel, signature=signature, constexprs=places)
+    assert "cubin" in triton.compile(source, target=TARGET).asm
+
+
+# Every kind and average, with each of these once in every task that has it.
+ENDS = [
+    ("multiclass", "f1_macro", True, "fp32"),
+    ("multiclass", "markedness_micro", False, "fp64"),
+    ("multiclass", "informedness_weighted", True, "fp32"),
+    ("multiclass", "balanced_accuracy", False, "fp32"),
+    ("multiclass", "matthews_corrcoef", True, "fp32"),
+    ("multiclass", "cohen_kappa", False, "fp32"),
+    ("binary", "npv", True, "fp32"),
+    ("multilabel", "jaccard_weighted", True, "fp32"),
+    ("multilabel", "specificity_micro", False, "fp32"),
+]
+
+
+@pytest.mark.parametrize(("task", "name", "running", "sums"), ENDS)
+def test_end(task, name, running, sums):
+    form = closed_form(metrics.resolve(name))
+    constants = {
+        "TASK": TASKS[task],
+        "CROSS_ENTROPY": task != "multilabel" and running,
+        "RUNNING": running,
+        "MOMENTUM": 0.1,
+        "KIND": KINDS[form.kind],
+        "AVERAGE": AVERAGES[form.average],
+        "ZERO_DIVISION": 0.0,
+        "LEAVE_OUT": running,
+        "SECOND": form.second is not None,
+        "COLUMNS": 16,
+        "PROGRAMS": 4,
+        **{factor.upper(): value for factor, value in form.first._asdict().items()},
+    }
+    compiled(finish, constants, sums=sums)
+
+
+def test_ends_cover_all_kinds_and_averages():
+    forms = [closed_form(metrics.resolve(name)) for _, name, *_ in ENDS]
+    assert {form.kind for form in forms} == set(KINDS)
+    assert {form.average for form in forms} == set(AVERAGES)
+    assert {task for task, *_ in ENDS} == set(TASKS)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "sigmoid", "cross", "logits", "target"),
+    [
+        (32, 4, False, True, "fp32", "i64"),
+        (32, 4, True, False, "fp64", "u8"),
+        (1, 512, False, True, "bf16", "i32"),
+        (1, 512, True, True, "fp16", "i64"),
+    ],
+)
+def test_rows_of_a_tile(rows, columns, sigmoid, cross, logits, target):
+    constants = settings(columns - 1, columns, sigmoid, cross, logits) | {"ROWS": rows}
+    compute = "fp64" if logits == "fp64" else "fp32"
+    compiled(whole_rows, constants, logits=logits, target=target, sums=compute)
+    compiled(gradient, constants | {"DETACH": sigmoid, "WHOLE": True}, logits=logits, target=target)
+
+
+@pytest.mark.parametrize("sigmoid", [False, True])
+def test_rows_longer_than_a_tile(sigmoid):
+    constants = settings(5000, 512, sigmoid, not sigmoid, "fp32")
+    compiled(long_row, constants)
+    compiled(long_columns, constants)
+    compiled(gradient, constants | {"ROWS": 1, "DETACH": False, "WHOLE": False})
+
+
+@pytest.mark.parametrize(
+    ("labels", "sigmoid", "logits", "target"),
+    [(1, False, "fp32", "i64"), (1, True, "bf16", "fp32"), (80, False, "fp64", "i1")],
+)
+def test_labels(labels, sigmoid, logits, target):
+    binary = labels == 1
+    constants = settings(labels, 1 if binary else 16, sigmoid, binary, logits)
+    constants = constants | {"LABELS": constants.pop("CLASSES"), "ROWS": 64}
+    compute = "fp64" if logits == "fp64" else "fp32"
+    compiled(label_sums, constants, logits=logits, target=target, sums=compute)
+    compiled(label_gradient, constants | {"BINARY": binary}, logits=logits, target=target)
+
+
+def settings(classes, columns, sigmoid, cross, logits):
+    return {
+        "CLASSES": classes,
+        "WEIGHTED": cross,
+        "CROSS_ENTROPY": cross,
+        "SIGMOID": sigmoid,
+        "EPS": EPS["fp64" if logits == "fp64" else "fp32"],
+        "COLUMNS": columns,
+    }
