@@ -18,12 +18,24 @@ EXPECTED_FAILURES = {
 
 @parametrize_with_checks(
     [
-        AlignedDecisionCV(LogisticRegression(), cv=2, random_state=0),
-        AlignedDecisionCV(RidgeClassifier(), cv=2, ensemble=True, random_state=0),
+        AlignedDecisionCV(LogisticRegression(), decision="argmax", cv=2, random_state=0),
+        AlignedDecisionCV(
+            RidgeClassifier(), decision="argmax", cv=2, ensemble=True, random_state=0
+        ),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_scikit_learn(estimator, check, monkeypatch):
     # Without it the check of array API input, here with NumPy, skips itself.
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [AlignedDecisionCV(LogisticRegression(), cv=2, random_state=0)],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_scikit_learn_with_a_tuned_rule(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)

@@ -44,9 +44,10 @@ class Answers:
 
     @property
     def constant(self) -> bool:
-        """Whether all rows of a fold get the same answer, in every fold."""
-        parts = (self.values[self.fold == fold] for fold in np.unique(self.fold))
-        return all(bool((part == part[:1]).all()) for part in parts)
+        """Whether all rows of a fold get the same answer, in every fold of several rows."""
+        parts = [self.values[self.fold == fold] for fold in np.unique(self.fold)]
+        several = [part for part in parts if len(part) > 1] or [self.values]
+        return all(bool((part == part[:1]).all()) for part in several)
 
     @property
     def telling(self) -> int:
@@ -57,7 +58,7 @@ class Answers:
         return int(np.minimum(present, len(self.y) - present).sum())
 
     def take(self, rows: np.ndarray) -> "Answers":
-        """Some of the rows, by a mask."""
+        """Some of the rows, by a mask or by their places."""
         parts = {name: getattr(self, name)[rows] for name in ("values", "y", "fold", "row")}
         return replace(self, **parts, weight=None if self.weight is None else self.weight[rows])
 
