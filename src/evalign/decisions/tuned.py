@@ -75,15 +75,20 @@ def tuned(
         ]
         return _times(offsets, torch.cat(found))
 
+    def corrections(weights: Tensor) -> Tensor:
+        if classes == 2:  # thresholds need none
+            return weights.new_zeros(len(weights), 2)
+        return calibrate.class_offsets(logits, target, weights)
+
     # A constraint is about these rows, and only the search is sure to meet it.
     if smallest >= ENOUGH or goal.slack is not None:
-        gain = labels(rows, calibrate.class_offsets(logits, target, rows))
+        gain = labels(rows, corrections(rows))
         return gain[0], "labels", goal.scores(confusions(eta, target, rows, gain)).item()
 
     numbers = torch.arange(FOLDS, device=y.device).unsqueeze(1)
     held_out = (folds(y) == numbers).double() * rows
     learned_from = torch.cat([rows - held_out, rows])  # the last one makes the final rule
-    offsets = calibrate.class_offsets(logits, target, learned_from)
+    offsets = corrections(learned_from)
     starts = None
     if classes == 2:
         expected = search(owner, logits, eta, rows, goal)
@@ -106,7 +111,12 @@ def tuned(
     matrices = [confusions(eta, target, rows, gain)[0] for gain in known.values()]
     for learner in learners.values():
         gains = learner(learned_from[:-1], offsets[:-1])
-        matrices.append(confusions(eta, target, held_out, gains).sum(0))
+        matrices.append(
+            sum(
+                confusions(eta[fold], target[fold], rows[:, fold], gain.unsqueeze(0))[0]
+                for fold, gain in zip(held_out > 0, gains, strict=True)
+            )
+        )
     scores = goal.scores(torch.stack(matrices))
     # Of rules with equal scores the first is taken, which learns less.
     chosen = [*known, *learners][int((scores >= scores.max() - ROUNDING).nonzero()[0])]
