@@ -26,7 +26,8 @@ class Goal:
     """Scores of many confusions at once, and their slopes.
 
     A confusion is a tensor here: the matrix (d, d), or in a compact goal the three sums (3, d) that
-    most metrics are functions of: true positives, predicted and actual mass.
+    most metrics are functions of: true positives, predicted and actual mass. Of many labels a row
+    it is those sums and the total mass of each label, (4, L).
 
     Args:
         metric: what to maximise; a cost is negated.
@@ -35,6 +36,7 @@ class Goal:
         constraints: what the slack is made of.
         needs_matrix: whether the metric or the slack reads single cells of the matrix.
         compact: whether confusions are the three sums.
+        multilabel: whether they are those of many labels a row.
     """
 
     metric: Callable[[Confusion], Tensor]
@@ -42,6 +44,7 @@ class Goal:
     constraints: tuple[Constraint, ...] = ()
     needs_matrix: bool = True
     compact: bool = False
+    multilabel: bool = False
 
     @classmethod
     def of(
@@ -126,6 +129,8 @@ class Goal:
         return _each(lambda x, *rest: function(self._confusion(x), *rest), confusions, *more)
 
     def _confusion(self, confusion: Tensor) -> Confusion:
+        if self.multilabel:
+            return Confusion(*confusion, multilabel=True)
         if not self.compact:
             return Confusion.from_matrix(confusion)
         tp, predicted, actual = confusion
