@@ -368,10 +368,10 @@ def test_wrong_arguments(arguments, error, text):
 
 
 def test_scores_of_pairs_of_classes_are_refused():
-    codes = np.concatenate([np.full(10, k) for k in range(4)])
-    clf = decided(SVC(decision_function_shape="ovo"), "f1_macro", cv=2)
-    with pytest.raises(ValueError, match=r"6 columns of decision_function.*shape=.ovr"):
-        clf.fit(X[:40], codes)
+    """For three classes they have three columns too."""
+    pipeline = make_pipeline(StandardScaler(), SVC(decision_function_shape="ovo"))
+    with pytest.raises(ValueError, match='must have svc__decision_function_shape="ovr"'):
+        decided(pipeline, "f1_macro", cv=2).fit(*THREE)
 
 
 def test_labels_that_fit_never_saw():
