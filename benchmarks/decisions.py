@@ -2,8 +2,8 @@
 
     python benchmarks/decisions.py --out benchmarks/results/decisions.json
 
-Processor time is that of all threads. Where it is less than the wall time, the machine was busy with
-other programs, and a quiet one is faster. `busy` is the load, jobs per core, before the run.
+Processor time is that of all threads. Where it is less than the wall time, the machine was busy
+with other programs, and a quiet one is faster. `busy` is the load, jobs per core, before the run.
 """
 
 import argparse

@@ -132,8 +132,9 @@ def fit_decision(
         if decision == "expected":
             gain = search(owner, rows, eta, weight.unsqueeze(0), goal)[0]
     if constraint is not None:
-        by_labels = labels is not None and decision == "tuned"
-        target = one_hot(labels, number).to(eta) if by_labels else eta
+        target = eta
+        if labels is not None and decision == "tuned":
+            target = one_hot(labels, number).to(eta)
         slacks = goal.slacks(confusions(eta, target, weight.unsqueeze(0), gain.unsqueeze(0))[0])
     return DecisionRule(
         gain,
