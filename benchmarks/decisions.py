@@ -78,11 +78,9 @@ def main() -> None:
             ratio = took["processor"] / line["argmax"]["processor"]
             line[decision] = took | {"processor, in argmaxes": round(ratio, 1)}
         result["lines"][name] = line
-
-    text = json.dumps(result, indent=2)
-    print(text)
-    if arguments.out:
-        arguments.out.write_text(text + "\n", encoding="utf-8")
+        print(name, json.dumps(line), flush=True)
+        if arguments.out:  # after each line, as the last one takes long
+            arguments.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
