@@ -63,9 +63,9 @@ def test_both_classes_of_two():
 def test_names_that_are_numbers_are_names():
     for classes in (["2", "0", "1"], np.array([2, 0, 1])):
         assert slack("recall[1] >= 0.5", THREE, classes) == slack("recall[2] >= 0.5", THREE)
-    with pytest.raises(ValueError, match="must name one of the classes '1', '2', '3'. Got '0'"):
+    with pytest.raises(ValueError, match=r"one of the classes '1', '2', '3'\. Got '0'"):
         parse("recall[0] >= 0.5", [1, 2, 3])
-    with pytest.raises(ValueError, match="'1.0', '2.0', '3.0'. Got '1'"):
+    with pytest.raises(ValueError, match=r"'1.0', '2.0', '3.0'\. Got '1'"):
         parse("recall[1] >= 0.5", [1.0, 2.0, 3.0])
 
 
@@ -78,7 +78,7 @@ def test_a_label_of_many():
         assert slack(f"recall[{k}] >= 0.5", many) == pytest.approx(expected[k] - 0.5)
         share = guess[:, k].double().mean().item()
         assert slack(f"predicted_rate[{k}] <= 0.5", many) == pytest.approx(0.5 - share)
-    with pytest.raises(ValueError, match='which of the 3 labels it is about. Got "recall"'):
+    with pytest.raises(ValueError, match=r'which of the 3 labels it is about\. Got "recall"'):
         slack("recall >= 0.5", many)
 
 

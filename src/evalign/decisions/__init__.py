@@ -1,9 +1,9 @@
 """From scores to labels: argmax, threshold, the gain matrix of the linearised metric.
 
 From low to high: `goal` (the metric of many matrices at once) and `inputs` (what rows may look
-like), `cuts` (two classes) and `gains` (more) and `calibrate`, `tuned` (with labels), `multilabel`
-(many labels a row) and `shift` (other class shares), `rule`, `fit` and `stream` (the public face).
-May import `core`.
+like), `nearby` (a rule's neighbours), `cuts` (two classes) and `gains` (more) and `calibrate`,
+`tuned` (with labels), `multilabel` (many labels a row) and `shift` (other class shares), `rule`,
+`fit` and `stream` (the public face). May import `core`.
 """
 
 from evalign.decisions.fit import fit_decision

@@ -26,7 +26,7 @@ CORNERS = 2**10
 CUT, FEWEST = 6, 4
 # With so few rows single ones decide what a constraint costs, and all starts are climbed from.
 FEW = 2**7
-# Odds of the constraints against the metric in the Lagrangian.
+# Odds of what is missing to the constraints against the metric.
 ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 
 
@@ -88,7 +88,7 @@ def best_rules(
 ) -> Tensor:
     """The best rule found for each row of weights (B, N), from given starts (S, B, ...) or many.
 
-    Constraints are met through their Lagrangian, (1 − s)·metric + s·slack: the search runs for a
+    Constraints are met through (1 − s)·metric − s·(what is missing to them): the search runs for a
     range of shares s at once, then for shares between the neighbours of the best one. Of all rules
     on the way, the best one that meets the constraints is kept, and its neighbours are tried. With
     constraints there is one row of weights. `own` are the weights of the classes (B, C) whose

@@ -111,12 +111,11 @@ def tuned(
     matrices = [confusions(eta, target, rows, gain)[0] for gain in known.values()]
     for learner in learners.values():
         gains = learner(learned_from[:-1], offsets[:-1])
-        matrices.append(
-            sum(
-                confusions(eta[fold], target[fold], rows[:, fold], gain.unsqueeze(0))[0]
-                for fold, gain in zip(held_out > 0, gains, strict=True)
-            )
-        )
+        parts = [
+            confusions(eta[fold], target[fold], rows[:, fold], gain.unsqueeze(0))
+            for fold, gain in zip(held_out > 0, gains, strict=True)
+        ]
+        matrices.append(torch.cat(parts).sum(0))
     scores = goal.scores(torch.stack(matrices))
     # Of rules with equal scores the first is taken, which learns less.
     chosen = [*known, *learners][int((scores >= scores.max() - ROUNDING).nonzero()[0])]
