@@ -128,18 +128,17 @@ def test_reset_forgets_all_rows():
     assert stream(fitter, two, labels).compute().task == "binary"
 
 
-def test_wrong_values_are_told():
+def test_wrong_input_is_told():
     logits, y = problem(3, 30)
     fitter = DecisionFitter("f1_macro")
-    with pytest.raises(ValueError, match="logits of DecisionFitter must be finite"):
-        fitter.update(logits * torch.nan, y)
-    with pytest.raises(ValueError, match="y of DecisionFitter must hold class indices below 3"):
-        fitter.update(logits, y + 3)
     with pytest.raises(ValueError, match="y of DecisionFitter must hold labels for tuned"):
         fitter.update(logits)
+    with pytest.raises(ValueError, match=r"y of DecisionFitter must have shape \(30,\)"):
+        fitter.update(logits, y[:7])
     fitter.update(logits, y)
     with pytest.raises(ValueError, match=r"be multiclass with 3 columns, as before. Got .* with 2"):
         fitter.update(logits[:, :2], y.clamp(max=1))
+    assert fitter.compute().rows == 30
     with pytest.raises(ValueError, match="ranks of DecisionFitter must be one of all, own"):
         DecisionFitter("f1", ranks="some")
     with pytest.raises(ValueError, match="max_rows of DecisionFitter must be at least 1"):
@@ -147,17 +146,19 @@ def test_wrong_values_are_told():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_values_that_nobody_read_are_told_by_compute(classes, monkeypatch):
-    """On a device `update` does not look at values; here it is made believe to be on one."""
-    from evalign.decisions import inputs
-
-    monkeypatch.setattr(inputs, "values_readable", lambda tensor, *, validate=False: validate)
+def test_wrong_values_are_told_by_compute(classes):
     logits, y = problem(classes, 30)
     fitter = DecisionFitter("f1_macro")
-    fitter.update(logits, y)
-    good = fitter.compute()
-    logits[3, 0], y[5] = torch.nan, 7
-    fitter.update(logits, y)
-    with pytest.raises(ValueError, match="Got 2 rows with other values"):
+    weight = torch.ones(30)
+    logits[3, 0], y[5], weight[7] = torch.nan, 7, -1
+    fitter.update(logits, y, sample_weight=weight)
+    with pytest.raises(ValueError, match=r"logits of DecisionFitter .* Got 3 rows with other val"):
         fitter.compute()
-    assert good.rows == 30
+
+
+def test_an_empty_batch_adds_nothing():
+    logits, y = problem(3, 30)
+    fitter = DecisionFitter("f1_macro", decision="expected")
+    fitter.update(logits, y)
+    fitter.update(logits, torch.full_like(y, -100))
+    assert fitter.compute().rows == 30

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.batch import Task, check_indices, check_weights, row_weights, signed
-from evalign.core.checks import complaint, numbers, require, values_readable
+from evalign.core.checks import complaint, numbers, require
 
 # A probability of 0 becomes this one, since its logarithm has to be finite. It is half of what
 # float32 adds to 1, so next to a probability that went through float32 nothing smaller is known.
@@ -67,11 +67,12 @@ def as_scores(
     *,
     multilabel: bool,
     class_dim: int,
-    wait: bool = True,
+    read: bool = True,
 ) -> Scores:
     """Check logits or probabilities, one of which is given, and flatten them.
 
-    Here and below, values are checked on the CPU, or if one may `wait` for another device.
+    Here and below, unless values are `read`, only shapes are checked: a device need not be waited
+    for.
     """
     one = (logits is None) != (probabilities is None)
     got = "neither" if logits is None else "both"
@@ -90,7 +91,6 @@ def as_scores(
     require(ok, owner, "class_dim", allowed, class_dim, "It is 1, or -1 where classes come last.")
     values = values.movedim(class_dim, -1)
     shape, values = tuple(values.shape[:-1]), values.reshape(-1, values.shape[-1])
-    read = values_readable(values, validate=wait)
     if name == "probabilities":
         rows = _of_probabilities(owner, values, multilabel, read)
     else:
@@ -186,7 +186,7 @@ def as_labels(
     *,
     multilabel: bool,
     ignore_index: int,
-    wait: bool = True,
+    read: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Labels, (R,) or of a multilabel problem (R, L), and which of them are not ignored."""
     given = signed(tensor_of(owner, "y", y).to(scores.rows.device))
@@ -208,7 +208,7 @@ def as_labels(
     seen = labels != ignore_index
     labels = labels.masked_fill(~seen, 0)
     whole = labels.long()
-    if not values_readable(labels, validate=wait):
+    if not read:
         return whole, seen
     wrong = labels[whole != labels]
     if multilabel:
@@ -222,13 +222,13 @@ def as_labels(
 
 
 def as_weights(
-    owner: str, sample_weight: Values | None, scores: Scores, *, wait: bool = True
+    owner: str, sample_weight: Values | None, scores: Scores, *, read: bool = True
 ) -> Tensor:
     """Weights (R,), of a row each or of an example each, as they were given."""
     if sample_weight is None:
         return scores.rows.new_ones(len(scores.rows))
     weight = tensor_of(owner, "sample_weight", sample_weight).to(scores.rows)
-    if values_readable(weight, validate=wait):
+    if read:
         check_weights(owner, weight)
     return row_weights(owner, weight, torch.Size(scores.shape)).flatten()
 

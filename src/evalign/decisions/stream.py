@@ -6,8 +6,9 @@ rows with the smallest of pseudo-random keys, so that samples of several ranks m
 """
 
 from collections.abc import Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -160,8 +161,8 @@ class DecisionFitter:
     - More classes: from a sample that is even within each class and weighed like all its rows.
       Up to `max_rows` / C rows of a class, it is the class itself.
 
-    `compute` sums over the processes of `torch.distributed`, all of which must call it. On a GPU
-    `update` does not wait for the device: what is wrong with the values is told by `compute`.
+    `compute` sums over the processes of `torch.distributed`, all of which must call it. `update`
+    reads no values and does not wait for a GPU: what is wrong with them is told by `compute`.
 
     Args:
         max_rows: the most rows to keep, for more than two classes.
@@ -228,9 +229,9 @@ class DecisionFitter:
         many = self._form is not None and self._form[0] == "multilabel"
         many = many or is_multilabel(self.task, given, y, self.class_dim)
         scores = as_scores(
-            owner, logits, probabilities, multilabel=many, class_dim=self.class_dim, wait=False
+            owner, logits, probabilities, multilabel=many, class_dim=self.class_dim, read=False
         )
-        rows, weight = scores.rows, as_weights(owner, sample_weight, scores, wait=False)
+        rows, weight = scores.rows, as_weights(owner, sample_weight, scores, read=False)
         if many:
             weight = weight.unsqueeze(1).expand_as(rows)
         labels = torch.zeros_like(weight, dtype=torch.int64)
@@ -241,10 +242,9 @@ class DecisionFitter:
         require(form == self._form, owner, "logits", allowed, f"{form[0]} with {form[1]}")
         if y is not None:
             labels, seen = as_labels(
-                owner, y, scores, multilabel=many, ignore_index=self.ignore_index, wait=False
+                owner, y, scores, multilabel=many, ignore_index=self.ignore_index, read=False
             )
             weight = weight * seen
-        # On a device nobody has looked at the values yet.
         highest = 1 if many else rows.shape[1] - 1
         fine = (labels >= 0) & (labels <= highest) & weight.isfinite() & (weight >= 0)
         fine = fine & (rows.isfinite() if many else rows.isfinite().all(1))
@@ -280,23 +280,33 @@ class DecisionFitter:
         return self.ranks == "all" and dist.is_available() and dist.is_initialized()
 
     @torch.no_grad()
+    def over_ranks(self) -> "DecisionFitter":
+        """One that holds the rows of all ranks, and whose `compute` may be called on one alone."""
+        whole = copy(self)
+        whole._state = deepcopy(self._state)
+        if not self._summed():
+            return whole
+        whole.ranks = "own"
+        forms: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(forms, (self._form, int(self._wrong)))
+        found = {form for form, _ in forms if form is not None}
+        allowed = "have the same columns on every rank"
+        require(len(found) <= 1, "DecisionFitter", "logits", allowed, sorted(found))
+        whole._wrong = sum(wrong for _, wrong in forms)
+        for form in found:
+            device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+            state = self._state or self._empty(form, torch.device(device))
+            whole._form, whole._state = form, state.over_ranks()
+        return whole
+
+    @torch.no_grad()
     def compute(self) -> DecisionRule:
         """The rule for all rows since the start or the last `reset`, on all ranks the same."""
-        owner, state, form, wrong = "DecisionFitter", self._state, self._form, int(self._wrong)
-        if self._summed():
-            forms: list[tuple[tuple[str, int] | None, int]] = [(None, 0)] * dist.get_world_size()
-            dist.all_gather_object(forms, (form, wrong))
-            found = {each for each, _ in forms if each is not None}
-            allowed = "have the same columns on every rank"
-            require(len(found) <= 1, owner, "logits", allowed, sorted(found))
-            wrong = sum(number for _, number in forms)
-            if found and state is None:
-                (form,) = found
-                state = self._empty(form, torch.device("cpu"))
-            state = None if state is None else state.over_ranks()
-        allowed = "be finite, labels below the number of classes, and weights not negative"
-        got = f"{wrong} rows with other values"
-        require(wrong == 0, owner, "logits", allowed, got)
+        owner, whole = "DecisionFitter", self.over_ranks() if self._summed() else self
+        allowed = "be finite, labels those of classes, and weights finite and not negative"
+        wrong = int(whole._wrong)
+        require(wrong == 0, owner, "logits", allowed, f"{wrong} rows with other values")
+        state, form = whole._state, whole._form
         if state is None or form is None or not state.mass.any():
             cure = "Call update first, with rows that are not ignored."
             raise ValueError(complaint(owner, "rows", "hold at least one", "none", cure))
