@@ -7,6 +7,7 @@
 - `AlignedDecisionCV`: the labels that a metric asks for, around any scikit-learn classifier.
 - `TemperatureAnnealing`: cools a loss.
 - `fit_decision`: finds the rule from scores to labels.
+- `DecisionFitter`: finds it from a stream of batches.
 - `score`: the metric of predicted labels.
 - `exact_backward`: the gradient of a whole batch in the memory of a part.
 - `metrics`, `losses`, `theory`: all metrics, all losses, and what the papers prove.
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from evalign import training as training
     from evalign.aggregation import exact_backward
     from evalign.core.confusion import Confusion
-    from evalign.decisions import DecisionRule, fit_decision
+    from evalign.decisions import DecisionFitter, DecisionRule, fit_decision
     from evalign.estimator import AlignedClassifier, AlignedDecisionCV
     from evalign.losses import AlignedLoss, MetricLoss
     from evalign.scoring import score
@@ -43,6 +44,7 @@ __all__ = [
     "AlignedDecisionCV",
     "AlignedLoss",
     "Confusion",
+    "DecisionFitter",
     "DecisionRule",
     "MetricLoss",
     "TemperatureAnnealing",
@@ -60,6 +62,7 @@ _HOME = {
     "AlignedDecisionCV": "evalign.estimator",
     "AlignedLoss": "evalign.losses",
     "Confusion": "evalign.core.confusion",
+    "DecisionFitter": "evalign.decisions",
     "DecisionRule": "evalign.decisions",
     "MetricLoss": "evalign.losses",
     "TemperatureAnnealing": "evalign.training",

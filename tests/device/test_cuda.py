@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evalign import MetricLoss
+from evalign import DecisionFitter, MetricLoss, fit_decision
 from tests import tolerances
 from tests.contract.cases import CASES, data
 from tests.contract.cases import MODULE_CASES as MODULES
@@ -165,3 +165,33 @@ def test_memory_is_no_more_than_that_of_cross_entropy(classes, dtype):
         return torch.cuda.max_memory_allocated() - before
 
     assert peak(MetricLoss("f1_macro").cuda()) <= peak(torch.nn.functional.cross_entropy)
+
+
+@pytest.mark.parametrize("classes", [2, 5, 0])
+def test_a_rule_from_a_stream_never_waits_for_the_device(classes):
+    """Two classes, more, and many labels a row; the rule is that of the CPU."""
+    generator = torch.Generator().manual_seed(0)
+    columns = classes or 3
+    logits = torch.randn(3000, columns, generator=generator, dtype=torch.float64)
+    noisy = logits + torch.randn(3000, columns, generator=generator)
+    y = noisy.argmax(1) if classes else (noisy > 1).long()
+    here, there = (DecisionFitter("f1_macro", decision="expected") for _ in range(2))
+    batches = [
+        (part.cuda(), labels.cuda())
+        for part, labels in zip(logits.split(1000), y.split(1000), strict=True)
+    ]
+    there.update(*batches[0])
+    there.reset()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for part, labels in batches:
+            there.update(part, labels)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    here.update(logits, y)
+    rule = there.compute()
+    assert torch.equal(rule(logits), here.compute()(logits))
+    assert torch.equal(rule(logits.cuda()).cpu(), rule(logits))
+    tuned = fit_decision(logits.cuda(), y.cuda(), metric="f1_macro")
+    agree = tuned(logits) == fit_decision(logits, y, metric="f1_macro")(logits)
+    assert agree.double().mean() > 0.999

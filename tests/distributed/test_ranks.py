@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from evalign import AlignedLoss, MetricLoss, exact_backward, metrics
+from evalign import AlignedLoss, DecisionFitter, MetricLoss, exact_backward, metrics
 from tests import tolerances
 from tests.distributed.processes import run
 from tests.estimator.models import imbalanced, quick
@@ -275,3 +275,62 @@ def test_a_rank_that_never_calls_is_an_error_after_the_timeout():
 def test_ranks_are_checked(ranks):
     with pytest.raises(ValueError, match='ranks of MetricLoss must be "all", "own" or a process'):
         MetricLoss("f1_macro", ranks=ranks)
+
+
+def made_scores(classes):
+    """Make scores of two batches; for many labels a row, a target of their shape."""
+    generator = torch.Generator().manual_seed(0)
+    columns = classes or 3
+    logits = torch.randn(2, 300, columns, generator=generator)
+    y = (logits + torch.randn(2, 300, columns, generator=generator)).argmax(-1)
+    return logits, y if classes else (logits + 0.5 > 0).long()
+
+
+def fitter_for(classes):
+    # A search among four classes would load more of torch in every process, for seconds.
+    return DecisionFitter("f1_macro", decision="argmax" if classes == 4 else "expected")
+
+
+def rules(rank, size):
+    """Fit rules where the second of three ranks has no rows."""
+    answers = []
+    for classes in (2, 4, 0):
+        fitter = fitter_for(classes)
+        for logits, y in zip(*made_scores(classes), strict=True):
+            if rank != 1:
+                part = slice(rank // 2, None, 2)
+                fitter.update(logits[part], y[part])
+        one = fitter.over_ranks()
+        rule = fitter.compute()
+        again = one.compute() if rank == 0 else rule  # which waits for nobody
+        assert torch.equal(again.gain, rule.gain)
+        answers.append((rule.gain.tolist(), rule.rows, rule.class_prior.tolist()))
+    return answers
+
+
+def test_a_rule_of_all_ranks_is_that_of_one():
+    answers = run(rules, 3)
+    assert answers[0] == answers[1] == answers[2]
+    for classes, (gain, count, prior) in zip((2, 4, 0), answers[0], strict=True):
+        fitter = fitter_for(classes)
+        for logits, y in zip(*made_scores(classes), strict=True):
+            fitter.update(logits, y)
+        alone = fitter.compute()
+        assert count == alone.rows == 600
+        assert prior == pytest.approx(alone.class_prior.tolist(), abs=tolerances.SAME)
+        there = torch.tensor(gain, dtype=torch.float64)
+        torch.testing.assert_close(there, alone.gain, rtol=0, atol=tolerances.SAME)
+
+
+def other_columns(rank, size):
+    fitter = DecisionFitter("f1_macro", decision="expected")
+    fitter.update(torch.randn(5, 3 + rank))
+    try:
+        fitter.compute()
+    except ValueError as error:
+        return str(error)
+
+
+def test_ranks_must_agree_on_the_columns_of_a_rule():
+    for text in run(other_columns, 2):
+        assert "logits of DecisionFitter must have the same columns on every rank" in text

@@ -15,6 +15,7 @@ from evalign.cli import main
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+OWN_FILES = [README, ROOT / "docs" / "cli.md"]  # they speak of the reader's own files
 PAGES = [README, *sorted(ROOT.glob("docs/**/*.md"))]
 MODULES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("study/src/**/*.py")])
 
@@ -46,10 +47,13 @@ def name(path):
 @pytest.mark.parametrize("path", PAGES + MODULES, ids=name)
 def test_examples_run(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if path == README:  # it speaks of the reader's own files
+    if path in OWN_FILES:
         rows = [f"{x % 7 + x / 200},{'yes' if x % 7 > 4 else 'no'}" for x in range(120)]
         for file in ("data.csv", "new.csv"):
             Path(file).write_text("\n".join(["x,label", *rows]))
+        yes = [x % 11 / 11 for x in range(120)]
+        scores = [f"{p},{1 - p},{'yes' if x % 7 < 7 * p else 'no'}" for x, p in enumerate(yes)]
+        Path("scores.csv").write_text("\n".join(["yes,no,label", *scores]))
     for example in (PAGE if path.suffix == ".md" else DOCSTRING).parse(path):
         example.evaluate()
 

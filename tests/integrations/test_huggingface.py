@@ -14,7 +14,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from evalign import MetricLoss, TemperatureAnnealing, exact_backward, losses
+from evalign import MetricLoss, TemperatureAnnealing, exact_backward, fit_decision, losses
 from evalign.integrations.huggingface import AlignedTrainer
 from evalign.training.checkpoint import load
 from tests import tolerances
@@ -229,6 +229,18 @@ def test_the_metric_is_of_all_rows(tmp_path):
     assert engine.evaluate()["eval_metric"] == pytest.approx(expected, abs=tolerances.HARD)
 
 
+def test_an_evaluation_leaves_a_rule(tmp_path):
+    args = arguments(tmp_path, max_steps=2, per_device_eval_batch_size=7)
+    engine = trainer(args, decision="expected")
+    with pytest.raises(RuntimeError, match="rule of AlignedTrainer must follow an evaluation"):
+        _ = engine.rule
+    engine.evaluate()
+    logits, labels, _ = engine.predict(engine.eval_dataset)
+    expected = fit_decision(logits, labels, metric="f1_macro", decision="expected")
+    assert (engine.rule(logits) == expected(logits)).all()
+    assert engine.rule.rows == 30
+
+
 def test_tokens_are_rows(tmp_path):
     """Classes last, as token classifiers have them, and -100 where a token has no label."""
     rows = {"train_dataset": texts(240, tokens=True), "eval_dataset": texts(30, 1, tokens=True)}
@@ -236,6 +248,8 @@ def test_tokens_are_rows(tmp_path):
     engine = trainer(args, classifier=model(kind=BertForTokenClassification), **rows)
     engine.train()
     assert engine.evaluate()["eval_metric"] > 0.9
+    logits, _, _ = engine.predict(engine.eval_dataset)
+    assert engine.rule(logits.swapaxes(1, 2)).shape == (30, 5)
 
 
 def annealed(folder, *, epochs, resume=None, **more):
@@ -272,6 +286,7 @@ def test_a_checkpoint_holds_the_loss_of_its_time(tmp_path):
     annealed(tmp_path, epochs=3)
     states = [load(tmp_path / f"checkpoint-{2 * epoch}" / "evalign") for epoch in (1, 2, 3)]
     assert [state["loss"]["temperature"].item() for state in states] == [0.2, 0.1, 0.05]
+    assert all(len(state["rule"]["gain"]) == CLASSES for state in states)
 
 
 def test_a_checkpoint_of_a_plain_trainer_starts_the_loss_afresh(tmp_path):

@@ -57,7 +57,8 @@ def trained(trainer, rank=0, size=1, **arguments):
     fitted = module(**arguments)
     fit(fitted, trainer, rank=rank, size=size)
     weights = torch.cat([p.detach().flatten() for p in fitted.network.parameters()])
-    return weights.tolist(), trainer.callback_metrics["val_metric"].item()
+    score = trainer.callback_metrics["val_metric"].item()
+    return weights.tolist(), score, fitted.rule.class_prior.tolist()
 
 
 def on_rank(rank, size):
@@ -77,6 +78,7 @@ def close(answer, expected):
         atol=tolerances.RANKS[torch.float64],
     )
     assert answer[1] == pytest.approx(expected[1], abs=tolerances.FLOAT32)  # Lightning's logs
+    assert answer[2] == pytest.approx(expected[2])  # the rule has seen the rows of all ranks
 
 
 def test_two_processes_train_as_one():
@@ -188,6 +190,25 @@ def test_the_recipe_learns_rare_classes_and_leaves_rows_out():
     assert trainer.callback_metrics["val_metric"].item() > 0.5
     assert found[0] > 0.6
     assert found[0] > found[1] + 0.05  # the most probable class is a frequent one
+
+
+def test_a_rule_comes_out_of_training_and_its_checkpoint(tmp_path):
+    """The rule is that of the validation rows, with the offsets of the loss."""
+    loss = AlignedLoss("f1_macro", [10, 20, 30])
+    fitted = AlignedModule(network(), loss, "f1_macro", decision="expected")
+    with pytest.raises(RuntimeError, match=r"rule of AlignedModule .* validation rows"):
+        _ = fitted.rule
+    trainer = Trainer(max_epochs=1, **QUIET)
+    fit(fitted, trainer)
+    x, y = loader(24, seed=1).dataset.tensors
+    with torch.no_grad():
+        logits = fitted(x)
+    how = {"metric": "f1_macro", "decision": "expected", "offsets": loss.offsets}
+    assert torch.equal(fitted.rule(logits), fit_decision(logits, y, **how)(logits))
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    other = AlignedModule(network(), AlignedLoss("f1_macro", [1, 1, 1]), "f1_macro")
+    Trainer(**QUIET).fit(other, loader(12), ckpt_path=tmp_path / "last.ckpt")
+    assert torch.equal(other.rule.gain, fitted.rule.gain)
 
 
 class Script(LightningModule):

@@ -1,6 +1,7 @@
 """The work of `evalign decide`: a decision rule for a table of probabilities, and its use."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,14 +78,15 @@ class SavedRule:
         try:
             rule = DecisionRule.from_state_dict(tree["rule"])
             values, columns, logits = tree["labels"], tree["columns"], tree["logits"]
-            kinds = {type(value) for value in values}
+            kinds, lists = {type(value) for value in values}, {type(values), type(columns)}
             number, one = len(rule.gain), len(columns) == 1
             sound = [
                 len(kinds) == 1 and kinds <= {str, int, float},
                 len(set(values)) == len(values) == number > 1,
                 all(type(name) is str for name in [*columns, tree["target"]]),
                 len(set(columns)) == len(columns) == (1 if one and number == 2 else number),
-                type(logits) is bool,
+                lists == {list} and type(logits) is bool,
+                type(rule.factor) is float and math.isfinite(rule.factor),
                 rule.task in ("binary", "multiclass"),
             ]
             if not all(sound):

@@ -190,17 +190,17 @@ def _metric(name: str, inner: str | None, names: Sequence[str] | None, owner: st
     if name == "expected_cost" and inner is not None:
         return resolve(f"{name}[{inner}]", owner=owner)
     metric = _known(name, owner)
-    single = metric if isinstance(metric, ClassMetric) and metric.average == "binary" else None
-    if inner is None:
-        return metric if single is None else OfClass(replace(single, average=None), None, owner)
-    if single is None:
+    if isinstance(metric, ClassMetric) and metric.average == "binary":
+        index = None if inner is None else _index(inner, names, owner)
+        return OfClass(replace(metric, average=None), index, owner)
+    if inner is not None:
         cure = f'Use "{name}" alone'
         if isinstance(metric, ClassMetric):
             cure += f', or "{metric.stem}[{inner}]"'
         allowed = "have a class behind a score of one class only"
         got = f'"{name}[{inner}]"'
         raise ValueError(complaint(owner, "constraint", allowed, got, cure + "."))
-    return OfClass(replace(single, average=None), _index(inner, names, owner), owner)
+    return metric
 
 
 def _known(name: str, owner: str) -> Metric:

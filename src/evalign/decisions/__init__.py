@@ -1,11 +1,13 @@
 """From scores to labels: argmax, threshold, the gain matrix of the linearised metric.
 
 From low to high: `goal` (the metric of many matrices at once) and `inputs` (what rows may look
-like), `cuts` (two classes) and `gains` (more) and `calibrate`, `tuned` (with labels), `rule` and
-`fit` (the public face). May import `core`.
+like), `nearby` (a rule's neighbours), `cuts` (two classes) and `gains` (more) and `calibrate`,
+`tuned` (with labels), `multilabel` (many labels a row) and `shift` (other class shares), `rule`,
+`fit` and `stream` (the public face). May import `core`.
 """
 
 from evalign.decisions.fit import fit_decision
 from evalign.decisions.rule import Decision, DecisionRule
+from evalign.decisions.stream import DecisionFitter
 
-__all__ = ["Decision", "DecisionRule", "fit_decision"]
+__all__ = ["Decision", "DecisionFitter", "DecisionRule", "fit_decision"]

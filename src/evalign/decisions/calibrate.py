@@ -1,9 +1,13 @@
 """Correct probabilities with labels, by few numbers, so that few rows are enough to fit them."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 STEPS, CONVERGED = 20, 1e-9
+# With more classes than this, no matrix of the Hessian is made.
+MANY = 64  # classes, from which on C × C matrices take longer than all else
 # The prior is a normal distribution around "as the model says": of width 1 for offsets of the
 # log-odds, ½ for the factor. Where classes have no rows, it alone decides.
 OFFSET, FACTOR = 1.0, 4.0
@@ -13,8 +17,11 @@ LEAST = 0.05  # of the factor: more evidence must not count against a class
 def factor_and_offsets(logits: Tensor, target: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """a (B,), b (B, C) that maximise the posterior of softmax(a·logits + b), by Newton's method.
 
-    This is vector scaling with one factor. Each row of weights (B, N) is a problem of its own.
+    This is vector scaling with one factor. Each row of weights (B, N) is a problem of its own. With
+    more than `MANY` classes the factor stays 1.
     """
+    if logits.shape[1] > MANY:
+        return logits.new_ones(len(weights)), _offsets_of_many(logits, target, weights)
     actual = weights @ target
     evidence = weights @ (target * logits).sum(1)
     a, b = torch.ones_like(evidence), torch.zeros_like(actual)
@@ -46,6 +53,48 @@ def factor_and_offsets(logits: Tensor, target: Tensor, weights: Tensor) -> tuple
         if step.abs().max() < CONVERGED:
             break
     return a.clamp(min=LEAST), b
+
+
+def _offsets_of_many(logits: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """The same offsets without the C × C Hessian, whose products are all that its solver needs.
+
+    softmax(logits + b) is e^b·η over its sum, so each product is two of matrices.
+    """
+    eta, actual = logits.softmax(1), weights @ target
+    b = torch.zeros_like(actual)
+    for _ in range(STEPS):
+        odds = b.exp()
+        share = 1 / (odds @ eta.T)
+        mass = odds * ((weights * share) @ eta)
+        diagonal, curve = mass + OFFSET, weights * share**2
+
+        def product(v: Tensor, odds=odds, diagonal=diagonal, curve=curve) -> Tensor:
+            return diagonal * v - odds * ((curve * ((odds * v) @ eta.T)) @ eta)
+
+        step = _conjugate_gradients(product, diagonal, mass - actual + OFFSET * b).clamp(-2, 2)
+        b = b - step
+        if step.abs().max() < CONVERGED:
+            break
+    return b
+
+
+def _conjugate_gradients(
+    product: Callable[[Tensor], Tensor], diagonal: Tensor, right: Tensor
+) -> Tensor:
+    """Solve product(x) = right for each row (B, C) to three digits; Newton's next step mends it."""
+    x, residual = torch.zeros_like(right), right
+    direction = residual / diagonal
+    power = (residual * direction).sum(1, keepdim=True)
+    for _ in range(right.shape[1]):
+        image = product(direction)
+        length = power / (direction * image).sum(1, keepdim=True).clamp(min=1e-300)
+        x, residual = x + length * direction, residual - length * image
+        if bool((residual.abs().amax(1) <= 1e-3 * right.abs().amax(1)).all()):
+            break
+        scaled = residual / diagonal
+        before, power = power, (residual * scaled).sum(1, keepdim=True)
+        direction = scaled + power / before.clamp(min=1e-300) * direction
+    return x
 
 
 def factor_and_offset(margin: Tensor, positive: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

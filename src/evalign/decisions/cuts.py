@@ -23,24 +23,33 @@ def best_thresholds(
     tell them apart, and the default is what the model itself says.
     """
     margin, order = margin.clamp(-SATURATED, SATURATED).sort()
-    below = (weights.unsqueeze(-1) * target)[:, order].cumsum(1)
-    below = torch.cat([torch.zeros_like(below[:, :1]), below], 1)
+    # Cells first, cuts last in memory: sums and scores then run along the cuts.
+    below = (weights[:, order] * target.T[:, order].unsqueeze(1)).cumsum(-1)
+    below = torch.cat([torch.zeros_like(below[..., :1]), below], -1)
     low, high = margin[:-1], margin[1:]
     middle = torch.cat(
         [(margin[:1] - 1).clamp(max=0), (low + high) / 2, (margin[-1:] + 1).clamp(min=0)]
     )
-    total = below[:, -1:]
+    total = below[..., -1:]
     apart = high - low > ROUNDING * (1 + low.abs())
     if not apart.all():
         edge = apart.new_ones(1)
         cuts = torch.cat([edge, apart, edge]).nonzero().squeeze(1)
-        below, middle = below[:, cuts], middle[cuts]
-    matrices = torch.stack([below, total - below], -1)
+        below, middle = below[..., cuts], middle[cuts]
+    goal = goal.compacted()
+    if goal.compact:
+        above = total - below
+        tp = torch.stack([below[0], above[1]])
+        predicted = torch.stack([below.sum(0), above.sum(0)])
+        confusions = torch.stack([tp, predicted, total.expand_as(tp)])
+    else:
+        confusions = torch.stack([below, total - below], 1)
+    confusions = confusions.permute(2, 3, 0, 1)
 
-    scores = goal.scores(matrices)
+    scores = goal.scores(confusions)
     best = scores.amax(1, keepdim=True)
     if goal.slack is not None and best.isneginf().any():
-        raise goal.infeasible(owner, matrices)
+        raise goal.infeasible(owner, confusions)
     ties = (scores >= best - ROUNDING) | best.isneginf()
     return middle[torch.where(ties, middle.abs(), torch.inf).argmin(1)]
 

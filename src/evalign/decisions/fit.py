@@ -6,11 +6,12 @@ from typing import get_args
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from evalign.core.checks import complaint, require
-from evalign.core.metrics import MetricFunction
+from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.rows import Task, check_task
+from evalign.decisions import multilabel
+from evalign.decisions.cuts import threshold_gains
 from evalign.decisions.gains import confusions
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
@@ -22,7 +23,8 @@ from evalign.decisions.inputs import (
     is_multilabel,
     with_mean_one,
 )
-from evalign.decisions.rule import Decision, DecisionRule
+from evalign.decisions.rule import Decision, DecisionRule, expected_gain
+from evalign.decisions.shift import gap
 from evalign.decisions.tuned import mend, search, tuned
 
 
@@ -38,7 +40,7 @@ def fit_decision(
     sample_weight: Values | None = None,
     constraint: str | None = None,
     classes: Sequence[str | int] | np.ndarray | None = None,
-    offsets: Tensor | None = None,
+    offsets: Values | None = None,
     ignore_index: int = -100,
     class_dim: int = 1,
 ) -> DecisionRule:
@@ -90,69 +92,133 @@ def fit_decision(
         array([1, 1])
     """
     owner = "fit_decision"
+    check_arguments(owner, metric, decision, task, constraint, classes)
+    many = is_multilabel(task, probabilities if logits is None else logits, y, class_dim)
+    scores = as_scores(owner, logits, probabilities, multilabel=many, class_dim=class_dim)
+    rows, weight = scores.rows, as_weights(owner, sample_weight, scores)
+    if many:
+        weight = weight.unsqueeze(1).expand_as(rows)
+    labels = None
+    if y is not None:
+        labels, seen = as_labels(owner, y, scores, multilabel=many, ignore_index=ignore_index)
+        weight = weight * seen
+    weight = with_mean_one(owner, weight)
+    if y is not None or sample_weight is not None:
+        counts = weight.sum(1) > 0 if many else weight > 0
+        rows, weight = rows[counts], weight[counts]
+        labels = None if labels is None else labels[counts]
+    return fit_rows(
+        owner,
+        rows,
+        labels,
+        weight,
+        metric=metric,
+        decision=decision,
+        task="multilabel" if many else task,
+        constraint=constraint,
+        classes=classes,
+        offsets=offsets,
+        class_dim=class_dim,
+    )
+
+
+def check_arguments(
+    owner: str,
+    metric: str | MetricFunction,
+    decision: Decision,
+    task: Task | None,
+    constraint: str | None,
+    classes: Sequence[str | int] | np.ndarray | None,
+) -> None:
+    """Check what can be checked before there are rows."""
     allowed = f"be one of {', '.join(get_args(Decision))}"
     require(decision in get_args(Decision), owner, "decision", allowed, repr(decision))
     cure = 'Use "tuned" or "expected".'
     free = decision != "argmax" or constraint is None
     require(free, owner, "constraint", "be None for argmax", repr(constraint), cure)
     check_task(owner, task)
-    goal = Goal.of(owner, metric, constraint, classes)
-    multilabel = is_multilabel(task, probabilities if logits is None else logits, y, class_dim)
-    scores = as_scores(owner, logits, probabilities, multilabel=multilabel, class_dim=class_dim)
-    rows, weight = scores.rows, as_weights(owner, sample_weight, scores)
-    number = rows.shape[1]
+    Goal.of(owner, metric, constraint, classes)
+
+
+def fit_rows(
+    owner: str,
+    rows: Tensor,
+    labels: Tensor | None,
+    weight: Tensor,
+    *,
+    metric: str | MetricFunction,
+    decision: Decision,
+    task: Task | None,
+    constraint: str | None,
+    classes: Sequence[str | int] | np.ndarray | None,
+    offsets: Values | None,
+    class_dim: int,
+    counted: int | None = None,
+) -> DecisionRule:
+    """Fit a rule to rows as `inputs.Scores` holds them, with weights that are 1 on average.
+
+    `counted` is the number of rows that they stand for, if it is another.
+    """
+    many, number = task == "multilabel", rows.shape[1]
     if task == "binary":
         cure = 'Labels that do not exclude each other are task="multilabel".'
         require(number == 2, owner, "task", f"be multiclass for {number} classes", "binary", cure)
-    labels = None
-    if y is not None:
-        labels, seen = as_labels(owner, y, scores, multilabel=multilabel, ignore_index=ignore_index)
-        weight = weight * seen
-    elif decision == "tuned":
+    if decision == "tuned" and labels is None:
         cure = 'Without labels use decision="expected".'
         raise ValueError(complaint(owner, "y", "hold labels for tuned", None, cure))
-    weight = with_mean_one(owner, weight)
-    if y is not None or sample_weight is not None:
-        counts = weight > 0
-        rows, weight = rows[counts], weight[counts]
-        labels = None if labels is None else labels[counts]
-
-    argmax = torch.eye(number, dtype=torch.float64, device=rows.device)
+    names = _names(owner, classes, number)
+    goal = Goal.of(owner, metric, constraint, names)
+    own = rows.new_zeros(number)
+    argmax = torch.eye(number, dtype=rows.dtype, device=rows.device)
     if offsets is not None:
-        offsets = class_vector(owner, "offsets", offsets, rows)
+        own = class_vector(owner, "offsets", offsets, number).to(rows)
         # Gains multiply probabilities η: the argmax of the logits is that of η_j e^(−offset_j).
-        argmax, rows = (-offsets).softmax(0).diag(), rows + offsets
-    factor, more, score, slacks = 1.0, None, None, None
-    target = None if labels is None else one_hot(labels, number).to(rows)
-    gain, eta = argmax, rows.softmax(1)
-    if decision == "tuned":
+        argmax, rows = (-own).softmax(0).diag(), rows + own
+    eta = rows.sigmoid() if many else rows.softmax(1)
+    mass = weight if many else weight.unsqueeze(1)
+    target = labels
+    if labels is not None and not many:
+        target = torch.eye(number, dtype=rows.dtype, device=rows.device)[labels]
+
+    source, score, factor, more = decision, None, 1.0, torch.zeros_like(own)
+    if decision == "argmax":
+        gain = threshold_gains(own) if many else argmax
+    elif decision == "expected" and target is not None and not many:
+        eta, factor, more = mend(rows, target, weight.unsqueeze(0))
+        gain = search(owner, eta.log(), eta, weight.unsqueeze(0), goal)[0]
+    elif decision == "expected":
+        gain = expected_gain(owner, rows, weight, metric, goal, many)
+    elif many:
+        label_goal = multilabel.LabelGoal.of(resolve(metric), goal)
+        assert labels is not None
+        found, source, score = multilabel.tuned(owner, rows, labels, weight, label_goal, own)
+        gain = threshold_gains(found)
+    else:
         assert labels is not None
         gain, factor, more, score = tuned(owner, rows, labels, weight, goal, argmax)
-        eta = (factor * rows + more).softmax(1)
-    elif decision == "expected":
-        if target is not None:
-            eta, factor, more = mend(rows, target, weight.unsqueeze(0))
-        gain = search(owner, eta.log(), eta, weight.unsqueeze(0), goal)[0]
-    judged = eta if target is None or decision != "tuned" else target
-    if constraint is not None:
-        slacks = goal.slacks(confusions(eta, judged, weight.unsqueeze(0), gain.unsqueeze(0))[0])
-    if more is not None and (factor != 1 or more.any()):
-        # The rule sees logits without offsets: factor·(logits + offsets) + more.
-        offsets = more if offsets is None else factor * offsets + more
-    prior = weight @ judged
+        source, eta = "labels", (factor * rows + more).softmax(1)
+    slacks = None
+    if constraint is not None and not many:
+        true = eta if decision == "expected" or target is None else target
+        slacks = goal.slacks(confusions(eta, true, mass.T, gain.unsqueeze(0))[0])
+    prior = mass * (target if decision == "tuned" and target is not None else eta)
+    # The rule sees logits without offsets: factor·(logits + own) + more.
+    mended = factor != 1 or bool(more.any())
     return DecisionRule(
         gain,
         decision,
-        "labels" if decision == "tuned" else decision,
+        source,
         metric,
         constraint,
         score,
-        offsets,
+        None if offsets is None and not mended else factor * own + more,
         factor,
-        task="binary" if number == 2 else "multiclass",
-        classes=_names(owner, classes, number),
+        task="multilabel" if many else "binary" if number == 2 else "multiclass",
+        classes=names,
         class_dim=class_dim,
-        class_prior=prior / prior.sum(),
+        class_prior=prior.sum(0) / mass.sum(0).clamp(min=1e-300),
+        calibration_gap=None if target is None else gap(eta, target, mass),
+        rows=len(rows) if counted is None else counted,
         slacks=slacks,
     )
 

@@ -26,7 +26,7 @@ CORNERS = 2**10
 CUT, FEWEST = 6, 4
 # With so few rows single ones decide what a constraint costs, and all starts are climbed from.
 FEW = 2**7
-# Odds of the constraints against the metric in the Lagrangian.
+# Odds of what is missing to the constraints against the metric.
 ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 
 
@@ -35,13 +35,14 @@ def confusions(eta: Tensor, target: Tensor, weights: Tensor, gains: Tensor) -> T
 
     C[y, j] = Σ_r w_r·target_r[y]·1{label_r = j}, with a row of weights (B, N) each.
     """
-    total = torch.zeros_like(gains)
+    number, classes, _ = gains.shape
+    total = gains.new_zeros(number * classes, classes)  # by rule and label, then by true class
+    first = classes * torch.arange(number, device=gains.device).unsqueeze(1)
     for eta_part, target_part, weight in _blocks(eta, target, weights):
-        labels = (eta_part @ gains).max(-1, keepdim=True).indices  # twice as fast as argmax
-        chosen = eta.new_zeros(*weight.shape, eta.shape[1])
-        chosen.scatter_(2, labels, weight.unsqueeze(-1))
-        total += target_part.T @ chosen
-    return total
+        labels = (eta_part @ gains).max(-1).indices  # twice as fast as argmax
+        weighted = weight.unsqueeze(-1) * target_part
+        total.index_add_(0, (first + labels).flatten(), weighted.flatten(0, 1))
+    return total.view(number, classes, classes).mT
 
 
 def _sums(eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor, actual: Tensor) -> Tensor:
@@ -87,7 +88,7 @@ def best_rules(
 ) -> Tensor:
     """The best rule found for each row of weights (B, N), from given starts (S, B, ...) or many.
 
-    Constraints are met through their Lagrangian, (1 − s)·metric + s·slack: the search runs for a
+    Constraints are met through (1 − s)·metric − s·(what is missing to them): the search runs for a
     range of shares s at once, then for shares between the neighbours of the best one. Of all rules
     on the way, the best one that meets the constraints is kept, and its neighbours are tried. With
     constraints there is one row of weights. `own` are the weights of the classes (B, C) whose

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from evalign.core.checks import complaint
 from evalign.core.confusion import Confusion
@@ -16,8 +17,8 @@ from evalign.core.metrics import Metric, MetricFunction, resolve
 ROUNDING = 1e-12
 # Matrices evaluated at a time: few enough that the metric's temporaries stay in the cache.
 CHUNK = 2**15
-# Several slacks become one, their smooth minimum −T·log Σ exp(−slack/T), whose slope tends to all
-# that are small and not to the smallest alone. It is at most T·log(count) below the minimum.
+# T of smooth minima. Several slacks become one, −T·log Σ exp(−slack/T), whose slope heeds all that
+# are small and not the smallest alone. It is at most T·log(count) below the minimum.
 SOFTNESS = 0.01
 
 
@@ -26,7 +27,8 @@ class Goal:
     """Scores of many confusions at once, and their slopes.
 
     A confusion is a tensor here: the matrix (d, d), or in a compact goal the three sums (3, d) that
-    most metrics are functions of: true positives, predicted and actual mass.
+    most metrics are functions of: true positives, predicted and actual mass. Of many labels a row
+    it is those sums and the total mass of each label, (4, L).
 
     Args:
         metric: what to maximise; a cost is negated.
@@ -35,6 +37,7 @@ class Goal:
         constraints: what the slack is made of.
         needs_matrix: whether the metric or the slack reads single cells of the matrix.
         compact: whether confusions are the three sums.
+        multilabel: whether they are those of many labels a row.
     """
 
     metric: Callable[[Confusion], Tensor]
@@ -42,6 +45,7 @@ class Goal:
     constraints: tuple[Constraint, ...] = ()
     needs_matrix: bool = True
     compact: bool = False
+    multilabel: bool = False
 
     @classmethod
     def of(
@@ -102,7 +106,7 @@ class Goal:
         return ValueError(complaint(owner, "constraint", allowed, got, cure))
 
     def mixed(self, confusions: Tensor, share: Tensor) -> Tensor:
-        """(1 − share)·metric + share·slack, the Lagrangian of the constraints; NaN is −∞."""
+        """(1 − share)·metric − share·(what is missing to the bounds, smoothly); NaN is −∞."""
         scores = self._each(self._mixed, confusions, share.expand(confusions.shape[:-2]))
         return scores.masked_fill(scores.isnan(), -torch.inf)
 
@@ -120,12 +124,15 @@ class Goal:
     def _mixed(self, confusion: Confusion, share: Tensor) -> Tensor:
         if self.slack is None:
             return self.metric(confusion)
-        return (1 - share) * self.metric(confusion) + share * self.slack(confusion)
+        missing = SOFTNESS * softplus(-self.slack(confusion) / SOFTNESS)
+        return (1 - share) * self.metric(confusion) - share * missing
 
     def _each(self, function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:
         return _each(lambda x, *rest: function(self._confusion(x), *rest), confusions, *more)
 
     def _confusion(self, confusion: Tensor) -> Confusion:
+        if self.multilabel:
+            return Confusion(*confusion, multilabel=True)
         if not self.compact:
             return Confusion.from_matrix(confusion)
         tp, predicted, actual = confusion

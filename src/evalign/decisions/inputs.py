@@ -67,8 +67,13 @@ def as_scores(
     *,
     multilabel: bool,
     class_dim: int,
+    read: bool = True,
 ) -> Scores:
-    """Check logits or probabilities, one of which is given, and flatten them."""
+    """Check logits or probabilities, one of which is given, and flatten them.
+
+    Here and below, unless values are `read`, only shapes are checked: a device need not be waited
+    for.
+    """
     one = (logits is None) != (probabilities is None)
     got = "neither" if logits is None else "both"
     require(one, owner, "logits or probabilities=", "be given, one of the two", got)
@@ -87,9 +92,9 @@ def as_scores(
     values = values.movedim(class_dim, -1)
     shape, values = tuple(values.shape[:-1]), values.reshape(-1, values.shape[-1])
     if name == "probabilities":
-        rows = _of_probabilities(owner, values, multilabel)
+        rows = _of_probabilities(owner, values, multilabel, read)
     else:
-        rows = _of_logits(owner, values, multilabel)
+        rows = _of_logits(owner, values, multilabel, read)
     return Scores(rows, shape, class_dim, isinstance(given, Tensor))
 
 
@@ -109,11 +114,12 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
         raise TypeError(text) from None
 
 
-def _of_logits(owner: str, values: Tensor, multilabel: bool) -> Tensor:
+def _of_logits(owner: str, values: Tensor, multilabel: bool, read: bool) -> Tensor:
     cure = "The network has diverged or its input holds such values."
-    wrong = values[~values.isfinite()]
-    require(not len(wrong), owner, "logits", "be finite", wrong[:1].tolist(), cure)
-    if _look_like_probabilities(values, multilabel):
+    if read and not values.isfinite().all():
+        got = values[~values.isfinite()][:1].tolist()
+        raise ValueError(complaint(owner, "logits", "be finite", got, cure))
+    if read and _look_like_probabilities(values, multilabel):
         text = f"The logits of {owner} look like probabilities: pass probabilities=."
         warnings.warn(text, UserWarning, stacklevel=5)
     if multilabel:
@@ -133,17 +139,19 @@ def _look_like_probabilities(values: Tensor, multilabel: bool) -> bool:
     return not same and bool(((values.sum(1) - 1).abs() < LIKE_ONE).all())
 
 
-def _of_probabilities(owner: str, values: Tensor, multilabel: bool) -> Tensor:
+def _of_probabilities(owner: str, values: Tensor, multilabel: bool, read: bool) -> Tensor:
     """log p, or the log-odds of labels; zeros and ones, as of a forest, are taken at `FLOOR`."""
     cure = "Pass logits positionally."
-    wrong = values[~((values >= 0) & (values <= 1))]
-    require(not len(wrong), owner, "probabilities", "lie from 0 to 1", wrong[:1].tolist(), cure)
+    if read:
+        wrong = values[~((values >= 0) & (values <= 1))]
+        allowed = "lie from 0 to 1"
+        require(not len(wrong), owner, "probabilities", allowed, wrong[:1].tolist(), cure)
     if multilabel:
         return values.clamp(min=FLOOR).log() - (1 - values).clamp(min=FLOOR).log()
     if values.shape[1] == 1:
         values = torch.cat([1 - values, values], 1)
-    wrong = values.sum(1)
-    wrong = wrong[(wrong - 1).abs() > FROM_ONE]
+    sums = values.sum(1)
+    wrong = sums[(sums - 1).abs() > FROM_ONE] if read else sums[:0]
     if len(wrong):
         allowed = f"have rows that sum to 1, to within {FROM_ONE}"
         cure += ' One probability for each of several labels is task="multilabel".'
@@ -172,7 +180,13 @@ def is_multilabel(
 
 
 def as_labels(
-    owner: str, y: Values, scores: Scores, *, multilabel: bool, ignore_index: int
+    owner: str,
+    y: Values,
+    scores: Scores,
+    *,
+    multilabel: bool,
+    ignore_index: int,
+    read: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Labels, (R,) or of a multilabel problem (R, L), and which of them are not ignored."""
     given = signed(tensor_of(owner, "y", y).to(scores.rows.device))
@@ -194,6 +208,8 @@ def as_labels(
     seen = labels != ignore_index
     labels = labels.masked_fill(~seen, 0)
     whole = labels.long()
+    if not read:
+        return whole, seen
     wrong = labels[whole != labels]
     if multilabel:
         wrong = labels[(labels != 0) & (labels != 1)]
@@ -205,12 +221,15 @@ def as_labels(
     return whole, seen
 
 
-def as_weights(owner: str, sample_weight: Values | None, scores: Scores) -> Tensor:
+def as_weights(
+    owner: str, sample_weight: Values | None, scores: Scores, *, read: bool = True
+) -> Tensor:
     """Weights (R,), of a row each or of an example each, as they were given."""
     if sample_weight is None:
         return scores.rows.new_ones(len(scores.rows))
     weight = tensor_of(owner, "sample_weight", sample_weight).to(scores.rows)
-    check_weights(owner, weight)
+    if read:
+        check_weights(owner, weight)
     return row_weights(owner, weight, torch.Size(scores.shape)).flatten()
 
 
@@ -226,10 +245,10 @@ def with_mean_one(owner: str, weight: Tensor) -> Tensor:
     return weight / weight[weight > 0].mean()
 
 
-def class_vector(owner: str, name: str, values: Any, like: Tensor) -> Tensor:
-    """A finite number for each of the classes that `like` has columns for."""
-    vector, classes = numbers(values), like.shape[1]
+def class_vector(owner: str, name: str, values: Any, classes: int) -> Tensor:
+    """A finite number for each of the classes."""
+    vector = numbers(values)
     ok = vector.shape == (classes,) and bool(vector.isfinite().all())
     allowed = f"hold a finite number for each of the {classes} classes"
     require(ok, owner, name, allowed, repr(values))
-    return vector.to(like)
+    return vector

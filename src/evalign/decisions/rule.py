@@ -1,19 +1,33 @@
 """A decision rule: from scores to labels."""
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor
 
 from evalign.core.checks import complaint, numbers, require
-from evalign.core.metrics import MetricFunction
+from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.rows import Task
+from evalign.decisions import multilabel, shift
+from evalign.decisions.cuts import threshold_gains
 from evalign.decisions.gains import confusions
 from evalign.decisions.goal import Goal
-from evalign.decisions.inputs import Values, as_scores, as_weights, class_vector, with_mean_one
+from evalign.decisions.inputs import (
+    Scores,
+    Values,
+    as_scores,
+    as_weights,
+    class_vector,
+    with_mean_one,
+)
 from evalign.decisions.tuned import search
 
 Decision = Literal["argmax", "tuned", "expected"]
+# Class shares that are estimated from fewer rows for each class, or with probabilities whose mean
+# was so far from the shares of the fitting rows, as a part of them, are not to be trusted.
+FEW_ROWS, LARGE_GAP = 30, 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +38,15 @@ class DecisionRule:
     It takes what `fit_decision` takes: logits, or probabilities by name. A tensor gives a tensor;
     an array or a list, a numpy array.
 
+    Where a row has many labels, each is a problem of two classes, with a matrix of its own.
+
     Args:
-        gain: G (C, C), float64; G[y, j] is the gain of label j where y is true.
+        gain: G (C, C), float64; G[y, j] is the gain of label j where y is true. (L, 2, 2) for many
+            labels a row.
         decision: "argmax", "tuned" or "expected".
-        source: what G comes from: the decision itself, and "labels" for "tuned".
+        source: what G comes from: the decision itself, "labels" for "tuned" (for many labels a row
+            the rule that won: "argmax", "expected", "calibrated", "shrunk" or "labels"), or
+            "adapted".
         metric: the metric, as it was given.
         constraint: the constraint, as it was given.
         score: the metric of a tuned rule on the rows it was tuned on, greater is better; None for
@@ -39,8 +58,13 @@ class DecisionRule:
         classes: the names of the classes, as they were given.
         class_dim: the dimension of the classes in scores of more than two dimensions.
         class_prior: the share of each class (C,) among the rows that the rule was fitted on: of
-            their labels if it is tuned, else of their probabilities.
-        slacks: how far each constraint is on the allowed side of its bound, on these rows.
+            their labels if it is tuned, else of their probabilities. (L,) for many labels a row.
+        calibration_gap: how far the mean probability of a class was from its share among the
+            labels of those rows, as a part of that share; the largest that chance does not explain.
+            None where there were no labels.
+        rows: how many rows the rule was fitted on.
+        slacks: how far each constraint is on the allowed side of its bound, on these rows. None for
+            many labels a row.
     """
 
     gain: Tensor
@@ -55,71 +79,168 @@ class DecisionRule:
     classes: list[str | int] | None = None
     class_dim: int = 1
     class_prior: Tensor | None = None
+    calibration_gap: float | None = None
+    rows: int | None = None
     slacks: dict[str, float] | None = None
 
     def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Labels, int64, one for each row, in the shape of the rows."""
-        scores, eta = self._eta(logits, probabilities)
-        return scores.per_row(self.labels_of(eta))
+        """Labels, int64: one for each row, or 0 or 1 for each label of each row."""
+        scores, rows = self._rows("DecisionRule", logits, probabilities)
+        labels = self.labels_of(self.softmax(rows))
+        return scores.per_class(labels) if self._multilabel else scores.per_row(labels)
 
     def scores(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Scores, float64, in the shape of the rows with their classes; the label is the argmax."""
-        scores, eta = self._eta(logits, probabilities)
-        return scores.per_class(self.scores_of(eta))
+        """Scores, float64, in the shape of the rows with their classes; the label is the argmax.
+
+        Where a row has many labels, those with a positive score are given.
+        """
+        scores, rows = self._rows("DecisionRule", logits, probabilities)
+        return scores.per_class(self.scores_of(self.softmax(rows)))
 
     def probabilities(self, logits: Values) -> Any:
-        """Probabilities η, float64, in the shape of the rows with their classes."""
-        scores, eta = self._eta(logits, None)
-        return scores.per_class(eta)
+        """Probabilities η, float64, in the shape of the rows with their classes or labels."""
+        scores, rows = self._rows("DecisionRule", logits, None)
+        eta = self.softmax(rows)
+        return scores.per_class(eta[..., 1] if self._multilabel else eta)
 
-    def _eta(self, logits: Values | None, probabilities: Values | None) -> tuple[Any, Tensor]:
-        owner, classes = "DecisionRule", len(self.gain)
-        scores = as_scores(owner, logits, probabilities, multilabel=False, class_dim=self.class_dim)
+    @property
+    def _multilabel(self) -> bool:
+        return self.task == "multilabel"
+
+    def _rows(
+        self, owner: str, logits: Values | None, probabilities: Values | None
+    ) -> tuple[Scores, Tensor]:
+        scores = as_scores(
+            owner, logits, probabilities, multilabel=self._multilabel, class_dim=self.class_dim
+        )
         name = "logits" if probabilities is None else "probabilities"
+        kind = "labels" if self._multilabel else "classes"
+        allowed = f"have {len(self.gain)} {kind}, as those the rule was fitted on"
         got = scores.rows.shape[1]
-        allowed = f"have {classes} classes, as those the rule was fitted on"
-        require(got == classes, owner, name, allowed, got)
-        return scores, self.softmax(scores.rows)
+        require(got == len(self.gain), owner, name, allowed, got)
+        return scores, scores.rows
 
     # The next three methods read no values, so that a module that holds a rule can be exported.
 
     def softmax(self, logits: Tensor) -> Tensor:
-        """Probabilities (N, C) of logits (N, C) that are known to be finite."""
-        logits = self.factor * logits
-        if self.offsets is not None:
-            logits = logits + self.offsets.to(logits.device)
+        """Probabilities (N, C) of logits (N, C) that are known to be finite.
+
+        Where a row has many labels, (N, L, 2): that of each label's absence, and of the label.
+        """
+        logits = self._calibrated(logits)
+        if self._multilabel:
+            return torch.stack([-logits, logits], -1).sigmoid()
         return logits.softmax(1)
 
     def scores_of(self, probabilities: Tensor) -> Tensor:
-        """Scores (N, C) of probabilities (N, C), float64: what each label is expected to gain."""
-        return probabilities @ self.gain.to(probabilities.device)
+        """Scores (N, C) of probabilities (N, C), float64: what each label is expected to gain.
+
+        Where a row has many labels, (N, L): what each label gains over its absence.
+        """
+        gain = self.gain.to(probabilities.device)
+        if not self._multilabel:
+            return probabilities @ gain
+        absent, present = (probabilities.unsqueeze(-2) @ gain).squeeze(-2).unbind(-1)
+        return present - absent
 
     def labels_of(self, probabilities: Tensor) -> Tensor:
-        """Labels (N,) of probabilities (N, C), float64."""
-        return self.scores_of(probabilities).argmax(1)
+        """Labels (N,) of probabilities (N, C), float64; (N, L) of (N, L, 2)."""
+        scores = self.scores_of(probabilities)
+        return (scores > 0).long() if self._multilabel else scores.argmax(1)
+
+    def _calibrated(self, logits: Tensor) -> Tensor:
+        logits = self.factor * logits
+        return logits if self.offsets is None else logits + self.offsets.to(logits.device)
 
     def adapt(
         self,
         logits: Values | None = None,
         *,
         probabilities: Values | None = None,
+        class_prior: Values | None = None,
         sample_weight: Values | None = None,
     ) -> "DecisionRule":
-        """A new rule from these rows, which need no labels: for decision "expected" only."""
-        owner, cure = "DecisionRule.adapt", 'Fit with decision="expected".'
-        allowed = 'be "expected", which needs no labels'
-        require(self.decision == "expected", owner, "decision", allowed, repr(self.decision), cure)
-        if self.metric is None:
-            cure = "Pass it: DecisionRule.from_state_dict(state, metric=...)."
-            raise ValueError(complaint(owner, "metric", "be known", "none", cure))
-        scores, eta = self._eta(logits, probabilities)
+        """A rule for rows like these, which need no labels: their class shares may be others.
+
+        The shares are estimated from the probabilities, if they are not given. This assumes that
+        the rows of each class are as before (and only their numbers are not), and that the
+        probabilities were right. They are then corrected, and the rule is found anew from them, as
+        by decision "expected". Shares that chance explains are not changed.
+
+        It warns where an estimate is not to be trusted: of fewer than 30 rows a class, without
+        any row of a class, or if the mean probability of a class was more than a quarter of its
+        share away from it on the rows that the rule was fitted on (`calibration_gap`).
+
+        Args:
+            logits: rows as in a call of the rule.
+            probabilities: instead of logits.
+            class_prior: the shares of the classes (C,), or of the rows with each label (L,).
+            sample_weight: the weights of the rows.
+        """
+        owner, cure = "DecisionRule.adapt", 'Fit with decision="expected" or "tuned".'
+        allowed = "not be argmax, which has nothing to adapt"
+        require(self.decision != "argmax", owner, "decision", allowed, repr(self.decision), cure)
+        for name in ("metric", "class_prior"):
+            if getattr(self, name) is None:
+                cure = "Pass it: DecisionRule.from_state_dict(state, metric=...)."
+                cure = cure if name == "metric" else "Fit again."
+                raise ValueError(complaint(owner, f"{name} of the rule", "be known", "none", cure))
+        assert self.metric is not None
+        assert self.class_prior is not None
+        scores, rows = self._rows(owner, logits, probabilities)
         weight = with_mean_one(owner, as_weights(owner, sample_weight, scores))
-        goal, rows = Goal.of(owner, self.metric, self.constraint, self.classes), weight.unsqueeze(0)
-        gain, slacks = search(owner, eta.log(), eta, rows, goal), None
-        if goal.constraints:
-            slacks = goal.slacks(confusions(eta, eta, rows, gain)[0])
-        prior = weight @ eta / weight.sum()
-        return replace(self, gain=gain[0], class_prior=prior, slacks=slacks)
+        rows, weight = self._calibrated(rows)[weight > 0], weight[weight > 0]
+        old = self.class_prior.to(rows)
+        if class_prior is None:
+            new = self._estimated(rows, weight, old)
+        else:
+            new = class_vector(owner, "class_prior", class_prior, len(old)).to(rows)
+            one = self._multilabel or abs(new.sum().item() - 1) < 1e-6
+            ok = bool((new > 0).all()) and bool((new < 1).all()) and one
+            allowed = "hold shares between 0 and 1, which sum to 1 over classes"
+            require(ok, owner, "class_prior", allowed, new.tolist())
+        # A class without rows before has nothing that could be scaled.
+        change = torch.where((old > 0) & (new > 0), new / old, 1).log()
+        if self._multilabel:
+            change = change - torch.where(old < 1, (1 - new) / (1 - old), 1).log()
+        offsets = change if self.offsets is None else self.offsets.to(rows) + change
+        weights = weight.unsqueeze(1).expand_as(rows) if self._multilabel else weight
+        goal = Goal.of(owner, self.metric, self.constraint, self.classes)
+        gain = expected_gain(owner, rows + change, weights, self.metric, goal, self._multilabel)
+        slacks = None
+        if goal.constraints and not self._multilabel:
+            eta = (rows + change).softmax(1)
+            slacks = goal.slacks(confusions(eta, eta, weight.unsqueeze(0), gain.unsqueeze(0))[0])
+        return replace(
+            self,
+            gain=gain,
+            source="adapted",
+            score=None,
+            offsets=offsets,
+            class_prior=new,
+            rows=len(rows),
+            slacks=slacks,
+        )
+
+    def _estimated(self, rows: Tensor, weight: Tensor, old: Tensor) -> Tensor:
+        before = self.rows or len(rows)
+        if self._multilabel:
+            pairs = torch.stack([-rows, rows], -1).sigmoid()
+            new = shift.shares(pairs, weight, torch.stack([1 - old, old], -1), before)[:, 1]
+        else:
+            new = shift.shares(rows.softmax(1), weight, old, before)
+        classes = 2 if self._multilabel else len(old)
+        doubts = []
+        if len(rows) < FEW_ROWS * classes:
+            doubts.append(f"{len(rows)} rows are few for {classes} classes")
+        if bool(((new < 1e-6) & (old > 1e-3)).any()):
+            doubts.append("a class seems to be absent")
+        if (self.calibration_gap or 0) > LARGE_GAP:
+            doubts.append("the probabilities did not agree with the labels when it was fitted")
+        if doubts and not torch.equal(new, old):
+            text = f"The estimate of DecisionRule.adapt is not to be trusted: {', '.join(doubts)}."
+            warnings.warn(f"{text} Pass class_prior= if you know it.", UserWarning, stacklevel=3)
+        return new
 
     def state_dict(self) -> dict[str, Any]:
         """The rule as plain numbers and strings. A metric that was not a name is left out."""
@@ -136,6 +257,8 @@ class DecisionRule:
             "classes": self.classes,
             "class_dim": self.class_dim,
             "class_prior": None if self.class_prior is None else self.class_prior.tolist(),
+            "calibration_gap": self.calibration_gap,
+            "rows": self.rows,
             "slacks": self.slacks,
         }
 
@@ -147,19 +270,36 @@ class DecisionRule:
         cure = "It is of an older version: fit again."
         require("offsets" in state, "DecisionRule", "state", "hold offsets", list(state), cure)
         gain = numbers(state["gain"])
-        square = gain.ndim == 2 and gain.shape[0] == gain.shape[1] > 0
+        many = state.get("task") == "multilabel"
+        square = gain.ndim == 2 + many and gain.shape[-2] == gain.shape[-1] > 0 and len(gain) > 0
         ok = square and bool(gain.isfinite().all())
-        require(ok, "DecisionRule", "gain", "be finite numbers (C, C)", tuple(gain.shape))
+        allowed = f"be finite numbers {'(L, 2, 2)' if many else '(C, C)'}"
+        require(ok, "DecisionRule", "gain", allowed, tuple(gain.shape))
         known = get_args(Decision)
         allowed = f"be one of {', '.join(known)}"
         got = state["decision"]
         require(got in known, "DecisionRule", "decision", allowed, repr(got))
         vectors: dict[str, Any] = {
-            name: None
-            if state.get(name) is None
-            else class_vector("DecisionRule", name, state[name], gain)
+            name: class_vector("DecisionRule", name, state[name], len(gain))
             for name in ("offsets", "class_prior")
+            if state.get(name) is not None
         }
         metric = state["metric"] if metric is None else metric
         fields: dict[str, Any] = state | vectors | {"gain": gain, "metric": metric}
         return cls(**fields)
+
+
+def expected_gain(
+    owner: str,
+    logits: Tensor,
+    weight: Tensor,
+    metric: str | MetricFunction,
+    goal: Goal,
+    many: bool,
+) -> Tensor:
+    """The best gains if the probabilities of these logits are right; log-odds if many labels."""
+    if not many:
+        return search(owner, logits, logits.softmax(1), weight.unsqueeze(0), goal)[0]
+    label_goal = multilabel.LabelGoal.of(resolve(metric), goal)
+    found = multilabel.thresholds(owner, logits, logits.sigmoid(), weight, label_goal)
+    return threshold_gains(found)

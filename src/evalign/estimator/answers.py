@@ -44,9 +44,10 @@ class Answers:
 
     @property
     def constant(self) -> bool:
-        """Whether all rows of a fold get the same answer, in every fold."""
-        parts = (self.values[self.fold == fold] for fold in np.unique(self.fold))
-        return all(bool((part == part[:1]).all()) for part in parts)
+        """Whether all rows of a fold get the same answer, in every fold of several rows."""
+        parts = [self.values[self.fold == fold] for fold in np.unique(self.fold)]
+        several = [part for part in parts if len(part) > 1] or [self.values]
+        return all(bool((part == part[:1]).all()) for part in several)
 
     @property
     def telling(self) -> int:
@@ -57,7 +58,7 @@ class Answers:
         return int(np.minimum(present, len(self.y) - present).sum())
 
     def take(self, rows: np.ndarray) -> "Answers":
-        """Some of the rows, by a mask."""
+        """Some of the rows, by a mask or by their places."""
         parts = {name: getattr(self, name)[rows] for name in ("values", "y", "fold", "row")}
         return replace(self, **parts, weight=None if self.weight is None else self.weight[rows])
 
@@ -72,6 +73,10 @@ def method_of(estimator: Any) -> Method:
     if hasattr(estimator, "predict_proba"):
         return "predict_proba"
     if hasattr(estimator, "decision_function"):
+        # Of three classes there are three pairs: the columns would be taken for those of classes.
+        for name, value in estimator.get_params().items():
+            pairs = name.endswith("decision_function_shape") and value == "ovo"
+            require(not pairs, OWNER, "estimator", f'have {name}="ovr"', '"ovo"')
         return "decision_function"
     allowed = "be a classifier with predict_proba or decision_function"
     raise TypeError(complaint(OWNER, "estimator", allowed, type(estimator).__name__))
@@ -92,9 +97,8 @@ def asked(
     if values.ndim == 1:
         values = np.stack([np.zeros_like(values), values], 1)
     allowed = f"give a column for each of the {len(known)} classes it was fitted on"
-    cure = 'Of an SVC set decision_function_shape="ovr".' if method == "decision_function" else ""
     got = f"{values.shape[1]} columns of {method}"
-    require(values.shape[1] == len(known), OWNER, "estimator", allowed, got, cure)
+    require(values.shape[1] == len(known), OWNER, "estimator", allowed, got)
     place = {label: column for column, label in enumerate(classes.tolist())}
     unknown = [label for label in known.tolist() if label not in place]
     allowed = f"be fitted on the classes of y, {classes.tolist()[:5]}"

@@ -39,8 +39,9 @@ from evalign.training import TrainingWarning
 
 
 def _has_probabilities(self: Any) -> bool:
-    models = getattr(self, "estimators_", [getattr(self, "estimator_", self.estimator)])
-    return hasattr(models[0], "predict_proba")
+    if hasattr(self, "_method"):
+        return self._method == "predict_proba"
+    return hasattr(self.estimator, "predict_proba")
 
 
 class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -158,7 +159,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             if hasattr(self._models[0], name):
                 setattr(self, name, getattr(self._models[0], name))
         self.classes_, self._order, self._multilabel = targets
-        self._method = method_of(self._models[0])
+        self._method = method_of(self.estimator)
 
         if not parts:  # the classifier is asked about all rows
             trained, parts = self._models, [(codes[:0], np.arange(len(codes)))]
@@ -175,7 +176,8 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 fold[rows] = number
         weight = None if weight is None else weight[row]
         answers = Answers(np.concatenate(values), self._method, codes[row], weight, fold, row)
-        self._decide(answers)
+        # In the order of the table, whatever the folds are.
+        self._decide(answers.take(np.argsort(row, kind="stable")))
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -107,7 +107,7 @@ def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, 
     gains = gains[np.isfinite(gains)]
     interval = estimate(gains.tolist(), len(folds)) if len(gains) > 1 else [np.nan] * 4
     result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), interval, strict=True))
-    decided = np.all((labels["rule"] >= 0).reshape(len(answers.y), -1), axis=1)
+    decided = np.flatnonzero((labels["rule"] >= 0).reshape(len(answers.y), -1).all(1))
     for key, name in {"confusion": "rule", "argmax_confusion": "argmax"}.items():
         part = answers.take(decided)
         result[key] = _matrices(labels[name][decided], part.y, part.weight, number)

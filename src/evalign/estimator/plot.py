@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, FBeta, Metric
 from evalign.estimator.answers import Method
@@ -17,6 +18,8 @@ def plot(
     results: dict[str, Any], metric: Metric, classes: list[Any], method: Method, ax: Any
 ) -> Any:
     """Draw `cv_results_` on matplotlib's Axes, new ones by default, and return them."""
+    allowed = "be called of two classes or more"
+    require(bool(results), "AlignedDecisionCV", "plot", allowed, "one class")
     if ax is None:
         try:
             pyplot = import_module("matplotlib.pyplot")

@@ -64,12 +64,13 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
     """
     cure = "fit requires y to be passed, but the target y is None."
     require(y is not None, OWNER, "y", "hold labels", "None", cure)
+    if not sparse.issparse(y):
+        assert_all_finite(np.asarray(y), input_name="y")
     y = indicators(y) if type_of_target(y, input_name="y") == "multilabel-indicator" else y
     X, y = indexable(X, y)
     y = np.asarray(y)
     if y.ndim != 2 or y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
-    assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     metric = resolve(classifier.metric, owner=OWNER)
     if y.ndim == 2:

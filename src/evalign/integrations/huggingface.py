@@ -9,8 +9,10 @@ from torch import Tensor, nn
 
 from evalign.aggregation import ExactAccumulation
 from evalign.aggregation.exact import warn_of_batch_statistics
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
+from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
+from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.training import TemperatureAnnealing
 from evalign.training.checkpoint import exists, load, save
 from evalign.training.validation import hard_confusion
@@ -29,12 +31,14 @@ class AlignedTrainer(Trainer):
     together. `MetricLoss` sums over the processes itself, so the Trainer's own factor for them is
     left out; `gradient_accumulation_steps` goes over the micro-batches twice (`exact_backward`).
 
-    An evaluation reports the metric of all its rows as `eval_metric`. A checkpoint holds the state
-    of the loss and its annealing.
+    An evaluation reports the metric of all its rows as `eval_metric`, and leaves a decision rule
+    for them as `rule`. It adds up what comes batch by batch and keeps no logits. A checkpoint holds
+    the state of the loss and its annealing, and the rule.
 
     Args:
         loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T).
         metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
+        decision: how `rule` finds labels for that metric, as in `fit_decision`.
         annealing: cools that loss by `eval_metric` during training, and ends the training.
 
     The other arguments are those of `Trainer`.
@@ -45,12 +49,23 @@ class AlignedTrainer(Trainer):
         *args: Any,
         loss: nn.Module,
         metric: str | MetricFunction,
+        decision: Decision = "tuned",
         annealing: TemperatureAnnealing | None = None,
         **kwargs: Any,
     ) -> None:
         self.metric = resolve(metric, owner="AlignedTrainer")
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.
         super().__init__(*args, compute_loss_func=loss, compute_metrics=self._score, **kwargs)
+        self.args.batch_eval_metrics = True  # else it would keep the logits of an evaluation
+        self._seen: Confusion | int = 0
+        self._fitter = DecisionFitter(
+            metric,
+            decision=decision,
+            offsets=getattr(loss, "offsets", None),
+            ignore_index=getattr(loss, "ignore_index", -100),
+            ranks="own",  # Trainer gives every process the rows of all
+        )
+        self._evaluated: DecisionFitter | DecisionRule | None = None
         self.loss: Any = loss.to(self.args.device)
         self.annealing = annealing
         self._microbatches: list[dict[str, Any]] = []
@@ -121,15 +136,41 @@ class AlignedTrainer(Trainer):
             self.control.should_training_stop |= self.annealing.finished
         return scores
 
-    def _score(self, prediction: EvalPrediction) -> dict[str, float]:
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        self._seen = 0  # an evaluation before it may have been interrupted
+        self._fitter.reset()
+        return super().evaluation_loop(*args, **kwargs)
+
+    @property
+    def rule(self) -> DecisionRule:
+        """The decision rule for the rows of the last evaluation, fitted when it is first asked for.
+
+        It takes logits as the loss does: those of tokens as (N, C, T).
+        """
+        if self._evaluated is None:
+            text = complaint("AlignedTrainer", "rule", "follow an evaluation", "none")
+            raise RuntimeError(text)
+        if isinstance(self._evaluated, DecisionFitter):
+            self._evaluated = self._evaluated.compute()
+        return self._evaluated
+
+    def _score(self, prediction: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
+        """Add the rows of a batch, and after the last one return the metric of all."""
         logits, labels = (torch.as_tensor(x) for x in prediction)
-        confusion = hard_confusion(
-            _classes_second(logits),
+        logits = _classes_second(logits)
+        self._seen = self._seen + hard_confusion(
+            logits,
             labels,
             ignore_index=getattr(self.loss, "ignore_index", -100),
             matrix=self.metric.needs_matrix,
         )
-        return {"metric": self.metric(confusion).item()}
+        self._fitter.update(logits, labels)
+        if not compute_result:
+            return {}
+        total, self._seen = self._seen, 0
+        self._evaluated = self._fitter.over_ranks()
+        self._fitter.reset()
+        return {"metric": self.metric(total).item()}
 
     def _stateful(self) -> dict[str, Any]:
         parts = {"loss": self.loss, "annealing": self.annealing}
@@ -141,6 +182,8 @@ class AlignedTrainer(Trainer):
         super()._save_optimizer_and_scheduler(output_dir)
         if self.args.should_save:
             tree = {name: part.state_dict() for name, part in self._stateful().items()}
+            if self._evaluated is not None:
+                tree["rule"] = self.rule.state_dict()
             save(Path(output_dir) / "evalign", tree)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -151,6 +194,10 @@ class AlignedTrainer(Trainer):
         for name, part in self._stateful().items():
             if name in tree:
                 part.load_state_dict(tree[name])
+        if "rule" in tree:
+            metric = self._fitter.metric
+            metric = None if isinstance(metric, str) else metric
+            self._evaluated = DecisionRule.from_state_dict(tree["rule"], metric=metric)
 
 
 def _forward(model: nn.Module, inputs: dict[str, Any]) -> tuple[Any, Tensor, Tensor]:

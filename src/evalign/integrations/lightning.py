@@ -7,9 +7,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from evalign.aggregation.exact import warn_of_batch_statistics
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
+from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.training import TemperatureAnnealing
 from evalign.training.validation import hard_confusion, loss_of
 
@@ -27,11 +28,13 @@ class AlignedModule(LightningModule):
     ranks, as `val_metric` or `test_metric`. A mean over batches would be another number.
 
     The loss is a part of the module, so a checkpoint holds its temperature and running statistics.
+    It also holds `rule`, the decision rule of the last validation.
 
     Args:
         network: from x to logits.
         loss: such as `MetricLoss`, which sums over the ranks by itself.
         metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
+        decision: how `rule` finds labels for that metric, as in `fit_decision`.
         learning_rate: of AdamW; override `configure_optimizers` for another optimiser.
         microbatch_size: send a training batch through the network in parts of so many rows, which
             are computed again in the backward pass. Memory holds the activations of one part, and
@@ -49,6 +52,7 @@ class AlignedModule(LightningModule):
         loss: nn.Module,
         metric: str | MetricFunction,
         *,
+        decision: Decision = "tuned",
         learning_rate: float = 1e-3,
         microbatch_size: int | None = None,
     ) -> None:
@@ -61,6 +65,27 @@ class AlignedModule(LightningModule):
         self.learning_rate = learning_rate
         self.microbatch_size = microbatch_size
         self._seen: Confusion | int = 0  # of this validation or test, on this rank
+        self._fitter = DecisionFitter(
+            metric,
+            decision=decision,
+            offsets=getattr(loss, "offsets", None),
+            ignore_index=getattr(loss, "ignore_index", -100),
+        )
+        self._validated: DecisionFitter | DecisionRule | None = None
+
+    @property
+    def rule(self) -> DecisionRule:
+        """The decision rule for the rows of the last validation, fitted when it is first asked for.
+
+        It is the same on all ranks. A network that was loaded has the rule of its checkpoint.
+        """
+        if self._validated is None:
+            cure = "Train with validation rows, or call Trainer.validate."
+            text = complaint("AlignedModule", "rule", "follow a validation", "none", cure)
+            raise RuntimeError(text)
+        if isinstance(self._validated, DecisionFitter):
+            self._validated = self._validated.compute()
+        return self._validated
 
     def forward(self, x: Any) -> Tensor:
         return self.network(x)
@@ -90,20 +115,46 @@ class AlignedModule(LightningModule):
         parts = x.split(self.microbatch_size)
         return torch.cat([checkpoint(self.network, part, use_reentrant=False) for part in parts])
 
+    def on_validation_epoch_start(self) -> None:
+        self._seen = 0  # a validation before it may have been interrupted
+        self._fitter.reset()
+
+    on_test_epoch_start = on_validation_epoch_start
+
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         x, target, *weight = batch
+        logits = self._score(x, target, *weight)
+        self._fitter.update(logits, target, sample_weight=weight[0] if weight else None)
+
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        self._score(*batch)
+
+    def _score(self, x: Any, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        logits = self.network(x)
         self._seen = self._seen + hard_confusion(
-            self.network(x),
+            logits,
             target,
-            sample_weight=weight[0] if weight else None,
+            sample_weight=weight,
             ignore_index=getattr(self.loss, "ignore_index", -100),
             matrix=self.metric.needs_matrix,
         )
-
-    test_step = validation_step
+        return logits
 
     def on_validation_epoch_end(self) -> None:
         self._log_metric("val_metric")
+        if not self.trainer.sanity_checking:
+            self._validated = self._fitter.over_ranks()
+        self._fitter.reset()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self._validated is not None:
+            checkpoint["rule"] = self.rule.state_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if "rule" in checkpoint:
+            metric = self._fitter.metric
+            metric = None if isinstance(metric, str) else metric
+            self._validated = DecisionRule.from_state_dict(checkpoint["rule"], metric=metric)
 
     def on_test_epoch_end(self) -> None:
         self._log_metric("test_metric")

@@ -1,0 +1,331 @@
+"""A rule from a stream of batches, in bounded memory and over all ranks.
+
+For two classes, or many labels a row, a threshold is all there is to find, and histograms of the
+log-odds hold what it needs. For more classes a sample is kept that is even within each class: the
+rows with the smallest of pseudo-random keys, so that samples of several ranks make one of all.
+"""
+
+from collections.abc import Sequence
+from copy import copy, deepcopy
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from evalign.core.checks import complaint, require
+from evalign.core.metrics import MetricFunction
+from evalign.core.rows import Task
+from evalign.decisions.fit import check_arguments, fit_rows
+from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, is_multilabel
+from evalign.decisions.rule import Decision, DecisionRule
+from evalign.decisions.tuned import ENOUGH
+
+# Log-odds are known to 1/128 from −32 to 32 (probabilities down to 1e-14), and lie at the last bin
+# beyond.
+BINS, WIDTH = 2**13, 2.0**-7
+Ranks = Literal["all", "own"]
+
+
+@dataclass
+class _Histogram:
+    """The number and the mass of rows by label (L), class (2) and bin of the log-odds."""
+
+    counts: Tensor
+    mass: Tensor
+
+    @classmethod
+    def empty(cls, labels: int, device: torch.device) -> "_Histogram":
+        zeros = torch.zeros(labels, 2, BINS, dtype=torch.float64, device=device)
+        return cls(zeros, zeros.clone())
+
+    def add(self, margin: Tensor, y: Tensor, weight: Tensor) -> None:
+        """Add rows (R, L)."""
+        bins = (margin / WIDTH + BINS / 2).floor().clamp(0, BINS - 1).long()
+        labels = torch.arange(margin.shape[1], device=margin.device)
+        place = ((2 * labels + y) * BINS + bins).flatten()
+        self.mass.view(-1).scatter_add_(0, place, weight.flatten())
+        self.counts.view(-1).scatter_add_(0, place, (weight > 0).to(weight).flatten())
+
+    def over_ranks(self) -> "_Histogram":
+        both = torch.stack([self.counts, self.mass])
+        dist.all_reduce(both)
+        return _Histogram(*both)
+
+    def rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-odds, labels and weights (R, L). Rows of weight 0 fill up shorter labels."""
+        mass = self.mass / self.mass.sum().clamp(min=1e-300) * self.counts.sum()
+        columns = [_rows_of_bins(*both) for both in zip(self.counts, mass, strict=True)]
+        padded = [torch.nn.utils.rnn.pad_sequence([*part]) for part in zip(*columns, strict=True)]
+        return padded[0], padded[1], padded[2]
+
+
+def _rows_of_bins(counts: Tensor, mass: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows that stand for the bins (2, BINS) of one label: log-odds, labels and weights.
+
+    A class of up to `ENOUGH` rows has as many again, and more rows are at least so many: whether
+    labels are enough to learn from is told by the number of rows.
+    """
+    y, bins = counts.nonzero(as_tuple=True)
+    number, total = counts[y, bins], counts.sum(1)[y]
+    copies = (number * (ENOUGH / total).clamp(max=1)).ceil().long()
+    weight = (mass[y, bins] / copies).repeat_interleave(copies)
+    middle = (bins + 0.5 - BINS / 2) * WIDTH
+    return middle.double().repeat_interleave(copies), y.repeat_interleave(copies), weight
+
+
+@dataclass
+class _Sample:
+    """Up to K rows of each of C classes, in places y·K … y·K + K − 1 by their keys.
+
+    An empty place has an infinite key. `counts` and `mass` (C,) are those of all rows seen.
+    """
+
+    logits: Tensor
+    keys: Tensor
+    weight: Tensor
+    counts: Tensor
+    mass: Tensor
+
+    @classmethod
+    def empty(cls, classes: int, size: int, device: torch.device) -> "_Sample":
+        rows = classes * max(1, size // classes)
+        zeros = torch.zeros(rows, dtype=torch.float64, device=device)
+        logits = torch.zeros(rows, classes, device=device)
+        sums = zeros.new_zeros(classes)
+        return cls(logits, torch.full_like(zeros, torch.inf), zeros, sums, sums.clone())
+
+    def add(self, logits: Tensor, y: Tensor, weight: Tensor, keys: Tensor) -> None:
+        """Add rows; those of weight 0 have no part in it."""
+        counted = weight > 0
+        self.mass.scatter_add_(0, y, weight)
+        self.counts.scatter_add_(0, y, counted.to(weight))
+        self._merge(logits, torch.where(counted, keys, torch.inf), weight, y)
+
+    def _merge(self, logits: Tensor, keys: Tensor, weight: Tensor, y: Tensor) -> None:
+        """Keep the rows with the smallest keys of each class. No size depends on a value."""
+        classes, places = self.logits.shape[1], len(self.logits)
+        each = places // classes
+        own = torch.arange(classes, device=y.device).repeat_interleave(each)
+        y, keys = torch.cat([own, y]), torch.cat([self.keys, keys])
+        order = keys.argsort(stable=True)
+        order = order[y[order].argsort(stable=True)]
+        y, keys = y[order], keys[order]
+        start = torch.searchsorted(y, torch.arange(classes, device=y.device))
+        rank = torch.arange(len(y), device=y.device) - start[y]
+        # One more place takes all that is not kept.
+        to = torch.where(rank < each, y * each + rank, places)
+        rows = torch.cat([self.logits, logits.to(self.logits)])[order]
+        weight = torch.cat([self.weight, weight])[order]
+        self.logits = rows.new_empty(places + 1, classes).index_copy_(0, to, rows)[:-1]
+        self.keys = keys.new_empty(places + 1).index_copy_(0, to, keys)[:-1]
+        self.weight = weight.new_empty(places + 1).index_copy_(0, to, weight)[:-1]
+
+    def over_ranks(self) -> "_Sample":
+        both = torch.stack([self.counts, self.mass])
+        dist.all_reduce(both)
+        parts = [_gathered(part) for part in (self.logits, self.keys, self.weight)]
+        whole = _Sample.empty(self.logits.shape[1], len(self.logits), self.logits.device)
+        whole.counts, whole.mass = both
+        own = torch.arange(len(whole.counts), device=both.device)
+        own = own.repeat_interleave(len(self.logits) // len(own))
+        for logits, keys, weight in zip(*parts, strict=True):
+            whole._merge(logits, keys, weight, own)
+        return whole
+
+    def rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits, labels and weights (R, ...); kept rows have the mass of all of their class."""
+        classes = len(self.mass)
+        y = torch.arange(classes, device=self.keys.device)
+        y = y.repeat_interleave(len(self.keys) // classes)
+        kept = self.keys.isfinite()
+        logits, y, weight = self.logits[kept].double(), y[kept], self.weight[kept]
+        held = weight.new_zeros(classes).scatter_add_(0, y, weight)
+        weight = weight * (self.mass / held.clamp(min=1e-300))[y]
+        return logits, y, weight / weight.mean()
+
+
+def _gathered(part: Tensor) -> list[Tensor]:
+    parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, part.contiguous())
+    return parts
+
+
+class DecisionFitter:
+    """Fits a rule to a stream of batches, as a validation loop has them, in bounded memory.
+
+    - Two classes, or many labels a row: exact for log-odds that are rounded to 1/128 (in
+      probability, at most 0.002), from −32 to 32.
+    - More classes: from a sample that is even within each class and weighed like all its rows.
+      Up to `max_rows` / C rows of a class, it is the class itself.
+
+    `compute` sums over the processes of `torch.distributed`, all of which must call it. `update`
+    reads no values and does not wait for a GPU: what is wrong with them is told by `compute`.
+
+    Args:
+        max_rows: the most rows to keep, for more than two classes.
+        ranks: "all", or "own" for a rule from the rows of this process alone.
+
+    The other arguments are those of `fit_decision`.
+
+    Examples:
+        >>> fitter = DecisionFitter("f1", decision="expected")
+        >>> for logits in torch.tensor([[-2.0, -0.5], [-0.4, -2.0]]):
+        ...     fitter.update(logits)
+        >>> fitter.compute()(torch.tensor([-2.0, -0.4]))
+        tensor([0, 1])
+    """
+
+    def __init__(
+        self,
+        metric: str | MetricFunction,
+        *,
+        decision: Decision = "tuned",
+        task: Task | None = None,
+        constraint: str | None = None,
+        classes: Sequence[str | int] | np.ndarray | None = None,
+        offsets: Values | None = None,
+        ignore_index: int = -100,
+        class_dim: int = 1,
+        max_rows: int = 2**17,
+        ranks: Ranks = "all",
+    ) -> None:
+        owner = "DecisionFitter"
+        check_arguments(owner, metric, decision, task, constraint, classes)
+        require(max_rows >= 1, owner, "max_rows", "be at least 1", max_rows)
+        known = get_args(Ranks)
+        require(ranks in known, owner, "ranks", f"be one of {', '.join(known)}", repr(ranks))
+        self.metric = metric
+        self.decision: Decision = decision
+        self.task: Task | None = task
+        self.constraint, self.classes, self.offsets = constraint, classes, offsets
+        self.ignore_index, self.class_dim = ignore_index, class_dim
+        self.max_rows, self.ranks = max_rows, ranks
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all rows."""
+        self._state: _Histogram | _Sample | None = None
+        self._form: tuple[str, int] | None = None  # the task and the number of classes
+        self._seen, self._wrong = 0, 0
+
+    @torch.no_grad()
+    def update(
+        self,
+        logits: Values | None = None,
+        y: Values | None = None,
+        *,
+        probabilities: Values | None = None,
+        sample_weight: Values | None = None,
+    ) -> None:
+        """Add the rows of a batch, as in `fit_decision`; weights count by their ratios."""
+        owner = "DecisionFitter"
+        given = probabilities if logits is None else logits
+        if self.decision == "tuned" and y is None:
+            cure = 'Without labels use decision="expected".'
+            raise ValueError(complaint(owner, "y", "hold labels for tuned", None, cure))
+        many = self._form is not None and self._form[0] == "multilabel"
+        many = many or is_multilabel(self.task, given, y, self.class_dim)
+        scores = as_scores(
+            owner, logits, probabilities, multilabel=many, class_dim=self.class_dim, read=False
+        )
+        rows, weight = scores.rows, as_weights(owner, sample_weight, scores, read=False)
+        if many:
+            weight = weight.unsqueeze(1).expand_as(rows)
+        labels = torch.zeros_like(weight, dtype=torch.int64)
+        form = ("multilabel" if many else "multiclass", rows.shape[1])
+        if self._form is None:
+            self._form, self._state = form, self._empty(form, rows.device)
+        allowed = f"be {self._form[0]} with {self._form[1]} columns, as before"
+        require(form == self._form, owner, "logits", allowed, f"{form[0]} with {form[1]}")
+        if y is not None:
+            labels, seen = as_labels(
+                owner, y, scores, multilabel=many, ignore_index=self.ignore_index, read=False
+            )
+            weight = weight * seen
+        highest = 1 if many else rows.shape[1] - 1
+        fine = (labels >= 0) & (labels <= highest) & weight.isfinite() & (weight >= 0)
+        fine = fine & (rows.isfinite() if many else rows.isfinite().all(1))
+        self._wrong = self._wrong + (~fine).sum()
+        labels = torch.where(fine, labels, 0)
+        weight = torch.where(fine, weight, 0)
+        if isinstance(self._state, _Histogram):
+            margin = rows if many else rows[:, 1:] - rows[:, :1]
+            pair = (labels, weight) if many else (labels.unsqueeze(1), weight.unsqueeze(1))
+            self._state.add(margin.nan_to_num(0), *pair)
+        elif self._state is not None:
+            self._state.add(rows, labels, weight, self._keys(len(rows), rows.device))
+        self._seen += len(rows)
+
+    def _empty(self, form: tuple[str, int], device: torch.device) -> _Histogram | _Sample:
+        task, columns = form
+        if task == "multilabel":
+            return _Histogram.empty(columns, device)
+        if columns == 2:
+            return _Histogram.empty(1, device)
+        return _Sample.empty(columns, self.max_rows, device)
+
+    def _keys(self, rows: int, device: torch.device) -> Tensor:
+        """Pseudo-random numbers in [0, 1) of the next rows, the same on every device."""
+        first = self._seen + (dist.get_rank() << 40 if self._summed() else 0)
+        # SplitMix64, its constants as signed numbers
+        x = torch.arange(first, first + rows, device=device) * -0x61C8864680B583EB
+        x = (x ^ (x >> 30)) * -0x40A7B892E31B1A47
+        x = (x ^ (x >> 27)) * -0x6B2FB644ECCEEE15
+        return (x & (2**52 - 1)).double() / 2**52
+
+    def _summed(self) -> bool:
+        return self.ranks == "all" and dist.is_available() and dist.is_initialized()
+
+    @torch.no_grad()
+    def over_ranks(self) -> "DecisionFitter":
+        """One that holds the rows of all ranks, and whose `compute` may be called on one alone."""
+        whole = copy(self)
+        whole._state = deepcopy(self._state)
+        if not self._summed():
+            return whole
+        whole.ranks = "own"
+        forms: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(forms, (self._form, int(self._wrong)))
+        found = {form for form, _ in forms if form is not None}
+        allowed = "have the same columns on every rank"
+        require(len(found) <= 1, "DecisionFitter", "logits", allowed, sorted(found))
+        whole._wrong = sum(wrong for _, wrong in forms)
+        for form in found:
+            device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+            state = self._state or self._empty(form, torch.device(device))
+            whole._form, whole._state = form, state.over_ranks()
+        return whole
+
+    @torch.no_grad()
+    def compute(self) -> DecisionRule:
+        """The rule for all rows since the start or the last `reset`, on all ranks the same."""
+        owner, whole = "DecisionFitter", self.over_ranks() if self._summed() else self
+        allowed = "be finite, labels those of classes, and weights finite and not negative"
+        wrong = int(whole._wrong)
+        require(wrong == 0, owner, "logits", allowed, f"{wrong} rows with other values")
+        state, form = whole._state, whole._form
+        if state is None or form is None or not state.mass.any():
+            cure = "Call update first, with rows that are not ignored."
+            raise ValueError(complaint(owner, "rows", "hold at least one", "none", cure))
+        rows, labels, weight = state.rows()
+        many = form[0] == "multilabel"
+        if isinstance(state, _Histogram) and not many:
+            rows = torch.cat([torch.zeros_like(rows), rows], 1)
+            labels, weight = labels.squeeze(1), weight.squeeze(1)
+        return fit_rows(
+            owner,
+            rows,
+            labels if self.decision == "tuned" else None,
+            weight,
+            metric=self.metric,
+            decision=self.decision,
+            task="multilabel" if many else self.task,
+            constraint=self.constraint,
+            classes=self.classes,
+            offsets=self.offsets,
+            class_dim=self.class_dim,
+            counted=int(state.counts.sum() / (len(state.counts) if many else 1)),
+        )

@@ -1,0 +1,307 @@
+"""`evalign decide`: a rule for a table of probabilities, and labels by it."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import f1_score
+
+from evalign import DecisionRule, fit_decision
+from tests.cli.commands import done, refused, small_disk, written
+
+NAMES = ["low", "middle", "high"]
+
+
+def scores(rows=300, seed=0, logits=False):
+    """Scores of three classes, of which the last is rare, and the true label."""
+    rng = np.random.default_rng(seed)
+    prior = np.array([0.75, 0.2, 0.05])
+    y = rng.choice(3, rows, p=prior)
+    z = rng.normal(size=(rows, 3)) + np.log(prior)
+    z[np.arange(rows), y] += 1.5
+    values = z if logits else np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    return pd.DataFrame(values, columns=NAMES).assign(label=np.array(NAMES)[y])
+
+
+def two(rows=200, seed=1):
+    """The probability of "yes" alone."""
+    rng = np.random.default_rng(seed)
+    p = rng.beta(1, 4, rows)
+    return pd.DataFrame({"score": p, "truth": np.where(rng.random(rows) < p, "yes", "no")})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table, a rule for it and what was said."""
+    folder = tmp_path_factory.mktemp("decide")
+    data = written(folder / "scores.csv", scores().assign(id=range(300)))
+    said = done("decide", data, "--target", "label", "--out", folder / "rule.json")
+    (folder / "said.txt").write_text(said.out + said.err)
+    return folder
+
+
+def test_the_rule_is_the_librarys(folder):
+    frame = scores()
+    tree = json.loads((folder / "rule.json").read_text())
+    assert tree["labels"] == tree["columns"] == sorted(NAMES)
+    codes = frame["label"].map(sorted(NAMES).index).to_numpy()
+    p = frame[sorted(NAMES)].to_numpy()
+    rule = fit_decision(probabilities=p, y=codes, metric="f1_macro")
+    np.testing.assert_allclose(tree["rule"]["gain"], rule.gain.tolist())
+    said = (folder / "said.txt").read_text()
+    assert "Left out: 'id'." in said
+    assert "95% interval" in said
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "tsv"])
+def test_labels(folder, tmp_path, kind):
+    new, out = tmp_path / f"new.{kind}", tmp_path / f"labels.{kind}"
+    frame = scores(seed=5).assign(note="a, b")
+    if kind == "tsv":
+        frame.to_csv(new, sep="\t", index=False)
+    else:
+        written(new, frame)
+    done("decide", "--rule", folder / "rule.json", new, "--out", out)
+    read = (
+        pd.read_parquet(out)
+        if kind == "parquet"
+        else pd.read_csv(out, sep="\t" if kind == "tsv" else ",")
+    )
+    assert read.columns.tolist() == [*frame.columns, "prediction"]
+    tree = json.loads((folder / "rule.json").read_text())
+    rule = DecisionRule.from_state_dict(tree["rule"])
+    codes = rule(probabilities=frame[tree["columns"]].to_numpy())
+    assert read["prediction"].tolist() == np.array(tree["labels"])[codes].tolist()
+    argmax = frame[NAMES].idxmax(axis=1)
+    truth = frame["label"]
+    assert f1_score(truth, read["prediction"], average="macro") > f1_score(
+        truth, argmax, average="macro"
+    )
+
+
+def test_json(folder, tmp_path):
+    result = done(
+        "decide", folder / "scores.csv", "--target", "label", "--decision", "expected",
+        "--out", tmp_path / "rule.json", "--json",
+    )  # fmt: skip
+    data = json.loads(result.out)
+    assert data["metric"] == "f1_macro"
+    assert data["rows"] == 300
+    assert len(data["rule_scores"]) == len(data["argmax_scores"]) == 5
+    assert data["gain"] == pytest.approx(
+        np.subtract(data["rule_scores"], data["argmax_scores"]).mean()
+    )
+    assert data["gain_low"] < data["gain"] < data["gain_high"]
+
+
+def test_one_column_of_two_classes(tmp_path):
+    frame = two()
+    data, rule = written(tmp_path / "data.parquet", frame), tmp_path / "rule.json"
+    result = done(
+        "decide",
+        data,
+        "--target",
+        "truth",
+        "--metric",
+        "f1",
+        "--constraint",
+        "recall >= 0.8",
+        "--out",
+        rule,
+        "--json",
+    )
+    threshold = json.loads(result.out)["threshold"]
+    assert "Column 'score' is taken for the class 'yes'." in result.err
+    done("decide", "--rule", rule, data, "--out", tmp_path / "labels.parquet")
+    labels = pd.read_parquet(tmp_path / "labels.parquet")["prediction"]
+    np.testing.assert_array_equal(labels == "yes", frame["score"] > threshold)
+    assert ((labels == "yes") & (frame["truth"] == "yes")).sum() >= 0.8 * (
+        frame["truth"] == "yes"
+    ).sum()
+    # The other class as the positive one: the column is then of that class.
+    other = two().assign(score=lambda part: 1 - part["score"])
+    done(
+        "decide",
+        written(tmp_path / "other.csv", other),
+        "--target",
+        "truth",
+        "--metric",
+        "f1",
+        "--positive",
+        "no",
+        "--out",
+        rule,
+    )
+    assert json.loads(rule.read_text())["labels"] == ["yes", "no"]
+
+
+def test_the_columns_that_predict_writes(tmp_path):
+    frame = scores().rename(columns={name: f"probability_{name}" for name in NAMES})
+    data = written(tmp_path / "scored.csv", frame.assign(prediction="low"))
+    out = tmp_path / "rule.json"
+    done("decide", data, "--target", "label", "--decision", "expected", "--out", out)
+    assert json.loads(out.read_text())["columns"] == [
+        f"probability_{name}" for name in sorted(NAMES)
+    ]
+
+
+def test_a_class_without_rows(tmp_path):
+    frame = scores()
+    data = written(tmp_path / "data.csv", frame[frame["label"] != "high"])
+    out = tmp_path / "rule.json"
+    options = ["--target", "label", "--decision", "expected", "--out", out]
+    done("decide", data, *options, "--classes", "low,middle,high")
+    assert json.loads(out.read_text())["labels"] == sorted(NAMES)
+
+
+def test_logits_and_weights(tmp_path):
+    """Logits give the rule of their probabilities; a weight of 0 leaves a row out."""
+    gains = []
+    for logits in (False, True):
+        frame = scores(logits=logits).assign(count=1)
+        wrong = frame.iloc[:30].assign(label="high", count=0)
+        data = written(tmp_path / "data.csv", pd.concat([frame, wrong]))
+        more = ["--logits"] if logits else []
+        out = tmp_path / "rule.json"
+        done(
+            "decide",
+            data,
+            "--target",
+            "label",
+            "--weight",
+            "count",
+            "--decision",
+            "expected",
+            "--out",
+            out,
+            *more,
+        )
+        gains.append(json.loads(out.read_text())["rule"]["gain"])
+    np.testing.assert_allclose(*gains, rtol=1e-6)
+
+
+def test_few_rows_get_a_note(tmp_path):
+    frame = two(30)
+    frame["truth"] = np.where(np.arange(30) < 4, "yes", "no")
+    data = written(tmp_path / "data.csv", frame)
+    result = done(
+        "decide", data, "--target", "truth", "--metric", "f1", "--out", tmp_path / "rule.json"
+    )
+    assert "Note: 4 rows outside of the most frequent class are too few" in result.err
+
+
+BAD = {
+    "no target": ([], "--target must name the column with the label"),
+    "unknown target": (["--target", "lable"], "Did you mean 'label'?"),
+    "rule and target": (["--rule", "RULE", "--target", "label"], "--target is for a new rule"),
+    "unknown metric": (
+        ["--target", "label", "--metric", "nosuch"],
+        "--metric must be the name of a",
+    ),
+    "metric of two": (["--target", "label", "--metric", "f1"], "average"),
+    "columns missing": (["--target", "middle"], "quantity"),
+    "wrong classes": (["--target", "label", "--classes", "low,high"], "It lacks 'middle'"),
+    "no such column": (["--target", "label", "--classes", "low,middle,hihg"], "'hihg'"),
+    "bad constraint": (["--target", "label", "--constraint", "recall[hi] >= 2"], "constraint"),
+    "no such weight": (["--target", "label", "--weight", "w"], "--weight must name a column"),
+    "suffix": (["--target", "label", "--out", "rule.txt"], "must end in .json"),
+    "table suffix": (["--rule", "RULE", "--out", "new.json"], "must end in .csv"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_options(folder, tmp_path, case):
+    options, text = BAD[case]
+    options = [folder / "rule.json" if word == "RULE" else word for word in options]
+    if "--out" in options:
+        options[-1] = tmp_path / options[-1]
+    else:
+        options += ["--out", tmp_path / ("new.csv" if "--rule" in options else "rule.json")]
+    assert text in refused("decide", folder / "scores.csv", *options)
+    assert list(tmp_path.iterdir()) == []
+
+
+TABLES = {
+    "logits": (lambda frame: frame.assign(low=-1.0), "Got '-1.0' in row 1. If these are logits"),
+    "sums": (lambda frame: frame.assign(low=0.9, high=0.9), "must add up to 1 in each row. Got"),
+    "gap": (lambda frame: frame.assign(low=frame["low"].where(frame.index != 2)), "in row 3"),
+    "word": (lambda frame: frame.astype({"low": object}).assign(low="much"), "Got 'much' in row 1"),
+    "a class without column": (lambda frame: frame.drop(columns="low"), "It has none for 'low'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_bad_tables(folder, tmp_path, case):
+    change, text = TABLES[case]
+    data = written(tmp_path / "data.csv", change(scores()))
+    assert text in refused("decide", data, "--target", "label", "--out", tmp_path / "rule.json")
+    if case != "a class without column":
+        rule = folder / "rule.json"
+        assert text in refused("decide", "--rule", rule, data, "--out", tmp_path / "labels.csv")
+    assert list(tmp_path.iterdir()) == [data]
+
+
+def test_what_exists_is_not_lost(folder, tmp_path):
+    data = written(tmp_path / "data.csv", scores())
+    before = data.read_bytes()
+    rule = folder / "rule.json"
+    assert "another file than DATA" in refused("decide", "--rule", rule, data, "--out", data)
+    taken = written(tmp_path / "taken.csv", scores().assign(prediction=1))
+    text = refused("decide", "--rule", rule, taken, "--out", tmp_path / "labels.csv")
+    assert "already has a column named 'prediction'" in text
+    with small_disk(2**10):
+        refused("decide", "--rule", rule, data, "--out", tmp_path / "labels.csv")
+    assert data.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "taken.csv"]
+
+
+FORGED = [
+    ("format", "another"),
+    ("version", 2),
+    ("labels", ["a"]),
+    ("labels", ["a", "a", "b"]),
+    ("labels", ["a", 1, 2.0]),
+    ("labels", [[], [], []]),
+    ("columns", ["low", "low", "high"]),
+    ("columns", ["low"]),
+    ("columns", "low"),
+    ("columns", [1, 2, 3]),
+    ("target", None),
+    ("logits", "no"),
+    ("rule", None),
+    ("rule", {}),
+    ("rule.gain", [[1.0]]),
+    ("rule.gain", [[math.nan] * 3] * 3),
+    ("rule.gain", "text"),
+    ("rule.offsets", [math.inf] * 3),
+    ("rule.factor", math.nan),
+    ("rule.factor", "1"),
+    ("rule.nosuch", 1),
+    ("rule.task", "multilabel"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), FORGED, ids=str)
+def test_a_forged_rule_is_refused(folder, tmp_path, name, value):
+    tree = json.loads((folder / "rule.json").read_text())
+    first, _, inner = name.partition(".")
+    if inner:
+        tree[first][inner] = value
+    else:
+        tree[first] = value
+    rule = tmp_path / "rule.json"
+    rule.write_text(json.dumps(tree))
+    text = refused(
+        "decide", "--rule", rule, folder / "scores.csv", "--out", tmp_path / "labels.csv"
+    )
+    assert str(rule) in text
+    assert list(tmp_path.iterdir()) == [rule]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "[" * 100_000, '"rule"'])
+def test_a_file_that_is_not_a_rule(folder, tmp_path, text):
+    rule = tmp_path / "rule.json"
+    rule.write_text(text)
+    refused("decide", "--rule", rule, folder / "scores.csv", "--out", tmp_path / "labels.csv")

@@ -1,0 +1,434 @@
+"""`AlignedDecisionCV` against scikit-learn's functions and what can be counted by hand."""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+import torch
+from scipy import sparse, stats
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.metrics import f1_score, recall_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    LeaveOneOut,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_val_predict,
+)
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
+
+from evalign import AlignedDecisionCV, fit_decision, metrics
+from evalign.estimator.evidence import FEWEST
+from evalign.training import TrainingWarning
+from tests.estimator.models import imbalanced
+
+X, Y = imbalanced(400)  # 67 rows of class 1
+THREE = imbalanced(300, classes=3)
+SPLIT = StratifiedKFold(3, shuffle=True, random_state=1)
+
+
+def decided(estimator=None, metric="f1", **arguments):
+    estimator = GaussianNB() if estimator is None else estimator
+    return AlignedDecisionCV(estimator, metric, **({"random_state": 0} | arguments))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return decided(cv=SPLIT).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    """Probabilities of class 1 for rows that the classifier was not trained on."""
+    return cross_val_predict(GaussianNB(), X, Y, cv=SPLIT, method="predict_proba")
+
+
+# What it does.
+
+
+def test_the_rule_is_that_of_the_answers_for_rows_held_out(fitted, held_out):
+    rule = fit_decision(probabilities=held_out, y=Y, metric="f1")
+    torch.testing.assert_close(fitted.rule_.gain, rule.gain)
+    trained = GaussianNB().fit(X, Y)
+    np.testing.assert_array_equal(fitted.predict_proba(X), trained.predict_proba(X))
+    np.testing.assert_array_equal(fitted.predict(X), rule(probabilities=trained.predict_proba(X)))
+
+
+def test_more_classes_and_their_names():
+    features, codes = THREE
+    names = np.array(["c", "a", "b"])[codes]
+    clf = decided(metric="f1_macro", cv=SPLIT).fit(features, names)
+    assert clf.classes_.tolist() == ["a", "b", "c"]
+    assert clf.rule_.classes == ["a", "b", "c"]
+    labels = clf.predict(features)
+    assert set(labels) <= {"a", "b", "c"}
+    np.testing.assert_array_equal(labels, clf.classes_[clf.decision_function(features).argmax(1)])
+    assert clf.score(features, names) == pytest.approx(f1_score(names, labels, average="macro"))
+    assert clf.cv_results_["confusion"].sum() == len(codes)
+
+
+def test_scores_of_the_folds(fitted, held_out):
+    """By hand: a rule from the other folds, argmax, and the interval of their difference."""
+    results = fitted.cv_results_
+    gains = []
+    for fold, (_, rows) in enumerate(SPLIT.split(X, Y)):
+        others = np.setdiff1d(np.arange(len(Y)), rows)
+        rule = fit_decision(probabilities=held_out[others], y=Y[others], metric="f1")
+        of_rule = f1_score(Y[rows], rule(probabilities=held_out[rows]))
+        of_argmax = f1_score(Y[rows], held_out[rows].argmax(1))
+        assert results["rule_scores"][fold] == pytest.approx(of_rule)
+        assert results["argmax_scores"][fold] == pytest.approx(of_argmax)
+        assert results["sources"][fold] == rule.source
+        gains.append(of_rule - of_argmax)
+    assert results["gain"] == pytest.approx(np.mean(gains))
+    # Nadeau and Bengio: the variance of the mean is s²(1/k + 1/(k − 1)).
+    reach = stats.t.ppf(0.975, 2) * math.sqrt((1 / 3 + 1 / 2) * np.var(gains, ddof=1))
+    assert results["gain_high"] - results["gain"] == pytest.approx(reach)
+    assert results["mean_rule_score"] == pytest.approx(results["rule_scores"].mean())
+    assert results["std_argmax_score"] == pytest.approx(results["argmax_scores"].std())
+
+
+def test_the_curve_of_thresholds(fitted, held_out):
+    results, p = fitted.cv_results_, held_out[:, 1]
+    for place in (0, 60, 150, len(results["thresholds"]) - 1):
+        cut = results["thresholds"][place]
+        for fold, (_, rows) in enumerate(SPLIT.split(X, Y)):
+            by_hand = f1_score(Y[rows], p[rows] > cut, zero_division=0)
+            assert results["threshold_scores"][fold, place] == pytest.approx(by_hand)
+    own = fitted.predict_proba(X)[:, 1]
+    np.testing.assert_array_equal(fitted.predict(X), own > results["threshold"])
+    assert len(results["fold_thresholds"]) == 3
+
+
+@pytest.mark.parametrize("pos_label", ["frequent", "rare"])
+def test_the_positive_class(pos_label):
+    names = np.where(Y == 1, "rare", "frequent")
+    clf = decided(metric="f1", pos_label=pos_label, constraint="recall >= 0.9", cv=SPLIT)
+    clf.fit(X, names)
+    assert clf.rule_.classes[-1] == pos_label
+    place = clf.classes_.tolist().index(pos_label)
+    p = clf.predict_proba(X)[:, place]
+    labels = clf.predict(X)
+    np.testing.assert_array_equal(labels == pos_label, p > clf.cv_results_["threshold"])
+    np.testing.assert_array_equal(labels == clf.classes_[1], clf.decision_function(X) > 0)
+    assert clf.score(X, names) == pytest.approx(f1_score(names, labels, pos_label=pos_label))
+    # The constraint is of the positive class, and holds on the rows held out.
+    held_out = cross_val_predict(GaussianNB(), X, names, cv=SPLIT, method="predict_proba")
+    given = np.where(held_out[:, place] > clf.cv_results_["threshold"], pos_label, "other")
+    assert recall_score(names == pos_label, given == pos_label) >= 0.9
+
+
+def test_a_positive_class_by_its_place_alone_is_named():
+    with pytest.warns(TrainingWarning, match="Give pos_label='no' if the other one is meant"):
+        decided(decision="argmax").fit(X, np.where(Y == 1, "no", "yes"))
+
+
+def test_an_ensemble_averages():
+    clf = decided(cv=SPLIT, ensemble=True).fit(X, Y)
+    assert not hasattr(clf, "estimator_")
+    each = [GaussianNB().fit(X[rows], Y[rows]).predict_proba(X) for rows, _ in SPLIT.split(X, Y)]
+    np.testing.assert_allclose(clf.predict_proba(X), np.mean(each, 0))
+    np.testing.assert_array_equal(clf.predict(X), clf.rule_(probabilities=np.mean(each, 0)))
+
+
+def test_scores_that_are_not_probabilities():
+    """So much shrunk that all of them are negative, which is class 0."""
+    clf = decided(RidgeClassifier(alpha=1e4), cv=SPLIT).fit(X, Y)
+    assert not hasattr(clf, "predict_proba")
+    scores = clf.estimator_.decision_function(X)
+    np.testing.assert_array_equal(clf.predict(X), scores > clf.cv_results_["threshold"])
+    assert clf.cv_results_["mean_argmax_score"] == 0
+    assert clf.cv_results_["mean_rule_score"] > 0.8
+
+
+def test_a_cost_is_negated():
+    cost = metrics.ExpectedCost([[0, 1], [5, 0]])
+    clf = decided(metric=cost, cv=SPLIT).fit(X, Y)
+    wrong = clf.predict(X) != Y
+    assert clf.score(X, Y) == pytest.approx(-np.mean(wrong * np.where(Y == 1, 5, 1)))
+    assert (clf.cv_results_["rule_scores"] <= 0).all()
+
+
+# What it takes.
+
+
+def test_weights_count_as_copies():
+    """Of a fitted classifier: the folds are of rows, and would differ."""
+    model, weight = GaussianNB().fit(X[:200], Y[:200]), np.arange(200) % 3
+    one = decided(model, cv="prefit", constraint="recall >= 0.7").fit(X[200:], Y[200:], weight)
+    copies = np.repeat(np.arange(200, 400), weight)
+    other = decided(model, cv="prefit", constraint="recall >= 0.7").fit(X[copies], Y[copies])
+    torch.testing.assert_close(one.rule_.gain, other.rule_.gain)
+    assert one.estimator_ is model
+
+
+class Remembering(GaussianNB):
+    """A classifier that keeps what it was trained on."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.rows_, self.weight_ = X[:, 0], sample_weight
+        return super().fit(X, y, sample_weight)
+
+
+def test_weights_and_groups_reach_their_places():
+    groups, weight = np.arange(len(Y)) // 4, 1.0 + np.arange(len(Y)) % 2
+    clf = decided(Remembering(), cv=3, ensemble=True, decision="argmax")
+    clf.fit(X, Y, sample_weight=weight, groups=groups)
+    for model in clf.estimators_:
+        trained = np.isin(X[:, 0], model.rows_)
+        assert 0 < trained.sum() < len(Y)
+        assert not set(groups[trained]) & set(groups[~trained])
+        np.testing.assert_array_equal(model.weight_, weight[trained])
+
+
+def test_metadata_routing():
+    weight, groups = np.ones(len(Y)), np.arange(len(Y)) // 4
+    pipeline = make_pipeline(StandardScaler(), GaussianNB())
+    with pytest.warns(TrainingWarning, match="Pipeline.fit takes no sample_weight"):
+        decided(pipeline, decision="argmax", cv=2).fit(X, Y, sample_weight=weight)
+    with config_context(enable_metadata_routing=True):
+        model = Remembering().set_fit_request(sample_weight=True)
+        clf = decided(make_pipeline(model), decision="argmax", cv=2)
+        clf.fit(X, Y, sample_weight=weight, groups=groups)
+    np.testing.assert_array_equal(clf.estimator_[-1].weight_, weight)
+
+
+def test_frames_and_pipelines():
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(kind=np.where(X[:, 1] > 1, "x", "y"))
+    columns = make_column_transformer(
+        (OneHotEncoder(), ["kind"]), remainder=StandardScaler(), sparse_threshold=0
+    )
+    clf = decided(make_pipeline(columns, GaussianNB()), cv=2).fit(frame, pd.Series(Y))
+    assert clf.feature_names_in_.tolist() == ["a", "b", "c", "d", "kind"]
+    assert clf.n_features_in_ == 5
+    assert clf.score(frame, pd.Series(Y)) > 0.7
+    outer = make_pipeline(StandardScaler(), decided(cv=2)).fit(X, Y)
+    assert outer.score(X, Y) > 0.7
+
+
+def test_sparse_rows():
+    model = LogisticRegression()
+    dense, thin = (decided(model, cv=SPLIT).fit(rows, Y) for rows in (X, sparse.coo_array(X)))
+    np.testing.assert_array_equal(dense.predict(X), thin.predict(sparse.csr_array(X)))
+
+
+@pytest.mark.parametrize(
+    "cv",
+    [
+        ShuffleSplit(1, test_size=0.5, random_state=0),
+        ShuffleSplit(3, test_size=0.3, random_state=0),
+        RepeatedStratifiedKFold(n_splits=2, n_repeats=2, random_state=0),
+        list(SPLIT.split(X, Y)),
+    ],
+    ids=["one split", "shuffled", "repeated", "indices"],
+)
+def test_every_kind_of_splitter(cv):
+    clf = decided(cv=cv).fit(X, Y)
+    assert np.isfinite(clf.cv_results_["gain_low"])
+
+
+def test_leave_one_out():
+    clf = decided(cv=LeaveOneOut(), decision="expected").fit(X[:24], Y[:24])
+    assert len(clf.cv_results_["rule_scores"]) == 24
+
+
+def test_a_frozen_classifier_keeps_its_classes():
+    features, codes = THREE
+    model = GaussianNB().fit(features, codes)
+    some = codes < 2
+    for arguments in ({"estimator": FrozenEstimator(model)}, {"estimator": model, "cv": "prefit"}):
+        clf = decided(metric="f1_macro", decision="expected", **arguments)
+        clf.fit(features[some], codes[some])
+        assert clf.classes_.tolist() == [0, 1, 2]
+        assert clf.predict(features).shape == codes.shape
+
+
+def test_it_is_searched_cloned_and_saved(fitted):
+    search = GridSearchCV(
+        decided(cv=2, decision="expected"), {"estimator__var_smoothing": [1e-9, 1e-3]}, cv=2
+    ).fit(X, Y)
+    assert search.best_estimator_.estimator_.var_smoothing in (1e-9, 1e-3)
+    assert clone(fitted).get_params()["cv"] is not None
+    fitted = decided(cv=3).fit(X, Y)
+    data = skops.io.dumps(fitted)
+    unknown = skops.io.get_untrusted_types(data=data)
+    assert unknown == ["evalign.estimator.decision_cv.AlignedDecisionCV"]
+    for again in (skops.io.loads(data, trusted=unknown), pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+        assert again.rule_.source == fitted.rule_.source
+
+
+# Rows that teach little.
+
+
+def test_ten_rows():
+    rows = np.concatenate([np.flatnonzero(Y == 0)[:6], np.flatnonzero(Y == 1)[:4]])
+    with pytest.warns(TrainingWarning, match=f"4 rows .* too few .* takes {FEWEST}"):
+        clf = decided().fit(X[rows], Y[rows])
+    assert clf.rule_.source == "argmax"
+    np.testing.assert_array_equal(clf.predict(X), clf.estimator_.predict(X))
+
+
+def test_from_ten_rows_of_the_rarer_class_a_rule_is_tuned():
+    rare = np.flatnonzero(Y == 1)
+    for number in (FEWEST - 1, FEWEST):
+        rows = np.concatenate([np.flatnonzero(Y == 0)[:50], rare[:number]])
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            clf = decided().fit(X[rows], Y[rows])
+        assert len(said) == (number < FEWEST)
+        assert (clf.rule_.decision == "tuned") == (number >= FEWEST)
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_a_class_with_one_row(ensemble):
+    names = np.where(Y == 1, "b", "a").astype(object)
+    names[0] = "single"
+    clf = decided(metric="f1_macro", cv=2, decision="expected", ensemble=ensemble)
+    with pytest.warns(TrainingWarning, match=r"Of the classes \['single'\] a fold holds all rows"):
+        clf.fit(X, names)
+    assert clf.classes_.tolist() == ["a", "b", "single"]
+    assert clf.predict_proba(X).shape == (len(Y), 3)
+    assert clf.score(X, names) > 0.5
+
+
+def test_a_fold_with_one_class():
+    rows = np.append(np.flatnonzero(Y == 0)[:30], np.flatnonzero(Y == 1)[0])
+    for model in (LogisticRegression(), RidgeClassifier()):
+        with pytest.warns(TrainingWarning) as said:
+            clf = decided(model, cv=3, ensemble=True).fit(X[rows], Y[rows])
+        assert len(said) == 2  # a fold holds the row of class 1, and one row is too little to tune
+        assert clf.predict(X).shape == Y.shape
+
+
+def test_each_class_has_one_row():
+    with pytest.warns(TrainingWarning, match="too few to tune"):
+        clf = decided(metric="f1_macro").fit(X[:3], ["a", "b", "c"])
+    assert clf.predict(X[:3]).tolist() == ["a", "b", "c"]
+
+
+def test_one_class_alone():
+    clf = decided(RandomForestClassifier(2, random_state=0), "f1_macro").fit(X[:20], ["a"] * 20)
+    assert clf.predict(X).tolist() == ["a"] * len(Y)
+    assert clf.decision_function(X).shape == (len(Y), 1)
+    assert clf.score(X[:20], ["a"] * 20) == 1
+
+
+def test_constant_answers():
+    with pytest.warns(TrainingWarning, match="All rows have the same scores"):
+        clf = decided(LogisticRegression()).fit(np.zeros((40, 2)), Y[:40])
+    assert clf.rule_.source == "argmax"
+    assert (clf.predict(np.zeros((5, 2))) == 0).all()
+
+
+def test_a_constraint_that_some_folds_cannot_meet():
+    """Its scores are NaN there, and the others count."""
+    rows = np.concatenate([np.flatnonzero(Y == 0)[:60], np.flatnonzero(Y == 1)[:12]])
+    clf = decided(constraint="precision >= 0.86", cv=4).fit(X[rows], Y[rows])
+    results = clf.cv_results_
+    known = np.isfinite(results["rule_scores"])
+    assert results["mean_rule_score"] == pytest.approx(results["rule_scores"][known].mean())
+    assert [source == "none" for source in results["sources"]] == (~known).tolist()
+
+
+# What it refuses.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"estimator": StandardScaler()}, TypeError, "estimator of AlignedDecisionCV must be a cl"),
+        ({"decision": "best"}, ValueError, "decision of AlignedDecisionCV must be one of argmax"),
+        ({"cv": "fit"}, ValueError, "cv of AlignedDecisionCV must be a number of folds"),
+        ({"cv": 1}, ValueError, "cv of AlignedDecisionCV must be a number of folds, at least 2"),
+        ({"cv": 0.5}, ValueError, "cv of AlignedDecisionCV must be a number of folds"),
+        ({"pos_label": 2}, ValueError, "pos_label of AlignedDecisionCV must be None, or one of"),
+        ({"metric": "nosuch"}, ValueError, "metric of AlignedDecisionCV must be a name"),
+        ({"constraint": "recall > 2"}, ValueError, "constraint of fit_decision must"),
+    ],
+)
+def test_wrong_arguments(arguments, error, text):
+    with pytest.raises(error, match=text):
+        decided(**arguments).fit(X, Y)
+
+
+def test_scores_of_pairs_of_classes_are_refused():
+    """For three classes they have three columns too."""
+    pipeline = make_pipeline(StandardScaler(), SVC(decision_function_shape="ovo"))
+    with pytest.raises(ValueError, match='must have svc__decision_function_shape="ovr"'):
+        decided(pipeline, "f1_macro", cv=2).fit(*THREE)
+
+
+def test_labels_that_fit_never_saw():
+    model = GaussianNB().fit(X, Y)
+    with pytest.raises(ValueError, match="y of AlignedDecisionCV must hold labels that the fitted"):
+        decided(model, cv="prefit").fit(X, Y + 1)
+    with pytest.raises(ValueError, match=r"y of AlignedDecisionCV.score must hold the classes of"):
+        decided(decision="argmax").fit(X, Y).score(X, np.append(Y[1:], 2))
+    clf = decided(metric="f1_macro", decision="argmax").fit(X, Y)
+    assert clf.score(X, np.append(Y[1:], 2)) < clf.score(X, Y)
+
+
+# Several labels a row.
+
+
+def several(rows=240):
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(rows, 4))
+    noise = rng.normal(size=(rows, 3))
+    return features, (features[:, :3] + 0.5 * noise > [0.0, 0.8, 1.2]).astype(int)
+
+
+MANY = several()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(10, max_depth=3, random_state=0),
+        OneVsRestClassifier(GaussianNB()),
+        MultiOutputClassifier(GaussianNB()),
+        RidgeClassifier(),
+    ],
+    ids=["list", "array", "multioutput", "scores"],
+)
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_several_labels(model, ensemble):
+    features, labels = MANY
+    clf = decided(model, "f1_macro", cv=2, ensemble=ensemble).fit(features, labels)
+    given = clf.predict(features)
+    assert given.shape == labels.shape
+    assert clf.classes_.tolist() == [0, 1, 2]
+    assert clf.score(features, labels) == pytest.approx(f1_score(labels, given, average="macro"))
+    np.testing.assert_array_equal(given, clf.decision_function(features) > 0)
+    assert clf.cv_results_["confusion"].shape == (3, 2, 2)
+    assert clf.cv_results_["confusion"][:, 1].sum() == labels.sum()
+    thin = decided(model, "f1_macro", cv=2, ensemble=ensemble).fit(
+        features, sparse.csr_array(labels)
+    )
+    np.testing.assert_array_equal(thin.predict(features), given)
+
+
+def test_a_label_that_a_fold_lacks():
+    features, labels = MANY
+    rare = labels.copy()
+    rare[:, 2] = 0
+    rare[5, 2] = 1
+    model = RandomForestClassifier(5, random_state=0)
+    clf = decided(model, "f1_macro", cv=2, ensemble=True).fit(features, rare)
+    assert clf.predict(features).shape == rare.shape

@@ -1,0 +1,241 @@
+"""Rules under several constraints, held against brute force on small problems."""
+
+import json
+import re
+
+import pytest
+import torch
+
+from evalign import Confusion
+from evalign.core.constraints import parse
+from evalign.decisions import DecisionRule, calibrate, fit_decision
+from evalign.decisions.gains import best_rules, confusions, gain_matrices
+from evalign.decisions.goal import ROUNDING, Goal
+from evalign.decisions.nearby import best_nearby, standings
+from tests.tolerances import SAME
+
+
+def problem(classes, rows, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    prior = 4.0 ** -torch.linspace(0, 1, classes, dtype=torch.float64)
+    prior = prior / prior.sum()
+    y = torch.multinomial(prior, rows, replacement=True, generator=generator)
+    x = torch.randn(rows, classes, generator=generator, dtype=torch.float64)
+    x[torch.arange(rows), y] += 1.6
+    return 1.6 * x + prior.log(), y
+
+
+def one_hot(y, classes):
+    return torch.eye(classes, dtype=torch.float64)[y]
+
+
+def ones(rows):
+    return torch.ones(1, rows, dtype=torch.float64)
+
+
+def met(constraint, labels, y, classes):
+    """Check each constraint by itself on the counts of labels."""
+    c = Confusion.from_predictions(labels, y, num_classes=classes, matrix=True)
+    return all(each.slack(c) >= -ROUNDING for each in parse(constraint))
+
+
+# Two classes: exact.
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        "recall >= 0.8, specificity >= 0.8",
+        "fpr <= 0.1, fnr <= 0.4, predicted_rate <= 0.3",
+        "precision[0] >= 0.8, precision[1] >= 0.7",
+        "predicted_rate <= 0.05",
+        "recall >= 0.7, expected_cost[[0, 1], [3, 0]] <= 0.4",
+    ],
+)
+def test_two_classes_are_the_best_of_all_cuts(constraint):
+    feasible = 0
+    for seed in range(6):
+        logits, y = problem(2, 50, seed)
+        z = logits[:, 1] - logits[:, 0]
+        goal = Goal.of("test", "f1", None)
+        scores = [
+            goal.scores((one_hot(y, 2).T @ one_hot(labels, 2)).unsqueeze(0)).item()
+            for labels in ((z > cut).long() for cut in [z.min() - 1, *z])
+            if met(constraint, labels, y, 2)
+        ]
+        if not scores:
+            with pytest.raises(ValueError, match="must be met by some rule on these rows"):
+                fit_decision(logits, y, metric="f1", constraint=constraint)
+            continue
+        feasible += 1
+        rule = fit_decision(logits, y, metric="f1", constraint=constraint)
+        assert met(constraint, rule(logits), y, 2)
+        assert rule.score == pytest.approx(max(scores), abs=SAME)
+    assert feasible >= 3
+
+
+# More classes. The brute force tries rules argmax_j (a_j η_j + b_j), half of them without b.
+
+
+def random_rules(classes, number=2000):
+    generator = torch.Generator().manual_seed(0)
+    a, b = torch.rand(2, number, classes, generator=generator, dtype=torch.float64)
+    b[: number // 2] = 0
+    return a.square().diag_embed() + (b * b[:, :1]).unsqueeze(1)
+
+
+@pytest.mark.parametrize(
+    ("metric", "constraint"),
+    [
+        ("accuracy", "recall_macro >= 0.65"),
+        ("f1_macro", "recall[2] >= 0.7, precision[2] >= 0.3"),
+        ("f1_macro", "recall[0] >= 0.6, recall[1] >= 0.6, recall[2] >= 0.6"),
+        ("matthews_corrcoef", "predicted_rate[2] <= 0.1, fpr[1] <= 0.15, recall[2] >= 0.3"),
+        ("expected_cost[[0,1,2],[3,0,1],[5,1,0]]", "accuracy >= 0.7, fnr[2] <= 0.3"),
+    ],
+)
+def test_three_classes_are_near_brute_force(metric, constraint):
+    """Within two rows of 60, where the metric's steps are single rows."""
+    goal, feasible = Goal.of("test", metric, constraint), 0
+    for seed, rows in ((0, 30), (1, 60)):
+        logits, y = problem(3, rows, seed)
+        eta, target = logits.softmax(1), one_hot(y, 3)
+        gains = random_rules(3)
+        tried = confusions(eta, target, ones(rows).expand(len(gains), -1), gains)
+        best = goal.scores(tried).max().item()
+        if best == -torch.inf:
+            continue
+        feasible += 1
+        compact = goal.compacted()
+        found = gain_matrices(best_rules("test", eta, target, ones(rows), compact), compact)
+        reached = confusions(eta, target, ones(rows), found)
+        assert goal.scores(reached).item() >= best - 2 / 60
+        assert met(constraint, (eta @ found[0]).argmax(1), y, 3)
+    assert feasible
+
+
+def test_the_only_rule_there_is_is_found():
+    """The bounds are the best that brute force has seen, so that nearly all rules break them."""
+    constraint = "recall[0] >= {0}, recall[1] >= {0}, recall[2] >= {0}"
+    for seed in range(2):
+        logits, y = problem(3, 40, seed)
+        eta, target, gains = logits.softmax(1), one_hot(y, 3), random_rules(3)
+        tried = confusions(eta, target, ones(40).expand(len(gains), -1), gains)
+        most = Goal.of("test", "f1_macro", constraint.format(0)).least(tried).max().item()
+        tight = constraint.format(f"{most - 1e-9:.12f}")
+        rule = fit_decision(logits, y, metric="f1_macro", constraint=tight)
+        assert min(rule.slacks.values()) >= 0
+
+
+def test_many_rows():
+    """Where rows are many, bounds that bind are met and nothing is left of them."""
+    logits, y = problem(3, 20_000)
+    bounds = "recall[2] >= 0.75, precision[2] >= 0.55, predicted_rate[0] <= 0.7"
+    free = fit_decision(logits, y, metric="f1_macro")
+    rule = fit_decision(logits, y, metric="f1_macro", constraint=bounds)
+    assert not met(bounds, free(logits), y, 3)
+    assert met(bounds, rule(logits), y, 3)
+    assert 0 <= min(rule.slacks.values()) < 1e-3
+    gains = random_rules(3, 300)
+    weights = ones(20_000).expand(len(gains), -1)
+    tried = confusions(logits.softmax(1), one_hot(y, 3), weights, gains)
+    brute_force = Goal.of("test", "f1_macro", bounds).scores(tried).max()
+    assert brute_force <= rule.score < free.score
+
+
+def test_a_constraint_that_does_not_bind_changes_nothing():
+    logits, y = problem(3, 3000)
+    free = fit_decision(logits, y, metric="accuracy", decision="expected")
+    loose = "recall[0] >= 0.1, fpr[2] <= 0.9"
+    bound = fit_decision(logits, y, metric="accuracy", decision="expected", constraint=loose)
+    assert torch.equal(free(logits), bound(logits))
+    assert list(bound.slacks) == ["recall[0] >= 0.1", "fpr[2] <= 0.9"]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_infeasible_constraints_say_how_far_one_gets(classes):
+    logits, y = problem(classes, 60)
+    constraint = "recall[1] >= 0.99, precision[1] >= 0.99"
+    with pytest.raises(ValueError, match=r"reaches recall\[1\] = 0.\d+, precision\[1\] = 0.\d+\.$"):
+        fit_decision(logits, y, metric="f1_macro", constraint=constraint)
+    if classes == 2:  # exact: of all cuts, the one whose smaller score is the largest
+        z = logits[:, 1] - logits[:, 0]
+        both = []
+        for cut in z:
+            tp = ((z > cut) & (y == 1)).sum()
+            both.append((tp / y.sum(), tp / (z > cut).sum().clamp(min=1)))
+        recall, precision = max(both, key=min)
+        text = f"recall[1] = {recall:.4g}, precision[1] = {precision:.4g}."
+        with pytest.raises(ValueError, match=re.escape(text)):
+            fit_decision(logits, y, metric="f1_macro", constraint=constraint)
+
+
+def test_slacks_go_with_the_rule():
+    logits, y = problem(3, 60)
+    names = ["fine", "odd", "fraud"]
+    rule = fit_decision(
+        logits, y, metric="f1_macro", constraint="recall[fraud] >= 0.5", classes=names
+    )
+    recall = (rule(logits)[y == 2] == 2).double().mean().item()
+    assert rule.slacks == pytest.approx({"recall[fraud] >= 0.5": recall - 0.5})
+    copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
+    assert copy.slacks == rule.slacks
+    assert fit_decision(logits, y, metric="f1_macro").slacks is None
+
+
+def test_adapted_slacks_are_of_the_new_rows():
+    (logits, _), (fresh, _) = problem(3, 60), problem(3, 80, 1)
+    how = {"metric": "f1_macro", "decision": "expected", "constraint": "recall[2] >= 0.5"}
+    rule = fit_decision(logits, **how).adapt(fresh)
+    assert rule.slacks == pytest.approx(fit_decision(fresh, **how).slacks)
+
+
+# The parts.
+
+
+@pytest.mark.parametrize("constraint", ["recall[1] >= 0.7, fpr[2] <= 0.2", "accuracy >= 0.72"])
+@pytest.mark.parametrize("metric", ["f1_macro", "expected_cost[[0,1,2],[3,0,1],[5,1,0]]"])
+def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
+    """It comes from sums over cuts, and has to be that of the rule's labels."""
+    logits, y = problem(3, 80)
+    eta, target, weight = logits.softmax(1), one_hot(y, 3), 0.5 + torch.arange(80).double() % 3
+    goal = Goal.of("test", metric, constraint)
+    for form in (goal, goal.compacted()):
+        start = torch.eye(3, dtype=torch.float64)
+        if form.compact:
+            start = torch.stack([start.diagonal(), 0 * start[0], 0 * start[0]])
+        start = start.unsqueeze(0)
+
+        def standing(rules, form=form):
+            gains = gain_matrices(rules, form)
+            return standings(goal, confusions(eta, target, weight.unsqueeze(0), gains))
+
+        before = standing(start)
+        rule, after = best_nearby(eta, target, weight, start, before, form)
+        assert after.tolist() == pytest.approx(standing(rule.unsqueeze(0))[0].tolist(), abs=SAME)
+        assert after.tolist() > before[0].tolist()
+
+
+def test_offsets_of_many_classes_are_those_of_few(monkeypatch):
+    logits, y = problem(20, 600)
+    weights = torch.stack([torch.zeros(600), torch.ones(600), torch.arange(600) % 4]).double()
+    found = []
+    for many in (10, 100):
+        monkeypatch.setattr(calibrate, "MANY", many)
+        found.append(calibrate.class_offsets(logits, one_hot(y, 20), weights))
+    # The last step of either is below `CONVERGED`.
+    torch.testing.assert_close(*found, rtol=0, atol=10 * calibrate.CONVERGED)
+
+
+def test_a_metric_without_a_slope():
+    logits, _ = problem(3, 30)
+    rule = fit_decision(logits, metric=lambda c: torch.ones(()), decision="expected")
+    assert torch.equal(rule(logits), logits.argmax(1))
+
+
+def test_inside_inference_mode():
+    logits, y = problem(3, 30)
+    rule = fit_decision(logits, y, metric="f1_macro", decision="expected")
+    with torch.inference_mode():
+        other = fit_decision(logits * 1, y, metric="f1_macro", decision="expected")
+    assert torch.equal(rule.gain, other.gain)

@@ -1,0 +1,265 @@
+"""Many labels a row: thresholds that are the best of all, and guarded where labels are few."""
+
+import itertools
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score, jaccard_score, precision_score
+
+from evalign import Confusion, metrics
+from evalign.decisions import DecisionRule, fit_decision, multilabel
+from evalign.decisions.goal import Goal
+from tests.tolerances import SAME
+
+
+def problem(rows, labels, seed=0, *, shift=0.0, strength=1.5):
+    """Make log-odds that are right if `shift` is 0, of labels that get rarer."""
+    generator = torch.Generator().manual_seed(seed)
+    share = torch.linspace(0.4, 0.08, labels, dtype=torch.float64)
+    y = (torch.rand(rows, labels, generator=generator, dtype=torch.float64) < share).long()
+    x = torch.randn(rows, labels, generator=generator, dtype=torch.float64) + strength * y
+    z = strength * (x - strength / 2) + share.logit()
+    return z + shift, y
+
+
+def by_labels(z, y, metric, constraint=None):
+    """Search over labels alone, without the guard for few rows."""
+    goal = multilabel.LabelGoal.of(metrics.resolve(metric), Goal.of("test", metric, constraint))
+    found = multilabel.thresholds("test", z, y.double(), torch.ones_like(z), goal)
+    return (z > found).long()
+
+
+def all_cuts(z):
+    """Make the labels (K, N, L) of every combination of thresholds."""
+    columns = []
+    for column in z.T:
+        cuts = [column.min() - 1, *column.unique()]
+        columns.append([(column > cut).long() for cut in cuts])
+    return torch.stack([torch.stack(chosen, 1) for chosen in itertools.product(*columns)])
+
+
+REFERENCE = {
+    "f1_macro": partial(f1_score, average="macro", zero_division=0),
+    "f1_micro": partial(f1_score, average="micro", zero_division=0),
+    "f1_weighted": partial(f1_score, average="weighted", zero_division=0),
+    "jaccard_micro": partial(jaccard_score, average="micro", zero_division=0),
+    "precision_macro": partial(precision_score, average="macro", zero_division=0),
+}
+
+
+def by_hand(metric, sums):
+    """Score the sums (K, 3, L), true positives, predicted and actual."""
+    name, average = metric.split("_")
+    tp, predicted, actual = (sums.sum(-1, keepdim=True) if average == "micro" else sums).unbind(1)
+    over = {
+        "f1": (predicted + actual) / 2,
+        "jaccard": predicted + actual - tp,
+        "precision": predicted,
+    }[name]
+    scores = torch.where(over > 0, tp / over, 0)
+    weight = actual if average == "weighted" else torch.ones_like(tp)
+    return (weight * scores).sum(-1) / weight.sum(-1)
+
+
+def best_by_hand(metric, labels, positive):
+    """Find the best score of labels (K, N, L) for positives (N, L), labels or probabilities."""
+    labels = labels.double()
+    actual = positive.sum(0).expand(len(labels), -1)
+    sums = torch.stack([(labels * positive).sum(1), labels.sum(1), actual], 1)
+    return by_hand(metric, sums).max().item()
+
+
+@pytest.mark.parametrize("metric", REFERENCE)
+def test_thresholds_are_the_best_of_all(metric):
+    for seed in range(4):
+        z, y = problem(9, 3, seed)
+        z = z.mul(2).round().div(2)  # ties
+        best = best_by_hand(metric, all_cuts(z), y.double())
+        assert REFERENCE[metric](y, by_labels(z, y, metric)) == pytest.approx(best, abs=SAME)
+
+
+@pytest.mark.parametrize("metric", REFERENCE)
+def test_expected_thresholds_are_the_best_of_all(metric):
+    z, _ = problem(8, 3)
+    rule = fit_decision(z, metric=metric, decision="expected", task="multilabel")
+    p = z.sigmoid()
+    best = best_by_hand(metric, all_cuts(z), p)
+    assert best_by_hand(metric, rule(z).unsqueeze(0), p) == pytest.approx(best, abs=SAME)
+
+
+def worst_f1(c):
+    return (2 * c.tp / (c.actual + c.predicted).clamp(min=1)).min()
+
+
+def unknown_f1_macro(c):
+    return metrics.resolve("f1_macro")(c)
+
+
+@pytest.mark.parametrize(
+    "metric", [worst_f1, metrics.FBeta(beta=[1, 2, 0.5], average="macro"), unknown_f1_macro]
+)
+def test_other_functions_are_climbed(metric):
+    """The climb ends where no single threshold can be better."""
+    z, y = problem(60, 3)
+    found = by_labels(z, y, metric)
+
+    def score(labels):
+        return metric(Confusion.from_predictions(labels, y, task="multilabel")).item()
+
+    for k in range(3):
+        for cut in z[:, k]:
+            other = found.clone()
+            other[:, k] = (z[:, k] > cut).long()
+            assert score(other) <= score(found) + SAME
+    assert score(found) >= score((z > 0).long())
+    if metric is unknown_f1_macro:  # a mean over labels has no other ends
+        exact = by_labels(z, y, "f1_macro")
+        assert score(found) == pytest.approx(score(exact), abs=SAME)
+
+
+def test_few_cuts_are_nearly_as_good(monkeypatch):
+    z, y = problem(3000, 3)
+    every = worst_f1(Confusion.from_predictions(by_labels(z, y, worst_f1), y, task="multilabel"))
+    monkeypatch.setattr(multilabel, "CUTS", 64)
+    some = worst_f1(Confusion.from_predictions(by_labels(z, y, worst_f1), y, task="multilabel"))
+    assert every - 0.01 < some <= every + SAME
+
+
+@pytest.mark.parametrize("metric", ["f1_macro", "f1_micro"])
+@pytest.mark.parametrize("shift", [0.0, -1.5])
+def test_few_labels_do_not_hurt(metric, shift):
+    """Tuned thresholds are about as good as the network's own, and better where those are off."""
+    gains = []
+    for seed in range(6):
+        (z, y), (fresh, truth) = (
+            problem(n, 4, s, shift=shift) for n, s in ((80, seed), (4000, 100 + seed))
+        )
+        rule = fit_decision(z, y, metric=metric)
+        own, tuned = (REFERENCE[metric](truth, p) for p in ((fresh > 0).long(), rule(fresh)))
+        gains.append(tuned - own)
+    assert np.mean(gains) > (0.03 if shift else 0.01)
+
+
+def test_enough_labels_decide_alone(monkeypatch):
+    monkeypatch.setattr(multilabel, "ENOUGH", 30)
+    z, y = problem(500, 3)
+    rule = fit_decision(z, y, metric="f1_macro")
+    assert rule.source == "labels"
+    assert torch.equal(rule(z), by_labels(z, y, "f1_macro"))
+    assert rule.score == pytest.approx(f1_score(y, rule(z), average="macro"), abs=SAME)
+
+
+def test_the_score_is_of_rows_that_were_not_seen():
+    z, y = problem(60, 5, shift=-1.0)
+    rule = fit_decision(z, y, metric="f1_macro")
+    assert rule.source in ("calibrated", "shrunk", "labels")
+    assert rule.score < f1_score(y, by_labels(z, y, "f1_macro"), average="macro")
+
+
+def test_constraints_are_about_all_labels():
+    z, y = problem(400, 3)
+    free = fit_decision(z, y, metric="recall_macro", decision="expected")
+    constraint = "precision_micro >= 0.8"
+    rule = fit_decision(z, y, metric="recall_macro", constraint=constraint)
+    assert precision_score(y, free(z), average="micro") < 0.8
+    assert precision_score(y, rule(z), average="micro") >= 0.8
+    assert rule(z).double().mean() > 0.05  # it still finds labels
+    with pytest.raises(ValueError, match=r"best rule found reaches precision_micro = 0\.\d+"):
+        fit_decision(torch.zeros_like(z), y, metric="f1_macro", constraint="precision_micro >= 0.9")
+
+
+def test_ignored_labels_and_weights():
+    z, y = problem(300, 2)
+    hidden = y.clone()
+    hidden[::3, 0] = -100
+    rule = fit_decision(z, hidden, metric="f1_macro", decision="expected")
+    whole = fit_decision(z, metric="f1_macro", decision="expected", task="multilabel")
+    kept = torch.arange(300) % 3 != 0
+    part = fit_decision(z[kept], metric="f1_macro", decision="expected", task="multilabel")
+    assert torch.allclose(rule.gain, torch.stack([part.gain[0], whole.gain[1]]))
+    weight = (torch.arange(300) < 200).double()
+    some = fit_decision(z, y, metric="f1_macro", sample_weight=weight)
+    assert torch.equal(some.gain, fit_decision(z[:200], y[:200], metric="f1_macro").gain)
+
+
+def test_forms():
+    """Logits, probabilities and arrays; images; bools; JSON."""
+    z, y = problem(120, 3)
+    rule = fit_decision(z, y, metric="f1_macro", classes=["a", "b", "c"])
+    assert rule(z).shape == (120, 3)
+    assert rule(z).dtype == torch.int64
+    same = fit_decision(y=y.numpy(), probabilities=z.sigmoid().numpy(), metric="f1_macro")
+    assert np.array_equal(same(probabilities=z.sigmoid().numpy()), rule(z))
+    assert torch.equal(fit_decision(z, y.bool(), metric="f1_macro").gain, rule.gain)
+    assert torch.equal(rule.scores(z) > 0, rule(z).bool())
+    torch.testing.assert_close(rule.probabilities(z), z.sigmoid())
+    copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
+    assert torch.equal(copy(z), rule(z))
+    assert copy.task == "multilabel"
+    images = z.view(4, 30, 3).movedim(-1, 1)
+    dense = fit_decision(images, y.view(4, 30, 3).movedim(-1, 1), metric="f1_macro")
+    assert torch.equal(dense.gain, rule.gain)
+    assert torch.equal(dense(images), rule(z).view(4, 30, 3).movedim(-1, 1))
+    last = fit_decision(
+        z.view(4, 30, 3), y.view(4, 30, 3), metric="f1_macro", class_dim=-1, task="multilabel"
+    )
+    assert torch.equal(last(z.view(4, 30, 3)), rule(z).view(4, 30, 3))
+
+
+def test_offsets_and_argmax():
+    z, y = problem(200, 3)
+    offsets = torch.tensor([0.5, -1.0, 2.0])
+    plain = fit_decision(z, metric="f1_macro", decision="expected", task="multilabel")
+    rule = fit_decision(
+        z - offsets, metric="f1_macro", decision="expected", task="multilabel", offsets=offsets
+    )
+    assert torch.equal(rule(z - offsets), plain(z))
+    argmax = fit_decision(z, y, metric="f1_macro", decision="argmax", offsets=offsets)
+    assert torch.equal(argmax(z), (z > 0).long())
+
+
+@pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
+@pytest.mark.parametrize("case", ["one row", "no positives", "equal rows", "sure"])
+def test_degenerate_rows(decision, case):
+    z, y = problem(1 if case == "one row" else 30, 3)
+    y = torch.zeros_like(y) if case == "no positives" else y
+    z = z[:1].expand(30, -1) if case == "equal rows" else z
+    z = z * 1e4 if case == "sure" else z
+    for metric in ("f1_macro", "f1_micro", "jaccard_weighted", worst_f1):
+        rule = fit_decision(z, y, metric=metric, decision=decision)
+        assert rule.gain.isfinite().all()
+        assert rule(z).shape == z.shape
+
+
+Z, Y = problem(4, 3)
+BAD = {
+    "matrix metric": (
+        lambda: fit_decision(Z, Y, metric="matthews_corrcoef"),
+        'Use an averaged metric such as "f1_macro"',
+    ),
+    "binary metric": (lambda: fit_decision(Z, Y, metric="f1"), 'be "macro", "micro" or "weighted"'),
+    "labels": (lambda: fit_decision(Z, Y + 1, metric="f1_macro"), "y .* hold 0 and 1 only"),
+    "half": (lambda: fit_decision(Z, Y * 0.5, metric="f1_macro"), "y .* hold 0 and 1 only"),
+    "shape": (
+        lambda: fit_decision(Z, Y[:, :2], metric="f1_macro", task="multilabel"),
+        "y of fit_decision must have the shape of the scores",
+    ),
+    "vector": (
+        lambda: fit_decision(Z[:, 0], Y[:, 0], metric="f1_macro", task="multilabel"),
+        r"logits of fit_decision must have shape \(N, L\)",
+    ),
+    "columns": (
+        lambda: fit_decision(Z, Y, metric="f1_macro")(Z[:, :2]),
+        "have 3 labels, as those the rule was fitted on. Got 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case):
+    action, text = BAD[case]
+    with pytest.raises(ValueError, match=text):
+        action()

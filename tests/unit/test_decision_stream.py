@@ -1,0 +1,164 @@
+"""A rule from a stream is that of all rows, up to the bins or the sample."""
+
+import pytest
+import torch
+
+from evalign import DecisionFitter, fit_decision
+from evalign.decisions.stream import WIDTH
+from tests.unit.test_decisions import problem, value
+
+
+def threshold(rule):
+    """Compute the log-odds above which the label is 1."""
+    gain = rule.gain.diagonal(dim1=-2, dim2=-1)
+    return (gain[..., 0] / gain[..., 1]).log().flatten()
+
+
+def stream(fitter, logits, y, weight=None, parts=7):
+    for k in range(parts):
+        part = slice(k, None, parts)
+        fitter.update(logits[part], y[part], sample_weight=None if weight is None else weight[part])
+    return fitter
+
+
+def on_grid(logits):
+    """Move log-odds of two classes to the middle of their bins, where nothing is lost."""
+    z = logits[:, 1] - logits[:, 0]
+    return ((z / WIDTH).floor() + 0.5) * WIDTH
+
+
+@pytest.mark.parametrize("decision", ["tuned", "expected", "argmax"])
+@pytest.mark.parametrize("metric", ["f1", "matthews_corrcoef"])
+def test_two_classes_are_exact_to_the_bin(metric, decision):
+    logits, y = problem(2, 8000, ratio=3.0)
+    weight = torch.rand(8000, generator=torch.Generator().manual_seed(0)).double()
+    z = on_grid(logits)
+    how = {"metric": metric, "decision": decision}
+    expected = fit_decision(z, y, sample_weight=weight, **how)
+    rule = stream(DecisionFitter(**how), z, y, weight).compute()
+    assert rule.source == expected.source
+    assert threshold(rule) == pytest.approx(threshold(expected), abs=1e-9)
+    assert rule.class_prior == pytest.approx(expected.class_prior, abs=1e-9)
+    assert rule.rows == expected.rows
+    # Off the grid the score is lower by what the rows of one bin may cost.
+    near = stream(DecisionFitter(**how), logits, y, weight).compute()
+    best = value(metric, fit_decision(logits, y, sample_weight=weight, **how)(logits), y, 2, weight)
+    assert value(metric, near(logits), y, 2, weight) == pytest.approx(best, abs=2e-3)
+
+
+@pytest.mark.parametrize("rows", [60, 700])
+def test_few_rows_are_guarded_as_always(rows):
+    logits, y = problem(2, rows, kind="adjusted", ratio=4)
+    z = on_grid(logits)
+    rule, expected = stream(DecisionFitter("f1"), z, y).compute(), fit_decision(z, y, metric="f1")
+    assert rule.rows == rows
+    assert value("f1", rule(z), y) >= value("f1", (z > 0).long(), y)
+    # The folds are others, so that the choice may be another, of about the same score.
+    assert rule.score == pytest.approx(expected.score, abs=0.05)
+
+
+@pytest.mark.parametrize("decision", ["tuned", "expected"])
+def test_more_classes_keep_all_rows_there_is_room_for(decision):
+    logits, y = problem(3, 9000, ratio=2.0)
+    how = {"metric": "f1_macro", "decision": decision}
+    expected = fit_decision(logits, y, **how)
+    rule = stream(DecisionFitter(**how), logits, y).compute()
+    assert rule.source == expected.source
+    fresh, _ = problem(3, 5000, 1, ratio=2.0)
+    assert (rule(fresh) == expected(fresh)).double().mean() > 0.999  # the sample is in float32
+
+
+def test_a_sample_is_even_and_weighs_what_all_rows_weigh():
+    logits, y = problem(4, 40_000, ratio=20.0)
+    fitter = stream(DecisionFitter("f1_macro", max_rows=4000), logits, y)
+    kept, labels, weight = fitter._state.rows()
+    assert len(kept) <= 4000
+    assert labels.bincount().tolist() == y.bincount().clamp(max=1000).tolist()
+    share = torch.zeros(4, dtype=torch.float64).index_add(0, labels, weight) / weight.sum()
+    torch.testing.assert_close(share, y.bincount().double() / len(y))
+    for c in range(4):  # means of a class differ by less than five standard errors
+        sampled, whole = (x - x.amax(1, keepdim=True) for x in (kept[labels == c], logits[y == c]))
+        error = whole.std(0) / len(sampled) ** 0.5
+        assert ((sampled.mean(0) - whole.mean(0)).abs() < 5 * error + 1e-6).all()
+    rule, expected = fitter.compute(), fit_decision(logits, y, metric="f1_macro")
+    fresh, labels = problem(4, 20_000, 1)
+    scores = [value("f1_macro", one(fresh), labels, 4) for one in (rule, expected)]
+    assert scores[0] == pytest.approx(scores[1], abs=0.01)
+
+
+def test_images_with_ignored_pixels_and_probabilities():
+    logits, y = problem(3, 9000, ratio=2.0)
+    images, labels = logits.view(9, 10, 100, 3).movedim(-1, 1), y.view(9, 10, 100).clone()
+    labels[:, 0] = 255
+    how = {"metric": "jaccard_macro", "ignore_index": 255}
+    fitter = DecisionFitter(**how)
+    for k in range(3):
+        part = slice(3 * k, 3 * k + 3)
+        fitter.update(y=labels[part], probabilities=images[part].softmax(1).numpy())
+    rule, expected = fitter.compute(), fit_decision(images, labels, **how)
+    assert rule.rows == expected.rows == 8100
+    assert (rule(images) == expected(images)).double().mean() > 0.999
+
+
+def test_many_labels():
+    logits, y = problem(2, 6000, ratio=2.0)
+    z = on_grid(logits).view(2000, 3)
+    labels = y.view(2000, 3).clone()
+    labels[::7, 1] = -100
+    for how in ({"metric": "f1_macro", "decision": "expected"}, {"metric": "f1_micro"}):
+        expected = fit_decision(z, labels, **how)
+        rule = stream(DecisionFitter(**how), z, labels).compute()
+        assert rule.task == "multilabel"
+        if how.get("decision"):
+            assert threshold(rule) == pytest.approx(threshold(expected), abs=1e-9)
+        assert rule.score == pytest.approx(expected.score, abs=0.01)
+        assert rule.class_prior == pytest.approx(expected.class_prior, abs=1e-9)
+
+
+def test_reset_forgets_all_rows():
+    logits, y = problem(3, 300)
+    fitter = stream(DecisionFitter("f1_macro", decision="expected"), logits, y)
+    first = fitter.compute()
+    assert torch.equal(fitter.compute().gain, first.gain)  # and compute does not
+    fitter.reset()
+    with pytest.raises(ValueError, match=r"rows of DecisionFitter must hold at least one.*update"):
+        fitter.compute()
+    two, labels = problem(2, 300)
+    fitter.metric = "f1"
+    assert stream(fitter, two, labels).compute().task == "binary"
+
+
+def test_wrong_input_is_told():
+    logits, y = problem(3, 30)
+    fitter = DecisionFitter("f1_macro")
+    with pytest.raises(ValueError, match="y of DecisionFitter must hold labels for tuned"):
+        fitter.update(logits)
+    with pytest.raises(ValueError, match=r"y of DecisionFitter must have shape \(30,\)"):
+        fitter.update(logits, y[:7])
+    fitter.update(logits, y)
+    with pytest.raises(ValueError, match=r"be multiclass with 3 columns, as before. Got .* with 2"):
+        fitter.update(logits[:, :2], y.clamp(max=1))
+    assert fitter.compute().rows == 30
+    with pytest.raises(ValueError, match="ranks of DecisionFitter must be one of all, own"):
+        DecisionFitter("f1", ranks="some")
+    with pytest.raises(ValueError, match="max_rows of DecisionFitter must be at least 1"):
+        DecisionFitter("f1", max_rows=0)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_wrong_values_are_told_by_compute(classes):
+    logits, y = problem(classes, 30)
+    fitter = DecisionFitter("f1_macro")
+    weight = torch.ones(30)
+    logits[3, 0], y[5], weight[7] = torch.nan, 7, -1
+    fitter.update(logits, y, sample_weight=weight)
+    with pytest.raises(ValueError, match=r"logits of DecisionFitter .* Got 3 rows with other val"):
+        fitter.compute()
+
+
+def test_an_empty_batch_adds_nothing():
+    logits, y = problem(3, 30)
+    fitter = DecisionFitter("f1_macro", decision="expected")
+    fitter.update(logits, y)
+    fitter.update(logits, torch.full_like(y, -100))
+    assert fitter.compute().rows == 30
