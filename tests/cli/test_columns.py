@@ -134,7 +134,7 @@ def test_the_pipeline_survives_saving():
     found = plan(made(), "data.csv", target="label")
     X = frame(made(), found, "data.csv")
     fitted = pipeline(found).fit(X)
-    loaded = columns.load(columns.dump(fitted))
+    loaded = columns.load(columns.dump(fitted), 2**20)
     np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
 
 

@@ -5,7 +5,7 @@ import torch
 from evalign import Confusion
 from evalign.core.batch import Batch
 from evalign.core.membership import multiclass
-from evalign.core.rows import Rows
+from evalign.core.rows import GivenRows
 from evalign.kernels import plain
 from tests import tolerances
 
@@ -70,7 +70,10 @@ def by_fused(logits, target, weight, loss_from_sums, t, sigmoid, detach):
     """Compute them by the kernels of a GPU, or of Triton's interpreter."""
     from evalign.kernels import fused
 
-    rows, step = Rows("multiclass", logits, target, weight, -100), fused.Step(t, sigmoid, detach)
+    rows, step = (
+        GivenRows("multiclass", logits, target, weight, -100),
+        fused.Step(t, sigmoid, detach),
+    )
     plan = fused.plan_of(rows, step)
     partial, stats = fused.sums(plan, rows, step)
     assert stats.numel() <= 8 * len(logits)  # numbers a row, none of the size of the logits

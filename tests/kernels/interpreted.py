@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from evalign import MetricLoss
-from evalign.core.rows import Rows
+from evalign.core.rows import GivenRows
 from evalign.kernels import fused
 from evalign.kernels.fused import plan
 from evalign.losses import whole
@@ -196,7 +196,7 @@ def test_a_copied_target_has_a_plan_of_its_own():
     apart, dense = torch.zeros(4, 2, dtype=torch.int64)[:, 1], torch.zeros(5, dtype=torch.int64)[1:]
     assert apart.data_ptr() % 16 == dense.data_ptr() % 16 == 8
     plans = [
-        plan.plan_of(Rows("multiclass", logits, target, None, -100), plan.Step(t))
+        plan.plan_of(GivenRows("multiclass", logits, target, None, -100), plan.Step(t))
         for target in (apart, dense, dense)
     ]
     assert plans[0] is not plans[1]

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from evalign.core.checks import complaint
 from evalign.core.numerics import safe_ratio, upcast
-from evalign.core.rows import Rows, Task, as_rows, signed
+from evalign.core.rows import GivenRows, Task, as_rows, signed
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Batch:
     weight: Tensor
 
     @classmethod
-    def of(cls, rows: Rows) -> "Batch":
+    def of(cls, rows: GivenRows) -> "Batch":
         """Flatten checked rows, the classes last, and mark those that are ignored."""
         task, logits, target = rows.task, rows.logits, signed(rows.target)
         dtype = torch.promote_types(logits.dtype, torch.float32)

@@ -23,7 +23,7 @@ Task = Literal["binary", "multiclass", "multilabel"]
 
 
 @dataclass(frozen=True)
-class Rows:
+class GivenRows:
     """Checked rows as they came. Nothing is copied, and ignored rows are not marked yet.
 
     | task       | logits      | target                          | weight     |
@@ -56,7 +56,7 @@ def as_rows(
     sample_weight: Tensor | None = None,
     ignore_index: int = -100,
     validate: bool = False,
-) -> Rows:
+) -> GivenRows:
     """Check the rows and infer the task. Errors name the `owner`."""
     declared = task is not None
     if task is None:
@@ -70,7 +70,7 @@ def as_rows(
     shape = logits.shape if task == "binary" else logits.shape[:1] + logits.shape[2:]
     if sample_weight is not None:
         sample_weight = row_weights(owner, sample_weight, shape)
-    rows = Rows(task, logits, target, sample_weight, ignore_index)
+    rows = GivenRows(task, logits, target, sample_weight, ignore_index)
     if values_readable(logits, validate=validate):
         _check_values(owner, rows, declared)
         if validate:
@@ -78,7 +78,7 @@ def as_rows(
     return rows
 
 
-def _check_values(owner: str, rows: Rows, declared: bool) -> None:
+def _check_values(owner: str, rows: GivenRows, declared: bool) -> None:
     target, ignore_index = signed(rows.target), rows.ignore_index
     if rows.indices:
         _check_targets(owner, target, rows.logits.shape[1], ignore_index)

@@ -13,7 +13,7 @@ from torch import Tensor
 from evalign.core import membership
 from evalign.core.batch import Batch
 from evalign.core.confusion import Confusion
-from evalign.core.rows import Rows
+from evalign.core.rows import GivenRows
 from evalign.kernels import plain
 
 IGNORE = -100  # the rows of a batch are marked already
@@ -124,7 +124,7 @@ def _forward(
         return sums, *kept
     from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
-    rows = Rows("multiclass", logits, target, weight, IGNORE)
+    rows = GivenRows("multiclass", logits, target, weight, IGNORE)
     step = fused.Step(temperature.to(logits.device), sigmoid)
     partial, stats = fused.sums(fused.plan_of(rows, step), rows, step)
     sums = fused.total(partial)[0, :-2].view(3, -1)
@@ -152,7 +152,7 @@ def _grad(
         return plain.backward(*batch, of_rows, slopes, nothing[0], *settings).squeeze(0).t()
     from evalign.kernels import fused
 
-    rows = Rows("multiclass", logits, target, weight, IGNORE)
+    rows = GivenRows("multiclass", logits, target, weight, IGNORE)
     step = fused.Step(temperature, sigmoid, detach_threshold)
     slopes = torch.cat([loss_from_sums[:2].flatten(), nothing, temperature.to(nothing).view(1)])
     slopes, outer = slopes.to(weight.dtype), (nothing + 1).to(weight.dtype)

@@ -11,7 +11,7 @@ from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, MetricFunction, resolve
-from evalign.core.rows import Rows, Task
+from evalign.core.rows import GivenRows, Task
 from evalign.losses.base import AdditiveLoss
 from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
@@ -76,11 +76,13 @@ class AlignedLoss(AdditiveLoss):
     def offsets(self) -> Tensor:
         return self.cross_entropy.log_prior
 
-    def whole(self, rows: Rows) -> Tensor | None:
+    def whole(self, rows: GivenRows) -> Tensor | None:
         _exclusive(rows.task)
         odds = self.cross_entropy.class_counts
         classes = 2 if rows.task == "binary" else rows.logits.shape[1]
-        return self.metric_loss.whole(rows, odds) if len(odds) == classes else None
+        if type(self) is not AlignedLoss or len(odds) != classes:  # a subclass may differ
+            return None
+        return self.metric_loss.whole(rows, odds)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         _exclusive(batch.task)

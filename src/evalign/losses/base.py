@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require
 from evalign.core.numerics import full_precision, moved
-from evalign.core.rows import Rows, Task, as_rows, check_task, check_types
+from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
 
 SHOWN = 8  # numbers of a tensor that a repr holds
 
@@ -54,7 +54,7 @@ class Loss(nn.Module, ABC):
             batch = Batch.of(rows)
             return self.value(batch).to(batch.weight.dtype)
 
-    def rows(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> Rows:
+    def rows(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> GivenRows:
         """Check the rows."""
         check_types(type(self).__name__, logits, target, sample_weight)
         return as_rows(
@@ -67,7 +67,7 @@ class Loss(nn.Module, ABC):
             validate=self.validate,
         )
 
-    def whole(self, rows: Rows) -> Tensor | None:
+    def whole(self, rows: GivenRows) -> Tensor | None:
         """The loss as one function, None where there is not one for these rows."""
         return None
 

@@ -12,7 +12,7 @@ from evalign.core.batch import Batch, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
-from evalign.core.rows import Rows, Task
+from evalign.core.rows import GivenRows, Task
 from evalign.kernels import soft_confusion
 from evalign.kernels.closed import closed_form
 from evalign.losses.base import AdditiveLoss
@@ -92,7 +92,8 @@ class MetricLoss(AdditiveLoss):
         self.statistics = statistics
         self.momentum = momentum
         self.over_ranks = RankSum(ranks)
-        self._form = closed_form(self.metric)
+        # A subclass may compute something else.
+        self._form = closed_form(self.metric) if type(self) is MetricLoss else None
         running = RunningConfusion(momentum)  # made in any case, to check the momentum
         self.running = running if statistics == "running" else None
 
@@ -104,7 +105,7 @@ class MetricLoss(AdditiveLoss):
         """Change the sharpness in place, so that compiled graphs follow."""
         fill_temperature(self, temperature)
 
-    def whole(self, rows: Rows, odds: Tensor | None = None) -> Tensor | None:
+    def whole(self, rows: GivenRows, odds: Tensor | None = None) -> Tensor | None:
         """The loss as one function; with the cross-entropy of logits + log(odds), if given."""
         if self._form is None or callable(self.heaviside):
             return None

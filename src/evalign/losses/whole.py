@@ -22,7 +22,7 @@ from evalign.core.checks import traced
 from evalign.core.confusion import Confusion, count_rows
 from evalign.core.metrics import Metric
 from evalign.core.numerics import full_precision
-from evalign.core.rows import Rows, signed
+from evalign.core.rows import GivenRows, signed
 from evalign.kernels import plain
 from evalign.kernels.closed import ZERO, Closed, Sums, value_and_slopes
 
@@ -56,7 +56,7 @@ class WholeLoss:
     ranks: RankSum | None
     running: RunningConfusion | None
 
-    def covers(self, rows: Rows) -> bool:
+    def covers(self, rows: GivenRows) -> bool:
         """Whether it can compute the loss of these rows."""
         logits, target, weight, form = rows.logits, rows.target, rows.weight, self.form
         device = logits.device
@@ -79,15 +79,17 @@ class WholeLoss:
             return False
         if form.average == "binary" and not two:
             return False
-        # Places within an image are counted in 32 bits.
+        # Strides within an image are counted in 32 bits.
         fits = logits.numel() < 2**31 * max(1, len(logits))
         return known and fits and (device.type == "cpu" or (logits.is_cuda and _TRITON))
 
-    def __call__(self, rows: Rows) -> Tensor:
+    def __call__(self, rows: GivenRows) -> Tensor:
         value: Any = _Whole.apply(rows.logits, rows, self)
         return value
 
-    def with_graph(self, rows: Rows, point: Confusion, size: int, cross_slope: Tensor) -> Tensor:
+    def with_graph(
+        self, rows: GivenRows, point: Confusion, size: int, cross_slope: Tensor
+    ) -> Tensor:
         """The loss up to a constant, with a graph, at the sums where the slopes were taken."""
         with full_precision(rows.logits):
             batch = Batch.of(rows)
@@ -122,7 +124,7 @@ class _Passed(NamedTuple):
 
 class _Whole(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, rows: Rows, loss: WholeLoss) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, rows: GivenRows, loss: WholeLoss) -> Tensor:
         ctx.size = 1 if loss.ranks is None else loss.ranks.size()
         passed = (_forward_on_gpu if logits.is_cuda else _forward_on_cpu)(ctx, rows, loss)
         ctx.save_for_backward(logits, rows.target, rows.weight, *passed[1:3], *passed.kept)
@@ -132,7 +134,7 @@ class _Whole(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         logits, target, weight, slopes, point, *kept = ctx.saved_tensors
-        rows = Rows(ctx.task, logits, target, weight, ctx.ignore_index)
+        rows = GivenRows(ctx.task, logits, target, weight, ctx.ignore_index)
         if torch.is_grad_enabled():  # the gradient will be differentiated again
             at = _confusion(point, rows.task == "multilabel")
             cross_slope, temperature = slopes[2 * at.num_classes :][:2].double()
@@ -152,7 +154,7 @@ def _confusion(point: Tensor, multilabel: bool) -> Confusion:
     return Confusion(tp, predicted, actual, point[-2], rows=point[-1])
 
 
-def _forward_on_gpu(ctx: Any, rows: Rows, loss: WholeLoss) -> _Passed:
+def _forward_on_gpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
     from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
     # A loss that was not moved to the device is copied there in every call.
@@ -180,7 +182,7 @@ def _forward_on_gpu(ctx: Any, rows: Rows, loss: WholeLoss) -> _Passed:
 
 
 def _backward_on_gpu(
-    ctx: Any, rows: Rows, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
+    ctx: Any, rows: GivenRows, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
 ) -> Tensor:
     from evalign.kernels import fused
 
@@ -195,7 +197,7 @@ def _current(device: torch.device) -> AbstractContextManager:
     return torch.cuda.device(device)
 
 
-def _forward_on_cpu(ctx: Any, rows: Rows, loss: WholeLoss) -> _Passed:
+def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
     batch = _batch(rows)
     sums, cross, kept = plain.forward(*batch, loss.temperature, loss.sigmoid, loss.odds)
     ends = torch.stack([sums[2].sum(), count_rows(batch[2]), cross])
@@ -236,7 +238,7 @@ def _moved(running: RunningConfusion, now: Sums) -> Sums:
 
 
 def _backward_on_cpu(
-    ctx: Any, rows: Rows, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
+    ctx: Any, rows: GivenRows, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
 ) -> Tensor:
     *by_class, by_cross = (slopes[:-1] * outer).split([len(slopes) - 2, 1])
     settings = ctx.loss.sigmoid, ctx.loss.detach_threshold, ctx.loss.odds
@@ -246,7 +248,7 @@ def _backward_on_cpu(
     return grad.squeeze(0).t() if rows.logits.ndim == 2 else grad.view_as(rows.logits)
 
 
-def _batch(rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+def _batch(rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
     """Logits (images, classes, positions), targets and weights (images, positions)."""
     logits, target = rows.logits, signed(rows.target)
     logits = logits.t().unsqueeze(0) if logits.ndim == 2 else logits.flatten(2)

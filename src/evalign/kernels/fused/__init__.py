@@ -9,14 +9,14 @@ its own sums, and these are added up in one order, so that a result is the same 
 import torch
 from torch import Tensor
 
-from evalign.core.rows import Rows
+from evalign.core.rows import GivenRows
 from evalign.kernels.closed import Closed
-from evalign.kernels.fused.plan import ALONE, Plan, Step, plan_of
+from evalign.kernels.fused.plan import ALONE, CallPlan, Step, plan_of
 
-__all__ = ["Plan", "Step", "backward", "end", "plan_of", "sums", "total"]
+__all__ = ["CallPlan", "Step", "backward", "end", "plan_of", "sums", "total"]
 
 
-def sums(this: Plan, rows: Rows, step: Step) -> tuple[Tensor, Tensor]:
+def sums(this: CallPlan, rows: GivenRows, step: Step) -> tuple[Tensor, Tensor]:
     """The sums of each program (programs, width), and numbers of every row.
 
     The last two of a program's sums are the cross-entropy and the number of rows.
@@ -45,7 +45,7 @@ def total(partial: Tensor) -> Tensor:
 
 
 def end(
-    this: Plan,
+    this: CallPlan,
     step: Step,
     partial: Tensor,
     form: Closed,
@@ -74,7 +74,7 @@ def end(
 
 
 def backward(
-    this: Plan, rows: Rows, step: Step, stats: Tensor, slopes: Tensor, outer: Tensor
+    this: CallPlan, rows: GivenRows, step: Step, stats: Tensor, slopes: Tensor, outer: Tensor
 ) -> Tensor:
     """The gradient of the logits, given the slopes of the loss by its sums, times `outer`."""
     logits, target, weight = _tensors(this, rows)
@@ -84,7 +84,7 @@ def backward(
     return grad
 
 
-def _tensors(this: Plan, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+def _tensors(this: CallPlan, rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
     """Logits, target and weights in the layout of the plan; the logits stand in for no weights."""
     logits = rows.logits.contiguous() if this.copied else rows.logits
     weight = logits if rows.weight is None else rows.weight

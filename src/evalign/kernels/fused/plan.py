@@ -14,7 +14,7 @@ import torch
 import triton
 from torch import Tensor
 
-from evalign.core.rows import Rows
+from evalign.core.rows import GivenRows
 from evalign.kernels.closed import Closed
 from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
@@ -59,7 +59,7 @@ class Launch:
             self.compiled = compiled[self.grid]
 
 
-class Places(NamedTuple):
+class Strides(NamedTuple):
     """Number c of position s of image b is at b·image + c·column + s·position."""
 
     image: int
@@ -67,13 +67,13 @@ class Places(NamedTuple):
     position: int
 
 
-class Plan:
+class CallPlan:
     """Everything about a call but the numbers.
 
     A matrix is one image, whose positions are its rows. So is a binary problem, with one column.
     """
 
-    def __init__(self, rows: Rows, step: Step) -> None:
+    def __init__(self, rows: GivenRows, step: Step) -> None:
         logits, weight = rows.logits, rows.weight
         self.task, self.cross = rows.task, step.odds is not None
         self._ends: dict[tuple, Launch] = {}
@@ -86,12 +86,12 @@ class Plan:
             size = logits.numel() // max(1, images * columns)
         self.rows, self.classes = images * size, 2 if rows.task == "binary" else columns
         self.compute = torch.float64 if logits.dtype == torch.float64 else torch.float32
-        of_matrix, of_images = Places(0, 1, columns), Places(columns * size, size, 1)
+        of_matrix, of_images = Strides(0, 1, columns), Strides(columns * size, size, 1)
         of_target = of_matrix if rows.task != "binary" and logits.ndim == 2 else of_images
         # The first dimension of a binary volume are not channels, however it lies in memory.
         channels_last = rows.task != "binary" and _channels_last(logits)
         self.copied = not (channels_last or logits.is_contiguous())
-        of_logits = Places(columns * size, 1, columns) if channels_last else of_target
+        of_logits = Strides(columns * size, 1, columns) if channels_last else of_target
         # One weight an image, or one a row.
         by_image = weight is not None and images > 1 and not any(weight.stride()[1:])
         self.weighs_rows = weight is not None and not by_image
@@ -182,10 +182,10 @@ class Plan:
         return self._ends[key]
 
 
-_plans: dict[tuple, Plan] = {}
+_plans: dict[tuple, CallPlan] = {}
 
 
-def plan_of(rows: Rows, step: Step) -> Plan:
+def plan_of(rows: GivenRows, step: Step) -> CallPlan:
     """The plan for rows, made when the first of their kind come."""
     logits, target, weight = rows.logits, rows.target, rows.weight
     key = (
@@ -199,7 +199,7 @@ def plan_of(rows: Rows, step: Step) -> Plan:
     if plan is None:
         if len(_plans) >= PLANS:
             _plans.clear()
-        plan = _plans[key] = Plan(rows, step)
+        plan = _plans[key] = CallPlan(rows, step)
     return plan
 
 
