@@ -318,7 +318,7 @@ class DecisionFitter:
         return fit_rows(
             owner,
             rows,
-            labels if self.decision == "tuned" else None,
+            labels,
             weight,
             metric=self.metric,
             decision=self.decision,

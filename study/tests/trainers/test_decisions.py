@@ -26,7 +26,8 @@ def test_every_decision_has_the_score_of_its_labels():
     assert found["epoch"] == 3
     assert found["decisions"].keys() == {"argmax", "tuned", "expected"}
     for decision, scored in found["decisions"].items():
-        fitted = fit_decision(known, y, metric="f1", decision=decision, offsets=OFFSETS)
+        seen = y if decision == "tuned" else None
+        fitted = fit_decision(known, seen, metric="f1", decision=decision, offsets=OFFSETS)
         score = fitted.score if decision == "tuned" else f1_score(y, fitted(known))
         assert scored["validation"] == pytest.approx(score)
         assert scored["test"] == pytest.approx({"f1": f1_score(truth, fitted(unseen))})

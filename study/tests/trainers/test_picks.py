@@ -94,7 +94,7 @@ def test_of_very_many_classes_no_rule_is_fitted():
     for classes, decisions in ((MOST_TUNED + 1, {"argmax"}), (3, {"argmax", "tuned"})):
         labels = y % classes
         picks = Picks(labels, labels, classes)
-        logits = torch.eye(classes)[labels]
+        logits = 3 * torch.eye(classes)[labels]
         picks.tell(1, 0.5, logits, lambda logits=logits: logits)
         found = picks.assessed("f1_macro").values()
         assert {frozenset(pick["decisions"]) for pick in found} == {frozenset(decisions)}
