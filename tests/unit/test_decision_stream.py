@@ -162,3 +162,28 @@ def test_an_empty_batch_adds_nothing():
     fitter.update(logits, y)
     fitter.update(logits, torch.full_like(y, -100))
     assert fitter.compute().rows == 30
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_without_labels_probabilities_decide(classes):
+    logits, _ = problem(classes, 3000)
+    z = on_grid(logits) if classes == 2 else logits
+    how = {"metric": "f1_macro", "decision": "expected"}
+    expected, fitter = fit_decision(z, **how), DecisionFitter(**how)
+    for part in z.split(500):
+        fitter.update(part)
+    rule = fitter.compute()
+    assert rule.class_prior == pytest.approx(expected.class_prior, abs=1e-6)
+    assert (rule(z) == expected(z)).double().mean() > 0.999
+
+
+def test_what_fit_decision_refuses_is_told_by_compute():
+    logits, y = problem(2, 50)
+    for update in (
+        lambda fitter: fitter.update(probabilities=logits, y=y),
+        lambda fitter: fitter.update(logits, y + 0.5),
+    ):
+        fitter = DecisionFitter("f1")
+        update(fitter)
+        with pytest.raises(ValueError, match="rows with other values"):
+            fitter.compute()

@@ -723,3 +723,12 @@ def test_bad_input(case):
     action, text = BAD[case]
     with pytest.raises((ValueError, TypeError), match=text):
         action()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_scores_of_any_scale_are_tuned(classes):
+    """Scores of a margin may lie far beyond log-odds; what counts is their order and ratios."""
+    logits, y = problem(classes, 600)
+    plain = fit_decision(logits, y, metric="f1_macro")(logits)
+    scaled = fit_decision(1e4 * logits, y, metric="f1_macro")(1e4 * logits)
+    assert (plain == scaled).double().mean() > 0.97

@@ -76,9 +76,9 @@ class RankSum:
 
     def _agree(self, own: Tensor, classes: int, size: int) -> None:
         """Check that all ranks sum alike, or they would hang. Asked once, as asking waits."""
-        if traced() or len(own) in self._agreed:
+        if traced() or own.numel() in self._agreed:
             return
-        mine = torch.tensor([len(own), classes], device=own.device)
+        mine = torch.tensor([own.numel(), classes], device=own.device)
         found = [torch.empty_like(mine) for _ in range(size)]
         dist.all_gather(found, mine, group=self._group)
         lengths, got = torch.stack(found).T.tolist()
@@ -86,7 +86,7 @@ class RankSum:
         cure = "Give the network all classes, also those that a rank has no rows of."
         same = len(set(lengths)) == 1
         require(same, "MetricLoss", "logits", allowed, f"{got} classes", cure)
-        self._agreed.add(len(own))
+        self._agreed.add(own.numel())
 
 
 def _is_group(ranks: Any) -> bool:

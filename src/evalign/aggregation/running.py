@@ -77,7 +77,10 @@ class RunningConfusion(nn.Module):
         There are no rows in a multilabel problem. In their place is the total once more.
         """
         tp, rows = self.tp, self.total if multilabel else self.rows
-        if tp is None or rows is None or len(tp) != classes or tp.device != device:
+        if tp is not None and tp.device != device:
+            self._apply(lambda x: x.to(device))
+            tp, rows = self.tp, self.total if multilabel else self.rows
+        if tp is None or rows is None or len(tp) != classes or self.total.ndim != multilabel:
             if tp is not None and rows is None:  # kept by a loss that needs fewer sums
                 self.reset()
             each = torch.zeros(classes, dtype=torch.float64, device=device)

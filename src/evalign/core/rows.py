@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import complaint, require, values_readable
+from evalign.core.numerics import upcast
 
 Task = Literal["binary", "multiclass", "multilabel"]
 
@@ -116,7 +117,9 @@ def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, 
         allowed = "have shape (N,), (N, 1, ...) or (N, 2, ...) for a binary task"
         cure = 'Labels that do not exclude each other are task="multilabel".'
         require(logits.shape[1] in (1, 2), owner, "logits", allowed, tuple(logits.shape), cure)
-        logits = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+        logits = (
+            logits[:, 0] if logits.shape[1] == 1 else upcast(logits[:, 1]) - upcast(logits[:, 0])
+        )
     given = tuple(target.shape)
     if target.ndim == logits.ndim + 1 and target.shape[1] == 1:
         target = target.squeeze(1)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 STEPS, CONVERGED = 20, 1e-9
-# With more classes than this, no matrix of the Hessian is made.
-MANY = 64  # classes, from which on C × C matrices take longer than all else
+# With more classes than this the Hessian is not made: C × C matrices take longer than all else.
+MANY = 64
 # The prior is a normal distribution around "as the model says": of width 1 for offsets of the
 # log-odds, ½ for the factor. Where classes have no rows, it alone decides.
 OFFSET, FACTOR = 1.0, 4.0

@@ -50,8 +50,8 @@ def fit_decision(
     - "tuned": found with the labels of validation rows: for two classes the best threshold of all,
       for more the gain matrix. The probabilities are corrected with the labels by few numbers, and
       where labels are few, the search believes what they say as much as the labels.
-    - "expected": found from probabilities. Labels `y`, where there are any, correct them by few
-      numbers: a factor of the logits, and offsets. For two classes the rule is the best threshold
+    - "expected": found from probabilities. Labels `y`, where there are any and classes exclude each
+      other, correct them by few numbers: a factor of the logits, and offsets. For two classes the rule is the best threshold
       for the expected confusion matrix; for more, the best step of a Frank–Wolfe search: a local
       optimum, proved to be global for concave metrics only. Without labels the probabilities
       should be calibrated.
@@ -60,7 +60,8 @@ def fit_decision(
 
     Args:
         logits: (N, C) or (B, C, ...), or (N,) or (N, 1) for two classes.
-        y: labels (N,) or (B, ...), integers from 0 to C − 1. For "tuned".
+        y: labels (N,) or (B, ...), integers from 0 to C − 1. For "tuned"; "expected" corrects
+            the probabilities with them.
         probabilities: instead of logits, in the same shapes; (N,) are those of class 1. They may
             be 0 or 1, which counts as 6e-8 away from it: the logarithm has to be finite.
         metric: a name, a metric of `evalign.metrics`, or any function of a `Confusion` that returns
@@ -174,6 +175,10 @@ def fit_rows(
         own = class_vector(owner, "offsets", offsets, number).to(rows)
         # Gains multiply probabilities η: the argmax of the logits is that of η_j e^(−offset_j).
         argmax, rows = (-own).softmax(0).diag(), rows + own
+    scale = 1.0 if labels is None else _scale(rows, many)
+    rows, own = scale * rows, scale * own
+    if offsets is not None:
+        argmax = (-own).softmax(0).diag()
     eta = rows.sigmoid() if many else rows.softmax(1)
     mass = weight if many else weight.unsqueeze(1)
     target = labels
@@ -203,7 +208,7 @@ def fit_rows(
         slacks = goal.slacks(confusions(eta, true, mass.T, gain.unsqueeze(0))[0])
     prior = mass * (target if decision == "tuned" and target is not None else eta)
     # The rule sees logits without offsets: factor·(logits + own) + more.
-    mended = factor != 1 or bool(more.any())
+    mended = factor * scale != 1 or bool(more.any())
     return DecisionRule(
         gain,
         decision,
@@ -212,7 +217,7 @@ def fit_rows(
         constraint,
         score,
         None if offsets is None and not mended else factor * own + more,
-        factor,
+        factor * scale,
         task="multilabel" if many else "binary" if number == 2 else "multiclass",
         classes=names,
         class_dim=class_dim,
@@ -221,6 +226,12 @@ def fit_rows(
         rows=len(rows) if counted is None else counted,
         slacks=slacks,
     )
+
+
+def _scale(rows: Tensor, many: bool) -> float:
+    """A factor for scores far beyond log-odds, of which a softmax would see no differences."""
+    lead = rows.abs() if many else rows.topk(2, 1).values.diff(dim=1).abs()
+    return min(1.0, 20 / lead.median().clamp(min=1e-300).item())
 
 
 def _names(

@@ -52,7 +52,7 @@ def _sums(eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor, actual: T
     for eta_part, target_part, weight in _blocks(eta, target, weights):
         labels = torch.addcmul(b, eta_part, a).max(-1).indices  # twice as fast as argmax
         total[:, 0].scatter_add_(1, labels, weight * target_part.T.gather(0, labels))
-        total[:, 1].scatter_add_(1, labels, weight)
+        total[:, 1].scatter_add_(1, labels, weight * target_part.sum(1))
     total[:, 2] = actual
     return total
 

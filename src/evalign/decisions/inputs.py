@@ -146,6 +146,8 @@ def _of_probabilities(owner: str, values: Tensor, multilabel: bool, read: bool) 
         wrong = values[~((values >= 0) & (values <= 1))]
         allowed = "lie from 0 to 1"
         require(not len(wrong), owner, "probabilities", allowed, wrong[:1].tolist(), cure)
+    else:  # what is wrong stays visible, as NaN
+        values = torch.where((values >= 0) & (values <= 1), values, torch.nan)
     if multilabel:
         return values.clamp(min=FLOOR).log() - (1 - values).clamp(min=FLOOR).log()
     if values.shape[1] == 1:
@@ -157,6 +159,8 @@ def _of_probabilities(owner: str, values: Tensor, multilabel: bool, read: bool) 
         cure += ' One probability for each of several labels is task="multilabel".'
         got = f"a row that sums to {wrong[0].item():g}"
         raise ValueError(complaint(owner, "probabilities", allowed, got, cure))
+    if not read:
+        values = torch.where((sums - 1).abs().unsqueeze(1) > FROM_ONE, torch.nan, values)
     rows = values.clamp(min=FLOOR).log()
     return rows - rows.amax(1, keepdim=True)
 
@@ -208,8 +212,8 @@ def as_labels(
     seen = labels != ignore_index
     labels = labels.masked_fill(~seen, 0)
     whole = labels.long()
-    if not read:
-        return whole, seen
+    if not read:  # what is not a whole number is not a class
+        return torch.where(whole == labels, whole, -1), seen
     wrong = labels[whole != labels]
     if multilabel:
         wrong = labels[(labels != 0) & (labels != 1)]

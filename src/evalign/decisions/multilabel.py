@@ -101,7 +101,7 @@ def tuned(
 ) -> tuple[Tensor, str, float]:
     """Thresholds found with labels y (N, L), what they come from, and their score.
 
-    As in `decisions.tuned`, a search over labels alone overfits where they are few. "labels", the
+    A search over labels alone overfits where they are few. "labels", the
     search, is compared with "argmax", "expected", "calibrated" and "shrunk", which lies halfway
     between the search and "calibrated", on rows they have not seen. One of them is taken for all
     labels: with a single rare label the comparison would be as noisy as the search itself.

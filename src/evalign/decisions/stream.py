@@ -210,6 +210,7 @@ class DecisionFitter:
         self._state: _Histogram | _Sample | None = None
         self._form: tuple[str, int] | None = None  # the task and the number of classes
         self._seen, self._wrong = 0, 0
+        self._labelled = True  # whether no row came without a label
 
     @torch.no_grad()
     def update(
@@ -235,6 +236,7 @@ class DecisionFitter:
         if many:
             weight = weight.unsqueeze(1).expand_as(rows)
         labels = torch.zeros_like(weight, dtype=torch.int64)
+        self._labelled = self._labelled and y is not None
         form = ("multilabel" if many else "multiclass", rows.shape[1])
         if self._form is None:
             self._form, self._state = form, self._empty(form, rows.device)
@@ -288,11 +290,12 @@ class DecisionFitter:
             return whole
         whole.ranks = "own"
         forms: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(forms, (self._form, int(self._wrong)))
-        found = {form for form, _ in forms if form is not None}
+        dist.all_gather_object(forms, (self._form, int(self._wrong), self._labelled))
+        found = {form for form, _, _ in forms if form is not None}
         allowed = "have the same columns on every rank"
         require(len(found) <= 1, "DecisionFitter", "logits", allowed, sorted(found))
-        whole._wrong = sum(wrong for _, wrong in forms)
+        whole._wrong = sum(wrong for _, wrong, _ in forms)
+        whole._labelled = all(labelled for _, _, labelled in forms)
         for form in found:
             device = "cuda" if dist.get_backend() == "nccl" else "cpu"
             state = self._state or self._empty(form, torch.device(device))
@@ -318,7 +321,7 @@ class DecisionFitter:
         return fit_rows(
             owner,
             rows,
-            labels,
+            labels if whole._labelled else None,
             weight,
             metric=self.metric,
             decision=self.decision,

@@ -80,9 +80,8 @@ def tuned(
             return search(owner, logits, believed, weights, goal), own
         # The argmax of the network is one of corrected probabilities, weighed by e^(−offset).
         start = argmax.diagonal() ** mended.factor * (-mended.offsets).softmax(0)
-        compact = goal.compacted()
-        rules = best_rules(owner, mended.eta, believed, weights, compact, own=start.unsqueeze(0))
-        return gain_matrices(rules, compact), mended
+        found = search(owner, mended.eta.log(), believed, weights, goal, start.unsqueeze(0))
+        return found, mended
 
     gain, mended = learned(rows)
     if alone:

@@ -42,7 +42,7 @@ class Wanted:
             return (
                 f"{answers.telling} rows outside of the most frequent class are too few to tune a "
                 f"decision on, which takes {FEWEST}: labels are those with the highest score. Give "
-                'more rows, or decide by the probabilities alone (decision "expected").'
+                'more rows, or decide by the probabilities (decision "expected").'
             )
         return None
 
@@ -105,7 +105,9 @@ def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, 
     result["sources"] = ["none" if found is None else found.source for found in rules]
     gains = scores["rule"] - scores["argmax"]
     gains = gains[np.isfinite(gains)]
-    interval = estimate(gains.tolist(), len(folds)) if len(gains) > 1 else [np.nan] * 4
+    # A row may be held out several times: the folds of one repetition.
+    once = max(2, round(len(np.unique(answers.row)) * len(folds) / len(answers.row)))
+    interval = estimate(gains.tolist(), once) if len(gains) > 1 else [np.nan] * 4
     result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), interval, strict=True))
     decided = np.flatnonzero((labels["rule"] >= 0).reshape(len(answers.y), -1).all(1))
     for key, name in {"confusion": "rule", "argmax_confusion": "argmax"}.items():

@@ -92,8 +92,6 @@ class MetricLoss(AdditiveLoss):
         self.statistics = statistics
         self.momentum = momentum
         self.over_ranks = RankSum(ranks)
-        # A subclass may compute something else.
-        self._form = closed_form(self.metric) if type(self) is MetricLoss else None
         running = RunningConfusion(momentum)  # made in any case, to check the momentum
         self.running = running if statistics == "running" else None
 
@@ -107,12 +105,14 @@ class MetricLoss(AdditiveLoss):
 
     def whole(self, rows: GivenRows, odds: Tensor | None = None) -> Tensor | None:
         """The loss as one function; with the cross-entropy of logits + log(odds), if given."""
-        if self._form is None or callable(self.heaviside):
+        # A subclass may compute something else.
+        form = closed_form(self.metric) if type(self) is MetricLoss else None
+        if form is None or callable(self.heaviside):
             return None
         learns = self._learns()
         loss = WholeLoss(
             self.metric,
-            self._form,
+            form,
             self.temperature,
             self.heaviside == "sigmoid",
             self.detach_threshold,

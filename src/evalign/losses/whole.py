@@ -2,8 +2,8 @@
 
 The sums of the rows, those of other ranks, the running average, the metric and its slopes are
 computed in the forward pass without a graph, and the gradient of the logits in the backward pass.
-On a GPU that is three launches. `MetricLoss.value` and `AlignedLoss.value` say what it computes,
-and serve the rows and metrics that it does not cover.
+On a GPU that is three launches, for up to 4096 classes. `MetricLoss.value` and `AlignedLoss.value`
+say what it computes, and serve the rows and metrics that it does not cover.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -79,8 +79,8 @@ class WholeLoss:
             return False
         if form.average == "binary" and not two:
             return False
-        # Strides within an image are counted in 32 bits.
-        fits = logits.numel() < 2**31 * max(1, len(logits))
+        # Kernels count in 32 bits the places within an image, and up to eight numbers of every row.
+        fits = logits.numel() < 2**31 * max(1, len(logits)) and target.numel() < 2**28
         return known and fits and (device.type == "cpu" or (logits.is_cuda and _TRITON))
 
     def __call__(self, rows: GivenRows) -> Tensor:
