@@ -11,17 +11,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarnin
 
 
 @parametrize_with_checks(
-    [
-        AlignedDecisionCV(LogisticRegression(), decision="argmax", cv=2, random_state=0),
-        AlignedDecisionCV(
-            RidgeClassifier(), decision="argmax", cv=2, ensemble=True, random_state=0
-        ),
-    ],
+    [AlignedDecisionCV(LogisticRegression(), decision="argmax", cv=2, random_state=0)]
 )
 def test_scikit_learn(estimator, check, monkeypatch):
-    if isinstance(estimator.estimator, RidgeClassifier) and "predict_proba" in check.func.__name__:
-        assert not hasattr(estimator, "predict_proba")  # the check would skip itself
-        return
     # Without it the check of array API input, here with NumPy, skips itself.
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)
@@ -29,8 +21,16 @@ def test_scikit_learn(estimator, check, monkeypatch):
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [AlignedDecisionCV(LogisticRegression(), cv=2, random_state=0)],
+    [
+        AlignedDecisionCV(
+            RidgeClassifier(), decision="argmax", cv=2, ensemble=True, random_state=0
+        ),
+        AlignedDecisionCV(LogisticRegression(), cv=2, random_state=0),
+    ],
 )
-def test_scikit_learn_with_a_tuned_rule(estimator, check, monkeypatch):
+def test_scikit_learn_with_scores_and_with_a_tuned_rule(estimator, check, monkeypatch):
+    if isinstance(estimator.estimator, RidgeClassifier) and "predict_proba" in check.func.__name__:
+        assert not hasattr(estimator, "predict_proba")  # the check would skip itself
+        return
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)

@@ -51,10 +51,10 @@ def fit_decision(
       for more the gain matrix. The probabilities are corrected with the labels by few numbers, and
       where labels are few, the search believes what they say as much as the labels.
     - "expected": found from probabilities. Labels `y`, where there are any and classes exclude each
-      other, correct them by few numbers: a factor of the logits, and offsets. For two classes the rule is the best threshold
-      for the expected confusion matrix; for more, the best step of a Frank–Wolfe search: a local
-      optimum, proved to be global for concave metrics only. Without labels the probabilities
-      should be calibrated.
+      other, correct them by few numbers: a factor of the logits, and offsets. For two classes the
+      rule is the best threshold for the expected confusion matrix; for more, the best step of a
+      Frank–Wolfe search: a local optimum, proved to be global for concave metrics only. Without
+      labels the probabilities should be calibrated.
 
     Scores, labels and weights may be tensors, arrays or lists.
 

@@ -287,21 +287,21 @@ def test_half_precision_resumes_exactly(tmp_path):
     assert bytes_of(everything(tmp_path / "run", settings=wanted)[0]) == expected
 
 
-def test_killed_at_twenty_random_moments(tmp_path, uninterrupted):
+def test_killed_at_ten_random_moments(tmp_path, uninterrupted):
     """SIGKILL to a real process, resumed by the same call: the last weights are the same bytes."""
-    # A server imports once what twenty processes need; an optimiser imports torch._dynamo.
+    # A server imports once what ten processes need; an optimiser imports torch._dynamo.
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["evalign.training.loop", "torch._dynamo"])
     moments = random.Random(0)
     epoch = sum(record["seconds"] for record in uninterrupted[1]) / len(uninterrupted[1])
     folder, result = tmp_path / "run", tmp_path / "weights"
     kills, finished, reached = 0, 0, set()
-    while kills < 20 or not finished:
+    while kills < 10 or not finished:
         ready, tell = processes.Pipe(duplex=False)
         process = processes.Process(target=killable, args=(folder, result, tell))
         process.start()
         tell.close()  # the process has its own: when it ends, so does what there is to receive
-        if kills < 20:
+        if kills < 10:
             with contextlib.suppress(EOFError):  # it finished before
                 for _ in range(moments.randrange(10)):
                     ready.recv()  # epochs are counted, for a busy machine may take long to begin
