@@ -76,12 +76,12 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             the metric (a cost is negated) on each fold: of the rule fitted to the other folds, of
             argmax, and of decision "expected" fitted to the other folds. `mean_rule_score`,
             `std_rule_score` and so on summarise them. `gain` is the mean difference of the first
-            two, from `gain_low` to `gain_high` with 95% confidence, and `gain_p` its p-value (Nadeau
-            and Bengio's). `sources` is the rule's `source` without each fold; `confusion` and `argmax_confusion`
-            are of all folds together. For two classes, `threshold` is that of the rule and
-            `fold_thresholds` are those without each fold, on the scale of the classifier's answers;
-            `threshold_scores` (folds, thresholds) is the metric at each of `thresholds`. It is
-            empty if there is one class.
+            two, from `gain_low` to `gain_high` with 95% confidence, and `gain_p` its p-value
+            (Nadeau and Bengio's). `sources` is the rule's `source` without each fold; `confusion`
+            and `argmax_confusion` are of all folds together. For two classes, `threshold` is that
+            of the rule and `fold_thresholds` are those without each fold, on the scale of the
+            classifier's answers; `threshold_scores` (folds, thresholds) is the metric at each of
+            `thresholds`. It is empty if there is one class.
         n_features_in_, feature_names_in_: as in scikit-learn, where the classifier has them.
 
     Examples:
