@@ -305,3 +305,25 @@ def test_a_file_that_is_not_a_rule(folder, tmp_path, text):
     rule = tmp_path / "rule.json"
     rule.write_text(text)
     refused("decide", "--rule", rule, folder / "scores.csv", "--out", tmp_path / "labels.csv")
+
+
+def test_the_column_of_the_other_class_is_refused(tmp_path):
+    frame = two().rename(columns={"score": "no"})
+    data, out = written(tmp_path / "scores.csv", frame), tmp_path / "rule.json"
+    said = refused("decide", data, "--target", "truth", "--metric", "f1", "--out", out)
+    assert "--positive no" in said
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"factor": -1.0}, {"factor": 0.0}, {"class_dim": 7}],
+    ids=["negative factor", "no factor", "class_dim"],
+)
+def test_a_rule_of_nonsense_is_refused(folder, tmp_path, change):
+    tree = json.loads((folder / "rule.json").read_text())
+    tree["rule"] |= change
+    rule = tmp_path / "rule.json"
+    rule.write_text(json.dumps(tree))
+    said = refused("decide", "--rule", rule, folder / "scores.csv", "--out", tmp_path / "o.csv")
+    assert "is damaged" in said

@@ -218,3 +218,13 @@ def test_bad_input(case):
     action, text = BAD[case]
     with pytest.raises((ValueError, TypeError), match=text):
         action()
+
+
+def test_labels_of_one_class_leave_argmax():
+    p = torch.linspace(0.01, 0.3, 100)
+    rule = fit_decision(y=torch.zeros(100), probabilities=p, metric="f1")
+    assert rule.source == "argmax"
+    assert not rule(probabilities=p).any()
+    none = torch.zeros(100)
+    expected = fit_decision(probabilities=none, metric="f1", decision="expected")
+    assert not expected(probabilities=none).any()

@@ -263,3 +263,13 @@ def test_bad_input(case):
     action, text = BAD[case]
     with pytest.raises(ValueError, match=text):
         action()
+
+
+def test_a_label_that_no_row_has_is_never_given():
+    """A forest's zeros are not small chances: to label all rows would look better than none."""
+    y = torch.tensor([[1, 0], [0, 0], [1, 0], [0, 0]] * 25)
+    p = 0.2 + 0.6 * y.double()
+    p[:, 1] = 0
+    for decision in ("tuned", "expected"):
+        rule = fit_decision(y=y, probabilities=p, metric="f1_macro", decision=decision)
+        assert not rule(probabilities=p)[:, 1].any()

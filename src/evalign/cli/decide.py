@@ -80,13 +80,17 @@ class SavedRule:
             values, columns, logits = tree["labels"], tree["columns"], tree["logits"]
             kinds, lists = {type(value) for value in values}, {type(values), type(columns)}
             number, one = len(rule.gain), len(columns) == 1
+            "".join(value for value in values if type(value) is str).encode()  # whether one can
             sound = [
                 len(kinds) == 1 and kinds <= {str, int, float},
                 len(set(values)) == len(values) == number > 1,
                 all(type(name) is str for name in [*columns, tree["target"]]),
                 len(set(columns)) == len(columns) == (1 if one and number == 2 else number),
                 lists == {list} and type(logits) is bool,
-                type(rule.factor) is float and math.isfinite(rule.factor),
+                type(rule.factor) is float and 0 < rule.factor < math.inf,
+                rule.class_dim in (1, -1),
+                all(math.isfinite(value) for value in values if type(value) is float),
+                not any(type(value) is int and abs(value) >= 2**63 for value in values),
                 rule.task in ("binary", "multiclass"),
             ]
             if not all(sound):
@@ -198,6 +202,12 @@ def _columns(
             return names[1:]
     numeric = [name for name in found if is_usable(source.schema.field(name).type)]
     if len(labels.names) == 2 and len(numeric) == 1:
+        negative = labels.names[0]
+        if numeric[0] in (negative, PREFIX + negative):
+            what = (
+                f"Column {numeric[0]!r} holds the probability of {negative!r}, not of the positive"
+            )
+            raise UsageError(f"{what} class {labels.names[1]!r}. Pass --positive {negative}.")
         return numeric
     missing = [name for name in labels.names if name not in found and PREFIX + name not in found]
     allowed = "a column with the probability of each class, named as the class"

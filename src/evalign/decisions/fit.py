@@ -22,6 +22,7 @@ from evalign.decisions.inputs import (
     class_vector,
     is_multilabel,
     with_mean_one,
+    without_floor,
 )
 from evalign.decisions.rule import Decision, DecisionRule, expected_gain
 from evalign.decisions.shift import gap
@@ -190,7 +191,7 @@ def fit_rows(
         gain = threshold_gains(own) if many else argmax
     elif decision == "expected" and target is not None and not many:
         eta, factor, more = mend(rows, target, weight.unsqueeze(0))
-        gain = search(owner, eta.log(), eta, weight.unsqueeze(0), goal)[0]
+        gain = search(owner, eta.log(), without_floor(eta), weight.unsqueeze(0), goal)[0]
     elif decision == "expected":
         gain = expected_gain(owner, rows, weight, metric, goal, many)
     elif many:
@@ -198,6 +199,8 @@ def fit_rows(
         assert labels is not None
         found, source, score = multilabel.tuned(owner, rows, labels, weight, label_goal, own)
         gain = threshold_gains(found)
+    elif target is not None and (target.sum(0) > 0).sum() == 1 and constraint is None:
+        source, gain = "argmax", argmax  # labels of one class tell nothing about the others
     else:
         assert labels is not None
         gain, factor, more, score = tuned(owner, rows, labels, weight, goal, argmax)

@@ -165,6 +165,14 @@ def _of_probabilities(owner: str, values: Tensor, multilabel: bool, read: bool) 
     return rows - rows.amax(1, keepdim=True)
 
 
+def without_floor(probabilities: Tensor) -> Tensor:
+    """Probabilities with 0 again where they are no more than the floor that stands for it.
+
+    Else a rule would label all rows with a class that no row has: it expects few of them, not none.
+    """
+    return probabilities.masked_fill(probabilities <= 2 * FLOOR, 0)
+
+
 def is_multilabel(
     task: Task | None, scores: Values | None, y: Values | None, class_dim: int
 ) -> bool:

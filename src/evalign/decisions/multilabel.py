@@ -19,6 +19,7 @@ from evalign.core.metrics import ClassMetric, FBeta, Metric
 from evalign.decisions import calibrate
 from evalign.decisions.cuts import SATURATED
 from evalign.decisions.goal import ROUNDING, Goal
+from evalign.decisions.inputs import without_floor
 from evalign.decisions.tuned import ENOUGH, FOLDS, folds
 
 # Rounds over all labels. A climb ends as soon as a round changes nothing, mostly after four.
@@ -120,7 +121,9 @@ def tuned(
         numbers = [calibrate.factor_and_offset(z, p, w.unsqueeze(0)) for z, p, w in columns]
         a, b = (torch.cat(each) for each in zip(*numbers, strict=True))
         corrected = a * margin + b
-        return (thresholds(owner, corrected, corrected.sigmoid(), mass, goal) - b) / a
+        return (
+            thresholds(owner, corrected, without_floor(corrected.sigmoid()), mass, goal) - b
+        ) / a
 
     def learned_rules(learned: Tensor) -> dict[str, Tensor]:
         by_labels, by_few_numbers = labels(learned), calibrated(learned)
@@ -134,7 +137,8 @@ def tuned(
         score = goal.joint.scores(sums(margin, positive, mass, found).unsqueeze(0))
         return found, "labels", score.item()
 
-    known = {"argmax": argmax, "expected": thresholds(owner, margin, margin.sigmoid(), mass, goal)}
+    expected = thresholds(owner, margin, without_floor(margin.sigmoid()), mass, goal)
+    known = {"argmax": argmax, "expected": expected}
     totals = {name: sums(margin, positive, mass, at) for name, at in known.items()}
     fold = torch.stack([folds(column) for column in y.T], 1)
     for held_out in (mass * (fold == k) for k in range(FOLDS)):

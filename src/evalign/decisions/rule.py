@@ -21,6 +21,7 @@ from evalign.decisions.inputs import (
     as_weights,
     class_vector,
     with_mean_one,
+    without_floor,
 )
 from evalign.decisions.tuned import search
 
@@ -268,7 +269,14 @@ class DecisionRule:
     ) -> "DecisionRule":
         """The rule of a `state_dict`, with the metric again if that was not a name."""
         cure = "It is of an older version: fit again."
-        require("offsets" in state, "DecisionRule", "state", "hold offsets", list(state), cure)
+        require(
+            {"offsets", "factor"} <= state.keys(),
+            "DecisionRule",
+            "state",
+            "hold offsets and a factor",
+            list(state),
+            cure,
+        )
         gain = numbers(state["gain"])
         many = state.get("task") == "multilabel"
         square = gain.ndim == 2 + many and gain.shape[-2] == gain.shape[-1] > 0 and len(gain) > 0
@@ -299,7 +307,9 @@ def expected_gain(
 ) -> Tensor:
     """The best gains if the probabilities of these logits are right; log-odds if many labels."""
     if not many:
-        return search(owner, logits, logits.softmax(1), weight.unsqueeze(0), goal)[0]
+        return search(owner, logits, without_floor(logits.softmax(1)), weight.unsqueeze(0), goal)[0]
     label_goal = multilabel.LabelGoal.of(resolve(metric), goal)
-    found = multilabel.thresholds(owner, logits, logits.sigmoid(), weight, label_goal)
+    found = multilabel.thresholds(
+        owner, logits, without_floor(logits.sigmoid()), weight, label_goal
+    )
     return threshold_gains(found)
