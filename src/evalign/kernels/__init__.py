@@ -14,7 +14,7 @@ from evalign.core.batch import Batch
 from evalign.core.confusion import Confusion, count_rows
 from evalign.kernels.operation import soft_sums
 
-_DEVICES = ("cpu", "cuda") if find_spec("triton") else ("cpu",)
+DEVICES = ("cpu", "cuda") if find_spec("triton") else ("cpu",)
 
 
 def soft_confusion(
@@ -39,7 +39,7 @@ def soft_confusion(
         and threshold is None
         and not matrix
         and not (batch.weight.requires_grad or temperature.requires_grad)
-        and batch.given.device.type in _DEVICES
+        and batch.given.device.type in DEVICES
         and batch.weight.numel() < 2**28  # kernels count in 32 bits
         and not _transformed()
     ):

@@ -48,8 +48,7 @@ def _(logits: Tensor, target: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, 
     return sums, weight.new_empty(8, rows, 1), top, weight.new_empty(rows, classes)
 
 
-@torch.library.custom_op("evalign::multiclass_sums_backward", mutates_args=())
-def _backward(
+def _grad(
     logits: Tensor,
     target: Tensor,
     weight: Tensor,
@@ -61,8 +60,22 @@ def _backward(
     sigmoid: bool,
     detach_threshold: bool,
 ) -> Tensor:
-    batch = logits, target, weight, temperature
-    return _grad(*batch, numbers, top, kept, loss_from_sums, sigmoid, detach_threshold)
+    nothing = loss_from_sums.new_zeros(1)
+    if not logits.is_cuda:
+        batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0), temperature
+        slopes, settings = loss_from_sums[:2], (sigmoid, detach_threshold, None)
+        of_rows = numbers, top, kept
+        return plain.backward(*batch, of_rows, slopes, nothing[0], *settings).squeeze(0).t()
+    from evalign.kernels import fused
+
+    rows = GivenRows("multiclass", logits, target, weight, IGNORE)
+    step = fused.Step(temperature, sigmoid, detach_threshold)
+    slopes = torch.cat([loss_from_sums[:2].flatten(), nothing, temperature.to(nothing).view(1)])
+    slopes, outer = slopes.to(weight.dtype), (nothing + 1).to(weight.dtype)
+    return fused.backward(fused.plan_of(rows, step), rows, step, numbers, slopes, outer)
+
+
+_backward = torch.library.custom_op("evalign::multiclass_sums_backward", _grad, mutates_args=())
 
 
 @_backward.register_fake
@@ -130,30 +143,3 @@ def _forward(
     sums = fused.total(partial)[0, :-2].view(3, -1)
     sums[1] += sums[0]
     return sums, stats, target.new_empty(0), stats.new_empty(0)
-
-
-def _grad(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    temperature: Tensor,
-    numbers: Tensor,
-    top: Tensor,
-    kept: Tensor,
-    loss_from_sums: Tensor,
-    sigmoid: bool,
-    detach_threshold: bool,
-) -> Tensor:
-    nothing = loss_from_sums.new_zeros(1)
-    if not logits.is_cuda:
-        batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0), temperature
-        slopes, settings = loss_from_sums[:2], (sigmoid, detach_threshold, None)
-        of_rows = numbers, top, kept
-        return plain.backward(*batch, of_rows, slopes, nothing[0], *settings).squeeze(0).t()
-    from evalign.kernels import fused
-
-    rows = GivenRows("multiclass", logits, target, weight, IGNORE)
-    step = fused.Step(temperature, sigmoid, detach_threshold)
-    slopes = torch.cat([loss_from_sums[:2].flatten(), nothing, temperature.to(nothing).view(1)])
-    slopes, outer = slopes.to(weight.dtype), (nothing + 1).to(weight.dtype)
-    return fused.backward(fused.plan_of(rows, step), rows, step, numbers, slopes, outer)

@@ -8,7 +8,6 @@ say what it computes, and serve the rows and metrics that it does not cover.
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +22,9 @@ from evalign.core.confusion import Confusion, count_rows
 from evalign.core.metrics import Metric
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, signed
-from evalign.kernels import plain
+from evalign.kernels import DEVICES, plain
 from evalign.kernels.closed import ZERO, Closed, Sums, value_and_slopes
 
-_TRITON = find_spec("triton") is not None
 _INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
 _FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 
@@ -71,7 +69,6 @@ class WholeLoss:
             two = logits.shape[1] == 2
         else:
             known = logits.is_cuda and target.dtype in _INTEGERS | _FLOATS
-            known = known and not (weight is not None and weight.dtype not in _FLOATS)
             two = rows.task == "binary"
             if self.threshold is not None and self.threshold.ndim:
                 known = known and not two and self.threshold.shape == logits.shape[1:2]
@@ -81,7 +78,7 @@ class WholeLoss:
             return False
         # Kernels count in 32 bits the places within an image, and up to eight numbers of every row.
         fits = logits.numel() < 2**31 * max(1, len(logits)) and target.numel() < 2**28
-        return known and fits and (device.type == "cpu" or (logits.is_cuda and _TRITON))
+        return known and fits and device.type in DEVICES
 
     def __call__(self, rows: GivenRows) -> Tensor:
         value: Any = _Whole.apply(rows.logits, rows, self)
@@ -240,11 +237,10 @@ def _moved(running: RunningConfusion, now: Sums) -> Sums:
 def _backward_on_cpu(
     ctx: Any, rows: GivenRows, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
 ) -> Tensor:
-    *by_class, by_cross = (slopes[:-1] * outer).split([len(slopes) - 2, 1])
+    by_class, by_cross, temperature = slopes[:-2].view(2, -1), slopes[-2], slopes[-1]
     settings = ctx.loss.sigmoid, ctx.loss.detach_threshold, ctx.loss.odds
-    by_class = by_class[0].view(2, -1)
-    batch = _batch(rows)
-    grad = plain.backward(*batch, slopes[-1], kept, by_class, by_cross.squeeze(0), *settings)
+    by = outer * by_class, outer * by_cross
+    grad = plain.backward(*_batch(rows), temperature, kept, *by, *settings)
     return grad.squeeze(0).t() if rows.logits.ndim == 2 else grad.view_as(rows.logits)
 
 

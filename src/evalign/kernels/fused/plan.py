@@ -55,7 +55,7 @@ class Launch:
             self.compiled(*tensors, *self.rest)
             return
         compiled = self.kernel[self.grid](*tensors, *self.rest, num_warps=self.warps)
-        if compiled is not None:  # as it is in Triton's interpreter
+        if compiled is not None:  # it is None in Triton's interpreter
             self.compiled = compiled[self.grid]
 
 

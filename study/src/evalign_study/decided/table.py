@@ -27,8 +27,8 @@ HOW = (
     "made of the same probabilities: out of five folds for the training rows, on which rules are "
     "found, and of the model of all training rows for the test rows, on which labels are scored. "
     f"{TUNER}'s tuner has two classes only. {CUTOFFS} knows F1 alone of these metrics; its "
-    "version 0.6 is the last for Python 3.11, and 257 classes are too many for it. Random forests "
-    "and boosted trees were not run on 257 classes, which take them hours."
+    "version 0.6 is the last for Python 3.11. It, random forests and boosted trees were not run on "
+    "257 classes."
 )
 
 
