@@ -77,7 +77,7 @@ def by_fused(logits, target, weight, loss_from_sums, t, sigmoid, detach):
     plan = fused.plan_of(rows, step)
     partial, stats = fused.sums(plan, rows, step)
     assert stats.numel() <= 8 * len(logits)  # numbers a row, none of the size of the logits
-    right, wrong, actual = fused.total(partial)[0, :-2].view(3, -1)
+    right, wrong, actual = fused.total(plan, partial)[0, :-2].view(3, -1)
     # No slope by a cross-entropy, and the temperature.
     slopes = torch.cat([loss_from_sums[:2].flatten(), t.new_zeros(1), t.view(1)]).to(weight.dtype)
     gradient = fused.backward(plan, rows, step, stats, slopes, torch.ones_like(slopes[0]))

@@ -11,13 +11,13 @@ from triton.compiler import ASTSource
 
 from evalign import metrics
 from evalign.kernels.closed import closed_form
-from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, finish
+from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, add_up, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
 
 TARGET = GPUTarget("cuda", 90, 32)
-WIDE = ("temperature", "odds", "threshold", "point", "seen")  # float64 whatever the logits are
+WIDE = ("temperature", "odds", "threshold", "point", "seen", "added")  # float64 whatever the logits are
 EPS = {"fp32": torch.finfo(torch.float32).eps, "fp64": torch.finfo(torch.float64).eps}
 
 
@@ -83,6 +83,10 @@ def test_end(task, name, running, sums):
     compiled(finish, constants, sums=sums)
 
 
+def test_add_up():
+    compiled(add_up, {"COLUMNS": 16, "PROGRAMS": 4})
+
+
 def test_ends_cover_all_kinds_and_averages():
     forms = [closed_form(metrics.resolve(name)) for _, name, *_ in ENDS]
     assert {form.kind for form in forms} == set(KINDS)
@@ -101,6 +105,7 @@ def test_ends_cover_all_kinds_and_averages():
 )
 def test_rows_of_a_tile(rows, columns, sigmoid, cross, logits, target):
     constants = settings(columns - 1, columns, sigmoid, cross, logits) | {"ROWS": rows}
+    constants |= {"ADJACENT": 4 if rows == 1 else 0}
     compute = "fp64" if logits == "fp64" else "fp32"
     compiled(whole_rows, constants, logits=logits, target=target, sums=compute)
     compiled(gradient, constants | {"DETACH": sigmoid, "WHOLE": True}, logits=logits, target=target)
@@ -111,7 +116,7 @@ def test_rows_longer_than_a_tile(sigmoid):
     constants = settings(5000, 512, sigmoid, not sigmoid, "fp32")
     compiled(long_row, constants)
     compiled(long_columns, constants)
-    compiled(gradient, constants | {"ROWS": 1, "DETACH": False, "WHOLE": False})
+    compiled(gradient, constants | {"ROWS": 1, "DETACH": False, "WHOLE": False, "ADJACENT": 16})
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ The task follows from shapes and dtypes alone, so that it never changes with the
 | (N, 2, ...)         | as for binary, `task="binary"`         | binary, logit z1 − z0           |
 """
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -23,8 +22,7 @@ from evalign.core.numerics import upcast
 Task = Literal["binary", "multiclass", "multilabel"]
 
 
-@dataclass(frozen=True)
-class GivenRows:
+class GivenRows(NamedTuple):
     """Checked rows as they came. Nothing is copied, and ignored rows are not marked yet.
 
     | task       | logits      | target                          | weight     |

@@ -139,7 +139,8 @@ def _forward(
 
     rows = GivenRows("multiclass", logits, target, weight, IGNORE)
     step = fused.Step(temperature.to(logits.device), sigmoid)
-    partial, stats = fused.sums(fused.plan_of(rows, step), rows, step)
-    sums = fused.total(partial)[0, :-2].view(3, -1)
+    plan = fused.plan_of(rows, step)
+    partial, stats = fused.sums(plan, rows, step)
+    sums = fused.total(plan, partial)[0, :-2].view(3, -1)
     sums[1] += sums[0]
     return sums, stats, target.new_empty(0), stats.new_empty(0)

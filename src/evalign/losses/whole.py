@@ -7,7 +7,7 @@ say what it computes, and serve the rows and metrics that it does not cover.
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +29,7 @@ _INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, tor
 _FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 
 
-@dataclass(frozen=True)
-class WholeLoss:
+class WholeLoss(NamedTuple):
     """1 − metric of the soft confusion matrix, and perhaps a cross-entropy.
 
     Args:
@@ -135,7 +134,7 @@ class _Whole(torch.autograd.Function):
         if torch.is_grad_enabled():  # the gradient will be differentiated again
             at = _confusion(point, rows.task == "multilabel")
             cross_slope, temperature = slopes[2 * at.num_classes :][:2].double()
-            loss = replace(ctx.loss, temperature=temperature)
+            loss = ctx.loss._replace(temperature=temperature)
             value = loss.with_graph(rows, at, ctx.size, cross_slope)
             (grad,) = torch.autograd.grad(value, logits, outer[0].double(), create_graph=True)
         else:
@@ -168,7 +167,7 @@ def _forward_on_gpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
         plan = fused.plan_of(rows, step)
         partial, stats = fused.sums(plan, rows, step)
         if loss.ranks is not None and ctx.size > 1:
-            partial = loss.ranks.total(fused.total(partial), plan.classes)
+            partial = loss.ranks.total(fused.total(plan, partial), plan.classes)
         if loss.running is not None:
             running = loss.running.sums(plan.classes, rows.task == "multilabel", device)
             momentum = loss.running.momentum

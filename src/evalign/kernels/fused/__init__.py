@@ -39,9 +39,11 @@ def sums(this: CallPlan, rows: GivenRows, step: Step) -> tuple[Tensor, Tensor]:
     return partial, stats
 
 
-def total(partial: Tensor) -> Tensor:
-    """The sums of all programs, as those of one."""
-    return partial.sum(0, keepdim=True, dtype=torch.float64)
+def total(this: CallPlan, partial: Tensor) -> Tensor:
+    """The sums of all programs, as those of one, in float64."""
+    added = partial.new_empty(1, this.width, dtype=torch.float64)
+    this.add_up(partial, added)
+    return added
 
 
 def end(
@@ -63,7 +65,7 @@ def end(
     are moved in place.
     """
     if partial.numel() > ALONE:
-        partial = total(partial)
+        partial = total(this, partial)
     loss = partial.new_empty((), dtype=this.compute)
     slopes = partial.new_empty((2 + this.cross) * this.classes + 2, dtype=this.compute)
     point = partial.new_empty(4 * this.classes + 2, dtype=torch.float64)

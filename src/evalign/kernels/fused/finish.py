@@ -241,6 +241,14 @@ def _added_up(
 
 
 @triton.jit
+def add_up(partial, added, programs, width, COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr):
+    """The sums of all programs, where there are too many for one to add up."""
+    c = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    total = _added(partial, programs, width, c, c < width, COLUMNS, PROGRAMS)
+    tl.store(added + c, total, mask=c < width)
+
+
+@triton.jit
 def _added(partial, programs, width, c, real, COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr):
     total = tl.zeros([PROGRAMS, COLUMNS], tl.float64)
     for start in range(0, programs, PROGRAMS):

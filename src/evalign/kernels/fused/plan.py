@@ -8,6 +8,7 @@ holds is known from its key, so that later calls go straight to the compiled ker
 # pyright: reportCallIssue=false
 
 from collections.abc import Callable
+from math import gcd
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from evalign.core.rows import GivenRows
 from evalign.kernels.closed import Closed
-from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, finish
+from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, add_up, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
@@ -24,10 +25,12 @@ from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
 # Tried on an H200, with 10, 21, 1,000, 32,768 and 100,000 classes.
 LONGEST = 4096  # classes of a row that is kept on chip
 SUM_WARPS = 16  # of a processor at a time, where each program has sums of its own
+NARROW = 32  # classes of a row that one thread goes through
 WARPS = 64  # of a processor at a time, where nothing is summed over rows
-LONG_ROW, LONG_COLUMNS, LONG_GRADIENT = (2048, 4), (2048, 4), (4096, 32)  # columns and warps
+LONG_ROW, LONG_COLUMNS, LONG_GRADIENT = (2048, 4), (2048, 4), (8192, 32)  # columns and warps
 LABELS = 64  # of a tile
-FINISH = 1024  # classes at a time, of the one program that ends
+FINISH = 4096  # classes at a time, of the one program that ends
+ADD = 32, 128  # sums at a time, and of so many programs
 ALONE = 2**16  # sums that it adds up by itself
 PLANS = 1000  # that are kept
 
@@ -51,8 +54,8 @@ class Launch:
         self.compiled: Callable[..., None] | None = None
 
     def __call__(self, *tensors: Tensor) -> None:
-        if self.compiled is not None:
-            self.compiled(*tensors, *self.rest)
+        if self.compiled is not None:  # takes addresses, too, and asks nothing about them
+            self.compiled(*[tensor.data_ptr() for tensor in tensors], *self.rest)
             return
         compiled = self.kernel[self.grid](*tensors, *self.rest, num_warps=self.warps)
         if compiled is not None:  # it is None in Triton's interpreter
@@ -98,6 +101,8 @@ class CallPlan:
         of_weight = (weight.stride(0), 0) if weight is not None and by_image else (size, 1)
 
         places = images, size, *of_logits, *of_weight, rows.ignore_index
+        # The classes of a row lie side by side from a multiple of this on; 0 if they do not.
+        adjacent = gcd(of_logits.image, of_logits.position, 16) if of_logits.column == 1 else 0
         eps = torch.finfo(self.compute).eps
         kind = weight is not None, step.odds is not None, step.sigmoid, eps
         processors = _processors(logits.device)
@@ -105,32 +110,39 @@ class CallPlan:
             each = step.threshold is not None and step.threshold.ndim == 1
             self._plan_labels(places, (*of_target, int(each), columns), kind, processors)
         elif columns <= LONGEST:
-            self._plan_whole(places, columns, kind, step.detach_threshold, processors)
+            self._plan_whole(places, columns, kind, step.detach_threshold, processors, adjacent)
         else:
-            self._plan_long(places, columns, kind, step.detach_threshold, processors)
+            self._plan_long(places, columns, kind, step.detach_threshold, processors, adjacent)
+        grid = (triton.cdiv(self.width, ADD[0]),)
+        self.add_up = Launch(add_up, grid, self.programs, self.width, *ADD)
 
     def _plan_whole(
-        self, places: Any, classes: int, kind: Any, detach: bool, processors: int
+        self, places: Any, classes: int, kind: Any, detach: bool, processors: int, adjacent: int
     ) -> None:
         images, size, *_ = places
         columns = triton.next_power_of_2(classes)
-        warps = max(1, columns // 512)
-        rows = 32 if columns <= 32 else max(1, 256 // columns)
+        narrow, wide = columns <= NARROW, columns > 1024
+        warps = 4 if narrow else columns // 512 if wide else 1
+        rows = 32 * warps if narrow else max(1, 256 // columns)
         tiles = images * triton.cdiv(size, rows)
         self.programs = max(1, min(tiles, processors * SUM_WARPS // warps))
         self.width, self.stats = 3 * classes + 2, 6 + self.cross
         self.zeroed = False
-        rest = (*places, classes, *kind, rows, columns)
+        # The compiler gives a narrow row to one thread, if it does not know that it lies side by
+        # side. What is summed over classes then needs no other thread.
+        rest = (*places, classes, *kind, rows, columns, 0 if narrow else adjacent)
         self.sums = [Launch(whole_rows, (self.programs,), *rest, warps=warps)]
         # Nothing is summed over rows here, so there are registers for more threads.
-        warps = max(1, columns // 256)
+        warps = columns // 256 if wide else max(1, columns // 512)
+        rows = min(rows, 32)
+        tiles = images * triton.cdiv(size, rows)
         programs = max(1, min(tiles, processors * WARPS // warps))
         *kind, eps = kind
-        rest = (*places, classes, *kind, detach, eps, rows, columns, True)
+        rest = (*places, classes, *kind, detach, eps, rows, columns, True, adjacent)
         self.gradient = Launch(gradient, (programs,), *rest, warps=warps)
 
     def _plan_long(
-        self, places: Any, classes: int, kind: Any, detach: bool, processors: int
+        self, places: Any, classes: int, kind: Any, detach: bool, processors: int, adjacent: int
     ) -> None:
         self.width, self.stats, self.zeroed = 3 * classes + 2, 6 + 2 * self.cross, True
         columns, warps = LONG_ROW
@@ -144,7 +156,7 @@ class CallPlan:
         columns, warps = LONG_GRADIENT
         programs = max(1, min(self.rows, processors * WARPS // warps))
         *kind, eps = kind
-        rest = (*places, classes, *kind, detach, eps, 1, columns, False)
+        rest = (*places, classes, *kind, detach, eps, 1, columns, False, adjacent)
         self.gradient = Launch(gradient, (programs,), *rest, warps=warps)
 
     def _plan_labels(self, places: Any, of_labels: Any, kind: Any, processors: int) -> None:
@@ -177,7 +189,7 @@ class CallPlan:
             *(programs, scale, self.classes, TASKS[self.task], self.cross, momentum is not None),
             *(momentum or 0.0, KINDS[form.kind], AVERAGES[form.average], zero, leave_out),
             *(*form.first, form.second is not None, columns, parts),
-            warps=8,
+            warps=8 if columns <= 1024 else 32,
         )
         return self._ends[key]
 

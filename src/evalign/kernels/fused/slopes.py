@@ -16,7 +16,7 @@ def gradient(
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
     SIGMOID: tl.constexpr, DETACH: tl.constexpr, EPS: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, ADJACENT: tl.constexpr,
 ):  # fmt: skip
     """`outer` times ∂/∂z of Σ_c of_tp·tp + of_predicted·predicted + of_cross·Σ cross-entropy.
 
@@ -25,11 +25,14 @@ def gradient(
     tile is kept and the row is read once.
     """
     compute: tl.constexpr = stats.dtype.element_ty
+    if ADJACENT:
+        # Tells the compiler that they are multiples, so that it loads several classes at a time.
+        z_image, z_row = z_image // ADJACENT * ADJACENT, z_row // ADJACENT * ADJACENT
     t = tl.load(slopes + 2 * CLASSES + 1)
     outer_slope = tl.load(outer).to(compute)
     of_predicted, odds = slopes + CLASSES, slopes + 2 * CLASSES + 2
     column = tl.arange(0, COLUMNS)[:, None]
-    # What is the same for every row stays on chip, if there is room.
+    # What is the same for every row stays on chip, if a row does.
     g, odd = _of_columns(of_predicted, odds, column, CLASSES, CROSS_ENTROPY)
     n = images * size
     tiles = tl.cdiv(size, ROWS)
@@ -59,8 +62,6 @@ def gradient(
         own_h = tl.where(first, 0, own_h * extra)
 
         if WHOLE:
-            if ROWS == 1 and CROSS_ENTROPY:  # there is no room for both
-                g, odd = _of_columns(of_predicted, odds, column, CLASSES, CROSS_ENTROPY)
             x, h, up, e = _tile(
                 logits + offset, column, z_class, live, CLASSES,
                 largest, one, scale, tau, t, SIGMOID, EPS,

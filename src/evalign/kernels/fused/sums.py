@@ -1,4 +1,4 @@
-"""The kernels of the sums. A tile has the classes down and the rows across.
+"""The kernels of the sums. A tile has the rows down and the classes across.
 
 Logits are images of rows: class c of row s of image b is at b·z_image + c·z_class + s·z_row. A
 matrix is one image.
@@ -13,26 +13,34 @@ import triton.language as tl
 from evalign.kernels.fused.step import membership, of_largest, row
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["z_class"])
 def whole_rows(
     logits, target, weight, temperature, odds, partial, stats,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
     SIGMOID: tl.constexpr, EPS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ADJACENT: tl.constexpr,
 ):  # fmt: skip
-    """Sums and statistics of this program's rows, which fit into a tile."""
+    """Sums and statistics of this program's rows, which fit into a tile.
+
+    If `ADJACENT`, the classes of a row lie side by side, from a multiple of it on.
+    """
+    if ADJACENT:
+        z_class = 1
+        # Tells the compiler that they are multiples, so that it loads several classes at a time.
+        z_image, z_row = z_image // ADJACENT * ADJACENT, z_row // ADJACENT * ADJACENT
     compute: tl.constexpr = stats.dtype.element_ty
     t = tl.load(temperature).to(compute)
-    column = tl.arange(0, COLUMNS)[:, None]
+    column = tl.arange(0, COLUMNS)[None, :]
     real = column < CLASSES
     n = images * size
     tiles = tl.cdiv(size, ROWS)
     own = partial + tl.program_id(0).to(tl.int64) * (3 * CLASSES + 2)
-    right = tl.zeros([COLUMNS, ROWS], compute)
-    wrong = tl.zeros([COLUMNS, ROWS], compute)
-    actual = tl.zeros([COLUMNS, ROWS], compute)
-    crosses = tl.zeros([1, ROWS], compute)
-    counts = tl.zeros([1, ROWS], compute)
+    right = tl.zeros([ROWS, COLUMNS], compute)
+    wrong = tl.zeros([ROWS, COLUMNS], compute)
+    actual = tl.zeros([ROWS, COLUMNS], compute)
+    crosses = tl.zeros([ROWS, 1], compute)
+    counts = tl.zeros([ROWS, 1], compute)
     odd = column.to(compute)
     if CROSS_ENTROPY:
         odd = tl.load(odds + column, mask=real, other=0).to(compute)
@@ -44,7 +52,7 @@ def whole_rows(
         tl.debug_barrier()
     for tile in range(tl.program_id(0), images * tiles, tl.num_programs(0)):
         image = tile // tiles
-        s = (tile - image * tiles) * ROWS + tl.arange(0, ROWS)[None, :]
+        s = (tile - image * tiles) * ROWS + tl.arange(0, ROWS)[:, None]
         live = s < size
         r = image * size + s
         z_rows = logits + image.to(tl.int64) * z_image + s.to(tl.int64) * z_row
@@ -60,21 +68,21 @@ def whole_rows(
         mass = largest
         if SIGMOID:
             if CROSS_ENTROPY:
-                rest, mass = tl.reduce((e, e * odd), 0, add2, keep_dims=True)
+                rest, mass = tl.reduce((e, e * odd), 1, add2, keep_dims=True)
             else:
-                rest = tl.sum(e, 0, keep_dims=True)
+                rest = tl.sum(e, 1, keep_dims=True)
             rest += largest - largest  # an infinite logit stays visible, as NaN
             second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
             _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
             h = tl.where(real & (column != one), h, 0)
-            total = tl.sum(h, 0, keep_dims=True)
+            total = tl.sum(h, 1, keep_dims=True)
         else:  # H needs only the two largest, so the threads of a row meet once for all sums
             scale = 2 / (1 + tl.exp(runner_up - largest))  # as in `row`
             _x, h = membership(e, scale, scale, t, SIGMOID, EPS)  # the linear step needs no τ
             if CROSS_ENTROPY:
-                rest, total, mass = tl.reduce((e, h, e * odd), 0, add3, keep_dims=True)
+                rest, total, mass = tl.reduce((e, h, e * odd), 1, add3, keep_dims=True)
             else:
-                rest, total = tl.reduce((e, h), 0, add2, keep_dims=True)
+                rest, total = tl.reduce((e, h), 1, add2, keep_dims=True)
             rest += largest - largest
             second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
         h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
@@ -98,10 +106,10 @@ def whole_rows(
             right += tl.where(column == y, mine * share, 0)
             actual += tl.where(column == y, w, 0)
     c = tl.arange(0, COLUMNS)
-    tl.store(own + CLASSES + c, tl.sum(wrong, 1), mask=c < CLASSES)
+    tl.store(own + CLASSES + c, tl.sum(wrong, 0), mask=c < CLASSES)
     if ROWS > 1:
-        tl.store(own + c, tl.sum(right, 1), mask=c < CLASSES)
-        tl.store(own + 2 * CLASSES + c, tl.sum(actual, 1), mask=c < CLASSES)
+        tl.store(own + c, tl.sum(right, 0), mask=c < CLASSES)
+        tl.store(own + 2 * CLASSES + c, tl.sum(actual, 0), mask=c < CLASSES)
     tl.store(own + 3 * CLASSES, tl.sum(tl.sum(crosses, 0), 0))
     tl.store(own + 3 * CLASSES + 1, tl.sum(tl.sum(counts, 0), 0))
 
@@ -127,7 +135,7 @@ def long_row(
     one = tl.full([1, 1], 0, tl.int32)
     two = tl.full([1, 1], 0, tl.int32)
     for start in range(0, CLASSES, COLUMNS):
-        column = start + tl.arange(0, COLUMNS)[:, None]
+        column = start + tl.arange(0, COLUMNS)[None, :]
         at = z_rows + column * z_class
         z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(compute)
         # Few tiles hold one of the two largest so far; only those are searched.
@@ -144,12 +152,12 @@ def long_row(
 
     # H needs only the two largest for the linear step; the sigmoid needs the rest, too. Sums are
     # kept lane by lane, so that the threads of a row meet once, at the end.
-    rests = tl.zeros([COLUMNS, 1], compute)
-    totals = tl.zeros([COLUMNS, 1], compute)
-    masses = tl.zeros([COLUMNS, 1], compute)
+    rests = tl.zeros([1, COLUMNS], compute)
+    totals = tl.zeros([1, COLUMNS], compute)
+    masses = tl.zeros([1, COLUMNS], compute)
     second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
     for start in range(0, CLASSES, COLUMNS):
-        column = start + tl.arange(0, COLUMNS)[:, None]
+        column = start + tl.arange(0, COLUMNS)[None, :]
         e = _others(z_rows, column, z_class, CLASSES, largest, one)
         rests += e
         if CROSS_ENTROPY:
@@ -157,15 +165,15 @@ def long_row(
         if not SIGMOID:
             _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
             totals += h
-    rest = tl.sum(rests, 0, keep_dims=True)
+    rest = tl.sum(rests, 1, keep_dims=True)
     if SIGMOID:
         second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
         for start in range(0, CLASSES, COLUMNS):
-            column = start + tl.arange(0, COLUMNS)[:, None]
+            column = start + tl.arange(0, COLUMNS)[None, :]
             e = _others(z_rows, column, z_class, CLASSES, largest, one)
             _x, h = membership(e, scale, tau, t, SIGMOID, EPS)
             totals += tl.where((column == one) | (column >= CLASSES), 0, h)
-    total = tl.sum(totals, 0, keep_dims=True)
+    total = tl.sum(totals, 1, keep_dims=True)
     rest += largest - largest
     second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
     h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
@@ -176,7 +184,7 @@ def long_row(
         y, w, known = target_and_weight(
             target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
         )
-        mass = tl.sum(masses, 0, keep_dims=True) + tl.load(odds + one).to(compute)
+        mass = tl.sum(masses, 1, keep_dims=True) + tl.load(odds + one).to(compute)
         own_logit = tl.load(z_rows + y * z_class, mask=known, other=0).to(compute)
         cross = _cross_entropy(own_logit, largest, mass, odds, y, w, known, compute)
         tl.store(stats + 6 * n + r, mass, mask=live)
@@ -240,8 +248,8 @@ def target_and_weight(
         w = tl.load(at, mask=counts, other=0).to(compute)
     else:
         w = tl.where(counts, tl.full([], 1, compute), tl.full([], 0, compute))
-    y = tl.where(y == ignore, 0, y)
-    return y, w, (y >= 0) & (y < CLASSES)
+    known = (y == ignore) | ((y >= 0) & (y < CLASSES))
+    return tl.where(counts & known, y, 0).to(tl.int32), w, known
 
 
 @triton.jit
@@ -291,12 +299,12 @@ def _store(stats, r, live, n, largest, runner_up, rest, total, one, two):
 def _two_largest(z, column, begin):
     """The two largest, their columns (some column, for NaN), and z with −∞ for the largest."""
     largest, one = tl.max(
-        z, 0, return_indices=True, return_indices_tie_break_left=False, keep_dims=True
+        z, 1, return_indices=True, return_indices_tie_break_left=False, keep_dims=True
     )
     one += begin
     z = tl.where(column == one, -float("inf"), z)
     runner_up, two = tl.max(
-        z, 0, return_indices=True, return_indices_tie_break_left=False, keep_dims=True
+        z, 1, return_indices=True, return_indices_tie_break_left=False, keep_dims=True
     )
     return largest, one, runner_up, begin + two, z
 
