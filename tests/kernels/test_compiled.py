@@ -17,7 +17,8 @@ from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
 
 TARGET = GPUTarget("cuda", 90, 32)
-WIDE = ("temperature", "odds", "threshold", "point", "seen", "added")  # float64 whatever the logits are
+# float64 whatever the logits are
+WIDE = ("temperature", "odds", "threshold", "point", "seen", "added")
 EPS = {"fp32": torch.finfo(torch.float32).eps, "fp64": torch.finfo(torch.float64).eps}
 
 
