@@ -235,7 +235,7 @@ def test_several_programs(task, alone, on_gpu, monkeypatch):
     monkeypatch.setattr(plan, "LABELS", 2)
     if not alone:
         monkeypatch.setattr(fused, "ALONE", 8)
-    copies = 3 if task == "multiclass" else 50  # the more columns a tile has, the fewer rows
+    copies = 12 if task == "multiclass" else 50  # the more columns a tile has, the fewer rows
     logits, target, weight = (torch.cat([x] * copies) for x in rows_of(task))
     make = (lambda: MetricLoss("f1_macro")) if task == "multilabel" else (lambda: aligned(task))
     assert_same(make, (logits, target, weight))

@@ -139,7 +139,7 @@ def long_row(
         at = z_rows + column * z_class
         z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(compute)
         # Few tiles hold one of the two largest so far; only those are searched.
-        if tl.max(tl.max(z, 0), 0) > tl.max(tl.max(runner_up, 0), 0):
+        if tl.max(tl.max(z, 1), 0) > tl.max(tl.max(runner_up, 1), 0):
             first, i, second, j, z = _two_largest(z, column, start)
             # The largest of this tile or the largest so far wins; the other may be the second.
             wins = first > largest
