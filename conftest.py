@@ -1,5 +1,6 @@
 """What every test run shares: the skip rule, hypothesis' profile, threads, real data, a browser."""
 
+import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -52,6 +53,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("real_data")]
         config.hook.pytest_deselected(items=absent)
         config.stash[LEFT_OUT] = len(absent)
+
+
+# What is imported by now stays; the collector need not look through it again and again.
+def pytest_collection_finish() -> None:
+    gc.freeze()
 
 
 def pytest_terminal_summary(

@@ -1,5 +1,6 @@
 """Fixtures that replace data sets by made rows, and the papers' tables by a small one."""
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,12 @@ RESULTS = Path(__file__).parents[1] / "results"
 @pytest.fixture(scope="session")
 def committed():
     """Return by key the records that are kept in the repository."""
-    return recorded(RESULTS)
+    gc.disable()  # it would go through all records that are there, again and again
+    try:
+        return recorded(RESULTS)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

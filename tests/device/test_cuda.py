@@ -8,7 +8,14 @@ from tests import tolerances
 from tests.contract.cases import CASES, data
 from tests.contract.cases import MODULE_CASES as MODULES
 from tests.kernels.agreement import STEPS, TEMPERATURES, assert_agrees, by_fused, random_batch
-from tests.kernels.whole import aligned, assert_one_is_as_several, metric_names, pairs, rows_of
+from tests.kernels.whole import (
+    aligned,
+    assert_one_is_as_several,
+    hard_to_average,
+    metric_names,
+    pairs,
+    rows_of,
+)
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
@@ -116,12 +123,7 @@ def test_whole_losses_agree_with_the_reference(task, images):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_whole_losses_keep_the_running_average(task):
-    first, second = (rows_of(task, seed=seed) for seed in range(2))
-    empty = second[0], torch.full_like(second[1], -100), second[2]
-    broken = first[0].clone(), *first[1:]
-    broken[0].view(-1)[1] = torch.nan
-    name = "f1" if task == "binary" else "f1_macro"
-    batches = broken, first, empty, second, broken, second
+    name, batches = hard_to_average(task)
     assert_whole(lambda: MetricLoss(name, statistics="running", momentum=0.3), *batches)
 
 

@@ -1,7 +1,7 @@
 """scikit-learn's own checks of an estimator."""
 
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_classifiers_train, parametrize_with_checks
 
 from tests.estimator.models import quick
 
@@ -17,13 +17,24 @@ EXPECTED_FAILURES = {
 
 
 @parametrize_with_checks(
-    [quick(), quick(decision="argmax", recipe="cross_entropy")],
-    expected_failed_checks=lambda estimator: (
-        EXPECTED_FAILURES
-        | ({} if estimator.decision == "argmax" else {"check_classifiers_train": LABELS})
-    ),
+    [quick(epochs=3)],
+    expected_failed_checks=lambda _: EXPECTED_FAILURES | {"check_classifiers_train": LABELS},
 )
 def test_scikit_learn(estimator, check, monkeypatch):
     # Without it the check of array API input, here with NumPy, skips itself.
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    check(estimator)
+
+
+PLAIN = quick(decision="argmax", recipe="cross_entropy")
+
+
+def test_the_largest_probability_trains_as_scikit_learn_wants():
+    check_classifiers_train("AlignedClassifier", PLAIN)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([PLAIN], expected_failed_checks=lambda _: EXPECTED_FAILURES)
+def test_scikit_learn_without_the_metric(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     check(estimator)

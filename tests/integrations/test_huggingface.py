@@ -1,6 +1,7 @@
 """Trainer and Accelerate: the gradient of a step is that of all its rows, wherever they are."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -271,10 +272,18 @@ def test_the_temperature_falls_on_a_plateau_and_training_ends(tmp_path):
     assert engine.annealing.cooled == 2  # only evaluations in training count
 
 
-def test_the_temperature_survives_resume(tmp_path):
-    whole = annealed(tmp_path / "whole", epochs=3)
-    annealed(tmp_path / "parts", epochs=2)
-    resumed = annealed(tmp_path / "parts", epochs=3, resume=True)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A training of three epochs of two steps, with a checkpoint after each."""
+    return annealed(tmp_path_factory.mktemp("whole"), epochs=3)
+
+
+def state_of(whole, epoch):
+    return Path(whole.args.output_dir) / f"checkpoint-{2 * epoch}"
+
+
+def test_the_temperature_survives_resume(tmp_path, whole):
+    resumed = annealed(tmp_path, epochs=3, resume=str(state_of(whole, 2)))
     assert resumed.state.epoch == 3
     assert resumed.annealing.state_dict() == whole.annealing.state_dict()
     assert resumed.loss.temperature.item() == 0.05
@@ -282,16 +291,15 @@ def test_the_temperature_survives_resume(tmp_path):
         torch.testing.assert_close(resumed.loss.state_dict()[name], value, rtol=0, atol=0)
 
 
-def test_a_checkpoint_holds_the_loss_of_its_time(tmp_path):
-    annealed(tmp_path, epochs=3)
-    states = [load(tmp_path / f"checkpoint-{2 * epoch}" / "evalign") for epoch in (1, 2, 3)]
+def test_a_checkpoint_holds_the_loss_of_its_time(whole):
+    states = [load(state_of(whole, epoch) / "evalign") for epoch in (1, 2, 3)]
     assert [state["loss"]["temperature"].item() for state in states] == [0.2, 0.1, 0.05]
     assert all(len(state["rule"]["gain"]) == CLASSES for state in states)
 
 
-def test_a_checkpoint_of_a_plain_trainer_starts_the_loss_afresh(tmp_path):
-    annealed(tmp_path, epochs=2)
-    shutil.rmtree(tmp_path / "checkpoint-4" / "evalign")
+def test_a_checkpoint_of_a_plain_trainer_starts_the_loss_afresh(tmp_path, whole):
+    without = shutil.ignore_patterns("evalign")
+    shutil.copytree(state_of(whole, 2), tmp_path / "checkpoint-4", ignore=without)
     assert annealed(tmp_path, epochs=3, resume=True).annealing.cooled == 0
 
 

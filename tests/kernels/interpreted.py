@@ -23,7 +23,7 @@ from tests.kernels.agreement import (
     random_batch,
     run,
 )
-from tests.kernels.whole import aligned, assert_one_is_as_several, pairs, rows_of
+from tests.kernels.whole import aligned, assert_one_is_as_several, hard_to_average, pairs, rows_of
 
 # numpy's, which the interpreter computes with; a GPU does not say so either.
 pytestmark = [
@@ -56,7 +56,7 @@ def small_tiles(tiles_of):
 
 
 @pytest.mark.parametrize(("sigmoid", "detach"), STEPS)
-@pytest.mark.parametrize(("rows", "classes"), [(70, 3), (3, 37)])
+@pytest.mark.parametrize(("rows", "classes"), [(70, 3), (2, 37)])
 def test_agrees(small_tiles, rows, classes, sigmoid, detach):
     assert_agrees(by_fused, random_batch(rows, classes), 0.2, sigmoid, detach)
 
@@ -66,7 +66,7 @@ def test_agrees(small_tiles, rows, classes, sigmoid, detach):
 @pytest.mark.parametrize("classes", [3, 20])
 def test_precisions_and_temperatures(small_tiles, classes, dtype):
     for temperature in (1e-9, 0.4):
-        assert_agrees(by_fused, random_batch(3, classes, dtype=dtype), temperature, False, False)
+        assert_agrees(by_fused, random_batch(2, classes, dtype=dtype), temperature, False, False)
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_hostile_logits(name, long, tiles_of):
     assert_agrees(by_fused, batch, 0.2, long, False, gradient=unique)
 
 
-@pytest.mark.parametrize("classes", [5, 600, 5000])
-def test_real_tiles(classes):
+@pytest.mark.parametrize(("rows", "classes"), [(2, 5), (1, 600), (1, 5000)])
+def test_real_tiles(rows, classes):
     """Tiles are those of a GPU: several rows in a tile, one row, and several tiles for a row."""
-    assert_agrees(by_fused, random_batch(2, classes), 0.2, False, False)
+    assert_agrees(by_fused, random_batch(rows, classes), 0.2, False, False)
 
 
 def test_near_ties_stay_in_range():
-    assert_in_range(by_fused, 1e-9)
+    assert_in_range(by_fused, 1e-9, rests=(0.29,))
 
 
 @pytest.mark.parametrize("classes", [4, 5000])
@@ -108,7 +108,7 @@ def test_mistakes_stay_visible(small_tiles, classes):
         assert sums[1].isnan().any()
 
 
-@pytest.mark.parametrize("classes", [4, 37])
+@pytest.mark.parametrize("classes", [4, 20])
 @pytest.mark.parametrize("wrong", [-1, 1, 2**40])
 def test_a_target_that_is_no_class_stays_visible(small_tiles, classes, wrong):
     """On CUDA the target was not checked. It is not used as an address, and the loss is NaN."""
@@ -156,17 +156,24 @@ def test_metrics(task, name, on_gpu):
     assert_same(lambda: MetricLoss(name), rows_of(task))
 
 
-@pytest.mark.parametrize("zero_division", [0.0, 1.0, torch.nan])
+@pytest.mark.parametrize(
+    ("name", "zero_division"),
+    [
+        ("precision_macro", 0.0),
+        ("f1_weighted", 1.0),
+        ("precision_macro", torch.nan),
+        ("f1_weighted", torch.nan),
+    ],
+)
 @pytest.mark.parametrize("task", ["multiclass", "multilabel"])
-def test_undefined_scores(task, zero_division, on_gpu):
+def test_undefined_scores(task, name, zero_division, on_gpu):
     logits, target, weight = rows_of(task)
     logits[:, 1] = -1e4  # a class or label that is not predicted and, below, never true
     if task == "multilabel":
         target[:, 1].clamp_(max=0)
     batch = logits, target, weight
     nobody = logits, torch.full_like(target, -100), weight
-    for name in ("precision_macro", "f1_weighted"):
-        assert_same(lambda: MetricLoss(name, zero_division=zero_division), batch, nobody)  # noqa: B023
+    assert_same(lambda: MetricLoss(name, zero_division=zero_division), batch, nobody)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -206,12 +213,7 @@ def test_a_copied_target_has_a_plan_of_its_own():
 
 @pytest.mark.parametrize("task", TASKS)
 def test_running_average(task, on_gpu):
-    first, second = (rows_of(task, seed=seed) for seed in range(2))
-    empty = second[0], torch.full_like(second[1], -100), second[2]
-    broken = first[0].clone(), *first[1:]
-    broken[0].view(-1)[1] = torch.nan
-    name = "f1" if task == "binary" else "f1_macro"
-    batches = broken, first, empty, second, broken, second
+    name, batches = hard_to_average(task)
     assert_same(lambda: MetricLoss(name, statistics="running", momentum=0.3), *batches)
 
 
@@ -244,7 +246,7 @@ def test_several_programs(task, alone, on_gpu, monkeypatch):
 
 def test_rows_longer_than_a_tile(on_gpu, tiles_of):
     tiles_of(2, 2)
-    some = tuple(x[2:7] for x in rows_of("multiclass"))
+    some = tuple(x[5:8] for x in rows_of("multiclass"))
     image = tuple(x[:2, ..., 1:3, :1] for x in rows_of("multiclass", images=True))
     assert_same(lambda: aligned("multiclass"), some, image)
     assert_same(lambda: MetricLoss("f1_macro", heaviside="sigmoid"), some)

@@ -86,6 +86,7 @@ def test_transforms_of_torch_func_are_cores(calls):
     torch.testing.assert_close(gradient, expected, rtol=0, atol=tolerances.SAME)
 
 
+@pytest.mark.slow
 def test_compiled_transform():
     torch._dynamo.reset()
     batches = [data("multiclass", seed=seed) for seed in range(2)]

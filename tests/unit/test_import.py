@@ -26,29 +26,29 @@ EXTRAS = packages_of(*chain(*PROJECT["project"]["optional-dependencies"].values(
 NEEDED = packages_of(*PROJECT["project"]["dependencies"])
 
 
-def loaded_by(code):
-    """Return the packages in memory after this code has run."""
-    script = f"import sys\n{code}\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+def loaded_by(*steps):
+    """Return the packages in memory after each of these steps, which one process takes in turn."""
+    tell = "print(*{name.split('.')[0] for name in sys.modules})"
+    script = "\n".join(["import sys", *(f"{code}\n{tell}" for code in steps)])
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    return [set(line.split()) for line in done.stdout.splitlines()]
 
 
-def test_import_loads_no_other_package():
+def test_what_is_asked_for_is_loaded_then():
+    """A new process is needed, as here everything is in memory already."""
+    nothing, folder, a_loss, training = loaded_by(
+        "import evalign, evalign.__main__",
+        "evalign.integrations",
+        "evalign.decisions.Decision, evalign.MetricLoss, evalign.losses, evalign.fit_decision",
+        "evalign.training.fit",
+    )
     assert {"torch", "numpy", "sklearn"} <= NEEDED
-    assert not loaded_by("import evalign, evalign.__main__") & (EXTRAS | NEEDED)
-
-
-def test_a_loss_loads_torch_alone():
-    loaded = loaded_by("import evalign; evalign.MetricLoss, evalign.losses, evalign.fit_decision")
-    assert "torch" in loaded
-    assert not loaded & (EXTRAS | {"sklearn"})
-
-
-def test_modules_load_when_asked_for():
-    """A new process is needed, as here they are in memory already."""
-    assert "torch" in loaded_by("import evalign; evalign.training.fit, evalign.decisions.Decision")
-    assert "torch" not in loaded_by("import evalign; evalign.integrations")
+    assert not nothing & (EXTRAS | NEEDED)
+    assert "torch" not in folder
+    assert "torch" in a_loss
+    assert not a_loss & (EXTRAS | {"sklearn"})
+    assert "torch" in training
 
 
 def test_public_names_are_there():

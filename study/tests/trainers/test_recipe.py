@@ -222,6 +222,7 @@ def test_runs_of_two_units_are_refused(made):
         next(train([one, two]))
 
 
+@pytest.mark.slow
 def test_training_needs_no_plots():
     """The machine that trains has no plotly."""
     code = "import sys, evalign_study.trainers.choice; assert 'plotly' not in sys.modules"

@@ -36,7 +36,7 @@ RUNS = [
 
 @pytest.fixture(autouse=True)
 def made(give, quick):
-    give()
+    give(rows=50)
 
 
 def train(runs, keep, seconds=math.inf, side=3):

@@ -142,9 +142,9 @@ def test_built_on_the_meta_device():
 @pytest.mark.parametrize(
     ("metric", "backend"),
     [
-        ("f1_macro", "aot_eager"),
-        ("accuracy", "aot_eager"),
         ("matthews_corrcoef", "aot_eager"),
+        pytest.param("f1_macro", "aot_eager", marks=pytest.mark.slow),
+        pytest.param("accuracy", "aot_eager", marks=pytest.mark.slow),
         # It computes things again in its backward pass; the compiler alone takes ten seconds.
         pytest.param("matthews_corrcoef", "inductor", marks=pytest.mark.slow),
     ],

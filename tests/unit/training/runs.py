@@ -29,7 +29,7 @@ def mlp(classes=3, *, seed=0, dropout=0.2):
 
 
 def settings(**changes):
-    given = {"epochs": 40, "batch_size": 64, "learning_rate": 0.01, "patience": None, "seed": 3}
+    given = {"epochs": 20, "batch_size": 64, "learning_rate": 0.01, "patience": None, "seed": 3}
     return Settings(**{**given, "ema_decay": 0.9, **changes})
 
 

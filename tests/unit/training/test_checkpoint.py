@@ -190,7 +190,7 @@ def test_a_finished_run_is_not_run_again(tmp_path, uninterrupted):
 
 
 def test_without_resume_it_starts_afresh(tmp_path):
-    everything(tmp_path / "run")
+    everything(tmp_path / "run", settings=settings(epochs=3))
     history = everything(tmp_path / "run", resume=False, settings=settings(epochs=2))[1]
     assert len(history) == len(checkpoint.load(tmp_path / "run")["history"]) == 2
 

@@ -80,10 +80,11 @@ def test_validation_loss_and_metric_are_those_of_all_rows():
     assert history[0]["validation_loss"] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{}, {"seed": 4}])
-def test_the_seed_decides(changes):
-    same = bytes_of(everything()[0]) == bytes_of(everything(settings=settings(**changes))[0])
-    assert same == (not changes)
+def test_the_seed_decides():
+    first, again, other = (
+        bytes_of(everything(settings=settings(epochs=5, seed=seed))[0]) for seed in (3, 3, 4)
+    )
+    assert first == again != other
 
 
 def test_leaves_the_callers_randomness_alone():
@@ -215,9 +216,9 @@ def test_a_loss_over_pairs_is_validated_in_batches():
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_half_precision(precision):
-    half = settings(ema_decay=None, epochs=30, precision=precision)
+    half = settings(ema_decay=None, epochs=15, precision=precision)
     history = run(loss=MetricLoss("f1_macro"), settings=half)[1]
-    full = run(loss=MetricLoss("f1_macro"), settings=settings(ema_decay=None, epochs=30))[1]
+    full = run(loss=MetricLoss("f1_macro"), settings=settings(ema_decay=None, epochs=15))[1]
     assert history[-1]["validation_metric"] == pytest.approx(full[-1]["validation_metric"], abs=0.1)
     assert history[0]["loss"] != full[0]["loss"]
 

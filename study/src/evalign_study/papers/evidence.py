@@ -41,6 +41,7 @@ class Evidence:
     def __init__(self, plan: Plan, records: Mapping[str, Record]) -> None:
         self.plan, self.table, self.records = plan, plan.table, records
         self._trials: dict[tuple[str, ...], list[Record]] = {}
+        self._values: dict[tuple[str, str, Column, View], dict[int, float | None]] = {}
 
     def trials(self, cell: Cell, criterion: str) -> list[Record]:
         """List the recorded trials of the setting that the criterion chooses."""
@@ -55,6 +56,14 @@ class Evidence:
         self, panel: Panel, line: str, column: Column, view: View
     ) -> dict[int, float | None]:
         """Return the values of the trials by seed; None for a trial without a value."""
+        name = (panel.label, line, column, view)
+        if name not in self._values:
+            self._values[name] = self._computed(panel, line, column, view)
+        return self._values[name]
+
+    def _computed(
+        self, panel: Panel, line: str, column: Column, view: View
+    ) -> dict[int, float | None]:
         method = panel.line(line)
         if method is None:
             return {}
