@@ -301,7 +301,7 @@ def _difference(learnt: LearntColumn, column: ColumnValues) -> str:
     if column.kind == "text":
         now = f"text ({str(first)[:40]!r})"
     if isinstance(learnt, DateColumn) and column.kind == "date":
-        was, now = (f"{w} time zone" for w in (("with", "without")[:: 1 if learnt.utc else -1]))
+        now, was = (f"dates {w} a time zone" for w in ("with", "without")[:: 1 - 2 * learnt.utc])
     return f"column {learnt.name!r} held {was} in fit and holds {now}"
 
 
