@@ -184,6 +184,7 @@ def test_dates_of_text_and_with_a_zone():
     )
     aware = FrameEncoder().fit(berlin)
     np.testing.assert_array_equal(aware.transform(berlin), encoder.transform(typed))
+    np.testing.assert_array_equal(aware.transform(berlin.astype(object)), encoder.transform(typed))
     said = "column 'when' held dates with a time zone in fit and holds dates without a time zone"
     with pytest.raises(ValueError, match=said):
         aware.transform(typed)

@@ -162,10 +162,13 @@ def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
         texts = np.full(len(cells), None, dtype=object)
         texts[~gaps] = [_text(value) for value in cells[~gaps].tolist()]
         return _of_texts(texts)._replace(kind="category")
-    return _of_array(owner, name, cells)._replace(utc=utc)
+    found = _of_array(owner, name, cells, gaps)
+    return found._replace(utc=utc or found.utc)
 
 
-def _of_array(owner: str, name: str, cells: np.ndarray) -> ColumnValues:
+def _of_array(
+    owner: str, name: str, cells: np.ndarray, gaps: np.ndarray | None = None
+) -> ColumnValues:
     if cells.dtype.kind in "iuf":
         return _finite(owner, name, cells.astype(np.float64))
     if cells.dtype.kind == "b":
@@ -174,7 +177,7 @@ def _of_array(owner: str, name: str, cells: np.ndarray) -> ColumnValues:
         return ColumnValues("date", cells.astype("datetime64[us]"))
     if cells.dtype.kind in "US":
         return _of_text_array(owner, name, cells.astype(str).astype(object))
-    gaps = _gaps(cells)
+    gaps = _gaps(cells) if gaps is None else gaps
     present = cells[~gaps].tolist()
     kinds = {_kind_of(kind) for kind in {type(value) for value in present}}
     if not kinds:

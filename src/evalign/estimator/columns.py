@@ -1,7 +1,7 @@
 """What is learnt of one column: how its values become numbers and flags of 0 and 1.
 
-Each of the classes is plain data. `numbers` and `flags` give a list of columns for the values of
-rows; `number_names` and `flag_names` say what these are.
+Each of the classes is plain data. `write` fills in its columns of the matrix, which begins as zeros:
+those of numbers, and those of flags. `number_names` and `flag_names` say what they are.
 """
 
 from collections import Counter
@@ -40,11 +40,10 @@ class NumberColumn:
     def flag_names(self) -> list[str]:
         return [_missing(self.name)] if self.gaps else []
 
-    def numbers(self, column: ColumnValues) -> list[np.ndarray]:
-        return [np.where(column.gaps, self.fill, column.values)]
-
-    def flags(self, column: ColumnValues) -> list[np.ndarray]:
-        return [column.gaps] if self.gaps else []
+    def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
+        gaps = column.gaps
+        numbers[:, 0] = np.where(gaps, self.fill, column.values)
+        flags[:] = gaps[:, None]
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,9 @@ class BooleanColumn:
     def flag_names(self) -> list[str]:
         return [self.name, _missing(self.name)] if self.gaps else [self.name]
 
-    def numbers(self, column: ColumnValues) -> list[np.ndarray]:
-        return []
-
-    def flags(self, column: ColumnValues) -> list[np.ndarray]:
-        return [column.values == 1, column.gaps][: len(self.flag_names)]
+    def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
+        flags[:, 0] = column.values == 1
+        flags[:, 1:] = column.gaps[:, None]
 
 
 @dataclass(frozen=True)
@@ -102,24 +99,27 @@ class CategoryColumn:
         named = [_missing(self.name) if x is None else f"{self.name}={x}" for x in self.levels]
         return [*named, f"{self.name} is rare"] if self.rare else named
 
-    def numbers(self, column: ColumnValues) -> list[np.ndarray]:
-        return []
+    @property
+    def codes(self) -> dict[str | None, int]:
+        """The place of each level's flag."""
+        places = {level: place for place, level in enumerate(self.levels)}
+        return places | dict.fromkeys(self.rare, len(self.levels))
 
-    def flags(self, column: ColumnValues) -> list[np.ndarray]:
-        codes = self.codes(column)
-        return [codes == code for code in range(len(self.flag_names))]
+    @property
+    def other(self) -> int:
+        """The place of the flag of an unseen level: that of the rare ones, or −1 for none."""
+        return len(self.levels) if self.rare else -1
 
-    def codes(self, column: ColumnValues) -> np.ndarray:
-        """The place of each row's flag. That of no flag is −1, or the one of the rare levels."""
-        place = {level: code for code, level in enumerate(self.levels)}
-        other = len(self.levels) if self.rare else -1
-        return np.fromiter(
-            (place.get(level, other) for level in column.values), int, len(column.values)
-        )
+    def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
+        place, other = self.codes, self.other
+        values = column.values
+        places = np.fromiter((place.get(level, other) for level in values), int, len(values))
+        rows = np.flatnonzero(places >= 0)
+        flags[rows, places[rows]] = 1
 
     def unseen(self, column: ColumnValues) -> np.ndarray:
         """A mask of the rows whose level training never saw, except for gaps."""
-        seen = {None, *self.levels, *self.rare}
+        seen = {None, *self.codes}
         return np.fromiter((x not in seen for x in column.values), bool, len(column.values))
 
 
@@ -158,13 +158,11 @@ class DateColumn:
     def flag_names(self) -> list[str]:
         return [_missing(self.name)] if self.gaps else []
 
-    def numbers(self, column: ColumnValues) -> list[np.ndarray]:
-        found = calendar(column.values.astype(np.int64))
-        pairs = zip(self.parts, self.fill, strict=True)
-        return [np.where(column.gaps, fill, found[part]) for part, fill in pairs]
-
-    def flags(self, column: ColumnValues) -> list[np.ndarray]:
-        return [column.gaps] if self.gaps else []
+    def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
+        found, gaps = calendar(column.values.astype(np.int64)), column.gaps
+        for place, (part, fill) in enumerate(zip(self.parts, self.fill, strict=True)):
+            numbers[:, place] = np.where(gaps, fill, found[part])
+        flags[:] = gaps[:, None]
 
 
 LearntColumn = NumberColumn | BooleanColumn | CategoryColumn | DateColumn

@@ -110,9 +110,7 @@ def _type_of(whole: bool) -> torch.dtype:
 
 def _coded(helper: Any, name: str, inner: str, column: CategoryColumn) -> Any:
     """The node from text to the place of its flag. An empty text is a gap."""
-    other = len(column.levels) if column.rare else -1
-    codes = {level: code for code, level in enumerate(column.levels)}
-    codes |= dict.fromkeys(column.rare, other)
+    codes = column.codes
     return helper.make_node(
         "LabelEncoder",
         [name],
@@ -120,7 +118,7 @@ def _coded(helper: Any, name: str, inner: str, column: CategoryColumn) -> Any:
         domain="ai.onnx.ml",
         keys_strings=["" if level is None else level for level in codes],
         values_int64s=list(codes.values()),
-        default_int64=other,
+        default_int64=column.other,
     )
 
 

@@ -105,13 +105,13 @@ class Features:
         """The matrix of rows that `read` gave, which may be their own, and sparse if they are."""
         if self.plain and not isinstance(X, TypedTable) and not _has_gaps(X):
             return X
-        pairs = list(self.matched(owner, X))
         rows = X.rows if isinstance(X, TypedTable) else X.shape[0]
-        matrix = np.empty((rows, self.width))
-        parts = (values for learnt, column in pairs for values in learnt.numbers(column))
-        flags = (values for learnt, column in pairs for values in learnt.flags(column))
-        for place, values in enumerate(part for some in (parts, flags) for part in some):
-            matrix[:, place] = values
+        matrix = np.zeros((rows, self.width))
+        number, flag = 0, self.numbers
+        for learnt, column in self.matched(owner, X):
+            after, last = number + len(learnt.number_names), flag + len(learnt.flag_names)
+            learnt.write(column, matrix[:, number:after], matrix[:, flag:last])
+            number, flag = after, last
         return matrix
 
     def unseen(self, X: Any) -> dict[str, np.ndarray]:
