@@ -1,15 +1,12 @@
 """Crafted run folders: their checksums are right, what they hold is not."""
 
 import hashlib
-import io
 import json
 import os
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
@@ -62,7 +59,7 @@ def odd_files(_: Any) -> Iterator[Case]:
         "nowhere": lambda path: path.symlink_to("nosuch"),
         "folder": Path.mkdir,
     }
-    names = ["run.json", "pipeline.skops", "history.json", "metrics.json", runs.PREDICTIONS]
+    names = ["run.json", "history.json", "metrics.json", runs.PREDICTIONS]
     names += ["model/manifest.json", "model/state.json", "model/tensors.safetensors"]
     for name in names:
         for kind, put in kinds.items():
@@ -87,58 +84,8 @@ def outside(_: Any) -> Iterator[Case]:
         yield Case(f"run.json names {name[:20]!r}", forged(change, "report"))
 
 
-def other_pipeline(run: Path, content: bytes) -> None:
-    (run / "pipeline.skops").write_bytes(content)
-    sign(run)
-
-
 def bombs(rng: Any) -> Iterator[Case]:
     """Small files that are large in memory."""
-    original = (made.run() / "pipeline.skops").read_bytes()
-
-    def rebuilt(method: int, extra: int, npy: bool = False) -> bytes:
-        held = io.BytesIO()
-        with (
-            zipfile.ZipFile(io.BytesIO(original)) as old,
-            zipfile.ZipFile(held, "w", method) as new,
-        ):
-            for name in old.namelist():
-                content = old.read(name)
-                if npy and name.endswith(".npy"):
-                    content = npy_header()
-                new.writestr(name, content)
-            if extra:
-                with new.open("bomb.npy", "w") as member:
-                    for _ in range(extra):
-                        member.write(bytes(2**24))
-        return held.getvalue()
-
-    def npy_header() -> bytes:
-        file = io.BytesIO()
-        about = {"descr": "<f8", "fortran_order": False, "shape": (2**38,)}
-        np.lib.format.write_array_header_1_0(file, about)
-        return file.getvalue()
-
-    def declares_little(run: Path) -> None:
-        """The directory says one byte of a member that unpacks to much more."""
-        content = bytearray(rebuilt(zipfile.ZIP_DEFLATED, 70))
-        directory = content.rfind(b"PK\x01\x02")
-        content[directory + 24 : directory + 28] = (1).to_bytes(4, "little")
-        other_pipeline(run, bytes(content))
-
-    # BZIP2 and LZMA take long to pack, and are refused whatever the size.
-    sizes = {zipfile.ZIP_DEFLATED: 70, zipfile.ZIP_BZIP2: 2, zipfile.ZIP_LZMA: 2}
-    for method, size in sizes.items():
-        yield Case(
-            f"pipeline.skops of {16 * size} MB of nothing, packed by {method}",
-            forged(lambda run, m=method, n=size: other_pipeline(run, rebuilt(m, n)), "predict"),
-        )
-
-    def huge_array(run: Path) -> None:
-        other_pipeline(run, rebuilt(zipfile.ZIP_STORED, 0, npy=True))
-
-    yield Case("pipeline.skops with an array of 2 TB", forged(huge_array, "predict"))
-    yield Case("pipeline.skops that declares one byte", lambda: _held_or_refused(declares_little))
 
     def many_rows(run: Path, kind: str) -> None:
         schema = parquet.read_schema(run / runs.PREDICTIONS).remove_metadata()
@@ -162,19 +109,8 @@ def bombs(rng: Any) -> Iterator[Case]:
             file.truncate(runs.LARGEST + 1)
         sign(run)
 
-    for name, command in (("pipeline.skops", "predict"), ("history.json", "report")):
-        yield Case(
-            f"{name} of one byte too many", forged(lambda run, n=name: sparse(run, n), command)
-        )
-
-
-def _held_or_refused(change: Callable[[Path], None]) -> str | None:
-    """The forged member is not needed, so its pipeline may as well be read."""
-    run = made.copy_of(made.run())
-    change(run)
-    result = invoke("predict", run, made.data(), "--out", run.parent / "out.csv")
-    ok = result.code == 0 or (result.code == 2 and len(result.err.splitlines()) == 1)
-    return None if ok else f"code {result.code}, {result.err[-300:]!r}"
+    name = "history.json"
+    yield Case(f"{name} of one byte too many", forged(lambda run: sparse(run, name), "report"))
 
 
 def json_files(rng: Any) -> Iterator[Case]:

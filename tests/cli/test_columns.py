@@ -7,11 +7,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from evalign.cli import columns, tables
-from evalign.cli.columns import as_numbers, as_text, frame, pipeline, plan
+from evalign.cli import tables
+from evalign.cli.columns import as_numbers, as_text, frame, plan
 from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile, writing
+from evalign.estimator import FrameEncoder
 from tests.cli.commands import table
 
 ROWS = 60
@@ -24,7 +25,8 @@ def kind_of(values, name="column"):
     found = plan(made, "data.csv", target="y")
     if name in found.left_out:
         return found.left_out[name]
-    return "number" if name in found.numbers else "category"
+    kinds = {"number": found.numbers, "category": found.categories, "date": found.dates}
+    return next(kind for kind, names in kinds.items() if name in names)
 
 
 SHUFFLED = np.random.default_rng(1).permutation(ROWS)
@@ -70,13 +72,31 @@ def test_text_is_refused():
 
 @pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%dT%H:%M", " %Y-%m-%d %H:%M:%S.%fZ"])
 @pytest.mark.parametrize("repeated", [1, 5])
-def test_dates_are_refused(form, repeated):
-    days = pd.date_range("2024-01-01", periods=ROWS // repeated, freq="D").strftime(form)
-    with pytest.raises(UsageError, match=r"Got dates, such as ' ?2024-01-01") as caught:
-        kind_of([*days.repeat(repeated)[:-1], ""])
-    cure = "Make numbers of it, such as the weekday, or leave it out with --drop 'column'."
-    assert str(caught.value).endswith(cure)
-    assert kind_of([*days[:2], "never"] * (ROWS // 3)) == "category"
+def test_dates(form, repeated):
+    """Text that is a date in every row, and the dates of Parquet, are the same."""
+    days = pd.date_range("2024-01-01", periods=ROWS // repeated, freq="37h").repeat(repeated)
+    texts = [*days.strftime(form)[:-1], ""]
+    assert kind_of(texts) == "date"
+    assert kind_of([*texts[:2], "never"] * (ROWS // 3)) == "category"
+    typed = pd.Series(pd.to_datetime([text.strip() or None for text in texts], format="ISO8601"))
+    read = []
+    for values in (texts, typed):
+        made = pa.table({"day": pa.array(values), "y": ["a", "b"] * (ROWS // 2)})
+        read.append(frame(made, plan(made, "data.csv", target="y"), "data.csv"))
+    pd.testing.assert_frame_equal(*read)
+    assert read[0]["day"].isna().tolist() == [False] * (ROWS - 1) + [True]
+
+
+def test_what_is_no_date():
+    days = [f"2024-01-{1 + i % 28:02}" for i in range(ROWS)]
+    made = pa.table({"day": days, "y": ["a", "b"] * (ROWS // 2)})
+    found = plan(made, "data.csv", target="y")
+    other = pa.table({"day": ["2024-01-31", "2024-02-30"]})
+    with pytest.raises(UsageError, match=r"must hold dates, such as 2024-01-31\. Got '2024-02-30'"):
+        frame(other, found, "new.csv")
+    other = pa.table({"day": ["2024-01-31 12:00", "2024-01-31 12:00Z"]})
+    with pytest.raises(UsageError, match=r"with or without a zone\. Got both\."):
+        frame(other, found, "new.csv")
 
 
 def test_almost_numbers():
@@ -120,7 +140,7 @@ def made():
 
 def test_features():
     found = plan(made(), "data.csv", target="label")
-    X = pipeline(found).fit_transform(frame(made(), found, "data.csv"))
+    X = FrameEncoder().fit_transform(frame(made(), found, "data.csv"))
     # age, income, whether income is missing, three colours, yes and no
     assert X.shape == (240, 8)
     income = table()["income"]
@@ -130,34 +150,26 @@ def test_features():
     assert set(np.unique(X[:, 3:])) == {0, 1}
 
 
-def test_the_pipeline_survives_saving():
-    found = plan(made(), "data.csv", target="label")
-    X = frame(made(), found, "data.csv")
-    fitted = pipeline(found).fit(X)
-    loaded = columns.load(columns.dump(fitted), 2**20)
-    np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
-
-
 def test_rare_levels_are_grouped():
     levels = ["often"] * 200 + [f"rare{i % 10}" for i in range(40)]
     rare = pa.table({"c": levels, "y": ["a", "b"] * 120})
     found = plan(rare, "data.csv", target="y")
-    X = pipeline(found).fit_transform(frame(rare, found, "data.csv"))
+    X = FrameEncoder().fit_transform(frame(rare, found, "data.csv"))
     assert X.shape == (240, 2)
 
 
 def test_a_gap_never_seen_in_training():
     found = plan(made(), "data.csv", target="label")
     X = frame(made(), found, "data.csv")
-    fitted = pipeline(found).fit(X)
+    fitted = FrameEncoder().fit(X)
     holes = (
         made()
         .slice(0, 2)
         .set_column(made().column_names.index("colour"), "colour", pa.array([None, "NA"]))
     )
     new = frame(holes, found, "new.csv")
-    assert not columns.unseen(fitted, found, new)["colour"].any()  # it is not a new level
-    assert columns.transform(fitted, new)[:, 3:6].sum() == 0
+    assert not fitted.features_.unseen(new)["colour"].any()  # it is not a new level
+    assert fitted.transform(new)[:, 3:6].sum() == 0
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "tsv.gz", "parquet"])

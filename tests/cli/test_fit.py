@@ -21,8 +21,7 @@ from tests.cli.commands import done, files, fit, invoke, refused, table, written
 def test_the_run_folder(fitted, data):
     names = {path.as_posix() for path in files(fitted)}
     model = {"manifest.json", "state.json", "tensors.safetensors"}
-    whole = {"metrics.json", "history.json", "run.json", "report.html", "pipeline.skops"}
-    whole |= {"test_predictions.parquet"}
+    whole = {"metrics.json", "history.json", "run.json", "report.html", "test_predictions.parquet"}
     whole |= {f"{name}/{file}" for name in ("model", "baseline") for file in model}
     assert names == whole
     assert not fitted.with_name("run.partial").exists()
@@ -31,6 +30,7 @@ def test_the_run_folder(fitted, data):
         "label",
         numbers=["age", "income"],
         categories=["colour", "member"],
+        dates=[],
         left_out={"person": "id", "country": "constant"},
     )
     assert run.labels.names == ["high", "low", "middle"]
@@ -48,13 +48,14 @@ def test_the_test_rows_are_those_held_out(fitted, data):
         np.testing.assert_allclose(tested[columns].sum(axis=1), 1)
 
 
-def test_the_pipeline_is_of_the_training_rows(fitted, data):
+def test_the_columns_are_learnt_from_the_training_rows(fitted, data):
     frame = pd.read_csv(data)
     kept, _ = holdout_split(frame["label"].astype("category").cat.codes, seed=0)
     median = frame["income"].iloc[kept].median()
     assert median != frame["income"].median()
-    impute = FinishedRun(fitted).pipeline.named_transformers_["numbers"]
-    assert impute.statistics_[1] == pytest.approx(median)
+    for name in ("model", "baseline"):
+        _, income, *_ = FinishedRun(fitted).classifier(name).features_.columns
+        assert income.fill == pytest.approx(median)
 
 
 def test_it_learns(fitted):
@@ -340,7 +341,7 @@ def test_a_bug_keeps_its_traceback(fitted, data, monkeypatch, tmp_path):
     def broken(*_):
         raise ValueError("a bug")
 
-    monkeypatch.setattr("evalign.cli.predict.Features.__call__", broken)
+    monkeypatch.setattr("evalign.cli.predict.UnseenLevels.count", broken)
     with pytest.raises(ValueError, match="a bug"):
         invoke("predict", fitted, data, "--out", tmp_path / "scored.csv")
     assert list(tmp_path.iterdir()) == []

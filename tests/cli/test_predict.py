@@ -53,7 +53,7 @@ def test_formats(fitted, tmp_path, source, target):
 
 def test_labels_and_probabilities_of_one_pass(fitted):
     model, passes = FinishedRun(fitted).classifier("model"), []
-    X = np.random.default_rng(0).normal(size=(50, model.n_features_in_))
+    X = table(50)[["age", "income", "colour", "member"]]
     expected = model.predict(X), model.predict_proba(X)
     model.network_.register_forward_hook(lambda *_: passes.append(1))
     for got, wanted in zip(judged(model, X), expected, strict=True):

@@ -44,16 +44,39 @@ CASES = [
     ("seed", ...),
     ("seed", "0"),
     ("seed", 10**30),
-    ("n_features_in", ...),
-    ("n_features_in", 10**9),  # 2 TB of weights
-    ("n_features_in", -1),
-    ("n_features_in", "4"),
+    ("features", ...),
+    ("features", None),
+    ("features.given", ["x0"]),
+    ("features.given", list(range(4))),
+    ("features.given", "abcd"),
+    ("features.named", 1),
+    ("features.left_out", {"x9": "id"}),
+    ("features.columns", []),
+    ("features.columns", [{"kind": "number", "name": "x0", "fill": 0.0, "gaps": False}] * 4),
+    *(("features.columns", [column] + [
+        {"kind": "number", "name": f"x{i}", "fill": 0.0, "gaps": False} for i in range(1, 4)])
+      for column in (
+        {"kind": "nosuch", "name": "x0"},
+        {"kind": "number", "name": "x0"},
+        {"kind": "number", "name": 7, "fill": 0.0, "gaps": False},
+        {"kind": "number", "name": "x0", "fill": math.nan, "gaps": False},
+        {"kind": "number", "name": "x0", "fill": "0", "gaps": False},
+        {"kind": "number", "name": "x0", "fill": 0.0, "gaps": True},  # a column more
+        {"kind": "boolean", "name": "x0", "gaps": 2},
+        {"kind": "category", "name": "x0", "levels": 3, "rare": []},
+        {"kind": "category", "name": "x0", "levels": ["a", "a"], "rare": []},
+        {"kind": "category", "name": "x0", "levels": ["a", 3], "rare": []},
+        {"kind": "category", "name": "x0", "levels": [["a"]], "rare": []},
+        {"kind": "category", "name": "x0", "levels": [str(i) for i in range(10**5)], "rare": []},
+        {"kind": "date", "name": "x0", "parts": ["week"], "fill": [0.0], "gaps": False,
+         "utc": False},
+        {"kind": "date", "name": "x0", "parts": ["year"], "fill": [], "gaps": False, "utc": False},
+      )),
     ("classes", list(range(10**5))),
     ("classes", [0, 0, 1]),
     ("classes", [2, 1, 0]),
     ("classes_dtype", "nosuch"),
     ("classes_dtype", 7),
-    ("feature_names_in", ["a"]),
     ("arguments.dropout", "much"),
     ("arguments.dropout", ...),
     ("arguments.metric", ...),
@@ -92,6 +115,12 @@ def test_a_wrong_tree_is_refused_in_one_line(tree, tmp_path, path, value):
         AlignedClassifier.load(tmp_path / "model")
     assert "\n" not in str(refused.value)
     assert str(tmp_path) in str(refused.value)
+
+
+def test_a_folder_of_an_older_version_says_so(tree, tmp_path):
+    checkpoint.save(tmp_path / "model", put(tree, "version", ...))
+    with pytest.raises(CheckpointError, match=r"of format 1, this is 2\. Load it"):
+        AlignedClassifier.load(tmp_path / "model")
 
 
 def test_the_tree_itself_is_loaded(tree, tmp_path):

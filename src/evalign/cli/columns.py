@@ -1,9 +1,6 @@
-"""Turn the columns of a table into features: numbers, categories, and what is left out."""
+"""The columns of a table on disk: their roles, and their cells as a frame for an estimator."""
 
-import io
-import re
 import warnings
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,14 +9,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
-import skops.io
 from pyarrow import types
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
 
 from evalign.cli.errors import DataWarning, UsageError
-from evalign.cli.tables import is_number, is_usable
+from evalign.cli.tables import is_date, is_number, is_usable
+from evalign.estimator.cells import ColumnValues, parsed_dates, role
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
 
@@ -28,14 +22,7 @@ MARKS = ["", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN", "-NaN", "-nan", "NaN", 
 WORDS = ["#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null", "None"]
 MISSING = pa.array([*MARKS, *WORDS])
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?$"  # ISO 8601
 LARGEST = float(np.finfo(np.float32).max)
-RARE = 10  # rows; levels with fewer are merged into one
-LEVELS = 100  # of a category, at most; the rarest are merged into one
-TEXT_WORDS = 5  # per value, on average: more than a name has
-TEXT_VALUES = 20
-NAMED_ID = re.compile(r"(^|[^a-z])(id|uuid|guid|key|index|row)s?$", re.IGNORECASE)
-TRUSTED = ["numpy.dtype"]  # beyond what skops trusts anyway
 
 
 @dataclass(frozen=True)
@@ -48,6 +35,7 @@ class Columns:
         weight: the weight of a row; None for no such column.
         numbers: features that are numbers, perhaps with gaps.
         categories: features; a gap is a level.
+        dates: features, perhaps with gaps.
         left_out: the reason why a column is not a feature, by its name.
     """
 
@@ -56,11 +44,12 @@ class Columns:
     weight: str | None = None
     numbers: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def features(self) -> list[str]:
-        return [*self.numbers, *self.categories]
+        return [*self.numbers, *self.categories, *self.dates]
 
     @property
     def used(self) -> list[str]:
@@ -82,75 +71,30 @@ def plan(
     for name in table.column_names:
         if name not in (target, group, weight, *drop):
             kinds[name] = _kind(f"Column {name!r} of {source}", name, table[name])
-    numbers, categories = (
+    numbers, categories, dates = (
         tuple(name for name, kind in kinds.items() if kind == wanted)
-        for wanted in ("number", "category")
+        for wanted in ("number", "category", "date")
     )
-    left_out = {name: kind for name, kind in kinds.items() if name not in numbers + categories}
-    if not numbers and not categories:
+    features = {*numbers, *categories, *dates}
+    left_out = {name: kind for name, kind in kinds.items() if name not in features}
+    if not features:
         why = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
         raise UsageError(f"{source} holds no column to learn from. Left out: {why or 'none'}.")
-    return Columns(target, group, weight, numbers, categories, left_out)
-
-
-def pipeline(columns: Columns) -> ColumnTransformer:
-    """The transformer from the columns of `frame` to float64 without gaps, not yet scaled."""
-    numbers = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
-    categories = OneHotEncoder(
-        min_frequency=RARE,
-        max_categories=LEVELS,
-        handle_unknown="infrequent_if_exist",
-        sparse_output=False,
-    )
-    parts = [("numbers", numbers, columns.numbers), ("categories", categories, columns.categories)]
-    return ColumnTransformer([(name, part, list(names)) for name, part, names in parts if names])
+    return Columns(target, group, weight, numbers, categories, dates, left_out)
 
 
 def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1) -> pd.DataFrame:
-    """The features of a table: float64 with NaN for a gap, or text with "" for one."""
+    """The features of a table: float64 with NaN for a gap, categories, and dates."""
     data: dict[str, object] = {}
     for name in columns.numbers:
         values, wrong = as_numbers(table[name])
         _check_numbers(f"Column {name!r} of {source}", table[name], wrong, first_row)
         data[name] = values
     for name in columns.categories:
-        data[name] = as_text(table[name]).fill_null("").to_pandas().astype(object)
+        data[name] = as_text(table[name]).dictionary_encode().combine_chunks().to_pandas()
+    for name in columns.dates:
+        data[name] = _read_dates(f"Column {name!r} of {source}", table[name], first_row)
     return pd.DataFrame(data)
-
-
-def transform(pipeline: ColumnTransformer, X: pd.DataFrame) -> np.ndarray:
-    """The fitted pipeline's features. Levels it does not know are counted by `unseen`."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
-        return np.asarray(pipeline.transform(X))
-
-
-def unseen(pipeline: ColumnTransformer, columns: Columns, X: pd.DataFrame) -> dict[str, np.ndarray]:
-    """For each category, a mask of the rows whose level training never saw, except for gaps."""
-    if not columns.categories:
-        return {}
-    levels = pipeline.named_transformers_["categories"].categories_
-    known = zip(columns.categories, levels, strict=True)
-    return {name: ~X[name].isin([*seen, ""]).to_numpy() for name, seen in known}
-
-
-def dump(pipeline: ColumnTransformer) -> bytes:
-    return skops.io.dumps(pipeline)
-
-
-def load(data: bytes, most: int) -> ColumnTransformer:
-    """The pipeline that `dump` wrote, or a ValueError if unpacked it has more than `most` bytes.
-
-    No more than the sizes that the archive declares is unpacked of a deflated or stored member.
-    """
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        packed = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-        if any(member.compress_type not in packed for member in archive.infolist()):
-            raise ValueError("it is packed in a way that evalign does not use")
-        size = sum(member.file_size for member in archive.infolist())
-    if size > most:
-        raise ValueError(f"unpacked it has {size:,} bytes, more than {most:,}")
-    return skops.io.loads(data, trusted=TRUSTED)
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -175,45 +119,70 @@ def as_numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     return values, texts.is_valid().to_numpy() & ~(np.abs(values) <= LARGEST)
 
 
-def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
-    """Say what a column is: "number", "category", or "constant" or "id", which teach nothing."""
-    drop = f"or leave it out with --drop {name!r}."
-    allowed, weekday = (
-        f"{what} must hold numbers or text",
-        "Make numbers of it, such as the weekday",
-    )
-    if not is_usable(column.type):
-        cure = weekday if types.is_temporal(column.type) else "Make numbers or text of it"
-        raise UsageError(f"{allowed}. Got {column.type}. {cure}, {drop}")
-    texts = as_text(column)
-    present = texts.drop_null()
-    distinct = len(present.unique())
-    if not distinct:
-        raise UsageError(f"{what} must hold a value. Got {len(texts)} gaps. Fill it in, {drop}")
-    if distinct == 1 and len(present) == len(texts):
-        return "constant"
-    values, wrong = as_numbers(column)
-    if is_number(column.type) or not wrong.any():
-        _check_numbers(what, column, wrong)
-        return "id" if _is_id(name, values) else "number"
-    if pc.all(pc.match_substring_regex(pc.utf8_trim_whitespace(present), DATE)).as_py():
-        got = f"Got dates, such as {present[0].as_py()!r}"
-        raise UsageError(f"{allowed}. {got}. {weekday}, {drop}")
-    if distinct > TEXT_VALUES and _words(present) >= TEXT_WORDS:
-        got = f"Got text, such as {present[0].as_py()[:40]!r}. Make features of it, {drop}"
-        raise UsageError(f"{what} must hold numbers or categories. {got}")
-    if 2 * wrong.sum() < len(present):
+def as_dates(column: pa.ChunkedArray) -> ColumnValues:
+    """Days or times of Arrow, which keeps those with a zone in UTC, as dates."""
+    kind = pa.timestamp("us", getattr(column.type, "tz", None))
+    values = column.cast(kind, safe=False).to_numpy()  # nanoseconds are cut off
+    return ColumnValues("date", values.astype("datetime64[us]"))
+
+
+def as_objects(texts: pa.ChunkedArray) -> np.ndarray:
+    """Text as str, None for a gap."""
+    return np.array(texts.to_pylist(), dtype=object)
+
+
+def _read_dates(what: str, column: pa.ChunkedArray, first_row: int) -> np.ndarray:
+    """Dates. Those with a time zone are in UTC, and files may differ in whether they name one."""
+    texts = as_objects(as_text(column))
+    dates = as_dates(column) if is_date(column.type) else parsed_dates(texts)
+    if dates is None:
+        wrong = [text is not None and parsed_dates([text]) is None for text in texts]
         row = int(np.argmax(wrong))
-        flaw = repr(texts[row].as_py())
-        if 2 * distinct > len(present):  # not a category, whose values would repeat
-            cure = f"Correct it or leave it empty, or leave the column out with --drop {name!r}."
-            raise UsageError(
-                f"{what} must hold finite numbers. Got {flaw} in row {row + 1}. {cure}"
-            )
-        got = f"{wrong.sum()} values that are no numbers, such as {flaw}"
-        cure = "Correct them or leave them empty for a column of numbers."
-        warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=4)
-    return "id" if distinct == len(texts) else "category"
+        found = f"Got {texts[row]!r} in row {first_row + row}" if any(wrong) else "Got both"
+        allowed = "dates, such as 2024-01-31" if any(wrong) else "dates with or without a zone"
+        raise UsageError(f"{what} must hold {allowed}. {found}. Correct it, or leave it empty.")
+    return dates.values
+
+
+def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
+    """Say what a column is: "number", "category" or "date", or the reason to leave it out."""
+    drop = f"or leave it out with --drop {name!r}."
+    if not is_usable(column.type):
+        allowed, cure = "must hold numbers, text or dates", "Make numbers or text of it"
+        raise UsageError(f"{what} {allowed}. Got {column.type}. {cure}, {drop}")
+    texts, (values, wrong) = as_text(column), as_numbers(column)
+    if is_date(column.type):
+        given = as_dates(column)
+    elif is_number(column.type) or not wrong.any():
+        _check_numbers(what, column, wrong)
+        given = ColumnValues("number", values)
+    else:
+        given = ColumnValues("text", as_objects(texts))
+    found = role(name, given)
+    example = repr(texts.drop_null()[0].as_py()[:40]) if found != "empty" else ""
+    if found == "empty":
+        raise UsageError(f"{what} must hold a value. Got {len(texts)} gaps. Fill it in, {drop}")
+    if found == "prose":
+        got = f"Got text, such as {example}. Make features of it, {drop}"
+        raise UsageError(f"{what} must hold numbers, categories or dates. {got}")
+    if given.kind == "text" and found in ("id", "category"):
+        _check_almost_numbers(what, name, texts, wrong)
+    return found
+
+
+def _check_almost_numbers(what: str, name: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
+    """Refuse numbers that hardly repeat with a word among them; warn of a category of numbers."""
+    present = texts.drop_null()
+    if 2 * wrong.sum() >= len(present):
+        return
+    row = int(np.argmax(wrong))
+    flaw = repr(texts[row].as_py())
+    if 2 * len(present.unique()) > len(present):  # not a category, whose values would repeat
+        cure = f"Correct it or leave it empty, or leave the column out with --drop {name!r}."
+        raise UsageError(f"{what} must hold finite numbers. Got {flaw} in row {row + 1}. {cure}")
+    got = f"{wrong.sum()} values that are no numbers, such as {flaw}"
+    cure = "Correct them or leave them empty for a column of numbers."
+    warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
 
 
 def _check_numbers(
@@ -224,19 +193,3 @@ def _check_numbers(
         got = f"Got {str(column[row].as_py())!r} in row {first_row + row}."
         cure = "Correct it, or leave it empty."
         raise UsageError(f"{what} must hold finite numbers. {got} {cure}")
-
-
-def _is_id(name: str, values: np.ndarray) -> bool:
-    """Whether the values are distinct whole numbers that count rows, are sorted or named id."""
-    if np.isnan(values).any() or (values != np.floor(values)).any():
-        return False
-    ordered = np.sort(values)
-    if (np.diff(ordered) == 0).any():
-        return False
-    steps = np.diff(values)
-    counts = ordered[-1] - ordered[0] == len(values) - 1
-    return bool(counts or (steps > 0).all() or (steps < 0).all() or NAMED_ID.search(name))
-
-
-def _words(texts: pa.ChunkedArray) -> float:
-    return pc.mean(pc.list_value_length(pc.utf8_split_whitespace(texts))).as_py()

@@ -14,7 +14,6 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from evalign import comparison
-from evalign.cli import columns
 from evalign.cli.dataset import check_metric, introduce, load
 from evalign.cli.errors import refused
 from evalign.cli.tables import TableFile
@@ -30,7 +29,7 @@ from evalign.comparison import (
     summarize,
     verdict,
 )
-from evalign.estimator import AlignedClassifier
+from evalign.estimator import AlignedClassifier, FrameEncoder
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
 from evalign.report.summary import number
@@ -82,7 +81,7 @@ def compare_methods(
                 AlignedClassifier(metric, epochs=epochs),
                 rows.X,
                 rows.y,
-                features=columns.pipeline(dataset.columns),
+                features=FrameEncoder(),
                 methods=list(METHODS),
                 folds=folds,
                 seeds=range(seeds),
@@ -134,8 +133,6 @@ def small(n_features: int, n_classes: int) -> nn.Module:
 def _run(spoken: Terminal, records: Iterator[FoldScore], total: int) -> list[FoldScore]:
     """Collect all records behind a progress bar. A warning that repeats is shown once."""
     with warnings.catch_warnings(record=True) as caught:
-        # The training rows of a fold may lack a level. That is expected.
-        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
         # The advice on batches that are small for EAST cannot be followed: there is no option.
         warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
         bar = Console(stderr=True)

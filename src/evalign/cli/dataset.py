@@ -183,7 +183,8 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
     """Say what the columns and the classes are taken for."""
     used, names = dataset.columns, dataset.labels.names
     numbers, categories = len(used.numbers), len(used.categories)
-    features = f"{numbers} columns of numbers, {categories} of categories"
+    dates = f", {len(used.dates)} of dates" if used.dates else ""
+    features = f"{numbers} columns of numbers, {categories} of categories{dates}"
     spoken.note(f"{len(dataset.rows.y)} rows; {features}.")
     if used.left_out:
         why = ", ".join(f"{name} ({why})" for name, why in used.left_out.items())

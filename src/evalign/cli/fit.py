@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import evalign
-from evalign.cli import columns, run
+from evalign.cli import run
 from evalign.cli.dataset import (
     Rows,
     TrainingTable,
@@ -156,15 +156,12 @@ def _build(
 ) -> dict[str, Any]:
     """Write all files of a run except `run.json`, and return the scores."""
     training, tested, validated = parts["training"], parts["test"], parts.get("validation")
-    pipeline = columns.pipeline(dataset.columns)
-    X = np.asarray(pipeline.fit_transform(training.X))
     held_out: tuple[Any, ...] | None = None
     if validated is not None:
-        held_out = (columns.transform(pipeline, validated.X), validated.y, validated.weight)
-    (folder / "pipeline.skops").write_bytes(columns.dump(pipeline))
+        held_out = (validated.X, validated.y, validated.weight)
     for name, estimator in estimators.items():
         estimator.fit(
-            X,
+            training.X,
             training.y,
             training.weight,
             groups=training.groups,
@@ -173,7 +170,7 @@ def _build(
         )
         estimator.set_params(verbose=0).save(folder / name)
 
-    table = predictions(columns.transform(pipeline, tested.X), tested, dataset.labels, estimators)
+    table = predictions(tested, dataset.labels, estimators)
     with writing(folder / PREDICTIONS, table.schema) as write:
         write(table)
     histories = {name: estimator.history_ for name, estimator in estimators.items()}

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import torch
 from rich.table import Table
@@ -20,13 +21,11 @@ from evalign.report.summary import number
 Histories = dict[str, list[dict[str, Any]]]
 
 
-def predictions(
-    features: np.ndarray, rows: Rows, labels: Labels, models: dict[str, AlignedClassifier]
-) -> pa.Table:
+def predictions(rows: Rows, labels: Labels, models: dict[str, AlignedClassifier]) -> pa.Table:
     """The true label of each row, and the label and the probabilities that each model gives it."""
     columns = {"label": labels.decode(rows.y)}
     for name, model in models.items():
-        codes, values = judged(model, features)
+        codes, values = judged(model, rows.X)
         columns[f"{name}_prediction"] = labels.decode(codes)
         columns |= probabilities(f"{name}_probability", values, labels)
     if rows.weight is not None:
@@ -36,9 +35,9 @@ def predictions(
     return pa.table(columns)
 
 
-def judged(model: AlignedClassifier, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def judged(model: AlignedClassifier, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """The answers of `predict` and `predict_proba`, for which the network runs once."""
-    values = model.predict_proba(features)
+    values = model.predict_proba(X)
     codes = model.rule_.labels_of(torch.from_numpy(values)).numpy()
     return model.classes_[codes], values
 
@@ -145,6 +144,7 @@ def _cards(about: About) -> dict[str, dict[str, str]]:
         "Classes": ", ".join(f"{label} ({count})" for label, count in counts),
         "Numbers": ", ".join(columns["numbers"]),
         "Categories": ", ".join(columns["categories"]),
+        "Dates": ", ".join(columns["dates"]),
         "Left out": ", ".join(left_out),
     }
     options = {name: str(value) for name, value in arguments.items() if name.startswith("--")}

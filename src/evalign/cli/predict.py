@@ -25,6 +25,7 @@ from evalign.cli.outcome import (
 from evalign.cli.run import LARGEST, PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import terminal
+from evalign.estimator import AlignedClassifier
 from evalign.report import render, scores
 
 
@@ -41,7 +42,7 @@ def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
             cure = "Rename them, or remove them."
             raise UsageError(f"{source} already has columns named {listed(taken)}. {cure}")
 
-        model, features = opened.classifier("model"), Features(opened)
+        model, unseen = opened.classifier("model"), UnseenLevels()
         # From CSV to CSV, text stays as it is. In Parquet, the model's numbers become numbers.
         numbers = set(used.numbers) if is_parquet(out) and not is_parquet(data) else set()
         kinds = {field.name: field.type for field in source.schema}
@@ -52,19 +53,19 @@ def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
         with writing(out, schema) as write:
             for block in source.blocks():
                 X = columns.frame(block, used, source, 1 + count)
-                given = features(X)
+                unseen.count(model, X)
                 parts = {name: block[name] for name in block.column_names}
                 parts |= {name: pa.array(X[name], from_pandas=True) for name in numbers}
-                codes, values = judged(model, given)
+                codes, values = judged(model, X)
                 parts["prediction"] = labels.decode(codes)
                 parts |= probabilities("probability", values, labels)
                 write(pa.table(parts, schema=schema))
                 count += block.num_rows
             if not count:
                 raise UsageError(f"{source} holds no rows.")
-        features.warn(source)
+        unseen.warn(source)
         warn_of_formulas(out, labels)
-        result = {"rows": count, "out": str(out), "unseen": dict(features.unseen)}
+        result = {"rows": count, "out": str(out), "unseen": dict(unseen.levels)}
         spoken.result(result, f"Labelled {count} rows: {out}")
 
 
@@ -75,14 +76,15 @@ def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
         used, labels = opened.columns, opened.labels
         source.need(used.used)
         models = {name: opened.classifier(name) for name in opened.models}
-        features, blocks, count = Features(opened), [], 0
+        unseen, blocks, count = UnseenLevels(), [], 0
         for block in source.blocks():
             part = rows(block, used, labels, source, 1 + count)
-            blocks.append(predictions(features(part.X), part, labels, models))
+            unseen.count(models["model"], part.X)
+            blocks.append(predictions(part, labels, models))
             count += block.num_rows
         if not count:
             raise UsageError(f"{source} holds no rows.")
-        features.warn(source)
+        unseen.warn(source)
         table = pa.concat_tables(blocks)
         with opened.reading("history.json"):
             seen = was_seen(opened.about, digest(data))
@@ -114,23 +116,21 @@ def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) ->
         spoken.result({"out": str(out)}, f"Wrote {out}")
 
 
-class Features:
-    """The fitted pipeline of a run. It counts the levels that training never saw."""
+class UnseenLevels:
+    """Counts the levels of categories that training never saw, block by block."""
 
-    def __init__(self, run: FinishedRun) -> None:
-        self.run = run
+    def __init__(self) -> None:
         self.rows = 0
-        self.unseen: Counter[str] = Counter()
+        self.levels: Counter[str] = Counter()
 
-    def __call__(self, X: pd.DataFrame) -> np.ndarray:
-        new = columns.unseen(self.run.pipeline, self.run.columns, X)
+    def count(self, model: AlignedClassifier, X: pd.DataFrame) -> None:
+        new = model.features_.unseen(X)
         self.rows += int(np.any(list(new.values()), axis=0).sum()) if new else 0
-        self.unseen.update({name: int(rows.sum()) for name, rows in new.items() if rows.any()})
-        return columns.transform(self.run.pipeline, X)
+        self.levels.update({name: int(rows.sum()) for name, rows in new.items() if rows.any()})
 
     def warn(self, source: TableFile) -> None:
         """Warn of the rows counted. Call it once, after all rows."""
         if self.rows:
-            where = ", ".join(f"{name!r}: {count}" for name, count in self.unseen.items())
+            where = ", ".join(f"{name!r}: {count}" for name, count in self.levels.items())
             text = f"{self.rows} rows of {source} hold categories that training never saw ({where})"
             warnings.warn(f"{text}; they count as rare ones.", DataWarning, stacklevel=2)

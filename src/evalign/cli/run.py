@@ -3,8 +3,7 @@
 | file                       | holds                                                           |
 | -------------------------- | --------------------------------------------------------------- |
 | `run.json`                 | format, arguments, columns, classes, versions, SHA-256 of files |
-| `model/`, `baseline/`      | `AlignedClassifier.save`                                        |
-| `pipeline.skops`           | from columns to features                                        |
+| `model/`, `baseline/`      | `AlignedClassifier.save`, which knows the columns               |
 | `test_predictions.parquet` | the models' answers for the test rows                           |
 | `metrics.json`             | `evalign.report.scores` of them                                 |
 | `history.json`             | a record per epoch, for each model                              |
@@ -18,16 +17,11 @@ import hashlib
 import json
 import os
 import shutil
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sklearn.compose import ColumnTransformer
-
-from evalign.cli import columns
 from evalign.cli.columns import Columns
 from evalign.cli.errors import UsageError
 from evalign.cli.files import digest, partial_folder, replacing, synced
@@ -42,7 +36,7 @@ except ImportError:  # Windows, where two commands at once do not notice each ot
     fcntl = None
 
 FORMAT = "evalign run"
-VERSION = 1
+VERSION = 2  # since the models know the columns
 PREDICTIONS = "test_predictions.parquet"
 REPORT = "report.html"
 MODELS = ("model", "baseline")
@@ -73,7 +67,7 @@ class FinishedRun:
         for name, written in self.about["files"].items():
             with self.reading(name):
                 self._check(name, written)
-        for name in ("pipeline.skops", "history.json", "metrics.json", PREDICTIONS):
+        for name in ("history.json", "metrics.json", PREDICTIONS):
             if name not in self.about["files"]:
                 raise _damaged(folder, f"run.json does not name {name}")
 
@@ -99,23 +93,14 @@ class FinishedRun:
         """ "model", and "baseline" if there is one."""
         return [name for name in MODELS if f"{name}/manifest.json" in self.about["files"]]
 
-    @cached_property
-    def pipeline(self) -> ColumnTransformer:
-        with self.reading("pipeline.skops"):
-            data = read_plain(self.folder / "pipeline.skops", LARGEST)
-            pipeline: Any = columns.load(data, LARGEST)
-            if list(pipeline.feature_names_in_) != self.columns.features:
-                raise ValueError("its columns are others than those of run.json")
-            return pipeline
-
     def classifier(self, name: str) -> AlignedClassifier:
         """One of its models, whose classes are the codes of the labels."""
         with self.reading(name):
             model = AlignedClassifier.load(self.folder / name)
             if model.classes_.tolist() != list(range(len(self.labels.values))):
                 raise ValueError("its classes are others than those of run.json")
-            if model.n_features_in_ != len(self.pipeline.get_feature_names_out()):
-                raise ValueError("its features are others than those of pipeline.skops")
+            if list(model.features_.given) != self.columns.features:
+                raise ValueError("its columns are others than those of run.json")
             return model
 
     def read(self, name: str) -> Any:
@@ -130,7 +115,7 @@ class FinishedRun:
             yield
         except (UsageError, CheckpointError):
             raise
-        except (OSError, EOFError, MemoryError, zipfile.BadZipFile, *WRONG_TREE) as error:
+        except (OSError, EOFError, MemoryError, *WRONG_TREE) as error:
             why = " ".join(f"{type(error).__name__}: {error}".split())
             raise _damaged(self.folder, f"{name} cannot be used: {why[:300]}") from error
 

@@ -87,7 +87,7 @@ class TableFile:
             raise UsageError(f"{self} holds {size:,} bytes, more than {most:,}.")
 
     def need(self, names: list[str]) -> None:
-        """Refuse a table that lacks a column, or has one that holds neither numbers nor text."""
+        """Refuse a table that lacks a column, or has one that holds lists or the like."""
         missing = [name for name in names if name not in self.schema.names]
         if missing:
             found = listed(self.schema.names)
@@ -96,7 +96,7 @@ class TableFile:
             kind = self.schema.field(name).type
             if not is_usable(kind):
                 what = f"Column {name!r} of {self}"
-                raise UsageError(f"{what} must hold numbers or text. Got {kind}.")
+                raise UsageError(f"{what} must hold numbers, text or dates. Got {kind}.")
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -137,11 +137,17 @@ def is_number(kind: pa.DataType) -> bool:
     return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
 
 
+def is_date(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds days or points in time."""
+    return types.is_date(kind) or types.is_timestamp(kind)
+
+
 def is_usable(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds numbers, truth values or text, or is empty."""
+    """Whether a column of this type holds numbers, truth values, text or dates, or is empty."""
     inner = kind.value_type if types.is_dictionary(kind) else kind
     text = types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner)
-    return text or types.is_boolean(kind) or types.is_null(kind) or is_number(inner)
+    known = types.is_boolean(kind) or types.is_null(kind) or is_date(kind)
+    return text or known or is_number(inner)
 
 
 def _dialect(path: Path) -> csv.ParseOptions:

@@ -4,7 +4,8 @@ From high to low: `classifier` trains a network. `fitting` trains and fits the d
 `storage` saves and loads, `export` writes ONNX. `state` is what a fit leaves behind. `arguments`
 checks the constructor's arguments, `positive` knows which of two classes a metric is about,
 `network` builds a network and asks it, `progress` tells how far training is, and `rows` reads and
-splits a table.
+splits a table. `frames` makes a matrix of its columns, `columns` are what is learnt of each, and
+`cells` reads them from whatever frame it is.
 
 `decision_cv` puts a decision around any other classifier. `held_out` trains it fold by fold,
 `targets` reads labels, `plot` draws. `evidence` says what a rule brings on rows it has not seen,
@@ -13,5 +14,6 @@ and `answers` are what a classifier says of rows.
 
 from evalign.estimator.classifier import AlignedClassifier
 from evalign.estimator.decision_cv import AlignedDecisionCV
+from evalign.estimator.frames import FrameEncoder
 
-__all__ = ["AlignedClassifier", "AlignedDecisionCV"]
+__all__ = ["AlignedClassifier", "AlignedDecisionCV", "FrameEncoder"]

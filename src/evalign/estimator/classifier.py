@@ -20,12 +20,13 @@ from evalign.estimator import storage
 from evalign.estimator.arguments import check_arguments
 from evalign.estimator.export import export
 from evalign.estimator.fitting import fit_rows
+from evalign.estimator.frames import Features, read
 from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.rows import (
     OWNER,
     LabelledRows,
-    read,
-    read_features,
+    learn_features,
+    read_labelled,
     read_validation,
     refuse_multilabel,
     weights,
@@ -74,6 +75,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         history_: a record per epoch, see `evalign.training.fit`.
         network_: the trained network.
         rule_: the `DecisionRule` that `predict` uses.
+        features_: the `Features`: what was learnt of the columns, and which were left out.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     Examples:
@@ -144,7 +146,9 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         """Train, choose the best epoch and fit the decision rule.
 
         Args:
-            X: an array, a pandas table of numbers, or a sparse matrix (made dense as a whole).
+            X: a frame of pandas or polars, an array, or a sparse matrix (made dense as a whole).
+                Columns may hold numbers, categories, text labels, truth values and dates, with
+                gaps; see `FrameEncoder`.
             y: a label per row: numbers or strings.
             sample_weight: a weight per row; rows of weight 0 are left out.
             validation_data: (X, y) or (X, y, sample_weight) to use instead of held-out rows.
@@ -158,7 +162,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         allowed = "be an integer with a checkpoint, which another seed could not go on from"
         require(fixed, OWNER, "random_state", allowed, repr(self.random_state))
         before = getattr(self, "_fitted", None) if self.warm_start else None
-        X, y = read(self, X, y, reset=before is None)
+        X, y = read_labelled(self, X, y, reset=before is None)
         classes, codes = np.unique(y, return_inverse=True)
         if before is not None:
             same = np.array_equal(classes, before.classes)
@@ -176,18 +180,20 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         factors = compute_class_weight(self.class_weight, classes=classes, y=y)
         allowed = "hold no negative weight"
         require((factors >= 0).all(), OWNER, "class_weight", allowed, repr(self.class_weight))
-        rows = LabelledRows(X, codes, weights(sample_weight, len(codes)) * factors[codes])
+        weight = weights(sample_weight, len(codes)) * factors[codes]
+        features = learn_features(X, weight) if before is None else before.features
+        rows = LabelledRows(features.matrix(OWNER, X), codes, weight)
         if validation_data is None:
             training, validation = rows.hold_out(self.validation_fraction, groups, seed, classes)
         else:
             training = rows
-            validation = read_validation(self, validation_data, classes, factors)
+            validation = read_validation(self, validation_data, features, classes, factors)
         self._fitted = fit_rows(
             self.get_params(deep=False),
             *(part.take(part.weight > 0) for part in (training, validation)),
             metric=metric,
             classes=classes,
-            feature_names=getattr(self, "feature_names_in_", None),
+            features=features,
             seed=seed,
             before=before,
             checkpoint=checkpoint,
@@ -209,6 +215,10 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     @property
     def history_(self) -> History:
         return self._state().history
+
+    @property
+    def features_(self) -> Features:
+        return self._state().features
 
     def predict(self, X: Any) -> np.ndarray:
         """Labels, by the rule that `fit` made."""
@@ -273,18 +283,22 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         """
         arguments, fitted = storage.load(path, arguments, cls._get_param_names())
         classifier = cls(**arguments)
-        classifier._fitted, classifier.n_features_in_ = fitted, fitted.n_features
-        if fitted.feature_names is not None:
-            classifier.feature_names_in_ = fitted.feature_names
+        features = fitted.features
+        classifier._fitted, classifier.n_features_in_ = fitted, len(features.given)
+        if features.named:
+            classifier.feature_names_in_ = np.array(features.given, dtype=object)
         return classifier
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write an ONNX file, from raw rows to labels, with the decision rule inside.
 
-        Its input is "X" (n, n_features), float32. Its outputs are "label" (n,), an index into the
-        classes, which are in the file's metadata as JSON, and "probability" and "score"
-        (n, n_classes). A row with a NaN or an infinity, which `predict` refuses, gets the label −1
-        and NaN for the others. Needs `onnx` and `onnxscript`.
+        Of an array its input is "X" (n, n_features), float32. Of a frame each column is an input
+        (n, 1) under its name: numbers as float64 with NaN for a gap, truth values as 1, 0 or NaN,
+        categories as strings with "" for a gap, dates as int64, microseconds since 1970 (as
+        numpy's datetime64[us], whose NaT is a gap). Its outputs are "label" (n,), an index into
+        the classes, which are in the file's metadata as JSON, and "probability" and "score"
+        (n, n_classes). A row with an infinity, which `predict` refuses, gets the label −1 and NaN
+        for the others. Needs `onnx` and `onnxscript`.
         """
         export(path, self._state())
 
@@ -301,6 +315,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
         return tags
 
     def _state(self) -> Fitted:
@@ -309,7 +324,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
     def _probabilities(self, X: Any) -> Tensor:
         fitted = self._state()
-        return fitted.probabilities(read_features(self, X))
+        return fitted.probabilities(fitted.features.matrix(OWNER, read(self, X, reset=False)))
 
     def _metric(self, classes: np.ndarray) -> Metric:
         return resolve(oriented(self.metric, self.pos_label, classes), owner=OWNER)

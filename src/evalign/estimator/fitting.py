@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule, fit_decision
+from evalign.estimator.frames import Features
 from evalign.estimator.network import blockwise, build, check_logits, find_device
 from evalign.estimator.positive import oriented
 from evalign.estimator.progress import EpochRecord, progress
@@ -28,7 +29,7 @@ def fit_rows(
     *,
     metric: Metric,
     classes: np.ndarray,
-    feature_names: np.ndarray | None,
+    features: Features,
     seed: int,
     before: Fitted | None,
     checkpoint: str | os.PathLike[str] | None,
@@ -41,7 +42,7 @@ def fit_rows(
         validation: the rows to choose on.
         metric: what `arguments["metric"]` stands for.
         classes: the labels of the rows' codes.
-        feature_names: of the columns, if they have any.
+        features: what was learnt of the columns.
         seed: of the initial weights, the shuffling and dropout.
         before: the fit that a warm start continues from.
         checkpoint: see `AlignedClassifier.fit`.
@@ -60,7 +61,7 @@ def fit_rows(
     past = [] if before is None else before.history
     if len(classes) == 1:  # nothing to learn
         rule = DecisionRule(torch.eye(1).double(), "argmax", "argmax")
-        return Fitted(network, standardizer, rule, classes, feature_names, past, seed)
+        return Fitted(network, standardizer, rule, classes, features, past, seed)
 
     rows, held_out = (part.tensors(standardizer, device, unit) for part in (training, validation))
     check_logits(network, held_out[0], len(classes))
@@ -76,7 +77,7 @@ def fit_rows(
         offsets=recipe.offsets,
     )
     history = [*past, *(_after(past, record) for record in history)]
-    return Fitted(network, standardizer, rule, classes, feature_names, history, seed)
+    return Fitted(network, standardizer, rule, classes, features, history, seed)
 
 
 def _train(

@@ -7,22 +7,22 @@ import numpy as np
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import column_or_1d
+from sklearn.utils import check_X_y, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, _num_samples
 from torch import Tensor
 
 from evalign.core.checks import require
+from evalign.estimator.cells import TypedTable
+from evalign.estimator.frames import Features, Given, read
 from evalign.training import Standardizer, TrainingWarning, holdout_split
 
 OWNER = "AlignedClassifier"
-# A row is read in the precision it comes in; once standardised, all is float32.
-READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 OUTLIER = 1e6  # deviations; a value farther out says no more, and would overflow float32
 
 
 class LabelledRows(NamedTuple):
-    """Rows as they came, dense or sparse, with class indices and weights."""
+    """The matrix of rows, dense or sparse, with class indices and weights."""
 
     X: Any
     y: np.ndarray
@@ -85,38 +85,52 @@ class LabelledRows(NamedTuple):
         return table.take(kept), table.take(held_out)
 
 
-def read(estimator: BaseEstimator, X: Any, y: Any, *, reset: bool) -> tuple[Any, np.ndarray]:
-    """Rows and labels as scikit-learn checks them; `reset` makes the columns the estimator's."""
+def read_labelled(
+    estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
+) -> tuple[Given, np.ndarray]:
+    """Rows and labels, checked; `reset` makes the columns the estimator's."""
     if (labels := np.asarray(y)).dtype == object:
         kinds = sorted({type(label).__name__ for label in labels.flat})
         require(len(kinds) <= 1, OWNER, "y", "hold labels of one type", ", ".join(kinds))
-    X, y = validate_data(estimator, X, y, reset=reset, multi_output=True, **READ)
+    if y is None:
+        cure = "fit requires y to be passed, but the target y is None."
+        require(False, OWNER, "y", "hold labels", "None", cure)
+    X = read(estimator, X, reset=reset)
+    rows = X.rows if isinstance(X, TypedTable) else _num_samples(X)
+    _, y = check_X_y(np.zeros((rows, 1)), y, multi_output=True, estimator=estimator)
     refuse_multilabel(y)
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)
     return X, y
 
 
-def read_features(estimator: BaseEstimator, X: Any) -> Any:
-    """Rows without labels, with the columns of `fit`."""
-    return validate_data(estimator, X, reset=False, **READ)
+def learn_features(X: Given, weight: np.ndarray) -> Features:
+    """What the rows with a weight tell of the columns."""
+    counted = weight > 0
+    if not counted.all():
+        X = X.take(counted) if isinstance(X, TypedTable) else X[counted]
+    return Features.learn(OWNER, X)
 
 
 def read_validation(
-    estimator: BaseEstimator, data: Any, classes: np.ndarray, factors: np.ndarray
+    estimator: BaseEstimator,
+    data: Any,
+    features: Features,
+    classes: np.ndarray,
+    factors: np.ndarray,
 ) -> LabelledRows:
     """The rows of `validation_data`, whose weights are multiplied by the factors of the classes."""
     ok = isinstance(data, tuple | list) and len(data) in (2, 3)
     allowed = "be (X, y) or (X, y, sample_weight)"
     got = f"{len(data)} parts" if isinstance(data, tuple | list) else type(data).__name__
     require(ok, OWNER, "validation_data", allowed, got)
-    X, y = read(estimator, data[0], data[1], reset=False)
+    X, y = read_labelled(estimator, data[0], data[1], reset=False)
     new = np.setdiff1d(y, classes)
     allowed = "hold classes of y only"
     require(not len(new), OWNER, "validation_data", allowed, new[:3].tolist())
     codes = np.searchsorted(classes, y)
     weight = weights(data[2] if len(data) == 3 else None, len(codes))
-    return LabelledRows(X, codes, weight * factors[codes])
+    return LabelledRows(features.matrix(OWNER, X), codes, weight * factors[codes])
 
 
 def network_input(X: Tensor, standardizer: Standardizer) -> Tensor:

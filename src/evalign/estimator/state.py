@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
+from evalign.estimator.frames import Features
 from evalign.estimator.network import BLOCK, blockwise
 from evalign.estimator.rows import dense, network_input
 from evalign.training import CheckpointError, History, Standardizer
@@ -18,14 +19,14 @@ from evalign.training import CheckpointError, History, Standardizer
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained network, with the standardisation before it and the decision rule after it.
+    """A trained network, with the columns before it and the decision rule after it.
 
     Args:
         network: gives logits (n, n_classes).
         standardizer: of the training rows.
         rule: from logits to labels.
         classes: the labels, sorted.
-        feature_names: of the columns; None if they had none.
+        features: what was learnt of the columns of the table.
         history: a record per epoch.
         seed: of the split and the training.
     """
@@ -34,16 +35,12 @@ class Fitted:
     standardizer: Standardizer
     rule: DecisionRule
     classes: np.ndarray
-    feature_names: np.ndarray | None
+    features: Features
     history: History
     seed: int
 
-    @property
-    def n_features(self) -> int:
-        return len(self.standardizer.mean)
-
     def probabilities(self, X: Any) -> Tensor:
-        """Probabilities (n, n_classes) of rows, dense or sparse, in float64."""
+        """Probabilities (n, n_classes) of rows of the matrix, dense or sparse, in float64."""
         device = next(self.network.parameters()).device
         blocks = (dense(X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK))
         inputs = (network_input(block, self.standardizer) for block in blocks)
@@ -57,15 +54,13 @@ class Fitted:
 
     def state_dict(self) -> dict[str, Any]:
         """A tree of tensors and plain values, as `training.checkpoint` takes it."""
-        names = self.feature_names
         return {
+            "features": self.features.state_dict(),
             "network": self.network.state_dict(),
             "standardizer": self.standardizer.state_dict(),
             "rule": self.rule.state_dict(),
             "classes": self.classes.tolist(),
             "classes_dtype": self.classes.dtype.str,
-            "n_features_in": self.n_features,
-            "feature_names_in": None if names is None else names.tolist(),
             "history": self.history,
             "seed": self.seed,
         }
@@ -79,20 +74,17 @@ class Fitted:
             network.load_state_dict(state["network"])
         except RuntimeError as error:
             raise CheckpointError(f"The saved weights belong to another network: {error}") from None
-        names = state["feature_names_in"]
         fitted = cls(
             network=network.eval(),
             standardizer=Standardizer.from_state_dict(state["standardizer"]),
             rule=DecisionRule.from_state_dict(state["rule"], metric=metric),
             classes=np.array(state["classes"], dtype=state["classes_dtype"]),
-            feature_names=None if names is None else np.array(names, dtype=object),
+            features=Features.from_state_dict(state["features"]),
             history=state["history"],
             seed=state["seed"],
         )
-        labels, classes, width = fitted.classes, len(fitted.rule.gain), fitted.n_features
+        labels, classes = fitted.classes, len(fitted.rule.gain)
         ok = len(labels) == classes and np.array_equal(np.unique(labels), labels)
         allowed = f"be sorted and {classes}, as those of the rule"
         require(ok, "Fitted", "classes", allowed, labels[:3].tolist())
-        ok = names is None or len(names) == width
-        require(ok, "Fitted", "feature_names", f"be {width}", names)
         return fitted

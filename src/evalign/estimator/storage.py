@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from evalign.core.checks import require
+from evalign.estimator.frames import Features
 from evalign.estimator.network import build, find_device, mlp
 from evalign.estimator.positive import oriented
 from evalign.estimator.rows import OWNER
@@ -17,12 +18,14 @@ from evalign.estimator.state import Fitted
 from evalign.training import CheckpointError, checkpoint
 from evalign.training.checkpoint import WRONG_TREE
 
+VERSION = 2  # since the columns of a table are saved as well
+
 
 def save(path: str | os.PathLike[str], arguments: dict[str, Any], fitted: Fitted) -> None:
     """Write the constructor's arguments, except functions, and what `fit` made with them."""
     functions = [name for name, value in arguments.items() if callable(value)]
     plain = {name: _plain(arguments[name]) for name in arguments if name not in functions}
-    about = {"estimator": OWNER, "arguments": plain, "functions": functions}
+    about = {"estimator": OWNER, "version": VERSION, "arguments": plain, "functions": functions}
     checkpoint.save(path, about | fitted.state_dict())
 
 
@@ -42,6 +45,10 @@ def load(
     tree = checkpoint.load(path)
     if tree.get("estimator") != OWNER:
         raise CheckpointError(f"{os.fspath(path)} holds no {OWNER}: was it written by save?")
+    if tree.get("version", 1) != VERSION:
+        got, cure = tree.get("version", 1), "Load it with the version of evalign that wrote it."
+        text = f"{os.fspath(path)} holds an {OWNER} of format {got}, this is {VERSION}. {cure}"
+        raise CheckpointError(text)
     with _reading(path):
         functions, arguments = list(tree["functions"]), dict(tree["arguments"])
         if isinstance(arguments["class_weight"], list):
@@ -66,15 +73,15 @@ def load(
 
 
 def _sizes(tree: dict[str, Any], dropout: float | None) -> tuple[int, int]:
-    """The number of features and of classes, which the tensors in the file must have as well.
+    """The width of the matrix and the number of classes, which the tensors must have as well.
 
     A number alone could ask for a network larger than any memory. With a dropout, the network is
     the default one, whose weights have known sizes.
     """
-    width, classes = tree["n_features_in"], len(tree["classes"])
+    width, classes = Features.from_state_dict(tree["features"]).width, len(tree["classes"])
     require(classes > 0, "state", "classes", "be one or more", classes)
     found = tuple(tree["standardizer"]["mean"].shape)
-    require(found == (width,), "state", "n_features_in", f"be that of the tensors, {found}", width)
+    require(found == (width,), "state", "features", f"be those of the tensors, {found}", width)
     seed = tree["seed"]
     ok = type(seed) is int and 0 <= seed < 2**32
     require(ok, "state", "seed", "be a whole number below 2³²", repr(seed))

@@ -1,0 +1,305 @@
+"""The columns of a table as typed values, from pandas, polars, Arrow or an array."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from numbers import Real
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+
+from evalign.core.checks import complaint, require
+
+# ISO 8601: a day, or a time.
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
+NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+NAMED_ID = re.compile(r"(^|[^a-z])(id|uuid|guid|key|index|row)s?$", re.IGNORECASE)
+PROSE_WORDS = 5  # per value, on average: more than a name has
+PROSE_VALUES = 20  # different ones; fewer are answers to a question
+ALLOWED = "hold numbers, text, truth values or dates"
+
+
+class ColumnValues(NamedTuple):
+    """A value for each row of a column.
+
+    Args:
+        kind: "number", "boolean", "text", "category" (text that was declared one) or "date".
+        values: float64 with NaN for a gap (a boolean is 0 or 1), str with None for a gap, or
+            datetime64[us] with NaT for one.
+        utc: whether dates had a time zone; they are then in UTC.
+    """
+
+    kind: str
+    values: np.ndarray
+    utc: bool = False
+
+    @property
+    def gaps(self) -> np.ndarray:
+        """A mask of the rows without a value."""
+        if self.kind in ("number", "boolean"):
+            return np.isnan(self.values)
+        return np.isnat(self.values) if self.kind == "date" else self.values == None  # noqa: E711
+
+    def take(self, rows: np.ndarray) -> "ColumnValues":
+        return self._replace(values=self.values[rows])
+
+    def converted(self, kind: str) -> "ColumnValues | None":
+        """The values as a column of this kind, where that loses nothing; otherwise None."""
+        if kind == self.kind or (kind, self.kind) in {("category", "text"), ("number", "boolean")}:
+            return self._replace(kind=kind)
+        if self.gaps.all():
+            return ColumnValues(kind, np.full(len(self.values), GAP[kind]))
+        if (kind, self.kind) == ("category", "boolean"):
+            names = np.array(["False", "True", None], dtype=object)
+            return ColumnValues(kind, names[np.where(self.gaps, 2, self.values).astype(int)])
+        return parsed_dates(self.values) if (kind, self.kind) == ("date", "text") else None
+
+
+GAP: dict[str, Any] = {
+    "number": np.nan,
+    "boolean": np.nan,
+    "category": None,
+    "date": np.datetime64("NaT", "us"),
+}
+
+
+class TypedTable(NamedTuple):
+    """A table whose columns are known by their types.
+
+    Args:
+        names: of the columns; None for those of an array.
+        columns: their values.
+        rows: their number.
+    """
+
+    names: list[str] | None
+    columns: list[ColumnValues]
+    rows: int
+
+    def take(self, rows: np.ndarray) -> "TypedTable":
+        """Some of the rows, by a mask."""
+        columns = [column.take(rows) for column in self.columns]
+        return TypedTable(self.names, columns, int(rows.sum()))
+
+
+def read_table(owner: str, X: Any) -> TypedTable | None:
+    """The columns of a frame, or of an array of text or dates; None for whatever else."""
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except ValueError as error:  # two columns of one name
+        raise ValueError(f"X of {owner} cannot be read: {error}") from error
+    if isinstance(frame, nw.LazyFrame):
+        allowed, cure = "be a frame that holds its rows", "Call its collect()."
+        raise TypeError(complaint(owner, "X", allowed, "a LazyFrame", cure))
+    if isinstance(frame, nw.DataFrame):
+        named = all(isinstance(name, str) for name in frame.columns)
+        names = [name if named else str(name) for name in frame.columns]
+        columns = [_of_series(owner, name, frame[:, i]) for i, name in enumerate(names)]
+        return TypedTable(names if named else None, columns, len(frame))
+    cells = X if isinstance(X, np.ndarray) else _array(X)
+    if cells is None or cells.ndim != 2 or not _is_typed(cells):
+        return None
+    columns = [_of_array(owner, f"x{i}", column) for i, column in enumerate(cells.T)]
+    return TypedTable(None, columns, len(cells))
+
+
+def role(name: str, column: ColumnValues) -> str:
+    """What a column is: "number", "boolean", "category" or "date", or why it teaches nothing.
+
+    That is "empty", "constant" or "id" (as good as a name for each row); or "prose", of which
+    somebody has to make features.
+    """
+    gaps = column.gaps
+    present = column.values[~gaps]
+    if not len(present):
+        return "empty"
+    if not gaps.any() and (present == present[0]).all():
+        return "constant"
+    if column.kind == "number":
+        return "id" if not gaps.any() and _is_id(name, present) else "number"
+    if column.kind != "text":
+        return column.kind
+    if parsed_dates(column.values) is not None:
+        return "date"
+    counts = Counter(present)
+    words = sum(count * len(text.split()) for text, count in counts.items())
+    if len(counts) > PROSE_VALUES and words >= PROSE_WORDS * len(present):
+        return "prose"
+    return "id" if len(counts) == len(column.values) else "category"
+
+
+def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
+    """Dates of text, or None if one is not a date, or some have a time zone and others have not."""
+    found: list[datetime | None] = []
+    for text in texts:
+        if text is None:
+            found.append(None)
+            continue
+        if not DATE.fullmatch(text := text.strip()):
+            return None
+        try:
+            found.append(datetime.fromisoformat(text))
+        except ValueError:  # the 30th of February
+            return None
+    return _of_dates(found)
+
+
+def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
+    kind = series.dtype
+    if kind.is_numeric():
+        return _finite(owner, name, series.cast(nw.Float64).to_numpy())
+    if kind == nw.Boolean:
+        return ColumnValues("boolean", series.cast(nw.Float64).to_numpy())
+    utc = isinstance(kind, nw.Datetime) and kind.time_zone is not None
+    if utc:
+        series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    # The mask is asked for, because an Arrow dictionary loses its gaps on the way to numpy.
+    cells, gaps = series.to_numpy(), series.is_null().to_numpy()
+    if kind in (nw.Categorical, nw.Enum):
+        texts = np.full(len(cells), None, dtype=object)
+        texts[~gaps] = [_text(value) for value in cells[~gaps].tolist()]
+        return _of_texts(texts)._replace(kind="category")
+    found = _of_array(owner, name, cells, gaps)
+    return found._replace(utc=utc or found.utc)
+
+
+def _of_array(
+    owner: str, name: str, cells: np.ndarray, gaps: np.ndarray | None = None
+) -> ColumnValues:
+    if cells.dtype.kind in "iuf":
+        return _finite(owner, name, cells.astype(np.float64))
+    if cells.dtype.kind == "b":
+        return ColumnValues("boolean", cells.astype(np.float64))
+    if cells.dtype.kind == "M":
+        return ColumnValues("date", cells.astype("datetime64[us]"))
+    if cells.dtype.kind in "US":
+        return _of_text_array(owner, name, cells.astype(str).astype(object))
+    gaps = _gaps(cells) if gaps is None else gaps
+    present = cells[~gaps].tolist()
+    kinds = {_kind_of(kind) for kind in {type(value) for value in present}}
+    if not kinds:
+        return ColumnValues("text", np.full(len(cells), None))
+    if len(kinds) > 1 or None in kinds:
+        found = sorted({type(value).__name__ for value in present})
+        got = f"{', '.join(found)} in column {name!r}"
+        cure = "Give its values one type, or drop it."
+        raise TypeError(complaint(owner, "X", f"{ALLOWED}, one of them in a column", got, cure))
+    values = np.full(len(cells), None, dtype=object)
+    match kinds.pop():
+        case "text":
+            values[~gaps] = [str(value) for value in present]
+            return _of_texts(values)
+        case "date":
+            values[~gaps] = present
+            dates = _of_dates(values.tolist())
+            got = f"both in column {name!r}"
+            require(dates is not None, owner, "X", "hold dates with or without a zone", got)
+            assert dates is not None
+            return dates
+        case kind:
+            numbers = np.full(len(cells), np.nan)
+            numbers[~gaps] = [_number(value) for value in present]
+            return _finite(owner, name, numbers)._replace(kind=kind)
+
+
+def _of_texts(values: np.ndarray) -> ColumnValues:
+    """Text, of which a blank one is a gap."""
+    values = values.copy()
+    values[[text is None or not text.strip() for text in values]] = None
+    return ColumnValues("text", values)
+
+
+def _of_text_array(owner: str, name: str, texts: np.ndarray) -> ColumnValues:
+    """A column of an array of text, where a neighbour may have made text of numbers and gaps."""
+    column = _of_texts(texts)
+    column.values[column.values == "nan"] = None
+    present = column.values[~column.gaps]
+    if not all(NUMBER.fullmatch(text) for text in present):
+        return column
+    numbers = np.full(len(texts), np.nan)
+    numbers[~column.gaps] = present.astype(np.float64)
+    return _finite(owner, name, numbers)
+
+
+def _of_dates(dates: list[Any]) -> ColumnValues | None:
+    aware = {getattr(value, "tzinfo", None) is not None for value in dates if value is not None}
+    if len(aware) > 1:
+        return None
+    if utc := True in aware:
+        dates = [value and value.astimezone(UTC).replace(tzinfo=None) for value in dates]
+    return ColumnValues("date", np.array(dates, dtype="datetime64[us]"), utc)
+
+
+def _finite(owner: str, name: str, values: np.ndarray) -> ColumnValues:
+    if np.isinf(values).any():
+        row = int(np.isinf(values).argmax())
+        got = f"{values[row]} in column {name!r}, row {row}"
+        cure = "Correct it, or make it a gap (NaN)."
+        raise ValueError(complaint(owner, "X", "hold finite numbers", got, cure))
+    return ColumnValues("number", values)
+
+
+def _array(X: Any) -> np.ndarray | None:
+    """A list of rows as an array; None for what scikit-learn has to look at."""
+    if not isinstance(X, list | tuple):
+        return None
+    try:
+        return np.array(X)
+    except ValueError:  # rows of different lengths
+        return None
+
+
+def _is_typed(cells: np.ndarray) -> bool:
+    """Whether an array holds text or dates. All else scikit-learn makes numbers of, or refuses."""
+    if cells.dtype != object:
+        return cells.dtype.kind in "USM"
+    return any(_kind_of(kind) in ("text", "date") for kind in {type(cell) for cell in cells.flat})
+
+
+def _kind_of(kind: type) -> str | None:
+    if issubclass(kind, bool | np.bool_):
+        return "boolean"
+    if issubclass(kind, Real | Decimal):
+        return "number"
+    if issubclass(kind, str):
+        return "text"
+    return "date" if issubclass(kind, date | np.datetime64) else None
+
+
+def _gaps(cells: np.ndarray) -> np.ndarray:
+    """A mask of None, NaN, and pandas' NA and NaT among objects."""
+
+    def is_gap(value: Any) -> bool:
+        if value is None or type(value).__name__ in ("NAType", "NaTType"):
+            return True
+        return isinstance(value, float | np.floating | np.datetime64 | Decimal) and value != value
+
+    return np.fromiter(map(is_gap, cells), dtype=bool, count=len(cells))
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # 10**400
+        return np.inf
+
+
+def _text(value: Any) -> str:
+    """A level as text. Gaps turn whole numbers into floats, so 1.0 is "1"."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _is_id(name: str, values: np.ndarray) -> bool:
+    """Whether the values are distinct whole numbers that count rows, are sorted or named id."""
+    span = values.max() - values.min()
+    if span < len(values) - 1 or (values != np.floor(values)).any():
+        return False
+    ordered = np.sort(values)
+    if (np.diff(ordered) == 0).any():
+        return False
+    steps = np.diff(values)
+    counts = span == len(values) - 1
+    return bool(counts or (steps > 0).all() or (steps < 0).all() or NAMED_ID.search(name))

@@ -1,0 +1,235 @@
+"""What is learnt of one column: how its values become numbers and flags of 0 and 1.
+
+Each of the classes is plain data. `write` fills in its columns of the matrix, which begins as zeros:
+those of numbers, and those of flags. `number_names` and `flag_names` say what they are.
+"""
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evalign.core.checks import require
+from evalign.estimator.cells import ColumnValues
+
+RARE = 10  # rows; levels with fewer are merged into one
+LEVELS = 100  # of a category, at most; the rarest are merged into one
+DAY = 86_400_000_000  # microseconds
+PARTS = ("days", "year", "month", "weekday", "hour")
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """Numbers, of which a gap becomes the median, and is flagged if training had gaps."""
+
+    kind: ClassVar[str] = "number"
+    name: str
+    fill: float
+    gaps: bool
+
+    @classmethod
+    def learn(cls, name: str, column: ColumnValues) -> "NumberColumn":
+        return cls(name, _median(column.values), bool(column.gaps.any()))
+
+    @property
+    def number_names(self) -> list[str]:
+        return [self.name]
+
+    @property
+    def flag_names(self) -> list[str]:
+        return [_missing(self.name)] if self.gaps else []
+
+    def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
+        gaps = column.gaps
+        numbers[:, 0] = np.where(gaps, self.fill, column.values)
+        flags[:] = gaps[:, None]
+
+
+@dataclass(frozen=True)
+class BooleanColumn:
+    """Truth values: a flag, and one for the gaps if training had any."""
+
+    kind: ClassVar[str] = "boolean"
+    number_names: ClassVar[list[str]] = []
+    name: str
+    gaps: bool
+
+    @classmethod
+    def learn(cls, name: str, column: ColumnValues) -> "BooleanColumn":
+        return cls(name, bool(column.gaps.any()))
+
+    @property
+    def flag_names(self) -> list[str]:
+        return [self.name, _missing(self.name)] if self.gaps else [self.name]
+
+    def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
+        flags[:, 0] = column.values == 1
+        flags[:, 1:] = column.gaps[:, None]
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """Levels, a flag for each. A gap is a level, and rare levels share one, with the unseen.
+
+    Args:
+        name: of the column.
+        levels: those with a flag, sorted; None is the gap.
+        rare: those that share one.
+    """
+
+    kind: ClassVar[str] = "category"
+    number_names: ClassVar[list[str]] = []
+    name: str
+    levels: tuple[str | None, ...]
+    rare: tuple[str | None, ...]
+
+    @classmethod
+    def learn(cls, name: str, column: ColumnValues) -> "CategoryColumn":
+        counts = Counter(column.values.tolist())
+        known = sorted(counts, key=lambda level: (level is not None, level))
+        kept = [level for level in known if counts[level] >= RARE]
+        if len(kept) + (len(kept) < len(known)) > LEVELS:
+            kept = sorted(kept, key=counts.__getitem__)[-(LEVELS - 1) :]
+        levels = tuple(level for level in known if level in set(kept))
+        return cls(name, levels, tuple(level for level in known if level not in set(kept)))
+
+    @property
+    def flag_names(self) -> list[str]:
+        named = [_missing(self.name) if x is None else f"{self.name}={x}" for x in self.levels]
+        return [*named, f"{self.name} is rare"] if self.rare else named
+
+    @property
+    def codes(self) -> dict[str | None, int]:
+        """The place of each level's flag."""
+        places = {level: place for place, level in enumerate(self.levels)}
+        return places | dict.fromkeys(self.rare, len(self.levels))
+
+    @property
+    def other(self) -> int:
+        """The place of the flag of an unseen level: that of the rare ones, or −1 for none."""
+        return len(self.levels) if self.rare else -1
+
+    def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
+        place, other = self.codes, self.other
+        values = column.values
+        places = np.fromiter((place.get(level, other) for level in values), int, len(values))
+        rows = np.flatnonzero(places >= 0)
+        flags[rows, places[rows]] = 1
+
+    def unseen(self, column: ColumnValues) -> np.ndarray:
+        """A mask of the rows whose level training never saw, except for gaps."""
+        seen = {None, *self.codes}
+        return np.fromiter((x not in seen for x in column.values), bool, len(column.values))
+
+
+@dataclass(frozen=True)
+class DateColumn:
+    """Dates as the number of days and the parts of a calendar that differ, and a flag for gaps.
+
+    Args:
+        name: of the column.
+        parts: some of `PARTS`.
+        fill: the median of each.
+        gaps: whether training had gaps.
+        utc: whether the dates had a time zone.
+    """
+
+    kind: ClassVar[str] = "date"
+    name: str
+    parts: tuple[str, ...]
+    fill: tuple[float, ...]
+    gaps: bool
+    utc: bool
+
+    @classmethod
+    def learn(cls, name: str, column: ColumnValues) -> "DateColumn":
+        present = ~column.gaps
+        found = calendar(column.values[present].astype(np.int64))
+        differ = {part: found[part] for part in PARTS if np.ptp(found[part]) > 0}
+        fill = tuple(_median(values) for values in differ.values())
+        return cls(name, tuple(differ), fill, not present.all(), column.utc)
+
+    @property
+    def number_names(self) -> list[str]:
+        return [f"{self.name}: {part}" for part in self.parts]
+
+    @property
+    def flag_names(self) -> list[str]:
+        return [_missing(self.name)] if self.gaps else []
+
+    def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
+        found, gaps = calendar(column.values.astype(np.int64)), column.gaps
+        for place, (part, fill) in enumerate(zip(self.parts, self.fill, strict=True)):
+            numbers[:, place] = np.where(gaps, fill, found[part])
+        flags[:] = gaps[:, None]
+
+
+LearntColumn = NumberColumn | BooleanColumn | CategoryColumn | DateColumn
+KINDS: dict[str, type[LearntColumn]] = {
+    c.kind: c for c in (NumberColumn, BooleanColumn, CategoryColumn, DateColumn)
+}
+
+
+def calendar(time: Any) -> dict[str, Any]:
+    """The parts of a date, of microseconds since 1970 as integers, of numpy or of torch.
+
+    Days since 1970 with their fraction, the year, the month from 1, the weekday from 0 for Monday,
+    and the hour with its fraction. Arithmetic on whole numbers, in the calendar of Gregory.
+    """
+    day = time // DAY
+    # Count from the 1st of March of the year 0: a leap day is then the last of its year, and 400
+    # years have always the same number of days.
+    shifted = day + 719_468
+    era = shifted // 146_097
+    of_era = shifted - era * 146_097
+    year = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    from_march = (5 * of_year + 2) // 153
+    month = (from_march + 2) % 12 + 1
+    return {
+        "days": time / DAY,
+        "year": year + era * 400 + (month <= 2),
+        "month": month,
+        "weekday": (day + 3) % 7,
+        "hour": (time - day * DAY) / (DAY // 24),
+    }
+
+
+def state_of(column: LearntColumn) -> dict[str, Any]:
+    """Plain values, as JSON holds them."""
+    return {"kind": column.kind, **asdict(column)}
+
+
+def column_from(state: dict[str, Any]) -> LearntColumn:
+    """What `state_of` gave. It may come from anyone."""
+    state = {key: tuple(v) if isinstance(v, list) else v for key, v in state.items()}
+    column = KINDS[state.pop("kind")](**state)
+    ok = isinstance(column.name, str)
+    match column:
+        case NumberColumn(fill=fill, gaps=gaps):
+            ok = ok and _all_finite((fill,)) and type(gaps) is bool
+        case BooleanColumn(gaps=gaps):
+            ok = ok and type(gaps) is bool
+        case CategoryColumn(levels=levels, rare=rare):
+            known = (*levels, *rare)
+            texts = all(level is None or isinstance(level, str) for level in known)
+            ok = ok and texts and len(set(known)) == len(known) and len(levels) <= LEVELS
+        case DateColumn(parts=parts, fill=fill, gaps=gaps, utc=utc):
+            ok = ok and set(parts) <= set(PARTS) and len(set(parts)) == len(parts) == len(fill)
+            ok = ok and _all_finite(fill) and type(gaps) is type(utc) is bool
+    require(ok, "state", "features", "be columns as fit learns them", repr(column)[:100])
+    return column
+
+
+def _all_finite(values: tuple[Any, ...]) -> bool:
+    return all(type(value) is float and np.isfinite(value) for value in values)
+
+
+def _median(values: np.ndarray) -> float:
+    # By halves, because the sum of two large numbers may be infinite.
+    return float(2 * np.nanmedian(values / 2))
+
+
+def _missing(name: str) -> str:
+    return f"{name} is missing"
