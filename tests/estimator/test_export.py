@@ -6,18 +6,18 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tests.estimator.models import imbalanced, quick
+from tests.estimator.models import SmallNetwork, imbalanced, quick
 
 # The exporter's own.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_onnx_agrees(classes, tmp_path):
+@pytest.mark.parametrize(("network", "classes"), [(SmallNetwork(), 2), ("auto", 3)])
+def test_onnx_agrees(network, classes, tmp_path):
     X, y = imbalanced(400, classes=classes)
     X = X.astype(np.float32)
     names = np.array(["usual", "unusual", "rare"])[y]
-    clf = quick(epochs=5).fit(X, names)
+    clf = quick(network=network, epochs=2).fit(X, names)
     clf.export(tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     outlier = np.where(np.arange(4) == 1, np.float32(3e38), X[:5])

@@ -35,7 +35,7 @@ class _RowsToLabels(nn.Module):
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rule = self.fitted.rule
-        logits = self.network(network_input(X, self.fitted.standardizer)).double()
+        logits = self.network(network_input(X, self.fitted.scaler)).double()
         probability = rule.softmax(logits)
         usable = X.isfinite().all(1)
         label = torch.where(usable, rule.labels_of(probability), -1)
