@@ -44,6 +44,7 @@ def main() -> None:
                 clf = AlignedClassifier(
                     "f1" if prepared.classes == 2 else "f1_macro",
                     recipe=recipe,
+                    network="mlp",
                     epochs=arguments.epochs,
                     patience=None,
                     device=arguments.device,

@@ -75,11 +75,11 @@ def test_every_recipe_learns_three_classes(recipe):
     assert clf.score(*imbalanced(2000, classes=3, seed=1)) > 0.7
 
 
-def test_the_default_network():
-    clf = AlignedClassifier("f1", epochs=3, batch_size=128, random_state=0, device="cpu")
+@pytest.mark.parametrize(("name", "widths"), [("mlp", [512, 256, 128, 2]), ("linear", [2])])
+def test_a_network_by_its_name(name, widths):
+    clf = AlignedClassifier("f1", network=name, epochs=20, random_state=0, device="cpu")
     assert clf.fit(X2, Y2).score(X2, Y2) > 0.8
-    widths = [layer.out_features for layer in clf.network_ if isinstance(layer, nn.Linear)]
-    assert widths == [512, 256, 128, 2]
+    assert [m.out_features for m in clf.network_ if isinstance(m, nn.Linear)] == widths
 
 
 @pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
@@ -94,7 +94,7 @@ def test_decision_function_agrees_with_predict(decision):
 
 def raw_logits(clf, rows):
     with torch.no_grad():
-        return clf.network_(clf._fitted.standardizer(torch.from_numpy(rows)).float()).double()
+        return clf.network_(clf._fitted.scaler(torch.from_numpy(rows)).float()).double()
 
 
 @pytest.mark.parametrize(("metric", "data"), [("f1", (X2, Y2)), ("f1_macro", (X, Y))])
@@ -236,7 +236,7 @@ def test_a_value_far_out_stays_finite():
     """A million deviations are the most that a row can show."""
     clf = quick().fit(X, Y)
     far, farther = X[:20].copy(), X[:20].copy()
-    far[:, 0] = clf._fitted.standardizer.mean[0] + 2e6 * clf._fitted.standardizer.scale[0]
+    far[:, 0] = clf._fitted.scaler.mean[0] + 2e6 * clf._fitted.scaler.scale[0]
     farther[:, 0] = 3e38
     probabilities = clf.predict_proba(farther)
     np.testing.assert_allclose(probabilities.sum(1), 1)
@@ -247,7 +247,7 @@ def test_validation_data_takes_the_place_of_held_out_rows():
     given = (X[400:], Y[400:])
     clf = quick().fit(X[:400], Y[:400], validation_data=given)
     with torch.no_grad():
-        logits = clf.network_(clf._fitted.standardizer(torch.from_numpy(X[400:])).float())
+        logits = clf.network_(clf._fitted.scaler(torch.from_numpy(X[400:])).float())
     best = max(record["validation_metric"] for record in clf.history_)
     assert best == pytest.approx(f1_score(Y[400:], logits.argmax(1), average="macro"))
     ones = quick().fit(X[:400], Y[:400], validation_data=(*given, np.ones(200)))
@@ -419,11 +419,11 @@ def test_load_refuses_another_checkpoint(tmp_path):
 def test_warm_start_goes_on():
     clf = quick(epochs=2, warm_start=True).fit(X, Y)
     weights = copy.deepcopy(clf.network_.state_dict())
-    scaler = clf._fitted.standardizer
+    scaler = clf._fitted.scaler
     clf.set_params(learning_rate=1e-12).fit(X, Y)
     for name, weight in clf.network_.state_dict().items():
         torch.testing.assert_close(weight, weights[name])
-    assert clf._fitted.standardizer is scaler
+    assert clf._fitted.scaler is scaler
     assert [record["epoch"] for record in clf.history_] == [1, 2, 3, 4]
     # The same rows are held out, so the scores can be compared.
     best = max(record["validation_metric"] for record in clf.history_[:2])
@@ -510,10 +510,10 @@ def test_groups_that_take_a_class_with_them(monkeypatch):
     monkeypatch.setattr(rows, "holdout_split", lambda *_, **__: parts)
     text = r"groups of AlignedClassifier must leave rows of every.*Got none of class \['yes'\]"
     with pytest.raises(ValueError, match=text):
-        table.hold_out(0.2, y, 0, classes)
+        table.parts(0.2, 0, y, 0, classes)
     parts = np.arange(20, 100), np.arange(20)
     with pytest.warns(TrainingWarning, match=r"No row that is held out is of class \['yes'\]"):
-        table.hold_out(0.2, y, 0, classes)
+        table.parts(0.2, 0, y, 0, classes)
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e-300])
@@ -599,7 +599,7 @@ def test_pipeline_and_cross_validation():
 
 
 def test_grid_search():
-    grid = {"recipe": ["aligned", "cross_entropy"], "network": [None, SmallNetwork()]}
+    grid = {"recipe": ["aligned", "cross_entropy"], "network": ["linear", SmallNetwork()]}
     search = GridSearchCV(quick("f1", epochs=2), grid, cv=2).fit(X2, Y2)
     assert search.best_score_ > 0.5
     assert search.predict(X2).shape == (600,)
@@ -619,17 +619,28 @@ WRONG = [
     ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
     ({"class_weight": {0: 1, 1: -1, 2: 1}}, "class_weight of AlignedClassifier must hold no neg"),
     ({"decision": "best"}, 'decision of AlignedClassifier must be one of "argmax", "tuned", "exp'),
-    ({"network": 3}, "network of AlignedClassifier must be None or a function (n_features, n_cla"),
+    ({"network": 3}, 'network of AlignedClassifier must be "auto", "mlp", "linear" or a function'),
+    ({"network": "MLP"}, 'must be "auto", "mlp", "linear" or a function (n_features, n_cla'),
+    ({"network": None}, "Give a function that builds the module: every fit starts"),
     ({"network": nn.Linear(4, 3)}, "Give a function that builds the module: every fit starts"),
     ({"network": lambda n, c: nn.Linear(n, 1)}, "give logits of shape (2, 3) for 2 rows and 3"),
     ({"validation_fraction": 1.0}, "validation_fraction of AlignedClassifier must lie between 0"),
     ({"validation_fraction": 0}, "validation_fraction of AlignedClassifier must lie between 0"),
-    ({"epochs": 0}, "epochs of AlignedClassifier must be a whole number, at least 1. Got 0."),
-    ({"epochs": 1.5}, "epochs of AlignedClassifier must be a whole number, at least 1. Got 1.5."),
+    (
+        {"epochs": 0},
+        "epochs of AlignedClassifier must be a whole number, at least 1, or None. Got 0.",
+    ),
+    (
+        {"epochs": 1.5},
+        "epochs of AlignedClassifier must be a whole number, at least 1, or None. Got 1.",
+    ),
     ({"batch_size": "64"}, "batch_size of AlignedClassifier must be a whole number, at least 1"),
-    ({"learning_rate": 0}, "learning_rate of AlignedClassifier must be positive. Got 0."),
-    ({"weight_decay": -1}, "weight_decay of AlignedClassifier must be at least 0. Got -1."),
-    ({"dropout": 1.0}, "dropout of AlignedClassifier must lie in [0, 1). Got 1.0."),
+    ({"learning_rate": 0}, "learning_rate of AlignedClassifier must be positive, or None. Got 0."),
+    (
+        {"weight_decay": -1},
+        "weight_decay of AlignedClassifier must be at least 0, or None. Got -1.",
+    ),
+    ({"dropout": 1.0}, "dropout of AlignedClassifier must lie in [0, 1), or be None. Got 1.0."),
     (
         {"ema_decay": 1.0},
         "ema_decay of AlignedClassifier must lie between 0 and 1, or be None. Got 1.0.",

@@ -7,21 +7,23 @@ import onnxruntime
 import pandas as pd
 import pytest
 
-from tests.estimator.models import imbalanced, quick
+from tests.estimator.models import SmallNetwork, imbalanced, quick
 
 # The exporter's own.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
-@pytest.mark.parametrize(("classes", "gaps"), [(2, False), (3, True)])
-def test_onnx_agrees(classes, gaps, tmp_path):
+@pytest.mark.parametrize(
+    ("network", "classes", "gaps"), [(SmallNetwork(), 2, False), ("auto", 3, True)]
+)
+def test_onnx_agrees(network, classes, gaps, tmp_path):
     X, y = imbalanced(400, classes=classes)
     X = X.astype(np.float32)
     if gaps:
         X[::7, 1] = np.nan
         X = np.column_stack([X, np.full(400, np.nan, np.float32)])  # this one is left out
     names = np.array(["usual", "unusual", "rare"])[y]
-    clf = quick(epochs=5).fit(X, names)
+    clf = quick(network=network, epochs=2).fit(X, names)
     clf.export(tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     outlier = np.where(np.arange(X.shape[1]) == 1, np.float32(3e38), X[:5])

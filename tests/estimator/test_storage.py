@@ -15,9 +15,15 @@ X, Y = imbalanced(120, classes=3)
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved") / "model"
-    AlignedClassifier(epochs=1, device="cpu", decision="argmax", random_state=0).fit(X, Y).save(
-        folder
+    model = AlignedClassifier(
+        network="mlp",
+        validation_fraction=0.2,
+        epochs=1,
+        device="cpu",
+        decision="argmax",
+        random_state=0,
     )
+    model.fit(X, Y).save(folder)
     return checkpoint.load(folder)
 
 
@@ -36,7 +42,7 @@ def put(tree, path, value):
 
 MEAN = torch.zeros(X.shape[1], dtype=torch.float64)
 CASES = [
-    *((name, value) for name in ("arguments", "rule", "network", "standardizer", "classes")
+    *((name, value) for name in ("arguments", "rule", "network", "scaler", "classes")
       for value in (..., None, 3, "text", [], {})),
     ("functions", ...),
     ("functions", [["network"]]),
@@ -91,13 +97,13 @@ CASES = [
     ("rule.offsets", [math.nan] * 3),
     ("rule.offsets", [0.0]),
     ("rule.nosuch", 1),
-    ("standardizer.mean", MEAN + math.nan),
-    ("standardizer.mean", MEAN[:1]),
-    ("standardizer.mean", 3),
-    ("standardizer.scale", MEAN + math.inf),
-    ("standardizer.scale", MEAN - 1),
-    ("standardizer.scale", MEAN[:1]),
-    ("standardizer.scale", ...),
+    ("scaler.mean", MEAN + math.nan),
+    ("scaler.mean", MEAN[:1]),
+    ("scaler.mean", 3),
+    ("scaler.scale", MEAN + math.inf),
+    ("scaler.scale", MEAN - 1),
+    ("scaler.scale", MEAN[:1]),
+    ("scaler.scale", ...),
     ("network.0.weight", ...),
 ]  # fmt: skip
 

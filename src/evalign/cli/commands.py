@@ -8,7 +8,6 @@ from evalign.cli.errors import UsageError
 from evalign.cli.files import check_json, check_suffix
 from evalign.cli.options import (
     DECISIONS,
-    EPOCHS,
     Data,
     Decision,
     Drop,
@@ -52,7 +51,7 @@ def fit(
     recipe: Recipe = "aligned",
     decision: Decision = "tuned",
     seed: Seed = 0,
-    epochs: Epochs = EPOCHS,
+    epochs: Epochs = None,
     group: Group = None,
     weight: Weight = None,
     drop: Drop = None,
@@ -214,7 +213,7 @@ def compare(
     metric: Metric = "f1_macro",
     folds: Annotated[int, Option(min=2, help="Of the cross-validation.")] = 5,
     seeds: Annotated[int, Option(min=1, help="How often the cross-validation is repeated.")] = 3,
-    epochs: Epochs = EPOCHS,
+    epochs: Epochs = None,
     group: Group = None,
     weight: Weight = None,
     drop: Drop = None,

@@ -55,7 +55,7 @@ def compare_methods(
     metric: str,
     folds: int,
     seeds: int,
-    epochs: int,
+    epochs: int | None,
     group: str | None,
     weight: str | None,
     drop: list[str],

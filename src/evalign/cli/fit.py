@@ -43,7 +43,7 @@ def fit_table(
     recipe: str,
     decision: Decision,
     seed: int,
-    epochs: int,
+    epochs: int | None,
     group: str | None,
     weight: str | None,
     drop: list[str],

@@ -16,7 +16,6 @@ from evalign.cli.files import (
 )
 
 # Copies of the library's values, because the library takes seconds to load. A test compares them.
-EPOCHS = 100
 RECIPES = ("aligned", "cross_entropy", "east", "focal", "logit_adjusted")
 DECISIONS = Literal["argmax", "tuned", "expected"]
 
@@ -103,7 +102,9 @@ Test = Annotated[
 Target = Annotated[str, Option(metavar="COL", help="The column with the label.")]
 Metric = Annotated[str, Option(help="What to train for, by scikit-learn's name of the scorer.")]
 Seed = Annotated[int, Option(min=0, max=2**31 - 1, help="Of the split and of the training.")]
-Epochs = Annotated[int, Option(min=1, help="Passes over the rows at most.")]
+Epochs = Annotated[
+    int | None, Option(min=1, help="Passes over the rows at most; else what the network wants.")
+]
 Recipe = Annotated[str, Option(help=f"How to train: {', '.join(RECIPES)}.")]
 Decision = Annotated[DECISIONS, Option(help="From probabilities to labels.")]
 Group = Annotated[

@@ -9,6 +9,7 @@ from torch import nn
 
 from evalign.core.checks import require
 from evalign.decisions import Decision
+from evalign.estimator.network import NAMES
 from evalign.estimator.rows import OWNER
 from evalign.recipes import RECIPES
 
@@ -24,25 +25,28 @@ def check_arguments(arguments: dict[str, Any]) -> None:
         is_number = isinstance(value, kind) and not isinstance(value, bool)
         check(name, is_number and lowest <= value < below, allowed)
 
+    def optional(name: str, *given: Any) -> None:
+        if arguments[name] is not None:
+            number(name, *given)
+
     recipes = ", ".join(f'"{name}"' for name in RECIPES)
     check("recipe", arguments["recipe"] in RECIPES, f"be one of {recipes}")
     decisions = ", ".join(f'"{name}"' for name in get_args(Decision))
     check("decision", arguments["decision"] in get_args(Decision), f"be one of {decisions}")
     cure = "Give a function that builds the module: every fit starts with a new one."
-    factory = callable(arguments["network"]) and not isinstance(arguments["network"], nn.Module)
-    allowed = "be None or a function (n_features, n_classes) -> Module"
-    check("network", arguments["network"] is None or factory, allowed, cure)
+    network, names = arguments["network"], ", ".join(f'"{name}"' for name in NAMES)
+    factory = callable(network) and not isinstance(network, nn.Module)
+    known = isinstance(network, str) and network in NAMES
+    allowed = f"be {names} or a function (n_features, n_classes) -> Module"
+    check("network", known or factory, allowed, "" if isinstance(network, str) else cure)
     called = arguments["on_epoch"] is None or callable(arguments["on_epoch"])
     check("on_epoch", called, "be None or a function of a record")
     tiny = np.nextafter(0, 1)
-    number("validation_fraction", Real, tiny, "lie between 0 and 1", 1)
-    number("epochs", Integral, 1, "be a whole number, at least 1")
-    if arguments["batch_size"] is not None:
-        number("batch_size", Integral, 1, "be a whole number, at least 1, or None")
-    number("learning_rate", Real, tiny, "be positive")
-    number("weight_decay", Real, 0, "be at least 0")
-    number("dropout", Real, 0, "lie in [0, 1)", 1)
-    if arguments["ema_decay"] is not None:
-        number("ema_decay", Real, tiny, "lie between 0 and 1, or be None", 1)
-    if arguments["patience"] is not None:
-        number("patience", Integral, 1, "be a whole number, at least 1, or None")
+    optional("validation_fraction", Real, tiny, "lie between 0 and 1, or be None", 1)
+    optional("epochs", Integral, 1, "be a whole number, at least 1, or None")
+    optional("batch_size", Integral, 1, "be a whole number, at least 1, or None")
+    optional("learning_rate", Real, tiny, "be positive, or None")
+    optional("weight_decay", Real, 0, "be at least 0, or None")
+    optional("dropout", Real, 0, "lie in [0, 1), or be None", 1)
+    optional("ema_decay", Real, tiny, "lie between 0 and 1, or be None", 1)
+    optional("patience", Integral, 1, "be a whole number, at least 1, or None")

@@ -20,9 +20,12 @@ from evalign.estimator import storage
 from evalign.estimator.arguments import check_arguments
 from evalign.estimator.export import export
 from evalign.estimator.fitting import fit_rows
+from evalign.estimator.folds import Folds
 from evalign.estimator.frames import Features, read
 from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.rows import (
+    FEW,
+    FOLDS,
     OWNER,
     LabelledRows,
     learn_features,
@@ -39,7 +42,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     """A neural network for tables, trained on the metric it is judged by.
 
     A part of the rows is held out; on it the best epoch is chosen and the decision rule fitted.
-    Columns are standardised inside, with the training rows' mean and deviation.
+    Columns are scaled inside, by the training rows.
 
     Args:
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
@@ -48,16 +51,19 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             `classes_[1]`, the last in order.
         recipe: "aligned" (the metric and cross-entropy together, see `AlignedLoss`),
             "cross_entropy", "east" (the paper's method), "focal" or "logit_adjusted".
-        network: None for an MLP 512-256-128 with dropout, or a function (n_features, n_classes) ->
-            Module whose logits have shape (n, n_classes).
+        network: "auto" for many networks in one (TabM) on normal quantiles of the columns, "mlp"
+            for 512-256-128 or "linear" on standardised columns, or a function
+            (n_features, n_classes) -> Module whose logits have shape (n, n_classes), likewise.
         decision: from probabilities to labels, see `fit_decision`: "argmax", "tuned" or "expected".
-        validation_fraction: the share of the rows that is held out, stratified by class.
-        epochs: the most passes over the data.
-        batch_size: rows per step, at most; None for a 32nd of the training rows, but no less than
-            32 and no more than 1024: a small table needs its steps too.
+        validation_fraction: the share of the rows that is held out, stratified by class. None for
+            0.2; or, with a network that goes by name and a class of fewer than 100 rows, for five
+            folds: see `fit`.
+        epochs: the most passes over the data. None, here and in the next four, is for what the
+            network wants.
+        batch_size: rows per step, at most.
         learning_rate: AdamW's, at its highest; falls to 0 along a cosine.
         weight_decay: AdamW's.
-        dropout: of the default network.
+        dropout: of a network that goes by name.
         ema_decay: decay of a moving average of the weights over the steps, which is what is
             validated and kept; None for the weights themselves.
         patience: epochs without a new best before training ends; None never ends early.
@@ -66,7 +72,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             of the reweighted rows. An aligned metric seldom needs it.
         device: "auto" (a GPU if there is one), or a name that torch knows.
         random_state: the seed of the split, the initial weights, the shuffling and dropout.
-        warm_start: `fit` continues from the weights (and the standardisation) of the last fit.
+        warm_start: `fit` continues from the weights (and the scaling) of the last fit.
         verbose: 1 shows a progress bar (a line per epoch where standard error is not a terminal).
         on_epoch: called with each record of the history.
 
@@ -81,7 +87,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     Examples:
         >>> from sklearn.datasets import make_classification
         >>> X, y = make_classification(600, weights=[0.9], class_sep=2, random_state=0)
-        >>> clf = AlignedClassifier("f1", epochs=20, batch_size=64, random_state=0)
+        >>> clf = AlignedClassifier("f1", epochs=10, batch_size=64, random_state=0)
         >>> clf.fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.7
         True
     """
@@ -96,14 +102,14 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         *,
         pos_label: Any = None,
         recipe: str = "aligned",
-        network: Callable[[int, int], nn.Module] | None = None,
+        network: str | Callable[[int, int], nn.Module] = "auto",
         decision: str = "tuned",
-        validation_fraction: float = 0.2,
-        epochs: int = 100,
+        validation_fraction: float | None = None,
+        epochs: int | None = None,
         batch_size: int | None = None,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 1e-4,
-        dropout: float = 0.2,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        dropout: float | None = None,
         ema_decay: float | None = 0.995,
         patience: int | None = 15,
         class_weight: dict[Any, float] | str | None = None,
@@ -145,6 +151,11 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     ) -> Self:
         """Train, choose the best epoch and fit the decision rule.
 
+        Where the rarest class has few rows, a part of them is too few to choose on (see
+        `validation_fraction`). Five networks are then trained side by side, each without a fifth of
+        the rows. The best epoch and the rule are of all rows, each by the network that has not seen
+        it, and `predict` takes the mean of the networks.
+
         Args:
             X: a frame of pandas or polars, an array, or a sparse matrix (made dense as a whole).
                 Columns may hold numbers, categories, text labels, truth values and dates, with
@@ -183,14 +194,16 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         weight = weights(sample_weight, len(codes)) * factors[codes]
         features = learn_features(X, weight) if before is None else before.features
         rows = LabelledRows(features.matrix(OWNER, X), codes, weight)
+        rows, groups = rows.counted(groups)
         if validation_data is None:
-            training, validation = rows.hold_out(self.validation_fraction, groups, seed, classes)
+            number = self._folds(rows, before)
+            parts = rows.parts(self.validation_fraction, number, groups, seed, classes)
         else:
-            training = rows
-            validation = read_validation(self, validation_data, features, classes, factors)
+            given = read_validation(self, validation_data, features, classes, factors)
+            parts = rows, given.counted(None)[0], None
         self._fitted = fit_rows(
             self.get_params(deep=False),
-            *(part.take(part.weight > 0) for part in (training, validation)),
+            *parts,
             metric=metric,
             classes=classes,
             features=features,
@@ -325,6 +338,13 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     def _probabilities(self, X: Any) -> Tensor:
         fitted = self._state()
         return fitted.probabilities(fitted.features.matrix(OWNER, read(self, X, reset=False)))
+
+    def _folds(self, rows: LabelledRows, before: Fitted | None) -> int:
+        """How many folds the rows should be in; 0 to hold out a part of them."""
+        if before is not None:
+            return len(before.network.networks) if isinstance(before.network, Folds) else 0
+        by_name = isinstance(self.network, str) and self.validation_fraction is None
+        return FOLDS if by_name and rows.rarest < FEW else 0
 
     def _metric(self, classes: np.ndarray) -> Metric:
         return resolve(oriented(self.metric, self.pos_label, classes), owner=OWNER)

@@ -77,7 +77,7 @@ class _RowsToLabels(nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rule, features = self.fitted.rule, self.fitted.features
         X = _of_array(features, inputs[0]) if _is_array(features) else _of_columns(features, inputs)
-        logits = self.network(network_input(X, self.fitted.standardizer)).double()
+        logits = self.network(network_input(X, self.fitted.scaler)).double()
         probability = rule.softmax(logits)
         usable = X.isfinite().all(1)
         label = torch.where(usable, rule.labels_of(probability), -1)

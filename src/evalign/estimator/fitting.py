@@ -11,21 +11,31 @@ from torch import Tensor, nn
 
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule, fit_decision
+from evalign.estimator.folds import Folds
 from evalign.estimator.frames import Features
-from evalign.estimator.network import blockwise, build, check_logits, find_device
+from evalign.estimator.members import Members, MembersAsRows
+from evalign.estimator.network import (
+    blockwise,
+    build,
+    check_logits,
+    chosen,
+    find_device,
+    size_of_members,
+)
 from evalign.estimator.positive import oriented
 from evalign.estimator.progress import EpochRecord, progress
+from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import LabelledRows, dense
 from evalign.estimator.state import Fitted
 from evalign.recipes import RECIPES, Recipe
 from evalign.training import History, Settings, Standardizer, fit
-from evalign.training.settings import usual_batch_size
 
 
 def fit_rows(
     arguments: dict[str, Any],
     training: LabelledRows,
     validation: LabelledRows,
+    fold: np.ndarray | None,
     *,
     metric: Metric,
     classes: np.ndarray,
@@ -40,6 +50,8 @@ def fit_rows(
         arguments: of `AlignedClassifier`, checked.
         training: the rows to learn from.
         validation: the rows to choose on.
+        fold: of each row, where both are the same rows: it is chosen on what the networks of other
+            folds say of it.
         metric: what `arguments["metric"]` stands for.
         classes: the labels of the rows' codes.
         features: what was learnt of the columns.
@@ -50,23 +62,36 @@ def fit_rows(
     # Equal weights are left out, because the loop is quicker without weights.
     equal = len(np.unique(np.concatenate([training.weight, validation.weight]))) == 1
     unit = None if equal else training.weight.mean()
-    device, width = find_device(arguments["device"]), training.X.shape[1]
+    device = find_device(arguments["device"])
     if before is None:
-        standardizer = Standardizer(dense(training.X))
-        dropout = arguments["dropout"]
-        network = build(arguments["network"], width, len(classes), dropout=dropout, seed=seed)
+        X, kind = dense(training.X), arguments["network"]
+        scaler = (
+            QuantileNormal(X, features.width - features.numbers)
+            if kind == "auto"
+            else Standardizer(X)
+        )
+        folds = 0 if fold is None else int(fold.max()) + 1
+        size, dropout = size_of_members(device, folds), chosen(arguments).dropout
+        about = {"size": size, "folds": folds, "dropout": dropout, "seed": seed}
+        network = build(kind, scaler, len(classes), **about)
     else:
-        standardizer, network = before.standardizer, before.network
-    network.to(device)
+        scaler, network = before.scaler, before.network
+    network.to(device).eval()
     past = [] if before is None else before.history
     if len(classes) == 1:  # nothing to learn
         rule = DecisionRule(torch.eye(1).double(), "argmax", "argmax")
-        return Fitted(network, standardizer, rule, classes, features, past, seed)
+        return Fitted(network, scaler, rule, classes, features, past, seed)
 
-    rows, held_out = (part.tensors(standardizer, device, unit) for part in (training, validation))
+    rows, held_out = (part.tensors(scaler, device, unit) for part in (training, validation))
+    if fold is not None:
+        number = torch.from_numpy(fold).to(rows[0]).unsqueeze(1)
+        rows = held_out = (torch.cat([rows[0], number], 1), *rows[1:])
     check_logits(network, held_out[0], len(classes))
     counts = training.class_counts(len(classes))
     recipe = RECIPES[arguments["recipe"]](metric, counts, arguments["patience"])
+    for part in network.modules():
+        if isinstance(part, Members | Folds):
+            part.offsets.copy_(recipe.offsets)
     history = _train(arguments, network, recipe, rows, held_out, metric, seed, past, checkpoint)
     rule = fit_decision(
         blockwise(network, held_out[0], device),
@@ -77,7 +102,7 @@ def fit_rows(
         offsets=recipe.offsets,
     )
     history = [*past, *(_after(past, record) for record in history)]
-    return Fitted(network, standardizer, rule, classes, features, history, seed)
+    return Fitted(network, scaler, rule, classes, features, history, seed)
 
 
 def _train(
@@ -91,8 +116,11 @@ def _train(
     past: History,
     checkpoint: str | os.PathLike[str] | None,
 ) -> History:
-    epochs = arguments["epochs"]
-    show_bar = progress(arguments["recipe"], metric.name, len(past) + epochs)
+    how = chosen(arguments, len(rows[0]), rows[0].device)
+    several = isinstance(network, Members | Folds)
+    loss = MembersAsRows(recipe.loss) if several else recipe.loss
+    parts = [part for part in network.modules() if isinstance(part, Members)]
+    show_bar = progress(arguments["recipe"], metric.name, len(past) + how.epochs)
     with show_bar if arguments["verbose"] else nullcontext() as show:
         told: list[Callable[[EpochRecord], object] | None] = [show, arguments["on_epoch"]]
 
@@ -103,21 +131,22 @@ def _train(
 
         return fit(
             network,
-            recipe.loss.to(held_out[0].device),
+            loss.to(held_out[0].device),
             *rows[:2],
             sample_weight=rows[2] if len(rows) == 3 else None,
             validation=held_out,
             metric=metric,
             settings=Settings(
-                epochs=epochs,
-                batch_size=arguments["batch_size"] or usual_batch_size(len(rows[0])),
-                learning_rate=arguments["learning_rate"],
-                weight_decay=arguments["weight_decay"],
+                epochs=how.epochs,
+                batch_size=how.batch_size,
+                learning_rate=how.learning_rate,
+                weight_decay=how.weight_decay,
                 ema_decay=arguments["ema_decay"],
                 patience=None if recipe.annealing else arguments["patience"],
                 seed=(seed + len(past)) % 2**31,
             ),
             annealing=recipe.annealing,
+            undecayed=[p for part in parts for p in part.undecayed],
             on_epoch=on_epoch,
             checkpoint=checkpoint,
             resume=True,

@@ -1,17 +1,87 @@
-"""A network for tables: how it is built, checked and run."""
+"""The networks for tables: how they are built, checked and run."""
 
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import complaint, require
+from evalign.estimator.folds import Folds
+from evalign.estimator.members import Members
+from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import OWNER
+from evalign.training import Standardizer
+from evalign.training.settings import usual_batch_size
 
 Factory = Callable[[int, int], nn.Module]
 # Rows go through the network in blocks of one size, the last one filled up. Matrix products of
 # another shape round differently, and the answer for a row would depend on the rows beside it.
 BLOCK = 512
+CPU = torch.device("cpu")
+NAMES = ("auto", "mlp", "linear")
+
+
+class Size(NamedTuple):
+    """How large a `Members` network is."""
+
+    members: int
+    width: int
+
+
+class Defaults(NamedTuple):
+    """What a network is trained with."""
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    dropout: float = 0.2
+    epochs: int = 100
+    batch_size: int = 32
+
+
+def wanted(kind: str | Factory, rows: int = 1, device: torch.device = CPU) -> Defaults:
+    """What a network wants to be trained with, for a number of training rows."""
+    if kind == "auto":
+        return Defaults(2e-3, 3e-4, 0.1, members_epochs(rows, device), members_batch_size(rows))
+    usual = Defaults(batch_size=usual_batch_size(rows))
+    return usual._replace(learning_rate=1e-2) if kind == "linear" else usual
+
+
+def chosen(arguments: dict[str, Any], rows: int = 1, device: torch.device = CPU) -> Defaults:
+    """What to train with: the arguments of the caller, and else what the network wants."""
+    given = {name: arguments[name] for name in Defaults._fields if arguments[name] is not None}
+    return wanted(arguments["network"], rows, device)._replace(**given)
+
+
+def members_batch_size(rows: int) -> int:
+    """The rows per step of a network of members: few rows need their steps too.
+
+    Examples:
+        >>> [members_batch_size(rows) for rows in (500, 3000, 40_000)]
+        [32, 64, 512]
+    """
+    steps = ((2_800, 32), (4_500, 64), (6_400, 128), (32_000, 256))
+    return next((size for most, size in steps if rows < most), 512)
+
+
+def members_epochs(rows: int, device: torch.device) -> int:
+    """The passes over the data of a network of members, of which many rows need fewer.
+
+    Examples:
+        >>> [members_epochs(rows, CPU) for rows in (500, 80_000, 10**6)]
+        [30, 16, 8]
+    """
+    passed = 1_280_000 if device.type == "cpu" else 5_000_000  # rows in all, as time allows
+    return min(max(8, passed // rows), 30)
+
+
+def size_of_members(device: torch.device, folds: int = 0) -> Size:
+    """How large a network of members is: a CPU has no time for its authors' 32 and 512.
+
+    Five folds have a quarter of the members each, which takes about the same time.
+    """
+    size = Size(8, 256) if device.type == "cpu" else Size(32, 512)
+    return size._replace(members=size.members // 4) if folds else size
 
 
 def mlp(
@@ -37,18 +107,42 @@ def mlp(
 
 
 def build(
-    factory: Factory | None, n_features: int, n_classes: int, *, dropout: float, seed: int
+    kind: str | Factory,
+    scaler: Standardizer | QuantileNormal,
+    n_classes: int,
+    *,
+    size: Size,
+    folds: int,
+    dropout: float,
+    seed: int,
 ) -> nn.Module:
-    """A new network, its weights drawn from the seed alone."""
+    """A new network for what the scaler gives, its weights drawn from the seed alone.
+
+    With folds it is one for each of them (`Folds`).
+    """
+
+    def one() -> nn.Module:
+        if isinstance(scaler, QuantileNormal):
+            return Members(scaler.edges, n_classes, **size._asdict(), dropout=dropout)
+        network = plain(kind, scaler.n_features, n_classes, dropout)
+        if not isinstance(network, nn.Module):
+            got = type(network).__name__
+            raise TypeError(complaint(OWNER, "network", "return a Module", got))
+        return network
+
     with torch.random.fork_rng([]):
         torch.default_generator.manual_seed(seed)
-        if factory is None:
-            return mlp(n_features, n_classes, dropout=dropout)
-        network = factory(n_features, n_classes)
-    if not isinstance(network, nn.Module):
-        got = type(network).__name__
-        raise TypeError(complaint(OWNER, "network", "return a Module", got))
-    return network
+        if not folds:
+            return one()
+        return Folds([one() for _ in range(folds)], scaler.n_features, n_classes)
+
+
+def plain(kind: str | Factory, n_features: int, n_classes: int, dropout: float) -> nn.Module:
+    """A network without members, by its name or from the caller's function."""
+    if callable(kind):
+        return kind(n_features, n_classes)
+    hidden = {"mlp": (512, 256, 128), "linear": ()}[kind]
+    return mlp(n_features, n_classes, hidden=hidden, dropout=dropout)
 
 
 @torch.no_grad()

@@ -1,12 +1,14 @@
 """The rows of a table: how they are read, weighted and held out."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import check_X_y, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, _num_samples
@@ -15,9 +17,12 @@ from torch import Tensor
 from evalign.core.checks import require
 from evalign.estimator.cells import TypedTable
 from evalign.estimator.frames import Features, Given, read
-from evalign.training import Standardizer, TrainingWarning, holdout_split
+from evalign.training import TrainingWarning, holdout_split
 
 OWNER = "AlignedClassifier"
+Scaler = Callable[[Tensor], Tensor]
+# A class with fewer rows than FEW has too few of them in a fifth of the table to choose on.
+FEW, FOLDS, HELD_OUT = 100, 5, 0.2
 OUTLIER = 1e6  # deviations; a value farther out says no more, and would overflow float32
 
 
@@ -34,7 +39,7 @@ class LabelledRows(NamedTuple):
         return self if everything else LabelledRows(*(part[rows] for part in self))
 
     def tensors(
-        self, scaler: Standardizer, device: torch.device, unit: float | None
+        self, scaler: Scaler, device: torch.device, unit: float | None
     ) -> tuple[Tensor, ...]:
         """(X, y) on the device, and the weights in terms of `unit` unless that is None."""
         parts = [network_input(dense(self.X), scaler), torch.from_numpy(self.y)]
@@ -47,42 +52,75 @@ class LabelledRows(NamedTuple):
         mass = np.bincount(self.y, self.weight, n_classes)
         return torch.from_numpy(np.where(mass > 0, mass, self.weight.mean()))
 
-    def hold_out(
-        self, fraction: float, groups: Any, seed: int, classes: np.ndarray
-    ) -> tuple["LabelledRows", "LabelledRows"]:
-        """(kept, held out), without rows of weight 0; both are the table if it is too small."""
+    def counted(self, groups: Any) -> tuple["LabelledRows", Any]:
+        """The rows that have a weight, and their groups."""
         count = self.weight > 0
         if groups is not None:
             groups = np.asarray(groups)
             allowed = f"hold a value for each of the {len(count)} rows"
             require(groups.shape == count.shape, OWNER, "groups", allowed, groups.shape)
             groups = groups[count]
-        table = self.take(count)
+        return self.take(count), groups
+
+    @property
+    def rarest(self) -> int:
+        """How many rows the rarest class has."""
+        return int(np.unique(self.y, return_counts=True)[1].min())
+
+    def parts(
+        self, fraction: float | None, folds: int, groups: Any, seed: int, classes: np.ndarray
+    ) -> tuple["LabelledRows", "LabelledRows", np.ndarray | None]:
+        """Rows to learn from, rows to choose on, and the fold of each row where both are all."""
+        fold = self._folds(folds, groups, seed) if folds else None
+        if fold is not None:
+            return self, self, fold
+        return *self._hold_out(fraction or HELD_OUT, groups, seed, classes), None
+
+    def _folds(self, number: int, groups: Any, seed: int) -> np.ndarray | None:
+        """The number of the fold of each row, or None if there are too few rows for two folds."""
+        number = min(number, int(np.bincount(self.y).max()))
+        if groups is not None:
+            number = min(number, len(np.unique(groups)))
+        if number < 2:
+            return None
+        kind = StratifiedKFold if groups is None else StratifiedGroupKFold
+        fold = np.empty(len(self.y), dtype=np.int64)
+        with warnings.catch_warnings():  # a class with fewer rows than folds is in some of them
+            warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+            splitter = kind(number, shuffle=True, random_state=seed)
+            for i, (_, held_out) in enumerate(splitter.split(self.y, self.y, groups)):
+                fold[held_out] = i
+        return fold
+
+    def _hold_out(
+        self, fraction: float, groups: Any, seed: int, classes: np.ndarray
+    ) -> tuple["LabelledRows", "LabelledRows"]:
+        """(kept, held out); both are the table if it is too small."""
         try:
-            kept, held_out = holdout_split(table.y, fraction=fraction, groups=groups, seed=seed)
+            kept, held_out = holdout_split(self.y, fraction=fraction, groups=groups, seed=seed)
         except ValueError:
             if groups is not None:
                 raise
             text = (
-                f"{len(table.y)} rows are too few to hold out {fraction:g} of every class: the "
+                f"{len(self.y)} rows are too few to hold out {fraction:g} of every class: the "
                 "best epoch and the decision are chosen on the training rows. Give more rows, or "
                 "validation_data."
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
-            return table, table
+            return self, self
         # Whole groups may take a whole class with them.
-        lost = np.setdiff1d(table.y[held_out], table.y[kept])
+        lost = np.setdiff1d(self.y[held_out], self.y[kept])
         allowed = "leave rows of every class to train on"
         got = f"none of class {classes[lost].tolist()}"
         cure = "Give validation_data, or another random_state."
         require(not len(lost), OWNER, "groups", allowed, got, cure)
-        if len(missing := np.setdiff1d(table.y[kept], table.y[held_out])):
+        if len(missing := np.setdiff1d(self.y[kept], self.y[held_out])):
             text = (
                 f"No row that is held out is of class {classes[missing].tolist()}: the best epoch "
                 "and the decision are chosen without. Give validation_data, or more rows of it."
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
-        return table.take(kept), table.take(held_out)
+        return self.take(kept), self.take(held_out)
 
 
 def read_labelled(
@@ -133,9 +171,9 @@ def read_validation(
     return LabelledRows(features.matrix(OWNER, X), codes, weight * factors[codes])
 
 
-def network_input(X: Tensor, standardizer: Standardizer) -> Tensor:
-    """Standardised rows in float32, at most OUTLIER deviations from the mean."""
-    return standardizer(X).clamp(-OUTLIER, OUTLIER).float()
+def network_input(X: Tensor, scaler: Scaler) -> Tensor:
+    """Scaled rows in float32, at most OUTLIER deviations from the mean."""
+    return scaler(X).clamp(-OUTLIER, OUTLIER).float()
 
 
 def dense(X: Any) -> Tensor:

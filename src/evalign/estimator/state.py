@@ -13,17 +13,18 @@ from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
 from evalign.estimator.frames import Features
 from evalign.estimator.network import BLOCK, blockwise
+from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import dense, network_input
 from evalign.training import CheckpointError, History, Standardizer
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained network, with the columns before it and the decision rule after it.
+    """A trained network, with the columns and the scaling before it and the rule after it.
 
     Args:
         network: gives logits (n, n_classes).
-        standardizer: of the training rows.
+        scaler: made of the training rows.
         rule: from logits to labels.
         classes: the labels, sorted.
         features: what was learnt of the columns of the table.
@@ -32,7 +33,7 @@ class Fitted:
     """
 
     network: nn.Module
-    standardizer: Standardizer
+    scaler: Standardizer | QuantileNormal
     rule: DecisionRule
     classes: np.ndarray
     features: Features
@@ -43,7 +44,7 @@ class Fitted:
         """Probabilities (n, n_classes) of rows of the matrix, dense or sparse, in float64."""
         device = next(self.network.parameters()).device
         blocks = (dense(X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK))
-        inputs = (network_input(block, self.standardizer) for block in blocks)
+        inputs = (network_input(block, self.scaler) for block in blocks)
         logits = torch.cat([blockwise(self.network, block, device) for block in inputs])
         # A rule takes a single column for the logit of two classes.
         return self.rule.probabilities(logits) if len(self.classes) > 1 else torch.ones_like(logits)
@@ -57,7 +58,7 @@ class Fitted:
         return {
             "features": self.features.state_dict(),
             "network": self.network.state_dict(),
-            "standardizer": self.standardizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
             "rule": self.rule.state_dict(),
             "classes": self.classes.tolist(),
             "classes_dtype": self.classes.dtype.str,
@@ -67,7 +68,11 @@ class Fitted:
 
     @classmethod
     def from_state_dict(
-        cls, state: dict[str, Any], network: nn.Module, metric: MetricFunction | None
+        cls,
+        state: dict[str, Any],
+        scaler: Standardizer | QuantileNormal,
+        network: nn.Module,
+        metric: MetricFunction | None,
     ) -> Self:
         """Take the weights into a new network; the metric is given if it is not a name."""
         try:
@@ -76,7 +81,7 @@ class Fitted:
             raise CheckpointError(f"The saved weights belong to another network: {error}") from None
         fitted = cls(
             network=network.eval(),
-            standardizer=Standardizer.from_state_dict(state["standardizer"]),
+            scaler=scaler,
             rule=DecisionRule.from_state_dict(state["rule"], metric=metric),
             classes=np.array(state["classes"], dtype=state["classes_dtype"]),
             features=Features.from_state_dict(state["features"]),

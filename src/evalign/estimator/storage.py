@@ -11,11 +11,12 @@ import torch
 
 from evalign.core.checks import require
 from evalign.estimator.frames import Features
-from evalign.estimator.network import build, find_device, mlp
+from evalign.estimator.network import Size, build, chosen, find_device, plain
 from evalign.estimator.positive import oriented
+from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import OWNER
 from evalign.estimator.state import Fitted
-from evalign.training import CheckpointError, checkpoint
+from evalign.training import CheckpointError, Standardizer, checkpoint
 from evalign.training.checkpoint import WRONG_TREE
 
 VERSION = 2  # since the columns of a table are saved as well
@@ -60,39 +61,58 @@ def load(
         found = name in given or name == "on_epoch"
         require(found, f"{OWNER}.load", name, allowed, "none", cure)
     arguments |= given
-    factory = arguments.get("network")
+    kind = arguments.get("network", "auto")
     with _reading(path):
-        dropout, classes = arguments["dropout"], np.array(tree["classes"])
+        dropout, classes = chosen(arguments).dropout, np.array(tree["classes"])
         metric = oriented(arguments["metric"], arguments.get("pos_label"), classes)
-        sizes = _sizes(tree, None if factory is not None else dropout)
-    network = build(factory, *sizes, dropout=dropout, seed=tree["seed"])
+        scaler = (QuantileNormal if kind == "auto" else Standardizer).from_state_dict(
+            tree["scaler"]
+        )
+        sizes = _sizes(tree, scaler.n_features, kind, dropout)
+    about = {**sizes, "dropout": dropout, "seed": tree["seed"]}
+    network = build(kind, scaler, len(classes), **about)
     with _reading(path):
-        fitted = Fitted.from_state_dict(tree, network, None if isinstance(metric, str) else metric)
+        own = None if isinstance(metric, str) else metric
+        fitted = Fitted.from_state_dict(tree, scaler, network, own)
     fitted.network.to(find_device(arguments["device"]))
     return arguments, fitted
 
 
-def _sizes(tree: dict[str, Any], dropout: float | None) -> tuple[int, int]:
-    """The width of the matrix and the number of classes, which the tensors must have as well.
+def _sizes(tree: dict[str, Any], features: int, kind: Any, dropout: float) -> dict[str, Any]:
+    """The size and the number of the networks, if the tensors in the file have it.
 
-    A number alone could ask for a network larger than any memory. With a dropout, the network is
-    the default one, whose weights have known sizes.
+    A number alone could ask for a network larger than any memory. The networks with a name have
+    weights of known sizes.
     """
     width, classes = Features.from_state_dict(tree["features"]).width, len(tree["classes"])
+    weights = tree["network"]
     require(classes > 0, "state", "classes", "be one or more", classes)
-    found = tuple(tree["standardizer"]["mean"].shape)
-    require(found == (width,), "state", "features", f"be those of the tensors, {found}", width)
+    allowed = f"be those of the tensors, {features}"
+    require(features == width, "state", "features", allowed, width)
     seed = tree["seed"]
     ok = type(seed) is int and 0 <= seed < 2**32
     require(ok, "state", "seed", "be a whole number below 2³²", repr(seed))
-    if dropout is not None:
+    size = Size(0, 0)
+    if not isinstance(kind, str):
+        return {"size": size, "folds": 0}
+    folds = len({name.split(".")[1] for name in weights if name.startswith(FOLD)})
+    if folds:
+        first = f"{FOLD}0."
+        weights = {k.removeprefix(first): w for k, w in weights.items() if k.startswith(first)}
+    got = {name: tuple(w.shape) for name, w in weights.items()}
+    if kind == "auto":
+        size = Size(*got["head.weight"][:2])
+        needed = got | {"head.weight": (*size, classes)}
+    else:
         with torch.device("meta"):  # sizes without memory
-            network = mlp(width, classes, dropout=dropout)
-        wanted = {name: w.shape for name, w in network.state_dict().items()}
-        got = {name: w.shape for name, w in tree["network"].items()}
-        allowed = f"be those of {width} features and {classes} classes"
-        require(got == wanted, "state", "network", allowed, "weights of other sizes")
-    return width, classes
+            network = plain(kind, width, classes, dropout)
+        needed = {name: tuple(w.shape) for name, w in network.state_dict().items()}
+    allowed = f"be those of {width} features and {classes} classes"
+    require(got == needed, "state", "network", allowed, "weights of other sizes")
+    return {"size": size, "folds": folds}
+
+
+FOLD = "networks."  # before the name of a weight of a fold's network
 
 
 @contextmanager

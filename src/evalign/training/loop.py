@@ -4,7 +4,7 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ def fit(
     settings: Settings | None = None,
     sample_weight: Tensor | None = None,
     annealing: TemperatureAnnealing | None = None,
+    undecayed: Iterable[nn.Parameter] = (),
     on_epoch: Callable[[dict[str, Any]], object] | None = None,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: float = 10.0,
@@ -56,6 +57,7 @@ def fit(
         settings: how to train; None for the defaults.
         sample_weight: a weight per training row.
         annealing: stepped with the watched score after each epoch; training ends with it.
+        undecayed: the parameters of the network that weight decay leaves alone.
         on_epoch: called with each record of the history. What it changes in the loss or the
             network is part of the checkpoint.
         checkpoint: folder to save to after the first epoch, then every `checkpoint_every`
@@ -93,11 +95,16 @@ def fit(
     batches = math.ceil(len(data[0]) / settings.batch_size) if in_memory else len(data)
     half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(settings.precision)
     fused = device.type in ("cpu", "cuda")
+    left_alone = set(undecayed)
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if p not in left_alone]},
+        {"params": [p for p in parameters if p in left_alone], "weight_decay": 0.0},
+    ]
     run = RunState(
         settings,
         network,
         averaged=copy.deepcopy(network).requires_grad_(False) if settings.ema_decay else network,
-        optimizer=torch.optim.AdamW(parameters, weight_decay=settings.weight_decay, fused=fused),
+        optimizer=torch.optim.AdamW(groups, weight_decay=settings.weight_decay, fused=fused),
         scaler=torch.amp.GradScaler(device.type, enabled=half == torch.float16),
         loss=loss,
         progress=Progress(

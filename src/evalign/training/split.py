@@ -143,6 +143,10 @@ class Standardizer:
         self.mean = torch.cat([mean for mean, _ in moments])
         self.scale = torch.cat([scale for _, scale in moments])
 
+    @property
+    def n_features(self) -> int:
+        return len(self.mean)
+
     def __call__(self, X: Tensor) -> Tensor:
         mean, scale = self.mean.to(X.device), self.scale.to(X.device)
         blocks = zip(*(t.split(COLUMNS, dim=-1) for t in (X, mean, scale)), strict=True)

@@ -5,7 +5,7 @@ from evalign_study.suite.plan import SETS, image_runs, runs
 from evalign_study.trainers.methods import GOALS, OPPONENTS, OURS, VARIANTS
 from evalign_study.trainers.recipe import units
 
-from evalign import AlignedClassifier
+from evalign.estimator.network import wanted
 
 
 def test_runs_of_tables():
@@ -20,7 +20,7 @@ def test_runs_of_tables():
     assert len(parts) == 15 * (5 + 2)  # without the average of weights a stack of their own
     assert all(len({(run.dataset, run.split_seed) for run in part}) == 1 for part in parts)
     assert {run.variant for run in found} == {"sound"}
-    usual = AlignedClassifier().epochs
+    usual = wanted("mlp").epochs
     for run in found:
         assert run.epochs == (30 if run.dataset == "creditcard" else usual)
     assert {run.epochs for run in runs(["creditcard"], epochs=2)} == {2}

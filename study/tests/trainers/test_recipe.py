@@ -30,6 +30,7 @@ from evalign_study.trainers.recipe import decided_as, metrics, train, units
 
 from evalign import AlignedClassifier
 from evalign.decisions import fit_decision
+from evalign.estimator.network import wanted as wanted_by
 from evalign.training import Settings
 from evalign.training.settings import usual_batch_size
 
@@ -78,9 +79,10 @@ def test_the_trainer_is_the_estimators(made, monkeypatch):
     monkeypatch.setattr(recipe, "fit_many", note)
     with pytest.raises(InterruptedError):
         list(train(runs(["mammography"], splits=[0], variants=[OURS])))
-    wanted, settings = AlignedClassifier(), asked["settings"]
-    for name in ("epochs", "weight_decay", "ema_decay"):
+    usual, wanted, settings = AlignedClassifier(), wanted_by("mlp"), asked["settings"]
+    for name in ("epochs", "weight_decay"):
         assert getattr(settings, name) == getattr(wanted, name)
+    assert settings.ema_decay == usual.ema_decay
     assert settings.patience is None
     default = Settings()
     for name in ("schedule", "warmup", "clip_norm"):
@@ -95,7 +97,7 @@ def test_the_trainer_is_the_estimators(made, monkeypatch):
 
     averaged, plain = units(runs(["mammography"], splits=[0], variants=[OURS, UNAVERAGED]))
     assert {run.method for run in plain} == {f"{UNAVERAGED}_{goal}" for goal in GOALS}
-    for part, decay in ((averaged, wanted.ema_decay), (plain, None)):
+    for part, decay in ((averaged, usual.ema_decay), (plain, None)):
         with pytest.raises(InterruptedError):
             list(train(part))
         assert asked["settings"].ema_decay == decay

@@ -20,6 +20,7 @@ from evalign.core.checks import require
 from evalign.core.metrics import resolve
 from evalign.decisions import Decision
 from evalign.estimator import AlignedClassifier
+from evalign.estimator.network import wanted
 from evalign.training import Settings
 from evalign.training.settings import usual_batch_size
 from evalign_study.records.made import Record, record
@@ -41,7 +42,15 @@ from evalign_study.trainers.picks import finite
 from evalign_study.trainers.prepared import Prepared
 from evalign_study.trainers.stacks import best_epochs, logits_of, numbers, rows_of, tf32
 
-TRAINER = AlignedClassifier()  # its defaults are used; `Settings` has the others
+# The defaults of the estimator with this network; `Settings` has the others.
+USUAL = wanted("mlp")
+TRAINER = AlignedClassifier(
+    network="mlp",
+    epochs=USUAL.epochs,
+    learning_rate=USUAL.learning_rate,
+    weight_decay=USUAL.weight_decay,
+    dropout=USUAL.dropout,
+)
 UNLABELLED: tuple[Decision, ...] = ("argmax", "expected")  # decisions that need no labels
 MOST_WRITTEN = 20  # classes; for more of them, matrices would take up most of a file of records
 

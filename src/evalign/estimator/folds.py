@@ -1,0 +1,53 @@
+"""Networks of several folds, trained side by side: every row is held out once."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from evalign.estimator.members import mean_of_members
+
+
+class Folds(nn.Module):
+    """The networks of the folds of a table, each of which learns from the rows of the others.
+
+    A row of the table has the number of its fold in a last column. In training it gives the logits
+    of all networks but its own fold's, (n, members, n_classes), as `Members` gives those of its
+    members. In evaluation it gives those of the one network that has not learnt from it.
+
+    A new row has no such column. In evaluation softmax(logits + offsets) is the mean of the
+    networks' probabilities.
+
+    Args:
+        networks: one for each fold.
+        n_features: the columns of a new row.
+        n_classes: how many logits there are.
+    """
+
+    offsets: Tensor
+
+    def __init__(self, networks: Sequence[nn.Module], n_features: int, n_classes: int) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+        self.n_features = n_features
+        self.register_buffer("offsets", torch.zeros(n_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        folded = x.shape[1] > self.n_features
+        rows = x[:, : self.n_features]
+        if folded and not self.training:
+            return self._held_out(rows, x[:, -1])
+        each = torch.stack([network(rows) for network in self.networks], 1)
+        if not self.training:
+            return mean_of_members(each, self.offsets)
+        each = each.view(*each.shape[:2], -1, each.shape[-1])  # (n, folds, members, n_classes)
+        if folded:
+            others = torch.arange(len(self.networks) - 1, device=x.device)
+            others = others + (others >= x[:, -1:])
+            each = each.gather(1, others[:, :, None, None].expand(-1, -1, *each.shape[2:]))
+        return each.flatten(1, 2)
+
+    def _held_out(self, rows: Tensor, fold: Tensor) -> Tensor:
+        places = [(fold == i).nonzero().squeeze(1) for i in range(len(self.networks))]
+        logits = [network(rows[p]) for network, p in zip(self.networks, places, strict=True)]
+        return torch.cat(logits)[torch.cat(places).argsort()]

@@ -1,0 +1,117 @@
+"""The default network for tables: many in one, which share most of their weights (TabM)."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from rtdl_num_embeddings import PiecewiseLinearEmbeddings
+from tabm import EnsembleView, LinearEnsemble, make_tabm_backbone
+from torch import Tensor, nn
+
+from evalign.training.validation import loss_of
+
+DIMENSIONS = 16  # of the embedding of a number
+WIDEST = 1024  # of all embeddings together; more columns have fewer dimensions each
+FEWEST = 4  # dimensions; with fewer, columns go in as they are
+
+
+class Members(nn.Module):
+    """A TabM network: `members` networks that differ in scales and biases, each with its own head.
+
+    In training it gives the logits of every member, (n, members, n_classes), and the loss takes
+    them as rows (`MembersAsRows`). In evaluation it gives logits (n, n_classes) such that
+    softmax(logits + offsets) is the mean of the members' probabilities, softmax(their logits +
+    offsets): the best epoch, the rule and `predict` are all of that mean.
+
+    Args:
+        edges: for each column the edges of the bins of its piecewise-linear embedding; None for a
+            column that goes in as it is.
+        n_classes: how many logits there are.
+        members: how many networks.
+        width: of the hidden layers.
+        dropout: after each of them.
+    """
+
+    offsets: Tensor
+    numbers: Tensor
+    others: Tensor
+
+    def __init__(
+        self,
+        edges: Sequence[Tensor | None],
+        n_classes: int,
+        *,
+        members: int,
+        width: int,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        bins = [each for each in edges if each is not None]
+        dimensions = min(DIMENSIONS, WIDEST // max(len(bins), 1))
+        if dimensions < FEWEST:
+            bins, edges = [], [None] * len(edges)
+        for name, embedded in (("numbers", True), ("others", False)):
+            places = [i for i, each in enumerate(edges) if (each is not None) is embedded]
+            self.register_buffer(name, torch.tensor(places, dtype=torch.int64), persistent=False)
+        self.embedding = (
+            PiecewiseLinearEmbeddings(bins, dimensions, activation=False, version="B")
+            if bins
+            else None
+        )
+        sizes = [dimensions] * len(bins) + [1] * len(self.others)
+        self.view = EnsembleView(k=members)
+        self.backbone = make_tabm_backbone(
+            d_in=sum(sizes),
+            n_blocks=2 if bins else 3,
+            d_block=width,
+            dropout=dropout,
+            k=members,
+            start_scaling_init="normal" if bins else "random-signs",
+            start_scaling_init_chunks=sizes,
+        )
+        self.head = LinearEnsemble(width, n_classes, k=members)
+        self.register_buffer("offsets", torch.zeros(n_classes))
+
+    @property
+    def undecayed(self) -> list[nn.Parameter]:
+        """The parameters without weight decay: biases, and embeddings."""
+        embedding = set() if self.embedding is None else set(self.embedding.parameters())
+        named = self.named_parameters()
+        return [p for name, p in named if p in embedding or name.endswith("bias")]
+
+    def forward(self, x: Tensor) -> Tensor:
+        columns = x[:, self.others]
+        if self.embedding is not None:
+            columns = torch.cat([self.embedding(x[:, self.numbers]).flatten(1), columns], 1)
+        logits = self.head(self.backbone(self.view(columns)))
+        return logits if self.training else mean_of_members(logits, self.offsets)
+
+
+def mean_of_members(logits: Tensor, offsets: Tensor) -> Tensor:
+    """Logits (n, n_classes) of several networks' (n, members, n_classes).
+
+    softmax(logits + offsets) is the mean of the probabilities softmax(their logits + offsets).
+    """
+    each = (logits + offsets).log_softmax(2)
+    return each.logsumexp(1) - math.log(logits.shape[1]) - offsets
+
+
+class MembersAsRows(nn.Module):
+    """A loss of the logits of several networks, each of whose rows counts as one.
+
+    It is the mean over the networks, never the loss of their mean: each must be good by itself.
+    """
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(
+        self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None
+    ) -> Tensor:
+        if logits.ndim == 3:  # in training
+            members = logits.shape[1]
+            logits, target = logits.flatten(0, 1), target.repeat_interleave(members)
+            if sample_weight is not None:
+                sample_weight = sample_weight.repeat_interleave(members)
+        return loss_of(self.loss, logits, target, sample_weight)
