@@ -98,10 +98,10 @@ def test_ends_cover_all_kinds_and_averages():
 @pytest.mark.parametrize(
     ("rows", "columns", "sigmoid", "cross", "logits", "target"),
     [
-        (32, 4, False, True, "fp32", "i64"),
         (32, 4, True, False, "fp64", "u8"),
         (1, 512, False, True, "bf16", "i32"),
-        (1, 512, True, True, "fp16", "i64"),
+        pytest.param(32, 4, False, True, "fp32", "i64", marks=pytest.mark.slow),
+        pytest.param(1, 512, True, True, "fp16", "i64", marks=pytest.mark.slow),
     ],
 )
 def test_rows_of_a_tile(rows, columns, sigmoid, cross, logits, target):
@@ -122,7 +122,11 @@ def test_rows_longer_than_a_tile(sigmoid):
 
 @pytest.mark.parametrize(
     ("labels", "sigmoid", "logits", "target"),
-    [(1, False, "fp32", "i64"), (1, True, "bf16", "fp32"), (80, False, "fp64", "i1")],
+    [
+        (1, True, "bf16", "fp32"),
+        (80, False, "fp64", "i1"),
+        pytest.param(1, False, "fp32", "i64", marks=pytest.mark.slow),
+    ],
 )
 def test_labels(labels, sigmoid, logits, target):
     binary = labels == 1

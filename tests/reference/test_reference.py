@@ -215,7 +215,7 @@ def same(value, expected):
 @pytest.mark.parametrize("average", ["macro", "micro", "weighted"])
 @pytest.mark.parametrize("zero_division", [0.0, 1.0, math.nan])
 def test_averages_are_scikit_learns(average, zero_division):
-    for matrix in random_matrices(50, seed=1):
+    for matrix in random_matrices(25, seed=1):
         true, predicted = expand(matrix)
         for labels in (None, [0], [1, 0]):
             options = {"labels": labels, "average": average, "zero_division": zero_division}
@@ -232,7 +232,7 @@ def test_averages_are_scikit_learns(average, zero_division):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("zero_division", [0.0, 1.0, math.nan])
 def test_per_class_scores_are_scikit_learns(zero_division):
-    for matrix in random_matrices(100, seed=2):
+    for matrix in random_matrices(50, seed=2):
         true, predicted = expand(matrix)
         options = {"average": None, "zero_division": zero_division}
         every = range(len(matrix))
@@ -243,7 +243,7 @@ def test_per_class_scores_are_scikit_learns(zero_division):
 
 
 def test_whole_matrix_metrics_are_scikit_learns():
-    for matrix in random_matrices(100, seed=3):
+    for matrix in random_matrices(50, seed=3):
         true, predicted = expand(matrix)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -266,7 +266,7 @@ def test_whole_matrix_metrics_are_scikit_learns():
 @pytest.mark.parametrize("average", ["macro", "micro", "weighted"])
 def test_multilabel_averages_are_scikit_learns(average):
     random = np.random.default_rng(4)
-    for _ in range(100):
+    for _ in range(50):
         rate = random.random(4) * (random.random(4) < 0.7)
         true = (random.random((6, 4)) < rate).astype(int)
         predicted = (random.random((6, 4)) < rate).astype(int)
