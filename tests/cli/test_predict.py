@@ -14,6 +14,7 @@ from sklearn.metrics import f1_score
 from evalign.cli import tables
 from evalign.cli.outcome import judged
 from evalign.cli.run import FinishedRun
+from evalign.estimator import AlignedClassifier
 from tests.cli.commands import done, files, fit, refused, table, written
 
 PROBABILITIES = [f"probability_{label}" for label in ("high", "low", "middle")]
@@ -136,6 +137,25 @@ def test_unseen_categories(fitted, tmp_path):
     }
     quiet = done("predict", fitted, new, "--out", tmp_path / "scored.csv", "--quiet")
     assert (quiet.out, quiet.err) == ("", "")
+
+
+def test_dates_and_the_model_in_python(tmp_path):
+    """A date is one in every format, and the model of a run takes the frame that pandas reads."""
+    frame = table().assign(since=pd.date_range("2019-12-30", periods=240, freq="9h"))
+    frame.loc[::7, "since"] = None
+    data = written(tmp_path / "data.csv", frame)
+    said = done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1)).err
+    assert "2 columns of numbers, 2 of categories, 1 of dates." in said
+    for new in (data, written(tmp_path / "new.parquet", frame)):
+        done("predict", tmp_path / "run", new, "--out", tmp_path / f"{new.suffix[1:]}.csv")
+    scored = pd.read_csv(tmp_path / "csv.csv")[PROBABILITIES]
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "parquet.csv")[PROBABILITIES], scored)
+    model = AlignedClassifier.load(tmp_path / "run" / "model")
+    found = model.predict_proba(pd.read_csv(data)[[*model.feature_names_in_]])
+    np.testing.assert_allclose(found, scored, rtol=1e-12)
+    wrong = written(tmp_path / "wrong.csv", pd.read_csv(data).fillna({"since": "soon"}))
+    text = refused("predict", tmp_path / "run", wrong, "--out", tmp_path / "x.csv")
+    assert "must hold dates, such as 2024-01-31. Got 'soon' in row 1. Correct it, or leave" in text
 
 
 def test_an_unseen_category_is_a_rare_one(tmp_path):

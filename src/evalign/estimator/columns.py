@@ -1,6 +1,6 @@
 """What is learnt of one column: how its values become numbers and flags of 0 and 1.
 
-Each of the classes is plain data. `write` fills in its columns of the matrix, which begins as zeros:
+Each of the classes is plain data. `write` fills in its columns of the matrix, which is 0 before:
 those of numbers, and those of flags. `number_names` and `flag_names` say what they are.
 """
 

@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evalign.core.checks import complaint, require
-from evalign.estimator.cells import ColumnValues, TypedTable, read_table, role
+from evalign.estimator.cells import ColumnValues, TypedTable, parsed_dates, read_table, role
 from evalign.estimator.columns import (
     KINDS,
     CategoryColumn,
@@ -53,30 +53,20 @@ class Features:
     @classmethod
     def learn(cls, owner: str, X: Given) -> "Features":
         """Learn from rows that `read` gave. Errors are those of `owner`."""
-        if not isinstance(X, TypedTable):
+        names = X.names if isinstance(X, TypedTable) else None
+        if isinstance(X, TypedTable):
+            given = tuple(names or (f"x{i}" for i in range(len(X.columns))))
+            found = [_learn(owner, *pair) for pair in zip(given, X.columns, strict=True)]
+        else:
             given = tuple(f"x{i}" for i in range(X.shape[1]))
-            learnt: dict[str, LearntColumn | str] = dict(zip(given, _of_numbers(X), strict=True))
-            return cls._of(owner, given, False, learnt)
-        given = tuple(X.names or (f"x{i}" for i in range(len(X.columns))))
-        learnt = {
-            name: _learn(owner, name, column) for name, column in zip(given, X.columns, strict=True)
-        }
-        return cls._of(owner, given, X.names is not None, learnt)
-
-    @classmethod
-    def _of(
-        cls,
-        owner: str,
-        given: tuple[str, ...],
-        named: bool,
-        learnt: dict[str, LearntColumn | str],
-    ) -> "Features":
+            found = _of_numbers(X)
+        learnt = dict(zip(given, found, strict=True))
         left_out = {name: why for name, why in learnt.items() if isinstance(why, str)}
         columns = tuple(column for column in learnt.values() if not isinstance(column, str))
-        found = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
+        why = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
         allowed = "hold a column to learn from"
-        require(len(columns) > 0, owner, "X", allowed, f"none: {found or 'it has no columns'}")
-        return cls(given, named, columns, left_out)
+        require(len(columns) > 0, owner, "X", allowed, f"none: {why or 'it has no columns'}")
+        return cls(given, names is not None, columns, left_out)
 
     @property
     def numbers(self) -> int:
@@ -97,9 +87,8 @@ class Features:
     @property
     def plain(self) -> bool:
         """Whether numbers without gaps are the matrix already."""
-        return self.width == len(self.given) == self.numbers and not any(
-            isinstance(column, DateColumn) for column in self.columns
-        )
+        numbers = all(isinstance(c, NumberColumn) and not c.gaps for c in self.columns)
+        return numbers and not self.left_out
 
     def matrix(self, owner: str, X: Given) -> Any:
         """The matrix of rows that `read` gave, which may be their own, and sparse if they are."""
@@ -257,8 +246,8 @@ def _learn(owner: str, name: str, column: ColumnValues) -> LearntColumn | str:
         raise ValueError(complaint(owner, "X", "hold numbers, categories or dates", got, cure))
     if found == "id":
         text = (
-            f"Column {name!r} is taken for an id, which differs in every row, and left out. Drop "
-            "it, or, if it does tell something, give X as an array."
+            f"Column {name!r} differs in every row and is left out as an id. Drop it. If it is not "
+            "one, declare text a category, and give numbers as an array."
         )
         warnings.warn(text, TrainingWarning, stacklevel=5)
     if found not in KINDS:
@@ -296,10 +285,12 @@ def _converted(learnt: LearntColumn, column: ColumnValues) -> ColumnValues | Non
 
 def _difference(learnt: LearntColumn, column: ColumnValues) -> str:
     """Say how a column differs from the one of `fit`."""
-    first = column.values[~column.gaps][0]
     was, now = (SAID.get(kind, "categories") for kind in (learnt.kind, column.kind))
     if column.kind == "text":
-        now = f"text ({str(first)[:40]!r})"
+        texts = column.values[~column.gaps].tolist()
+        dates = isinstance(learnt, DateColumn)
+        odd = (text for text in texts if not dates or parsed_dates([text]) is None)
+        now = f"text ({next(odd, texts[0])[:40]!r})"
     if isinstance(learnt, DateColumn) and column.kind == "date":
         now, was = (f"dates {w} a time zone" for w in ("with", "without")[:: 1 - 2 * learnt.utc])
     return f"column {learnt.name!r} held {was} in fit and holds {now}"
