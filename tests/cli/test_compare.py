@@ -7,11 +7,11 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from evalign.cli import compare as command
-from evalign.comparison import METHODS, PLAIN
+from evalign.comparison import METHODS, PLAIN, TUNED
 from tests.cli.commands import done, refused, table, written
 
 EAST = "EAST (argmax)"
-FEW = [PLAIN, "gradient boosting (argmax)"]  # the longest name
+FEW = [PLAIN, TUNED, "gradient boosting (argmax)"]  # the longest name
 QUICK = ["--folds", 2, "--seeds", 1, "--epochs", 1]
 
 

@@ -1,10 +1,13 @@
 """A fit that is stopped in any way continues with the same command and ends the same."""
 
 import signal
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from evalign.cli import fit as command
 from evalign.cli import run as runs
+from evalign.report import render
 from evalign.training import checkpoint
 from tests.cli.commands import done, files, fit, invoke, process, refused, small_disk
 
@@ -102,14 +105,29 @@ def test_killed_right_before_the_end(data, tmp_path, monkeypatch):
     assert (partial / "mine.txt").exists()
 
 
-def no_room_for_the_report(run):
-    return small_disk((run / "report.html").stat().st_size - 200_000)
+@pytest.fixture
+def no_room_for_the_report(monkeypatch):
+    """A context in which the disk is full from the report on; the weights are larger than it."""
+
+    @contextmanager
+    def full():
+        with ExitStack() as stack, monkeypatch.context() as patch:
+
+            def render_and_fill(*given):
+                page = render(*given)
+                stack.enter_context(small_disk(len(page) // 2))
+                return page
+
+            patch.setattr(command, "render", render_and_fill)
+            yield
+
+    return full
 
 
-def test_disk_full_at_the_end(whole, data, tmp_path):
+def test_disk_full_at_the_end(whole, data, tmp_path, no_room_for_the_report):
     """The report does not fit on the disk, and the training is kept until there is room."""
     out, partial = tmp_path / "run", tmp_path / "run.partial"
-    with no_room_for_the_report(whole):
+    with no_room_for_the_report():
         assert "File too large" in refused(*fit(data, out, "--quiet", epochs=EPOCHS))
     assert not out.exists()
     assert sorted(path.name for path in partial.iterdir()) == ["checkpoints", "command.json"]
@@ -117,9 +135,9 @@ def test_disk_full_at_the_end(whole, data, tmp_path):
     assert comparable(out) == comparable(whole)
 
 
-def test_a_damaged_checkpoint(whole, data, tmp_path):
+def test_a_damaged_checkpoint(data, tmp_path, no_room_for_the_report):
     out, partial = tmp_path / "run", tmp_path / "run.partial"
-    with no_room_for_the_report(whole):
+    with no_room_for_the_report():
         refused(*fit(data, out, "--quiet", epochs=1))
     file = partial / "checkpoints" / "model" / "tensors.safetensors"
     file.write_bytes(file.read_bytes()[:-1])

@@ -35,6 +35,17 @@ def test_every_recipe_learns(recipe):
     assert np.allclose(clf.predict_proba(X).sum(1), 1)
 
 
+@pytest.mark.parametrize("rows", [600, 200])  # of folds, if few
+def test_the_default_network(rows, tmp_path):
+    few = {} if rows < 600 else {"validation_fraction": 0.2}
+    clf = AlignedClassifier(epochs=5, random_state=0, **few).fit(X[:rows], Y[:rows])
+    assert clf.score(X, Y) > 0.6
+    clf.save(tmp_path / "model")
+    again = AlignedClassifier.load(tmp_path / "model", device="cpu")
+    difference = np.abs(again.predict_proba(X) - clf.predict_proba(X)).max()
+    assert difference < tolerances.FLOAT32_GRADIENT
+
+
 def test_a_model_goes_where_there_is_no_gpu(tmp_path):
     clf = classifier(epochs=3).fit(X, Y)
     assert not next(pickle.loads(pickle.dumps(clf)).network_.parameters()).is_cuda

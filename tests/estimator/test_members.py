@@ -228,6 +228,9 @@ def test_save_load_and_go_on(fitted, tmp_path):
         ("head.weight", None),
         ("head.weight", torch.zeros(3, 16, 9)),
         ("head.weight", torch.zeros(3)),
+        ("head.weight", torch.zeros(3, 10**6, 3)),  # 4 TB of weights between its layers
+        ("backbone.blocks.0.0.r", torch.zeros(2, 4)),
+        ("backbone.blocks.0.0.weight", torch.zeros(16, 1)),
         ("offsets", torch.zeros(2)),
     ],
 )

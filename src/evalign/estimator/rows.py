@@ -90,7 +90,8 @@ class LabelledRows(NamedTuple):
             splitter = kind(number, shuffle=True, random_state=seed)
             for i, (_, held_out) in enumerate(splitter.split(self.y, self.y, groups)):
                 fold[held_out] = i
-        return fold
+        found, fold = np.unique(fold, return_inverse=True)  # groups may leave a fold without rows
+        return fold if len(found) > 1 else None
 
     def _hold_out(
         self, fraction: float, groups: Any, seed: int, classes: np.ndarray

@@ -11,7 +11,7 @@ import torch
 
 from evalign.core.checks import require
 from evalign.estimator.frames import Features
-from evalign.estimator.network import Size, build, chosen, find_device, plain
+from evalign.estimator.network import NAMES, Size, build, chosen, find_device, plain
 from evalign.estimator.positive import oriented
 from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import OWNER
@@ -92,6 +92,8 @@ def _sizes(tree: dict[str, Any], features: int, kind: Any, dropout: float) -> di
     seed = tree["seed"]
     ok = type(seed) is int and 0 <= seed < 2**32
     require(ok, "state", "seed", "be a whole number below 2³²", repr(seed))
+    known = callable(kind) or kind in NAMES
+    require(known, "state", "network", f"be one of {', '.join(NAMES)} or a function", repr(kind))
     size = Size(0, 0)
     if not isinstance(kind, str):
         return {"size": size, "folds": 0}
@@ -101,8 +103,13 @@ def _sizes(tree: dict[str, Any], features: int, kind: Any, dropout: float) -> di
         weights = {k.removeprefix(first): w for k, w in weights.items() if k.startswith(first)}
     got = {name: tuple(w.shape) for name, w in weights.items()}
     if kind == "auto":
-        size = Size(*got["head.weight"][:2])
-        needed = got | {"head.weight": (*size, classes)}
+        size, inputs = Size(*got["head.weight"][:2]), got["backbone.blocks.0.0.weight"][1]
+        needed = got | {
+            "head.weight": (*size, classes),
+            "backbone.blocks.0.0.r": (size.members, inputs),
+            "backbone.blocks.1.0.weight": (size.width, size.width),
+        }
+        require(width <= inputs, "state", "network", f"have inputs for {width} features", inputs)
     else:
         with torch.device("meta"):  # sizes without memory
             network = plain(kind, width, classes, dropout)
