@@ -58,12 +58,12 @@ def run(kernels, batch, temperature, sigmoid, detach, device="cpu"):
 
 def by_plain(logits, target, weight, loss_from_sums, t, sigmoid, detach):
     """Compute them by the kernels of the CPU, which take images, of one image here."""
-    batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0), t
+    batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0), t.item()
     sums, cross_entropy, kept = plain.forward(*batch, sigmoid, None)
     assert cross_entropy == 0  # without odds there is none
-    slopes, nothing = loss_from_sums[:2], torch.zeros(())
-    gradient = plain.backward(*batch, kept, slopes, nothing, sigmoid, detach, None)
-    return sums, gradient.squeeze(0).t()
+    slopes = loss_from_sums[:2].numpy()
+    gradient = plain.backward(*batch, kept, slopes, 0.0, sigmoid, detach, None)
+    return torch.from_numpy(sums), gradient.squeeze(0).t()
 
 
 def by_fused(logits, target, weight, loss_from_sums, t, sigmoid, detach):

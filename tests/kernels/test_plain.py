@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evalign.kernels import plain
+from evalign.kernels import blocks
 from tests import tolerances
 from tests.kernels.agreement import (
     STEPS,
@@ -42,11 +42,15 @@ def test_hostile_logits(name, dtype):
 
 
 @pytest.mark.parametrize("block", [1, 40, 1000])
-def test_blocks_are_not_seen(block, monkeypatch):
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("many", [2, 64])
+def test_blocks_are_not_seen(block, threads, many, monkeypatch):
     batch = random_batch(50, 4)
     whole = run(by_plain, batch, 0.2, False, False)
-    monkeypatch.setattr(plain, "BLOCK", block)
-    monkeypatch.setattr(plain, "RUN", 3)
+    monkeypatch.setattr(blocks, "BLOCK", block)
+    monkeypatch.setattr(blocks, "MANY", many)  # classes side by side, or one after the other
+    monkeypatch.setattr(blocks, "SHARE", 10)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     for a, b in zip(run(by_plain, batch, 0.2, False, False), whole, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=tolerances.FEW_ULPS)
 

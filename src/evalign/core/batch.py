@@ -129,13 +129,15 @@ class Batch:
         The class weights do not enter the divisor (SurF eq. 15). An infinite x of a class or row
         that has no share counts as 0: 0·∞ would be NaN.
         """
-        factor = x.new_ones(self.num_classes) if class_weight is None else class_weight.to(x)
+        factor = None if class_weight is None else class_weight.to(x)
+        share = self.weight.unsqueeze(-1)
         if self.task == "multiclass" and self.target.ndim == 1:
-            x, share = x.gather(1, self.target.unsqueeze(1)), factor[self.target].unsqueeze(1)
+            x = x.gather(1, self.target.unsqueeze(1))
+            share = share if factor is None else share * factor[self.target].unsqueeze(1)
         else:
-            factor = factor.unsqueeze(-1) if self.task == "multilabel" else factor
-            share = factor * self.target_probabilities()
-        share = self.weight.unsqueeze(-1) * share
+            share = share * self.target_probabilities()
+            if factor is not None:
+                share = share * (factor.unsqueeze(-1) if self.task == "multilabel" else factor)
         loss_of_class = loss(x.masked_fill((share == 0) & x.isinf(), 0))
         return Mean((share * loss_of_class).sum(), self.weight.sum())
 

@@ -1,7 +1,7 @@
 """Membership and sums in one operation, forward and backward; `core/` is the reference.
 
-`plain` is torch alone, for the CPU; `fused` are Triton kernels, for CUDA; `operation` makes one
-differentiable operation of either. May import `core`.
+`plain` is numpy in `blocks` of rows, for the CPU; `fused` are Triton kernels, for CUDA; `operation`
+makes one differentiable operation of either. May import `core`.
 """
 
 from importlib.util import find_spec

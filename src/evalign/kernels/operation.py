@@ -25,7 +25,7 @@ def soft_sums(*batch_and_settings: Any) -> Tensor:
     return (_operator if compiled else _Eager.apply)(*batch_and_settings)[0]
 
 
-@torch.library.custom_op("evalign::multiclass_sums", mutates_args=())
+@torch.library.custom_op("evalign::soft_sums", mutates_args=())
 def _operator(
     logits: Tensor,
     target: Tensor,
@@ -44,8 +44,8 @@ def _(logits: Tensor, target: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, 
     sums = weight.new_empty(3, classes, dtype=torch.float64)
     if logits.is_cuda:
         return sums, weight.new_empty(6, rows), target.new_empty(0), weight.new_empty(0)
-    top = target.new_empty(2, rows, 1)
-    return sums, weight.new_empty(8, rows, 1), top, weight.new_empty(rows, classes)
+    numbers = weight.new_empty(plain.NUMBERS, rows)
+    return sums, numbers, target.new_empty(2, rows), weight.new_empty(rows * classes)
 
 
 def _grad(
@@ -62,10 +62,11 @@ def _grad(
 ) -> Tensor:
     nothing = loss_from_sums.new_zeros(1)
     if not logits.is_cuda:
-        batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0), temperature
-        slopes, settings = loss_from_sums[:2], (sigmoid, detach_threshold, None)
-        of_rows = numbers, top, kept
-        return plain.backward(*batch, of_rows, slopes, nothing[0], *settings).squeeze(0).t()
+        batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0)
+        slopes, of_rows = loss_from_sums[:2].numpy(), (numbers, top, kept)
+        settings = sigmoid, detach_threshold, None
+        step = temperature.item(), of_rows, slopes, 0.0, *settings
+        return plain.backward(*batch, *step).squeeze(0).t()
     from evalign.kernels import fused
 
     rows = GivenRows("multiclass", logits, target, weight, IGNORE)
@@ -75,7 +76,7 @@ def _grad(
     return fused.backward(fused.plan_of(rows, step), rows, step, numbers, slopes, outer)
 
 
-_backward = torch.library.custom_op("evalign::multiclass_sums_backward", _grad, mutates_args=())
+_backward = torch.library.custom_op("evalign::soft_sums_backward", _grad, mutates_args=())
 
 
 @_backward.register_fake
@@ -133,8 +134,8 @@ def _forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     if not logits.is_cuda:
         batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0)
-        sums, _, kept = plain.forward(*batch, temperature, sigmoid, None)
-        return sums, *kept
+        sums, _, kept = plain.forward(*batch, temperature.item(), sigmoid, None)
+        return torch.from_numpy(sums), *kept
     from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
     rows = GivenRows("multiclass", logits, target, weight, IGNORE)

@@ -119,15 +119,39 @@ def metric_offsets(metric: Metric, class_counts: Sequence[float] | Tensor) -> Te
     shares = class_vector("AlignedLoss", "class_counts", class_counts)
     shares = shares / shares.sum()
     with torch.enable_grad(), torch.device("cpu"):  # whatever the default device is
-        right = torch.eye(len(shares), dtype=shares.dtype)
-        matrix = (shares.unsqueeze(1) * (SKILL * right + (1 - SKILL) * shares)).requires_grad_()
-        score = metric(Confusion.from_matrix(matrix))
-        allowed = "be finite, and differentiable: a function of the Confusion's tensors"
-        ok = score.requires_grad and bool(score.isfinite())
-        require(ok, "AlignedLoss", "metric", allowed, f"{score.item():g} of {metric!r}")
-        (gain,) = torch.autograd.grad(score, matrix)
-    most, own = int(shares.argmax()), gain.diagonal()
+        slopes = _by_cells if metric.needs_matrix else _by_sums
+        most = int(shares.argmax())
+        to_label, to_leave = slopes(metric, shares, most)
     # The sign of a cost cancels.
-    odds = (own[most] - gain[most]) / (own - gain[:, most])
+    odds = to_leave / to_label
     odds = torch.where(odds.isnan() | (odds < 0), 1, odds)  # 0/0 for m itself; nothing to trade
     return odds.clamp(1 / ODDS, ODDS).log()
+
+
+def _by_cells(metric: Metric, shares: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """G_jj − G_jm and G_mm − G_mj of every class j."""
+    right = torch.eye(len(shares), dtype=shares.dtype)
+    matrix = shares.unsqueeze(1) * (SKILL * right + (1 - SKILL) * shares)
+    (gain,) = _slopes(metric, Confusion.from_matrix(matrix.requires_grad_()), matrix)
+    own = gain.diagonal()
+    return own - gain[:, most], own[most] - gain[most]
+
+
+def _by_sums(metric: Metric, shares: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """The same without the matrix: G_ij is the slope by predicted_j, if i = j that by tp_j, and
+    what the cells of a row have in common.
+    """
+    tp = (shares * (SKILL + (1 - SKILL) * shares)).requires_grad_()
+    predicted = shares.clone().requires_grad_()
+    c = Confusion(tp, predicted, shares, shares.sum())
+    by_tp, by_predicted = _slopes(metric, c, tp, predicted)
+    gained = by_predicted - by_predicted[most]
+    return by_tp + gained, by_tp[most] - gained
+
+
+def _slopes(metric: Metric, c: Confusion, *by: Tensor) -> tuple[Tensor, ...]:
+    score = metric(c)
+    allowed = "be finite, and differentiable: a function of the Confusion's tensors"
+    ok = score.requires_grad and bool(score.isfinite())
+    require(ok, "AlignedLoss", "metric", allowed, f"{score.item():g} of {metric!r}")
+    return torch.autograd.grad(score, by, materialize_grads=True)

@@ -18,7 +18,7 @@ from evalign.aggregation import RankSum, RunningConfusion
 from evalign.core import membership
 from evalign.core.batch import Batch
 from evalign.core.checks import traced
-from evalign.core.confusion import Confusion, count_rows
+from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, signed
@@ -194,15 +194,17 @@ def _current(device: torch.device) -> AbstractContextManager:
 
 
 def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
-    batch = _batch(rows)
-    sums, cross, kept = plain.forward(*batch, loss.temperature, loss.sigmoid, loss.odds)
-    ends = torch.stack([sums[2].sum(), count_rows(batch[2]), cross])
-    own = torch.cat([sums.flatten(), ends])
+    logits, target, weight = _batch(rows)
+    temperature = loss.temperature.item()
+    sums, cross, of_rows = plain.forward(
+        logits, target, weight, temperature, loss.sigmoid, loss.odds
+    )
+    mass, count = float(sums[2].sum()), float(np.count_nonzero(weight.numpy() > 0))
     if loss.ranks is not None and ctx.size > 1:
-        own = loss.ranks.total(own, sums.shape[1])
-    tp, predicted, actual = own[:-3].view(3, -1).numpy()
-    mass, count, cross = own[-3:].tolist()
-    now = c = Sums(tp, predicted, actual, mass, count)
+        own = torch.from_numpy(np.append(sums, [mass, count, cross]))
+        total = loss.ranks.total(own, sums.shape[1]).numpy()
+        sums, (mass, count, cross) = total[:-3].reshape(3, -1), total[-3:].tolist()
+    now = c = Sums(sums[0], sums[1], sums[2], mass, count)
     if loss.running is not None:
         c = _moved(loss.running, now)
     score, slopes = value_and_slopes(loss.form, c)
@@ -211,10 +213,12 @@ def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
         score, slopes = 1.0, np.zeros_like(slopes)
     per_mass = 1 / mass if mass >= ZERO else 0.0
     value = 1 - score + (0 if loss.odds is None else cross * per_mass)
-    facts = np.r_[-ctx.size * slopes.ravel(), ctx.size * per_mass, loss.temperature.item()]
-    point = np.r_[c.tp, c.predicted, c.actual, c.actual, c.total, c.rows]
-    value = batch[2].new_tensor(value)
-    return _Passed(value, torch.from_numpy(facts), torch.from_numpy(point), kept)
+    facts = np.concatenate([-ctx.size * slopes.ravel(), [ctx.size * per_mass, temperature]])
+    point = np.concatenate([c.tp, c.predicted, c.actual, c.actual, [c.total, c.rows]])
+    value = torch.tensor(value, dtype=weight.dtype)
+    return _Passed(
+        value, torch.from_numpy(facts), torch.from_numpy(point), (target, weight, *of_rows)
+    )
 
 
 def _moved(running: RunningConfusion, now: Sums) -> Sums:
@@ -236,17 +240,18 @@ def _moved(running: RunningConfusion, now: Sums) -> Sums:
 def _backward_on_cpu(
     ctx: Any, rows: GivenRows, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
 ) -> Tensor:
-    by_class, by_cross, temperature = slopes[:-2].view(2, -1), slopes[-2], slopes[-1]
-    settings = ctx.loss.sigmoid, ctx.loss.detach_threshold, ctx.loss.odds
-    by = outer * by_class, outer * by_cross
-    grad = plain.backward(*_batch(rows), temperature, kept, *by, *settings)
+    size, settings = outer.item(), (ctx.loss.sigmoid, ctx.loss.detach_threshold, ctx.loss.odds)
+    # Python's numbers: numpy's would make float64 of all that they meet.
+    by_class, (by_cross, temperature) = slopes[:-2].view(2, -1).numpy(), slopes[-2:].tolist()
+    target, weight, *of_rows = kept
+    batch = _images(rows.logits), target, weight, temperature
+    grad = plain.backward(*batch, tuple(of_rows), size * by_class, size * by_cross, *settings)
     return grad.squeeze(0).t() if rows.logits.ndim == 2 else grad.view_as(rows.logits)
 
 
 def _batch(rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
     """Logits (images, classes, positions), targets and weights (images, positions)."""
-    logits, target = rows.logits, signed(rows.target)
-    logits = logits.t().unsqueeze(0) if logits.ndim == 2 else logits.flatten(2)
+    logits, target = _images(rows.logits), signed(rows.target)
     ignored = target == rows.ignore_index
     weight = (~ignored).to(torch.promote_types(logits.dtype, torch.float32))
     if rows.weight is not None:
@@ -254,3 +259,7 @@ def _batch(rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
     shape = len(logits), logits.shape[2]
     target = target.masked_fill(ignored, 0).long()
     return logits, target.reshape(shape), weight.reshape(shape)
+
+
+def _images(logits: Tensor) -> Tensor:
+    return logits.t().unsqueeze(0) if logits.ndim == 2 else logits.flatten(2)

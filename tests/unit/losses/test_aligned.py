@@ -100,6 +100,30 @@ def test_offsets_of_more_classes_are_those_of_differences(name, classes):
     np.testing.assert_allclose(offsets(full, shares), expected, rtol=0, atol=tolerances.SLOPES)
 
 
+class ReadsTheMatrix(metrics.FBeta):
+    """The same score, said to need the whole matrix."""
+
+    needs_matrix = True
+
+
+def test_the_matrix_and_its_sums_give_the_same_offsets():
+    for beta in (0.5, 1, 2):
+        of_sums, of_matrix = (
+            metric_offsets(kind(beta=beta, average="macro"), [50, 3, 20, 20, 7])
+            for kind in (metrics.FBeta, ReadsTheMatrix)
+        )
+        torch.testing.assert_close(of_sums, of_matrix, rtol=0, atol=tolerances.SAME)
+
+
+@pytest.mark.parametrize(
+    "metric", ["f1_macro", "matthews_corrcoef", lambda c: c.tp.sum() / c.total]
+)
+def test_many_classes_do_not_make_a_matrix(metric):
+    """Of 200,000 classes it would take 320 GB."""
+    loss = AlignedLoss(metric, torch.ones(200_000))
+    assert loss.offsets.shape == (200_000,)
+
+
 @pytest.mark.parametrize("counts", [[90, 10], [10, 90], [50, 30, 20], [5, 1, 60, 34]])
 def test_accuracy_asks_for_nothing_and_balanced_accuracy_for_the_prior(counts):
     assert offsets("accuracy", counts).abs().max() < tolerances.FEW_ULPS
