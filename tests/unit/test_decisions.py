@@ -3,10 +3,14 @@
 import itertools
 import json
 import re
+import warnings
 
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import cross_val_predict
 
 from evalign import Confusion, metrics
 from evalign.decisions import DecisionRule, fit_decision, gains
@@ -388,6 +392,50 @@ def test_few_labels_do_not_hurt(classes, metric, seeds):
 def test_few_labels_gain_where_there_is_something_to_gain(classes, metric):
     mean, error = advantage(classes, 100, "adjusted", metric, 8)
     assert mean - error > 0.01
+
+
+def with_one_row_of_the_last(rows, seed, strength=3.0):
+    """Rows of three classes, one of the last, and fresh rows with the same shares."""
+    rng = np.random.default_rng(seed)
+    shares = np.array([0.66, 0.33, 0]) * (1 - 1 / rows) + [0, 0, 1 / rows]
+    shares = shares / shares.sum()
+    y = rng.choice(2, rows, p=[2 / 3, 1 / 3])
+    y[0] = 2
+    fresh = rng.choice(3, 5000, p=shares)
+    x = [strength * np.eye(3)[labels] + rng.normal(size=(len(labels), 3)) for labels in (y, fresh)]
+    return x[0], y, x[1], fresh, np.log(shares)
+
+
+# The search used to lose 0.03 and 0.06 of macro-F1 here.
+@pytest.mark.parametrize(("model", "rows"), [("posterior", 1000), ("classifier", 60)])
+def test_a_class_with_one_row_does_no_harm(model, rows):
+    gains, given = [], []
+    for seed in range(12):
+        x, y, new_x, new_y, prior = with_one_row_of_the_last(rows, seed)
+        scores, new_scores = ((3.0 * part + prior) for part in (x, new_x))
+        if model == "classifier":
+            fitted = LogisticRegression()
+            with warnings.catch_warnings():  # of the class with one row
+                warnings.simplefilter("ignore")
+                out = cross_val_predict(fitted, x, y, cv=3, method="predict_proba")
+            new = fitted.fit(x, y).predict_proba(new_x)
+            scores, new_scores = (np.log(np.clip(p, 1e-7, 1)) for p in (out, new))
+        labels = fit_decision(scores, y, metric="f1_macro")(new_scores)
+        argmax = new_scores.argmax(1)
+        f1 = [f1_score(new_y, each, average="macro") for each in (labels, argmax)]
+        gains.append(f1[0] - f1[1])
+        given.append([(each == 2).mean() for each in (labels, argmax)])
+    assert np.mean(gains) >= -np.std(gains) / len(gains) ** 0.5
+    tuned, own = np.mean(given, 0)
+    assert tuned <= 1.2 * own
+
+
+def test_two_classes_of_which_one_has_a_single_row_are_not_tuned():
+    logits, y = problem(2, 50)
+    rows = torch.cat([(y == 0).nonzero()[:, 0], (y == 1).nonzero()[:1, 0]])
+    rule = fit_decision(logits[rows], y[rows], metric="f1")
+    assert rule.source == "argmax"
+    assert torch.equal(rule(logits), logits.argmax(1))
 
 
 def test_enough_labels_decide_alone():

@@ -186,6 +186,7 @@ def fit_rows(
     if labels is not None and not many:
         target = torch.eye(number, dtype=rows.dtype, device=rows.device)[labels]
 
+    needed = 2 if number == 2 else 1  # rows of a class: a threshold on one side of one row is luck
     source, score, factor, more = decision, None, 1.0, torch.zeros_like(own)
     if decision == "argmax":
         gain = threshold_gains(own) if many else argmax
@@ -199,7 +200,7 @@ def fit_rows(
         assert labels is not None
         found, source, score = multilabel.tuned(owner, rows, labels, weight, label_goal, own)
         gain = threshold_gains(found)
-    elif target is not None and (target.sum(0) > 0).sum() == 1 and constraint is None:
+    elif target is not None and (target.sum(0) >= needed).sum() < 2 and constraint is None:
         source, gain = "argmax", argmax  # labels of one class tell nothing about the others
     else:
         assert labels is not None

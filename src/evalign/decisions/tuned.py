@@ -4,7 +4,9 @@ A search over labels alone is exact on the rows it sees and overfits when they a
 row moves the threshold. So it is given further evidence, what probabilities say that were corrected
 with the labels by a few numbers (`mend`), as much as `EVIDENCE` rows of each class would be. With
 few labels this is nearly the rule "expected", with many nearly the search over labels alone; with
-`ENOUGH` rows of every class labels decide alone. A choice among several rules by rows that they
+`ENOUGH` rows of every class labels decide alone. Of a class with one row nothing tells how well it
+can be found, so that this row is taken for found, and the class is given about where argmax gives
+it. A choice among several rules by rows that they
 have not seen would be another way, but where labels are few it is as noisy as the search.
 """
 
@@ -65,22 +67,26 @@ def tuned(
     eta, rows = logits.softmax(1), weight.unsqueeze(0)
     target = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)[y]
     own, counts = Mended(eta, 1.0, torch.zeros_like(logits[0])), y.bincount()
+    only = (counts == 1)[y].unsqueeze(1)  # whether a row is the only one of its class
     # A constraint is about these labels.
     alone = goal.slack is not None or bool(counts[counts > 0].min() >= ENOUGH)
 
     def learned(weights: Tensor) -> tuple[Tensor, Mended]:
         """The gain matrix (1, C, C) for weights (1, N), and the probabilities that it is for."""
         mended = mend(logits, target, weights)
-        believed = target
+        believed, eta = target, mended.eta
         if not alone:
             mass = weights @ target
             trust = mass / (mass + EVIDENCE)
             believed = trust * target + (1 - trust) * mended.eta
+            # Held out, the only row of a class is labelled by a model that never saw the class. The
+            # search would take it for one that cannot be found, and give it to far too many rows.
+            believed, eta = (torch.where(only, target, each) for each in (believed, eta))
         if logits.shape[1] == 2:
             return search(owner, logits, believed, weights, goal), own
         # The argmax of the network is one of corrected probabilities, weighed by e^(−offset).
         start = argmax.diagonal() ** mended.factor * (-mended.offsets).softmax(0)
-        found = search(owner, mended.eta.log(), believed, weights, goal, start.unsqueeze(0))
+        found = search(owner, eta.log(), believed, weights, goal, start.unsqueeze(0))
         return found, mended
 
     gain, mended = learned(rows)
