@@ -15,8 +15,8 @@ from sklearn.model_selection import cross_val_predict
 from evalign import Confusion, metrics
 from evalign.decisions import DecisionRule, fit_decision, gains
 from evalign.decisions.calibrate import factor_and_offset, factor_and_offsets
-from evalign.decisions.cuts import best_thresholds, threshold_gains
-from evalign.decisions.gains import best_rules, frank_wolfe, gain_matrices, normalised
+from evalign.decisions.cuts import best_threshold, threshold_gains
+from evalign.decisions.gains import best_rule, frank_wolfe, gain_matrix, normalised
 from evalign.decisions.goal import Goal
 from evalign.decisions.tuned import ENOUGH, EVIDENCE, FOLDS, folds, search
 from tests.tolerances import SAME
@@ -51,7 +51,7 @@ def by_labels(logits, y, metric, weight=None, constraint=None):
     target = torch.eye(logits.shape[1], dtype=torch.float64)[y]
     weight = torch.ones(len(y), dtype=torch.float64) if weight is None else weight
     goal = Goal.of("test", metric, constraint)
-    gain = search("test", logits, target, weight.unsqueeze(0), goal)[0]
+    gain = search("test", logits, target, weight, goal)
     return DecisionRule(gain, "tuned", "labels", metric)
 
 
@@ -114,10 +114,10 @@ def test_threshold_lies_in_the_middle():
     z = torch.tensor([-2.0, 1.0, 2.0, 4.0], dtype=torch.float64)
     target = torch.eye(2, dtype=torch.float64)[torch.tensor([0, 0, 1, 1])]
     goal = Goal.of("test", "f1", None)
-    ones = torch.ones(1, 4, dtype=torch.float64)
-    threshold = best_thresholds("test", z, target, ones, goal)
-    assert threshold.tolist() == [1.5]
-    assert threshold_gains(threshold)[0].diag().sum().item() == pytest.approx(1)
+    ones = torch.ones(4, dtype=torch.float64)
+    threshold = best_threshold("test", z, target, ones, goal)
+    assert threshold.item() == 1.5
+    assert threshold_gains(threshold).diag().sum().item() == pytest.approx(1)
 
 
 def test_equal_cuts_stay_near_the_default():
@@ -125,8 +125,8 @@ def test_equal_cuts_stay_near_the_default():
     z = torch.tensor([-1.0, 0.2, 0.8, 2.0, 3.0], dtype=torch.float64)
     y = torch.tensor([0, 0, 1, 1, 1])
     target = torch.eye(2, dtype=torch.float64)[y]
-    ones = torch.ones(1, 5, dtype=torch.float64)
-    threshold = best_thresholds("test", z, target, ones, Goal.of("test", "precision", None))
+    ones = torch.ones(5, dtype=torch.float64)
+    threshold = best_threshold("test", z, target, ones, Goal.of("test", "precision", None))
     assert threshold.item() == pytest.approx(0.5)
 
 
@@ -174,8 +174,8 @@ def test_expected_is_near_the_best_of_all_labelings(metric):
     for seed in range(10):
         generator = torch.Generator().manual_seed(seed)
         eta = (2 * torch.randn(6, 3, generator=generator, dtype=torch.float64)).softmax(1)
-        ones = torch.ones(1, 6, dtype=torch.float64)
-        gain = search("test", eta.log(), eta, ones, goal)[0]
+        ones = torch.ones(6, dtype=torch.float64)
+        gain = search("test", eta.log(), eta, ones, goal)
         chosen = torch.eye(3, dtype=torch.float64)[(eta @ gain).argmax(1)]
         best = goal.scores(all_labelings(eta)).max()
         regrets.append((best - goal.scores((eta.T @ chosen).unsqueeze(0))).item())
@@ -192,15 +192,13 @@ def test_sums_find_what_matrices_find(metric, constraint):
     """The slopes by the sums are those by the matrix, up to numbers that move no label."""
     logits, y = problem(4, 300)
     eta, target = logits.softmax(1), torch.eye(4, dtype=torch.float64)[y]
-    weights = torch.stack([torch.ones(300), 1 + torch.arange(300) % 3]).double()
-    if constraint is not None:
-        weights = weights[1:]
+    weight = (1 + torch.arange(300) % 3).double()
     goal = Goal.of("test", metric, constraint)
     assert goal.compacted().compact
     found = []
     for form in (goal, goal.compacted()):
-        rules = best_rules("test", eta, target, weights, form)
-        found.append((eta @ gain_matrices(rules, form)).argmax(-1))
+        rule = best_rule("test", eta, target, weight, form)
+        found.append((eta @ gain_matrix(rule, form)).argmax(-1))
     assert torch.equal(*found)
 
 
@@ -236,7 +234,7 @@ def test_best_iterate_is_kept():
     eta = logits.softmax(1)
     goal = Goal.of("test", "precision_macro", None)
     start = torch.eye(4, dtype=torch.float64).unsqueeze(0)
-    ones = torch.ones(1, 60, dtype=torch.float64)
+    ones = torch.ones(60, dtype=torch.float64)
     _, score = frank_wolfe(eta, eta, ones, start, goal, torch.zeros(1).double(), 1)
     labels = torch.eye(4, dtype=torch.float64)[eta.argmax(1)]
     assert score.item() >= goal.scores((eta.T @ labels).unsqueeze(0)).item()
@@ -446,7 +444,7 @@ def test_enough_labels_decide_alone():
 def blended(logits, y, metric, weight):
     """Search by hand over labels and Platt's probabilities, which count as EVIDENCE rows."""
     margin, positive = logits[:, 1] - logits[:, 0], y.double()
-    (a,), (b,) = factor_and_offset(margin, positive, weight.unsqueeze(0))
+    a, b = factor_and_offset(margin, positive, weight)
     p = (a * margin + b).sigmoid()
     columns = []
     for actual, probability in ((1 - positive, 1 - p), (positive, p)):
@@ -454,7 +452,7 @@ def blended(logits, y, metric, weight):
         columns.append((mass * actual + EVIDENCE * probability) / (mass + EVIDENCE))
     goal = Goal.of("test", metric, None)
     target = torch.stack(columns, 1)
-    gain = search("test", logits, target, weight.unsqueeze(0), goal)[0]
+    gain = search("test", logits, target, weight, goal)
     return DecisionRule(gain, "tuned", "labels", metric)
 
 
@@ -509,8 +507,8 @@ def test_other_decisions_have_no_score():
 def test_calibration_finds_what_was_changed():
     logits, y = problem(3, 20_000)
     shift = torch.tensor([0.5, 0.0, -0.5], dtype=torch.float64)
-    target, ones = torch.eye(3, dtype=torch.float64)[y], torch.ones(1, len(y), dtype=torch.float64)
-    (a,), (b,) = factor_and_offsets(2 * (logits - shift), target, ones)
+    target, ones = torch.eye(3, dtype=torch.float64)[y], torch.ones(len(y), dtype=torch.float64)
+    a, b = factor_and_offsets(2 * (logits - shift), target, ones)
     assert a.item() == pytest.approx(0.5, abs=0.03)
     assert torch.allclose(b - b.mean(), shift, atol=0.1)
     logits, y = problem(2, 20_000)
@@ -522,7 +520,7 @@ def test_calibration_finds_what_was_changed():
 
 def test_calibration_without_rows_changes_nothing():
     logits, y = problem(3, 10)
-    target, none = torch.eye(3, dtype=torch.float64)[y], torch.zeros(1, 10, dtype=torch.float64)
+    target, none = torch.eye(3, dtype=torch.float64)[y], torch.zeros(10, dtype=torch.float64)
     a, b = factor_and_offsets(logits, target, none)
     assert (a.item(), b.abs().max().item()) == (1, 0)
 
@@ -548,9 +546,9 @@ def test_weight_two_is_two_copies(decision):
     target = torch.eye(3, dtype=torch.float64)[y] if decision == "tuned" else logits.softmax(1)
     goal = Goal.of("test", "f1_macro", None)
     twice = torch.cat([torch.arange(60), torch.arange(20)])
-    ones = torch.ones(1, 80, dtype=torch.float64)
+    ones = torch.ones(80, dtype=torch.float64)
     copied = search("test", logits[twice], target[twice], ones, goal)
-    weighted = search("test", logits, target, weight.double().unsqueeze(0), goal)
+    weighted = search("test", logits, target, weight.double(), goal)
     assert torch.allclose(copied, weighted)
 
 

@@ -191,8 +191,8 @@ def fit_rows(
     if decision == "argmax":
         gain = threshold_gains(own) if many else argmax
     elif decision == "expected" and target is not None and not many:
-        eta, factor, more = mend(rows, target, weight.unsqueeze(0))
-        gain = search(owner, eta.log(), without_floor(eta), weight.unsqueeze(0), goal)[0]
+        eta, factor, more = mend(rows, target, weight)
+        gain = search(owner, eta.log(), without_floor(eta), weight, goal)
     elif decision == "expected":
         gain = expected_gain(owner, rows, weight, metric, goal, many)
     elif many:
@@ -209,7 +209,7 @@ def fit_rows(
     slacks = None
     if constraint is not None and not many:
         true = eta if decision == "expected" or target is None else target
-        slacks = goal.slacks(confusions(eta, true, mass.T, gain.unsqueeze(0))[0])
+        slacks = goal.slacks(confusions(eta, true, weight, gain.unsqueeze(0))[0])
     prior = mass * (target if decision == "tuned" and target is not None else eta)
     # The rule sees logits without offsets: factor·(logits + own) + more.
     mended = factor * scale != 1 or bool(more.any())
