@@ -60,10 +60,19 @@ class Tuned(NamedTuple):
 
 
 def tuned(
-    owner: str, logits: Tensor, y: Tensor, weight: Tensor, goal: Goal, argmax: Tensor
+    owner: str,
+    logits: Tensor,
+    y: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    goal: Goal,
+    argmax: Tensor,
 ) -> Tuned:
-    """The best rule with labels y; `argmax` is the gain matrix of the network's own labels."""
-    target = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)[y]
+    """The best rule with labels y, which `target` (N, C) holds as rows of 0 and a 1.
+
+    `argmax` is the gain matrix of the network's own labels.
+    """
+    two = logits.shape[1] == 2
     own, counts = Mended(logits.softmax(1), 1.0, torch.zeros_like(logits[0])), y.bincount()
     only = (counts == 1)[y].unsqueeze(1)  # whether a row is the only one of its class
     # A constraint is about these labels.
@@ -71,7 +80,7 @@ def tuned(
 
     def learned(weight: Tensor) -> tuple[Tensor, Mended]:
         """The gain matrix for weights (N,), and the probabilities that it is for."""
-        mended = mend(logits, target, weight)
+        mended = own if alone and two else mend(logits, target, weight)
         believed, eta = target, mended.eta
         if not alone:
             mass = weight @ target
@@ -80,7 +89,7 @@ def tuned(
             # Held out, the only row of a class is labelled by a model that never saw the class. The
             # search would take it for one that cannot be found, and give it to far too many rows.
             believed, eta = (torch.where(only, target, each) for each in (believed, eta))
-        if logits.shape[1] == 2:
+        if two:
             return search(owner, logits, believed, weight, goal), own
         # The argmax of the network is one of corrected probabilities, weighed by e^(−offset).
         start = argmax.diagonal() ** mended.factor * (-mended.offsets).softmax(0)
