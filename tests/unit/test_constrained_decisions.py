@@ -9,7 +9,7 @@ import torch
 from evalign import Confusion
 from evalign.core.constraints import parse
 from evalign.decisions import DecisionRule, calibrate, fit_decision
-from evalign.decisions.gains import best_rules, confusions, gain_matrices
+from evalign.decisions.gains import best_rule, confusions, gain_matrix
 from evalign.decisions.goal import ROUNDING, Goal
 from evalign.decisions.nearby import best_nearby, standings
 from tests.tolerances import SAME
@@ -30,7 +30,7 @@ def one_hot(y, classes):
 
 
 def ones(rows):
-    return torch.ones(1, rows, dtype=torch.float64)
+    return torch.ones(rows, dtype=torch.float64)
 
 
 def met(constraint, labels, y, classes):
@@ -101,16 +101,16 @@ def test_three_classes_are_near_brute_force(metric, constraint):
         logits, y = problem(3, rows, seed)
         eta, target = logits.softmax(1), one_hot(y, 3)
         gains = random_rules(3)
-        tried = confusions(eta, target, ones(rows).expand(len(gains), -1), gains)
+        tried = confusions(eta, target, ones(rows), gains)
         best = goal.scores(tried).max().item()
         if best == -torch.inf:
             continue
         feasible += 1
         compact = goal.compacted()
-        found = gain_matrices(best_rules("test", eta, target, ones(rows), compact), compact)
-        reached = confusions(eta, target, ones(rows), found)
+        found = gain_matrix(best_rule("test", eta, target, ones(rows), compact), compact)
+        reached = confusions(eta, target, ones(rows), found.unsqueeze(0))
         assert goal.scores(reached).item() >= best - 2 / 60
-        assert met(constraint, (eta @ found[0]).argmax(1), y, 3)
+        assert met(constraint, (eta @ found).argmax(1), y, 3)
     assert feasible
 
 
@@ -120,7 +120,7 @@ def test_the_only_rule_there_is_is_found():
     for seed in range(2):
         logits, y = problem(3, 40, seed)
         eta, target, gains = logits.softmax(1), one_hot(y, 3), random_rules(3)
-        tried = confusions(eta, target, ones(40).expand(len(gains), -1), gains)
+        tried = confusions(eta, target, ones(40), gains)
         most = Goal.of("test", "f1_macro", constraint.format(0)).least(tried).max().item()
         tight = constraint.format(f"{most - 1e-9:.12f}")
         rule = fit_decision(logits, y, metric="f1_macro", constraint=tight)
@@ -137,8 +137,7 @@ def test_many_rows():
     assert met(bounds, rule(logits), y, 3)
     assert 0 <= min(rule.slacks.values()) < 1e-3
     gains = random_rules(3, 300)
-    weights = ones(20_000).expand(len(gains), -1)
-    tried = confusions(logits.softmax(1), one_hot(y, 3), weights, gains)
+    tried = confusions(logits.softmax(1), one_hot(y, 3), ones(20_000), gains)
     brute_force = Goal.of("test", "f1_macro", bounds).scores(tried).max()
     assert brute_force <= rule.score < free.score
 
@@ -207,8 +206,8 @@ def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
         start = start.unsqueeze(0)
 
         def standing(rules, form=form):
-            gains = gain_matrices(rules, form)
-            return standings(goal, confusions(eta, target, weight.unsqueeze(0), gains))
+            gains = torch.stack([gain_matrix(rule, form) for rule in rules])
+            return standings(goal, confusions(eta, target, weight, gains))
 
         before = standing(start)
         rule, after = best_nearby(eta, target, weight, start, before, form)
@@ -216,19 +215,20 @@ def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
         assert after.tolist() > before[0].tolist()
 
 
-def test_offsets_of_many_classes_are_the_best(monkeypatch):
+@pytest.mark.parametrize("kind", ["none", "ones", "several"])
+def test_offsets_of_many_classes_are_the_best(kind, monkeypatch):
     """Where the posterior is greatest, the mass of each class is what its rows and prior ask."""
     logits, y = problem(20, 600)
-    weights = torch.stack([torch.zeros(600), torch.ones(600), torch.arange(600) % 4]).double()
+    weight = {"none": torch.zeros(600), "ones": torch.ones(600), "several": torch.arange(600) % 4}
+    weight = weight[kind].double()
     monkeypatch.setattr(calibrate, "MANY", 10)
-    factor, offsets = calibrate.factor_and_offsets(logits, one_hot(y, 20), weights)
-    assert (factor == 1).all()
-    eta = (logits + offsets.unsqueeze(1)).softmax(-1)
-    mass = (weights.unsqueeze(-1) * eta).sum(1)
-    slope = mass - weights @ one_hot(y, 20) + calibrate.OFFSET * offsets
+    factor, offsets = calibrate.factor_and_offsets(logits, one_hot(y, 20), weight)
+    assert factor == 1
+    mass = weight @ (logits + offsets).softmax(-1)
+    slope = mass - weight @ one_hot(y, 20) + calibrate.OFFSET * offsets
     # The last step is below `CONVERGED`, and a step is the slope over at most the rows of a class.
     assert slope.abs().max() < 600 * calibrate.CONVERGED
-    assert offsets[1].abs().max() > 0.01
+    assert (offsets.abs().max() > 0.01) == (kind != "none")
 
 
 def test_a_metric_without_a_slope():

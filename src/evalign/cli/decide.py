@@ -18,6 +18,7 @@ from evalign.cli.labels import Labels, warn_of_formulas
 from evalign.cli.tables import TableFile, is_usable, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.decisions import Decision, DecisionRule
+from evalign.decisions.inputs import FROM_ONE
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Method, as_argument
 from evalign.estimator.evidence import Wanted, evidence
@@ -27,7 +28,6 @@ from evalign.training.checkpoint import WRONG_TREE, read_plain
 FORMAT = "evalign rule"
 VERSION = 1
 LARGEST = 2**28  # bytes of a rule: a gain matrix of a thousand classes takes a tenth of it
-FROM_ONE = 0.02  # how far a row of probabilities may sum from 1: they may be rounded to two digits
 PREFIX = "probability_"  # of the columns that `evalign predict` writes
 PREDICTION = "prediction"
 SEED = 0  # of the folds

@@ -10,10 +10,10 @@ from evalign.decisions.goal import ROUNDING, Goal
 SATURATED = 700.0
 
 
-def best_thresholds(
-    owner: str, margin: Tensor, target: Tensor, weights: Tensor, goal: Goal
+def best_threshold(
+    owner: str, margin: Tensor, target: Tensor, weight: Tensor, goal: Goal
 ) -> Tensor:
-    """The best threshold on the log-odds for each row of weights (B, N): exact, over all cuts.
+    """The best threshold on the log-odds for rows of weights (N,): exact, over all cuts.
 
     Cut k labels the k rows of lowest log-odds 0 and the others 1. After one sort, cumulative sums
     of the targets (N, 2), labels or probabilities, give the confusion matrices of all cuts.
@@ -24,7 +24,7 @@ def best_thresholds(
     """
     margin, order = margin.clamp(-SATURATED, SATURATED).sort()
     # Cells first, cuts last in memory: sums and scores then run along the cuts.
-    below = (weights[:, order] * target.T[:, order].unsqueeze(1)).cumsum(-1)
+    below = (weight[order] * target.T[:, order]).cumsum(-1)
     below = torch.cat([torch.zeros_like(below[..., :1]), below], -1)
     low, high = margin[:-1], margin[1:]
     middle = torch.cat(
@@ -44,14 +44,14 @@ def best_thresholds(
         confusions = torch.stack([tp, predicted, total.expand_as(tp)])
     else:
         confusions = torch.stack([below, total - below], 1)
-    confusions = confusions.permute(2, 3, 0, 1)
+    confusions = confusions.permute(2, 0, 1)
 
     scores = goal.scores(confusions)
-    best = scores.amax(1, keepdim=True)
-    if goal.slack is not None and best.isneginf().any():
+    best = scores.amax()
+    if goal.slack is not None and best.isneginf():
         raise goal.infeasible(owner, confusions)
     ties = (scores >= best - ROUNDING) | best.isneginf()
-    return middle[torch.where(ties, middle.abs(), torch.inf).argmin(1)]
+    return middle[torch.where(ties, middle.abs(), torch.inf).argmin()]
 
 
 def threshold_gains(thresholds: Tensor) -> Tensor:

@@ -107,8 +107,9 @@ def fit_decision(
     weight = with_mean_one(owner, weight)
     if y is not None or sample_weight is not None:
         counts = weight.sum(1) > 0 if many else weight > 0
-        rows, weight = rows[counts], weight[counts]
-        labels = None if labels is None else labels[counts]
+        if not counts.all():  # else copies would take a tenth of the time
+            rows, weight = rows[counts], weight[counts]
+            labels = None if labels is None else labels[counts]
     return fit_rows(
         owner,
         rows,
@@ -186,12 +187,13 @@ def fit_rows(
     if labels is not None and not many:
         target = torch.eye(number, dtype=rows.dtype, device=rows.device)[labels]
 
+    needed = 2 if number == 2 else 1  # rows of a class: a threshold on one side of one row is luck
     source, score, factor, more = decision, None, 1.0, torch.zeros_like(own)
     if decision == "argmax":
         gain = threshold_gains(own) if many else argmax
     elif decision == "expected" and target is not None and not many:
-        eta, factor, more = mend(rows, target, weight.unsqueeze(0))
-        gain = search(owner, eta.log(), without_floor(eta), weight.unsqueeze(0), goal)[0]
+        eta, factor, more = mend(rows, target, weight)
+        gain = search(owner, eta.log(), without_floor(eta), weight, goal)
     elif decision == "expected":
         gain = expected_gain(owner, rows, weight, metric, goal, many)
     elif many:
@@ -199,16 +201,16 @@ def fit_rows(
         assert labels is not None
         found, source, score = multilabel.tuned(owner, rows, labels, weight, label_goal, own)
         gain = threshold_gains(found)
-    elif target is not None and (target.sum(0) > 0).sum() == 1 and constraint is None:
+    elif target is not None and (target.sum(0) >= needed).sum() < 2 and constraint is None:
         source, gain = "argmax", argmax  # labels of one class tell nothing about the others
     else:
-        assert labels is not None
-        gain, factor, more, score = tuned(owner, rows, labels, weight, goal, argmax)
+        assert labels is not None and target is not None
+        gain, factor, more, score = tuned(owner, rows, labels, target, weight, goal, argmax)
         source, eta = "labels", (factor * rows + more).softmax(1)
     slacks = None
     if constraint is not None and not many:
         true = eta if decision == "expected" or target is None else target
-        slacks = goal.slacks(confusions(eta, true, mass.T, gain.unsqueeze(0))[0])
+        slacks = goal.slacks(confusions(eta, true, weight, gain.unsqueeze(0))[0])
     prior = mass * (target if decision == "tuned" and target is not None else eta)
     # The rule sees logits without offsets: factor·(logits + own) + more.
     mended = factor * scale != 1 or bool(more.any())

@@ -30,44 +30,46 @@ FEW = 2**7
 ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 
 
-def confusions(eta: Tensor, target: Tensor, weights: Tensor, gains: Tensor) -> Tensor:
-    """The confusion matrix that each gain matrix (B, C, C) makes of the rows.
+def confusions(eta: Tensor, target: Tensor, weight: Tensor, gains: Tensor) -> Tensor:
+    """The confusion matrix that each gain matrix (B, C, C) makes of the rows, of weights (N,).
 
-    C[y, j] = Σ_r w_r·target_r[y]·1{label_r = j}, with a row of weights (B, N) each.
+    C[y, j] = Σ_r w_r·target_r[y]·1{label_r = j}.
     """
     number, classes, _ = gains.shape
     total = gains.new_zeros(number * classes, classes)  # by rule and label, then by true class
     first = classes * torch.arange(number, device=gains.device).unsqueeze(1)
-    for eta_part, target_part, weight in _blocks(eta, target, weights):
+    for eta_part, target_part, mass in _blocks(number, eta, target, weight):
         labels = (eta_part @ gains).max(-1).indices  # twice as fast as argmax
-        weighted = weight.unsqueeze(-1) * target_part
-        total.index_add_(0, (first + labels).flatten(), weighted.flatten(0, 1))
+        weighted = mass.unsqueeze(1) * target_part
+        total.index_add_(0, (first + labels).flatten(), weighted.repeat(number, 1))
     return total.view(number, classes, classes).mT
 
 
-def _sums(eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor, actual: Tensor) -> Tensor:
+def _sums(eta: Tensor, target: Tensor, weight: Tensor, rules: Tensor, actual: Tensor) -> Tensor:
     """The true positives, predicted and actual mass (B, 3, C) that each rule makes of the rows."""
     a, b, _ = rules.unsqueeze(2).unbind(1)
     total = torch.zeros_like(rules)
-    for eta_part, target_part, weight in _blocks(eta, target, weights):
+    for eta_part, target_part, mass in _blocks(len(rules), eta, target, weight):
         labels = torch.addcmul(b, eta_part, a).max(-1).indices  # twice as fast as argmax
-        total[:, 0].scatter_add_(1, labels, weight * target_part.T.gather(0, labels))
-        total[:, 1].scatter_add_(1, labels, weight * target_part.sum(1))
+        total[:, 0].scatter_add_(1, labels, mass * target_part.T.gather(0, labels))
+        total[:, 1].scatter_add_(1, labels, (mass * target_part.sum(1)).expand_as(labels))
     total[:, 2] = actual
     return total
 
 
-def _blocks(eta: Tensor, target: Tensor, weights: Tensor) -> "zip[tuple[Tensor, Tensor, Tensor]]":
-    rows = max(2**8, BLOCK // (len(weights) * eta.shape[1]))
-    return zip(eta.split(rows), target.split(rows), weights.split(rows, 1), strict=True)
+def _blocks(
+    rules: int, eta: Tensor, target: Tensor, weight: Tensor
+) -> "zip[tuple[Tensor, Tensor, Tensor]]":
+    rows = max(2**8, BLOCK // (rules * eta.shape[1]))
+    return zip(eta.split(rows), target.split(rows), weight.split(rows), strict=True)
 
 
-def gain_matrices(rules: Tensor, goal: Goal) -> Tensor:
-    """The gain matrices (B, C, C) of rules."""
+def gain_matrix(rule: Tensor, goal: Goal) -> Tensor:
+    """The gain matrix (C, C) of a rule."""
     if not goal.compact:
-        return normalised(rules)
-    a, b, _ = rules.unbind(1)
-    return normalised(a.diag_embed() + b.unsqueeze(1))
+        return normalised(rule)
+    a, b, _ = rule
+    return normalised(a.diag() + b)
 
 
 def class_weights(weights: Tensor, goal: Goal) -> Tensor:
@@ -77,100 +79,92 @@ def class_weights(weights: Tensor, goal: Goal) -> Tensor:
     return torch.stack([weights, torch.zeros_like(weights), torch.zeros_like(weights)], -2)
 
 
-def best_rules(
+def best_rule(
     owner: str,
     eta: Tensor,
     target: Tensor,
-    weights: Tensor,
+    weight: Tensor,
     goal: Goal,
     starts: Tensor | None = None,
     own: Tensor | None = None,
 ) -> Tensor:
-    """The best rule found for each row of weights (B, N), from given starts (S, B, ...) or many.
+    """The best rule found for rows of weights (N,), from given starts (S, ...) or many.
 
     Constraints are met through (1 − s)·metric − s·(what is missing to them): the search runs for a
     range of shares s at once, then for shares between the neighbours of the best one. Of all rules
-    on the way, the best one that meets the constraints is kept, and its neighbours are tried. With
-    constraints there is one row of weights. `own` are the weights of the classes (B, C) whose
-    labels are the model's own, one of the starts. They are 1 by default.
+    on the way, the best one that meets the constraints is kept, and its neighbours are tried. `own`
+    are the weights of the classes (C,) whose labels are the model's own, one of the starts. They
+    are 1 by default.
     """
     step = len(eta) // MANY + 1
-    part = eta[::step], target[::step], weights[:, ::step]
+    part = eta[::step], target[::step], weight[::step]
     if starts is None:
-        starts = class_weights(_starts(target, weights, own), goal)
+        starts = class_weights(_starts(weight @ target, own), goal)
         if step > 1:
-            found = best_rules(owner, *part, goal.free(), starts)
+            found = best_rule(owner, *part, goal.free(), starts)
             starts = torch.stack([starts[0], found])
     if goal.slack is None:
-        return _search(eta, target, weights, goal, starts, weights.new_zeros(1))[0]
+        return _search(eta, target, weight, goal, starts, weight.new_zeros(1))[0][0]
 
-    odds = weights.new_tensor(ODDS)
+    odds = weight.new_tensor(ODDS)
     shares = odds / (1 + odds)
     rules, scores = _search(*part, goal, starts, shares)
     # The safest start is the rule with the most slack.
-    safe = best_rules(owner, eta, target, weights, goal.safest(), starts)
+    safe = best_rule(owner, eta, target, weight, goal.safest(), starts)
     best = int(scores.argmax()) if scores.isfinite().any() else len(shares) - 1
     low, high = shares[max(best - 1, 0)], shares[min(best + 1, len(shares) - 1)]
     shares = torch.linspace(0, 1, 9, dtype=eta.dtype, device=eta.device) * (high - low) + low
-    between = torch.stack([rules[best].expand_as(safe), safe])
-    rules, scores = _search(eta, target, weights, goal, between, shares)
+    rules, scores = _search(eta, target, weight, goal, torch.stack([rules[best], safe]), shares)
 
-    found = torch.cat([safe, rules[scores.argmax()].unsqueeze(0)])
-    found = torch.cat([found, starts[:, 0]]) if len(eta) <= FEW else found
-    actual = weights @ target
-    reached = _confusions(eta, target, weights.expand(len(found), -1), found, goal, actual)
-    rule, standing = best_nearby(eta, target, weights[0], found, standings(goal, reached), goal)
-    rule = rule.unsqueeze(0)
+    found = torch.stack([safe, rules[scores.argmax()]])
+    found = torch.cat([found, starts]) if len(eta) <= FEW else found
+    actual = weight @ target
+    reached = _confusions(eta, target, weight, found, goal, actual)
+    rule, standing = best_nearby(eta, target, weight, found, standings(goal, reached), goal)
     if standing[0] < 0:
-        raise goal.infeasible(owner, _confusions(eta, target, weights, rule, goal, actual))
+        reached = _confusions(eta, target, weight, rule.unsqueeze(0), goal, actual)
+        raise goal.infeasible(owner, reached)
     return rule
 
 
-def _starts(target: Tensor, weights: Tensor, own: Tensor | None) -> Tensor:
-    """Weights of the classes (S, B, C): the model's own, one over their mass, each up and down.
+def _starts(mass: Tensor, own: Tensor | None) -> Tensor:
+    """Weights of the classes (S, C): the model's own, one over their mass (C,), each up and down.
 
     Metrics such as precision and MCC have several local optima, and where a class is never
     predicted they may have no slope at all. The starts lie on all sides of these places.
     """
-    mass = weights @ target
-    even = torch.where(mass > 0, mass.sum(1, keepdim=True) / mass.clamp(min=1e-300), 1)
+    even = torch.where(mass > 0, mass.sum() / mass.clamp(min=1e-300), 1)
     one = torch.ones_like(mass)
-    rarest = mass.sum(0).argsort(stable=True)[: CORNERS // mass.shape[1]]
-    unit = torch.eye(mass.shape[1], dtype=mass.dtype, device=mass.device)
-    up = one + 3 * unit[rarest].unsqueeze(1)
+    rarest = mass.argsort(stable=True)[: CORNERS // len(mass)]
+    up = one + 3 * torch.eye(len(mass), dtype=mass.dtype, device=mass.device)[rarest]
     own = one if own is None else own
     starts = torch.cat([torch.stack([own, even]), up, 1 / up])
     return starts / starts.amax(-1, keepdim=True)
 
 
 def _search(
-    eta: Tensor, target: Tensor, weights: Tensor, goal: Goal, starts: Tensor, shares: Tensor
+    eta: Tensor, target: Tensor, weight: Tensor, goal: Goal, starts: Tensor, shares: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The best rule of all starts (S, B, ...) for each row of weights or each share, and scores.
-
-    There may be several rows of weights or several shares, but not both.
-    """
-    problems = max(len(weights), len(shares))
-    starts = starts.expand(-1, problems, -1, -1)
-    copies = len(starts)
+    """The best rule of all starts (S, ...) for each share, and its score."""
+    copies, number = len(starts), len(shares)
     rules, scores = frank_wolfe(
         eta,
         target,
-        weights.expand(problems, -1).repeat(copies, 1),
-        starts.flatten(0, 1),
+        weight,
+        starts.repeat_interleave(number, 0),
         goal,
-        shares.expand(problems).repeat(copies),
-        problems,
+        shares.repeat(copies),
+        number,
     )
-    scores, best = scores.view(copies, problems).max(0)
-    rules = rules.view(starts.shape)
-    return rules[best, torch.arange(problems, device=best.device)], scores
+    scores, best = scores.view(copies, number).max(0)
+    rules = rules.unflatten(0, (copies, number))
+    return rules[best, torch.arange(number, device=best.device)], scores
 
 
 def frank_wolfe(
     eta: Tensor,
     target: Tensor,
-    weights: Tensor,
+    weight: Tensor,
     rules: Tensor,
     goal: Goal,
     shares: Tensor,
@@ -189,8 +183,8 @@ def frank_wolfe(
     is a certificate. Most metrics (F-beta, MCC, precision) are not concave: for them the end is a
     stationary point and certifies nothing.
     """
-    actual = (weights[:problems] @ target).repeat(len(weights) // problems, 1)
-    corner = _confusions(eta, target, weights, rules, goal, actual)
+    actual = weight @ target
+    corner = _confusions(eta, target, weight, rules, goal, actual)
     best, score = rules.clone(), goal.scores(corner)
     mean, value = corner.clone(), goal.mixed(corner, shares)
     halvings = 0.5 ** torch.arange(12, dtype=eta.dtype, device=eta.device).view(-1, 1, 1)
@@ -206,7 +200,7 @@ def frank_wolfe(
             break
         slopes = goal.slopes(mean[active], shares[active])
         rules = slopes / slopes.abs().amax((-2, -1), keepdim=True).clamp(min=1e-300)
-        corner = _confusions(eta, target, weights[active], rules, goal, actual[active])
+        corner = _confusions(eta, target, weight, rules, goal, actual)
         corner_score = goal.scores(corner)
         better = corner_score > score[active] + ROUNDING
         best[active[better]] = rules[better]
@@ -224,11 +218,11 @@ def frank_wolfe(
 
 
 def _confusions(
-    eta: Tensor, target: Tensor, weights: Tensor, rules: Tensor, goal: Goal, actual: Tensor
+    eta: Tensor, target: Tensor, weight: Tensor, rules: Tensor, goal: Goal, actual: Tensor
 ) -> Tensor:
     if not goal.compact:
-        return confusions(eta, target, weights, rules)
-    return _sums(eta, target, weights, rules, actual)
+        return confusions(eta, target, weight, rules)
+    return _sums(eta, target, weight, rules, actual)
 
 
 def normalised(gains: Tensor) -> Tensor:

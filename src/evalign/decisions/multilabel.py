@@ -118,8 +118,8 @@ def tuned(
 
     def calibrated(learned: Tensor) -> Tensor:
         columns = zip(margin.T, positive.T, learned.T, strict=True)
-        numbers = [calibrate.factor_and_offset(z, p, w.unsqueeze(0)) for z, p, w in columns]
-        a, b = (torch.cat(each) for each in zip(*numbers, strict=True))
+        numbers = [calibrate.factor_and_offset(z, p, w) for z, p, w in columns]
+        a, b = (torch.stack(each) for each in zip(*numbers, strict=True))
         corrected = a * margin + b
         return (
             thresholds(owner, corrected, without_floor(corrected.sigmoid()), mass, goal) - b
@@ -205,7 +205,7 @@ def _line(
 ) -> tuple[Tensor, Tensor]:
     """The thresholds of one label (K,), and true positives and predicted mass above each (K, 2).
 
-    They are those of `best_thresholds`, and only rows that count have a part in them.
+    They are those of `best_threshold`, and only rows that count have a part in them.
     """
     counted = mass > 0
     if counted.any():

@@ -211,7 +211,7 @@ class DecisionRule:
         slacks = None
         if goal.constraints and not self._multilabel:
             eta = (rows + change).softmax(1)
-            slacks = goal.slacks(confusions(eta, eta, weight.unsqueeze(0), gain.unsqueeze(0))[0])
+            slacks = goal.slacks(confusions(eta, eta, weight, gain.unsqueeze(0))[0])
         return replace(
             self,
             gain=gain,
@@ -307,7 +307,7 @@ def expected_gain(
 ) -> Tensor:
     """The best gains if the probabilities of these logits are right; log-odds if many labels."""
     if not many:
-        return search(owner, logits, without_floor(logits.softmax(1)), weight.unsqueeze(0), goal)[0]
+        return search(owner, logits, without_floor(logits.softmax(1)), weight, goal)
     label_goal = multilabel.LabelGoal.of(resolve(metric), goal)
     found = multilabel.thresholds(
         owner, logits, without_floor(logits.sigmoid()), weight, label_goal

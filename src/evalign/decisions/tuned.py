@@ -4,7 +4,9 @@ A search over labels alone is exact on the rows it sees and overfits when they a
 row moves the threshold. So it is given further evidence, what probabilities say that were corrected
 with the labels by a few numbers (`mend`), as much as `EVIDENCE` rows of each class would be. With
 few labels this is nearly the rule "expected", with many nearly the search over labels alone; with
-`ENOUGH` rows of every class labels decide alone. A choice among several rules by rows that they
+`ENOUGH` rows of every class labels decide alone. Of a class with one row nothing tells how well it
+can be found, so that this row is taken for found, and the class is given about where argmax gives
+it. A choice among several rules by rows that they
 have not seen would be another way, but where labels are few it is as noisy as the search.
 """
 
@@ -14,8 +16,8 @@ import torch
 from torch import Tensor
 
 from evalign.decisions import calibrate
-from evalign.decisions.cuts import best_thresholds, threshold_gains
-from evalign.decisions.gains import best_rules, confusions, gain_matrices
+from evalign.decisions.cuts import best_threshold, threshold_gains
+from evalign.decisions.gains import best_rule, confusions, gain_matrix
 from evalign.decisions.goal import Goal
 
 EVIDENCE, ENOUGH = 100, 1000
@@ -26,20 +28,19 @@ def search(
     owner: str,
     logits: Tensor,
     target: Tensor,
-    weights: Tensor,
+    weight: Tensor,
     goal: Goal,
     own: Tensor | None = None,
 ) -> Tensor:
-    """The best gain matrix (B, C, C) for the targets (N, C), for each row of weights (B, N).
+    """The best gain matrix (C, C) for the targets (N, C) of rows of weights (N,).
 
-    `own` as in `best_rules`.
+    `own` as in `best_rule`.
     """
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
-        return threshold_gains(best_thresholds(owner, margin, target, weights, goal))
+        return threshold_gains(best_threshold(owner, margin, target, weight, goal))
     goal = goal.compacted()
-    rules = best_rules(owner, logits.softmax(1), target, weights, goal, own=own)
-    return gain_matrices(rules, goal)
+    return gain_matrix(best_rule(owner, logits.softmax(1), target, weight, goal, own=own), goal)
 
 
 class Tuned(NamedTuple):
@@ -59,39 +60,51 @@ class Tuned(NamedTuple):
 
 
 def tuned(
-    owner: str, logits: Tensor, y: Tensor, weight: Tensor, goal: Goal, argmax: Tensor
+    owner: str,
+    logits: Tensor,
+    y: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    goal: Goal,
+    argmax: Tensor,
 ) -> Tuned:
-    """The best rule with labels y; `argmax` is the gain matrix of the network's own labels."""
-    eta, rows = logits.softmax(1), weight.unsqueeze(0)
-    target = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)[y]
-    own, counts = Mended(eta, 1.0, torch.zeros_like(logits[0])), y.bincount()
+    """The best rule with labels y, which `target` (N, C) holds as rows of 0 and a 1.
+
+    `argmax` is the gain matrix of the network's own labels.
+    """
+    two = logits.shape[1] == 2
+    own, counts = Mended(logits.softmax(1), 1.0, torch.zeros_like(logits[0])), y.bincount()
+    only = (counts == 1)[y].unsqueeze(1)  # whether a row is the only one of its class
     # A constraint is about these labels.
     alone = goal.slack is not None or bool(counts[counts > 0].min() >= ENOUGH)
 
-    def learned(weights: Tensor) -> tuple[Tensor, Mended]:
-        """The gain matrix (1, C, C) for weights (1, N), and the probabilities that it is for."""
-        mended = mend(logits, target, weights)
-        believed = target
+    def learned(weight: Tensor) -> tuple[Tensor, Mended]:
+        """The gain matrix for weights (N,), and the probabilities that it is for."""
+        mended = own if alone and two else mend(logits, target, weight)
+        believed, eta = target, mended.eta
         if not alone:
-            mass = weights @ target
+            mass = weight @ target
             trust = mass / (mass + EVIDENCE)
             believed = trust * target + (1 - trust) * mended.eta
-        if logits.shape[1] == 2:
-            return search(owner, logits, believed, weights, goal), own
+            # Held out, the only row of a class is labelled by a model that never saw the class. The
+            # search would take it for one that cannot be found, and give it to far too many rows.
+            believed, eta = (torch.where(only, target, each) for each in (believed, eta))
+        if two:
+            return search(owner, logits, believed, weight, goal), own
         # The argmax of the network is one of corrected probabilities, weighed by e^(−offset).
         start = argmax.diagonal() ** mended.factor * (-mended.offsets).softmax(0)
-        found = search(owner, mended.eta.log(), believed, weights, goal, start.unsqueeze(0))
+        found = search(owner, eta.log(), believed, weight, goal, start)
         return found, mended
 
-    gain, mended = learned(rows)
+    gain, mended = learned(weight)
     if alone:
-        matrix = confusions(mended.eta, target, rows, gain)[0]
+        matrix = confusions(mended.eta, target, weight, gain.unsqueeze(0))
     else:
-        matrix, fold = torch.zeros_like(gain[0]), folds(y)
-        for out in ((fold == number).double() * rows for number in range(FOLDS)):
-            fitted, seen = learned(rows - out)
-            matrix += confusions(seen.eta, target, out, fitted)[0]
-    return Tuned(gain[0], mended.factor, mended.offsets, goal.scores(matrix.unsqueeze(0)).item())
+        matrix, fold = torch.zeros_like(gain).unsqueeze(0), folds(y)
+        for out in ((fold == number).double() * weight for number in range(FOLDS)):
+            fitted, seen = learned(weight - out)
+            matrix += confusions(seen.eta, target, out, fitted.unsqueeze(0))
+    return Tuned(gain, mended.factor, mended.offsets, goal.scores(matrix).item())
 
 
 class Mended(NamedTuple):
@@ -102,15 +115,15 @@ class Mended(NamedTuple):
     offsets: Tensor
 
 
-def mend(logits: Tensor, target: Tensor, weights: Tensor) -> Mended:
-    """Correct the probabilities of logits (N, C) with the targets (N, C), for weights (1, N)."""
+def mend(logits: Tensor, target: Tensor, weight: Tensor) -> Mended:
+    """Correct the probabilities of logits (N, C) with the targets (N, C), for weights (N,)."""
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
-        a, b = calibrate.factor_and_offset(margin, target[:, 1], weights)
-        b = torch.stack([torch.zeros_like(b), b], 1)
+        a, b = calibrate.factor_and_offset(margin, target[:, 1], weight)
+        b = torch.stack([torch.zeros_like(b), b])
     else:
-        a, b = calibrate.factor_and_offsets(logits, target, weights)
-    return Mended((a * logits + b).softmax(1), a.item(), b[0])
+        a, b = calibrate.factor_and_offsets(logits, target, weight)
+    return Mended((a * logits + b).softmax(1), a.item(), b)
 
 
 def folds(y: Tensor) -> Tensor:
