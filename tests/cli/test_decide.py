@@ -226,8 +226,8 @@ def test_bad_options(folder, tmp_path, case):
 TABLES = {
     "logits": (lambda frame: frame.assign(low=-1.0), "Got '-1.0' in row 1. If these are logits"),
     "sums": (lambda frame: frame.assign(low=0.9, high=0.9), "must add up to 1 in each row. Got"),
-    "gap": (lambda frame: frame.assign(low=frame["low"].where(frame.index != 2)), "in row 3"),
-    "word": (lambda frame: frame.astype({"low": object}).assign(low="much"), "Got 'much' in row 1"),
+    "gap": (lambda frame: frame.assign(low=frame["low"].where(frame.index != 2)), "in row 3. Fill"),
+    "word": (lambda frame: frame.astype({"low": object}).assign(low="much"), "'much' in row 1. F"),
     "a class without column": (lambda frame: frame.drop(columns="low"), "It has none for 'low'"),
 }  # fmt: skip
 
@@ -248,13 +248,73 @@ def test_what_exists_is_not_lost(folder, tmp_path):
     before = data.read_bytes()
     rule = folder / "rule.json"
     assert "another file than DATA" in refused("decide", "--rule", rule, data, "--out", data)
-    taken = written(tmp_path / "taken.csv", scores().assign(prediction=1))
-    text = refused("decide", "--rule", rule, taken, "--out", tmp_path / "labels.csv")
-    assert "already has a column named 'prediction'" in text
     with small_disk(2**10):
         refused("decide", "--rule", rule, data, "--out", tmp_path / "labels.csv")
     assert data.read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "taken.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_of_labels_is_replaced(folder, tmp_path, kind):
+    frame = scores(seed=5)
+    plain, taken = (tmp_path / f"{name}.{kind}" for name in ("plain", "taken"))
+    written(plain, frame)
+    written(taken, frame.assign(prediction=1, note="a")[["prediction", *frame.columns, "note"]])
+    read = []
+    for data in (plain, taken):
+        out = tmp_path / f"{data.stem}_labels.{kind}"
+        said = done("decide", "--rule", folder / "rule.json", data, "--out", out)
+        read.append(pd.read_parquet(out) if kind == "parquet" else pd.read_csv(out))
+    assert "has new labels in the column 'prediction'" in said.err
+    assert read[1].columns.tolist() == [*frame.columns, "note", "prediction"]
+    assert read[0]["prediction"].tolist() == read[1]["prediction"].tolist()
+
+
+def test_probabilities_in_the_place_of_logits(tmp_path):
+    rule, out = tmp_path / "rule.json", tmp_path / "labels.csv"
+    data = written(tmp_path / "logits.csv", scores(logits=True))
+    said = done(
+        "decide", data, "--target", "label", "--decision", "expected", "--logits", "--out", rule
+    )
+    assert "look like probabilities" not in said.err
+    data = written(tmp_path / "probabilities.csv", scores())
+    said = done("decide", "--rule", rule, data, "--out", out)
+    assert "was fitted to logits. If they are, fit a rule to probabilities, without" in said.err
+    assert "UserWarning" not in said.err
+    said = done(
+        "decide", data, "--target", "label", "--decision", "expected", "--logits", "--out", rule
+    )
+    assert "look like probabilities. If they are, leave --logits out." in said.err
+    assert "UserWarning" not in said.err
+
+
+def test_rounding_beyond_one(tmp_path):
+    frame = two().assign(score=lambda part: part["score"].where(part.index > 2, 1.0000001))
+    how = ("--target", "truth", "--metric", "f1", "--out", tmp_path / "rule.json")
+    done("decide", written(tmp_path / "data.csv", frame), *how)
+    frame.loc[0, "score"] = 1.00001
+    assert "Got '1.00001' in row 1" in refused(
+        "decide", written(tmp_path / "data.csv", frame), *how
+    )
+
+
+def test_what_is_left_of_constraints_and_a_rule_that_costs(tmp_path):
+    data, rule = written(tmp_path / "data.csv", two()), tmp_path / "rule.json"
+    how = (
+        "--target",
+        "truth",
+        "--metric",
+        "accuracy",
+        "--constraint",
+        "recall >= 0.8",
+        "--out",
+        rule,
+    )
+    said = done("decide", data, *how)
+    assert "recall >= 0.8: 0." in said.out
+    assert "The most probable class was better" in said.out  # a constraint costs accuracy
+    left = json.loads(done("decide", data, *how, "--json").out)["slacks"]
+    assert left == json.loads(rule.read_text())["rule"]["slacks"]
 
 
 FORGED = [
@@ -275,7 +335,14 @@ FORGED = [
     ("rule.gain", [[1.0]]),
     ("rule.gain", [[math.nan] * 3] * 3),
     ("rule.gain", "text"),
+    ("rule.gain", [[1e308] * 3] * 3),
     ("rule.offsets", [math.inf] * 3),
+    ("rule.offsets", [1e308, 0.0, 0.0]),
+    ("rule.class_prior", [1e308, 0.0, 0.0]),
+    ("rule.classes", [math.nan, "b", "c"]),
+    ("rule.classes", ["a"]),
+    ("labels", [math.nan, 1.0, 2.0]),
+    ("rule.factor", 1e308),
     ("rule.factor", math.nan),
     ("rule.factor", "1"),
     ("rule.nosuch", 1),

@@ -16,7 +16,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.metrics import f1_score, recall_score
+from sklearn.metrics import confusion_matrix, f1_score, recall_score
 from sklearn.model_selection import (
     GridSearchCV,
     LeaveOneOut,
@@ -242,11 +242,6 @@ def test_every_kind_of_splitter(cv):
     assert np.isfinite(clf.cv_results_["gain_low"])
 
 
-def test_leave_one_out():
-    clf = decided(cv=LeaveOneOut(), decision="expected").fit(X[:24], Y[:24])
-    assert len(clf.cv_results_["rule_scores"]) == 24
-
-
 def test_a_frozen_classifier_keeps_its_classes():
     features, codes = THREE
     model = GaussianNB().fit(features, codes)
@@ -271,6 +266,37 @@ def test_it_is_searched_cloned_and_saved(fitted):
     for again in (skops.io.loads(data, trusted=unknown), pickle.loads(pickle.dumps(fitted))):
         np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
         assert again.rule_.source == fitted.rule_.source
+
+
+BAD_LABELS = {
+    "no rows": (X[:0], [], r"y of AlignedDecisionCV must hold at least one row. Got none."),
+    "None": (X[:4], ["a", None, "b", None], r"hold a label in every row. Got None in 2 rows. Remo"),
+    "mixed": (
+        X[:2],
+        np.array(["a", 1], dtype=object),
+        r"strings or numbers, not both. Got .*astype",
+    ),
+    "mixed list": (X[:2], ["a", 1], r"hold strings or numbers, not both"),
+    "ragged": (X[:2], [["a", "b"], ["a"]], r"Got lists of different lengths. MultiLabelBinarizer"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_LABELS)
+def test_bad_labels(case):
+    rows, labels, text = BAD_LABELS[case]
+    with pytest.raises(ValueError, match=text):
+        decided().fit(rows, labels)
+
+
+def test_probabilities_that_float32_rounds_beyond_one():
+    class Rounded(GaussianNB):
+        def predict_proba(self, X):
+            p = super().predict_proba(X).astype(np.float32)
+            p[p[:, 1] < 0.01] = [1 + 2**-23, -(2**-24)]
+            return p
+
+    clf = decided(Rounded(), cv=3, decision="expected").fit(X, Y)
+    assert clf.predict(X).shape == Y.shape
 
 
 # Rows that teach little.
@@ -305,6 +331,22 @@ def test_a_class_with_one_row(ensemble):
     assert clf.classes_.tolist() == ["a", "b", "single"]
     assert clf.predict_proba(X).shape == (len(Y), 3)
     assert clf.score(X, names) > 0.5
+
+
+def test_folds_of_single_rows_are_scored_together():
+    rows = np.concatenate([np.flatnonzero(Y == 0)[:40], np.flatnonzero(Y == 1)[:20]])
+    clf = decided(cv=LeaveOneOut(), decision="expected").fit(X[rows], Y[rows])
+    results = clf.cv_results_
+    assert results["rule_scores"].shape == (5,)
+    assert results["confusion"].sum() == results["argmax_confusion"].sum() == 60
+    own = cross_val_predict(GaussianNB(), X[rows], Y[rows], cv=LeaveOneOut())
+    np.testing.assert_array_equal(results["argmax_confusion"], confusion_matrix(Y[rows], own))
+    assert np.isfinite([results[key] for key in ("gain", "gain_low", "gain_high")]).all()
+    # A row that is held out several times is always scored in the same fold.
+    again = RepeatedStratifiedKFold(n_splits=10, n_repeats=2, random_state=0)
+    clf = decided(cv=again, decision="expected").fit(X[rows], Y[rows])
+    assert clf.cv_results_["rule_scores"].shape == (5,)
+    assert clf.cv_results_["confusion"].sum() == 120
 
 
 def test_a_fold_with_one_class():

@@ -169,6 +169,66 @@ def test_logits_are_not_taken_for_probabilities():
         fit_decision(torch.tensor([0.2, 0.5, 0.9]), metric="f1", decision="expected")
 
 
+@pytest.mark.parametrize("kind", ["float", "int", "array"])
+def test_classes_written_as_columns_are_noticed(kind):
+    logits, y = problem(3, 60)
+    p, columns = logits.softmax(1), torch.eye(3)[y]
+    columns = {"float": columns, "int": columns.long(), "array": columns.numpy()}[kind]
+    with pytest.warns(UserWarning, match=r'Pass y.argmax\(1\) .* or task="multilabel"') as said:
+        fit_decision(probabilities=p, y=columns, metric="f1_macro")
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_decision(probabilities=p, y=columns, metric="f1_macro", task="multilabel")
+        two = torch.as_tensor(columns).clone()
+        two[0] = 1
+        fit_decision(probabilities=p, y=two, metric="f1_macro")
+        fit_decision(probabilities=p * 0.9, y=columns, metric="f1_macro")
+        fit_decision(logits, columns, metric="f1_macro")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_rounding_beyond_one_is_no_error(dtype, multilabel):
+    step = torch.finfo(dtype).eps
+    p = torch.tensor([[1 + step, -step], [0.25, 0.75], [0.5, 0.5]], dtype=dtype)
+    how = {"metric": "f1_macro", "decision": "expected"}
+    how |= {"task": "multilabel" if multilabel else None}
+    assert fit_decision(probabilities=p, **how).gain.isfinite().all()
+    inside = fit_decision(probabilities=p.clamp(0, 1), **how)
+    assert torch.equal(fit_decision(probabilities=p, **how).gain, inside.gain)
+    far = p.double() + torch.tensor([[8 * step, 0], [0, 0], [0, 0]])
+    if dtype != torch.float64:  # a list or a float64 array is rounded far less
+        with pytest.raises(ValueError, match="lie from 0 to 1"):
+            fit_decision(probabilities=p.double().numpy(), **how)
+    with pytest.raises(ValueError, match="lie from 0 to 1"):
+        fit_decision(probabilities=far.to(dtype), **how)
+
+
+def test_the_threshold_of_a_rule():
+    logits, y = problem(2, 400)
+    p = logits.softmax(1)
+    for decision in ("argmax", "tuned", "expected"):
+        for offsets in (None, [0.3, -0.4]):
+            how = {"metric": "f1", "decision": decision, "offsets": offsets}
+            rule = fit_decision(probabilities=p, y=y, **how)
+            assert torch.equal(rule(probabilities=p) == 1, p[:, 1] > rule.threshold)
+            at = rule.log_odds
+            assert torch.equal(rule(logits) == 1, logits[:, 1] - logits[:, 0] > at)
+    assert fit_decision(probabilities=p, metric="f1", decision="argmax").threshold == 0.5
+    labels = torch.stack([y, 1 - y], 1)
+    rule = fit_decision(probabilities=p, y=labels, metric="f1_macro", task="multilabel")
+    assert rule.threshold.shape == (2,)
+    assert torch.equal(rule(probabilities=p) == 1, p > torch.from_numpy(rule.threshold))
+    never = DecisionRule(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), "expected", "expected")
+    always = DecisionRule(torch.tensor([[0.0, 1.0], [0.0, 1.0]]), "expected", "expected")
+    assert (never.threshold, always.threshold) == (1, 0)
+    three = fit_decision(*problem(3, 60), metric="f1_macro", decision="expected")
+    assert not hasattr(three, "threshold")
+    with pytest.raises(AttributeError, match=r"must be of two classes .* Got 3. Call the rule"):
+        _ = three.threshold
+
+
 def fit(*args, metric="f1_macro", **kwargs):
     return fit_decision(*args, metric=metric, **kwargs)
 

@@ -167,8 +167,24 @@ def test_constraints_are_about_all_labels():
     assert precision_score(y, free(z), average="micro") < 0.8
     assert precision_score(y, rule(z), average="micro") >= 0.8
     assert rule(z).double().mean() > 0.05  # it still finds labels
+    left = precision_score(y, rule(z), average="micro") - 0.8
+    assert rule.slacks == pytest.approx({constraint: left}, abs=SAME)
+    assert left >= 0
     with pytest.raises(ValueError, match=r"best rule found reaches precision_micro = 0\.\d+"):
         fit_decision(torch.zeros_like(z), y, metric="f1_macro", constraint="precision_micro >= 0.9")
+
+
+def test_slacks_of_probabilities_and_of_new_rows():
+    z, _ = problem(400, 3)
+    how = {"metric": "recall_macro", "decision": "expected", "constraint": "precision_micro >= 0.8"}
+    rule = fit_decision(z, task="multilabel", **how)
+    p = z.sigmoid()
+    given = rule(z)
+    left = ((given * p).sum() / given.sum()).item() - 0.8
+    assert rule.slacks == pytest.approx({how["constraint"]: left}, abs=1e-6)  # of zeros: FLOOR
+    shares = p.mean(0).double()
+    assert rule.adapt(z, class_prior=shares).slacks == pytest.approx(rule.slacks, abs=1e-6)
+    assert fit_decision(z, task="multilabel", metric="f1_macro", decision="expected").slacks is None
 
 
 def test_ignored_labels_and_weights():

@@ -146,14 +146,19 @@ def test_wrong_input_is_told():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_wrong_values_are_told_by_compute(classes):
+@pytest.mark.parametrize("name", ["logits", "probabilities", "y", "sample_weight"])
+def test_wrong_values_are_told_by_compute(classes, name):
     logits, y = problem(classes, 30)
+    given = {"y": y, "sample_weight": torch.ones(30)}
+    given |= {"probabilities": logits.softmax(1)} if name == "probabilities" else {"logits": logits}
+    given[name].view(30, -1)[4:7, 0] = {"logits": torch.nan, "y": 7}.get(name, -1)
     fitter = DecisionFitter("f1_macro")
-    weight = torch.ones(30)
-    logits[3, 0], y[5], weight[7] = torch.nan, 7, -1
-    fitter.update(logits, y, sample_weight=weight)
-    with pytest.raises(ValueError, match=r"logits of DecisionFitter .* Got 3 rows with other val"):
+    fitter.update(**given)
+    with pytest.raises(ValueError, match=f"^{name} of DecisionFitter .* Got 3 rows with other val"):
         fitter.compute()
+    fitter.reset()
+    fitter.update(*problem(classes, 30))
+    assert fitter.compute().rows == 30
 
 
 def test_an_empty_batch_adds_nothing():
@@ -161,7 +166,12 @@ def test_an_empty_batch_adds_nothing():
     fitter = DecisionFitter("f1_macro", decision="expected")
     fitter.update(logits, y)
     fitter.update(logits, torch.full_like(y, -100))
+    for none in (logits[:0], logits[:0].numpy(), []):
+        fitter.update(none, y[:0])
+        fitter.update(probabilities=none, y=[])
     assert fitter.compute().rows == 30
+    with pytest.raises(ValueError, match=r"one of the two. Got neither"):
+        fitter.update(y=y[:0])
 
 
 @pytest.mark.parametrize("classes", [2, 3])

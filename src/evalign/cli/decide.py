@@ -2,12 +2,16 @@
 
 import json
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from rich.table import Table
 
 from evalign.cli.columns import as_numbers
@@ -18,7 +22,7 @@ from evalign.cli.labels import Labels, warn_of_formulas
 from evalign.cli.tables import TableFile, is_usable, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.decisions import Decision, DecisionRule
-from evalign.decisions.inputs import FROM_ONE
+from evalign.decisions.inputs import FROM_ONE, look_like_probabilities
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Method, as_argument
 from evalign.estimator.evidence import Wanted, evidence
@@ -31,6 +35,7 @@ LARGEST = 2**28  # bytes of a rule: a gain matrix of a thousand classes takes a 
 PREFIX = "probability_"  # of the columns that `evalign predict` writes
 PREDICTION = "prediction"
 SEED = 0  # of the folds
+ROUNDED = 4 * float(np.finfo(np.float32).eps)  # text does not tell what its numbers were
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,6 @@ class SavedRule:
                 all(type(name) is str for name in [*columns, tree["target"]]),
                 len(set(columns)) == len(columns) == (1 if one and number == 2 else number),
                 lists == {list} and type(logits) is bool,
-                type(rule.factor) is float and 0 < rule.factor < math.inf,
                 rule.class_dim in (1, -1),
                 all(math.isfinite(value) for value in values if type(value) is float),
                 not any(type(value) is int and abs(value) >= 2**63 for value in values),
@@ -143,10 +147,13 @@ def fit_rule(
         for fold, (_, rows) in enumerate(held_out.splits(held_out.FOLDS, y, y, y, {}, SEED)):
             answers.fold[rows] = fold
         wanted = Wanted(metric, decision, constraint, labels.names)
-        with refused():
+        with refused(), _own_words():
             rule = wanted.rule(answers)
             results = evidence(answers, wanted, rule)
         _introduce(spoken, source, labels, columns, roles)
+        if _not_logits(answers.values, columns, method):
+            cure = "If they are, leave --logits out."
+            spoken.note(f"Note: columns {listed(columns)} look like probabilities. {cure}")
         if doubt := wanted.doubt(answers):
             spoken.note(f"Note: {doubt}")
         SavedRule(rule, labels, columns, method).write(out)
@@ -162,15 +169,25 @@ def apply_rule(path: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
         source.need(saved.columns)
         if out.exists() and out.samefile(data):
             raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
-        if PREDICTION in source.schema.names:
-            cure = "Rename it, or remove it."
-            raise UsageError(f"{source} already has a column named {PREDICTION!r}. {cure}")
-        schema = source.schema.append(pa.field(PREDICTION, saved.labels.type))
-        count = 0
+        if PREDICTION in saved.columns:
+            what = f"{path} reads the column {PREDICTION!r}, which {out} is to hold the labels in"
+            raise UsageError(f"{what}. Rename it, and fit the rule again.")
+        schema = source.schema
+        if PREDICTION in schema.names:
+            spoken.note(f"Note: {out} has new labels in the column {PREDICTION!r} of {source}.")
+            schema = schema.remove(schema.get_field_index(PREDICTION))
+        schema = schema.append(pa.field(PREDICTION, saved.labels.type))
+        count, doubted = 0, False
         with writing(out, schema) as write:
             for block in source.blocks():
                 values = _scores(block, source, saved.columns, saved.method, 1 + count)
-                codes = saved.rule(**as_argument(values, saved.method))
+                if not doubted and _not_logits(values, saved.columns, saved.method):
+                    doubted = True
+                    what = f"columns {listed(saved.columns)} look like probabilities"
+                    cure = "If they are, fit a rule to probabilities, without --logits."
+                    spoken.note(f"Note: {what}, but {path} was fitted to logits. {cure}")
+                with _own_words():
+                    codes = saved.rule(**as_argument(values, saved.method))
                 parts = {name: block[name] for name in block.column_names}
                 write(pa.table(parts | {PREDICTION: saved.labels.decode(codes)}, schema=schema))
                 count += block.num_rows
@@ -178,6 +195,20 @@ def apply_rule(path: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
                 raise UsageError(f"{source} holds no rows.")
         warn_of_formulas(out, saved.labels)
         spoken.result({"rows": count, "out": str(out)}, f"Labelled {count} rows: {out}")
+
+
+def _not_logits(values: np.ndarray, columns: list[str], method: Method) -> bool:
+    """Whether the columns of logits seem to be probabilities."""
+    given = torch.from_numpy(values[:, -len(columns) :])
+    return method == "decision_function" and look_like_probabilities(given, False)
+
+
+@contextmanager
+def _own_words() -> Iterator[None]:
+    """Keep back what the library says in words of Python about such columns."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The logits of .* look like probabilities")
+        yield
 
 
 def _columns(
@@ -240,16 +271,18 @@ def _scores(
     parts = []
     for name in columns:
         values, wrong = as_numbers(table[name])
-        wrong = wrong | np.isnan(values)
+        missing = wrong | np.isnan(values)
+        wrong, allowed = missing, "finite numbers"
         if method == "predict_proba":
-            wrong |= ~((values >= 0) & (values <= 1))
+            inside = np.clip(values, 0, 1)
+            values = np.where(np.abs(values - inside) <= ROUNDED, inside, values)
+            wrong, allowed = missing | (values != inside), "probabilities, from 0 to 1"
         if wrong.any():
             row = int(np.argmax(wrong))
             got = f"Got {str(table[name][row].as_py())!r} in row {first_row + row}"
-            allowed, cure = "finite numbers", "Fill it in, or remove the row."
-            if method == "predict_proba":
-                allowed = "probabilities, from 0 to 1"
-                cure = "If these are logits, fit the rule with --logits."
+            cure = "If these are logits, fit the rule with --logits."
+            if missing[row]:
+                cure = "Fill it in, or remove the row."
             raise UsageError(f"Column {name!r} of {source} must hold {allowed}. {got}. {cure}")
         parts.append(values)
     if len(parts) == 1:
@@ -280,6 +313,8 @@ def _summary(
 
     left_out = ("thresholds", "threshold_scores")
     found = {name: plain(value) for name, value in results.items() if name not in left_out}
+    if rule.slacks is not None:
+        found["slacks"] = rule.slacks
     return {"out": str(out), "metric": metric, "rows": rows, "source": rule.source, **found}
 
 
@@ -296,9 +331,16 @@ def _shown(
     brings = f"The rule brings {number(gain)} (95% interval {number(low)} to {number(high)})"
     if not np.isfinite(gain):
         brings = "What the rule brings cannot be said"
+    better = "The most probable class was better: you may do without the rule."
+    slacks = [
+        f"{text}: {number(slack)} to spare on all rows."
+        for text, slack in (rule.slacks or {}).items()
+    ]
     threshold = f", threshold {results['threshold']:.4g}" if "threshold" in results else ""
     return [
         table,
         f"{brings} on rows that it was not fitted to.",
+        *([better] if gain < 0 else []),
+        *slacks,
         f"Wrote {out} (found by: {rule.source}{threshold}).",
     ]

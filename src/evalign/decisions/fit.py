@@ -12,7 +12,7 @@ from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.rows import Task, check_task
 from evalign.decisions import multilabel
 from evalign.decisions.cuts import threshold_gains
-from evalign.decisions.gains import confusions
+from evalign.decisions.expected import expected_gain, slacks_of
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
     Values,
@@ -21,10 +21,11 @@ from evalign.decisions.inputs import (
     as_weights,
     class_vector,
     is_multilabel,
+    warn_of_one_hot,
     with_mean_one,
     without_floor,
 )
-from evalign.decisions.rule import Decision, DecisionRule, expected_gain
+from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.shift import gap
 from evalign.decisions.tuned import mend, search, tuned
 
@@ -104,6 +105,8 @@ def fit_decision(
     if y is not None:
         labels, seen = as_labels(owner, y, scores, multilabel=many, ignore_index=ignore_index)
         weight = weight * seen
+        if many and task is None and probabilities is not None:
+            warn_of_one_hot(owner, labels, rows)
     weight = with_mean_one(owner, weight)
     if y is not None or sample_weight is not None:
         counts = weight.sum(1) > 0 if many else weight > 0
@@ -204,13 +207,11 @@ def fit_rows(
     elif target is not None and (target.sum(0) >= needed).sum() < 2 and constraint is None:
         source, gain = "argmax", argmax  # labels of one class tell nothing about the others
     else:
-        assert labels is not None and target is not None
+        assert labels is not None
+        assert target is not None
         gain, factor, more, score = tuned(owner, rows, labels, target, weight, goal, argmax)
         source, eta = "labels", (factor * rows + more).softmax(1)
-    slacks = None
-    if constraint is not None and not many:
-        true = eta if decision == "expected" or target is None else target
-        slacks = goal.slacks(confusions(eta, true, weight, gain.unsqueeze(0))[0])
+    true = eta if decision == "expected" or target is None else target
     prior = mass * (target if decision == "tuned" and target is not None else eta)
     # The rule sees logits without offsets: factor·(logits + own) + more.
     mended = factor * scale != 1 or bool(more.any())
@@ -229,7 +230,7 @@ def fit_rows(
         class_prior=prior.sum(0) / mass.sum(0).clamp(min=1e-300),
         calibration_gap=None if target is None else gap(eta, target, mass),
         rows=len(rows) if counted is None else counted,
-        slacks=slacks,
+        slacks=slacks_of(goal, rows, eta, true, weight, gain, many),
     )
 
 

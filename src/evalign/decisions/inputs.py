@@ -25,6 +25,8 @@ from evalign.core.rows import Task, check_indices, check_weights, row_weights, s
 FLOOR = 2.0**-24
 # How far a row of probabilities may be from 1: they may be bfloat16 or rounded to two digits.
 FROM_ONE = 0.02
+# How far from 0 to 1 a probability may lie, in roundings of the numbers that it came in.
+ROUNDED = 4
 # How far it is at most where logits look like probabilities, and of how many single numbers in
 # [0, 1] one may say so.
 LIKE_ONE, SO_MANY = 1e-3, 20
@@ -78,7 +80,8 @@ def as_scores(
     got = "neither" if logits is None else "both"
     require(one, owner, "logits or probabilities=", "be given, one of the two", got)
     name, given = ("logits", logits) if probabilities is None else ("probabilities", probabilities)
-    values = tensor_of(owner, name, given).double()
+    values = tensor_of(owner, name, given)
+    values = rounded(values) if name == "probabilities" else values.double()
     allowed = "have shape (N, C), (B, C, ...), or (N,) or (N, 1) for two classes"
     if multilabel:
         allowed = "have shape (N, L) or (B, L, ...), with a column for each label"
@@ -114,12 +117,22 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
         raise TypeError(text) from None
 
 
+def rounded(probabilities: Tensor) -> Tensor:
+    """Probabilities, float64. Those outside of 0 to 1 by no more than rounding are moved there."""
+    values = probabilities.double()
+    if not probabilities.is_floating_point():
+        return values
+    inside = values.clamp(0, 1)
+    near = (values - inside).abs() <= ROUNDED * torch.finfo(probabilities.dtype).eps
+    return torch.where(near, inside, values)
+
+
 def _of_logits(owner: str, values: Tensor, multilabel: bool, read: bool) -> Tensor:
     cure = "The network has diverged or its input holds such values."
     if read and not values.isfinite().all():
         got = values[~values.isfinite()][:1].tolist()
         raise ValueError(complaint(owner, "logits", "be finite", got, cure))
-    if read and _look_like_probabilities(values, multilabel):
+    if read and look_like_probabilities(values, multilabel):
         text = f"The logits of {owner} look like probabilities: pass probabilities=."
         warnings.warn(text, UserWarning, stacklevel=5)
     if multilabel:
@@ -130,7 +143,8 @@ def _of_logits(owner: str, values: Tensor, multilabel: bool, read: bool) -> Tens
     return values - values.amax(1, keepdim=True)
 
 
-def _look_like_probabilities(values: Tensor, multilabel: bool) -> bool:
+def look_like_probabilities(values: Tensor, multilabel: bool) -> bool:
+    """Whether logits (N, C) are most probably not logits."""
     if values.amin() < 0 or values.amax() > 1 + LIKE_ONE:
         return False
     if multilabel or values.shape[1] == 1:
@@ -189,6 +203,18 @@ def is_multilabel(
     except ValueError:  # a ragged list, which `tensor_of` refuses
         return False
     return shape == same and len(shape) > 1 and shape[class_dim] > 1
+
+
+def warn_of_one_hot(owner: str, labels: Tensor, rows: Tensor) -> None:
+    """Warn of one class a row that is written as many labels a row: (R, L), and log-odds."""
+    one = bool((labels.sum(1) == 1).all())
+    if one and bool(((rows.sigmoid().sum(1) - 1).abs() < LIKE_ONE).all()):
+        text = (
+            f"The y of {owner} has one 1 in every row and its probabilities add up to 1, as for "
+            "classes that exclude each other, but its shape is that of many labels a row, and so "
+            'it is read. Pass y.argmax(1) if these are classes, or task="multilabel".'
+        )
+        warnings.warn(text, UserWarning, stacklevel=4)
 
 
 def as_labels(

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import complaint, numbers, require
-from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
-from evalign.decisions import multilabel, shift
-from evalign.decisions.cuts import threshold_gains
-from evalign.decisions.gains import confusions
+from evalign.decisions import shift
+from evalign.decisions.expected import expected_gain, slacks_of
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
     Scores,
@@ -21,14 +20,14 @@ from evalign.decisions.inputs import (
     as_weights,
     class_vector,
     with_mean_one,
-    without_floor,
 )
-from evalign.decisions.tuned import search
 
 Decision = Literal["argmax", "tuned", "expected"]
 # Class shares that are estimated from fewer rows for each class, or with probabilities whose mean
 # was so far from the shares of the fitting rows, as a part of them, are not to be trusted.
 FEW_ROWS, LARGE_GAP = 30, 0.25
+# Numbers of a saved rule are below this: next to larger ones those of the scores have no digits.
+LARGEST = 1e8
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +63,7 @@ class DecisionRule:
             labels of those rows, as a part of that share; the largest that chance does not explain.
             None where there were no labels.
         rows: how many rows the rule was fitted on.
-        slacks: how far each constraint is on the allowed side of its bound, on these rows. None for
-            many labels a row.
+        slacks: how far each constraint is on the allowed side of its bound, on these rows.
     """
 
     gain: Tensor
@@ -103,6 +101,32 @@ class DecisionRule:
         scores, rows = self._rows("DecisionRule", logits, None)
         eta = self.softmax(rows)
         return scores.per_class(eta[..., 1] if self._multilabel else eta)
+
+    @property
+    def threshold(self) -> Any:
+        """The probability of the second of two classes above which it is the label.
+
+        It is that of the model, before the rule mends it: a float, or for many labels a row an
+        array (L,). 0 is for always, 1 for never. Rules of more classes do not have it.
+        """
+        at = self.log_odds.sigmoid()
+        return at.cpu().numpy() if self._multilabel else at.item()
+
+    @property
+    def log_odds(self) -> Tensor:
+        """The `threshold` on the scale of the logits: (), or (L,) for many labels a row."""
+        if not self._multilabel and len(self.gain) != 2:
+            cure = "Call the rule: several classes have a gain matrix, and no threshold."
+            allowed = "be of two classes to have a threshold"
+            text = complaint("DecisionRule", "gain", allowed, len(self.gain), cure)
+            raise AttributeError(text)
+        gain, own = self.gain, torch.zeros(())
+        # The second is better by G11 - G10 where it is true, and worse by G00 - G01 where not.
+        lost, won = gain[..., 0, 0] - gain[..., 0, 1], gain[..., 1, 1] - gain[..., 1, 0]
+        if self.offsets is not None:
+            own = self.offsets if self._multilabel else self.offsets[1] - self.offsets[0]
+        at = ((lost.clamp(min=0) / won.clamp(min=0)).log() - own) / self.factor
+        return at.nan_to_num(torch.inf, torch.inf, -torch.inf)
 
     @property
     def _multilabel(self) -> bool:
@@ -207,11 +231,9 @@ class DecisionRule:
         offsets = change if self.offsets is None else self.offsets.to(rows) + change
         weights = weight.unsqueeze(1).expand_as(rows) if self._multilabel else weight
         goal = Goal.of(owner, self.metric, self.constraint, self.classes)
-        gain = expected_gain(owner, rows + change, weights, self.metric, goal, self._multilabel)
-        slacks = None
-        if goal.constraints and not self._multilabel:
-            eta = (rows + change).softmax(1)
-            slacks = goal.slacks(confusions(eta, eta, weight, gain.unsqueeze(0))[0])
+        adapted = rows + change
+        gain = expected_gain(owner, adapted, weights, self.metric, goal, self._multilabel)
+        eta = adapted.sigmoid() if self._multilabel else adapted.softmax(1)
         return replace(
             self,
             gain=gain,
@@ -220,7 +242,7 @@ class DecisionRule:
             offsets=offsets,
             class_prior=new,
             rows=len(rows),
-            slacks=slacks,
+            slacks=slacks_of(goal, adapted, eta, eta, weights, gain, self._multilabel),
         )
 
     def _estimated(self, rows: Tensor, weight: Tensor, old: Tensor) -> Tensor:
@@ -280,8 +302,8 @@ class DecisionRule:
         gain = numbers(state["gain"])
         many = state.get("task") == "multilabel"
         square = gain.ndim == 2 + many and gain.shape[-2] == gain.shape[-1] > 0 and len(gain) > 0
-        ok = square and bool(gain.isfinite().all())
-        allowed = f"be finite numbers {'(L, 2, 2)' if many else '(C, C)'}"
+        ok = square and bool((gain.abs() < LARGEST).all())
+        allowed = f"be numbers {'(L, 2, 2)' if many else '(C, C)'} below {LARGEST:g}"
         require(ok, "DecisionRule", "gain", allowed, tuple(gain.shape))
         known = get_args(Decision)
         allowed = f"be one of {', '.join(known)}"
@@ -292,24 +314,19 @@ class DecisionRule:
             for name in ("offsets", "class_prior")
             if state.get(name) is not None
         }
+        for name, vector in vectors.items():
+            small = bool((vector.abs() < LARGEST).all())
+            require(small, "DecisionRule", name, f"be below {LARGEST:g}", state[name])
+        factor = state["factor"]
+        ok = isinstance(factor, float | int) and 0 < factor < LARGEST
+        require(ok, "DecisionRule", "factor", f"lie from 0 to {LARGEST:g}", repr(factor))
+        names = state.get("classes")
+        ok = names is None or (
+            isinstance(names, list)
+            and len(names) == len(gain)
+            and all(isinstance(each, str | int) for each in names)
+        )
+        require(ok, "DecisionRule", "classes", f"be None or {len(gain)} strings or integers", names)
         metric = state["metric"] if metric is None else metric
         fields: dict[str, Any] = state | vectors | {"gain": gain, "metric": metric}
         return cls(**fields)
-
-
-def expected_gain(
-    owner: str,
-    logits: Tensor,
-    weight: Tensor,
-    metric: str | MetricFunction,
-    goal: Goal,
-    many: bool,
-) -> Tensor:
-    """The best gains if the probabilities of these logits are right; log-odds if many labels."""
-    if not many:
-        return search(owner, logits, without_floor(logits.softmax(1)), weight, goal)
-    label_goal = multilabel.LabelGoal.of(resolve(metric), goal)
-    found = multilabel.thresholds(
-        owner, logits, without_floor(logits.sigmoid()), weight, label_goal
-    )
-    return threshold_gains(found)

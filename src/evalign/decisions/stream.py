@@ -27,6 +27,12 @@ from evalign.decisions.tuned import ENOUGH
 # beyond.
 BINS, WIDTH = 2**13, 2.0**-7
 Ranks = Literal["all", "own"]
+SOUND = {
+    "logits": "be finite",
+    "probabilities": "lie from 0 to 1, and sum to 1 over classes",
+    "y": "hold indices of classes, or 0 and 1 for many labels a row",
+    "sample_weight": "be finite and not negative",
+}
 
 
 @dataclass
@@ -209,7 +215,8 @@ class DecisionFitter:
         """Forget all rows."""
         self._state: _Histogram | _Sample | None = None
         self._form: tuple[str, int] | None = None  # the task and the number of classes
-        self._seen, self._wrong = 0, 0
+        self._seen, self._scores = 0, "logits"  # and what scores were called
+        self._wrong = torch.zeros(3, dtype=torch.int64)  # rows: of scores, labels and weights
         self._labelled = True  # whether no row came without a label
 
     @torch.no_grad()
@@ -221,9 +228,11 @@ class DecisionFitter:
         probabilities: Values | None = None,
         sample_weight: Values | None = None,
     ) -> None:
-        """Add the rows of a batch, as in `fit_decision`; weights count by their ratios."""
+        """Add the rows of a batch, if any, as in `fit_decision`; weights count by their ratios."""
         owner = "DecisionFitter"
         given = probabilities if logits is None else logits
+        if given == [] if isinstance(given, list) else getattr(given, "shape", ())[:1] == (0,):
+            return
         if self.decision == "tuned" and y is None:
             cure = 'Without labels use decision="expected".'
             raise ValueError(complaint(owner, "y", "hold labels for tuned", None, cure))
@@ -248,9 +257,13 @@ class DecisionFitter:
             )
             weight = weight * seen
         highest = 1 if many else rows.shape[1] - 1
-        fine = (labels >= 0) & (labels <= highest) & weight.isfinite() & (weight >= 0)
-        fine = fine & (rows.isfinite() if many else rows.isfinite().all(1))
-        self._wrong = self._wrong + (~fine).sum()
+        of_scores = rows.isfinite() if many else rows.isfinite().all(1)
+        of_labels = (labels >= 0) & (labels <= highest)
+        of_weights = weight.isfinite() & (weight >= 0)
+        parts = torch.stack([of_scores, of_labels, of_weights])
+        self._wrong = self._wrong.to(rows.device) + (~parts).flatten(1).sum(1)
+        self._scores = "logits" if probabilities is None else "probabilities"
+        fine = parts.all(0)
         labels = torch.where(fine, labels, 0)
         weight = torch.where(fine, weight, 0)
         if isinstance(self._state, _Histogram):
@@ -290,11 +303,11 @@ class DecisionFitter:
             return whole
         whole.ranks = "own"
         forms: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(forms, (self._form, int(self._wrong), self._labelled))
+        dist.all_gather_object(forms, (self._form, self._wrong.tolist(), self._labelled))
         found = {form for form, _, _ in forms if form is not None}
         allowed = "have the same columns on every rank"
         require(len(found) <= 1, "DecisionFitter", "logits", allowed, sorted(found))
-        whole._wrong = sum(wrong for _, wrong, _ in forms)
+        whole._wrong = torch.tensor([wrong for _, wrong, _ in forms]).sum(0)
         whole._labelled = all(labelled for _, _, labelled in forms)
         for form in found:
             device = "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -306,10 +319,10 @@ class DecisionFitter:
     def compute(self) -> DecisionRule:
         """The rule for all rows since the start or the last `reset`, on all ranks the same."""
         owner, whole = "DecisionFitter", self.over_ranks() if self._summed() else self
-        allowed = "be finite, labels those of classes, and weights finite and not negative"
-        wrong = int(whole._wrong)
-        require(wrong == 0, owner, "logits", allowed, f"{wrong} rows with other values")
         state, form = whole._state, whole._form
+        for name, wrong in zip((self._scores, "y", "sample_weight"), whole._wrong, strict=True):
+            got = f"{int(wrong)} rows with other values"
+            require(int(wrong) == 0, owner, name, SOUND[name], got)
         if state is None or form is None or not state.mass.any():
             cure = "Call update first, with rows that are not ignored."
             raise ValueError(complaint(owner, "rows", "hold at least one", "none", cure))

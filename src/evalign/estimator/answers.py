@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from sklearn.utils.validation import _num_samples
 
 from evalign.core.checks import complaint, require
+from evalign.decisions.inputs import rounded
 
 Method = Literal["predict_proba", "decision_function"]
 Split = tuple[np.ndarray, np.ndarray]  # rows to train on, rows held out
@@ -92,8 +94,8 @@ def asked(
     else:
         given = getattr(estimator, method)(X)
     if multilabel:
-        return _labels(given, known, len(classes))
-    values = np.asarray(given, dtype=np.float64)
+        return _labels(given, method, known, len(classes))
+    values = _numbers(given, method)
     if values.ndim == 1:
         values = np.stack([np.zeros_like(values), values], 1)
     allowed = f"give a column for each of the {len(known)} classes it was fitted on"
@@ -109,14 +111,22 @@ def asked(
     return columns
 
 
-def _labels(given: Any, known: Any, labels: int) -> np.ndarray:
+def _numbers(given: Any, method: Method) -> np.ndarray:
+    """The answers as float64; probabilities that float32 has rounded beyond 1 are 1."""
+    values = torch.from_numpy(np.array(given))
+    return (rounded(values) if method == "predict_proba" else values.double()).numpy()
+
+
+def _labels(given: Any, method: Method, known: Any, labels: int) -> np.ndarray:
     """A column per label. Forests and `MultiOutputClassifier` give a list with an array of each."""
     if not isinstance(given, list):
-        values = np.asarray(given, dtype=np.float64)
+        values = _numbers(given, method)
         allowed = f"give a column for each of the {labels} labels"
         require(values.shape[1:] == (labels,), OWNER, "estimator", allowed, values.shape)
         return values
-    columns = [_positive(np.asarray(part), own) for part, own in zip(given, known, strict=True)]
+    columns = [
+        _positive(_numbers(part, method), own) for part, own in zip(given, known, strict=True)
+    ]
     return np.stack(columns, 1)
 
 

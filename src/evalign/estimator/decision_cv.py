@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction, resolve
@@ -74,7 +74,9 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         classes_: the labels, sorted; the numbers of the columns for several labels a row.
         cv_results_: what the rule brings. `rule_scores`, `argmax_scores` and `expected_scores` are
             the metric (a cost is negated) on each fold: of the rule fitted to the other folds, of
-            argmax, and of decision "expected" fitted to the other folds. `mean_rule_score`,
+            argmax, and of decision "expected" fitted to the other folds. Folds that hold fewer than
+            ten rows on average tell nothing one by one (`LeaveOneOut`): the scores are then those
+            of five folds that all rows are divided into. `mean_rule_score`,
             `std_rule_score` and so on summarise them. `gain` is the mean difference of the first
             two, from `gain_low` to `gain_high` with 95% confidence, and `gain_p` its p-value
             (Nadeau and Bengio's). `sources` is the rule's `source` without each fold; `confusion`
@@ -168,12 +170,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             for model, (_, rows) in zip(trained, parts, strict=True)
         ]
         row = np.concatenate([rows for _, rows in parts])
-        fold = np.repeat(np.arange(len(parts)), [len(rows) for _, rows in parts])
-        if len(parts) == 1:  # the rule has its own folds
-            params = _check_method_params(X, split_params, indices=row)
-            again = held_out.splits(held_out.FOLDS, row, row, codes[row], params, seed)
-            for number, (_, rows) in enumerate(again):
-                fold[rows] = number
+        fold = held_out.scored_folds(parts, X, codes, split_params, seed)
         weight = None if weight is None else weight[row]
         answers = Answers(np.concatenate(values), self._method, codes[row], weight, fold, row)
         # In the order of the table, whatever the folds are.

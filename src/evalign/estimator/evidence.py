@@ -17,7 +17,6 @@ from evalign.estimator.answers import OWNER, Answers, as_argument
 # Rows outside of the most frequent class. With fewer, what a tuned rule gains over argmax is luck.
 FEWEST = 10
 CURVE = 200  # thresholds at most
-SATURATED = 745.0  # e^-745 is the smallest number there is
 
 
 @dataclass(frozen=True)
@@ -122,12 +121,7 @@ def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, 
 
 def threshold(rule: DecisionRule, answers: Answers) -> float:
     """The answer (probability or score) of the second class above which it is the label."""
-    low, high = -SATURATED, SATURATED
-    while high - low > 1e-9 * (1 + abs(low)):
-        middle = (low + high) / 2
-        second = rule(np.array([[0.0, middle]])).item() == 1
-        low, high = (low, middle) if second else (middle, high)
-    return high if answers.method == "decision_function" else float(1 / (1 + np.exp(-high)))
+    return rule.log_odds.item() if answers.method == "decision_function" else rule.threshold
 
 
 def _fitted(answers: Answers, wanted: Wanted, decision: Decision | None) -> DecisionRule | None:

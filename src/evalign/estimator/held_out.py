@@ -16,6 +16,7 @@ from evalign.core.checks import require
 from evalign.estimator.answers import OWNER, Split
 
 FOLDS = 5
+FEW = 10  # rows of a fold on average: of fewer, most metrics are not defined or luck
 
 
 def splits(
@@ -41,6 +42,26 @@ def splits(
     with warnings.catch_warnings():  # `fit` says it in its own words
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)
         return list(kind(folds, shuffle=True, random_state=seed).split(strata, strata, groups))
+
+
+def scored_folds(
+    parts: list[Split], X: Any, codes: np.ndarray, params: dict[str, Any], seed: int
+) -> np.ndarray:
+    """The number of the fold that each row held out is scored in, by a rule of the other folds.
+
+    These are the folds of the classifier, unless there is one alone, or many small ones: then all
+    rows are divided anew.
+    """
+    sizes = [len(rows) for _, rows in parts]
+    if len(parts) > 1 and (len(parts) <= FOLDS or np.mean(sizes) >= FEW):
+        return np.repeat(np.arange(len(parts)), sizes)
+    row = np.concatenate([rows for _, rows in parts])
+    once = row[np.sort(np.unique(row, return_index=True)[1])]
+    params = _check_method_params(X, params, indices=once)
+    fold = np.zeros(len(codes), dtype=np.int64)
+    for number, (_, rows) in enumerate(splits(FOLDS, once, once, codes[once], params, seed)):
+        fold[once[rows]] = number
+    return fold[row]
 
 
 def train(

@@ -10,7 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import assert_all_finite, column_or_1d, indexable
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
 from evalign.estimator.answers import OWNER, Split
@@ -65,7 +65,7 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
     cure = "fit requires y to be passed, but the target y is None."
     require(y is not None, OWNER, "y", "hold labels", "None", cure)
     if not sparse.issparse(y):
-        assert_all_finite(np.asarray(y), input_name="y")
+        assert_all_finite(_array(y), input_name="y")
     y = indicators(y) if type_of_target(y, input_name="y") == "multilabel-indicator" else y
     X, y = indexable(X, y)
     y = np.asarray(y)
@@ -103,6 +103,28 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
         if classifier.pos_label is None:
             warn_of_positive(metric, classes, codes)
     return X, y, targets, codes
+
+
+def _array(y: Any) -> np.ndarray:
+    """Labels as an array. Refuse what numpy would stumble over, or make strings of."""
+    try:
+        array = np.asarray(y)
+    except ValueError as error:  # lists of different lengths
+        allowed = "hold a label per row, or 0 and 1 of shape (N, L) for several labels a row"
+        cure = "MultiLabelBinarizer().fit_transform(y) of scikit-learn makes 0 and 1 of lists."
+        got = "lists of different lengths"
+        raise ValueError(complaint(OWNER, "y", allowed, got, cure)) from error
+    require(array.ndim == 0 or len(array) > 0, OWNER, "y", "hold at least one row", "none")
+    if array.ndim == 1 and (array.dtype == object or isinstance(y, list)):
+        labels = array if array.dtype == object else y
+        gaps = sum(label is None for label in labels)
+        cure = "Remove these rows, or give them a label."
+        require(not gaps, OWNER, "y", "hold a label in every row", f"None in {gaps} rows", cure)
+        kinds = {isinstance(label, str) for label in labels}
+        cure = "Make strings of all: np.array(y).astype(str)."
+        got = "strings and other values"
+        require(len(kinds) == 1, OWNER, "y", "hold strings or numbers, not both", got, cure)
+    return array
 
 
 def indicators(y: Any) -> np.ndarray:

@@ -1,0 +1,43 @@
+"""What a rule is expected to bring if probabilities are right, and what is left of constraints."""
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from evalign.core.metrics import MetricFunction, resolve
+from evalign.decisions import multilabel
+from evalign.decisions.cuts import threshold_gains
+from evalign.decisions.gains import confusions
+from evalign.decisions.goal import Goal
+from evalign.decisions.inputs import without_floor
+from evalign.decisions.tuned import search
+
+
+def expected_gain(
+    owner: str,
+    logits: Tensor,
+    weight: Tensor,
+    metric: str | MetricFunction,
+    goal: Goal,
+    many: bool,
+) -> Tensor:
+    """The best gains if the probabilities of these logits are right; log-odds if many labels."""
+    if not many:
+        return search(owner, logits, without_floor(logits.softmax(1)), weight, goal)
+    label_goal = multilabel.LabelGoal.of(resolve(metric), goal)
+    found = multilabel.thresholds(
+        owner, logits, without_floor(logits.sigmoid()), weight, label_goal
+    )
+    return threshold_gains(found)
+
+
+def slacks_of(
+    goal: Goal, logits: Tensor, eta: Tensor, true: Tensor, weight: Tensor, gain: Tensor, many: bool
+) -> dict[str, float] | None:
+    """How far each constraint is from its bound: of logits with η, if `true` is the truth."""
+    if not goal.constraints:
+        return None
+    if not many:
+        return goal.slacks(confusions(eta, true, weight, gain.unsqueeze(0))[0])
+    at = (gain[:, 0, 0] / gain[:, 1, 1]).log()
+    return replace(goal, multilabel=True).slacks(multilabel.sums(logits, true, weight, at))
