@@ -4,29 +4,32 @@ import copy
 import os
 import warnings
 from collections.abc import Sequence
-from numbers import Real
+from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_arguments
+from evalign.ensemble import storage
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, OWNER, build
 from evalign.ensemble.choice import choose
 from evalign.ensemble.progress import narrated
-from evalign.ensemble.training import Clock, LabelledTable, Trained
+from evalign.ensemble.reading import read_rows, read_table
+from evalign.ensemble.state import FittedEnsemble
+from evalign.ensemble.training import Clock
 from evalign.ensemble.trying import folds, try_all
 from evalign.estimator import held_out
 from evalign.estimator.evidence import Wanted
-from evalign.estimator.rows import read, read_features, weights
-from evalign.estimator.targets import Targets, read_targets, warn_of_lost
+from evalign.estimator.rows import weights
+from evalign.estimator.targets import warn_of_lost
 from evalign.training import TrainingWarning
 
 
@@ -87,17 +90,9 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         (('linear', 'boosting'), True)
     """
 
-    classes_: np.ndarray
-    members_: tuple[str, ...]
-    rules_: dict[str, DecisionRule]
-    rule_: DecisionRule
-    cv_results_: dict[str, list[Any]]
-    gain_: dict[str, Any]
-    left_out_: dict[str, str]
     n_features_in_: int
     feature_names_in_: np.ndarray
-    _order: np.ndarray
-    _trained: dict[str, Trained]
+    _fitted: FittedEnsemble
 
     def __init__(
         self,
@@ -149,39 +144,26 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         """
         clock = Clock(self.time_limit)
         self._check()
-        numbers, labels = read(self, X, y, reset=True)
-        X, matrix = _both(X, numbers)
-        weight = None if sample_weight is None else weights(sample_weight, len(labels))
-        groups = None if groups is None else np.asarray(groups)
-        if weight is not None and not weight.all():
-            counted = np.flatnonzero(weight)
-            X, matrix = cast(Any, _safe_indexing(X, counted)), matrix[counted]
-            labels, weight = labels[counted], weight[counted]
-            groups = None if groups is None else groups[counted]
-        _, labels, targets, codes = read_targets(self, matrix, labels)
-        require(not targets.multilabel, OWNER, "y", "hold one label per row", "several")
+        table, targets = read_table(self, X, y, sample_weight, groups)
         names, decision = targets.names, cast(Decision, self.decision)
         if len(names) > 1:
             check_arguments(OWNER, self.metric, decision, None, self.constraint, names)
         wanted = Wanted(self.metric, decision, self.constraint, names)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        table = LabelledTable(X, matrix, labels, codes, weight, groups)
         parts = folds(OWNER, self.cv, table, seed)
-        warn_of_lost(targets, codes, parts)
+        warn_of_lost(targets, table.codes, parts)
         rows = max(len(rows) for rows, _ in parts)
         candidates = build(self.candidates, self.metric, rows, len(parts), seed)
 
-        self.classes_, self._order = targets.classes, targets.order
         if len(names) == 1:  # nothing to learn
-            self.members_, self.cv_results_, self.gain_ = (), {}, {}
-            self._trained, self.rules_, self.left_out_ = {}, {}, {}
-            self.rule_ = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
+            rule = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
+            self._fitted = FittedEnsemble(targets, {}, (), rule, {}, {}, {}, {})
             return self
         with narrated(self.verbose) as tell:
             trials = try_all(
                 candidates,
                 table,
-                self.classes_[self._order],
+                targets.classes[targets.order],
                 parts,
                 wanted,
                 resolve(self.metric, owner=OWNER),
@@ -194,26 +176,60 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             chosen = choose(trials.tried, self.choose, wanted, trials.judge)
         if doubt := wanted.doubt(chosen.answers):
             warnings.warn(doubt, TrainingWarning, stacklevel=2)
-        self._trained, self.rules_, self.left_out_ = trials.trained, trials.rules, trials.left_out
-        self.members_, self.cv_results_, self.gain_ = chosen.members, chosen.results, chosen.gain
-        self.rule_ = wanted.rule(chosen.answers)
+        self._fitted = FittedEnsemble(
+            targets,
+            trials.trained,
+            chosen.members,
+            wanted.rule(chosen.answers),
+            trials.rules,
+            chosen.results,
+            chosen.gain,
+            trials.left_out,
+        )
         return self
 
     @property
+    def classes_(self) -> np.ndarray:
+        return self._state().targets.classes
+
+    @property
+    def members_(self) -> tuple[str, ...]:
+        return self._state().members
+
+    @property
     def models_(self) -> dict[str, list[Any]]:
-        check_is_fitted(self)
-        return {name: one.models for name, one in self._trained.items()}
+        return {name: one.models for name, one in self._state().trained.items()}
+
+    @property
+    def rule_(self) -> DecisionRule:
+        return self._state().rule
+
+    @property
+    def rules_(self) -> dict[str, DecisionRule]:
+        return self._state().rules
+
+    @property
+    def cv_results_(self) -> dict[str, list[Any]]:
+        return self._state().results
+
+    @property
+    def gain_(self) -> dict[str, Any]:
+        return self._state().gain
+
+    @property
+    def left_out_(self) -> dict[str, str]:
+        return self._state().left_out
 
     def predict(self, X: Any) -> np.ndarray:
         """Labels, by the rule that `fit` made."""
         values = self._values(X)
         one = np.zeros(len(values), int)
         codes = self.rule_(probabilities=values) if values.shape[1] > 1 else one
-        return self._targets.decode(codes)
+        return self._state().targets.decode(codes)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, n_classes): the mean of the members. What mends them is in the rule."""
-        return self._values(X)[:, np.argsort(self._order)]
+        return self._sorted(self._values(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores behind `predict`.
@@ -224,26 +240,84 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         values = self._values(X)
         if values.shape[1] == 1:
             return np.zeros(values.shape)
-        scores = self.rule_.scores(probabilities=values)[:, np.argsort(self._order)]
+        scores = self._sorted(self.rule_.scores(probabilities=values))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
         labels = self.predict(X)
         weight = None if sample_weight is None else weights(sample_weight, len(labels))
-        return self._targets.score(OWNER, resolve(self.metric, owner=OWNER), labels, y, weight)
+        metric = resolve(self.metric, owner=OWNER)
+        return self._state().targets.score(OWNER, metric, labels, y, weight)
 
     def only(self, name: str) -> Self:
         """One of the candidates by itself, with its rule, as a classifier of its own."""
-        check_is_fitted(self)
-        known = list(self.models_)
+        fitted = self._state()
+        known = list(fitted.trained)
         require(name in known, f"{OWNER}.only", "name", f"be one of {known}", repr(name))
         alone = copy.copy(self)
-        alone.members_, alone.rule_ = (name,), self.rules_[name]
+        alone._fitted = replace(fitted, members=(name,), rule=fitted.rules[name])
         return alone
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a folder without pickle (skops, safetensors and JSON), whole or not at all.
+
+        A splitter is not written, nor is a metric that is not a name: give it to `load` again.
+        Networks must be free of functions. Needs `skops`.
+        """
+        fitted, names = self._state(), getattr(self, "feature_names_in_", None)
+        integers = {
+            name: int(value) if isinstance(value, Integral) else None
+            for name, value in (("cv", self.cv), ("random_state", self.random_state))
+        }
+        arguments = self.get_params(deep=False) | integers
+        arguments["metric"] = self.metric if isinstance(self.metric, str) else None
+        arguments["candidates"] = [
+            one if isinstance(one, str) else [one[0]] for one in self.candidates
+        ]
+        about = {
+            "arguments": arguments,
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": None if names is None else names.tolist(),
+        }
+        storage.save(path, about | fitted.state_dict(), list(fitted.trained.values()))
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, trusted: Sequence[str] = (), **arguments: Any
+    ) -> Self:
+        """Open what `save` wrote; `arguments` of the constructor replace the saved ones.
+
+        Args:
+            path: the folder.
+            trusted: the names of types that models of yours hold. skops builds no others but those
+                of scikit-learn and of the models that have a name here.
+            arguments: such as `metric`, where it is not a name.
+        """
+        state, trained = storage.load(path, trusted)
+        with storage.reading(path):
+            given = dict(state["arguments"]) | arguments
+            if "candidates" not in arguments:
+                given["candidates"] = tuple(
+                    one if isinstance(one, str) else (one[0], clone(trained[one[0]].models[0]))
+                    for one in given["candidates"]
+                )
+            missing = given["metric"] is None
+        allowed, cure = "be given: functions are not saved", "load(path, metric=...)"
+        require(not missing, f"{OWNER}.load", "metric", allowed, "none", cure)
+        with storage.reading(path):
+            ensemble = cls(**given)
+            ensemble._fitted = FittedEnsemble.from_state_dict(state, trained, ensemble.metric)
+            width, names = state["n_features_in"], state["feature_names_in"]
+            fitting = isinstance(width, int) and (names is None or len(names) == width)
+            require(fitting, "state", "n_features_in", "be the number of names", repr(width))
+            ensemble.n_features_in_ = width
+            if names is not None:
+                ensemble.feature_names_in_ = np.array(names, dtype=object)
+        return ensemble
+
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "rule_")
+        return hasattr(self, "_fitted")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -263,22 +337,15 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         )
         require(ok, OWNER, "time_limit", "be a number of seconds, or None", repr(limit))
 
+    def _state(self) -> FittedEnsemble:
+        check_is_fitted(self)
+        return self._fitted
+
     def _values(self, X: Any) -> np.ndarray:
         """The mean probability of the members, with columns in the order of the rule."""
-        check_is_fitted(self)
-        read = read_features(self, X)
-        if not self.members_:
-            return np.ones((read.shape[0], 1))
-        X, matrix = _both(X, read)
-        ordered = self.classes_[self._order]
-        return np.mean([self._trained[name].mean(X, matrix, ordered) for name in self.members_], 0)
+        fitted = self._state()
+        return fitted.mean(*read_rows(self, X))
 
-    @property
-    def _targets(self) -> Targets:
-        return Targets(self.classes_, self._order, False)
-
-
-def _both(X: Any, read: Any) -> tuple[Any, np.ndarray]:
-    """The rows as they came where they are a frame, and as numbers."""
-    matrix = read.toarray() if sparse.issparse(read) else read
-    return X if hasattr(X, "columns") else matrix, matrix
+    def _sorted(self, columns: np.ndarray) -> np.ndarray:
+        """Columns in the order of `classes_`."""
+        return columns[:, np.argsort(self._state().targets.order)]
