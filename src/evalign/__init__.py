@@ -4,6 +4,7 @@
 - `MetricLoss`: any metric of the confusion matrix as a loss.
 - `Confusion`: the confusion matrix, soft or hard.
 - `AlignedClassifier`: the scikit-learn estimator.
+- `AlignedEnsemble`: the best of several models for a table, or their mean.
 - `AlignedDecisionCV`: the labels that a metric asks for, around any scikit-learn classifier.
 - `TemperatureAnnealing`: cools a loss.
 - `fit_decision`: finds the rule from scores to labels.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from evalign import comparison as comparison
     from evalign import core as core
     from evalign import decisions as decisions
+    from evalign import ensemble as ensemble
     from evalign import estimator as estimator
     from evalign import integrations as integrations
     from evalign import losses, metrics, theory
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from evalign.aggregation import exact_backward
     from evalign.core.confusion import Confusion
     from evalign.decisions import DecisionFitter, DecisionRule, fit_decision
+    from evalign.ensemble import AlignedEnsemble
     from evalign.estimator import AlignedClassifier, AlignedDecisionCV
     from evalign.losses import AlignedLoss, MetricLoss
     from evalign.scoring import score
@@ -42,6 +45,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AlignedClassifier",
     "AlignedDecisionCV",
+    "AlignedEnsemble",
     "AlignedLoss",
     "Confusion",
     "DecisionFitter",
@@ -60,6 +64,7 @@ __all__ = [
 _HOME = {
     "AlignedClassifier": "evalign.estimator",
     "AlignedDecisionCV": "evalign.estimator",
+    "AlignedEnsemble": "evalign.ensemble",
     "AlignedLoss": "evalign.losses",
     "Confusion": "evalign.core.confusion",
     "DecisionFitter": "evalign.decisions",
@@ -75,6 +80,7 @@ _MODULES = [
     "comparison",
     "core",
     "decisions",
+    "ensemble",
     "estimator",
     "integrations",
     "losses",

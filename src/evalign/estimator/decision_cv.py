@@ -1,8 +1,6 @@
 """`AlignedDecisionCV`: the labels that a metric asks for, around any classifier."""
 
 import warnings
-from collections.abc import Iterable
-from numbers import Integral, Real
 from typing import Any, Self, cast, get_args
 
 import numpy as np
@@ -19,7 +17,7 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule
 from evalign.estimator import held_out
@@ -31,7 +29,7 @@ from evalign.estimator.answers import (
     asked,
     method_of,
 )
-from evalign.estimator.evidence import Wanted, evidence, score_of
+from evalign.estimator.evidence import Wanted, evidence
 from evalign.estimator.plot import plot
 from evalign.estimator.rows import weights
 from evalign.estimator.targets import Targets, read_targets, warn_of_lost
@@ -169,12 +167,9 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             self._asked(model, _safe_indexing(X, rows))
             for model, (_, rows) in zip(trained, parts, strict=True)
         ]
-        row = np.concatenate([rows for _, rows in parts])
-        fold = held_out.scored_folds(parts, X, codes, split_params, seed)
-        weight = None if weight is None else weight[row]
-        answers = Answers(np.concatenate(values), self._method, codes[row], weight, fold, row)
-        # In the order of the table, whatever the folds are.
-        self._decide(answers.take(np.argsort(row, kind="stable")))
+        self._decide(
+            held_out.gathered(values, self._method, X, codes, weight, parts, split_params, seed)
+        )
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -214,15 +209,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         labels = self.predict(X)
         weight = None if sample_weight is None else weights(sample_weight, len(labels))
         metric = resolve(self.metric, owner=OWNER)
-        (codes, true), new = self._targets.encode(labels, y)
-        try:
-            return score_of(metric, codes, true, weight, len(self.classes_) + len(new))
-        except ValueError as error:
-            if not len(new):
-                raise
-            allowed = f"hold the classes of fit, {self.classes_.tolist()}, for this metric"
-            text = complaint(f"{OWNER}.score", "y", allowed, new[:3].tolist())
-            raise ValueError(text) from error
+        return self._targets.score(OWNER, metric, labels, y, weight)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw what the rule does and return the Axes. Needs matplotlib.
@@ -279,11 +266,8 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         allowed = f"be one of {', '.join(known)}"
         require(self.decision in known, OWNER, "decision", allowed, repr(self.decision))
         allowed = 'be a number of folds, at least 2, a splitter of scikit-learn, or "prefit"'
-        if isinstance(self.cv, str | Real):
-            number = isinstance(self.cv, Integral) and not isinstance(self.cv, bool)
-            ok = self.cv == "prefit" or (number and cast(int, self.cv) > 1)
-        else:
-            ok = isinstance(self.cv, Iterable) or hasattr(self.cv, "split")
+        ok = isinstance(self.cv, str) and self.cv == "prefit"
+        ok = ok or held_out.makes_folds(self.cv)
         require(ok, OWNER, "cv", allowed, repr(self.cv))
         prefit = isinstance(self.cv, str)
         if prefit:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from evalign.core.confusion import Confusion
-from evalign.core.estimates import estimate
+from evalign.core.estimates import UNBOUNDED, Estimate, estimate
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.goal import Goal
@@ -69,16 +69,26 @@ def score_of(
     return value if metric.greater_is_better else -value
 
 
-def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, Any]:
-    """Score, fold by fold, argmax and the rule that is fitted to the other folds.
+class CrossFitted(NamedTuple):
+    """Ways to decide, each fitted to all folds but one and used on that one, in turn.
 
-    Scores are "greater is better"; NaN where the metric is not defined, or no rule meets the
-    constraint on the other folds. See `AlignedDecisionCV.cv_results_` for the names.
+    Args:
+        scores: "greater is better", (folds,), by the way's name; NaN where the metric is not
+            defined, or no rule meets the constraint on the other folds.
+        labels: (N,) or (N, L), by the way's name; −1 where there is no rule.
+        rules: those of the first way, one for each fold.
     """
+
+    scores: dict[str, np.ndarray]
+    labels: dict[str, np.ndarray]
+    rules: list[DecisionRule | None]
+
+
+def cross_fit(
+    answers: Answers, wanted: Wanted, decisions: dict[str, Decision | None]
+) -> CrossFitted:
+    """Fit rules to the other folds and score them, fold by fold; None is the wanted decision."""
     metric, number = resolve(wanted.metric, owner=OWNER), len(wanted.classes)
-    decisions: dict[str, Decision | None] = {"rule": None, "argmax": "argmax"}
-    if wanted.decision == "tuned":
-        decisions["expected"] = "expected"
     folds = np.unique(answers.fold)
     scores = {name: np.full(len(folds), np.nan) for name in decisions}
     labels = {name: np.full_like(answers.y, -1) for name in decisions}
@@ -89,25 +99,48 @@ def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, 
         others = answers.take(np.asarray(~np.isin(answers.row, held_out.row)))
         for name, decision in decisions.items():
             found = _fitted(others, wanted, decision) if len(others.row) else None
-            if name == "rule":
+            if name == next(iter(decisions)):
                 rules.append(found)
             if found is None:
                 continue
             given = found(**as_argument(held_out.values, held_out.method))
             labels[name][test] = given
             scores[name][place] = score_of(metric, given, held_out.y, held_out.weight, number)
+    return CrossFitted(scores, labels, rules)
+
+
+def mean_of(
+    scores: np.ndarray, answers: Answers, bounds: tuple[float, float] = UNBOUNDED
+) -> Estimate:
+    """The mean over folds with its interval; NaN where fewer than two folds have a score."""
+    values = scores[np.isfinite(scores)]
+    if len(values) < 2:
+        return Estimate(_of_finite(np.mean, values), np.nan, np.nan, np.nan)
+    # A row may be held out several times: the folds of one repetition.
+    folds = len(np.unique(answers.fold))
+    once = max(2, round(len(np.unique(answers.row)) * folds / len(answers.row)))
+    return estimate(values.tolist(), once, bounds)
+
+
+def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, Any]:
+    """Score, fold by fold, argmax and the rule that is fitted to the other folds.
+
+    See `AlignedDecisionCV.cv_results_` for the names.
+    """
+    metric, number = resolve(wanted.metric, owner=OWNER), len(wanted.classes)
+    decisions: dict[str, Decision | None] = {"rule": None, "argmax": "argmax"}
+    if wanted.decision == "tuned":
+        decisions["expected"] = "expected"
+    folds = np.unique(answers.fold)
+    scores, labels, rules = cross_fit(answers, wanted, decisions)
     result: dict[str, Any] = {}
     for name, values in scores.items():
         result[f"{name}_scores"] = values
         result[f"mean_{name}_score"] = _of_finite(np.mean, values)
         result[f"std_{name}_score"] = _of_finite(np.std, values)
     result["sources"] = ["none" if found is None else found.source for found in rules]
-    gains = scores["rule"] - scores["argmax"]
-    gains = gains[np.isfinite(gains)]
-    # A row may be held out several times: the folds of one repetition.
-    once = max(2, round(len(np.unique(answers.row)) * len(folds) / len(answers.row)))
-    interval = estimate(gains.tolist(), once) if len(gains) > 1 else [np.nan] * 4
-    result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), interval, strict=True))
+    gain = mean_of(scores["rule"] - scores["argmax"], answers)
+    result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), gain, strict=True))
     decided = np.flatnonzero((labels["rule"] >= 0).reshape(len(answers.y), -1).all(1))
     for key, name in {"confusion": "rule", "argmax_confusion": "argmax"}.items():
         part = answers.take(decided)

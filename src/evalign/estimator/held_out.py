@@ -1,7 +1,8 @@
 """The answers of a classifier for rows that it was not trained on, fold by fold."""
 
 import warnings
-from numbers import Integral
+from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,28 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
 from evalign.core.checks import require
-from evalign.estimator.answers import OWNER, Split
+from evalign.estimator.answers import OWNER, Answers, Method, Split
 
 FOLDS = 5
 FEW = 10  # rows of a fold on average: of fewer, most metrics are not defined or luck
 
 
+def makes_folds(cv: Any) -> bool:
+    """Whether it is a number of folds, at least 2, a splitter of scikit-learn, or some splits."""
+    if isinstance(cv, str | Real):
+        return isinstance(cv, Integral) and not isinstance(cv, bool) and int(cv) > 1
+    return isinstance(cv, Iterable) or hasattr(cv, "split")
+
+
 def splits(
-    cv: Any, X: Any, y: np.ndarray, codes: np.ndarray, params: dict[str, Any], seed: int
+    cv: Any,
+    X: Any,
+    y: np.ndarray,
+    codes: np.ndarray,
+    params: dict[str, Any],
+    seed: int,
+    *,
+    owner: str = OWNER,
 ) -> list[Split]:
     """The rows to train on and the rows held out, for each fold; none if there are too few rows.
 
@@ -34,7 +49,7 @@ def splits(
     folds = min(int(cv), int(np.bincount(strata).max()))
     if groups is not None:
         number = len(np.unique(groups))
-        require(number > 1, OWNER, "groups", "name two groups at least", number)
+        require(number > 1, owner, "groups", "name two groups at least", number)
         folds = min(folds, number)
     if folds < 2:
         return []
@@ -70,7 +85,7 @@ def train(
     """A classifier for each fold, trained on the other folds."""
     return list(
         Parallel(n_jobs=n_jobs)(
-            delayed(_trained)(estimator, X, y, rows, params) for rows, _ in parts
+            delayed(trained)(estimator, X, y, rows, params) for rows, _ in parts
         )
         or []
     )
@@ -82,12 +97,42 @@ def fitted(estimator: Any, X: Any, y: Any, params: dict[str, Any]) -> Any:
     return model.fit(X, y, **params)
 
 
-def _trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, Any]) -> Any:
+def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, Any]) -> Any:
+    """A copy of a classifier, trained on some of the rows."""
     params = _check_method_params(X, params, indices=rows)
     X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
     if y.ndim == 1 and len(np.unique(y)) == 1:  # most classifiers refuse it
         return DummyClassifier(strategy="prior").fit(X, y)
     return fitted(estimator, X, y, params)
+
+
+def gathered(
+    values: list[np.ndarray],
+    method: Method,
+    X: Any,
+    codes: np.ndarray,
+    weight: np.ndarray | None,
+    parts: list[Split],
+    params: dict[str, Any],
+    seed: int,
+) -> Answers:
+    """The answers for the rows of all folds, in the order of the table, whatever the folds are.
+
+    Args:
+        values: the answers for the rows held out, for each of the parts.
+        method: where they come from.
+        X: the table.
+        codes: the labels of its rows.
+        weight: of its rows, or None.
+        parts: what `splits` gave.
+        params: of the splitter, as in `splits`.
+        seed: of the folds of `scored_folds`.
+    """
+    row = np.concatenate([rows for _, rows in parts])
+    fold = scored_folds(parts, X, codes, params, seed)
+    weight = None if weight is None else weight[row]
+    answers = Answers(np.concatenate(values), method, codes[row], weight, fold, row)
+    return answers.take(np.argsort(row, kind="stable"))
 
 
 def _strata(codes: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The labels that `AlignedDecisionCV` is given: read, counted, and given back as they came."""
+"""The labels that a classifier around others is given: read, counted, given back as they came."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -12,8 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import resolve
+from evalign.core.metrics import Metric, resolve
 from evalign.estimator.answers import OWNER, Split
+from evalign.estimator.evidence import score_of
 from evalign.estimator.positive import warn_of_positive
 from evalign.training import TrainingWarning
 
@@ -56,14 +57,29 @@ class Targets(NamedTuple):
         place = np.argsort(known)
         return [place[np.searchsorted(known, each, sorter=place)] for each in given], new
 
+    def score(
+        self, owner: str, metric: Metric, labels: np.ndarray, y: Any, weight: np.ndarray | None
+    ) -> float:
+        """The metric of predicted labels, or minus the metric if it is a cost."""
+        (codes, true), new = self.encode(labels, y)
+        try:
+            return score_of(metric, codes, true, weight, len(self.classes) + len(new))
+        except ValueError as error:
+            if not len(new):
+                raise
+            allowed = f"hold the classes of fit, {self.classes.tolist()}, for this metric"
+            text = complaint(f"{owner}.score", "y", allowed, new[:3].tolist())
+            raise ValueError(text) from error
+
 
 def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targets, np.ndarray]:
     """Rows that can be indexed, their labels, what these are, and their codes.
 
-    `classifier` is the AlignedDecisionCV with its arguments.
+    `classifier` is the estimator with its arguments, of which `metric` and `pos_label` are read.
     """
+    owner = type(classifier).__name__
     cure = "fit requires y to be passed, but the target y is None."
-    require(y is not None, OWNER, "y", "hold labels", "None", cure)
+    require(y is not None, owner, "y", "hold labels", "None", cure)
     if not sparse.issparse(y):
         assert_all_finite(_array(y), input_name="y")
     y = indicators(y) if type_of_target(y, input_name="y") == "multilabel-indicator" else y
@@ -72,29 +88,30 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
     if y.ndim != 2 or y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     check_classification_targets(y)
-    metric = resolve(classifier.metric, owner=OWNER)
+    metric = resolve(classifier.metric, owner=owner)
     if y.ndim == 2:
         several = type_of_target(y).startswith("multilabel")
         allowed = "hold a label per row, or 0 and 1 for several labels a row"
-        require(several, OWNER, "y", allowed, f"{type_of_target(y)} data")
+        require(several, owner, "y", allowed, f"{type_of_target(y)} data")
         number = np.arange(y.shape[1])
         allowed, got = "be None for several labels a row", repr(classifier.pos_label)
-        require(classifier.pos_label is None, OWNER, "pos_label", allowed, got)
+        require(classifier.pos_label is None, owner, "pos_label", allowed, got)
         return X, y, Targets(number, number, True), y
     classes = np.unique(y)
+    model = getattr(classifier, "estimator", None)
     fixed = classifier.cv == "prefit" if isinstance(classifier.cv, str) else False
-    if fixed or isinstance(classifier.estimator, FrozenEstimator):
-        known = np.asarray(classifier.estimator.classes_)
+    if model is not None and (fixed or isinstance(model, FrozenEstimator)):
+        known = np.asarray(model.classes_)
         new = np.setdiff1d(classes, known)
         allowed = "hold labels that the fitted classifier knows"
-        require(not len(new), OWNER, "y", allowed, new[:3].tolist())
+        require(not len(new), owner, "y", allowed, new[:3].tolist())
         classes = known
     order = np.arange(len(classes))
     if classifier.pos_label is not None:
         labels = classes.tolist()
         ok = classifier.pos_label in labels and len(labels) <= 2
         allowed = f"be None, or one of two classes; y holds {labels[:3]}"
-        require(ok, OWNER, "pos_label", allowed, repr(classifier.pos_label))
+        require(ok, owner, "pos_label", allowed, repr(classifier.pos_label))
         order = order if classifier.pos_label == labels[-1] else order[::-1]
     targets = Targets(classes, order, False)
     (codes,), _ = targets.encode(y)

@@ -11,11 +11,11 @@ import plotly.graph_objects as go
 from plotly.io.json import to_json_plotly
 from plotly.offline import get_plotlyjs
 
+from evalign.core.resampling import RESAMPLES
 from evalign.core.text import visible
 from evalign.report import figures
 from evalign.report.contents import Contents
 from evalign.report.curves import BINS, SHOWN, precision_recall
-from evalign.report.intervals import RESAMPLES
 from evalign.report.summary import number
 
 # With more classes than this, the table gets a scroll bar of its own.

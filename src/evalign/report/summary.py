@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from evalign.core.metrics import FBeta, Precision, Recall, resolve
+from evalign.core.resampling import bootstrap, interval
 from evalign.report.contents import Contents
-from evalign.report.intervals import bootstrap, interval
 
 OTHERS = ["accuracy", "balanced_accuracy", "f1_macro", "matthews_corrcoef"]
 OTHERS_OF_TWO = ["f1", "precision", "recall"]

@@ -15,7 +15,8 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,6 @@ def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
         >>> load(folder)
         {'epoch': 3, 'weights': tensor([1., 1.])}
     """
-    folder, new, old = _places(folder)
-    _recover(folder)
     tensors: dict[str, Tensor] = {}
     state = json.dumps(_take_tensors(tree, "", tensors), indent=1).encode()
     files = {"state.json": state, "tensors.safetensors": safetensors.torch.save(tensors)}
@@ -92,16 +91,31 @@ def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
     manifest["sha256"] = {name: _digest(data) for name, data in files.items()}
     files["manifest.json"] = json.dumps(manifest, indent=1).encode()
 
+    with replacing(folder) as new:
+        for name, data in files.items():
+            (new / name).write_bytes(data)
+
+
+@contextmanager
+def replacing(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a new folder beside this one, which takes its place at the end, whole or not at all.
+
+    After an error it is gone, and the old one as it was.
+    """
+    folder, new, old = _places(folder)
+    _recover(folder)
     _discard(old, new)
     try:
         new.mkdir(parents=True)
-        for name, data in files.items():
-            with open(new / name, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+        yield new
+        for path in sorted(new.rglob("*")):
+            if path.is_file():
+                with open(path, "rb+") as file:
+                    os.fsync(file.fileno())
+            else:
+                sync_folder(path)
         sync_folder(new)
-    except BaseException:  # disk full, Ctrl-C: the old checkpoint is untouched
+    except BaseException:  # disk full, Ctrl-C: the old folder is untouched
         shutil.rmtree(new, ignore_errors=True)
         raise
     if folder.exists():
@@ -113,8 +127,7 @@ def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
 
 def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the tree that `save` wrote, with tensors on the CPU, or raise a `CheckpointError`."""
-    _recover(folder)
-    folder, _, _ = _places(folder)
+    folder = recovered(folder)
     if not (folder / "manifest.json").exists():
         raise CheckpointError(f"{folder} is not a checkpoint of evalign: it has no manifest.json.")
     manifest = _parse(folder, "manifest.json", _read(folder, "manifest.json"))
@@ -143,8 +156,13 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 def exists(folder: str | os.PathLike[str]) -> bool:
     """Whether there is a checkpoint to load."""
+    return recovered(folder).exists()
+
+
+def recovered(folder: str | os.PathLike[str]) -> Path:
+    """The folder, put back if a process was killed while it was replaced."""
     _recover(folder)
-    return _places(folder)[0].exists()
+    return _places(folder)[0]
 
 
 def read_plain(path: Path, most: int) -> bytes:

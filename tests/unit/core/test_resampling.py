@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn import metrics as reference
 
+from evalign.core import resampling
+from evalign.core.resampling import bootstrap, interval
 from evalign.metrics import resolve
-from evalign.report import intervals
-from evalign.report.intervals import bootstrap, interval
 from tests.tolerances import FALSE_ALARM, SAME
 
 COST = [[0, 1, 2], [3, 0, 1], [5, 1, 0]]
@@ -121,7 +121,7 @@ def test_blocks_and_seeds(monkeypatch):
         whole = values(seed=3, **given)
         assert not np.array_equal(whole, values(seed=4, **given))
         with monkeypatch.context() as patch:
-            patch.setattr(intervals, "BLOCK", 7 * len(y))
+            patch.setattr(resampling, "BLOCK", 7 * len(y))
             np.testing.assert_array_equal(values(seed=3, **given), whole)
 
 

@@ -1,0 +1,133 @@
+"""The models that an ensemble chooses from or blends, and how each is built."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from sklearn.base import is_classifier
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import has_fit_parameter
+
+from evalign.core.checks import complaint, nearest, require
+from evalign.core.metrics import MetricFunction
+from evalign.estimator import AlignedClassifier
+
+OWNER = "AlignedEnsemble"
+DEFAULT = ("network", "boosting", "forest", "linear")
+# Rows for each tree of the forest, at most: time and memory stay those of a table of this size.
+ROWS_OF_A_TREE = 20_000
+TREES = 300  # of all folds together, but 100 in each
+BLEND, AUTO = "blend", "auto"
+# All that have a name, from quick to slow, which is the order in which they are trained.
+NAMES = ("linear", "boosting", "forest", "lightgbm", "xgboost", "catboost", "network")
+
+
+class Candidate(NamedTuple):
+    """A model to try.
+
+    Args:
+        name: what the results call it.
+        estimator: a scikit-learn classifier with `predict_proba`, not fitted.
+        own: whether the caller gave it. It then sees the rows and labels as they came; ours see
+            class codes, of two the positive one last.
+        frame: whether it reads the rows as they came; if not, as a matrix of numbers.
+    """
+
+    name: str
+    estimator: Any
+    own: bool
+    frame: bool
+
+    def fit_arguments(self, weight: Any, groups: Any) -> dict[str, Any]:
+        """Those of the weights and groups that its `fit` takes."""
+        given = {"sample_weight": weight, "groups": groups}
+        pairs = [(self._argument(name), value) for name, value in given.items()]
+        return {name: value for name, value in pairs if name is not None and value is not None}
+
+    def _argument(self, name: str) -> str | None:
+        """What `fit` calls it: a pipeline hands it on to its last step."""
+        prefix, model = "", self.estimator
+        if isinstance(model, Pipeline):
+            prefix, model = f"{model.steps[-1][0]}__", model.steps[-1][1]
+        return f"{prefix}{name}" if has_fit_parameter(model, name) else None
+
+
+def build(
+    given: Sequence[Any], metric: str | MetricFunction, rows: int, folds: int, seed: int
+) -> list[Candidate]:
+    """The candidates for a table, the quick ones first.
+
+    Args:
+        given: names of `NAMES`, or pairs of a name and a classifier.
+        metric: what they are judged by.
+        rows: to be trained on in a fold.
+        folds: their number.
+        seed: of all random draws.
+    """
+    allowed = "hold names of models, or pairs of a name and a classifier"
+    some = isinstance(given, Sequence) and not isinstance(given, str) and len(given) > 0
+    require(some, OWNER, "candidates", allowed, repr(given))
+    made = [_made(one, allowed, metric, rows, folds, seed) for one in given]
+    names = [candidate.name for candidate in made]
+    double = sorted({name for name in names if names.count(name) > 1})
+    require(not double, OWNER, "candidates", "have different names", f"{double} more than once")
+    middle = NAMES.index("network") - 0.5  # a model that we know nothing of
+    return sorted(made, key=lambda one: middle if one.own else NAMES.index(one.name))
+
+
+def _made(
+    one: Any, allowed: str, metric: str | MetricFunction, rows: int, folds: int, seed: int
+) -> Candidate:
+    if isinstance(one, str):
+        cure = nearest(one, NAMES)
+        known = f"be some of {', '.join(NAMES)}"
+        require(one in NAMES, OWNER, "candidates", known, repr(one), cure)
+        return Candidate(one, _estimator(one, metric, rows, folds, seed), False, one == "network")
+    pair = isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)
+    require(pair, OWNER, "candidates", allowed, repr(one))
+    name, estimator = one
+    other = f"have names other than {BLEND!r} and {AUTO!r}"
+    require(name not in ("", BLEND, AUTO), OWNER, "candidates", other, repr(name))
+    if not (is_classifier(estimator) and hasattr(estimator, "predict_proba")):
+        wanted = "be classifiers with predict_proba"
+        cure = "Put sklearn.calibration.CalibratedClassifierCV around it."
+        raise TypeError(complaint(OWNER, "candidates", wanted, f"{name}: {estimator!r}", cure))
+    return Candidate(name, estimator, True, True)
+
+
+def _estimator(name: str, metric: str | MetricFunction, rows: int, folds: int, seed: int) -> Any:
+    match name:
+        case "linear":
+            return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        case "boosting":
+            return HistGradientBoostingClassifier(random_state=seed)
+        case "forest":
+            large = rows > ROWS_OF_A_TREE
+            return ExtraTreesClassifier(
+                max(100, TREES // folds),
+                bootstrap=large,
+                max_samples=ROWS_OF_A_TREE if large else None,
+                n_jobs=-1,  # all cores, as the other models take them
+                random_state=seed,
+            )
+        case "network":
+            # By "expected" its probabilities are corrected with rows that it holds out, as a mean
+            # with others needs them. The rule itself is not used.
+            return AlignedClassifier(metric, decision="expected", random_state=seed)
+        case "lightgbm":
+            return _imported(name).LGBMClassifier(random_state=seed, verbose=-1)
+        case "xgboost":
+            return _imported(name).XGBClassifier(random_state=seed)
+    made = _imported(name).CatBoostClassifier
+    return made(random_seed=seed, verbose=False, allow_writing_files=False)
+
+
+def _imported(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError as error:
+        allowed, cure = "be models that are installed", f"Run: pip install {package}"
+        raise ValueError(complaint(OWNER, "candidates", allowed, repr(package), cure)) from error

@@ -1,0 +1,172 @@
+"""Which candidates an ensemble uses, and what that brings on rows that it was not chosen on.
+
+The score of a fold must not be one that the choice was made by. So for each fold the candidates are
+chosen anew by the other folds, and so is the rule; the labels of all folds together then have one
+score, as single folds may hold few rows of a class. Intervals are those of resampled rows: they
+tell how far other rows could move the scores, not how another training would come out.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evalign.core.metrics import Metric
+from evalign.core.resampling import bootstrap, interval
+from evalign.ensemble.candidates import BLEND
+from evalign.estimator.answers import Answers
+from evalign.estimator.evidence import CrossFitted, Wanted, cross_fit, score_of
+
+WAYS: dict[str, Any] = {"rule": None, "argmax": "argmax"}
+ENDS = ("", "_low", "_high")  # a value and its interval
+
+
+class Tried(NamedTuple):
+    """A candidate that was trained on all folds.
+
+    Args:
+        answers: its probabilities for rows that it was not trained on.
+        found: its labels for each fold, by a rule fitted to the others and by argmax.
+        seconds: what its training took.
+    """
+
+    answers: Answers
+    found: CrossFitted
+    seconds: float
+
+
+class Choice(NamedTuple):
+    """What an ensemble uses, and the evidence.
+
+    Args:
+        members: the names of the candidates whose mean probability decides.
+        answers: their mean for rows that they were not trained on.
+        results: see `AlignedEnsemble.cv_results_`.
+        gain: see `AlignedEnsemble.gain_`.
+    """
+
+    members: tuple[str, ...]
+    answers: Answers
+    results: dict[str, list[Any]]
+    gain: dict[str, Any]
+
+
+Pick = Callable[[dict[str, Tried], np.ndarray, "Judge", str], tuple[str, ...]]
+
+
+class Judge(NamedTuple):
+    """Scores of labels for the rows that all candidates answered for.
+
+    Args:
+        metric: the metric.
+        rows: the answers of any candidate; their labels, weights and folds are those of all.
+        classes: their number.
+        groups: a value per row of those that are resampled together, or None.
+        seed: of the resamples.
+    """
+
+    metric: Metric
+    rows: Answers
+    classes: int
+    groups: np.ndarray | None
+    seed: int
+
+    def score(self, labels: np.ndarray, some: np.ndarray | None = None) -> float:
+        """The metric, or minus a cost, of the rows that have a label; NaN if none has."""
+        counted = labels >= 0 if some is None else some & (labels >= 0)
+        if not counted.any():
+            return np.nan
+        part = self.rows.take(counted)
+        return score_of(self.metric, labels[counted], part.y, part.weight, self.classes)
+
+    def compare(self, *labels: np.ndarray) -> list[tuple[float, float, float]]:
+        """The score of each with its 95% interval, and then the first one minus each other.
+
+        Only rows that have a label from all of them are counted.
+        """
+        counted = np.all([one >= 0 for one in labels], 0)
+        if not counted.any():
+            return [(np.nan, np.nan, np.nan)] * (2 * len(labels) - 1)
+        part = self.rows.take(counted)
+        drawn = bootstrap(
+            self.metric,
+            part.y,
+            [one[counted] for one in labels],
+            classes=self.classes,
+            weight=part.weight,
+            groups=None if self.groups is None else self.groups[counted],
+            seed=self.seed,
+        )
+        drawn = drawn if self.metric.greater_is_better else -drawn
+        values = np.array([self.score(one, counted) for one in labels])
+        values = np.concatenate([values, values[0] - values[1:]])
+        drawn = np.concatenate([drawn, drawn[0] - drawn[1:]])
+        pairs = zip(values.tolist(), drawn, strict=True)
+        return [(value, *interval(draws)) for value, draws in pairs]
+
+
+def choose(tried: dict[str, Tried], how: str, wanted: Wanted, judge: Judge) -> Choice:
+    """Choose among candidates that answered for the same rows.
+
+    Args:
+        tried: by their names.
+        how: "blend" or "auto".
+        wanted: what rules are fitted for.
+        judge: of labels.
+    """
+    pick, rows = _blend if how == BLEND else _best, judge.rows
+    blends: dict[tuple[str, ...], CrossFitted] = {(name,): one.found for name, one in tried.items()}
+
+    def labels(pick: Pick, way: str) -> np.ndarray:
+        """Those of each fold, by the candidates that the other folds pick."""
+        given = np.full(len(rows.y), -1)
+        for fold in np.unique(rows.fold):
+            own = np.asarray(rows.fold == fold)
+            others = np.asarray(~np.isin(rows.row, rows.row[own]))
+            members = pick(tried, others, judge, way)
+            if members not in blends:
+                answers = mean_answers(tried[name].answers for name in members)
+                blends[members] = cross_fit(answers, wanted, WAYS)
+            given[own] = blends[members].labels[way][own]
+        return given
+
+    chosen = {way: labels(pick, way) for way in WAYS}
+    table = {name: one.found.labels for name, one in tried.items()} | {how: chosen}
+    everything = np.ones(len(rows.y), bool)
+    members = pick(tried, everything, judge, "rule")
+    results: dict[str, list[Any]] = {
+        "candidate": list(table),
+        "used": [name in (*members, how) for name in table],
+        "seconds": [tried[name].seconds if name in tried else np.nan for name in table],
+    }
+
+    stems = ["rule_score", "argmax_score", "gain"]
+    for stem in stems:
+        results |= {f"{stem}{end}": [] for end in ENDS}
+    for given in table.values():
+        _, rule, argmax, gain, _ = judge.compare(chosen["rule"], given["rule"], given["argmax"])
+        for stem, entry in zip(stems, (rule, argmax, gain), strict=True):
+            for end, value in zip(ENDS, entry, strict=True):
+                results[f"{stem}{end}"].append(value)
+    *_, gain = judge.compare(chosen["rule"], labels(_best, "argmax"))
+    found = dict(zip(("value", "low", "high"), gain, strict=True))
+    found |= {"against": _best(tried, everything, judge, "argmax")[0]}
+    answers = mean_answers(tried[name].answers for name in members)
+    return Choice(members, answers, results, found)
+
+
+def mean_answers(answers: Iterable[Answers]) -> Answers:
+    """The mean of probabilities for the same rows."""
+    several = list(answers)
+    return replace(several[0], values=np.mean([one.values for one in several], 0))
+
+
+def _blend(tried: dict[str, Tried], rows: np.ndarray, judge: Judge, way: str) -> tuple[str, ...]:
+    return tuple(tried)
+
+
+def _best(tried: dict[str, Tried], rows: np.ndarray, judge: Judge, way: str) -> tuple[str, ...]:
+    """The candidate with the best score on some rows; of equals the first."""
+    scores = {name: judge.score(one.found.labels[way], rows) for name, one in tried.items()}
+    return (max(scores, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf)),)

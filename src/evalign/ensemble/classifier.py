@@ -1,0 +1,351 @@
+"""`AlignedEnsemble`: the best of several models for a metric, or their mean."""
+
+import copy
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from evalign.core.checks import require
+from evalign.core.metrics import MetricFunction, resolve
+from evalign.decisions import Decision, DecisionRule
+from evalign.decisions.fit import check_arguments
+from evalign.ensemble import storage
+from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, OWNER, build
+from evalign.ensemble.choice import choose
+from evalign.ensemble.progress import narrated
+from evalign.ensemble.reading import read_rows, read_table
+from evalign.ensemble.state import FittedEnsemble
+from evalign.ensemble.training import Clock
+from evalign.ensemble.trying import folds, try_all
+from evalign.estimator import held_out
+from evalign.estimator.evidence import Wanted
+from evalign.estimator.rows import weights
+from evalign.estimator.targets import warn_of_lost
+from evalign.training import TrainingWarning
+
+
+class AlignedEnsemble(ClassifierMixin, BaseEstimator):
+    """The best of several models for a table, or the mean of them, with the labels for a metric.
+
+    Each candidate is trained on all folds but one and asked about that one, in turn; all see the
+    same folds. From these answers a decision rule is fitted (`fit_decision`). The models of the
+    folds are kept, and `predict` takes the mean of their probabilities: it is what the rule was
+    fitted to, it is better than one model is, and nothing has to be trained again.
+
+    Args:
+        metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
+            function of a `Confusion`. Names without an average ("f1") are of two classes.
+        candidates: names, or pairs of a name and a scikit-learn classifier with `predict_proba`.
+            "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
+            boosting, "forest" extra trees, "linear" logistic regression of scaled columns.
+            "lightgbm", "xgboost" and "catboost" are candidates where they are named and installed.
+        choose: "blend" for the mean of the candidates' probabilities, "auto" for the candidate
+            with the best metric.
+        cv: the number of folds, stratified and shuffled, or a splitter of scikit-learn. None for 5
+            folds up to 5,000 rows, 3 up to 20,000, and a single fifth that is held out beyond.
+        decision: "tuned", "expected" or "argmax", see `fit_decision`.
+        constraint: such as "recall >= 0.9", see `fit_decision`.
+        pos_label: of two classes the positive one, which "f1" and the like are about; None for the
+            last in order.
+        time_limit: seconds for all of `fit`. Candidates are trained from quick to slow; one whose
+            folds would not fit in is left out (`left_out_`). The first is always trained.
+        n_jobs: how many folds are trained at once, in processes of their own.
+        random_state: the seed of the folds and of the candidates that are named.
+        verbose: 1 shows how far it is.
+
+    Attributes:
+        classes_: the labels, sorted.
+        members_: the names of the candidates whose mean `predict` uses.
+        models_: the models of the folds, by the name of each candidate that was tried.
+        rules_: the rule of each of these by itself.
+        rule_: the `DecisionRule` that `predict` uses. `rule_.classes` has its classes in order; of
+            two, the positive one is the last.
+        cv_results_: columns of a table (`pandas.DataFrame(clf.cv_results_)`) with a row for each
+            candidate, and a last one for the ensemble. "candidate" is its name, "used" whether it
+            is one of `members_`, "seconds" what its training took. "rule_score" is the metric (a
+            cost is negated) of labels by rules that were fitted to the other folds, "argmax_score"
+            that of the most probable labels, and "gain" how far the ensemble is ahead of the
+            candidate with its rule. "_low" and "_high" behind these are 95% intervals, for other
+            rows (a paired bootstrap). The ensemble is chosen anew for each fold, by the others.
+        gain_: how far the ensemble is ahead of the best candidate by argmax, which is chosen anew
+            for each fold too: "value", "low" and "high". "against" is the one that all rows choose.
+        left_out_: why a candidate was not tried, by its name.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+
+    Examples:
+        >>> from sklearn.datasets import make_classification
+        >>> X, y = make_classification(1500, weights=[0.9], class_sep=0.7, random_state=0)
+        >>> clf = AlignedEnsemble("f1", candidates=["boosting", "linear"], cv=3, random_state=0)
+        >>> clf = clf.fit(X[:700], y[:700])
+        >>> clf.members_, clf.score(X[700:], y[700:]) > 0.6
+        (('linear', 'boosting'), True)
+    """
+
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _fitted: FittedEnsemble
+
+    def __init__(
+        self,
+        metric: str | MetricFunction = "f1_macro",
+        *,
+        candidates: Sequence[Any] = DEFAULT,
+        choose: str = BLEND,
+        cv: Any = None,
+        decision: str = "tuned",
+        constraint: str | None = None,
+        pos_label: Any = None,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.metric = metric
+        self.candidates = candidates
+        self.choose = choose
+        self.cv = cv
+        self.decision = decision
+        self.constraint = constraint
+        self.pos_label = pos_label
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Train the candidates, choose or blend them, and fit the rule.
+
+        Args:
+            X: rows, as `AlignedClassifier` takes them. A classifier that you gave sees a frame as
+                it came.
+            y: a label per row: numbers or strings.
+            sample_weight: a weight per row: of the candidates that take one, the choice and the
+                rule; rows of weight 0 are left out.
+            groups: a value per row; the rows of a group stay together in the folds.
+            checkpoint: a folder for the checkpoints of networks. The same call goes on from them,
+                see `AlignedClassifier.fit`.
+        """
+        clock = Clock(self.time_limit)
+        self._check()
+        table, targets = read_table(self, X, y, sample_weight, groups)
+        names, decision = targets.names, cast(Decision, self.decision)
+        if len(names) > 1:
+            check_arguments(OWNER, self.metric, decision, None, self.constraint, names)
+        wanted = Wanted(self.metric, decision, self.constraint, names)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        parts = folds(OWNER, self.cv, table, seed)
+        warn_of_lost(targets, table.codes, parts)
+        rows = max(len(rows) for rows, _ in parts)
+        candidates = build(self.candidates, self.metric, rows, len(parts), seed)
+
+        if len(names) == 1:  # nothing to learn
+            rule = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
+            self._fitted = FittedEnsemble(targets, {}, (), rule, {}, {}, {}, {})
+            return self
+        with narrated(self.verbose) as tell:
+            trials = try_all(
+                candidates,
+                table,
+                targets.classes[targets.order],
+                parts,
+                wanted,
+                resolve(self.metric, owner=OWNER),
+                clock=clock,
+                n_jobs=self.n_jobs,
+                seed=seed,
+                checkpoint=checkpoint,
+                tell=tell,
+            )
+            chosen = choose(trials.tried, self.choose, wanted, trials.judge)
+        if doubt := wanted.doubt(chosen.answers):
+            warnings.warn(doubt, TrainingWarning, stacklevel=2)
+        self._fitted = FittedEnsemble(
+            targets,
+            trials.trained,
+            chosen.members,
+            wanted.rule(chosen.answers),
+            trials.rules,
+            chosen.results,
+            chosen.gain,
+            trials.left_out,
+        )
+        return self
+
+    @property
+    def classes_(self) -> np.ndarray:
+        return self._state().targets.classes
+
+    @property
+    def members_(self) -> tuple[str, ...]:
+        return self._state().members
+
+    @property
+    def models_(self) -> dict[str, list[Any]]:
+        return {name: one.models for name, one in self._state().trained.items()}
+
+    @property
+    def rule_(self) -> DecisionRule:
+        return self._state().rule
+
+    @property
+    def rules_(self) -> dict[str, DecisionRule]:
+        return self._state().rules
+
+    @property
+    def cv_results_(self) -> dict[str, list[Any]]:
+        return self._state().results
+
+    @property
+    def gain_(self) -> dict[str, Any]:
+        return self._state().gain
+
+    @property
+    def left_out_(self) -> dict[str, str]:
+        return self._state().left_out
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Labels, by the rule that `fit` made."""
+        values = self._values(X)
+        one = np.zeros(len(values), int)
+        codes = self.rule_(probabilities=values) if values.shape[1] > 1 else one
+        return self._state().targets.decode(codes)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, n_classes): the mean of the members. What mends them is in the rule."""
+        return self._sorted(self._values(X))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The scores behind `predict`.
+
+        For two classes (n,), positive where the second is predicted; for more (n, n_classes), and
+        their argmax is predicted.
+        """
+        values = self._values(X)
+        if values.shape[1] == 1:
+            return np.zeros(values.shape)
+        scores = self._sorted(self.rule_.scores(probabilities=values))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
+        labels = self.predict(X)
+        weight = None if sample_weight is None else weights(sample_weight, len(labels))
+        metric = resolve(self.metric, owner=OWNER)
+        return self._state().targets.score(OWNER, metric, labels, y, weight)
+
+    def only(self, name: str) -> Self:
+        """One of the candidates by itself, with its rule, as a classifier of its own."""
+        fitted = self._state()
+        known = list(fitted.trained)
+        require(name in known, f"{OWNER}.only", "name", f"be one of {known}", repr(name))
+        alone = copy.copy(self)
+        alone._fitted = replace(fitted, members=(name,), rule=fitted.rules[name])
+        return alone
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a folder without pickle (skops, safetensors and JSON), whole or not at all.
+
+        A splitter is not written, nor is a metric that is not a name: give it to `load` again.
+        Networks must be free of functions. Needs `skops`.
+        """
+        fitted, names = self._state(), getattr(self, "feature_names_in_", None)
+        integers = {
+            name: int(value) if isinstance(value, Integral) else None
+            for name, value in (("cv", self.cv), ("random_state", self.random_state))
+        }
+        arguments = self.get_params(deep=False) | integers
+        arguments["metric"] = self.metric if isinstance(self.metric, str) else None
+        arguments["candidates"] = [
+            one if isinstance(one, str) else [one[0]] for one in self.candidates
+        ]
+        about = {
+            "arguments": arguments,
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": None if names is None else names.tolist(),
+        }
+        storage.save(path, about | fitted.state_dict(), list(fitted.trained.values()))
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, trusted: Sequence[str] = (), **arguments: Any
+    ) -> Self:
+        """Open what `save` wrote; `arguments` of the constructor replace the saved ones.
+
+        Args:
+            path: the folder.
+            trusted: the names of types that models of yours hold. skops builds no others but those
+                of scikit-learn and of the models that have a name here.
+            arguments: such as `metric`, where it is not a name.
+        """
+        state, trained = storage.load(path, trusted)
+        with storage.reading(path):
+            given = dict(state["arguments"]) | arguments
+            if "candidates" not in arguments:
+                given["candidates"] = tuple(
+                    one if isinstance(one, str) else (one[0], clone(trained[one[0]].models[0]))
+                    for one in given["candidates"]
+                )
+            missing = given["metric"] is None
+        allowed, cure = "be given: functions are not saved", "load(path, metric=...)"
+        require(not missing, f"{OWNER}.load", "metric", allowed, "none", cure)
+        with storage.reading(path):
+            ensemble = cls(**given)
+            ensemble._fitted = FittedEnsemble.from_state_dict(state, trained, ensemble.metric)
+            width, names = state["n_features_in"], state["feature_names_in"]
+            fitting = isinstance(width, int) and (names is None or len(names) == width)
+            require(fitting, "state", "n_features_in", "be the number of names", repr(width))
+            ensemble.n_features_in_ = width
+            if names is not None:
+                ensemble.feature_names_in_ = np.array(names, dtype=object)
+        return ensemble
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_fitted")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check(self) -> None:
+        """Refuse arguments that `fit` cannot use."""
+        known = self.choose in (BLEND, AUTO)
+        require(known, OWNER, "choose", f"be {BLEND} or {AUTO}", repr(self.choose))
+        allowed = "be a number of folds, at least 2, a splitter of scikit-learn, or None"
+        ok = self.cv is None or held_out.makes_folds(self.cv)
+        require(ok, OWNER, "cv", allowed, repr(self.cv))
+        limit = self.time_limit
+        ok = limit is None or (
+            isinstance(limit, Real) and not isinstance(limit, bool) and limit > 0
+        )
+        require(ok, OWNER, "time_limit", "be a number of seconds, or None", repr(limit))
+
+    def _state(self) -> FittedEnsemble:
+        check_is_fitted(self)
+        return self._fitted
+
+    def _values(self, X: Any) -> np.ndarray:
+        """The mean probability of the members, with columns in the order of the rule."""
+        fitted = self._state()
+        return fitted.mean(*read_rows(self, X))
+
+    def _sorted(self, columns: np.ndarray) -> np.ndarray:
+        """Columns in the order of `classes_`."""
+        return columns[:, np.argsort(self._state().targets.order)]

@@ -1,0 +1,45 @@
+"""The rows that an ensemble is given: as they came for some candidates, as numbers for others."""
+
+from typing import Any, cast
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import _safe_indexing
+
+from evalign.core.checks import require
+from evalign.ensemble.candidates import OWNER
+from evalign.ensemble.training import LabelledTable
+from evalign.estimator.rows import read, read_features, weights
+from evalign.estimator.targets import Targets, read_targets
+
+
+def read_table(
+    ensemble: Any, X: Any, y: Any, sample_weight: Any, groups: Any
+) -> tuple[LabelledTable, Targets]:
+    """The rows of `fit` without those of weight 0, and what their labels are."""
+    numbers, labels = read(ensemble, X, y, reset=True)
+    X, matrix = _both(X, numbers)
+    weight = None if sample_weight is None else weights(sample_weight, len(labels))
+    groups = None if groups is None else np.asarray(groups)
+    if groups is not None:
+        allowed = f"hold a value for each of the {len(labels)} rows"
+        require(groups.shape == labels.shape, OWNER, "groups", allowed, groups.shape)
+    if weight is not None and not weight.all():
+        counted = np.flatnonzero(weight)
+        X, matrix = cast(Any, _safe_indexing(X, counted)), matrix[counted]
+        labels, weight = labels[counted], weight[counted]
+        groups = None if groups is None else groups[counted]
+    _, labels, targets, codes = read_targets(ensemble, matrix, labels)
+    require(not targets.multilabel, OWNER, "y", "hold one label per row", "several")
+    return LabelledTable(X, matrix, labels, codes, weight, groups), targets
+
+
+def read_rows(ensemble: Any, X: Any) -> tuple[Any, np.ndarray]:
+    """Rows without labels, with the columns of `fit`: as they came, and as numbers."""
+    return _both(X, read_features(ensemble, X))
+
+
+def _both(X: Any, read: Any) -> tuple[Any, np.ndarray]:
+    """The rows as they came where they are a frame, and as numbers."""
+    matrix = read.toarray() if sparse.issparse(read) else read
+    return X if hasattr(X, "columns") else matrix, matrix

@@ -1,0 +1,108 @@
+"""`FittedEnsemble`: all that a fit leaves behind. It is what is saved and loaded."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from evalign.core.checks import require
+from evalign.core.metrics import MetricFunction
+from evalign.decisions import DecisionRule
+from evalign.ensemble.training import Trained
+from evalign.estimator.targets import Targets
+
+
+@dataclass(frozen=True, eq=False)
+class FittedEnsemble:
+    """Candidates with their models, which of them are used, and how they decide.
+
+    Args:
+        targets: the labels, and the order of the rule's classes.
+        trained: the models, by the name of the candidate.
+        members: the names of those whose mean probability decides; none if there is one class.
+        rule: from the mean to labels.
+        rules: those of each candidate by itself.
+        results: see `AlignedEnsemble.cv_results_`.
+        gain: see `AlignedEnsemble.gain_`.
+        left_out: why a candidate was not tried, by its name.
+    """
+
+    targets: Targets
+    trained: dict[str, Trained]
+    members: tuple[str, ...]
+    rule: DecisionRule
+    rules: dict[str, DecisionRule]
+    results: dict[str, list[Any]]
+    gain: dict[str, Any]
+    left_out: dict[str, str]
+
+    def mean(self, X: Any, matrix: np.ndarray) -> np.ndarray:
+        """The mean probability of the members, with columns in the order of the rule.
+
+        Args:
+            X: rows as they came.
+            matrix: the same as numbers.
+        """
+        if not self.members:
+            return np.ones((len(matrix), 1))
+        classes = self.targets.classes[self.targets.order]
+        return np.mean([self.trained[name].mean(X, matrix, classes) for name in self.members], 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All but the models as plain values."""
+        classes, order, _ = self.targets
+        return {
+            "classes": classes.tolist(),
+            "classes_dtype": classes.dtype.str,
+            "order": order.tolist(),
+            "members": list(self.members),
+            "rule": self.rule.state_dict(),
+            "rules": {name: rule.state_dict() for name, rule in self.rules.items()},
+            "results": _plain(self.results),
+            "gain": _plain(self.gain),
+            "left_out": self.left_out,
+        }
+
+    @classmethod
+    def from_state_dict(
+        cls, state: dict[str, Any], trained: dict[str, Trained], metric: str | MetricFunction
+    ) -> Self:
+        """The state again, with its models."""
+        given = None if isinstance(metric, str) else metric
+        classes = np.array(state["classes"], dtype=state["classes_dtype"])
+        order, number = np.array(state["order"], dtype=np.int64), len(classes)
+        found = {
+            name: DecisionRule.from_state_dict(rule, metric=given)
+            for name, rule in state["rules"].items()
+        }
+        rule, members = DecisionRule.from_state_dict(state["rule"], metric=given), state["members"]
+        sound = number > 0 and np.array_equal(np.unique(classes), classes)
+        sound = sound and np.array_equal(np.sort(order), np.arange(number))
+        sound = sound and all(len(one.gain) == number for one in (rule, *found.values()))
+        got = classes[:3].tolist()
+        require(sound, "state", "classes", "be sorted, and those of the rules", got)
+        known = {*members} <= {*trained} == {*found} and bool(members) == (number > 1)
+        require(known, "state", "members", f"be some of {list(trained)}", members)
+        results, gain = (_numbers(state[key]) for key in ("results", "gain"))
+        targets, left_out = Targets(classes, order, False), dict(state["left_out"])
+        return cls(targets, trained, tuple(members), rule, found, results, gain, left_out)
+
+
+def _plain(value: Any) -> Any:
+    """Results as JSON holds them: None for what is not a number."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _numbers(value: Any) -> Any:
+    """The inverse of `_plain`."""
+    if isinstance(value, dict):
+        return {key: _numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    return math.nan if value is None else value

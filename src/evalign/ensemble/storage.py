@@ -1,0 +1,191 @@
+"""A fitted ensemble as a folder without pickle.
+
+| in it              | holds                                                                  |
+| ------------------ | ---------------------------------------------------------------------- |
+| `ensemble/`        | arguments, rules, results, SHA-256 of the files, as a checkpoint       |
+| `models/0-1.skops` | the model of the first candidate's second fold                         |
+| `models/3-0/`      | that of a network, as `AlignedClassifier.save` writes it               |
+"""
+
+import hashlib
+import io
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+
+from evalign.core.checks import complaint, require
+from evalign.ensemble.candidates import OWNER
+from evalign.ensemble.training import Trained
+from evalign.estimator import AlignedClassifier
+from evalign.training import CheckpointError, checkpoint
+from evalign.training.checkpoint import WRONG_TREE, read_plain
+
+LARGEST = 2**34  # bytes of a model, packed and unpacked
+FORESTS = (ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier)
+TREES = [
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.tree._tree.Tree",
+]
+# What skops does not trust by itself. These hold numbers, and the packages' own form of a model.
+TRUSTED = [
+    *TREES,
+    "catboost.core.CatBoostClassifier",
+    "collections.OrderedDict",
+    "lightgbm.basic.Booster",
+    "lightgbm.sklearn.LGBMClassifier",
+    "numpy.dtype",
+    "xgboost.core.Booster",
+    "xgboost.sklearn.XGBClassifier",
+]
+
+
+def save(
+    path: str | os.PathLike[str], state: dict[str, Any], candidates: Sequence[Trained]
+) -> None:
+    """Write an ensemble, whole or not at all.
+
+    Args:
+        path: the folder.
+        state: a tree of plain values, see `AlignedEnsemble.save`.
+        candidates: with their models.
+    """
+    skops_io = _skops()
+    for one in candidates:
+        for model in one.models:
+            if isinstance(model, AlignedClassifier):
+                arguments = model.get_params(deep=False)
+                functions = [name for name, value in arguments.items() if callable(value)]
+                allowed = "be without functions to be saved"
+                cure = "Give a network by its name, and a metric by its name."
+                found = f"{functions} of {one.name!r}"
+                require(not functions, OWNER, "candidates", allowed, found, cure)
+    with checkpoint.replacing(path) as new:
+        files: dict[str, str] = {}
+        (new / "models").mkdir()
+        about = []
+        for place, one in enumerate(candidates):
+            for fold, model in enumerate(one.models):
+                stem = new / "models" / f"{place}-{fold}"
+                if isinstance(model, AlignedClassifier):
+                    model.save(stem)
+                    continue
+                data = skops_io.dumps(model, compression=zipfile.ZIP_DEFLATED)
+                stem.with_suffix(".skops").write_bytes(data)
+                files[stem.name] = hashlib.sha256(data).hexdigest()
+            about.append([one.name, one.own, one.frame, len(one.models)])
+        tree = {"estimator": OWNER, "candidates": about, "files": files, **state}
+        checkpoint.save(new / "ensemble", tree)
+
+
+def load(
+    path: str | os.PathLike[str], trusted: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Trained]]:
+    """The state that `save` was given, and the candidates by their names.
+
+    Args:
+        path: what `save` wrote. It may come from anyone: no number in it is trusted.
+        trusted: types in it that skops may build, beyond `TRUSTED`.
+    """
+    folder = checkpoint.recovered(path)
+    tree = checkpoint.load(folder / "ensemble")
+    if tree.get("estimator") != OWNER:
+        raise CheckpointError(f"{os.fspath(path)} holds no {OWNER}: was it written by save?")
+    candidates = {}
+    with reading(path):
+        for place, (name, own, frame, folds) in enumerate(tree.pop("candidates")):
+            names = (f"{place}-{fold}" for fold in range(int(folds)))
+            models = [_model(folder / "models" / n, tree["files"].get(n), trusted) for n in names]
+            candidates[str(name)] = Trained(str(name), bool(own), bool(frame), models)
+    return tree, candidates
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Within it, an error is that of a folder that `save` did not write so."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (OSError, EOFError, zipfile.BadZipFile, *WRONG_TREE) as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        text = f"{os.fspath(path)} is not as {OWNER}.save writes it: {why[:300]}"
+        raise CheckpointError(text) from error
+
+
+def _model(stem: Path, checksum: str | None, trusted: Sequence[str]) -> Any:
+    if checksum is None:
+        return AlignedClassifier.load(stem)
+    data = read_plain(stem.with_suffix(".skops"), LARGEST)
+    if hashlib.sha256(data).hexdigest() != checksum:
+        raise ValueError(f"{stem.name}.skops has changed since it was written")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = archive.infolist()
+        packed = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+        if any(member.compress_type not in packed for member in members):
+            raise ValueError(f"{stem.name}.skops is packed in a way that evalign does not use")
+        size = sum(member.file_size for member in members)
+        if size > LARGEST:
+            raise ValueError(f"{stem.name}.skops has {size:,} bytes unpacked")
+    skops_io = _skops()
+    held = set(skops_io.get_untrusted_types(data=data)) - {*trusted}
+    model, unknown = None, held - {*TRUSTED}
+    if not unknown:
+        model = skops_io.loads(data, trusted=[*TRUSTED, *trusted])
+        if isinstance(model, FORESTS):
+            _check_trees(model)
+        else:
+            unknown = held & {*TREES}  # inside of what they are, nobody has looked at them
+    if unknown:
+        cure = f"If you trust them: load(path, trusted={sorted(unknown)})."
+        raise CheckpointError(f"{stem.name}.skops holds objects of other types. {cure}")
+    return model
+
+
+def _check_trees(model: Any) -> None:
+    """Refuse trees that lead out of themselves: compiled code follows them without looking."""
+    width = model.n_features_in_
+    for tree in getattr(model, "estimators_", []):
+        nodes = tree.tree_
+        inner = nodes.children_left >= 0
+        _check_nodes(nodes.children_left, nodes.children_right, nodes.feature, inner, width)
+    for each in getattr(model, "_predictors", []):
+        for predictor in each:
+            nodes = predictor.nodes
+            left, right, feature = (
+                nodes[name].astype(np.int64) for name in ("left", "right", "feature_idx")
+            )
+            _check_nodes(left, right, feature, nodes["is_leaf"] == 0, width)
+            if nodes["is_categorical"].any():
+                raise ValueError("a tree asks for categories, which there are not")
+
+
+def _check_nodes(
+    left: np.ndarray, right: np.ndarray, feature: np.ndarray, inner: np.ndarray, width: int
+) -> None:
+    place = np.arange(len(inner))[inner]
+    for child in (left[inner], right[inner]):
+        if not ((child > place) & (child < len(inner))).all():
+            raise ValueError("a tree has branches that lead nowhere")
+    if not ((feature[inner] >= 0) & (feature[inner] < width)).all():
+        raise ValueError("a tree asks for columns that there are not")
+
+
+def _skops() -> Any:
+    try:
+        import skops.io
+    except ImportError as error:
+        allowed, cure = "be installed to save an ensemble", "Run: pip install 'evalign[cli]'"
+        raise ModuleNotFoundError(
+            complaint(OWNER, "skops", allowed, "none", cure), name="skops"
+        ) from error
+    return skops.io

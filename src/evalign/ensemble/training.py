@@ -1,0 +1,197 @@
+"""A candidate trained fold by fold, as far as the time goes."""
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import clone
+from sklearn.utils.parallel import Parallel, delayed
+
+from evalign.ensemble.candidates import Candidate
+from evalign.ensemble.progress import Tell
+from evalign.estimator import AlignedClassifier
+from evalign.estimator.answers import Split, asked
+from evalign.estimator.held_out import trained
+
+PROBE = 2000  # rows; where time is limited, a larger table is tried with so many first
+
+
+class OutOfTime(Exception):
+    """A candidate does not fit into the time; the text says why."""
+
+
+@dataclass
+class Clock:
+    """The time that is left.
+
+    Args:
+        limit: seconds for everything; None for as long as it takes.
+        reserve: seconds of it to keep for what comes after the training.
+        start: when it began.
+    """
+
+    limit: float | None
+    reserve: float = 0.0
+    start: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def left(self) -> float:
+        """Seconds for training."""
+        limit = np.inf if self.limit is None else self.limit
+        return self.start + limit - time.monotonic() - self.reserve
+
+    def require(self, seconds: float, why: str) -> None:
+        """Give up a candidate that needs more than is left."""
+        if seconds > self.left:
+            raise OutOfTime(f"{why}, and {max(0.0, self.left):.1f} s were left")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledTable:
+    """The rows that an ensemble learns from.
+
+    Args:
+        X: as they came.
+        matrix: the same as numbers.
+        y: the labels as they came.
+        codes: the labels' codes, of two the positive one last.
+        weight: a weight per row, or None.
+        groups: a group per row, or None.
+    """
+
+    X: Any
+    matrix: np.ndarray
+    y: np.ndarray
+    codes: np.ndarray
+    weight: np.ndarray | None
+    groups: np.ndarray | None
+
+    def seen_by(self, candidate: Candidate) -> tuple[Any, np.ndarray]:
+        """The rows and labels that a candidate is trained on."""
+        X = self.X if candidate.frame else self.matrix
+        return X, self.y if candidate.own else self.codes
+
+
+class Trained(NamedTuple):
+    """A candidate with the models of all folds.
+
+    Args:
+        name: as in `Candidate`; so are the next two.
+        own: whether the caller gave it, so that its classes are the labels, not their codes.
+        frame: whether it reads the rows as they came.
+        models: one for each fold.
+    """
+
+    name: str
+    own: bool
+    frame: bool
+    models: list[Any]
+
+    def asked(self, model: Any, rows: Any, classes: np.ndarray) -> np.ndarray:
+        """The probabilities of one of its models for rows that it can read, (n, C).
+
+        `classes` are the labels in the order of the columns.
+        """
+        known = classes if self.own else np.arange(len(classes))
+        return asked(model, rows, "predict_proba", known, multilabel=False)
+
+    def mean(self, X: Any, matrix: Any, classes: np.ndarray) -> np.ndarray:
+        """The mean probability of its models for rows as they came, and as numbers."""
+        rows = X if self.frame else matrix
+        return np.mean([self.asked(model, rows, classes) for model in self.models], 0)
+
+
+class Watch:
+    """Called after each epoch of a network: ends what cannot be done in time.
+
+    Args:
+        clock: the time that is left.
+        estimator: the network. Without a new best it trains for `patience` more epochs.
+        folds: how many are still to be trained, this one included.
+        said: how it is called.
+        tell: takes a line on how far it is.
+    """
+
+    def __init__(
+        self, clock: Clock, estimator: AlignedClassifier, folds: int, said: str, tell: Tell
+    ) -> None:
+        self.clock, self.folds, self.said, self.tell = clock, folds, said, tell
+        self.least = min(estimator.epochs, estimator.patience or estimator.epochs)
+        self.start, self.epochs = time.monotonic(), 0
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        self.epochs += 1
+        self.tell(f"{self.said}, epoch {record['epoch']}", passing=True)
+        each = (time.monotonic() - self.start) / self.epochs
+        all_of_it = each * max(self.least, self.epochs) * self.folds
+        needed = all_of_it - each * self.epochs
+        self.clock.require(needed, f"its networks would take {all_of_it:.0f} s or more")
+
+
+def train(
+    candidate: Candidate,
+    table: LabelledTable,
+    parts: list[Split],
+    clock: Clock,
+    *,
+    n_jobs: int | None,
+    checkpoint: str | os.PathLike[str] | None,
+    tell: Tell,
+) -> Trained:
+    """A model for each fold, trained on the other folds; or `OutOfTime`, and none of them.
+
+    Args:
+        candidate: what is trained.
+        table: all rows.
+        parts: the folds.
+        clock: once the first fold is done, it is known what all of them take.
+        n_jobs: how many of the others are trained at once.
+        checkpoint: a folder for the checkpoints of networks, or None.
+        tell: takes a line on how far it is.
+    """
+    X, y = table.seen_by(candidate)
+    arguments = candidate.fit_arguments(table.weight, table.groups)
+    folds, name, network = len(parts), candidate.name, candidate.estimator
+    is_network = isinstance(network, AlignedClassifier)
+
+    def work(fold: int, rows: np.ndarray, alone: bool) -> tuple[Any, ...]:
+        estimator: Any = candidate.estimator
+        more = dict(arguments)
+        if is_network and checkpoint is not None:
+            more["checkpoint"] = Path(checkpoint) / f"{name}-{fold}"
+        if is_network and network.on_epoch is None and alone:
+            said = f"{name}: fold {fold + 1} of {folds}"
+            estimator = clone(network)
+            estimator.on_epoch = Watch(clock, network, folds - fold, said, tell)
+        return estimator, X, y, rows, more
+
+    rows, others = parts[0][0], parts[1:]
+    clock.require(0, "nothing was trained")
+    if clock.limit is not None and len(rows) > PROBE and not is_network:
+        start = time.monotonic()
+        few = np.random.default_rng(0).choice(rows, PROBE, replace=False)
+        trained(*work(0, np.sort(few), True))
+        expected = (time.monotonic() - start) * len(rows) / PROBE * folds
+        clock.require(expected, f"its training would take about {expected:.0f} s")
+
+    start = time.monotonic()
+    models = [trained(*work(0, rows, True))]
+    took = time.monotonic() - start
+    jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
+    seconds = took * -(-len(others) // jobs)
+    clock.require(seconds, f"the first of {folds} folds took {took:.1f} s")
+    tell(f"{name}: fold 1 of {folds} took {took:.1f} s, the others about {seconds:.0f} s")
+    tasks = (
+        delayed(trained)(*work(fold, rows, jobs == 1)) for fold, (rows, _) in enumerate(others, 1)
+    )
+    for model in Parallel(n_jobs=n_jobs, return_as="generator")(tasks) or ():
+        models.append(model)
+        tell(f"{name}: {len(models)} of {folds} folds done", passing=True)
+    for model in models:
+        if is_network:
+            model.on_epoch = network.on_epoch
+    return Trained(name, candidate.own, candidate.frame, models)

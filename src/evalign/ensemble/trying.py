@@ -1,0 +1,149 @@
+"""All candidates tried on the same folds: trained, asked, and scored with and without a rule."""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from evalign.core.metrics import Metric
+from evalign.decisions import DecisionRule
+from evalign.ensemble.candidates import Candidate
+from evalign.ensemble.choice import WAYS, Judge, Tried
+from evalign.ensemble.progress import Tell
+from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, Trained, train
+from evalign.estimator import held_out
+from evalign.estimator.answers import Answers, Split
+from evalign.estimator.evidence import Wanted, cross_fit
+from evalign.training import holdout_split
+
+# Rows up to which there are so many folds. With more, a fifth is held out once: it tells enough.
+FOLDS = {5_000: 5, 20_000: 3}
+
+
+class Trials(NamedTuple):
+    """What came of the candidates, by their names.
+
+    Args:
+        trained: their models.
+        tried: their answers and labels for rows that they were not trained on.
+        rules: the rule of each by itself.
+        left_out: why one was not tried.
+        judge: scores labels for those rows.
+    """
+
+    trained: dict[str, Trained]
+    tried: dict[str, Tried]
+    rules: dict[str, DecisionRule]
+    left_out: dict[str, str]
+    judge: Judge
+
+
+def folds(owner: str, cv: Any, table: LabelledTable, seed: int) -> list[Split]:
+    """The rows to train on and those held out, for each fold; both are all if rows are too few."""
+    rows = len(table.codes)
+    if cv is None:
+        cv = next((number for most, number in FOLDS.items() if rows <= most), None)
+    if cv is None:
+        return [holdout_split(table.codes, groups=table.groups, seed=seed)]
+    given = _groups(table)
+    parts = held_out.splits(cv, table.matrix, table.y, table.codes, given, seed, owner=owner)
+    return parts or [(np.arange(rows), np.arange(rows))]
+
+
+def try_all(
+    candidates: Sequence[Candidate],
+    table: LabelledTable,
+    classes: np.ndarray,
+    parts: list[Split],
+    wanted: Wanted,
+    metric: Metric,
+    *,
+    clock: Clock,
+    n_jobs: int | None,
+    seed: int,
+    checkpoint: str | os.PathLike[str] | None,
+    tell: Tell,
+) -> Trials:
+    """Train all candidates that the time suffices for, and fit their rules.
+
+    Args:
+        candidates: the first is tried however long it takes.
+        table: all rows.
+        classes: the labels in the order of their codes.
+        parts: the folds.
+        wanted: what rules are fitted for.
+        metric: that of `wanted`.
+        clock: the time that is left.
+        n_jobs: see `train`, as for the last two.
+        seed: of the rule's folds, where a single part is held out, and of the resamples.
+        checkpoint: a folder, or None.
+        tell: takes a line on how far it is.
+    """
+    trained: dict[str, Trained] = {}
+    tried: dict[str, Tried] = {}
+    rules: dict[str, DecisionRule] = {}
+    left_out: dict[str, str] = {}
+    judge = None
+    for candidate in candidates:
+        name, start = candidate.name, time.monotonic()
+        limit = clock if tried else Clock(None)
+        try:
+            models = train(
+                candidate, table, parts, limit, n_jobs=n_jobs, checkpoint=checkpoint, tell=tell
+            )
+        except OutOfTime as error:
+            left_out[name] = str(error)
+            tell(f"{name}: left out: {error}")
+            continue
+        seconds, start = time.monotonic() - start, time.monotonic()
+        answers = _answers(models, table, classes, parts, seed)
+        found = cross_fit(answers, wanted, WAYS)
+        trained[name], rules[name] = models, wanted.rule(answers)
+        tried[name] = Tried(answers, found, seconds)
+        # The next candidate, and the ensemble, take as long for their rules.
+        clock.reserve = max(clock.reserve, 2 * (time.monotonic() - start))
+        judge = judge or _judge(answers, metric, len(classes), table.groups, seed)
+        with_rule, without = (judge.score(found.labels[way]) for way in WAYS)
+        tell(f"{name}: {metric.name} {with_rule:.4f} with its rule, {without:.4f} by argmax")
+    assert judge is not None
+    return Trials(trained, tried, rules, left_out, judge)
+
+
+def _answers(
+    trained: Trained, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
+) -> Answers:
+    """What a candidate says of the rows that it was not trained on."""
+    X = table.X if trained.frame else table.matrix
+    values = [
+        trained.asked(model, _safe_indexing(X, rows), classes)
+        for model, (_, rows) in zip(trained.models, parts, strict=True)
+    ]
+    return held_out.gathered(
+        values,
+        "predict_proba",
+        table.matrix,
+        table.codes,
+        table.weight,
+        parts,
+        _groups(table),
+        seed,
+    )
+
+
+def _judge(
+    answers: Answers, metric: Metric, classes: int, groups: np.ndarray | None, seed: int
+) -> Judge:
+    # A splitter may hold a row out several times.
+    once = len(np.unique(answers.row)) == len(answers.row)
+    together = None if once else answers.row
+    return Judge(
+        metric, answers, classes, together if groups is None else groups[answers.row], seed
+    )
+
+
+def _groups(table: LabelledTable) -> dict[str, Any]:
+    """The arguments of a splitter."""
+    return {} if table.groups is None else {"groups": table.groups}

@@ -1,0 +1,29 @@
+"""scikit-learn's own checks of `AlignedEnsemble`."""
+
+import pytest
+from sklearn.naive_bayes import GaussianNB
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from evalign import AlignedEnsemble
+
+# Its tables have a dozen rows; that they are few is what the warnings say.
+pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
+
+WEIGHTS = "a weight of 2 and two copies of a row differ: the folds are of rows"
+
+
+@parametrize_with_checks(
+    [
+        AlignedEnsemble(
+            candidates=["linear", ("bayes", GaussianNB())], cv=2, decision="argmax", random_state=0
+        )
+    ],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
+        "check_sample_weight_equivalence_on_sparse_data": WEIGHTS,
+    },
+)
+def test_scikit_learn(estimator, check, monkeypatch):
+    # Without it the check of array API input, here with NumPy, skips itself.
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    check(estimator)

@@ -1,0 +1,398 @@
+"""`AlignedEnsemble` against scikit-learn's functions and what can be counted by hand."""
+
+import pickle
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score, recall_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from evalign import AlignedEnsemble, fit_decision, metrics
+from evalign.core.resampling import bootstrap, interval
+from evalign.ensemble import training, trying
+from evalign.ensemble.candidates import build
+from tests.estimator.models import imbalanced, quick
+
+X, Y = imbalanced(400)  # 67 rows of class 1
+NAMES = np.where(Y == 1, "rare", "frequent")
+SPLIT = StratifiedKFold(3, shuffle=True, random_state=1)
+OWN = {"bayes": GaussianNB(), "tree": DecisionTreeClassifier(max_depth=3, random_state=0)}
+
+
+def ensemble(metric="f1", **arguments):
+    usual = {"candidates": list(OWN.items()), "cv": SPLIT, "random_state": 0}
+    return AlignedEnsemble(metric, **(usual | arguments))
+
+
+@pytest.fixture(scope="module")
+def blend():
+    return ensemble().fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def auto():
+    return ensemble(choose="auto").fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    """Probabilities for rows that a classifier was not trained on."""
+    return {
+        name: cross_val_predict(model, X, Y, cv=SPLIT, method="predict_proba")
+        for name, model in OWN.items()
+    }
+
+
+def labels(probabilities, way):
+    """Labels of each fold, by a rule of the other folds."""
+    given = np.empty_like(Y)
+    for others, rows in SPLIT.split(X, Y):
+        rule = fit_decision(probabilities=probabilities[others], y=Y[others], metric="f1")
+        by_argmax = probabilities[rows].argmax(1)
+        given[rows] = rule(probabilities=probabilities[rows]) if way == "rule" else by_argmax
+    return given
+
+
+# What it does.
+
+
+def test_a_blend_is_the_mean_of_the_models_of_all_folds(blend, held_out):
+    assert blend.members_ == ("bayes", "tree")
+    rule = fit_decision(probabilities=np.mean(list(held_out.values()), 0), y=Y, metric="f1")
+    torch.testing.assert_close(blend.rule_.gain, rule.gain)
+    each = [
+        clone(model).fit(X[rows], Y[rows]).predict_proba(X)
+        for model in OWN.values()
+        for rows, _ in SPLIT.split(X, Y)
+    ]
+    np.testing.assert_allclose(blend.predict_proba(X), np.mean(each, 0))
+    np.testing.assert_array_equal(blend.predict(X), rule(probabilities=np.mean(each, 0)))
+    assert blend.score(X, Y) == pytest.approx(f1_score(Y, blend.predict(X)))
+
+
+def test_the_table_of_candidates(blend, held_out):
+    """By hand: labels by rules of the other folds, one score of all rows, its interval."""
+    table = pd.DataFrame(blend.cv_results_).set_index("candidate")
+    assert list(table.index) == ["bayes", "tree", "blend"]
+    probabilities = held_out | {"blend": np.mean(list(held_out.values()), 0)}
+    for name, values in probabilities.items():
+        for way in ("rule", "argmax"):
+            expected = f1_score(Y, labels(values, way))
+            assert table.loc[name, f"{way}_score"] == pytest.approx(expected)
+    ours, others = (labels(probabilities[name], "rule") for name in ("blend", "tree"))
+    plain = labels(probabilities["tree"], "argmax")
+    of_trees = table.loc["tree"]
+    assert of_trees["gain"] == pytest.approx(f1_score(Y, ours) - f1_score(Y, others))
+    drawn = bootstrap(metrics.resolve("f1"), Y, [ours, others, plain], classes=2, seed=0)
+    for end, expected in zip(("low", "high"), interval(drawn[0] - drawn[1]), strict=True):
+        assert of_trees[f"gain_{end}"] == pytest.approx(expected, abs=0.01)  # of another seed
+    assert (table["rule_score_low"] < table["rule_score"]).all()
+    assert table.loc["blend", ["gain", "gain_low", "gain_high"]].tolist() == [0, 0, 0]
+    assert table["used"].all()
+
+
+def test_auto_takes_the_best(auto, held_out):
+    scores = {name: f1_score(Y, labels(values, "rule")) for name, values in held_out.items()}
+    best = max(scores, key=scores.get)
+    assert auto.members_ == (best,)
+    np.testing.assert_array_equal(auto.predict(X), auto.only(best).predict(X))
+    assert pd.DataFrame(auto.cv_results_).set_index("candidate")["used"].to_dict() == {
+        "bayes": best == "bayes",
+        "tree": best == "tree",
+        "auto": True,
+    }
+
+
+def test_the_score_of_a_choice_is_of_rows_that_it_was_not_made_on(auto, held_out):
+    """By hand: each fold gets the labels of the candidate that is best on the other folds."""
+    chosen = {}
+    for way in ("rule", "argmax"):
+        each = {name: labels(values, way) for name, values in held_out.items()}
+        chosen[way] = np.empty_like(Y)
+        for others, rows in SPLIT.split(X, Y):
+            best = max(each, key=lambda name: f1_score(Y[others], each[name][others]))
+            chosen[way][rows] = each[best][rows]
+    expected = f1_score(Y, chosen["rule"])
+    assert auto.cv_results_["rule_score"][-1] == pytest.approx(expected)
+    assert auto.gain_["value"] == pytest.approx(expected - f1_score(Y, chosen["argmax"]))
+    assert auto.gain_["low"] < auto.gain_["value"] < auto.gain_["high"]
+    assert auto.gain_["against"] in OWN
+
+
+def test_one_candidate_by_itself(blend, held_out):
+    alone = blend.only("tree")
+    rule = fit_decision(probabilities=held_out["tree"], y=Y, metric="f1")
+    np.testing.assert_array_equal(alone.predict(X), rule(probabilities=alone.predict_proba(X)))
+    assert blend.members_ == ("bayes", "tree")
+
+
+def test_the_models_with_a_name():
+    features, codes = imbalanced(300, classes=3)
+    names = np.array(["c", "a", "b"])[codes]
+    clf = AlignedEnsemble(
+        candidates=["forest", "boosting", "linear"], cv=2, random_state=0, decision="expected"
+    ).fit(features, names)
+    assert list(clf.models_) == ["linear", "boosting", "forest"]  # the quick ones first
+    assert clf.classes_.tolist() == clf.rule_.classes == ["a", "b", "c"]
+    assert clf.score(features, names) > 0.7
+    decided = clf.classes_[clf.decision_function(features).argmax(1)]
+    np.testing.assert_array_equal(decided, clf.predict(features))
+    again = clone(clf).fit(features, names)
+    np.testing.assert_array_equal(again.predict_proba(features), clf.predict_proba(features))
+
+
+@pytest.mark.parametrize("pos_label", ["frequent", "rare"])
+def test_the_positive_class(pos_label):
+    arguments = {"pos_label": pos_label, "constraint": "recall >= 0.9"}
+    clf = ensemble(candidates=["linear", ("bayes", GaussianNB())], **arguments).fit(X, NAMES)
+    assert clf.rule_.classes[-1] == pos_label
+    given = clf.predict(X)
+    assert recall_score(NAMES, given, pos_label=pos_label) > 0.85
+    np.testing.assert_array_equal(given == clf.classes_[1], clf.decision_function(X) > 0)
+    assert clf.score(X, NAMES) == pytest.approx(f1_score(NAMES, given, pos_label=pos_label))
+    place = clf.classes_.tolist().index(pos_label)
+    assert np.corrcoef(clf.predict_proba(X)[:, place], pos_label == NAMES)[0, 1] > 0.5
+
+
+def test_a_cost_is_negated():
+    clf = ensemble(metrics.ExpectedCost([[0, 1], [5, 0]])).fit(X, Y)
+    wrong = clf.predict(X) != Y
+    assert clf.score(X, Y) == pytest.approx(-np.mean(wrong * np.where(Y == 1, 5, 1)))
+    results = clf.cv_results_
+    assert results["rule_score_low"][0] < results["rule_score"][0] < results["rule_score_high"][0]
+    assert max(results["rule_score_high"]) <= 0
+
+
+# What it takes.
+
+
+class Remembering(GaussianNB):
+    """A classifier that keeps what it was trained on."""
+
+    def fit(self, X, y, sample_weight=None, groups=None):
+        self.rows_, self.weight_, self.groups_ = np.asarray(X)[:, 0], sample_weight, groups
+        return super().fit(X, y, sample_weight)
+
+
+def test_weights_and_groups_reach_their_places():
+    groups, weight = np.arange(len(Y)) // 4, np.arange(len(Y)) % 3
+    own = [("bayes", Remembering()), ("scaled", make_pipeline(StandardScaler(), Remembering()))]
+    clf = ensemble(candidates=own, cv=3, decision="argmax").fit(X, Y, weight, groups=groups)
+    for models in clf.models_.values():
+        for model in models:
+            model = model[-1] if hasattr(model, "steps") else model
+            assert (model.weight_ > 0).all()
+            trained = np.isin(groups, model.groups_) & (weight > 0)
+            assert trained.sum() == len(model.rows_) < (weight > 0).sum()
+            np.testing.assert_array_equal(model.weight_, weight[trained])
+
+
+def test_a_classifier_that_is_given_sees_the_frame():
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    columns = make_column_transformer((StandardScaler(), ["a", "b"]))
+    own = ("two columns", make_pipeline(columns, LogisticRegression()))
+    clf = ensemble(candidates=["linear", own], cv=2, decision="argmax").fit(frame, NAMES)
+    assert clf.feature_names_in_.tolist() == list("abcd")
+    assert clf.predict(frame).shape == Y.shape
+
+
+def test_sparse_rows():
+    dense, thin = (ensemble(decision="argmax").fit(rows, Y) for rows in (X, sparse.coo_array(X)))
+    np.testing.assert_array_equal(dense.predict(X), thin.predict(sparse.csr_array(X)))
+
+
+def test_networks(tmp_path):
+    """The epochs are counted by a watch that is gone afterwards; checkpoints are of each fold."""
+    network = quick("f1", epochs=3, decision="expected")
+    clf = ensemble(candidates=["linear", ("small", network)], cv=2, time_limit=600)
+    clf.fit(X, Y, checkpoint=tmp_path)
+    assert clf.members_ == ("linear", "small")
+    assert all(model.on_epoch is None for model in clf.models_["small"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small-0", "small-1"]
+    clf = pickle.loads(pickle.dumps(clf))
+    assert clf.predict(X).shape == Y.shape
+    (built,) = build(["network"], "f1", 400, 3, 0)
+    assert built.estimator.metric == "f1"
+    assert built.frame
+    assert not built.own
+
+
+def test_a_forest_of_many_rows_is_bounded():
+    (few,), (many,) = (build(["forest"], "f1", rows, 3, 0) for rows in (20_000, 20_001))
+    assert few.estimator.max_samples is None
+    assert many.estimator.max_samples == 20_000
+    assert many.estimator.bootstrap
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(100, 5), (300, 3), (400, 1)])
+def test_fewer_folds_for_more_rows(monkeypatch, rows, expected):
+    monkeypatch.setattr(trying, "FOLDS", {200: 5, 300: 3})
+    clf = ensemble(cv=None, decision="argmax", candidates=["linear"]).fit(X[:rows], Y[:rows])
+    assert len(clf.models_["linear"]) == expected
+    assert np.isfinite(clf.gain_["low"])
+
+
+@pytest.mark.slow  # processes take long to start
+def test_several_jobs():
+    one, two = (ensemble(n_jobs=jobs).fit(X, Y).predict_proba(X) for jobs in (None, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+# Time, on a clock that goes on only while something is trained.
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+class Slow(GaussianNB):
+    """A classifier whose training takes so many seconds for each row."""
+
+    clock = Clock()
+
+    def __init__(self, seconds=0.0):
+        super().__init__()
+        self.seconds = seconds
+
+    def fit(self, X, y, sample_weight=None):
+        self.clock.now += self.seconds * len(X)
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.fixture(autouse=True)
+def _clock(request, monkeypatch):
+    if "time" in request.node.name:
+        for module in (training, trying):
+            monkeypatch.setattr(module, "time", Slow.clock)
+
+
+def test_what_the_time_does_not_suffice_for_is_left_out_whole(capsys):
+    """The folds of 400 rows leave 266 or 267 to train on; the first of all takes 7.99 s."""
+    own = [("first", Slow(0.01)), ("slow", Slow(0.02)), ("quick", Slow(0.001))]
+    clf = ensemble(candidates=own, time_limit=20, decision="argmax", verbose=1).fit(X, Y)
+    assert list(clf.models_) == ["first", "quick"]
+    assert clf.members_ == ("first", "quick")
+    assert clf.left_out_ == {"slow": "the first of 3 folds took 5.3 s, and 6.7 s were left"}
+    said = capsys.readouterr().err
+    assert "first: fold 1 of 3 took 2.7 s, the others about 5 s\n" in said
+    assert "slow: left out: the first of 3 folds took 5.3 s" in said
+    assert "quick: f1 0." in said
+
+
+def test_the_first_is_trained_whatever_time_it_takes():
+    clf = ensemble(candidates=[("a", Slow(1)), ("b", Slow(1))], time_limit=0.01).fit(X, Y)
+    assert clf.members_ == ("a",)
+    assert clf.left_out_ == {"b": "nothing was trained, and 0.0 s were left"}
+
+
+def test_a_network_without_time_ends_after_an_epoch():
+    epochs = []
+
+    class Passing(torch.nn.Linear):
+        def forward(self, rows):
+            Slow.clock.now += 0.01
+            epochs.append(1)
+            return super().forward(rows)
+
+    network = quick("f1", network=Passing, epochs=10**6, patience=None)
+    clf = ensemble(candidates=["linear", ("mine", network)], time_limit=100).fit(X, Y)
+    assert 0 < len(epochs) < 100
+    assert clf.left_out_["mine"].startswith("its networks would take ")
+
+
+def test_time_for_a_large_table_is_found_with_some_of_its_rows():
+    features, codes = imbalanced(training.PROBE * 3)  # two thirds to train on
+    own = [("first", Slow()), ("slow", Slow(1 / training.PROBE))]
+    clf = ensemble(candidates=own, time_limit=5.9, decision="argmax").fit(features, codes)
+    assert clf.left_out_ == {"slow": "its training would take about 6 s, and 4.9 s were left"}
+
+
+# What it refuses.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (
+            {"candidates": ["bosting"]},
+            ValueError,
+            "candidates of AlignedEnsemble must be some of linear, boosting, forest, lightgbm, "
+            "xgboost, catboost, network. Got 'bosting'. Did you mean 'boosting'?",
+        ),
+        (
+            {"candidates": "boosting"},
+            ValueError,
+            "candidates of AlignedEnsemble must hold names of models, or pairs of a name and a "
+            "classifier. Got 'boosting'.",
+        ),
+        (
+            {"candidates": ["linear", ("linear", GaussianNB())]},
+            ValueError,
+            "candidates of AlignedEnsemble must have different names. Got ['linear'] more than "
+            "once.",
+        ),
+        (
+            {"candidates": [("blend", GaussianNB())]},
+            ValueError,
+            "candidates of AlignedEnsemble must have names other than 'blend' and 'auto'. Got "
+            "'blend'.",
+        ),
+        (
+            {"candidates": [("svm", LinearSVC())]},
+            TypeError,
+            "candidates of AlignedEnsemble must be classifiers with predict_proba. Got svm: "
+            "LinearSVC(). Put sklearn.calibration.CalibratedClassifierCV around it.",
+        ),
+        (
+            {"choose": "best"},
+            ValueError,
+            "choose of AlignedEnsemble must be blend or auto. Got 'best'.",
+        ),
+        (
+            {"cv": 1},
+            ValueError,
+            "cv of AlignedEnsemble must be a number of folds, at least 2, a splitter of "
+            "scikit-learn, or None. Got 1.",
+        ),
+        (
+            {"time_limit": -1},
+            ValueError,
+            "time_limit of AlignedEnsemble must be a number of seconds, or None. Got -1.",
+        ),
+        (
+            {"decision": "best"},
+            ValueError,
+            "decision of AlignedEnsemble must be one of argmax, tuned, expected. Got 'best'.",
+        ),
+    ],
+)
+def test_wrong_arguments(arguments, error, text):
+    with pytest.raises(error) as refused:
+        ensemble(**arguments).fit(X, Y)
+    assert str(refused.value) == text
+
+
+def test_a_package_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "catboost", None)
+    with pytest.raises(ValueError, match=r"Got 'catboost'\. Run: pip install catboost"):
+        ensemble(candidates=["catboost"]).fit(X, Y)
+
+
+def test_several_labels_a_row():
+    with pytest.raises(ValueError, match="must hold one label per row"):
+        ensemble().fit(X, np.stack([Y, Y], 1))
