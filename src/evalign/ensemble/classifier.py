@@ -144,7 +144,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         """
         clock = Clock(self.time_limit)
         self._check()
-        table, targets = read_table(self, X, y, sample_weight, groups)
+        table, targets, features = read_table(self, X, y, sample_weight, groups)
         names, decision = targets.names, cast(Decision, self.decision)
         if len(names) > 1:
             check_arguments(OWNER, self.metric, decision, None, self.constraint, names)
@@ -157,7 +157,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
 
         if len(names) == 1:  # nothing to learn
             rule = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
-            self._fitted = FittedEnsemble(targets, {}, (), rule, {}, {}, {}, {})
+            self._fitted = FittedEnsemble(targets, features, {}, (), rule, {}, {}, {}, {})
             return self
         with narrated(self.verbose) as tell:
             trials = try_all(
@@ -178,6 +178,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             warnings.warn(doubt, TrainingWarning, stacklevel=2)
         self._fitted = FittedEnsemble(
             targets,
+            features,
             trials.trained,
             chosen.members,
             wanted.rule(chosen.answers),
@@ -265,7 +266,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         A splitter is not written, nor is a metric that is not a name: give it to `load` again.
         Networks must be free of functions. Needs `skops`.
         """
-        fitted, names = self._state(), getattr(self, "feature_names_in_", None)
+        fitted = self._state()
         integers = {
             name: int(value) if isinstance(value, Integral) else None
             for name, value in (("cv", self.cv), ("random_state", self.random_state))
@@ -275,12 +276,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         arguments["candidates"] = [
             one if isinstance(one, str) else [one[0]] for one in self.candidates
         ]
-        about = {
-            "arguments": arguments,
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": None if names is None else names.tolist(),
-        }
-        storage.save(path, about | fitted.state_dict(), list(fitted.trained.values()))
+        state = {"arguments": arguments, **fitted.state_dict()}
+        storage.save(path, state, list(fitted.trained.values()))
 
     @classmethod
     def load(
@@ -308,12 +305,10 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         with storage.reading(path):
             ensemble = cls(**given)
             ensemble._fitted = FittedEnsemble.from_state_dict(state, trained, ensemble.metric)
-            width, names = state["n_features_in"], state["feature_names_in"]
-            fitting = isinstance(width, int) and (names is None or len(names) == width)
-            require(fitting, "state", "n_features_in", "be the number of names", repr(width))
-            ensemble.n_features_in_ = width
-            if names is not None:
-                ensemble.feature_names_in_ = np.array(names, dtype=object)
+            features = ensemble._fitted.features
+            ensemble.n_features_in_ = len(features.given)
+            if features.named:
+                ensemble.feature_names_in_ = np.array(features.given, dtype=object)
         return ensemble
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -321,7 +316,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
         return tags
 
     def _check(self) -> None:
@@ -344,7 +339,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
     def _values(self, X: Any) -> np.ndarray:
         """The mean probability of the members, with columns in the order of the rule."""
         fitted = self._state()
-        return fitted.mean(*read_rows(self, X))
+        return fitted.mean(*read_rows(self, X, fitted.features))
 
     def _sorted(self, columns: np.ndarray) -> np.ndarray:
         """Columns in the order of `classes_`."""

@@ -9,17 +9,19 @@ from sklearn.utils import _safe_indexing
 from evalign.core.checks import require
 from evalign.ensemble.candidates import OWNER
 from evalign.ensemble.training import LabelledTable
-from evalign.estimator.rows import read, read_features, weights
+from evalign.estimator.frames import Features, read
+from evalign.estimator.rows import learn_features, read_labelled, weights
 from evalign.estimator.targets import Targets, read_targets
 
 
 def read_table(
     ensemble: Any, X: Any, y: Any, sample_weight: Any, groups: Any
-) -> tuple[LabelledTable, Targets]:
-    """The rows of `fit` without those of weight 0, and what their labels are."""
-    numbers, labels = read(ensemble, X, y, reset=True)
-    X, matrix = _both(X, numbers)
+) -> tuple[LabelledTable, Targets, Features]:
+    """The rows of `fit` without those of weight 0, what their labels are, and their columns."""
+    given, labels = read_labelled(ensemble, X, y, reset=True)
     weight = None if sample_weight is None else weights(sample_weight, len(labels))
+    features = learn_features(given, np.ones(len(labels)) if weight is None else weight)
+    X, matrix = _both(X, features.matrix(OWNER, given))
     groups = None if groups is None else np.asarray(groups)
     if groups is not None:
         allowed = f"hold a value for each of the {len(labels)} rows"
@@ -31,12 +33,12 @@ def read_table(
         groups = None if groups is None else groups[counted]
     _, labels, targets, codes = read_targets(ensemble, matrix, labels)
     require(not targets.multilabel, OWNER, "y", "hold one label per row", "several")
-    return LabelledTable(X, matrix, labels, codes, weight, groups), targets
+    return LabelledTable(X, matrix, labels, codes, weight, groups), targets, features
 
 
-def read_rows(ensemble: Any, X: Any) -> tuple[Any, np.ndarray]:
+def read_rows(ensemble: Any, X: Any, features: Features) -> tuple[Any, np.ndarray]:
     """Rows without labels, with the columns of `fit`: as they came, and as numbers."""
-    return _both(X, read_features(ensemble, X))
+    return _both(X, features.matrix(OWNER, read(ensemble, X, reset=False)))
 
 
 def _both(X: Any, read: Any) -> tuple[Any, np.ndarray]:

@@ -10,6 +10,7 @@ from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
 from evalign.ensemble.training import Trained
+from evalign.estimator.frames import Features
 from evalign.estimator.targets import Targets
 
 
@@ -19,6 +20,7 @@ class FittedEnsemble:
 
     Args:
         targets: the labels, and the order of the rule's classes.
+        features: what was learnt of the columns.
         trained: the models, by the name of the candidate.
         members: the names of those whose mean probability decides; none if there is one class.
         rule: from the mean to labels.
@@ -29,6 +31,7 @@ class FittedEnsemble:
     """
 
     targets: Targets
+    features: Features
     trained: dict[str, Trained]
     members: tuple[str, ...]
     rule: DecisionRule
@@ -53,6 +56,7 @@ class FittedEnsemble:
         """All but the models as plain values."""
         classes, order, _ = self.targets
         return {
+            "features": self.features.state_dict(),
             "classes": classes.tolist(),
             "classes_dtype": classes.dtype.str,
             "order": order.tolist(),
@@ -86,7 +90,8 @@ class FittedEnsemble:
         require(known, "state", "members", f"be some of {list(trained)}", members)
         results, gain = (_numbers(state[key]) for key in ("results", "gain"))
         targets, left_out = Targets(classes, order, False), dict(state["left_out"])
-        return cls(targets, trained, tuple(members), rule, found, results, gain, left_out)
+        features = Features.from_state_dict(state["features"])
+        return cls(targets, features, trained, tuple(members), rule, found, results, gain, left_out)
 
 
 def _plain(value: Any) -> Any:

@@ -120,7 +120,8 @@ class Watch:
         self, clock: Clock, estimator: AlignedClassifier, folds: int, said: str, tell: Tell
     ) -> None:
         self.clock, self.folds, self.said, self.tell = clock, folds, said, tell
-        self.least = min(estimator.epochs, estimator.patience or estimator.epochs)
+        known = [number for number in (estimator.epochs, estimator.patience) if number]
+        self.least = min(known, default=1)
         self.start, self.epochs = time.monotonic(), 0
 
     def __call__(self, record: dict[str, Any]) -> None:

@@ -61,7 +61,7 @@ def load(
         found = name in given or name == "on_epoch"
         require(found, f"{OWNER}.load", name, allowed, "none", cure)
     arguments |= given
-    kind = arguments.get("network", "auto")
+    kind: Any = arguments.get("network")
     with _reading(path):
         dropout, classes = chosen(arguments).dropout, np.array(tree["classes"])
         metric = oriented(arguments["metric"], arguments.get("pos_label"), classes)

@@ -14,7 +14,7 @@ from evalign_study.trainers import decisions, images, methods, tailed
 from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.images import prepare
 from evalign_study.trainers.methods import NETWORKS, OPPONENTS, OURS, make
-from evalign_study.trainers.recipe import TRAINER
+from evalign_study.trainers.recipe import TRAINER, USUAL
 from evalign_study.trainers.tailed import profile, split, train, weights
 from sklearn.metrics import (
     balanced_accuracy_score,
@@ -197,7 +197,7 @@ def test_the_trainer_is_that_of_fit(made, monkeypatch, ema_decay):
         epochs=4,
         batch_size=32,
         learning_rate=run.learning_rate,
-        weight_decay=TRAINER.weight_decay,
+        weight_decay=USUAL.weight_decay,
         ema_decay=ema_decay,
         patience=None,
         seed=run.seed,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from evalign_study.records.run import Run
 from evalign_study.trainers.methods import GOALS, OPPONENTS, OURS, VARIANTS
-from evalign_study.trainers.recipe import TRAINER
+from evalign_study.trainers.recipe import USUAL
 
 SETS = (
     "adult",
@@ -69,9 +69,9 @@ def runs(
             dataset=dataset,
             variant="sound",
             method=method,
-            learning_rate=TRAINER.learning_rate,
-            dropout=TRAINER.dropout,
-            epochs=epochs or EPOCHS.get(dataset, TRAINER.epochs),
+            learning_rate=USUAL.learning_rate,
+            dropout=USUAL.dropout,
+            epochs=epochs or EPOCHS.get(dataset, USUAL.epochs),
             seed=seed,
             split_seed=split,
         )

@@ -42,15 +42,8 @@ from evalign_study.trainers.picks import finite
 from evalign_study.trainers.prepared import Prepared
 from evalign_study.trainers.stacks import best_epochs, logits_of, numbers, rows_of, tf32
 
-# The defaults of the estimator with this network; `Settings` has the others.
-USUAL = wanted("mlp")
-TRAINER = AlignedClassifier(
-    network="mlp",
-    epochs=USUAL.epochs,
-    learning_rate=USUAL.learning_rate,
-    weight_decay=USUAL.weight_decay,
-    dropout=USUAL.dropout,
-)
+# The defaults of the estimator, and of it with this network; `Settings` has the others.
+TRAINER, USUAL = AlignedClassifier(network="mlp"), wanted("mlp")
 UNLABELLED: tuple[Decision, ...] = ("argmax", "expected")  # decisions that need no labels
 MOST_WRITTEN = 20  # classes; for more of them, matrices would take up most of a file of records
 
@@ -120,7 +113,7 @@ def _train_stack(
             settings=Settings(
                 epochs=runs[0].epochs,
                 batch_size=batch_size,
-                weight_decay=TRAINER.weight_decay,
+                weight_decay=USUAL.weight_decay,
                 ema_decay=ema_decay(runs[0]),
                 patience=None,
                 watch="loss",

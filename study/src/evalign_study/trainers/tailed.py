@@ -32,7 +32,7 @@ from evalign_study.trainers.decisions import Pick, decide
 from evalign_study.trainers.images import Learner, Parts, prepare
 from evalign_study.trainers.methods import OPPONENTS, Problem, make
 from evalign_study.trainers.picks import finite
-from evalign_study.trainers.recipe import TRAINER, decided_as, ema_decay, metrics
+from evalign_study.trainers.recipe import USUAL, decided_as, ema_decay, metrics
 
 
 def profile(most: int, ratio: float, classes: int) -> np.ndarray:
@@ -136,7 +136,7 @@ class _TailedLearner(Learner):
         self.settings = Settings(
             epochs=run.epochs,
             learning_rate=run.learning_rate,
-            weight_decay=TRAINER.weight_decay,
+            weight_decay=USUAL.weight_decay,
             ema_decay=ema_decay(run),
         )
         batches = math.ceil(rows / usual_batch_size(rows))
