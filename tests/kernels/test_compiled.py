@@ -11,14 +11,15 @@ from triton.compiler import ASTSource
 
 from evalign import metrics
 from evalign.kernels.closed import closed_form
-from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, add_up, finish
+from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
+from evalign.kernels.fused.totals import add_up
 
 TARGET = GPUTarget("cuda", 90, 32)
 # float64 whatever the logits are
-WIDE = ("temperature", "odds", "threshold", "point", "seen", "added")
+WIDE = ("temperature", "odds", "threshold", "point", "seen", "totals")
 EPS = {"fp32": torch.finfo(torch.float32).eps, "fp64": torch.finfo(torch.float64).eps}
 
 

@@ -36,7 +36,7 @@ class Tried(NamedTuple):
     seconds: float
 
 
-class Choice(NamedTuple):
+class ChosenModels(NamedTuple):
     """What an ensemble uses, and the evidence.
 
     Args:
@@ -106,7 +106,7 @@ class Judge(NamedTuple):
         return [(value, *interval(draws)) for value, draws in pairs]
 
 
-def choose(tried: dict[str, Tried], how: str, wanted: Wanted, judge: Judge) -> Choice:
+def choose(tried: dict[str, Tried], how: str, wanted: Wanted, judge: Judge) -> ChosenModels:
     """Choose among candidates that answered for the same rows.
 
     Args:
@@ -153,7 +153,7 @@ def choose(tried: dict[str, Tried], how: str, wanted: Wanted, judge: Judge) -> C
     found = dict(zip(("value", "low", "high"), gain, strict=True))
     found |= {"against": _best(tried, everything, judge, "argmax")[0]}
     answers = mean_answers(tried[name].answers for name in members)
-    return Choice(members, answers, results, found)
+    return ChosenModels(members, answers, results, found)
 
 
 def mean_answers(answers: Iterable[Answers]) -> Answers:

@@ -25,7 +25,7 @@ from sklearn.ensemble import (
 
 from evalign.core.checks import complaint, require
 from evalign.ensemble.candidates import OWNER
-from evalign.ensemble.training import Trained
+from evalign.ensemble.training import TrainedModels
 from evalign.estimator import AlignedClassifier
 from evalign.training import CheckpointError, checkpoint
 from evalign.training.checkpoint import WRONG_TREE, read_plain
@@ -50,7 +50,7 @@ TRUSTED = [
 
 
 def save(
-    path: str | os.PathLike[str], state: dict[str, Any], candidates: Sequence[Trained]
+    path: str | os.PathLike[str], state: dict[str, Any], candidates: Sequence[TrainedModels]
 ) -> None:
     """Write an ensemble, whole or not at all.
 
@@ -89,7 +89,7 @@ def save(
 
 def load(
     path: str | os.PathLike[str], trusted: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, Trained]]:
+) -> tuple[dict[str, Any], dict[str, TrainedModels]]:
     """The state that `save` was given, and the candidates by their names.
 
     Args:
@@ -105,7 +105,7 @@ def load(
         for place, (name, own, frame, folds) in enumerate(tree.pop("candidates")):
             names = (f"{place}-{fold}" for fold in range(int(folds)))
             models = [_model(folder / "models" / n, tree["files"].get(n), trusted) for n in names]
-            candidates[str(name)] = Trained(str(name), bool(own), bool(frame), models)
+            candidates[str(name)] = TrainedModels(str(name), bool(own), bool(frame), models)
     return tree, candidates
 
 

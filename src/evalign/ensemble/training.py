@@ -11,7 +11,7 @@ from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
-from evalign.ensemble.candidates import Candidate
+from evalign.ensemble.candidates import CandidateModel
 from evalign.ensemble.progress import Tell
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.answers import Split, asked
@@ -70,17 +70,17 @@ class LabelledTable:
     weight: np.ndarray | None
     groups: np.ndarray | None
 
-    def seen_by(self, candidate: Candidate) -> tuple[Any, np.ndarray]:
+    def seen_by(self, candidate: CandidateModel) -> tuple[Any, np.ndarray]:
         """The rows and labels that a candidate is trained on."""
         X = self.X if candidate.frame else self.matrix
         return X, self.y if candidate.own else self.codes
 
 
-class Trained(NamedTuple):
+class TrainedModels(NamedTuple):
     """A candidate with the models of all folds.
 
     Args:
-        name: as in `Candidate`; so are the next two.
+        name: as in `CandidateModel`; so are the next two.
         own: whether the caller gave it, so that its classes are the labels, not their codes.
         frame: whether it reads the rows as they came.
         models: one for each fold.
@@ -134,7 +134,7 @@ class Watch:
 
 
 def train(
-    candidate: Candidate,
+    candidate: CandidateModel,
     table: LabelledTable,
     parts: list[Split],
     clock: Clock,
@@ -142,7 +142,7 @@ def train(
     n_jobs: int | None,
     checkpoint: str | os.PathLike[str] | None,
     tell: Tell,
-) -> Trained:
+) -> TrainedModels:
     """A model for each fold, trained on the other folds; or `OutOfTime`, and none of them.
 
     Args:
@@ -195,4 +195,4 @@ def train(
     for model in models:
         if is_network:
             model.on_epoch = network.on_epoch
-    return Trained(name, candidate.own, candidate.frame, models)
+    return TrainedModels(name, candidate.own, candidate.frame, models)

@@ -10,10 +10,10 @@ from sklearn.utils import _safe_indexing
 
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
-from evalign.ensemble.candidates import Candidate
+from evalign.ensemble.candidates import CandidateModel
 from evalign.ensemble.choice import WAYS, Judge, Tried
 from evalign.ensemble.progress import Tell
-from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, Trained, train
+from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedModels, train
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Split
 from evalign.estimator.evidence import Wanted, cross_fit
@@ -34,7 +34,7 @@ class Trials(NamedTuple):
         judge: scores labels for those rows.
     """
 
-    trained: dict[str, Trained]
+    trained: dict[str, TrainedModels]
     tried: dict[str, Tried]
     rules: dict[str, DecisionRule]
     left_out: dict[str, str]
@@ -54,7 +54,7 @@ def folds(owner: str, cv: Any, table: LabelledTable, seed: int) -> list[Split]:
 
 
 def try_all(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[CandidateModel],
     table: LabelledTable,
     classes: np.ndarray,
     parts: list[Split],
@@ -82,7 +82,7 @@ def try_all(
         checkpoint: a folder, or None.
         tell: takes a line on how far it is.
     """
-    trained: dict[str, Trained] = {}
+    trained: dict[str, TrainedModels] = {}
     tried: dict[str, Tried] = {}
     rules: dict[str, DecisionRule] = {}
     left_out: dict[str, str] = {}
@@ -113,7 +113,7 @@ def try_all(
 
 
 def _answers(
-    trained: Trained, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
+    trained: TrainedModels, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
 ) -> Answers:
     """What a candidate says of the rows that it was not trained on."""
     X = table.X if trained.frame else table.matrix

@@ -13,6 +13,8 @@ number of rows of exclusive classes.
 import triton
 import triton.language as tl
 
+from evalign.kernels.fused.totals import added
+
 TASKS = {"binary": 0, "multiclass": 1, "multilabel": 2}
 KINDS = {"ratio": 0, "matthews": 1, "kappa": 2}
 AVERAGES = {"binary": 0, "macro": 1, "micro": 2, "weighted": 3, "present": 4}
@@ -49,7 +51,7 @@ def finish(
     if not MULTILABEL:
         c = tl.arange(0, COLUMNS)
         width = 8 if TASK == _BINARY else 3 * classes + 2
-        ends = _added(partial, programs, width, width - 2 + c, c < 2, COLUMNS, PROGRAMS)
+        ends = added(partial, programs, width, width - 2 + c, c < 2, COLUMNS, PROGRAMS)
         crosses = tl.sum(tl.where(c == 0, ends, 0), 0)
         count = tl.sum(tl.where(c == 1, ends, 0), 0)
     tl.debug_barrier()
@@ -224,39 +226,20 @@ def _added_up(
     """tp, predicted, actual and total of classes, added up over the programs in one order."""
     real = c < classes
     if TASK == _BINARY:  # the sums of one label are those of two classes, mirrored for the negative
-        tp = _added(partial, programs, 8, tl.where(c == 1, 0, 5), real, COLUMNS, PROGRAMS)
-        fp = _added(partial, programs, 8, tl.where(c == 1, 1, 4), real, COLUMNS, PROGRAMS)
-        actual = _added(partial, programs, 8, tl.where(c == 1, 2, 3), real, COLUMNS, PROGRAMS)
+        tp = added(partial, programs, 8, tl.where(c == 1, 0, 5), real, COLUMNS, PROGRAMS)
+        fp = added(partial, programs, 8, tl.where(c == 1, 1, 4), real, COLUMNS, PROGRAMS)
+        actual = added(partial, programs, 8, tl.where(c == 1, 2, 3), real, COLUMNS, PROGRAMS)
         total = actual
     else:
         width = (6 if TASK == _MULTILABEL else 3) * classes + 2
-        tp = _added(partial, programs, width, c, real, COLUMNS, PROGRAMS)
-        fp = _added(partial, programs, width, classes + c, real, COLUMNS, PROGRAMS)
-        actual = _added(partial, programs, width, 2 * classes + c, real, COLUMNS, PROGRAMS)
+        tp = added(partial, programs, width, c, real, COLUMNS, PROGRAMS)
+        fp = added(partial, programs, width, classes + c, real, COLUMNS, PROGRAMS)
+        actual = added(partial, programs, width, 2 * classes + c, real, COLUMNS, PROGRAMS)
         total = actual
         if TASK == _MULTILABEL:
-            negatives = _added(partial, programs, width, 3 * classes + c, real, COLUMNS, PROGRAMS)
+            negatives = added(partial, programs, width, 3 * classes + c, real, COLUMNS, PROGRAMS)
             total = actual + negatives
     return tp, tp + fp, actual, total
-
-
-@triton.jit
-def add_up(partial, added, programs, width, COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr):
-    """The sums of all programs, where there are too many for one to add up."""
-    c = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    total = _added(partial, programs, width, c, c < width, COLUMNS, PROGRAMS)
-    tl.store(added + c, total, mask=c < width)
-
-
-@triton.jit
-def _added(partial, programs, width, c, real, COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr):
-    total = tl.zeros([PROGRAMS, COLUMNS], tl.float64)
-    for start in range(0, programs, PROGRAMS):
-        i = start + tl.arange(0, PROGRAMS)[:, None]
-        at = partial + i.to(tl.int64) * width + c[None, :]
-        here = (i < programs) & real[None, :]
-        total += tl.load(at, mask=here, other=0).to(tl.float64)
-    return tl.sum(total, 0)
 
 
 @triton.jit

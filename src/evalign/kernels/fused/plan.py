@@ -17,10 +17,11 @@ from torch import Tensor
 
 from evalign.core.rows import GivenRows
 from evalign.kernels.closed import Closed
-from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, add_up, finish
+from evalign.kernels.fused.finish import AVERAGES, KINDS, TASKS, finish
 from evalign.kernels.fused.labels import label_gradient, label_sums
 from evalign.kernels.fused.slopes import gradient
 from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
+from evalign.kernels.fused.totals import add_up
 
 # Tried on an H200, with 10, 21, 1,000, 32,768 and 100,000 classes.
 LONGEST = 4096  # classes of a row that is kept on chip
