@@ -86,7 +86,7 @@ def whole_rows(
             rest += largest - largest
             second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
         h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
-        total += h_one
+        total += h_one + (rest - rest)  # the step drops a NaN; it stays visible
         _x, mine = membership(tl.exp(own_logit - largest), scale, tau, t, SIGMOID, EPS)
         mine = tl.where(one == y, h_one, mine)
         _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
@@ -177,7 +177,7 @@ def long_row(
     rest += largest - largest
     second, scale, p, miss, tau = row(largest, runner_up, rest, SIGMOID)
     h_one, _up, _down = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
-    total += h_one
+    total += h_one + (rest - rest)  # as in `whole_rows`
     live = r < n
     _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
     if CROSS_ENTROPY:
