@@ -78,7 +78,7 @@ def members_epochs(rows: int, device: torch.device) -> int:
 def size_of_members(device: torch.device, folds: int = 0) -> Size:
     """How large a network of members is: a CPU has no time for its authors' 32 and 512.
 
-    Five folds have a quarter of the members each, which takes about the same time.
+    Five folds have a quarter of the members each, so that they do not take five times as long.
     """
     size = Size(8, 256) if device.type == "cpu" else Size(32, 512)
     return size._replace(members=size.members // 4) if folds else size
