@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from evalign import MetricLoss
 from evalign.kernels import blocks
 from tests import tolerances
 from tests.kernels.agreement import (
@@ -53,6 +54,30 @@ def test_blocks_are_not_seen(block, threads, many, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     for a, b in zip(run(by_plain, batch, 0.2, False, False), whole, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=tolerances.FEW_ULPS)
+
+
+@pytest.mark.parametrize("layout", ["holes", "expanded", "images", "threads"])
+def test_any_layout_has_the_gradient_of_a_copy(layout, monkeypatch):
+    """The backward pass finds what the forward pass has kept, wherever the logits lie."""
+    monkeypatch.setattr(blocks, "SHARE", 100)
+    generator = torch.Generator().manual_seed(0)
+    wide = torch.randn(30, 160, generator=generator, dtype=torch.float64)
+    logits = {
+        "holes": wide[:, ::2],
+        "expanded": wide[0].expand(30, 160),
+        "images": wide[:2, :, None, None].expand(2, 160, 5, 3),
+        "threads": wide,
+    }[layout]
+    target = torch.arange(logits[:, 0].numel()).reshape(logits[:, 0].shape) % 80
+    found = []
+    for z in (logits, logits.clone(memory_format=torch.contiguous_format)):
+        z = z.detach().requires_grad_()
+        loss = MetricLoss("f1_macro")(z, target)
+        if layout == "threads":
+            threads = 1 + len(found)
+            monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        found.append(torch.autograd.grad(loss, z)[0])
+    torch.testing.assert_close(*found, rtol=0, atol=tolerances.FEW_ULPS)
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)

@@ -273,6 +273,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         }
         arguments = self.get_params(deep=False) | integers
         arguments["metric"] = self.metric if isinstance(self.metric, str) else None
+        if isinstance(self.pos_label, np.generic):
+            arguments["pos_label"] = self.pos_label.item()
         arguments["candidates"] = [
             one if isinstance(one, str) else [one[0]] for one in self.candidates
         ]
@@ -298,6 +300,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
                 given["candidates"] = tuple(
                     one if isinstance(one, str) else (one[0], clone(trained[one[0]].models[0]))
                     for one in given["candidates"]
+                    if isinstance(one, str) or one[0] in trained  # what time left out is not saved
                 )
             missing = given["metric"] is None
         allowed, cure = "be given: functions are not saved", "load(path, metric=...)"

@@ -21,7 +21,7 @@ def read_table(
     given, labels = read_labelled(ensemble, X, y, reset=True)
     weight = None if sample_weight is None else weights(sample_weight, len(labels))
     features = learn_features(given, np.ones(len(labels)) if weight is None else weight)
-    X, matrix = _both(X, features.matrix(OWNER, given))
+    X, matrix = _both(X, features.matrix(OWNER, given), features)
     groups = None if groups is None else np.asarray(groups)
     if groups is not None:
         allowed = f"hold a value for each of the {len(labels)} rows"
@@ -38,10 +38,12 @@ def read_table(
 
 def read_rows(ensemble: Any, X: Any, features: Features) -> tuple[Any, np.ndarray]:
     """Rows without labels, with the columns of `fit`: as they came, and as numbers."""
-    return _both(X, features.matrix(OWNER, read(ensemble, X, reset=False)))
+    allowed = "be a frame with the columns of fit"
+    require(hasattr(X, "columns") or not features.named, OWNER, "X", allowed, type(X).__name__)
+    return _both(X, features.matrix(OWNER, read(ensemble, X, reset=False)), features)
 
 
-def _both(X: Any, read: Any) -> tuple[Any, np.ndarray]:
-    """The rows as they came where they are a frame, and as numbers."""
-    matrix = read.toarray() if sparse.issparse(read) else read
-    return X if hasattr(X, "columns") else matrix, matrix
+def _both(X: Any, numbers: Any, features: Features) -> tuple[Any, np.ndarray]:
+    """The rows as they came where `fit` was given a frame, and as numbers."""
+    matrix = numbers.toarray() if sparse.issparse(numbers) else numbers
+    return X if features.named else matrix, matrix

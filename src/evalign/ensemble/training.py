@@ -189,7 +189,7 @@ def train(
     tasks = (
         delayed(trained)(*work(fold, rows, jobs == 1)) for fold, (rows, _) in enumerate(others, 1)
     )
-    for model in Parallel(n_jobs=n_jobs, return_as="generator")(tasks) or ():
+    for model in Parallel(n_jobs=jobs, return_as="generator")(tasks) or ():
         models.append(model)
         tell(f"{name}: {len(models)} of {folds} folds done", passing=True)
     for model in models:

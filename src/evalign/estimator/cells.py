@@ -175,6 +175,9 @@ def _of_array(
         return ColumnValues("boolean", cells.astype(np.float64))
     if cells.dtype.kind == "M":
         return ColumnValues("date", cells.astype("datetime64[us]"))
+    cure = "Make numbers of them, such as hours."
+    got = f"durations in column {name!r}"
+    require(cells.dtype.kind != "m", owner, "X", "hold numbers, categories or dates", got, cure)
     if cells.dtype.kind in "US":
         return _of_text_array(owner, name, cells.astype(str).astype(object))
     gaps = _gaps(cells) if gaps is None else gaps

@@ -145,7 +145,7 @@ def _of_columns(features: Features, inputs: tuple[Tensor, ...]) -> Tensor:
         elif isinstance(column, BooleanColumn):
             flags.append(x == 1)
         else:
-            found = calendar(x)
+            found = calendar(x.double())  # the quotient of integers would be float32
             pairs = zip(column.parts, column.fill, strict=True)
             numbers += [torch.where(gap, fill, found[part].double()) for part, fill in pairs]
         flags += [gap] if column.gaps else []

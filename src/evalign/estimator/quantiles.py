@@ -119,4 +119,7 @@ def _quantiles(X: Tensor) -> Tensor:
     low = place.floor().long().clamp(max=max(len(X) - 2, 0))
     high = (low + 1).clamp(max=len(X) - 1)
     share = (place - low).unsqueeze(1)
-    return ((1 - share) * ranked[low] + share * ranked[high]).T.cummax(1).values.contiguous()
+    left, right = ranked[low], ranked[high]
+    # Equal neighbours stay what they are, to the last bit: ties are found by it.
+    between = torch.where(left == right, left, (1 - share) * left + share * right)
+    return between.T.cummax(1).values.contiguous()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
@@ -44,17 +45,30 @@ class RowBlock(NamedTuple):
         return rows * self.classes + of_rows if self.last else of_rows * len(rows) + rows
 
 
-def in_blocks(images: Array, of_block: Callable[[Array, RowBlock, Array], Result]) -> list[Result]:
+def side_by_side(logits: Tensor) -> bool:
+    """Whether blocks of these logits (images, classes, positions) keep a row's classes together."""
+    # Of logits that overlap or have holes, as a tensor like them would have it.
+    like = torch.empty_like(logits, device="meta")
+    return like.shape[1] >= MANY and like.stride(1) == 1
+
+
+def in_blocks(
+    images: Array, last: bool, of_block: Callable[[Array, RowBlock, Array], Result]
+) -> list[Result]:
     """Compute the blocks of images (images, classes, positions), and return the results in order.
 
+    Which rows are a block follows from the shape alone: what one call keeps, another one finds.
+
     Args:
+        last: whether the classes of a row lie side by side in a block.
         of_block: a function of a part of the images, (classes, images, positions), of which block
             it is, and of memory for three vectors of its size.
     """
     count, classes, positions = images.shape
-    threads = max(1, min(torch.get_num_threads(), THREADS, images.size // SHARE))
-    length = max(1, min(BLOCK // classes, -(-count * positions // threads)))
-    blocks = list(_blocks(images, length))
+    shares = max(1, min(THREADS, images.size // SHARE))
+    length = max(1, min(BLOCK // classes, -(-count * positions // shares)))
+    blocks = list(_blocks(images, length, last))
+    threads = min(shares, torch.get_num_threads())
 
     def of_share(share: list[tuple[Array, RowBlock]]) -> list[Result]:
         memory = np.empty(3 * classes * length, images.dtype)
@@ -67,8 +81,8 @@ def in_blocks(images: Array, of_block: Callable[[Array, RowBlock, Array], Result
     if threads == 1:
         return of_share(blocks)
     ends = [len(blocks) * thread // threads for thread in range(threads + 1)]
-    shares = [blocks[start:stop] for start, stop in pairwise(ends)]
-    return list(chain.from_iterable(_pool(os.getpid(), threads).map(of_share, shares)))
+    parts = [blocks[start:stop] for start, stop in pairwise(ends)]
+    return list(chain.from_iterable(_pool(os.getpid(), threads).map(of_share, parts)))
 
 
 @cache
@@ -77,9 +91,8 @@ def _pool(process: int, threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "evalign")
 
 
-def _blocks(images: Array, length: int) -> Iterator[tuple[Array, RowBlock]]:
+def _blocks(images: Array, length: int, last: bool) -> Iterator[tuple[Array, RowBlock]]:
     count, classes, positions = images.shape
-    last = classes >= MANY and images.strides[1] == images.itemsize
     several, length = max(1, length // max(1, positions)), max(1, min(length, positions))
     for image in range(0, count, several):
         end = min(image + several, count)

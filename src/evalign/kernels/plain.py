@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.heaviside import OUTER_SHARE
-from evalign.kernels.blocks import Array, RowBlock, in_blocks
+from evalign.kernels.blocks import Array, RowBlock, in_blocks, side_by_side
 
 NUMBERS = 9  # that are kept of a row
 GROUP = 64  # numbers that are summed one after the other
@@ -193,7 +193,7 @@ def forward(
         h *= share
         return _sum(h.T), cross_entropy
 
-    parts = in_blocks(images, of_block)
+    parts = in_blocks(images, side_by_side(logits), of_block)
     wrong = sum((wrong for wrong, _ in parts), np.zeros(classes))
     cross_entropy = sum(cross for _, cross in parts)
     with np.errstate(all="ignore"):
@@ -268,7 +268,7 @@ def backward(
             gradient[at_y] -= cross
         np.copyto(result, grad.reshape(result.shape))
 
-    in_blocks(grads.numpy(), of_block)
+    in_blocks(grads.numpy(), side_by_side(logits), of_block)
     return grads.to(logits.dtype)
 
 

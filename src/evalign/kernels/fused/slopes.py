@@ -93,7 +93,7 @@ def gradient(
             downg = upg * per_tau
 
         h_one, up_one, down_one = of_largest(second, p, miss, tau, t, SIGMOID, EPS)
-        g_one = tl.load(of_predicted + one) + tl.where(first, extra, 0)
+        g_one = tl.load(of_predicted + one, mask=one < CLASSES, other=0) + tl.where(first, extra, 0)
         mean = (hg + own_h + h_one * g_one) * per_total
         of_one = share * (g_one - mean)
         others = share * (upg - mean * ups)
@@ -112,7 +112,9 @@ def gradient(
         if CROSS_ENTROPY:
             cross = w * tl.load(slopes + 2 * CLASSES)
             per_mass = cross / tl.load(stats + 6 * n + r, mask=live, other=1)
-            at_one += per_mass * tl.load(odds + one) - tl.where(first, cross, 0)
+            at_one += per_mass * tl.load(odds + one, mask=one < CLASSES, other=0) - tl.where(
+                first, cross, 0
+            )
             at_own -= cross
 
         if WHOLE:

@@ -91,7 +91,7 @@ def whole_rows(
         mine = tl.where(one == y, h_one, mine)
         _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
         if CROSS_ENTROPY:
-            mass += tl.load(odds + one).to(compute)
+            mass += tl.load(odds + one, mask=one < CLASSES, other=0).to(compute)
             crosses += _cross_entropy(own_logit, largest, mass, odds, y, w, known, compute)
             tl.store(stats + 6 * n + r, mass, mask=live)
         counts += tl.where(w > 0, tl.full([], 1, compute), tl.full([], 0, compute))
@@ -184,7 +184,9 @@ def long_row(
         y, w, known = target_and_weight(
             target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
         )
-        mass = tl.sum(masses, 1, keep_dims=True) + tl.load(odds + one).to(compute)
+        mass = tl.sum(masses, 1, keep_dims=True) + tl.load(
+            odds + one, mask=one < CLASSES, other=0
+        ).to(compute)
         own_logit = tl.load(z_rows + y * z_class, mask=known, other=0).to(compute)
         cross = _cross_entropy(own_logit, largest, mass, odds, y, w, known, compute)
         tl.store(stats + 6 * n + r, mass, mask=live)
