@@ -6,8 +6,8 @@ with the labels by a few numbers (`mend`), as much as `EVIDENCE` rows of each cl
 few labels this is nearly the rule "expected", with many nearly the search over labels alone; with
 `ENOUGH` rows of every class labels decide alone. Of a class with one row nothing tells how well it
 can be found, so that this row is taken for found, and the class is given about where argmax gives
-it. A choice among several rules by rows that they
-have not seen would be another way, but where labels are few it is as noisy as the search.
+it. A choice among several rules by rows that they have not seen would be another way, but where
+labels are few it is as noisy as the search.
 """
 
 from typing import NamedTuple
