@@ -10,6 +10,7 @@ import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, recall_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -166,6 +167,20 @@ def test_the_positive_class(pos_label):
     assert np.corrcoef(clf.predict_proba(X)[:, place], pos_label == NAMES)[0, 1] > 0.5
 
 
+def test_a_candidate_that_cannot_meet_the_constraint_is_left_out(tmp_path):
+    """Also from what is saved. Where no candidate can, the error is that of the rule."""
+    candidates = [("bayes", GaussianNB()), ("nothing", DummyClassifier())]
+    asked = {"constraint": "precision >= 0.7", "pos_label": np.int64(1)}
+    clf = ensemble(candidates=candidates, **asked).fit(X, Y)
+    assert clf.members_ == ("bayes",)
+    assert "precision" in clf.left_out_["nothing"]
+    clf.save(tmp_path / "ensemble")
+    again = AlignedEnsemble.load(tmp_path / "ensemble")
+    np.testing.assert_array_equal(again.predict(X), clf.predict(X))
+    with pytest.raises(ValueError, match="precision"):
+        ensemble(candidates=candidates[1:], **asked).fit(X, Y)
+
+
 def test_a_cost_is_negated():
     clf = ensemble(metrics.ExpectedCost([[0, 1], [5, 0]])).fit(X, Y)
     wrong = clf.predict(X) != Y
@@ -206,6 +221,14 @@ def test_a_classifier_that_is_given_sees_the_frame():
     clf = ensemble(candidates=["linear", own], cv=2, decision="argmax").fit(frame, NAMES)
     assert clf.feature_names_in_.tolist() == list("abcd")
     assert clf.predict(frame).shape == Y.shape
+    with pytest.raises(ValueError, match="X of AlignedEnsemble must be a frame"):
+        clf.predict(X)
+
+
+def test_a_frame_after_an_array_is_its_numbers(blend):
+    with pytest.warns(UserWarning, match="fitted without feature names"):
+        given = blend.predict(pd.DataFrame(X, columns=list("abcd")))
+    np.testing.assert_array_equal(given, blend.predict(X))
 
 
 def test_sparse_rows():

@@ -29,6 +29,7 @@ from evalign.ensemble.trying import folds, try_all
 from evalign.estimator import held_out
 from evalign.estimator.evidence import Wanted
 from evalign.estimator.rows import weights
+from evalign.estimator.storage import as_json, reading
 from evalign.estimator.targets import warn_of_lost
 from evalign.training import TrainingWarning
 
@@ -78,7 +79,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             rows (a paired bootstrap). The ensemble is chosen anew for each fold, by the others.
         gain_: how far the ensemble is ahead of the best candidate by argmax, which is chosen anew
             for each fold too: "value", "low" and "high". "against" is the one that all rows choose.
-        left_out_: why a candidate was not tried, by its name.
+        left_out_: why a candidate is not in it, by its name: time, or the constraint.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     Examples:
@@ -273,8 +274,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         }
         arguments = self.get_params(deep=False) | integers
         arguments["metric"] = self.metric if isinstance(self.metric, str) else None
-        if isinstance(self.pos_label, np.generic):
-            arguments["pos_label"] = self.pos_label.item()
+        arguments["pos_label"] = as_json(self.pos_label)
         arguments["candidates"] = [
             one if isinstance(one, str) else [one[0]] for one in self.candidates
         ]
@@ -294,7 +294,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             arguments: such as `metric`, where it is not a name.
         """
         state, trained = storage.load(path, trusted)
-        with storage.reading(path):
+        with reading(path, OWNER):
             given = dict(state["arguments"]) | arguments
             if "candidates" not in arguments:
                 given["candidates"] = tuple(
@@ -305,7 +305,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             missing = given["metric"] is None
         allowed, cure = "be given: functions are not saved", "load(path, metric=...)"
         require(not missing, f"{OWNER}.load", "metric", allowed, "none", cure)
-        with storage.reading(path):
+        with reading(path, OWNER):
             ensemble = cls(**given)
             ensemble._fitted = FittedEnsemble.from_state_dict(state, trained, ensemble.metric)
             features = ensemble._fitted.features

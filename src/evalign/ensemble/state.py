@@ -27,7 +27,7 @@ class FittedEnsemble:
         rules: those of each candidate by itself.
         results: see `AlignedEnsemble.cv_results_`.
         gain: see `AlignedEnsemble.gain_`.
-        left_out: why a candidate was not tried, by its name.
+        left_out: why a candidate is not in it, by its name.
     """
 
     targets: Targets

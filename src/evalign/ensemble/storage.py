@@ -11,8 +11,7 @@ import hashlib
 import io
 import os
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,9 @@ from evalign.core.checks import complaint, require
 from evalign.ensemble.candidates import OWNER
 from evalign.ensemble.training import TrainedModels
 from evalign.estimator import AlignedClassifier
+from evalign.estimator.storage import reading
 from evalign.training import CheckpointError, checkpoint
-from evalign.training.checkpoint import WRONG_TREE, read_plain
+from evalign.training.checkpoint import read_plain
 
 LARGEST = 2**34  # bytes of a model, packed and unpacked
 FORESTS = (ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier)
@@ -101,25 +101,12 @@ def load(
     if tree.get("estimator") != OWNER:
         raise CheckpointError(f"{os.fspath(path)} holds no {OWNER}: was it written by save?")
     candidates = {}
-    with reading(path):
+    with reading(path, OWNER):
         for place, (name, own, frame, folds) in enumerate(tree.pop("candidates")):
             names = (f"{place}-{fold}" for fold in range(int(folds)))
             models = [_model(folder / "models" / n, tree["files"].get(n), trusted) for n in names]
             candidates[str(name)] = TrainedModels(str(name), bool(own), bool(frame), models)
     return tree, candidates
-
-
-@contextmanager
-def reading(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Within it, an error is that of a folder that `save` did not write so."""
-    try:
-        yield
-    except CheckpointError:
-        raise
-    except (OSError, EOFError, zipfile.BadZipFile, *WRONG_TREE) as error:
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        text = f"{os.fspath(path)} is not as {OWNER}.save writes it: {why[:300]}"
-        raise CheckpointError(text) from error
 
 
 def _model(stem: Path, checksum: str | None, trusted: Sequence[str]) -> Any:

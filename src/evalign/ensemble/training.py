@@ -16,6 +16,7 @@ from evalign.ensemble.progress import Tell
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.answers import Split, asked
 from evalign.estimator.held_out import trained
+from evalign.estimator.network import chosen, find_device
 
 PROBE = 2000  # rows; where time is limited, a larger table is tried with so many first
 
@@ -111,17 +112,25 @@ class Watch:
     Args:
         clock: the time that is left.
         estimator: the network. Without a new best it trains for `patience` more epochs.
+        rows: that it is trained on.
         folds: how many are still to be trained, this one included.
         said: how it is called.
         tell: takes a line on how far it is.
     """
 
     def __init__(
-        self, clock: Clock, estimator: AlignedClassifier, folds: int, said: str, tell: Tell
+        self,
+        clock: Clock,
+        estimator: AlignedClassifier,
+        rows: int,
+        folds: int,
+        said: str,
+        tell: Tell,
     ) -> None:
         self.clock, self.folds, self.said, self.tell = clock, folds, said, tell
-        known = [number for number in (estimator.epochs, estimator.patience) if number]
-        self.least = min(known, default=1)
+        arguments, device = estimator.get_params(deep=False), find_device(estimator.device)
+        most = chosen(arguments, rows, device).epochs
+        self.least = min(most, estimator.patience or most)
         self.start, self.epochs = time.monotonic(), 0
 
     def __call__(self, record: dict[str, Any]) -> None:
@@ -167,7 +176,7 @@ def train(
         if is_network and network.on_epoch is None and alone:
             said = f"{name}: fold {fold + 1} of {folds}"
             estimator = clone(network)
-            estimator.on_epoch = Watch(clock, network, folds - fold, said, tell)
+            estimator.on_epoch = Watch(clock, network, len(rows), folds - fold, said, tell)
         return estimator, X, y, rows, more
 
     rows, others = parts[0][0], parts[1:]

@@ -86,7 +86,7 @@ def try_all(
     tried: dict[str, Tried] = {}
     rules: dict[str, DecisionRule] = {}
     left_out: dict[str, str] = {}
-    judge = None
+    judge = failed = None
     for candidate in candidates:
         name, start = candidate.name, time.monotonic()
         limit = clock if tried else Clock(None)
@@ -101,14 +101,25 @@ def try_all(
         seconds, start = time.monotonic() - start, time.monotonic()
         answers = _answers(models, table, classes, parts, seed)
         found = cross_fit(answers, wanted, WAYS)
-        trained[name], rules[name] = models, wanted.rule(answers)
+        try:
+            rules[name] = wanted.rule(answers)
+        except ValueError as error:
+            if wanted.constraint is None:
+                raise
+            failed = error  # another candidate may meet the constraint
+            left_out[name] = str(error)
+            tell(f"{name}: left out: {error}")
+            continue
+        trained[name] = models
         tried[name] = Tried(answers, found, seconds)
         # The next candidate, and the ensemble, take as long for their rules.
         clock.reserve = max(clock.reserve, 2 * (time.monotonic() - start))
         judge = judge or _judge(answers, metric, len(classes), table.groups, seed)
         with_rule, without = (judge.score(found.labels[way]) for way in WAYS)
         tell(f"{name}: {metric.name} {with_rule:.4f} with its rule, {without:.4f} by argmax")
-    assert judge is not None
+    if judge is None:
+        assert failed is not None
+        raise failed
     return Trials(trained, tried, rules, left_out, judge)
 
 

@@ -1,6 +1,5 @@
 """The answers of a classifier for rows that it was not trained on, fold by fold."""
 
-import warnings
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -8,16 +7,17 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv
+from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
 from evalign.core.checks import require
 from evalign.estimator.answers import OWNER, Answers, Method, Split
+from evalign.training.split import stratified_folds
 
 FOLDS = 5
-FEW = 10  # rows of a fold on average: of fewer, most metrics are not defined or luck
+ROWS_OF_A_FOLD = 10  # on average: of fewer, most metrics are not defined or luck
 
 
 def makes_folds(cv: Any) -> bool:
@@ -45,18 +45,11 @@ def splits(
     if not isinstance(cv, Integral):
         splitter: Any = check_cv(cv, y, classifier=True)
         return list(splitter.split(X, y, **params))
-    strata, groups = _strata(codes), params.get("groups")
-    folds = min(int(cv), int(np.bincount(strata).max()))
+    groups = params.get("groups")
     if groups is not None:
         number = len(np.unique(groups))
         require(number > 1, owner, "groups", "name two groups at least", number)
-        folds = min(folds, number)
-    if folds < 2:
-        return []
-    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
-    with warnings.catch_warnings():  # `fit` says it in its own words
-        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-        return list(kind(folds, shuffle=True, random_state=seed).split(strata, strata, groups))
+    return stratified_folds(_strata(codes), int(cv), groups=groups, seed=seed)
 
 
 def scored_folds(
@@ -68,7 +61,7 @@ def scored_folds(
     rows are divided anew.
     """
     sizes = [len(rows) for _, rows in parts]
-    if len(parts) > 1 and (len(parts) <= FOLDS or np.mean(sizes) >= FEW):
+    if len(parts) > 1 and (len(parts) <= FOLDS or np.mean(sizes) >= ROWS_OF_A_FOLD):
         return np.repeat(np.arange(len(parts)), sizes)
     row = np.concatenate([rows for _, rows in parts])
     once = row[np.sort(np.unique(row, return_index=True)[1])]

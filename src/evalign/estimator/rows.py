@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import check_X_y, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, _num_samples
@@ -18,6 +17,7 @@ from evalign.core.checks import require
 from evalign.estimator.cells import TypedTable
 from evalign.estimator.frames import Features, Given, read
 from evalign.training import TrainingWarning, holdout_split
+from evalign.training.split import stratified_folds
 
 OWNER = "AlignedClassifier"
 Scaler = Callable[[Tensor], Tensor]
@@ -78,18 +78,11 @@ class LabelledRows(NamedTuple):
 
     def _folds(self, number: int, groups: Any, seed: int) -> np.ndarray | None:
         """The number of the fold of each row, or None if there are too few rows for two folds."""
-        number = min(number, int(np.bincount(self.y).max()))
-        if groups is not None:
-            number = min(number, len(np.unique(groups)))
-        if number < 2:
-            return None
-        kind = StratifiedKFold if groups is None else StratifiedGroupKFold
-        fold = np.empty(len(self.y), dtype=np.int64)
-        with warnings.catch_warnings():  # a class with fewer rows than folds is in some of them
-            warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-            splitter = kind(number, shuffle=True, random_state=seed)
-            for i, (_, held_out) in enumerate(splitter.split(self.y, self.y, groups)):
-                fold[held_out] = i
+        fold = np.zeros(len(self.y), dtype=np.int64)
+        for i, (_, held_out) in enumerate(
+            stratified_folds(self.y, number, groups=groups, seed=seed)
+        ):
+            fold[held_out] = i
         found, fold = np.unique(fold, return_inverse=True)  # groups may leave a fold without rows
         return fold if len(found) > 1 else None
 

@@ -1,6 +1,7 @@
 """A fitted classifier as a folder without pickle."""
 
 import os
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,8 +26,8 @@ VERSION = 2  # since the columns of a table are saved as well
 def save(path: str | os.PathLike[str], arguments: dict[str, Any], fitted: Fitted) -> None:
     """Write the constructor's arguments, except functions, and what `fit` made with them."""
     functions = [name for name, value in arguments.items() if callable(value)]
-    plain = {name: _plain(arguments[name]) for name in arguments if name not in functions}
-    about = {"estimator": OWNER, "version": VERSION, "arguments": plain, "functions": functions}
+    saved = {name: as_json(arguments[name]) for name in arguments if name not in functions}
+    about = {"estimator": OWNER, "version": VERSION, "arguments": saved, "functions": functions}
     checkpoint.save(path, about | fitted.state_dict())
 
 
@@ -50,7 +51,7 @@ def load(
         got, cure = tree.get("version", 1), "Load it with the version of evalign that wrote it."
         text = f"{os.fspath(path)} holds an {OWNER} of format {got}, this is {VERSION}. {cure}"
         raise CheckpointError(text)
-    with _reading(path):
+    with reading(path):
         functions, arguments = list(tree["functions"]), dict(tree["arguments"])
         if isinstance(arguments["class_weight"], list):
             arguments["class_weight"] = dict(arguments["class_weight"])
@@ -62,7 +63,7 @@ def load(
         require(found, f"{OWNER}.load", name, allowed, "none", cure)
     arguments |= given
     kind: Any = arguments.get("network")
-    with _reading(path):
+    with reading(path):
         dropout, classes = chosen(arguments).dropout, np.array(tree["classes"])
         metric = oriented(arguments["metric"], arguments.get("pos_label"), classes)
         scaler = (QuantileNormal if kind == "auto" else Standardizer).from_state_dict(
@@ -71,7 +72,7 @@ def load(
         sizes = _sizes(tree, scaler.n_features, kind, dropout)
     about = {**sizes, "dropout": dropout, "seed": tree["seed"]}
     network = build(kind, scaler, len(classes), **about)
-    with _reading(path):
+    with reading(path):
         own = None if isinstance(metric, str) else metric
         fitted = Fitted.from_state_dict(tree, scaler, network, own)
     fitted.network.to(find_device(arguments["device"]))
@@ -123,22 +124,22 @@ FOLD = "networks."  # before the name of a weight of a fold's network
 
 
 @contextmanager
-def _reading(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Within it, an error is that of a tree that `save` did not write."""
+def reading(path: str | os.PathLike[str], owner: str = OWNER) -> Iterator[None]:
+    """Within it, an error is that of a folder that the owner's `save` did not write so."""
     try:
         yield
     except CheckpointError:
         raise
-    except WRONG_TREE as error:
-        why = f"{type(error).__name__}: {error}"
-        text = f"{os.fspath(path)} is not as {OWNER}.save writes it: {why}"
+    except (OSError, EOFError, zipfile.BadZipFile, *WRONG_TREE) as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        text = f"{os.fspath(path)} is not as {owner}.save writes it: {why[:300]}"
         raise CheckpointError(text) from error
 
 
-def _plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """An argument as JSON holds it."""
     if isinstance(value, dict):  # pairs, because the keys may be numbers
-        return [[_plain(key), _plain(item)] for key, item in value.items()]
+        return [[as_json(key), as_json(item)] for key, item in value.items()]
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return None
     return value.item() if isinstance(value, np.generic) else value

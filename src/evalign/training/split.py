@@ -10,6 +10,7 @@ from sklearn.model_selection import (
     GroupShuffleSplit,
     ShuffleSplit,
     StratifiedGroupKFold,
+    StratifiedKFold,
     StratifiedShuffleSplit,
 )
 from torch import Tensor
@@ -47,6 +48,35 @@ def holdout_split(
     )
     kept = np.setdiff1d(np.arange(len(labels)), held_out)
     return kept, np.sort(held_out)
+
+
+def stratified_folds(
+    y: np.ndarray, number: int, *, groups: Any = None, seed: int = 0
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Row indices (to train on, held out) of each fold; none if the rows do not suffice for two.
+
+    There are fewer folds where no class has as many rows, or there are fewer groups. A class with
+    fewer rows than folds is missing in some of them.
+
+    Args:
+        y: class indices.
+        number: of folds, at most.
+        groups: a value per row; rows of one group are held out together.
+        seed: another seed gives other folds.
+
+    Examples:
+        >>> [held_out.tolist() for _, held_out in stratified_folds(np.array([0, 0, 1, 1]), 5)]
+        [[0, 2], [1, 3]]
+    """
+    number = min(number, int(np.bincount(y).max()))
+    if groups is not None:
+        number = min(number, len(np.unique(groups)))
+    if number < 2:
+        return []
+    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        return list(kind(number, shuffle=True, random_state=seed).split(y, y, groups))
 
 
 def three_way_split(
