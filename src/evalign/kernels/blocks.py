@@ -17,9 +17,9 @@ from torch import Tensor
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
-BLOCK = 2**18  # numbers: a temporary stays in the cache, and operations are worth the call
+BLOCK = 2**19  # numbers: larger ones leave the cache, in smaller ones the calls themselves are dear
 MANY = 64  # classes
-SHARE = 2**15  # numbers that are worth a thread
+SHARE = 2**18  # numbers that are worth a thread
 THREADS = 8  # at most: more would wait for each other between two operations
 
 
@@ -65,7 +65,7 @@ def in_blocks(
             it is, and of memory for three vectors of its size.
     """
     count, classes, positions = images.shape
-    shares = max(1, min(THREADS, images.size // SHARE))
+    shares = 2 ** (min(THREADS, max(1, images.size // SHARE)).bit_length() - 1)
     length = max(1, min(BLOCK // classes, -(-count * positions // shares)))
     blocks = list(_blocks(images, length, last))
     threads = min(shares, torch.get_num_threads())
