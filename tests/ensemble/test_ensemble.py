@@ -199,6 +199,14 @@ def test_weights_and_groups_reach_their_places():
             np.testing.assert_array_equal(model.weight_, weight[trained])
 
 
+def test_splits_are_of_the_rows_as_they_came():
+    weight = np.arange(len(Y)) % 2
+    split = [(np.arange(300), np.arange(300, 400))]
+    own = [("bayes", Remembering())]
+    clf = ensemble(candidates=own, cv=split, decision="argmax").fit(X, Y, weight)
+    np.testing.assert_array_equal(clf.models_["bayes"][0].rows_, X[1:300:2, 0])
+
+
 def test_a_classifier_that_is_given_sees_the_frame():
     frame = pd.DataFrame(X, columns=list("abcd"))
     columns = make_column_transformer((StandardScaler(), ["a", "b"]))

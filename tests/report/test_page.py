@@ -121,7 +121,7 @@ def test_what_is_there():
     alone = Page(rendered(VARIANTS["no baseline"]))
     absent = {"intervals", "hard-cross_entropy", "loss-cross_entropy"}
     assert set(alone.data["figures"]) == set(three.data["figures"]) - absent
-    assert "No cross-entropy model was trained" in alone.text
+    assert "No usual model was trained" in alone.text
 
 
 def test_words_for_what_is_missing_or_special():

@@ -3,11 +3,12 @@
 | file                       | holds                                                           |
 | -------------------------- | --------------------------------------------------------------- |
 | `run.json`                 | format, arguments, columns, classes, versions, SHA-256 of files |
-| `model/`, `baseline/`      | `AlignedClassifier.save`                                        |
+| `model/`, `baseline/`      | `AlignedClassifier.save`, or `AlignedEnsemble.save` for both    |
 | `pipeline.skops`           | from columns to features                                        |
 | `test_predictions.parquet` | the models' answers for the test rows                           |
 | `metrics.json`             | `evalign.report.scores` of them                                 |
-| `history.json`             | a record per epoch, for each model                              |
+| `history.json`             | a record per epoch, for each network                            |
+| `candidates.json`          | what each model of an ensemble reaches                          |
 | `report.html`              | made from the others, and the only one without a checksum       |
 
 It is built in `<folder>.partial/run` and renamed at the end. The checkpoints of the training lie
@@ -32,7 +33,9 @@ from evalign.cli.columns import Columns
 from evalign.cli.errors import UsageError
 from evalign.cli.files import digest, partial_folder, replacing, synced
 from evalign.cli.labels import Labels
+from evalign.ensemble import AlignedEnsemble
 from evalign.estimator import AlignedClassifier
+from evalign.report import TriedModels
 from evalign.training import CheckpointError
 from evalign.training.checkpoint import WRONG_TREE, read_plain, sync_folder
 
@@ -46,8 +49,10 @@ VERSION = 1
 PREDICTIONS = "test_predictions.parquet"
 REPORT = "report.html"
 MODELS = ("model", "baseline")
+NETWORK, BASELINE = "network", "boosting"  # of --model: one network, and what others are held to
 LARGEST = 2**30  # bytes of a file, but for those of the models
 About = dict[str, Any]
+Model = AlignedClassifier | AlignedEnsemble
 SHAPE: dict[str, type] = {
     "arguments": dict,
     "files": dict,
@@ -97,7 +102,18 @@ class FinishedRun:
     @property
     def models(self) -> list[str]:
         """ "model", and "baseline" if there is one."""
-        return [name for name in MODELS if f"{name}/manifest.json" in self.about["files"]]
+        if self._is_network:
+            return [name for name in MODELS if f"{name}/manifest.json" in self.about["files"]]
+        return list(with_baseline(self._ensemble, self.about["arguments"]))
+
+    @property
+    def _is_network(self) -> bool:
+        return self.about["arguments"].get("--model") == NETWORK
+
+    @cached_property
+    def _ensemble(self) -> AlignedEnsemble:
+        with self.reading("model"):
+            return AlignedEnsemble.load(self.folder / "model")
 
     @cached_property
     def pipeline(self) -> ColumnTransformer:
@@ -108,15 +124,24 @@ class FinishedRun:
                 raise ValueError("its columns are others than those of run.json")
             return pipeline
 
-    def classifier(self, name: str) -> AlignedClassifier:
+    def classifier(self, name: str) -> Model:
         """One of its models, whose classes are the codes of the labels."""
         with self.reading(name):
-            model = AlignedClassifier.load(self.folder / name)
+            if self._is_network:
+                model = AlignedClassifier.load(self.folder / name)
+            else:
+                model = with_baseline(self._ensemble, self.about["arguments"])[name]
             if model.classes_.tolist() != list(range(len(self.labels.values))):
                 raise ValueError("its classes are others than those of run.json")
             if model.n_features_in_ != len(self.pipeline.get_feature_names_out()):
                 raise ValueError("its features are others than those of pipeline.skops")
             return model
+
+    @property
+    def tried(self) -> TriedModels | None:
+        """The models that an ensemble was made of."""
+        name = "candidates.json"
+        return TriedModels(**self.read(name)) if name in self.about["files"] else None
 
     def read(self, name: str) -> Any:
         """One of its JSON files."""
@@ -133,6 +158,15 @@ class FinishedRun:
         except (OSError, EOFError, MemoryError, zipfile.BadZipFile, *WRONG_TREE) as error:
             why = " ".join(f"{type(error).__name__}: {error}".split())
             raise _damaged(self.folder, f"{name} cannot be used: {why[:300]}") from error
+
+
+def with_baseline(ensemble: AlignedEnsemble, arguments: About) -> dict[str, AlignedEnsemble]:
+    """An ensemble as "model", and as "baseline" the usual one of its candidates, if it has it."""
+    models = {"model": ensemble}
+    several = arguments["--model"] != BASELINE and BASELINE in ensemble.models_
+    if arguments["--baseline"] and several:
+        models["baseline"] = ensemble.only(BASELINE)
+    return models
 
 
 def finished(folder: Path, arguments: About) -> FinishedRun | None:

@@ -25,7 +25,7 @@ BLEND, AUTO = "blend", "auto"
 NAMES = ("linear", "boosting", "forest", "lightgbm", "xgboost", "catboost", "network")
 
 
-class Candidate(NamedTuple):
+class CandidateModel(NamedTuple):
     """A model to try.
 
     Args:
@@ -57,7 +57,7 @@ class Candidate(NamedTuple):
 
 def build(
     given: Sequence[Any], metric: str | MetricFunction, rows: int, folds: int, seed: int
-) -> list[Candidate]:
+) -> list[CandidateModel]:
     """The candidates for a table, the quick ones first.
 
     Args:
@@ -80,12 +80,14 @@ def build(
 
 def _made(
     one: Any, allowed: str, metric: str | MetricFunction, rows: int, folds: int, seed: int
-) -> Candidate:
+) -> CandidateModel:
     if isinstance(one, str):
         cure = nearest(one, NAMES)
         known = f"be some of {', '.join(NAMES)}"
         require(one in NAMES, OWNER, "candidates", known, repr(one), cure)
-        return Candidate(one, _estimator(one, metric, rows, folds, seed), False, one == "network")
+        return CandidateModel(
+            one, _estimator(one, metric, rows, folds, seed), False, one == "network"
+        )
     pair = isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)
     require(pair, OWNER, "candidates", allowed, repr(one))
     name, estimator = one
@@ -95,7 +97,7 @@ def _made(
         wanted = "be classifiers with predict_proba"
         cure = "Put sklearn.calibration.CalibratedClassifierCV around it."
         raise TypeError(complaint(OWNER, "candidates", wanted, f"{name}: {estimator!r}", cure))
-    return Candidate(name, estimator, True, True)
+    return CandidateModel(name, estimator, True, True)
 
 
 def _estimator(name: str, metric: str | MetricFunction, rows: int, folds: int, seed: int) -> Any:
@@ -116,7 +118,9 @@ def _estimator(name: str, metric: str | MetricFunction, rows: int, folds: int, s
         case "network":
             # By "expected" its probabilities are corrected with rows that it holds out, as a mean
             # with others needs them. The rule itself is not used.
-            return AlignedClassifier(metric, decision="expected", random_state=seed)
+            return AlignedClassifier(
+                metric, decision="expected", validation_fraction=0.2, random_state=seed
+            )
         case "lightgbm":
             return _imported(name).LGBMClassifier(random_state=seed, verbose=-1)
         case "xgboost":

@@ -22,7 +22,7 @@ WAYS: dict[str, Any] = {"rule": None, "argmax": "argmax"}
 ENDS = ("", "_low", "_high")  # a value and its interval
 
 
-class Tried(NamedTuple):
+class Trial(NamedTuple):
     """A candidate that was trained on all folds.
 
     Args:
@@ -36,7 +36,7 @@ class Tried(NamedTuple):
     seconds: float
 
 
-class Choice(NamedTuple):
+class ChosenModels(NamedTuple):
     """What an ensemble uses, and the evidence.
 
     Args:
@@ -52,7 +52,7 @@ class Choice(NamedTuple):
     gain: dict[str, Any]
 
 
-Pick = Callable[[dict[str, Tried], np.ndarray, "Judge", str], tuple[str, ...]]
+Pick = Callable[[dict[str, Trial], np.ndarray, "Judge", str], tuple[str, ...]]
 
 
 class Judge(NamedTuple):
@@ -106,7 +106,7 @@ class Judge(NamedTuple):
         return [(value, *interval(draws)) for value, draws in pairs]
 
 
-def choose(tried: dict[str, Tried], how: str, wanted: Wanted, judge: Judge) -> Choice:
+def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> ChosenModels:
     """Choose among candidates that answered for the same rows.
 
     Args:
@@ -153,7 +153,7 @@ def choose(tried: dict[str, Tried], how: str, wanted: Wanted, judge: Judge) -> C
     found = dict(zip(("value", "low", "high"), gain, strict=True))
     found |= {"against": _best(tried, everything, judge, "argmax")[0]}
     answers = mean_answers(tried[name].answers for name in members)
-    return Choice(members, answers, results, found)
+    return ChosenModels(members, answers, results, found)
 
 
 def mean_answers(answers: Iterable[Answers]) -> Answers:
@@ -162,11 +162,11 @@ def mean_answers(answers: Iterable[Answers]) -> Answers:
     return replace(several[0], values=np.mean([one.values for one in several], 0))
 
 
-def _blend(tried: dict[str, Tried], rows: np.ndarray, judge: Judge, way: str) -> tuple[str, ...]:
+def _blend(tried: dict[str, Trial], rows: np.ndarray, judge: Judge, way: str) -> tuple[str, ...]:
     return tuple(tried)
 
 
-def _best(tried: dict[str, Tried], rows: np.ndarray, judge: Judge, way: str) -> tuple[str, ...]:
+def _best(tried: dict[str, Trial], rows: np.ndarray, judge: Judge, way: str) -> tuple[str, ...]:
     """The candidate with the best score on some rows; of equals the first."""
     scores = {name: judge.score(one.found.labels[way], rows) for name, one in tried.items()}
     return (max(scores, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf)),)

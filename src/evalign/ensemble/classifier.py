@@ -5,12 +5,12 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -266,15 +266,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         Networks must be free of functions. Needs `skops`.
         """
         fitted, names = self._state(), getattr(self, "feature_names_in_", None)
-        integers = {
-            name: int(value) if isinstance(value, Integral) else None
-            for name, value in (("cv", self.cv), ("random_state", self.random_state))
-        }
-        arguments = self.get_params(deep=False) | integers
-        arguments["metric"] = self.metric if isinstance(self.metric, str) else None
-        arguments["candidates"] = [
-            one if isinstance(one, str) else [one[0]] for one in self.candidates
-        ]
+        arguments = storage.plain_arguments(self.get_params(deep=False))
         about = {
             "arguments": arguments,
             "n_features_in": self.n_features_in_,
@@ -295,16 +287,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             arguments: such as `metric`, where it is not a name.
         """
         state, trained = storage.load(path, trusted)
-        with storage.reading(path):
-            given = dict(state["arguments"]) | arguments
-            if "candidates" not in arguments:
-                given["candidates"] = tuple(
-                    one if isinstance(one, str) else (one[0], clone(trained[one[0]].models[0]))
-                    for one in given["candidates"]
-                )
-            missing = given["metric"] is None
-        allowed, cure = "be given: functions are not saved", "load(path, metric=...)"
-        require(not missing, f"{OWNER}.load", "metric", allowed, "none", cure)
+        given = storage.constructor_arguments(path, state, trained, arguments)
         with storage.reading(path):
             ensemble = cls(**given)
             ensemble._fitted = FittedEnsemble.from_state_dict(state, trained, ensemble.metric)

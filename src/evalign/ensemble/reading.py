@@ -24,14 +24,14 @@ def read_table(
     if groups is not None:
         allowed = f"hold a value for each of the {len(labels)} rows"
         require(groups.shape == labels.shape, OWNER, "groups", allowed, groups.shape)
-    if weight is not None and not weight.all():
-        counted = np.flatnonzero(weight)
+    counted = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
+    if weight is not None and len(counted) < len(weight):
         X, matrix = cast(Any, _safe_indexing(X, counted)), matrix[counted]
         labels, weight = labels[counted], weight[counted]
         groups = None if groups is None else groups[counted]
     _, labels, targets, codes = read_targets(ensemble, matrix, labels)
     require(not targets.multilabel, OWNER, "y", "hold one label per row", "several")
-    return LabelledTable(X, matrix, labels, codes, weight, groups), targets
+    return LabelledTable(X, matrix, labels, codes, weight, groups, counted), targets
 
 
 def read_rows(ensemble: Any, X: Any) -> tuple[Any, np.ndarray]:

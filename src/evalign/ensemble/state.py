@@ -9,7 +9,7 @@ import numpy as np
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
-from evalign.ensemble.training import Trained
+from evalign.ensemble.training import TrainedModels
 from evalign.estimator.targets import Targets
 
 
@@ -29,7 +29,7 @@ class FittedEnsemble:
     """
 
     targets: Targets
-    trained: dict[str, Trained]
+    trained: dict[str, TrainedModels]
     members: tuple[str, ...]
     rule: DecisionRule
     rules: dict[str, DecisionRule]
@@ -66,7 +66,7 @@ class FittedEnsemble:
 
     @classmethod
     def from_state_dict(
-        cls, state: dict[str, Any], trained: dict[str, Trained], metric: str | MetricFunction
+        cls, state: dict[str, Any], trained: dict[str, TrainedModels], metric: str | MetricFunction
     ) -> Self:
         """The state again, with its models."""
         given = None if isinstance(metric, str) else metric

@@ -13,10 +13,12 @@ import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
@@ -25,7 +27,7 @@ from sklearn.ensemble import (
 
 from evalign.core.checks import complaint, require
 from evalign.ensemble.candidates import OWNER
-from evalign.ensemble.training import Trained
+from evalign.ensemble.training import TrainedModels
 from evalign.estimator import AlignedClassifier
 from evalign.training import CheckpointError, checkpoint
 from evalign.training.checkpoint import WRONG_TREE, read_plain
@@ -50,7 +52,7 @@ TRUSTED = [
 
 
 def save(
-    path: str | os.PathLike[str], state: dict[str, Any], candidates: Sequence[Trained]
+    path: str | os.PathLike[str], state: dict[str, Any], candidates: Sequence[TrainedModels]
 ) -> None:
     """Write an ensemble, whole or not at all.
 
@@ -89,7 +91,7 @@ def save(
 
 def load(
     path: str | os.PathLike[str], trusted: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, Trained]]:
+) -> tuple[dict[str, Any], dict[str, TrainedModels]]:
     """The state that `save` was given, and the candidates by their names.
 
     Args:
@@ -105,7 +107,7 @@ def load(
         for place, (name, own, frame, folds) in enumerate(tree.pop("candidates")):
             names = (f"{place}-{fold}" for fold in range(int(folds)))
             models = [_model(folder / "models" / n, tree["files"].get(n), trusted) for n in names]
-            candidates[str(name)] = Trained(str(name), bool(own), bool(frame), models)
+            candidates[str(name)] = TrainedModels(str(name), bool(own), bool(frame), models)
     return tree, candidates
 
 
@@ -120,6 +122,36 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
         why = " ".join(f"{type(error).__name__}: {error}".split())
         text = f"{os.fspath(path)} is not as {OWNER}.save writes it: {why[:300]}"
         raise CheckpointError(text) from error
+
+
+def plain_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of the constructor as JSON holds them: no functions, splitters or estimators."""
+    plain = dict(arguments)
+    for name in ("cv", "random_state"):
+        plain[name] = int(plain[name]) if isinstance(plain[name], Integral) else None
+    plain["metric"] = plain["metric"] if isinstance(plain["metric"], str) else None
+    plain["candidates"] = [one if isinstance(one, str) else [one[0]] for one in plain["candidates"]]
+    return plain
+
+
+def constructor_arguments(
+    path: str | os.PathLike[str],
+    state: dict[str, Any],
+    trained: dict[str, TrainedModels],
+    given: dict[str, Any],
+) -> dict[str, Any]:
+    """The saved arguments again, of which `given` replace some."""
+    with reading(path):
+        arguments = dict(state["arguments"]) | given
+        if "candidates" not in given:
+            arguments["candidates"] = tuple(
+                one if isinstance(one, str) else (one[0], clone(trained[one[0]].models[0]))
+                for one in arguments["candidates"]
+            )
+        known = arguments["metric"] is not None
+    allowed, cure = "be given: functions are not saved", "load(path, metric=...)"
+    require(known, f"{OWNER}.load", "metric", allowed, "none", cure)
+    return arguments
 
 
 def _model(stem: Path, checksum: str | None, trusted: Sequence[str]) -> Any:

@@ -11,7 +11,7 @@ from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
-from evalign.ensemble.candidates import Candidate
+from evalign.ensemble.candidates import CandidateModel
 from evalign.ensemble.progress import Tell
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.answers import Split, asked
@@ -61,6 +61,7 @@ class LabelledTable:
         codes: the labels' codes, of two the positive one last.
         weight: a weight per row, or None.
         groups: a group per row, or None.
+        counted: the numbers of the rows in the table that was given; others had no weight.
     """
 
     X: Any
@@ -69,18 +70,19 @@ class LabelledTable:
     codes: np.ndarray
     weight: np.ndarray | None
     groups: np.ndarray | None
+    counted: np.ndarray
 
-    def seen_by(self, candidate: Candidate) -> tuple[Any, np.ndarray]:
+    def seen_by(self, candidate: CandidateModel) -> tuple[Any, np.ndarray]:
         """The rows and labels that a candidate is trained on."""
         X = self.X if candidate.frame else self.matrix
         return X, self.y if candidate.own else self.codes
 
 
-class Trained(NamedTuple):
+class TrainedModels(NamedTuple):
     """A candidate with the models of all folds.
 
     Args:
-        name: as in `Candidate`; so are the next two.
+        name: as in `CandidateModel`; so are the next two.
         own: whether the caller gave it, so that its classes are the labels, not their codes.
         frame: whether it reads the rows as they came.
         models: one for each fold.
@@ -110,7 +112,7 @@ class Watch:
 
     Args:
         clock: the time that is left.
-        estimator: the network. Without a new best it trains for `patience` more epochs.
+        estimator: the network, which trains for `patience` epochs at least.
         folds: how many are still to be trained, this one included.
         said: how it is called.
         tell: takes a line on how far it is.
@@ -120,7 +122,8 @@ class Watch:
         self, clock: Clock, estimator: AlignedClassifier, folds: int, said: str, tell: Tell
     ) -> None:
         self.clock, self.folds, self.said, self.tell = clock, folds, said, tell
-        self.least = min(estimator.epochs, estimator.patience or estimator.epochs)
+        known = [n for n in (estimator.epochs, estimator.patience) if n is not None]
+        self.least = min(known, default=1)
         self.start, self.epochs = time.monotonic(), 0
 
     def __call__(self, record: dict[str, Any]) -> None:
@@ -133,7 +136,7 @@ class Watch:
 
 
 def train(
-    candidate: Candidate,
+    candidate: CandidateModel,
     table: LabelledTable,
     parts: list[Split],
     clock: Clock,
@@ -141,7 +144,7 @@ def train(
     n_jobs: int | None,
     checkpoint: str | os.PathLike[str] | None,
     tell: Tell,
-) -> Trained:
+) -> TrainedModels:
     """A model for each fold, trained on the other folds; or `OutOfTime`, and none of them.
 
     Args:
@@ -194,4 +197,4 @@ def train(
     for model in models:
         if is_network:
             model.on_epoch = network.on_epoch
-    return Trained(name, candidate.own, candidate.frame, models)
+    return TrainedModels(name, candidate.own, candidate.frame, models)

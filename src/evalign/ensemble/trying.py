@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +11,10 @@ from sklearn.utils import _safe_indexing
 
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
-from evalign.ensemble.candidates import Candidate
-from evalign.ensemble.choice import WAYS, Judge, Tried
+from evalign.ensemble.candidates import CandidateModel
+from evalign.ensemble.choice import WAYS, Judge, Trial
 from evalign.ensemble.progress import Tell
-from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, Trained, train
+from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedModels, train
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Split
 from evalign.estimator.evidence import Wanted, cross_fit
@@ -34,8 +35,8 @@ class Trials(NamedTuple):
         judge: scores labels for those rows.
     """
 
-    trained: dict[str, Trained]
-    tried: dict[str, Tried]
+    trained: dict[str, TrainedModels]
+    tried: dict[str, Trial]
     rules: dict[str, DecisionRule]
     left_out: dict[str, str]
     judge: Judge
@@ -49,12 +50,14 @@ def folds(owner: str, cv: Any, table: LabelledTable, seed: int) -> list[Split]:
     if cv is None:
         return [holdout_split(table.codes, groups=table.groups, seed=seed)]
     given = _groups(table)
+    if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
+        cv = [tuple(np.flatnonzero(np.isin(table.counted, rows)) for rows in part) for part in cv]
     parts = held_out.splits(cv, table.matrix, table.y, table.codes, given, seed, owner=owner)
     return parts or [(np.arange(rows), np.arange(rows))]
 
 
 def try_all(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[CandidateModel],
     table: LabelledTable,
     classes: np.ndarray,
     parts: list[Split],
@@ -82,8 +85,8 @@ def try_all(
         checkpoint: a folder, or None.
         tell: takes a line on how far it is.
     """
-    trained: dict[str, Trained] = {}
-    tried: dict[str, Tried] = {}
+    trained: dict[str, TrainedModels] = {}
+    tried: dict[str, Trial] = {}
     rules: dict[str, DecisionRule] = {}
     left_out: dict[str, str] = {}
     judge = None
@@ -102,7 +105,7 @@ def try_all(
         answers = _answers(models, table, classes, parts, seed)
         found = cross_fit(answers, wanted, WAYS)
         trained[name], rules[name] = models, wanted.rule(answers)
-        tried[name] = Tried(answers, found, seconds)
+        tried[name] = Trial(answers, found, seconds)
         # The next candidate, and the ensemble, take as long for their rules.
         clock.reserve = max(clock.reserve, 2 * (time.monotonic() - start))
         judge = judge or _judge(answers, metric, len(classes), table.groups, seed)
@@ -113,7 +116,7 @@ def try_all(
 
 
 def _answers(
-    trained: Trained, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
+    trained: TrainedModels, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
 ) -> Answers:
     """What a candidate says of the rows that it was not trained on."""
     X = table.X if trained.frame else table.matrix
