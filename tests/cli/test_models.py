@@ -45,7 +45,7 @@ def test_the_run_folder(blend):
     run = FinishedRun(blend)
     assert run.models == ["model", "baseline"]
     assert isinstance(run.classifier("model"), AlignedEnsemble)
-    assert run.classifier("baseline").members_ == ("boosting",)
+    assert run.classifier("baseline").weights_ == {"boosting": 1.0}
 
 
 def test_what_it_found(blend, pair):

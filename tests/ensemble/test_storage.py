@@ -62,7 +62,7 @@ def test_what_is_loaded_is_what_was_saved(fitted, saved):
     loaded = AlignedEnsemble.load(saved)
     np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
     np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
-    assert loaded.members_ == fitted.members_
+    assert loaded.weights_ == fitted.weights_
     assert loaded.left_out_ == fitted.left_out_
     assert loaded.gain_ == fitted.gain_
     assert loaded.cv_results_.keys() == fitted.cv_results_.keys()
@@ -78,7 +78,7 @@ def test_what_is_loaded_is_what_was_saved(fitted, saved):
 
 def test_a_second_save_replaces_the_first(fitted, folder):
     fitted.only("linear").save(folder)
-    assert AlignedEnsemble.load(folder).members_ == ("linear",)
+    assert AlignedEnsemble.load(folder).weights_ == {"linear": 1.0}
     assert sorted(path.name for path in folder.parent.iterdir()) == ["ensemble"]
 
 
@@ -106,7 +106,7 @@ def test_an_error_leaves_the_old_one(fitted, folder, monkeypatch):
     monkeypatch.setattr(skops.io, "dumps", full)
     with pytest.raises(OSError, match="disk full"):
         fitted.save(folder)
-    assert AlignedEnsemble.load(folder).members_ == fitted.members_
+    assert AlignedEnsemble.load(folder).weights_ == fitted.weights_
     assert sorted(path.name for path in folder.parent.iterdir()) == ["ensemble"]
 
 
@@ -116,8 +116,9 @@ def test_an_error_leaves_the_old_one(fitted, folder, monkeypatch):
         {"estimator": "AlignedClassifier"},
         {"candidates": 3},
         {"candidates": [["linear", False, False, 10**9]]},
-        {"members": ["nosuch"]},
-        {"members": []},
+        {"weights": {"nosuch": 1.0}},
+        {"weights": {"linear": -1.0}},
+        {"weights": {}},
         {"classes": ["b", "a", "c"]},
         {"classes": ["a", "b"]},
         {"order": [0, 0, 1]},

@@ -104,11 +104,15 @@ def fit_table(
         dataset = load(source, **roles, drop=drop, positive=positive)
         check_metric(metric, len(dataset.labels.values))
         _check_names(source, dataset)
-        introduce(spoken, dataset)
+        table = dataset
         if quick:
-            dataset = _sample(spoken, dataset, seed)
+            dataset = _sample(table, seed)
             epochs, time = min(epochs, QUICK_EPOCHS), time or QUICK_TIME
         parts = _split(dataset, test, validation, seed, inner=model == NETWORK)
+        introduce(spoken, table)
+        if dataset is not table:
+            some = f"{len(dataset.rows.y)} of the rows"
+            spoken.note(f"A preview with {some}. Without --quick it is trained on all.")
         files = {"DATA": arguments["data"], **{k: v for k, v in others.items() if v}}
         warn_of_overlap(files, parts)
         for name in [name for name in parts if name != "training"]:
@@ -161,14 +165,13 @@ def _candidates(model: str, metric: str, recipe: str, epochs: int, seed: int) ->
     return [(name, network) if name == NETWORK else name for name in names]
 
 
-def _sample(spoken: Terminal, dataset: TrainingTable, seed: int) -> TrainingTable:
+def _sample(dataset: TrainingTable, seed: int) -> TrainingTable:
     """Some of the rows, in which the classes have their shares."""
     rows = dataset.rows
     if len(rows.y) <= QUICK_ROWS:
         return dataset
     share = QUICK_ROWS / len(rows.y)
     _, some = holdout_split(rows.y, fraction=share, groups=rows.groups, seed=seed)
-    spoken.note(f"A preview with {len(some)} of the rows. Without --quick it is trained on all.")
     return replace(dataset, rows=rows.take(some))
 
 

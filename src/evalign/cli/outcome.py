@@ -163,12 +163,12 @@ def shown_classes(scores: dict[str, Any]) -> Table:
 def _shown_models(scores: dict[str, Any]) -> Table:
     """Show what each candidate reaches."""
     table = Table("candidate", box=None, pad_edge=False)
-    for heading in ("used", "with its rule", "95% interval", "with argmax", "seconds"):
+    for heading in ("weight", "with its rule", "95% interval", "with argmax", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in scores["tried"]["rows"]:
         span = f"{number(row['rule_score_low'])} to {number(row['rule_score_high'])}"
         took = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
-        cells = ["yes" if row["used"] else "no", number(row["rule_score"]), span]
+        cells = [f"{row['weight']:.2f}", number(row["rule_score"]), span]
         table.add_row(visible(row["candidate"]), *cells, number(row["argmax_score"]), took)
     return table
 

@@ -48,8 +48,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
             boosting, "forest" extra trees, "linear" logistic regression of scaled columns.
             "lightgbm", "xgboost" and "catboost" are candidates where they are named and installed.
-        choose: "blend" for the mean of the candidates' probabilities, "auto" for the candidate
-            with the best metric.
+        choose: "blend" for the mean of the candidates' probabilities, with the weights that make
+            the labels of rows held out most likely; "auto" for the candidate with the best metric.
         cv: the number of folds, stratified and shuffled, or a splitter of scikit-learn. None for 5
             folds up to 5,000 rows, 3 up to 20,000, and a single fifth that is held out beyond.
         decision: "tuned", "expected" or "argmax", see `fit_decision`.
@@ -64,17 +64,17 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
 
     Attributes:
         classes_: the labels, sorted.
-        members_: the names of the candidates whose mean `predict` uses.
+        weights_: of the candidates whose mean `predict` uses, by name; they sum to 1.
         models_: the models of the folds, by the name of each candidate that was tried.
         rules_: the rule of each of these by itself.
         rule_: the `DecisionRule` that `predict` uses. `rule_.classes` has its classes in order; of
             two, the positive one is the last.
         cv_results_: columns of a table (`pandas.DataFrame(clf.cv_results_)`) with a row for each
-            candidate, and a last one for the ensemble. "candidate" is its name, "used" whether it
-            is one of `members_`, "seconds" what its training took. "rule_score" is the metric (a
-            cost is negated) of labels by rules that were fitted to the other folds, "argmax_score"
-            that of the most probable labels, and "gain" how far the ensemble is ahead of the
-            candidate with its rule. "_low" and "_high" behind these are 95% intervals, for other
+            candidate, and a last one for the ensemble. "candidate" is its name, "weight" that of
+            `weights_`, "seconds" what its training took. "rule_score" is the metric (a cost is
+            negated) of labels by rules that were fitted to the other folds, "argmax_score" that of
+            the most probable labels, and "gain" how far the ensemble is ahead of the candidate with
+            its rule. "_low" and "_high" behind these are 95% intervals, for other
             rows (a paired bootstrap). The ensemble is chosen anew for each fold, by the others.
         gain_: how far the ensemble is ahead of the best candidate by argmax, which is chosen anew
             for each fold too: "value", "low" and "high". "against" is the one that all rows choose.
@@ -86,8 +86,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         >>> X, y = make_classification(1500, weights=[0.9], class_sep=0.7, random_state=0)
         >>> clf = AlignedEnsemble("f1", candidates=["boosting", "linear"], cv=3, random_state=0)
         >>> clf = clf.fit(X[:700], y[:700])
-        >>> clf.members_, clf.score(X[700:], y[700:]) > 0.6
-        (('linear', 'boosting'), True)
+        >>> sorted(clf.weights_), clf.score(X[700:], y[700:]) > 0.5
+        (['boosting', 'linear'], True)
     """
 
     n_features_in_: int
@@ -157,7 +157,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
 
         if len(names) == 1:  # nothing to learn
             rule = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
-            self._fitted = FittedEnsemble(targets, {}, (), rule, {}, {}, {}, {})
+            self._fitted = FittedEnsemble(targets, {}, {}, rule, {}, {}, {}, {})
             return self
         with narrated(self.verbose) as tell:
             trials = try_all(
@@ -179,7 +179,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         self._fitted = FittedEnsemble(
             targets,
             trials.trained,
-            chosen.members,
+            chosen.weights,
             wanted.rule(chosen.answers),
             trials.rules,
             chosen.results,
@@ -193,8 +193,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         return self._state().targets.classes
 
     @property
-    def members_(self) -> tuple[str, ...]:
-        return self._state().members
+    def weights_(self) -> dict[str, float]:
+        return self._state().weights
 
     @property
     def models_(self) -> dict[str, list[Any]]:
@@ -228,7 +228,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         return self._state().targets.decode(codes)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (n, n_classes): the mean of the members. What mends them is in the rule."""
+        """Probabilities (n, n_classes): the weighted mean. What mends them is in the rule."""
         return self._sorted(self._values(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -256,7 +256,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         known = list(fitted.trained)
         require(name in known, f"{OWNER}.only", "name", f"be one of {known}", repr(name))
         alone = copy.copy(self)
-        alone._fitted = replace(fitted, members=(name,), rule=fitted.rules[name])
+        alone._fitted = replace(fitted, weights={name: 1.0}, rule=fitted.rules[name])
         return alone
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -325,7 +325,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         return self._fitted
 
     def _values(self, X: Any) -> np.ndarray:
-        """The mean probability of the members, with columns in the order of the rule."""
+        """The mean probability, with columns in the order of the rule."""
         fitted = self._state()
         return fitted.mean(*read_rows(self, X))
 

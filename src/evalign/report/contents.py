@@ -37,8 +37,8 @@ class TriedModels:
     """The models that were tried before one was made of them, on rows that they had not seen.
 
     Args:
-        rows: for each model, and last for what was made of them, a "candidate" (its name), whether
-            it is "used", "rule_score" and "argmax_score" (greater is better), "gain" (of the last
+        rows: for each model, and last for what was made of them, a "candidate" (its name), its
+            "weight", "rule_score" and "argmax_score" (greater is better), "gain" (of the last
             one over it), each with "_low" and "_high", and "seconds".
         gain: of the last one over the best by argmax, "against": "value", "low", "high".
         left_out: why a model was not tried, by its name.

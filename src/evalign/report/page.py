@@ -142,14 +142,14 @@ class _Page:
             return ""
         found, rows = self.scores["tried"], []
         for row in found["rows"]:
-            cells = [row["candidate"], "yes" if row["used"] else "no"]
+            cells = [row["candidate"], f"{row['weight']:.2f}"]
             for stem in ("rule_score", "argmax_score", "gain"):
                 span = {"low": row[f"{stem}_low"], "high": row[f"{stem}_high"]}
                 cells += [number(row[stem]), _span(span)]
             rows.append(cells)
         rows[-1][-2:] = "", ""  # it is not behind itself
         span = "95% interval"
-        head = ["", "used", "with its rule", span, "with argmax", span, "behind by", span]
+        head = ["", "weight", "with its rule", span, "with argmax", span, "behind by", span]
         text = (
             f"{self.metric} of the training rows, each by models that have not seen it and a rule "
             "that was fitted without it. The last line is chosen anew for each part of the rows, "
