@@ -1,6 +1,7 @@
 """`evalign fit --model`: ensembles, their runs, and the time they may take."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,8 @@ import pytest
 import evalign
 from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import fit as work
+from evalign.cli import run as runs
+from evalign.cli.files import digest
 from evalign.cli.options import MODEL, MODELS, seconds
 from evalign.cli.run import FinishedRun
 from evalign.ensemble.candidates import DEFAULT, NAMES
@@ -91,6 +94,33 @@ def test_predict_and_evaluate(blend, tmp_path):
 
 def codes(labels):
     return pd.Categorical(labels, ["high", "low"]).codes.astype(int)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("candidates.json", "3"),
+        ("candidates.json", "{}"),
+        ("candidates.json", '{"rows": [], "gain": {}, "left_out": {}}'),
+        ("candidates.json", '{"rows": [{"candidate": 3}], "gain": {}, "left_out": {}}'),
+        ("model/ensemble/state.json", "{}"),
+        ("model/models/0-0.skops", "no archive"),
+    ],
+)
+def test_a_forged_run(blend, tmp_path, name, content):
+    run = shutil.copytree(blend, tmp_path / "run")
+    (run / name).write_text(content)
+    about = json.loads((run / "run.json").read_text())
+    about.pop("sha256")
+    about["files"][name] = digest(run / name)
+    (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
+    if name == "candidates.json":
+        assert "candidates.json cannot be used" in refused("report", run)
+    else:
+        new = written(tmp_path / "new.csv", two(20))
+        refused("predict", run, new, "--out", tmp_path / "scored.csv")
+        with pytest.raises(ValueError, match="model"):
+            evalign.load(run)
 
 
 def test_a_run_opened_in_python(blend, fitted, tmp_path):
@@ -178,6 +208,13 @@ def test_a_preview(tmp_path, monkeypatch):
     said = done(*fit(data, tmp_path / "run", "--quick", model="linear"))
     assert "A preview with 100 of the rows." in said.err
     assert FinishedRun(tmp_path / "run").about["rows"] == {"training": 80, "test": 20}
+
+
+def test_a_cost_is_shown_as_it_is(tmp_path):
+    data = written(tmp_path / "data.csv", two(120))
+    done(*fit(data, tmp_path / "run", "--metric", "expected_cost[[0, 1], [2, 0]]", model="linear"))
+    row = json.loads((tmp_path / "run/candidates.json").read_text())["rows"][0]
+    assert 0 <= row["rule_score_low"] <= row["rule_score"] <= row["rule_score_high"]
 
 
 def test_wrong_options(data, tmp_path):

@@ -12,6 +12,7 @@ from evalign.cli.dataset import Rows
 from evalign.cli.errors import UsageError
 from evalign.cli.labels import Labels
 from evalign.cli.run import BASELINE, NETWORK, PREDICTIONS, About, Model
+from evalign.core.metrics import resolve
 from evalign.core.text import visible
 from evalign.ensemble import AlignedEnsemble
 from evalign.report import Contents, Scored, TriedModels
@@ -114,8 +115,12 @@ def tried_models(ensemble: AlignedEnsemble) -> TriedModels:
     """The candidates of an ensemble, for the report."""
     columns = ensemble.cv_results_
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    for row in rows:  # JSON has no other word for it
+    for row in rows:
         row["seconds"] = None if np.isnan(row["seconds"]) else row["seconds"]
+        if not resolve(ensemble.metric).greater_is_better:  # a cost, which is negated there
+            for stem in ("rule_score", "argmax_score"):
+                high, low = -row[f"{stem}_low"], -row[f"{stem}_high"]
+                row |= {stem: -row[stem], f"{stem}_low": low, f"{stem}_high": high}
     return TriedModels(rows, ensemble.gain_, ensemble.left_out_)
 
 

@@ -104,7 +104,8 @@ class FinishedRun:
         """ "model", and "baseline" if there is one."""
         if self._is_network:
             return [name for name in MODELS if f"{name}/manifest.json" in self.about["files"]]
-        return list(with_baseline(self._ensemble, self.about["arguments"]))
+        with self.reading("run.json"):
+            return list(with_baseline(self._ensemble, self.about["arguments"]))
 
     @property
     def _is_network(self) -> bool:
@@ -141,7 +142,8 @@ class FinishedRun:
     def tried(self) -> TriedModels | None:
         """The models that an ensemble was made of."""
         name = "candidates.json"
-        return TriedModels(**self.read(name)) if name in self.about["files"] else None
+        with self.reading(name):
+            return TriedModels(**self.read(name)) if name in self.about["files"] else None
 
     def read(self, name: str) -> Any:
         """One of its JSON files."""

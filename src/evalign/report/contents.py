@@ -38,8 +38,8 @@ class TriedModels:
 
     Args:
         rows: for each model, and last for what was made of them, a "candidate" (its name), its
-            "weight", "rule_score" and "argmax_score" (greater is better), "gain" (of the last
-            one over it), each with "_low" and "_high", and "seconds".
+            "weight", "rule_score" and "argmax_score" (the metric), "gain" (what the last one is
+            better by), each with "_low" and "_high", and "seconds".
         gain: of the last one over the best by argmax, "against": "value", "low", "high".
         left_out: why a model was not tried, by its name.
     """
@@ -47,6 +47,20 @@ class TriedModels:
     rows: list[dict[str, Any]]
     gain: dict[str, Any]
     left_out: dict[str, str]
+
+    def __post_init__(self) -> None:
+        ends = ("", "_low", "_high")
+        scores = [f"{stem}{end}" for stem in ("rule_score", "argmax_score", "gain") for end in ends]
+        ok = len(self.rows) > 0
+        for row in self.rows:
+            texts = [row["candidate"], *self.left_out, *self.left_out.values()]
+            ok = ok and all(isinstance(text, str) for text in texts)
+            numbers = [row["weight"], *(row[name] for name in scores)]
+            numbers += [] if row["seconds"] is None else [row["seconds"]]
+            ok = ok and all(isinstance(value, int | float) for value in numbers)
+        ok = ok and isinstance(self.gain["against"], str)
+        ok = ok and all(isinstance(self.gain[key], int | float) for key in ("value", "low", "high"))
+        require(ok, "TriedModels", "rows", "hold names and numbers", self.rows[:1])
 
 
 @dataclass(frozen=True, eq=False)
