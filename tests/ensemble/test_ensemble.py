@@ -264,14 +264,14 @@ def test_networks(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["small-0", "small-1"]
     clf = pickle.loads(pickle.dumps(clf))
     assert clf.predict(X).shape == Y.shape
-    (built,) = build(["network"], "f1", 400, 3, 0)
+    (built,) = build(["network"], "f1", 400, 0)
     assert built.estimator.metric == "f1"
     assert built.frame
     assert not built.own
 
 
 def test_a_forest_of_many_rows_is_bounded():
-    (few,), (many,) = (build(["forest"], "f1", rows, 3, 0) for rows in (20_000, 20_001))
+    (few,), (many,) = (build(["forest"], "f1", rows, 0) for rows in (20_000, 20_001))
     assert few.estimator.max_samples is None
     assert many.estimator.max_samples == 20_000
     assert many.estimator.bootstrap

@@ -153,7 +153,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         parts = folds(OWNER, self.cv, table, seed)
         warn_of_lost(targets, table.codes, parts)
         rows = max(len(rows) for rows, _ in parts)
-        candidates = build(self.candidates, self.metric, rows, len(parts), seed)
+        candidates = build(self.candidates, self.metric, rows, seed)
 
         if len(names) == 1:  # nothing to learn
             rule = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
