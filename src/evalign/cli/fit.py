@@ -37,8 +37,8 @@ from evalign.recipes import RECIPES
 from evalign.report import render, scores
 from evalign.training import holdout_split
 
-# A preview: so many rows, epochs of a network, and seconds of training at most.
-QUICK_ROWS, QUICK_EPOCHS, QUICK_TIME = 2500, 10, 6.0
+# A preview: so many rows, epochs of a network, and seconds of training at most, and folds.
+QUICK_ROWS, QUICK_EPOCHS, QUICK_TIME, QUICK_FOLDS = 2500, 10, 5.0, 3
 
 
 def fit_table(
@@ -132,6 +132,7 @@ def fit_table(
                 metric,
                 candidates=_candidates(model, metric, recipe, epochs, seed),
                 choose=AUTO if model == AUTO else BLEND,
+                cv=QUICK_FOLDS if quick else None,
                 time_limit=time,
                 **usual,
             )
