@@ -9,6 +9,7 @@
 - `TemperatureAnnealing`: cools a loss.
 - `fit_decision`: finds the rule from scores to labels.
 - `DecisionFitter`: finds it from a stream of batches.
+- `load`: whatever was fitted and saved.
 - `score`: the metric of predicted labels.
 - `exact_backward`: the gradient of a whole batch in the memory of a part.
 - `metrics`, `losses`, `theory`: all metrics, all losses, and what the papers prove.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from evalign.ensemble import AlignedEnsemble
     from evalign.estimator import AlignedClassifier, AlignedDecisionCV
     from evalign.losses import AlignedLoss, MetricLoss
+    from evalign.opening import load
     from evalign.scoring import score
     from evalign.training import TemperatureAnnealing
 
@@ -54,6 +56,7 @@ __all__ = [
     "TemperatureAnnealing",
     "exact_backward",
     "fit_decision",
+    "load",
     "losses",
     "metrics",
     "score",
@@ -73,6 +76,7 @@ _HOME = {
     "TemperatureAnnealing": "evalign.training",
     "exact_backward": "evalign.aggregation",
     "fit_decision": "evalign.decisions",
+    "load": "evalign.opening",
     "score": "evalign.scoring",
 }
 _MODULES = [

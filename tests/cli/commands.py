@@ -61,9 +61,9 @@ def refused(*arguments, program=main):
     return lines[0]
 
 
-def fit(data, out, *more, target="label", epochs=2, decision="argmax"):
+def fit(data, out, *more, target="label", epochs=2, decision="argmax", model="network"):
     """Return the arguments of a quick fit, without a tuned decision, which would take longer."""
-    options = ["--target", target, "--epochs", epochs, "--decision", decision]
+    options = ["--target", target, "--epochs", epochs, "--decision", decision, "--model", model]
     return ["fit", data, "--out", out, *options, *more]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import sparse
+from scipy import optimize, sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
@@ -24,6 +24,7 @@ from evalign import AlignedEnsemble, fit_decision, metrics
 from evalign.core.resampling import bootstrap, interval
 from evalign.ensemble import training, trying
 from evalign.ensemble.candidates import build
+from evalign.ensemble.choice import PRIOR
 from tests.estimator.models import imbalanced, quick
 
 X, Y = imbalanced(400)  # 67 rows of class 1
@@ -69,31 +70,65 @@ def labels(probabilities, way):
 # What it does.
 
 
-def test_a_blend_is_the_mean_of_the_models_of_all_folds(blend, held_out):
-    assert blend.members_ == ("bayes", "tree")
-    rule = fit_decision(probabilities=np.mean(list(held_out.values()), 0), y=Y, metric="f1")
+def test_a_blend_is_the_weighted_mean_of_the_models_of_all_folds(blend, held_out):
+    weights = list(blend.weights_.values())
+    assert list(blend.weights_) == ["bayes", "tree"]
+    mean = np.average(list(held_out.values()), 0, weights=weights)
+    rule = fit_decision(probabilities=mean, y=Y, metric="f1")
     torch.testing.assert_close(blend.rule_.gain, rule.gain)
     each = [
-        clone(model).fit(X[rows], Y[rows]).predict_proba(X)
-        for model in OWN.values()
-        for rows, _ in SPLIT.split(X, Y)
+        np.mean(
+            [clone(m).fit(X[rows], Y[rows]).predict_proba(X) for rows, _ in SPLIT.split(X, Y)], 0
+        )
+        for m in OWN.values()
     ]
-    np.testing.assert_allclose(blend.predict_proba(X), np.mean(each, 0))
-    np.testing.assert_array_equal(blend.predict(X), rule(probabilities=np.mean(each, 0)))
+    mean = np.average(each, 0, weights=weights)
+    np.testing.assert_allclose(blend.predict_proba(X), mean)
+    np.testing.assert_array_equal(blend.predict(X), rule(probabilities=mean))
     assert blend.score(X, Y) == pytest.approx(f1_score(Y, blend.predict(X)))
+
+
+def likeliest(held_out, rows):
+    """The share of the first of two models with which the labels are most likely, by a search."""
+    one, other = (values[rows, Y[rows]].clip(1e-6) for values in held_out.values())
+
+    def unlikely(share):
+        prior = PRIOR * (np.log(share) + np.log(1 - share))
+        return -np.log(share * one + (1 - share) * other).sum() - prior
+
+    return optimize.minimize_scalar(unlikely, bounds=(0.001, 0.999), method="bounded").x
+
+
+def test_the_weights_are_the_most_likely_ones(blend, held_out):
+    expected = likeliest(held_out, np.arange(len(Y)))
+    assert blend.weights_["bayes"] == pytest.approx(expected, abs=1e-3)
+    assert sum(blend.weights_.values()) == pytest.approx(1)
+
+
+def test_a_candidate_that_knows_nothing_is_left_out():
+    own = [("bayes", GaussianNB()), ("blind", DummyClassifier())]
+    clf = ensemble(candidates=own, decision="argmax").fit(X, Y)
+    assert clf.weights_ == {"bayes": 1.0}
+    assert list(clf.models_) == ["bayes", "blind"]
 
 
 def test_the_table_of_candidates(blend, held_out):
     """By hand: labels by rules of the other folds, one score of all rows, its interval."""
     table = pd.DataFrame(blend.cv_results_).set_index("candidate")
     assert list(table.index) == ["bayes", "tree", "blend"]
-    probabilities = held_out | {"blend": np.mean(list(held_out.values()), 0)}
-    for name, values in probabilities.items():
+    for name, values in held_out.items():
         for way in ("rule", "argmax"):
             expected = f1_score(Y, labels(values, way))
             assert table.loc[name, f"{way}_score"] == pytest.approx(expected)
-    ours, others = (labels(probabilities[name], "rule") for name in ("blend", "tree"))
-    plain = labels(probabilities["tree"], "argmax")
+    # The weights of the blend are chosen anew for each fold, too.
+    ours = np.empty_like(Y)
+    for others, rows in SPLIT.split(X, Y):
+        share = likeliest(held_out, others)
+        mean = np.average(list(held_out.values()), 0, weights=[share, 1 - share])
+        rule = fit_decision(probabilities=mean[others], y=Y[others], metric="f1")
+        ours[rows] = rule(probabilities=mean[rows])
+    assert table.loc["blend", "rule_score"] == pytest.approx(f1_score(Y, ours))
+    others, plain = (labels(held_out["tree"], way) for way in ("rule", "argmax"))
     of_trees = table.loc["tree"]
     assert of_trees["gain"] == pytest.approx(f1_score(Y, ours) - f1_score(Y, others))
     drawn = bootstrap(metrics.resolve("f1"), Y, [ours, others, plain], classes=2, seed=0)
@@ -101,19 +136,16 @@ def test_the_table_of_candidates(blend, held_out):
         assert of_trees[f"gain_{end}"] == pytest.approx(expected, abs=0.01)  # of another seed
     assert (table["rule_score_low"] < table["rule_score"]).all()
     assert table.loc["blend", ["gain", "gain_low", "gain_high"]].tolist() == [0, 0, 0]
-    assert table["used"].all()
+    assert table["weight"].to_dict() == blend.weights_ | {"blend": 1.0}
 
 
 def test_auto_takes_the_best(auto, held_out):
     scores = {name: f1_score(Y, labels(values, "rule")) for name, values in held_out.items()}
     best = max(scores, key=scores.get)
-    assert auto.members_ == (best,)
+    assert auto.weights_ == {best: 1.0}
     np.testing.assert_array_equal(auto.predict(X), auto.only(best).predict(X))
-    assert pd.DataFrame(auto.cv_results_).set_index("candidate")["used"].to_dict() == {
-        "bayes": best == "bayes",
-        "tree": best == "tree",
-        "auto": True,
-    }
+    weights = pd.DataFrame(auto.cv_results_).set_index("candidate")["weight"].to_dict()
+    assert weights == {"bayes": best == "bayes", "tree": best == "tree", "auto": 1}
 
 
 def test_the_score_of_a_choice_is_of_rows_that_it_was_not_made_on(auto, held_out):
@@ -136,7 +168,7 @@ def test_one_candidate_by_itself(blend, held_out):
     alone = blend.only("tree")
     rule = fit_decision(probabilities=held_out["tree"], y=Y, metric="f1")
     np.testing.assert_array_equal(alone.predict(X), rule(probabilities=alone.predict_proba(X)))
-    assert blend.members_ == ("bayes", "tree")
+    assert len(blend.weights_) == 2
 
 
 def test_the_models_with_a_name():
@@ -172,7 +204,7 @@ def test_a_candidate_that_cannot_meet_the_constraint_is_left_out(tmp_path):
     candidates = [("bayes", GaussianNB()), ("nothing", DummyClassifier())]
     asked = {"constraint": "precision >= 0.7", "pos_label": np.int64(1)}
     clf = ensemble(candidates=candidates, **asked).fit(X, Y)
-    assert clf.members_ == ("bayes",)
+    assert clf.weights_ == {"bayes": 1.0}
     assert "precision" in clf.left_out_["nothing"]
     clf.save(tmp_path / "ensemble")
     again = AlignedEnsemble.load(tmp_path / "ensemble")
@@ -214,6 +246,14 @@ def test_weights_and_groups_reach_their_places():
             np.testing.assert_array_equal(model.weight_, weight[trained])
 
 
+def test_splits_are_of_the_rows_as_they_came():
+    weight = np.arange(len(Y)) % 2
+    split = [(np.arange(300), np.arange(300, 400))]
+    own = [("bayes", Remembering())]
+    clf = ensemble(candidates=own, cv=split, decision="argmax").fit(X, Y, weight)
+    np.testing.assert_array_equal(clf.models_["bayes"][0].rows_, X[1:300:2, 0])
+
+
 def test_a_classifier_that_is_given_sees_the_frame():
     frame = pd.DataFrame(X, columns=list("abcd"))
     columns = make_column_transformer((StandardScaler(), ["a", "b"]))
@@ -241,19 +281,19 @@ def test_networks(tmp_path):
     network = quick("f1", epochs=3, decision="expected")
     clf = ensemble(candidates=["linear", ("small", network)], cv=2, time_limit=600)
     clf.fit(X, Y, checkpoint=tmp_path)
-    assert clf.members_ == ("linear", "small")
+    assert list(clf.models_) == ["linear", "small"]
     assert all(model.on_epoch is None for model in clf.models_["small"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["small-0", "small-1"]
     clf = pickle.loads(pickle.dumps(clf))
     assert clf.predict(X).shape == Y.shape
-    (built,) = build(["network"], "f1", 400, 3, 0)
+    (built,) = build(["network"], "f1", 400, 0)
     assert built.estimator.metric == "f1"
     assert built.frame
     assert not built.own
 
 
 def test_a_forest_of_many_rows_is_bounded():
-    (few,), (many,) = (build(["forest"], "f1", rows, 3, 0) for rows in (20_000, 20_001))
+    (few,), (many,) = (build(["forest"], "f1", rows, 0) for rows in (20_000, 20_001))
     assert few.estimator.max_samples is None
     assert many.estimator.max_samples == 20_000
     assert many.estimator.bootstrap
@@ -309,7 +349,6 @@ def test_what_the_time_does_not_suffice_for_is_left_out_whole(capsys):
     own = [("first", Slow(0.01)), ("slow", Slow(0.02)), ("quick", Slow(0.001))]
     clf = ensemble(candidates=own, time_limit=20, decision="argmax", verbose=1).fit(X, Y)
     assert list(clf.models_) == ["first", "quick"]
-    assert clf.members_ == ("first", "quick")
     assert clf.left_out_ == {"slow": "the first of 3 folds took 5.3 s, and 6.7 s were left"}
     said = capsys.readouterr().err
     assert "first: fold 1 of 3 took 2.7 s, the others about 5 s\n" in said
@@ -319,7 +358,7 @@ def test_what_the_time_does_not_suffice_for_is_left_out_whole(capsys):
 
 def test_the_first_is_trained_whatever_time_it_takes():
     clf = ensemble(candidates=[("a", Slow(1)), ("b", Slow(1))], time_limit=0.01).fit(X, Y)
-    assert clf.members_ == ("a",)
+    assert clf.weights_ == {"a": 1.0}
     assert clf.left_out_ == {"b": "nothing was trained, and 0.0 s were left"}
 
 

@@ -32,7 +32,7 @@ def mean_f1(confusion):
 def fitted():
     candidates = [
         "linear",
-        "boosting",
+        ("few trees", HistGradientBoostingClassifier(max_iter=3)),
         ("forest of mine", ExtraTreesClassifier(5, random_state=0)),
         ("network", AlignedClassifier(epochs=1, device="cpu", random_state=0, decision="argmax")),
     ]
@@ -62,23 +62,23 @@ def test_what_is_loaded_is_what_was_saved(fitted, saved):
     loaded = AlignedEnsemble.load(saved)
     np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
     np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
-    assert loaded.members_ == fitted.members_
+    assert loaded.weights_ == fitted.weights_
     assert loaded.left_out_ == fitted.left_out_
     assert loaded.gain_ == fitted.gain_
     assert loaded.cv_results_.keys() == fitted.cv_results_.keys()
     np.testing.assert_equal(loaded.cv_results_, fitted.cv_results_)
     assert [one if isinstance(one, str) else one[0] for one in loaded.candidates] == [
-        "linear", "boosting", "forest of mine", "network",
+        "linear", "few trees", "forest of mine", "network",
     ]  # fmt: skip
     assert loaded.candidates[2][1].n_estimators == 5
     assert loaded.get_params()["random_state"] == 0
-    alone = loaded.only("boosting")
-    np.testing.assert_array_equal(alone.predict(X), fitted.only("boosting").predict(X))
+    alone = loaded.only("few trees")
+    np.testing.assert_array_equal(alone.predict(X), fitted.only("few trees").predict(X))
 
 
 def test_a_second_save_replaces_the_first(fitted, folder):
     fitted.only("linear").save(folder)
-    assert AlignedEnsemble.load(folder).members_ == ("linear",)
+    assert AlignedEnsemble.load(folder).weights_ == {"linear": 1.0}
     assert sorted(path.name for path in folder.parent.iterdir()) == ["ensemble"]
 
 
@@ -106,7 +106,7 @@ def test_an_error_leaves_the_old_one(fitted, folder, monkeypatch):
     monkeypatch.setattr(skops.io, "dumps", full)
     with pytest.raises(OSError, match="disk full"):
         fitted.save(folder)
-    assert AlignedEnsemble.load(folder).members_ == fitted.members_
+    assert AlignedEnsemble.load(folder).weights_ == fitted.weights_
     assert sorted(path.name for path in folder.parent.iterdir()) == ["ensemble"]
 
 
@@ -116,8 +116,9 @@ def test_an_error_leaves_the_old_one(fitted, folder, monkeypatch):
         {"estimator": "AlignedClassifier"},
         {"candidates": 3},
         {"candidates": [["linear", False, False, 10**9]]},
-        {"members": ["nosuch"]},
-        {"members": []},
+        {"weights": {"nosuch": 1.0}},
+        {"weights": {"linear": -1.0}},
+        {"weights": {}},
         {"classes": ["b", "a", "c"]},
         {"classes": ["a", "b"]},
         {"order": [0, 0, 1]},

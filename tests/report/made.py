@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evalign.report import Contents, Scored, render, scores
+from evalign.report import Contents, Scored, TriedModels, render, scores
 
 
 def history(epochs, temperature):
@@ -51,6 +51,20 @@ def contents(classes=3, rows=400, *, baseline=True, seed=0, **changes):
         "cards": {"Data": {"rows": f"{rows}"}, "Run": {"seed": "0"}},
     }
     return Contents(**(made | changes))
+
+
+def tried():
+    """Make the evidence of two candidates and their blend."""
+
+    def row(name, weight, score, gain):
+        scores = {"rule_score": score, "argmax_score": score - 0.1, "gain": gain}
+        ends = {"": 0, "_low": -0.05, "_high": 0.05}
+        numbers = {f"{k}{end}": v + by for k, v in scores.items() for end, by in ends.items()}
+        return {"candidate": name, "weight": weight, "seconds": 1.5, **numbers}
+
+    rows = [row("trees", 0.7, 0.6, 0.1), row("<i>", 0.3, 0.5, 0.2), row("blend", 1.0, 0.7, 0.0)]
+    gain = {"value": 0.2, "low": 0.15, "high": 0.25, "against": "trees"}
+    return TriedModels(rows, gain, {"network": "it took <b>"})
 
 
 def rendered(made):

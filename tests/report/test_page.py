@@ -9,7 +9,7 @@ import pytest
 from plotly.offline import get_plotlyjs
 
 from evalign.report import render, scores
-from tests.report.made import contents, rendered
+from tests.report.made import contents, rendered, tried
 
 NASTY = ["</script><script>alert(1)</script>", "<b>\"&amp;'", "<!--<script>"]
 
@@ -121,7 +121,30 @@ def test_what_is_there():
     alone = Page(rendered(VARIANTS["no baseline"]))
     absent = {"intervals", "hard-cross_entropy", "loss-cross_entropy"}
     assert set(alone.data["figures"]) == set(three.data["figures"]) - absent
-    assert "No cross-entropy model was trained" in alone.text
+    assert "No usual model was trained" in alone.text
+
+
+def test_the_candidates():
+    made = contents(tried=tried())
+    result = scores(made)
+    assert result["tried"]["verdict"].endswith(
+        "Against trees with argmax: blend is better by 0.200 (95% interval 0.150 to 0.250)."
+    )
+    page = Page(render(made, result))
+    assert result["tried"]["verdict"] in page.text
+    assert "trees0.700.6000.550 to 0.6500.5000.450 to 0.5500.1000.050 to 0.150" in page.text
+    assert "<i>0.30" in page.text
+    assert "blend1.000.7000.650 to 0.7500.6000.550 to 0.650" in page.text
+    assert "network was left out: it took <b>." in page.text
+    assert "Candidates" not in Page(rendered(contents())).text
+
+
+@pytest.mark.parametrize(
+    "changes", [{"rows": []}, {"gain": {"against": 3}}, {"left_out": {"network": 3}}]
+)
+def test_candidates_that_are_none(changes):
+    with pytest.raises((ValueError, KeyError)):
+        replace(tried(), **changes)
 
 
 def test_words_for_what_is_missing_or_special():

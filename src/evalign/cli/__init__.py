@@ -5,8 +5,8 @@ options: what a person sees before anything is computed. These, `options`, `file
 import only typer, so that help and an error about a path come at once. Each command imports its
 work when it runs. The work is in `fit`, `predict`, `decide` and `compare`. They use `outcome` (the
 models' answers for rows), `run` (the folder that `fit` leaves behind), `dataset`, `labels` and
-`columns` (from a table to numbers) and `tables` (files of rows). May import everything else;
-nothing imports it. Needs the extra `cli`.
+`columns` (from a table to numbers) and `tables` (files of rows). `loaded` opens a run in Python.
+May import everything else; only `evalign.load` imports it. Needs the extra `cli`.
 """
 
 import io

@@ -8,6 +8,7 @@ from evalign.cli.errors import UsageError
 from evalign.cli.files import check_json, check_suffix
 from evalign.cli.options import (
     DECISIONS,
+    MODEL,
     Data,
     Decision,
     Drop,
@@ -15,6 +16,7 @@ from evalign.cli.options import (
     Group,
     Json,
     Metric,
+    Model,
     NewPage,
     NewRuleOrTable,
     NewRun,
@@ -27,8 +29,10 @@ from evalign.cli.options import (
     Seed,
     Target,
     Test,
+    Time,
     Validation,
     Weight,
+    seconds,
 )
 
 
@@ -48,6 +52,11 @@ def fit(
     target: Target,
     out: NewRun,
     metric: Metric = "f1_macro",
+    model: Model = MODEL,
+    time: Time = None,
+    quick: Annotated[
+        bool, Option("--quick", help="A preview in some ten seconds, of a part of the rows.")
+    ] = False,
     recipe: Recipe = "aligned",
     decision: Decision = "tuned",
     seed: Seed = 0,
@@ -59,12 +68,13 @@ def fit(
     validation: Validation = None,
     test: Test = None,
     baseline: Annotated[
-        bool, Option(help="Train a cross-entropy model beside it, to compare with.")
+        bool,
+        Option(help="Compare with a usual model: a cross-entropy network, or plain boosting."),
     ] = True,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a classifier on the metric it is judged by.
+    """Train the model that is best for the metric it is judged by.
 
     Numbers are imputed and scaled, categories one-hot encoded, ids and constants left out. The run
     folder holds the model, its scores on test rows and a report. After a crash or Ctrl-C the same
@@ -74,8 +84,9 @@ def fit(
 
         evalign fit data.csv --target label --metric f1_macro --out run
 
-        evalign fit data.parquet --target fraud --positive yes --metric f1 --out run
+        evalign fit data.parquet --target fraud --positive yes --metric f1 --out run --time 5m
     """
+    limit = seconds(time)
     from evalign.cli.fit import fit_table
 
     fit_table(
@@ -83,6 +94,9 @@ def fit(
         out,
         target=target,
         metric=metric,
+        model=model,
+        time=limit,
+        quick=quick,
         recipe=recipe,
         decision=decision,
         seed=seed,

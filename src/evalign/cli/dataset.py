@@ -51,6 +51,16 @@ class Rows:
         )
         return Rows(self.X.iloc[rows], self.y[rows], weight, groups)
 
+    def followed_by(self, more: "Rows") -> "Rows":
+        """These rows, and then others of the same table, without their groups."""
+        X = pd.concat([self.X, more.X], ignore_index=True)
+        levels = self.X.select_dtypes("category").columns  # lost where they differ
+        weight = None
+        if self.weight is not None and more.weight is not None:
+            weight = np.concatenate([self.weight, more.weight])
+        y = np.concatenate([self.y, more.y])
+        return Rows(X.astype(dict.fromkeys(levels, "category")), y, weight, None)
+
     def hold_out(self, labels: Labels, seed: int, part: str) -> tuple["Rows", "Rows"]:
         """Split into the rows to train on, and a fifth for the "test" or "validation"."""
         if self.groups is not None and (number := len(np.unique(self.groups))) < 2:

@@ -3,7 +3,7 @@
 import json
 import platform
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,20 @@ from evalign.cli.dataset import (
 )
 from evalign.cli.errors import UsageError
 from evalign.cli.files import digest
-from evalign.cli.outcome import contents, predictions, shown, was_seen
-from evalign.cli.run import PREDICTIONS, REPORT
+from evalign.cli.outcome import contents, predictions, shown, tried_models, was_seen
+from evalign.cli.run import NETWORK, PREDICTIONS, REPORT
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.decisions import Decision
+from evalign.ensemble import AlignedEnsemble
+from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
 from evalign.estimator import AlignedClassifier
 from evalign.recipes import RECIPES
 from evalign.report import render, scores
+from evalign.training import holdout_split
+
+# A preview: so many rows, epochs of a network, and seconds of training at most, and folds.
+QUICK_ROWS, QUICK_EPOCHS, QUICK_TIME, QUICK_FOLDS = 2500, 10, 5.0, 3
 
 
 def fit_table(
@@ -40,6 +46,9 @@ def fit_table(
     *,
     target: str,
     metric: str,
+    model: str,
+    time: float | None,
+    quick: bool,
     recipe: str,
     decision: Decision,
     seed: int,
@@ -59,6 +68,9 @@ def fit_table(
         check_metric(metric)
         if recipe not in RECIPES:
             raise UsageError(f"--recipe must be one of {', '.join(RECIPES)}. Got {recipe!r}.")
+        if time is not None and model == NETWORK:
+            cure = "Use --epochs for one network."
+            raise UsageError(f"--time must be left out with --model {NETWORK}. {cure}")
         source, given = TableFile(data), {"--validation": validation, "--test": test}
         others = {name: path and digest(path) for name, path in given.items()}
         arguments: run.About = {
@@ -66,6 +78,9 @@ def fit_table(
             "data": digest(data),
             "--target": target,
             "--metric": metric,
+            "--model": model,
+            "--time": time,
+            "--quick": quick,
             "--recipe": recipe,
             "--decision": decision,
             "--seed": seed,
@@ -88,27 +103,38 @@ def fit_table(
         dataset = load(source, **roles, drop=drop, positive=positive)
         check_metric(metric, len(dataset.labels.values))
         _check_names(source, dataset)
-        parts = _split(dataset, test, validation, seed)
-        introduce(spoken, dataset)
+        table = dataset
+        if quick:
+            dataset = _sample(table, seed)
+            epochs, time = min(epochs or QUICK_EPOCHS, QUICK_EPOCHS), time or QUICK_TIME
+        parts = _split(dataset, test, validation, seed, inner=model == NETWORK)
+        introduce(spoken, table)
+        if dataset is not table:
+            some = f"{len(dataset.rows.y)} of the rows"
+            spoken.note(f"A preview with {some}. Without --quick it is trained on all.")
         files = {"DATA": arguments["data"], **{k: v for k, v in others.items() if v}}
         warn_of_overlap(files, parts)
         for name in [name for name in parts if name != "training"]:
             warn_of_scarce(name, parts[name].y[parts[name].counted], dataset.labels)
 
-        recipes = {"model": recipe}
-        if baseline and recipe != "cross_entropy":
-            recipes["baseline"] = "cross_entropy"
-        estimators = {
-            name: AlignedClassifier(
+        usual: dict[str, Any] = {"decision": decision, "random_state": seed}
+        usual["verbose"] = 0 if quiet else 1
+        estimators: dict[str, run.Model] = {}
+        if model == NETWORK:
+            recipes = {"model": recipe}
+            if baseline and not quick and recipe != "cross_entropy":
+                recipes["baseline"] = "cross_entropy"
+            for name, kind in recipes.items():
+                estimators[name] = AlignedClassifier(metric, recipe=kind, epochs=epochs, **usual)
+        else:
+            estimators["model"] = AlignedEnsemble(
                 metric,
-                recipe=recipe,
-                decision=decision,
-                epochs=epochs,
-                random_state=seed,
-                verbose=0 if quiet else 1,
+                candidates=_candidates(model, metric, recipe, epochs, seed),
+                choose=AUTO if model == AUTO else BLEND,
+                cv=QUICK_FOLDS if quick else None,
+                time_limit=time,
+                **usual,
             )
-            for name, recipe in recipes.items()
-        }
         try:
             with run.building(out, arguments) as (folder, checkpoints, about):
                 about |= _about(dataset, data.name, parts)
@@ -128,20 +154,38 @@ def _check_names(source: TableFile, dataset: TrainingTable) -> None:
         raise UsageError(f"{what} has the name of one that `evalign predict` adds. {cure}")
 
 
+def _candidates(model: str, metric: str, recipe: str, epochs: int | None, seed: int) -> list[Any]:
+    """The candidates of an ensemble, with a network that is trained as the options say."""
+    names = DEFAULT if model in (AUTO, BLEND) else (model,)
+    network = network_candidate(metric, seed).set_params(recipe=recipe, epochs=epochs)
+    return [(name, network) if name == NETWORK else name for name in names]
+
+
+def _sample(dataset: TrainingTable, seed: int) -> TrainingTable:
+    """Some of the rows, in which the classes have their shares."""
+    rows = dataset.rows
+    if len(rows.y) <= QUICK_ROWS:
+        return dataset
+    share = QUICK_ROWS / len(rows.y)
+    _, some = holdout_split(rows.y, fraction=share, groups=rows.groups, seed=seed)
+    return replace(dataset, rows=rows.take(some))
+
+
 def _split(
-    dataset: TrainingTable, test: Path | None, validation: Path | None, seed: int
+    dataset: TrainingTable, test: Path | None, validation: Path | None, seed: int, *, inner: bool
 ) -> dict[str, Rows]:
     """Split the rows into "training", "test" and "validation".
 
     Without groups there is no "validation": the classifier holds those rows out itself. With groups
-    they are held out here, and a split that takes a class from the training rows is refused.
+    they are held out here, if it has no folds of its own (`inner`), and a split that takes a class
+    from the training rows is refused.
     """
     parts = {"training": dataset.rows}
     for name, path in {"test": test, "validation": validation}.items():
         training = parts["training"]
         if path is not None:
             parts[name] = read_rows(path, dataset)
-        elif name == "test" or training.groups is not None:
+        elif name == "test" or (inner and training.groups is not None):
             parts["training"], parts[name] = training.hold_out(dataset.labels, seed, name)
     return parts
 
@@ -152,35 +196,57 @@ def _build(
     about: run.About,
     dataset: TrainingTable,
     parts: dict[str, Rows],
-    estimators: dict[str, AlignedClassifier],
+    estimators: dict[str, run.Model],
 ) -> dict[str, Any]:
     """Write all files of a run except `run.json`, and return the scores."""
     training, tested, validated = parts["training"], parts["test"], parts.get("validation")
     held_out: tuple[Any, ...] | None = None
     if validated is not None:
         held_out = (validated.X, validated.y, validated.weight)
+    tried, models = None, dict(estimators)
     for name, estimator in estimators.items():
-        estimator.fit(
-            training.X,
-            training.y,
-            training.weight,
-            groups=training.groups,
-            validation_data=held_out,
-            checkpoint=checkpoints / name,
-        )
+        if isinstance(estimator, AlignedClassifier):
+            estimator.fit(
+                training.X,
+                training.y,
+                training.weight,
+                groups=training.groups,
+                validation_data=held_out,
+                checkpoint=checkpoints / name,
+            )
+        else:
+            _fit_ensemble(estimator, training, validated, checkpoints / name)
+            models |= run.with_baseline(estimator, about["arguments"])
+            tried = tried_models(estimator)
+            _write_json(folder / "candidates.json", asdict(tried))
         estimator.set_params(verbose=0).save(folder / name)
 
-    table = predictions(tested, dataset.labels, estimators)
+    table = predictions(tested, dataset.labels, models)
     with writing(folder / PREDICTIONS, table.schema) as write:
         write(table)
-    histories = {name: estimator.history_ for name, estimator in estimators.items()}
+    histories = {
+        name: model.history_ if isinstance(model, AlignedClassifier) else []
+        for name, model in models.items()
+    }
     seen = was_seen(about, about["arguments"]["--test"])
-    content = contents(table, dataset.labels, about, histories, seen=seen)
+    content = contents(table, dataset.labels, about, histories, seen=seen, tried=tried)
     result = scores(content)
     _write_json(folder / "history.json", histories)
     _write_json(folder / "metrics.json", result)
     (folder / REPORT).write_text(render(content, result), encoding="utf-8")
     return result
+
+
+def _fit_ensemble(
+    ensemble: AlignedEnsemble, training: Rows, validated: Rows | None, checkpoint: Path
+) -> None:
+    """Fit to folds of the training rows, or to these alone where validation rows are given."""
+    rows = training
+    if validated is not None:
+        rows = training.followed_by(validated)
+        parts = np.split(np.arange(len(rows.y)), [len(training.y)])
+        ensemble.set_params(cv=[tuple(parts)])
+    ensemble.fit(rows.X, rows.y, rows.weight, groups=rows.groups, checkpoint=checkpoint)
 
 
 def _about(dataset: TrainingTable, file: str, parts: dict[str, Rows]) -> run.About:

@@ -1,11 +1,13 @@
 """Arguments that several commands share. A path is checked here, before anything is loaded."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Option
 
+from evalign.cli.errors import UsageError
 from evalign.cli.files import (
     check_file,
     check_parent,
@@ -18,6 +20,19 @@ from evalign.cli.files import (
 # Copies of the library's values, because the library takes seconds to load. A test compares them.
 RECIPES = ("aligned", "cross_entropy", "east", "focal", "logit_adjusted")
 DECISIONS = Literal["argmax", "tuned", "expected"]
+MODELS = Literal[
+    "auto",
+    "blend",
+    "network",
+    "boosting",
+    "forest",
+    "linear",
+    "lightgbm",
+    "xgboost",
+    "catboost",
+]
+MODEL: MODELS = "blend"  # what `fit` takes if it is not told
+UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def checked(*checks: Callable[[Path], None]) -> Callable[[Path | None], Path | None]:
@@ -30,6 +45,25 @@ def checked(*checks: Callable[[Path], None]) -> Callable[[Path | None], Path | N
         return path
 
     return callback
+
+
+def seconds(text: str | None) -> float | None:
+    """The seconds of "90", "90s", "5m" or "1h".
+
+    Examples:
+        >>> seconds("1.5m")
+        90.0
+    """
+    if text is None:
+        return None
+    unit = text[-1:] if text[-1:] in UNITS else "s"
+    try:
+        found = float(text.removesuffix(unit)) * UNITS[unit]
+    except ValueError:
+        found = math.nan
+    if not (0 < found < math.inf):
+        raise UsageError(f"--time must be a time such as 90s, 5m or 1h. Got {text!r}.")
+    return found
 
 
 Data = Annotated[
@@ -105,7 +139,17 @@ Seed = Annotated[int, Option(min=0, max=2**31 - 1, help="Of the split and of the
 Epochs = Annotated[
     int | None, Option(min=1, help="Passes over the rows at most; else what the network wants.")
 ]
-Recipe = Annotated[str, Option(help=f"How to train: {', '.join(RECIPES)}.")]
+Model = Annotated[
+    MODELS,
+    Option(
+        help="What to train: the mean of several models (blend), the best of them (auto), or one."
+    ),
+]
+Time = Annotated[
+    str | None,
+    Option(metavar="TIME", help="For training several models, such as 90s, 5m or 1h."),
+]
+Recipe = Annotated[str, Option(help=f"How to train a network: {', '.join(RECIPES)}.")]
 Decision = Annotated[DECISIONS, Option(help="From probabilities to labels.")]
 Group = Annotated[
     str | None, Option(metavar="COL", help="Rows with one value of this column stay together.")

@@ -1,6 +1,6 @@
 """The models' answers for test rows: as a table, for the report and on the terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,17 @@ from rich.table import Table
 from evalign.cli.dataset import Rows
 from evalign.cli.errors import UsageError
 from evalign.cli.labels import Labels
-from evalign.cli.run import PREDICTIONS, About
+from evalign.cli.run import BASELINE, NETWORK, PREDICTIONS, About, Model
+from evalign.core.metrics import resolve
 from evalign.core.text import visible
-from evalign.estimator import AlignedClassifier
-from evalign.report import Contents, Scored
+from evalign.ensemble import AlignedEnsemble
+from evalign.report import Contents, Scored, TriedModels
 from evalign.report.summary import number
 
 Histories = dict[str, list[dict[str, Any]]]
 
 
-def predictions(rows: Rows, labels: Labels, models: dict[str, AlignedClassifier]) -> pa.Table:
+def predictions(rows: Rows, labels: Labels, models: Mapping[str, Model]) -> pa.Table:
     """The true label of each row, and the label and the probabilities that each model gives it."""
     columns = {"label": labels.decode(rows.y)}
     for name, model in models.items():
@@ -35,10 +36,13 @@ def predictions(rows: Rows, labels: Labels, models: dict[str, AlignedClassifier]
     return pa.table(columns)
 
 
-def judged(model: AlignedClassifier, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """The answers of `predict` and `predict_proba`, for which the network runs once."""
+def judged(model: Model, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """The answers of `predict` and `predict_proba`, for which the model runs once."""
     values = model.predict_proba(X)
-    codes = model.rule_.labels_of(torch.from_numpy(values)).numpy()
+    if isinstance(model, AlignedEnsemble):
+        codes = model.rule_(probabilities=values)
+    else:
+        codes = model.rule_.labels_of(torch.from_numpy(values)).numpy()
     return model.classes_[codes], values
 
 
@@ -51,7 +55,13 @@ def probabilities(stem: str, values: np.ndarray, labels: Labels) -> dict[str, pa
 
 
 def contents(
-    table: pa.Table, labels: Labels, about: About, histories: Histories, *, seen: bool
+    table: pa.Table,
+    labels: Labels,
+    about: About,
+    histories: Histories,
+    *,
+    seen: bool,
+    tried: TriedModels | None = None,
 ) -> Contents:
     """The contents of a report on a table of `predictions`. Rows without weight are left out.
 
@@ -61,6 +71,7 @@ def contents(
         about: the run's `run.json`.
         histories: a record per epoch, for each model.
         seen: the rows are no test, see `was_seen`.
+        tried: the models that the model was made of.
     """
     names = table.column_names
     if "weight" in names:
@@ -71,29 +82,45 @@ def contents(
     def column(name: str) -> np.ndarray | None:
         return table[name].to_numpy() if name in names else None
 
-    def scored(name: str, recipe: str) -> Scored:
+    def scored(name: str, called: str) -> Scored:
         stem = f"{name}_probability"
         return Scored(
-            recipe,
+            called,
             labels.encode(table, PREDICTIONS, f"{name}_prediction"),
             np.stack([table[f"{stem}_{label}"].to_numpy() for label in labels.names], 1),
             histories[name],
         )
 
     arguments, history = about["arguments"], histories["model"]
+    network = arguments["--model"] == NETWORK
+    usual = "cross_entropy" if network else BASELINE
     return Contents(
         metric=arguments["--metric"],
         classes=labels.names,
         y=labels.encode(table, PREDICTIONS, "label"),
-        aligned=scored("model", arguments["--recipe"]),
-        baseline=scored("baseline", "cross_entropy") if "baseline_prediction" in names else None,
-        temperature=history[-1]["temperature"],
+        aligned=scored("model", arguments["--recipe" if network else "--model"]),
+        baseline=scored("baseline", usual) if "baseline_prediction" in names else None,
+        temperature=history[-1]["temperature"] if history else None,
         weight=column("weight"),
         groups=column("group"),
         seed=arguments["--seed"],
         cards=_cards(about),
         seen=seen,
+        tried=tried,
     )
+
+
+def tried_models(ensemble: AlignedEnsemble) -> TriedModels:
+    """The candidates of an ensemble, for the report."""
+    columns = ensemble.cv_results_
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    for row in rows:
+        row["seconds"] = None if np.isnan(row["seconds"]) else row["seconds"]
+        if not resolve(ensemble.metric).greater_is_better:  # a cost, which is negated there
+            for stem in ("rule_score", "argmax_score"):
+                high, low = -row[f"{stem}_low"], -row[f"{stem}_high"]
+                row |= {stem: -row[stem], f"{stem}_low": low, f"{stem}_high": high}
+    return TriedModels(rows, ensemble.gain_, ensemble.left_out_)
 
 
 def was_seen(about: About, checksum: str | None) -> bool:
@@ -118,6 +145,12 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
         yield f"On {scores['rows']} rows that the models have seen in training. This is no test."
     for difference in scores["differences"]:
         yield difference["verdict"]
+    if "tried" in scores:
+        yield ""
+        yield _shown_models(scores)
+        yield scores["tried"]["verdict"]
+        for name, why in scores["tried"]["left_out"].items():
+            yield f"Left out: {name}: {why}."
 
 
 def shown_classes(scores: dict[str, Any]) -> Table:
@@ -131,10 +164,24 @@ def shown_classes(scores: dict[str, Any]) -> Table:
     return table
 
 
+def _shown_models(scores: dict[str, Any]) -> Table:
+    """Show what each candidate reaches."""
+    table = Table("candidate", box=None, pad_edge=False)
+    for heading in ("weight", "with its rule", "95% interval", "with argmax", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in scores["tried"]["rows"]:
+        span = f"{number(row['rule_score_low'])} to {number(row['rule_score_high'])}"
+        took = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
+        cells = [f"{row['weight']:.2f}", number(row["rule_score"]), span]
+        table.add_row(visible(row["candidate"]), *cells, number(row["argmax_score"]), took)
+    return table
+
+
 def _cards(about: About) -> dict[str, dict[str, str]]:
     arguments, columns = about["arguments"], about["columns"]
     counts = zip(about["classes"], about["rows_per_class"], strict=True)
-    also = "" if "validation" in about["rows"] else "; of the training rows a fifth for validation"
+    also = "; of the training rows a fifth for validation"
+    also = also if arguments["--model"] == NETWORK and "validation" not in about["rows"] else ""
     left_out = [f"{name} ({why})" for name, why in columns["left_out"].items()]
     data = {
         "File": about["file"],

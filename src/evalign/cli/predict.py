@@ -22,10 +22,9 @@ from evalign.cli.outcome import (
     shown_classes,
     was_seen,
 )
-from evalign.cli.run import LARGEST, PREDICTIONS, REPORT, FinishedRun
+from evalign.cli.run import LARGEST, PREDICTIONS, REPORT, FinishedRun, Model
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import terminal
-from evalign.estimator import AlignedClassifier
 from evalign.report import render, scores
 
 
@@ -109,7 +108,8 @@ def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) ->
         with opened.reading(PREDICTIONS):
             about = opened.about
             seen = was_seen(about, about["arguments"]["--test"])
-            content = contents(table, opened.labels, about, opened.read("history.json"), seen=seen)
+            histories, tried = opened.read("history.json"), opened.tried
+            content = contents(table, opened.labels, about, histories, seen=seen, tried=tried)
         page = render(content, scores(content))
         with replacing(out) as aside:
             aside.write_text(page, encoding="utf-8")
@@ -123,7 +123,7 @@ class UnseenLevels:
         self.rows = 0
         self.levels: Counter[str] = Counter()
 
-    def count(self, model: AlignedClassifier, X: pd.DataFrame) -> None:
+    def count(self, model: Model, X: pd.DataFrame) -> None:
         new = model.features_.unseen(X)
         self.rows += int(np.any(list(new.values()), axis=0).sum()) if new else 0
         self.levels.update({name: int(rows.sum()) for name, rows in new.items() if rows.any()})

@@ -3,10 +3,11 @@
 | file                       | holds                                                           |
 | -------------------------- | --------------------------------------------------------------- |
 | `run.json`                 | format, arguments, columns, classes, versions, SHA-256 of files |
-| `model/`, `baseline/`      | `AlignedClassifier.save`, which knows the columns               |
+| `model/`, `baseline/`      | `AlignedClassifier.save`, or `AlignedEnsemble.save` for both    |
 | `test_predictions.parquet` | the models' answers for the test rows                           |
 | `metrics.json`             | `evalign.report.scores` of them                                 |
-| `history.json`             | a record per epoch, for each model                              |
+| `history.json`             | a record per epoch, for each network                            |
+| `candidates.json`          | what each model of an ensemble reaches                          |
 | `report.html`              | made from the others, and the only one without a checksum       |
 
 It is built in `<folder>.partial/run` and renamed at the end. The checkpoints of the training lie
@@ -19,6 +20,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,9 @@ from evalign.cli.columns import Columns
 from evalign.cli.errors import UsageError
 from evalign.cli.files import digest, partial_folder, replacing, synced
 from evalign.cli.labels import Labels
+from evalign.ensemble import AlignedEnsemble
 from evalign.estimator import AlignedClassifier
+from evalign.report import TriedModels
 from evalign.training import CheckpointError
 from evalign.training.checkpoint import WRONG_TREE, read_plain, sync_folder
 
@@ -40,8 +44,10 @@ VERSION = 2  # since the models know the columns
 PREDICTIONS = "test_predictions.parquet"
 REPORT = "report.html"
 MODELS = ("model", "baseline")
+NETWORK, BASELINE = "network", "boosting"  # of --model: one network, and what others are held to
 LARGEST = 2**30  # bytes of a file, but for those of the models
 About = dict[str, Any]
+Model = AlignedClassifier | AlignedEnsemble
 SHAPE: dict[str, type] = {
     "arguments": dict,
     "files": dict,
@@ -91,17 +97,39 @@ class FinishedRun:
     @property
     def models(self) -> list[str]:
         """ "model", and "baseline" if there is one."""
-        return [name for name in MODELS if f"{name}/manifest.json" in self.about["files"]]
+        if self._is_network:
+            return [name for name in MODELS if f"{name}/manifest.json" in self.about["files"]]
+        with self.reading("run.json"):
+            return list(with_baseline(self._ensemble, self.about["arguments"]))
 
-    def classifier(self, name: str) -> AlignedClassifier:
+    @property
+    def _is_network(self) -> bool:
+        return self.about["arguments"].get("--model") == NETWORK
+
+    @cached_property
+    def _ensemble(self) -> AlignedEnsemble:
+        with self.reading("model"):
+            return AlignedEnsemble.load(self.folder / "model")
+
+    def classifier(self, name: str) -> Model:
         """One of its models, whose classes are the codes of the labels."""
         with self.reading(name):
-            model = AlignedClassifier.load(self.folder / name)
+            if self._is_network:
+                model = AlignedClassifier.load(self.folder / name)
+            else:
+                model = with_baseline(self._ensemble, self.about["arguments"])[name]
             if model.classes_.tolist() != list(range(len(self.labels.values))):
                 raise ValueError("its classes are others than those of run.json")
             if list(model.features_.given) != self.columns.features:
                 raise ValueError("its columns are others than those of run.json")
             return model
+
+    @property
+    def tried(self) -> TriedModels | None:
+        """The models that an ensemble was made of."""
+        name = "candidates.json"
+        with self.reading(name):
+            return TriedModels(**self.read(name)) if name in self.about["files"] else None
 
     def read(self, name: str) -> Any:
         """One of its JSON files."""
@@ -118,6 +146,15 @@ class FinishedRun:
         except (OSError, EOFError, MemoryError, *WRONG_TREE) as error:
             why = " ".join(f"{type(error).__name__}: {error}".split())
             raise _damaged(self.folder, f"{name} cannot be used: {why[:300]}") from error
+
+
+def with_baseline(ensemble: AlignedEnsemble, arguments: About) -> dict[str, AlignedEnsemble]:
+    """An ensemble as "model", and as "baseline" the usual one of its candidates, if it has it."""
+    models = {"model": ensemble}
+    several = arguments["--model"] != BASELINE and BASELINE in ensemble.models_
+    if arguments["--baseline"] and several:
+        models["baseline"] = ensemble.only(BASELINE)
+    return models
 
 
 def finished(folder: Path, arguments: About) -> FinishedRun | None:

@@ -17,9 +17,9 @@ from evalign.estimator import AlignedClassifier
 
 OWNER = "AlignedEnsemble"
 DEFAULT = ("network", "boosting", "forest", "linear")
-# Rows for each tree of the forest, at most: time and memory stay those of a table of this size.
-ROWS_OF_A_TREE = 20_000
-TREES = 300  # of all folds together, but 100 in each
+# Of the forest: rows for each tree, at most, so that time and memory stay those of a table of this
+# size; and rows from which on a leaf holds two of them, which makes trees a third as large.
+ROWS_OF_A_TREE, LARGE = 20_000, 5_000
 BLEND, AUTO = "blend", "auto"
 # All that have a name, from quick to slow, which is the order in which they are trained.
 NAMES = ("linear", "boosting", "forest", "lightgbm", "xgboost", "catboost", "network")
@@ -56,7 +56,7 @@ class CandidateModel(NamedTuple):
 
 
 def build(
-    given: Sequence[Any], metric: str | MetricFunction, rows: int, folds: int, seed: int
+    given: Sequence[Any], metric: str | MetricFunction, rows: int, seed: int
 ) -> list[CandidateModel]:
     """The candidates for a table, the quick ones first.
 
@@ -64,13 +64,12 @@ def build(
         given: names of `NAMES`, or pairs of a name and a classifier.
         metric: what they are judged by.
         rows: to be trained on in a fold.
-        folds: their number.
         seed: of all random draws.
     """
     allowed = "hold names of models, or pairs of a name and a classifier"
     some = isinstance(given, Sequence) and not isinstance(given, str) and len(given) > 0
     require(some, OWNER, "candidates", allowed, repr(given))
-    made = [_made(one, allowed, metric, rows, folds, seed) for one in given]
+    made = [_made(one, allowed, metric, rows, seed) for one in given]
     names = [candidate.name for candidate in made]
     double = sorted({name for name in names if names.count(name) > 1})
     require(not double, OWNER, "candidates", "have different names", f"{double} more than once")
@@ -79,15 +78,13 @@ def build(
 
 
 def _made(
-    one: Any, allowed: str, metric: str | MetricFunction, rows: int, folds: int, seed: int
+    one: Any, allowed: str, metric: str | MetricFunction, rows: int, seed: int
 ) -> CandidateModel:
     if isinstance(one, str):
         cure = nearest(one, NAMES)
         known = f"be some of {', '.join(NAMES)}"
         require(one in NAMES, OWNER, "candidates", known, repr(one), cure)
-        return CandidateModel(
-            one, _estimator(one, metric, rows, folds, seed), False, one == "network"
-        )
+        return CandidateModel(one, _estimator(one, metric, rows, seed), False, one == "network")
     pair = isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)
     require(pair, OWNER, "candidates", allowed, repr(one))
     name, estimator = one
@@ -100,31 +97,41 @@ def _made(
     return CandidateModel(name, estimator, True, True)
 
 
-def _estimator(name: str, metric: str | MetricFunction, rows: int, folds: int, seed: int) -> Any:
+def _estimator(name: str, metric: str | MetricFunction, rows: int, seed: int) -> Any:
     match name:
         case "linear":
             return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         case "boosting":
             return HistGradientBoostingClassifier(random_state=seed)
         case "forest":
-            large = rows > ROWS_OF_A_TREE
+            some = rows > ROWS_OF_A_TREE
             return ExtraTreesClassifier(
-                max(100, TREES // folds),
-                bootstrap=large,
-                max_samples=ROWS_OF_A_TREE if large else None,
+                200,
+                min_samples_leaf=2 if rows > LARGE else 1,
+                bootstrap=some,
+                max_samples=ROWS_OF_A_TREE if some else None,
                 n_jobs=-1,  # all cores, as the other models take them
                 random_state=seed,
             )
         case "network":
-            # By "expected" its probabilities are corrected with rows that it holds out, as a mean
-            # with others needs them. The rule itself is not used.
-            return AlignedClassifier(metric, decision="expected", random_state=seed)
+            return network_candidate(metric, seed)
         case "lightgbm":
             return _imported(name).LGBMClassifier(random_state=seed, verbose=-1)
         case "xgboost":
             return _imported(name).XGBClassifier(random_state=seed)
     made = _imported(name).CatBoostClassifier
     return made(random_seed=seed, verbose=False, allow_writing_files=False)
+
+
+def network_candidate(metric: str | MetricFunction, seed: int) -> AlignedClassifier:
+    """The network that is a candidate.
+
+    By "expected" its probabilities are corrected with rows that it holds out, as a mean with others
+    needs them. The rule itself is not used.
+    """
+    return AlignedClassifier(
+        metric, decision="expected", validation_fraction=0.2, random_state=seed
+    )
 
 
 def _imported(package: str) -> Any:

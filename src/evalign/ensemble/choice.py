@@ -6,7 +6,7 @@ score, as single folds may hold few rows of a class. Intervals are those of resa
 tell how far other rows could move the scores, not how another training would come out.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,13 +16,16 @@ from evalign.core.metrics import Metric
 from evalign.core.resampling import bootstrap, interval
 from evalign.ensemble.candidates import BLEND
 from evalign.estimator.answers import Answers
-from evalign.estimator.evidence import CrossFitted, Wanted, cross_fit, score_of
+from evalign.estimator.evidence import CrossFitted, Wanted, others, rule_without, score_of
 
 WAYS: dict[str, Any] = {"rule": None, "argmax": "argmax"}
 ENDS = ("", "_low", "_high")  # a value and its interval
+# Of the weights of a blend: rows that each candidate has in advance, the least probability that
+# counts, steps at most, and the weight below which a candidate is not worth its time.
+PRIOR, LEAST, STEPS, SMALL = 2.0, 1e-6, 500, 0.03
 
 
-class Tried(NamedTuple):
+class Trial(NamedTuple):
     """A candidate that was trained on all folds.
 
     Args:
@@ -40,19 +43,19 @@ class ChosenModels(NamedTuple):
     """What an ensemble uses, and the evidence.
 
     Args:
-        members: the names of the candidates whose mean probability decides.
+        weights: of the candidates whose mean probability decides, by name; they sum to 1.
         answers: their mean for rows that they were not trained on.
         results: see `AlignedEnsemble.cv_results_`.
         gain: see `AlignedEnsemble.gain_`.
     """
 
-    members: tuple[str, ...]
+    weights: dict[str, float]
     answers: Answers
     results: dict[str, list[Any]]
     gain: dict[str, Any]
 
 
-Pick = Callable[[dict[str, Tried], np.ndarray, "Judge", str], tuple[str, ...]]
+Pick = Callable[[dict[str, Trial], np.ndarray, "Judge", str], dict[str, float]]
 
 
 class Judge(NamedTuple):
@@ -106,7 +109,7 @@ class Judge(NamedTuple):
         return [(value, *interval(draws)) for value, draws in pairs]
 
 
-def choose(tried: dict[str, Tried], how: str, wanted: Wanted, judge: Judge) -> ChosenModels:
+def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> ChosenModels:
     """Choose among candidates that answered for the same rows.
 
     Args:
@@ -116,31 +119,32 @@ def choose(tried: dict[str, Tried], how: str, wanted: Wanted, judge: Judge) -> C
         judge: of labels.
     """
     pick, rows = _blend if how == BLEND else _best, judge.rows
-    blends: dict[tuple[str, ...], CrossFitted] = {(name,): one.found for name, one in tried.items()}
 
     def labels(pick: Pick, way: str) -> np.ndarray:
-        """Those of each fold, by the candidates that the other folds pick."""
+        """Those of each fold, by the candidates and the rule that the other folds ask for."""
         given = np.full(len(rows.y), -1)
         for fold in np.unique(rows.fold):
             own = np.asarray(rows.fold == fold)
-            others = np.asarray(~np.isin(rows.row, rows.row[own]))
-            members = pick(tried, others, judge, way)
-            if members not in blends:
-                answers = mean_answers(tried[name].answers for name in members)
-                blends[members] = cross_fit(answers, wanted, WAYS)
-            given[own] = blends[members].labels[way][own]
+            weights = pick(tried, others(rows, own), judge, way)
+            if len(weights) == 1:
+                (name,) = weights
+                given[own] = tried[name].found.labels[way][own]
+                continue
+            answers = mean_answers(tried, weights)
+            rule = rule_without(answers, own, wanted, WAYS[way])
+            if rule is not None:
+                given[own] = rule(probabilities=answers.values[own])
         return given
 
     chosen = {way: labels(pick, way) for way in WAYS}
-    table = {name: one.found.labels for name, one in tried.items()} | {how: chosen}
     everything = np.ones(len(rows.y), bool)
-    members = pick(tried, everything, judge, "rule")
+    weights = pick(tried, everything, judge, "rule")
+    table = {name: one.found.labels for name, one in tried.items()} | {how: chosen}
     results: dict[str, list[Any]] = {
         "candidate": list(table),
-        "used": [name in (*members, how) for name in table],
-        "seconds": [tried[name].seconds if name in tried else np.nan for name in table],
+        "weight": [*(weights.get(name, 0.0) for name in tried), 1.0],
+        "seconds": [*(one.seconds for one in tried.values()), np.nan],
     }
-
     stems = ["rule_score", "argmax_score", "gain"]
     for stem in stems:
         results |= {f"{stem}{end}": [] for end in ENDS}
@@ -151,22 +155,42 @@ def choose(tried: dict[str, Tried], how: str, wanted: Wanted, judge: Judge) -> C
                 results[f"{stem}{end}"].append(value)
     *_, gain = judge.compare(chosen["rule"], labels(_best, "argmax"))
     found = dict(zip(("value", "low", "high"), gain, strict=True))
-    found |= {"against": _best(tried, everything, judge, "argmax")[0]}
-    answers = mean_answers(tried[name].answers for name in members)
-    return ChosenModels(members, answers, results, found)
+    found |= {"against": next(iter(_best(tried, everything, judge, "argmax")))}
+    return ChosenModels(weights, mean_answers(tried, weights), results, found)
 
 
-def mean_answers(answers: Iterable[Answers]) -> Answers:
-    """The mean of probabilities for the same rows."""
-    several = list(answers)
-    return replace(several[0], values=np.mean([one.values for one in several], 0))
+def mean_answers(tried: dict[str, Trial], weights: dict[str, float]) -> Answers:
+    """The weighted mean of probabilities for the same rows."""
+    several = [tried[name].answers for name in weights]
+    mean = np.average([one.values for one in several], 0, weights=list(weights.values()))
+    return replace(several[0], values=mean)
 
 
-def _blend(tried: dict[str, Tried], rows: np.ndarray, judge: Judge, way: str) -> tuple[str, ...]:
-    return tuple(tried)
+def _blend(tried: dict[str, Trial], rows: np.ndarray, judge: Judge, way: str) -> dict[str, float]:
+    """The weights with which the mean makes the labels of these rows most likely.
+
+    As they are those of a mixture, the EM algorithm finds them, and there is one best answer. So
+    that few rows do not leave out what many would not, there are `PRIOR` rows more for each.
+    """
+    part = judge.rows.take(rows)
+    mass = np.ones(len(part.y)) if part.weight is None else part.weight / part.weight.mean()
+    true = [one.answers.values[rows][np.arange(len(part.y)), part.y] for one in tried.values()]
+    likelihood = np.stack(true).clip(LEAST)
+    weights = np.full(len(tried), 1 / len(tried))
+    for _ in range(STEPS):
+        share = weights[:, None] * likelihood
+        new = (share / share.sum(0)) @ mass + PRIOR
+        new /= new.sum()
+        done = np.abs(new - weights).max() < 1e-6
+        weights = new
+        if done:
+            break
+    weights = np.where(weights < SMALL, 0, weights)
+    pairs = zip(tried, (weights / weights.sum()).tolist(), strict=True)
+    return {name: weight for name, weight in pairs if weight}
 
 
-def _best(tried: dict[str, Tried], rows: np.ndarray, judge: Judge, way: str) -> tuple[str, ...]:
+def _best(tried: dict[str, Trial], rows: np.ndarray, judge: Judge, way: str) -> dict[str, float]:
     """The candidate with the best score on some rows; of equals the first."""
     scores = {name: judge.score(one.found.labels[way], rows) for name, one in tried.items()}
-    return (max(scores, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf)),)
+    return {max(scores, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf)): 1.0}

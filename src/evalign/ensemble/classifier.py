@@ -5,12 +5,12 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -28,8 +28,9 @@ from evalign.ensemble.training import Clock
 from evalign.ensemble.trying import folds, try_all
 from evalign.estimator import held_out
 from evalign.estimator.evidence import Wanted
+from evalign.estimator.frames import Features
 from evalign.estimator.rows import weights
-from evalign.estimator.storage import as_json, reading
+from evalign.estimator.storage import reading
 from evalign.estimator.targets import warn_of_lost
 from evalign.training import TrainingWarning
 
@@ -49,8 +50,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
             boosting, "forest" extra trees, "linear" logistic regression of scaled columns.
             "lightgbm", "xgboost" and "catboost" are candidates where they are named and installed.
-        choose: "blend" for the mean of the candidates' probabilities, "auto" for the candidate
-            with the best metric.
+        choose: "blend" for the mean of the candidates' probabilities, with the weights that make
+            the labels of rows held out most likely; "auto" for the candidate with the best metric.
         cv: the number of folds, stratified and shuffled, or a splitter of scikit-learn. None for 5
             folds up to 5,000 rows, 3 up to 20,000, and a single fifth that is held out beyond.
         decision: "tuned", "expected" or "argmax", see `fit_decision`.
@@ -65,21 +66,22 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
 
     Attributes:
         classes_: the labels, sorted.
-        members_: the names of the candidates whose mean `predict` uses.
+        weights_: of the candidates whose mean `predict` uses, by name; they sum to 1.
         models_: the models of the folds, by the name of each candidate that was tried.
         rules_: the rule of each of these by itself.
         rule_: the `DecisionRule` that `predict` uses. `rule_.classes` has its classes in order; of
             two, the positive one is the last.
         cv_results_: columns of a table (`pandas.DataFrame(clf.cv_results_)`) with a row for each
-            candidate, and a last one for the ensemble. "candidate" is its name, "used" whether it
-            is one of `members_`, "seconds" what its training took. "rule_score" is the metric (a
-            cost is negated) of labels by rules that were fitted to the other folds, "argmax_score"
-            that of the most probable labels, and "gain" how far the ensemble is ahead of the
-            candidate with its rule. "_low" and "_high" behind these are 95% intervals, for other
+            candidate, and a last one for the ensemble. "candidate" is its name, "weight" that of
+            `weights_`, "seconds" what its training took. "rule_score" is the metric (a cost is
+            negated) of labels by rules that were fitted to the other folds, "argmax_score" that of
+            the most probable labels, and "gain" how far the ensemble is ahead of the candidate with
+            its rule. "_low" and "_high" behind these are 95% intervals, for other
             rows (a paired bootstrap). The ensemble is chosen anew for each fold, by the others.
         gain_: how far the ensemble is ahead of the best candidate by argmax, which is chosen anew
             for each fold too: "value", "low" and "high". "against" is the one that all rows choose.
         left_out_: why a candidate is not in it, by its name: time, or the constraint.
+        features_: the `Features`: what was learnt of the columns, and which were left out.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     Examples:
@@ -87,8 +89,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         >>> X, y = make_classification(1500, weights=[0.9], class_sep=0.7, random_state=0)
         >>> clf = AlignedEnsemble("f1", candidates=["boosting", "linear"], cv=3, random_state=0)
         >>> clf = clf.fit(X[:700], y[:700])
-        >>> clf.members_, clf.score(X[700:], y[700:]) > 0.6
-        (('linear', 'boosting'), True)
+        >>> sorted(clf.weights_), clf.score(X[700:], y[700:]) > 0.5
+        (['boosting', 'linear'], True)
     """
 
     n_features_in_: int
@@ -154,11 +156,11 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         parts = folds(OWNER, self.cv, table, seed)
         warn_of_lost(targets, table.codes, parts)
         rows = max(len(rows) for rows, _ in parts)
-        candidates = build(self.candidates, self.metric, rows, len(parts), seed)
+        candidates = build(self.candidates, self.metric, rows, seed)
 
         if len(names) == 1:  # nothing to learn
             rule = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
-            self._fitted = FittedEnsemble(targets, features, {}, (), rule, {}, {}, {}, {})
+            self._fitted = FittedEnsemble(targets, features, {}, {}, rule, {}, {}, {}, {})
             return self
         with narrated(self.verbose) as tell:
             trials = try_all(
@@ -181,7 +183,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             targets,
             features,
             trials.trained,
-            chosen.members,
+            chosen.weights,
             wanted.rule(chosen.answers),
             trials.rules,
             chosen.results,
@@ -195,8 +197,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         return self._state().targets.classes
 
     @property
-    def members_(self) -> tuple[str, ...]:
-        return self._state().members
+    def weights_(self) -> dict[str, float]:
+        return self._state().weights
 
     @property
     def models_(self) -> dict[str, list[Any]]:
@@ -219,6 +221,10 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         return self._state().gain
 
     @property
+    def features_(self) -> Features:
+        return self._state().features
+
+    @property
     def left_out_(self) -> dict[str, str]:
         return self._state().left_out
 
@@ -230,7 +236,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         return self._state().targets.decode(codes)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (n, n_classes): the mean of the members. What mends them is in the rule."""
+        """Probabilities (n, n_classes): the weighted mean. What mends them is in the rule."""
         return self._sorted(self._values(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -258,7 +264,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         known = list(fitted.trained)
         require(name in known, f"{OWNER}.only", "name", f"be one of {known}", repr(name))
         alone = copy.copy(self)
-        alone._fitted = replace(fitted, members=(name,), rule=fitted.rules[name])
+        alone._fitted = replace(fitted, weights={name: 1.0}, rule=fitted.rules[name])
         return alone
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -268,16 +274,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         Networks must be free of functions. Needs `skops`.
         """
         fitted = self._state()
-        integers = {
-            name: int(value) if isinstance(value, Integral) else None
-            for name, value in (("cv", self.cv), ("random_state", self.random_state))
-        }
-        arguments = self.get_params(deep=False) | integers
-        arguments["metric"] = self.metric if isinstance(self.metric, str) else None
-        arguments["pos_label"] = as_json(self.pos_label)
-        arguments["candidates"] = [
-            one if isinstance(one, str) else [one[0]] for one in self.candidates
-        ]
+        arguments = storage.plain_arguments(self.get_params(deep=False))
         state = {"arguments": arguments, **fitted.state_dict()}
         storage.save(path, state, list(fitted.trained.values()))
 
@@ -294,17 +291,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             arguments: such as `metric`, where it is not a name.
         """
         state, trained = storage.load(path, trusted)
-        with reading(path, OWNER):
-            given = dict(state["arguments"]) | arguments
-            if "candidates" not in arguments:
-                given["candidates"] = tuple(
-                    one if isinstance(one, str) else (one[0], clone(trained[one[0]].models[0]))
-                    for one in given["candidates"]
-                    if isinstance(one, str) or one[0] in trained  # what time left out is not saved
-                )
-            missing = given["metric"] is None
-        allowed, cure = "be given: functions are not saved", "load(path, metric=...)"
-        require(not missing, f"{OWNER}.load", "metric", allowed, "none", cure)
+        given = storage.constructor_arguments(path, state, trained, arguments)
         with reading(path, OWNER):
             ensemble = cls(**given)
             ensemble._fitted = FittedEnsemble.from_state_dict(state, trained, ensemble.metric)
@@ -340,7 +327,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         return self._fitted
 
     def _values(self, X: Any) -> np.ndarray:
-        """The mean probability of the members, with columns in the order of the rule."""
+        """The mean probability, with columns in the order of the rule."""
         fitted = self._state()
         return fitted.mean(*read_rows(self, X, fitted.features))
 

@@ -20,20 +20,21 @@ def read_table(
     """The rows of `fit` without those of weight 0, what their labels are, and their columns."""
     given, labels = read_labelled(ensemble, X, y, reset=True)
     weight = None if sample_weight is None else weights(sample_weight, len(labels))
-    features = learn_features(given, np.ones(len(labels)) if weight is None else weight)
+    everything = np.ones(len(labels)) if weight is None else weight
+    features = learn_features(OWNER, given, everything)
     X, matrix = _both(X, features.matrix(OWNER, given), features)
     groups = None if groups is None else np.asarray(groups)
     if groups is not None:
         allowed = f"hold a value for each of the {len(labels)} rows"
         require(groups.shape == labels.shape, OWNER, "groups", allowed, groups.shape)
-    if weight is not None and not weight.all():
-        counted = np.flatnonzero(weight)
+    counted = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
+    if weight is not None and len(counted) < len(weight):
         X, matrix = cast(Any, _safe_indexing(X, counted)), matrix[counted]
         labels, weight = labels[counted], weight[counted]
         groups = None if groups is None else groups[counted]
     _, labels, targets, codes = read_targets(ensemble, matrix, labels)
     require(not targets.multilabel, OWNER, "y", "hold one label per row", "several")
-    return LabelledTable(X, matrix, labels, codes, weight, groups), targets, features
+    return LabelledTable(X, matrix, labels, codes, weight, groups, counted), targets, features
 
 
 def read_rows(ensemble: Any, X: Any, features: Features) -> tuple[Any, np.ndarray]:

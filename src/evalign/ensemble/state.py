@@ -22,7 +22,7 @@ class FittedEnsemble:
         targets: the labels, and the order of the rule's classes.
         features: what was learnt of the columns.
         trained: the models, by the name of the candidate.
-        members: the names of those whose mean probability decides; none if there is one class.
+        weights: of those whose mean probability decides, by name; none if there is one class.
         rule: from the mean to labels.
         rules: those of each candidate by itself.
         results: see `AlignedEnsemble.cv_results_`.
@@ -33,7 +33,7 @@ class FittedEnsemble:
     targets: Targets
     features: Features
     trained: dict[str, TrainedModels]
-    members: tuple[str, ...]
+    weights: dict[str, float]
     rule: DecisionRule
     rules: dict[str, DecisionRule]
     results: dict[str, list[Any]]
@@ -41,16 +41,17 @@ class FittedEnsemble:
     left_out: dict[str, str]
 
     def mean(self, X: Any, matrix: np.ndarray) -> np.ndarray:
-        """The mean probability of the members, with columns in the order of the rule.
+        """The weighted mean of probabilities, with columns in the order of the rule.
 
         Args:
             X: rows as they came.
             matrix: the same as numbers.
         """
-        if not self.members:
+        if not self.weights:
             return np.ones((len(matrix), 1))
         classes = self.targets.classes[self.targets.order]
-        return np.mean([self.trained[name].mean(X, matrix, classes) for name in self.members], 0)
+        each = [self.trained[name].mean(X, matrix, classes) for name in self.weights]
+        return np.average(each, 0, weights=list(self.weights.values()))
 
     def state_dict(self) -> dict[str, Any]:
         """All but the models as plain values."""
@@ -60,7 +61,7 @@ class FittedEnsemble:
             "classes": classes.tolist(),
             "classes_dtype": classes.dtype.str,
             "order": order.tolist(),
-            "members": list(self.members),
+            "weights": self.weights,
             "rule": self.rule.state_dict(),
             "rules": {name: rule.state_dict() for name, rule in self.rules.items()},
             "results": _plain(self.results),
@@ -80,18 +81,20 @@ class FittedEnsemble:
             name: DecisionRule.from_state_dict(rule, metric=given)
             for name, rule in state["rules"].items()
         }
-        rule, members = DecisionRule.from_state_dict(state["rule"], metric=given), state["members"]
+        rule = DecisionRule.from_state_dict(state["rule"], metric=given)
+        weights = {str(name): float(weight) for name, weight in state["weights"].items()}
         sound = number > 0 and np.array_equal(np.unique(classes), classes)
         sound = sound and np.array_equal(np.sort(order), np.arange(number))
         sound = sound and all(len(one.gain) == number for one in (rule, *found.values()))
         got = classes[:3].tolist()
         require(sound, "state", "classes", "be sorted, and those of the rules", got)
-        known = {*members} <= {*trained} == {*found} and bool(members) == (number > 1)
-        require(known, "state", "members", f"be some of {list(trained)}", members)
+        known = {*weights} <= {*trained} == {*found} and bool(weights) == (number > 1)
+        known = known and all(0 < weight <= 1 for weight in weights.values())
+        require(known, "state", "weights", f"be those of some of {list(trained)}", weights)
         results, gain = (_numbers(state[key]) for key in ("results", "gain"))
         targets, left_out = Targets(classes, order, False), dict(state["left_out"])
         features = Features.from_state_dict(state["features"])
-        return cls(targets, features, trained, tuple(members), rule, found, results, gain, left_out)
+        return cls(targets, features, trained, weights, rule, found, results, gain, left_out)
 
 
 def _plain(value: Any) -> Any:

@@ -12,10 +12,12 @@ import io
 import os
 import zipfile
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
@@ -26,7 +28,7 @@ from evalign.core.checks import complaint, require
 from evalign.ensemble.candidates import OWNER
 from evalign.ensemble.training import TrainedModels
 from evalign.estimator import AlignedClassifier
-from evalign.estimator.storage import reading
+from evalign.estimator.storage import as_json, reading
 from evalign.training import CheckpointError, checkpoint
 from evalign.training.checkpoint import read_plain
 
@@ -107,6 +109,38 @@ def load(
             models = [_model(folder / "models" / n, tree["files"].get(n), trusted) for n in names]
             candidates[str(name)] = TrainedModels(str(name), bool(own), bool(frame), models)
     return tree, candidates
+
+
+def plain_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of the constructor as JSON holds them: no functions, splitters or estimators."""
+    plain = dict(arguments)
+    for name in ("cv", "random_state"):
+        plain[name] = int(plain[name]) if isinstance(plain[name], Integral) else None
+    plain["metric"] = plain["metric"] if isinstance(plain["metric"], str) else None
+    plain["pos_label"] = as_json(plain["pos_label"])
+    plain["candidates"] = [one if isinstance(one, str) else [one[0]] for one in plain["candidates"]]
+    return plain
+
+
+def constructor_arguments(
+    path: str | os.PathLike[str],
+    state: dict[str, Any],
+    trained: dict[str, TrainedModels],
+    given: dict[str, Any],
+) -> dict[str, Any]:
+    """The saved arguments again, of which `given` replace some."""
+    with reading(path, OWNER):
+        arguments = dict(state["arguments"]) | given
+        if "candidates" not in given:
+            arguments["candidates"] = tuple(
+                one if isinstance(one, str) else (one[0], clone(trained[one[0]].models[0]))
+                for one in arguments["candidates"]
+                if isinstance(one, str) or one[0] in trained  # what was left out is not saved
+            )
+        known = arguments["metric"] is not None
+    allowed, cure = "be given: functions are not saved", "load(path, metric=...)"
+    require(known, f"{OWNER}.load", "metric", allowed, "none", cure)
+    return arguments
 
 
 def _model(stem: Path, checksum: str | None, trusted: Sequence[str]) -> Any:

@@ -62,6 +62,7 @@ class LabelledTable:
         codes: the labels' codes, of two the positive one last.
         weight: a weight per row, or None.
         groups: a group per row, or None.
+        counted: the numbers of the rows in the table that was given; others had no weight.
     """
 
     X: Any
@@ -70,6 +71,7 @@ class LabelledTable:
     codes: np.ndarray
     weight: np.ndarray | None
     groups: np.ndarray | None
+    counted: np.ndarray
 
     def seen_by(self, candidate: CandidateModel) -> tuple[Any, np.ndarray]:
         """The rows and labels that a candidate is trained on."""
@@ -111,7 +113,7 @@ class Watch:
 
     Args:
         clock: the time that is left.
-        estimator: the network. Without a new best it trains for `patience` more epochs.
+        estimator: the network, which trains for `patience` epochs at least.
         rows: that it is trained on.
         folds: how many are still to be trained, this one included.
         said: how it is called.

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.utils import _safe_indexing
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
 from evalign.ensemble.candidates import CandidateModel
-from evalign.ensemble.choice import WAYS, Judge, Tried
+from evalign.ensemble.choice import WAYS, Judge, Trial
 from evalign.ensemble.progress import Tell
 from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedModels, train
 from evalign.estimator import held_out
@@ -35,7 +36,7 @@ class Trials(NamedTuple):
     """
 
     trained: dict[str, TrainedModels]
-    tried: dict[str, Tried]
+    tried: dict[str, Trial]
     rules: dict[str, DecisionRule]
     left_out: dict[str, str]
     judge: Judge
@@ -49,6 +50,8 @@ def folds(owner: str, cv: Any, table: LabelledTable, seed: int) -> list[Split]:
     if cv is None:
         return [holdout_split(table.codes, groups=table.groups, seed=seed)]
     given = _groups(table)
+    if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
+        cv = [tuple(np.flatnonzero(np.isin(table.counted, rows)) for rows in part) for part in cv]
     parts = held_out.splits(cv, table.matrix, table.y, table.codes, given, seed, owner=owner)
     return parts or [(np.arange(rows), np.arange(rows))]
 
@@ -83,7 +86,7 @@ def try_all(
         tell: takes a line on how far it is.
     """
     trained: dict[str, TrainedModels] = {}
-    tried: dict[str, Tried] = {}
+    tried: dict[str, Trial] = {}
     rules: dict[str, DecisionRule] = {}
     left_out: dict[str, str] = {}
     judge = failed = None
@@ -111,7 +114,7 @@ def try_all(
             tell(f"{name}: left out: {error}")
             continue
         trained[name] = models
-        tried[name] = Tried(answers, found, seconds)
+        tried[name] = Trial(answers, found, seconds)
         # The next candidate, and the ensemble, take as long for their rules.
         clock.reserve = max(clock.reserve, 2 * (time.monotonic() - start))
         judge = judge or _judge(answers, metric, len(classes), table.groups, seed)

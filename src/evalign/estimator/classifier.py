@@ -192,7 +192,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         allowed = "hold no negative weight"
         require((factors >= 0).all(), OWNER, "class_weight", allowed, repr(self.class_weight))
         weight = weights(sample_weight, len(codes)) * factors[codes]
-        features = learn_features(X, weight) if before is None else before.features
+        features = learn_features(OWNER, X, weight) if before is None else before.features
         rows = LabelledRows(features.matrix(OWNER, X), codes, weight)
         rows, groups = rows.counted(groups)
         if validation_data is None:

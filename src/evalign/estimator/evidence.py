@@ -96,9 +96,8 @@ def cross_fit(
     for place, fold in enumerate(folds):
         test = np.asarray(answers.fold == fold)
         held_out = answers.take(test)
-        others = answers.take(np.asarray(~np.isin(answers.row, held_out.row)))
         for name, decision in decisions.items():
-            found = _fitted(others, wanted, decision) if len(others.row) else None
+            found = rule_without(answers, test, wanted, decision)
             if name == next(iter(decisions)):
                 rules.append(found)
             if found is None:
@@ -107,6 +106,29 @@ def cross_fit(
             labels[name][test] = given
             scores[name][place] = score_of(metric, given, held_out.y, held_out.weight, number)
     return CrossFitted(scores, labels, rules)
+
+
+def others(answers: Answers, some: np.ndarray) -> np.ndarray:
+    """A mask of the answers for other rows than these, which may be there several times."""
+    return np.asarray(~np.isin(answers.row, answers.row[some]))
+
+
+def rule_without(
+    answers: Answers, some: np.ndarray, wanted: Wanted, decision: Decision | None
+) -> DecisionRule | None:
+    """The rule of all answers but some; None if no others are there or the constraint is too much.
+
+    All rows may allow for a constraint that is too much for some.
+    """
+    rest = answers.take(others(answers, some))
+    if not len(rest.row):
+        return None
+    try:
+        return wanted.rule(rest, decision)
+    except ValueError:
+        if wanted.constraint is None:
+            raise
+        return None
 
 
 def mean_of(
@@ -155,15 +177,6 @@ def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, 
 def threshold(rule: DecisionRule, answers: Answers) -> float:
     """The answer (probability or score) of the second class above which it is the label."""
     return rule.log_odds.item() if answers.method == "decision_function" else rule.threshold
-
-
-def _fitted(answers: Answers, wanted: Wanted, decision: Decision | None) -> DecisionRule | None:
-    try:
-        return wanted.rule(answers, decision)
-    except ValueError:
-        if wanted.constraint is None:
-            raise
-        return None  # a constraint that all rows allow for may be too much for some
 
 
 def _of_finite(function: Any, values: np.ndarray) -> float:

@@ -121,27 +121,30 @@ def read_labelled(
     estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
 ) -> tuple[Given, np.ndarray]:
     """Rows and labels, checked; `reset` makes the columns the estimator's."""
+    owner = type(estimator).__name__
     if (labels := np.asarray(y)).dtype == object:
         kinds = sorted({type(label).__name__ for label in labels.flat})
-        require(len(kinds) <= 1, OWNER, "y", "hold labels of one type", ", ".join(kinds))
+        require(len(kinds) <= 1, owner, "y", "hold labels of one type", ", ".join(kinds))
     if y is None:
         cure = "fit requires y to be passed, but the target y is None."
-        require(False, OWNER, "y", "hold labels", "None", cure)
+        require(False, owner, "y", "hold labels", "None", cure)
     X = read(estimator, X, reset=reset)
     rows = X.rows if isinstance(X, TypedTable) else _num_samples(X)
     _, y = check_X_y(np.zeros((rows, 1)), y, multi_output=True, estimator=estimator)
-    refuse_multilabel(y)
+    refuse_multilabel(y, owner)
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)
     return X, y
 
 
-def learn_features(X: Given, weight: np.ndarray) -> Features:
+def learn_features(owner: str, X: Given, weight: np.ndarray) -> Features:
     """What the rows with a weight tell of the columns."""
     counted = weight > 0
+    got = f"0 for all {len(weight)}"
+    require(bool(counted.any()), owner, "sample_weight", "give some row a weight", got)
     if not counted.all():
         X = X.take(counted) if isinstance(X, TypedTable) else X[counted]
-    return Features.learn(OWNER, X)
+    return Features.learn(owner, X)
 
 
 def read_validation(
@@ -183,9 +186,9 @@ def weights(sample_weight: Any, rows: int) -> np.ndarray:
     return _check_sample_weight(sample_weight, like, dtype=np.float64, ensure_non_negative=True)
 
 
-def refuse_multilabel(y: Any) -> None:
+def refuse_multilabel(y: Any, owner: str = OWNER) -> None:
     """Refuse several labels per row: each needs a classifier of its own."""
     kind = type_of_target(y, input_name="y")
     several = kind.startswith("multilabel") or kind.endswith("multioutput")
     cure = "Fit one classifier per column with sklearn.multioutput.MultiOutputClassifier."
-    require(not several, OWNER, "y", "hold one label per row", f"{kind} data", cure)
+    require(not several, owner, "y", "hold one label per row", f"{kind} data", cure)

@@ -81,7 +81,7 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
     cure = "fit requires y to be passed, but the target y is None."
     require(y is not None, owner, "y", "hold labels", "None", cure)
     if not sparse.issparse(y):
-        assert_all_finite(_array(y), input_name="y")
+        assert_all_finite(_array(owner, y), input_name="y")
     y = indicators(y) if type_of_target(y, input_name="y") == "multilabel-indicator" else y
     X, y = indexable(X, y)
     y = np.asarray(y)
@@ -122,7 +122,7 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
     return X, y, targets, codes
 
 
-def _array(y: Any) -> np.ndarray:
+def _array(owner: str, y: Any) -> np.ndarray:
     """Labels as an array. Refuse what numpy would stumble over, or make strings of."""
     try:
         array = np.asarray(y)
@@ -130,17 +130,17 @@ def _array(y: Any) -> np.ndarray:
         allowed = "hold a label per row, or 0 and 1 of shape (N, L) for several labels a row"
         cure = "MultiLabelBinarizer().fit_transform(y) of scikit-learn makes 0 and 1 of lists."
         got = "lists of different lengths"
-        raise ValueError(complaint(OWNER, "y", allowed, got, cure)) from error
-    require(array.ndim == 0 or len(array) > 0, OWNER, "y", "hold at least one row", "none")
+        raise ValueError(complaint(owner, "y", allowed, got, cure)) from error
+    require(array.ndim == 0 or len(array) > 0, owner, "y", "hold at least one row", "none")
     if array.ndim == 1 and (array.dtype == object or isinstance(y, list)):
         labels = array if array.dtype == object else y
         gaps = sum(label is None for label in labels)
         cure = "Remove these rows, or give them a label."
-        require(not gaps, OWNER, "y", "hold a label in every row", f"None in {gaps} rows", cure)
+        require(not gaps, owner, "y", "hold a label in every row", f"None in {gaps} rows", cure)
         kinds = {isinstance(label, str) for label in labels}
         cure = "Make strings of all: np.array(y).astype(str)."
         got = "strings and other values"
-        require(len(kinds) == 1, OWNER, "y", "hold strings or numbers, not both", got, cure)
+        require(len(kinds) == 1, owner, "y", "hold strings or numbers, not both", got, cure)
     return array
 
 

@@ -16,7 +16,7 @@ class Scored:
     """One model on the test rows.
 
     Args:
-        name: the recipe it was trained with: "aligned", "cross_entropy".
+        name: what it is called: its recipe ("aligned", "cross_entropy") or its kind ("blend").
         predicted: (n,) class codes, by its decision rule.
         probabilities: (n, C).
         history: the records of `evalign.training.fit`.
@@ -32,6 +32,37 @@ class Scored:
         return self.name.replace("_", "-")
 
 
+@dataclass(frozen=True)
+class TriedModels:
+    """The models that were tried before one was made of them, on rows that they had not seen.
+
+    Args:
+        rows: for each model, and last for what was made of them, a "candidate" (its name), its
+            "weight", "rule_score" and "argmax_score" (the metric), "gain" (what the last one is
+            better by), each with "_low" and "_high", and "seconds".
+        gain: of the last one over the best by argmax, "against": "value", "low", "high".
+        left_out: why a model was not tried, by its name.
+    """
+
+    rows: list[dict[str, Any]]
+    gain: dict[str, Any]
+    left_out: dict[str, str]
+
+    def __post_init__(self) -> None:
+        ends = ("", "_low", "_high")
+        scores = [f"{stem}{end}" for stem in ("rule_score", "argmax_score", "gain") for end in ends]
+        ok = len(self.rows) > 0
+        for row in self.rows:
+            texts = [row["candidate"], *self.left_out, *self.left_out.values()]
+            ok = ok and all(isinstance(text, str) for text in texts)
+            numbers = [row["weight"], *(row[name] for name in scores)]
+            numbers += [] if row["seconds"] is None else [row["seconds"]]
+            ok = ok and all(isinstance(value, int | float) for value in numbers)
+        ok = ok and isinstance(self.gain["against"], str)
+        ok = ok and all(isinstance(self.gain[key], int | float) for key in ("value", "low", "high"))
+        require(ok, "TriedModels", "rows", "hold names and numbers", self.rows[:1])
+
+
 @dataclass(frozen=True, eq=False)
 class Contents:
     """All that a report shows.
@@ -41,14 +72,15 @@ class Contents:
             that of the class with code 1.
         classes: their names, in the order of the codes.
         y: (n,) the true class codes of the test rows.
-        aligned: the model that was trained for the metric.
-        baseline: the model trained with cross-entropy, with the same kind of decision rule.
+        aligned: the model that was made for the metric.
+        baseline: a usual model, trained with cross-entropy, with the same kind of decision rule.
         temperature: of the aligned model's loss at the end; None for a loss without one.
         weight: (n,) a weight per row; None counts rows.
         groups: (n,) rows of one group are resampled together.
         seed: of the resampling.
         cards: {title: {name: value}}, shown as they are.
         seen: the models were trained on these rows, or chosen by them: they are no test.
+        tried: the models that the aligned one was made of, or chosen from.
     """
 
     metric: str
@@ -62,6 +94,7 @@ class Contents:
     seed: int
     cards: dict[str, dict[str, str]]
     seen: bool = False
+    tried: TriedModels | None = None
 
     def __post_init__(self) -> None:
         rows, classes = len(self.y), len(self.classes)
@@ -88,6 +121,11 @@ class Contents:
     def models(self) -> list[Scored]:
         """The models, the aligned one first."""
         return [self.aligned] if self.baseline is None else [self.aligned, self.baseline]
+
+    @property
+    def keys(self) -> list[str]:
+        """What the numbers of the models are called: "aligned", and the name of the baseline."""
+        return ["aligned"] if self.baseline is None else ["aligned", self.baseline.name]
 
     @property
     def weights(self) -> np.ndarray:

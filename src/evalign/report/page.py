@@ -36,6 +36,7 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
     body = "\n".join(
         [
             page.result(),
+            page.tried(),
             page.confusion(),
             page.per_class(),
             page.precision_recall(),
@@ -68,7 +69,7 @@ class _Page:
         self.metric = contents.metric.split("[")[0]  # a cost without its matrix
         self.curves = precision_recall(contents)
         self.figures: dict[str, go.Figure] = {}
-        self.keys = ["aligned", "cross_entropy"][: len(contents.models)]
+        self.keys = contents.keys
 
     def result(self) -> str:
         scores, contents = self.scores, self.contents
@@ -96,7 +97,7 @@ class _Page:
             parts.append(self._figure("intervals", figures.intervals(methods), text))
             parts.append(self._methods())
         else:
-            parts.append("<p>No cross-entropy model was trained beside it to compare with.</p>")
+            parts.append("<p>No usual model was trained beside it to compare with.</p>")
         parts += [f'<p class="quiet">{escape(self._about_intervals())}</p>', self._others()]
         return "\n".join(parts)
 
@@ -134,6 +135,36 @@ class _Page:
         rows = [[name, *map(number, values.values())] for name, values in others.items()]
         head = ["", *(method["name"] for method in methods)]
         return table("Other metrics of the same labels.", head, rows)
+
+    def tried(self) -> str:
+        """What each candidate reaches, with and without a rule."""
+        if self.contents.tried is None:
+            return ""
+        found, rows = self.scores["tried"], []
+        for row in found["rows"]:
+            cells = [row["candidate"], f"{row['weight']:.2f}"]
+            for stem in ("rule_score", "argmax_score", "gain"):
+                span = {"low": row[f"{stem}_low"], "high": row[f"{stem}_high"]}
+                cells += [number(row[stem]), _span(span)]
+            rows.append(cells)
+        rows[-1][-2:] = "", ""  # it is not behind itself
+        span = "95% interval"
+        head = ["", "weight", "with its rule", span, "with argmax", span, "behind by", span]
+        text = (
+            f"{self.metric} of the training rows, each by models that have not seen it and a rule "
+            "that was fitted without it. The last line is chosen anew for each part of the rows, "
+            "by the others, so that it is not too good for having been chosen."
+        )
+        left = "".join(
+            f"<li>{escape(f'{name} was left out: {why}.')}</li>"
+            for name, why in found["left_out"].items()
+        )
+        return _section(
+            "Candidates",
+            f"<p>{escape(found['verdict'])}</p>",
+            table(text, head, rows),
+            f"<ul>{left}</ul>" if left else "",
+        )
 
     def confusion(self) -> str:
         contents = self.contents

@@ -6,7 +6,7 @@ import numpy as np
 
 from evalign.core.metrics import FBeta, Precision, Recall, resolve
 from evalign.core.resampling import bootstrap, interval
-from evalign.report.contents import Contents
+from evalign.report.contents import Contents, TriedModels
 
 OTHERS = ["accuracy", "balanced_accuracy", "f1_macro", "matthews_corrcoef"]
 OTHERS_OF_TWO = ["f1", "precision", "recall"]
@@ -18,14 +18,16 @@ def scores(contents: Contents) -> dict[str, Any]:
     Returns:
         - "metric", "greater_is_better", "rows" (their number), "groups" (their number, or None),
           "test" (false for rows that the models have seen);
-        - "methods": for each "key" ("aligned", and with a baseline "cross_entropy", by the same
-          kind of rule, and "cross_entropy_argmax"), "name", "value", "low", "high";
+        - "methods": for each "key" ("aligned", and with a baseline its name, "cross_entropy", by
+          the same kind of rule, and "cross_entropy_argmax"), "name", "value", "low", "high";
         - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
           the other's (for a cost, a negative one favours the aligned model), and "verdict", a
           sentence;
         - "per_class": "class", "rows" (their weight) and, for each model, under its key,
           "predicted", "precision", "recall", "f1";
-        - "others": {metric: {key: value}}.
+        - "others": {metric: {key: value}};
+        - "tried", where models were: "rows", "gain" and "left_out" of `TriedModels`, and "verdict",
+          a sentence.
     """
     metric, predictions = contents.resolved, _methods(contents)
     names = _names(contents)
@@ -60,7 +62,8 @@ def scores(contents: Contents) -> dict[str, Any]:
         differences.append({"against": key, **difference, "verdict": verdict})
 
     others = OTHERS + (OTHERS_OF_TWO if len(contents.classes) == 2 else [])
-    return {
+    tried = {} if contents.tried is None else {"tried": _tried(contents.tried)}
+    return tried | {
         "metric": contents.metric,
         "greater_is_better": metric.greater_is_better,
         "rows": len(contents.y),
@@ -94,16 +97,17 @@ def number(value: float) -> str:
 def _methods(contents: Contents) -> dict[str, np.ndarray]:
     methods = {"aligned": contents.aligned.predicted}
     if contents.baseline is not None:
-        methods["cross_entropy"] = contents.baseline.predicted
-        methods["cross_entropy_argmax"] = contents.baseline.probabilities.argmax(1)
+        name = contents.baseline.name
+        methods[name] = contents.baseline.predicted
+        methods[f"{name}_argmax"] = contents.baseline.probabilities.argmax(1)
     return methods
 
 
 def _names(contents: Contents) -> dict[str, str]:
     names = {"aligned": contents.aligned.label}
     if contents.baseline is not None:
-        label = contents.baseline.label
-        names |= {"cross_entropy": label, "cross_entropy_argmax": f"{label} with argmax"}
+        name, label = contents.baseline.name, contents.baseline.label
+        names |= {name: label, f"{name}_argmax": f"{label} with argmax"}
     return names
 
 
@@ -125,8 +129,19 @@ def _verdict(
     return f"Against {other}: {by} (95% interval {low} to {high})."
 
 
+def _tried(tried: TriedModels) -> dict[str, Any]:
+    name, against = tried.rows[-1]["candidate"], f"{tried.gain['against']} with argmax"
+    verdict = _verdict(tried.gain, name, against, greater_is_better=True)
+    return {
+        "rows": tried.rows,
+        "gain": tried.gain,
+        "left_out": tried.left_out,
+        "verdict": f"On the training rows, each by models that have not seen it. {verdict}",
+    }
+
+
 def _per_class(contents: Contents) -> list[dict[str, Any]]:
-    keys = ["aligned", "cross_entropy"][: len(contents.models)]
+    keys = contents.keys
     confusions = [contents.hard(model.predicted, matrix=False) for model in contents.models]
     table = [
         {"class": name, "rows": rows}

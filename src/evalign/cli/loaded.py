@@ -1,0 +1,49 @@
+"""A run folder in Python: frames in, labels out."""
+
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+
+from evalign.cli import columns
+from evalign.cli.run import FinishedRun, Model
+from evalign.core.checks import require
+
+
+class LoadedRun:
+    """The model of a run of the command line, for frames with the run's columns.
+
+    `evalign.load` opens it. Frames are of pandas or polars, and may have other columns too.
+
+    Args:
+        folder: what `evalign fit` wrote.
+
+    Attributes:
+        model_: the `AlignedClassifier` or `AlignedEnsemble` behind it, whose labels are codes.
+        classes_: the labels, in the order of the columns of `predict_proba`.
+        columns_: the names of the columns that it reads.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._run = FinishedRun(folder)
+        self.model_: Model = self._run.classifier("model")
+        self.classes_ = np.array(self._run.labels.values)
+        self.columns_ = list(self._run.columns.features)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label of each row, as it was in the training table."""
+        return self.classes_[self.model_.predict(self._frame(X))]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, n_classes)."""
+        return self.model_.predict_proba(self._frame(X))
+
+    def _frame(self, X: Any) -> pd.DataFrame:
+        """The columns of the run, read as `evalign predict` reads those of a file."""
+        given = nw.from_native(X, eager_only=True)
+        missing = [name for name in self.columns_ if name not in given.columns]
+        allowed, got = "have the columns of the run", f"none named {missing[:3]}"
+        require(not missing, "LoadedRun", "X", allowed, got)
+        return columns.frame(given.select(self.columns_).to_arrow(), self._run.columns, "X")

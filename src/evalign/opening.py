@@ -1,0 +1,55 @@
+"""`load`: whatever was fitted and written, opened in Python."""
+
+import json
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from evalign.core.checks import complaint
+from evalign.decisions import DecisionRule
+from evalign.ensemble import AlignedEnsemble
+from evalign.estimator import AlignedClassifier
+from evalign.training import CheckpointError
+from evalign.training.checkpoint import WRONG_TREE, read_plain, recovered
+
+LARGEST = 2**30  # bytes of a rule
+
+
+def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
+    """Open what was saved: a classifier, an ensemble, a run of the command line, or a rule.
+
+    Args:
+        path: a folder that `AlignedClassifier.save`, `AlignedEnsemble.save` or `evalign fit` wrote,
+            or a rule's JSON file of `evalign decide`. It may come from anyone.
+        arguments: those of `AlignedClassifier.load` and `AlignedEnsemble.load`, for these.
+
+    Returns:
+        An `AlignedClassifier`, an `AlignedEnsemble`, a `DecisionRule`; or of a run an object with
+        `predict` and `predict_proba` for frames with the columns of the run.
+
+    Examples:
+        >>> import tempfile
+        >>> X = [[float(number)] for number in range(40)]
+        >>> clf = AlignedEnsemble(candidates=["linear"], cv=2).fit(X, [x > 19 for [x] in X])
+        >>> clf.save(folder := tempfile.mkdtemp() + "/model")
+        >>> load(folder).predict([[3.0], [33.0]])
+        array([False,  True])
+    """
+    folder = recovered(path)
+    if (folder / "run.json").is_file():
+        # Needs the extra `cli`, which the rest of the library does not know.
+        return import_module("evalign.cli.loaded").LoadedRun(Path(path))
+    if (folder / "ensemble").is_dir():
+        return AlignedEnsemble.load(path, **arguments)
+    if folder.is_dir():
+        return AlignedClassifier.load(path, **arguments)
+    if folder.suffix.lower() != ".json" or not folder.is_file():
+        allowed = "lead to a folder or a rule (.json) that evalign wrote"
+        raise FileNotFoundError(complaint("load", "path", allowed, os.fspath(path)))
+    try:
+        state = json.loads(read_plain(folder, LARGEST))
+        return DecisionRule.from_state_dict(state.get("rule", state))
+    except (OSError, RecursionError, *WRONG_TREE) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise CheckpointError(f"{os.fspath(path)} holds no rule of evalign: {why}") from error

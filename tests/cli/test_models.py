@@ -1,0 +1,238 @@
+"""`evalign fit --model`: ensembles, their runs, and the time they may take."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import evalign
+from evalign import AlignedClassifier, AlignedEnsemble
+from evalign.cli import fit as work
+from evalign.cli import run as runs
+from evalign.cli.files import digest
+from evalign.cli.options import MODEL, MODELS, seconds
+from evalign.cli.run import FinishedRun
+from evalign.ensemble.candidates import DEFAULT, NAMES
+from evalign.training import CheckpointError
+from tests.cli.commands import done, files, fit, invoke, refused, table, written
+
+
+def two(rows, seed=0):
+    """A table of two classes, for which trees are trained fast."""
+    return table(rows, seed).replace({"label": {"middle": "low"}})
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("data") / "data.csv", two(150))
+
+
+@pytest.fixture(scope="module")
+def blend(pair, tmp_path_factory):
+    """A run of all four models, the network with one epoch."""
+    out = tmp_path_factory.mktemp("models") / "run"
+    done(*fit(pair, out, model="blend", epochs=1))
+    return out
+
+
+def test_the_run_folder(blend):
+    names = {path.as_posix() for path in files(blend)}
+    assert {"candidates.json", "history.json", "metrics.json", "run.json", "report.html"} <= names
+    assert {"model/ensemble/manifest.json", "model/models/0-4.skops"} <= names
+    assert "model/models/3-0/tensors.safetensors" in names
+    assert not any(name.startswith("baseline") for name in names)
+    assert not blend.with_name("run.partial").exists()
+    run = FinishedRun(blend)
+    assert run.models == ["model", "baseline"]
+    assert isinstance(run.classifier("model"), AlignedEnsemble)
+    assert run.classifier("baseline").weights_ == {"boosting": 1.0}
+
+
+def test_what_it_found(blend, pair):
+    saved = json.loads((blend / "metrics.json").read_text())
+    assert [method["key"] for method in saved["methods"]] == [
+        "aligned",
+        "boosting",
+        "boosting_argmax",
+    ]
+    tried = saved["tried"]
+    assert [row["candidate"] for row in tried["rows"]] == [
+        "linear",
+        "boosting",
+        "forest",
+        "network",
+        "blend",
+    ]
+    assert tried["gain"].keys() == {"value", "low", "high", "against"}
+    assert tried["verdict"].startswith("On the training rows, each by models that have not seen it")
+    again = done(*fit(pair, blend, model="blend", epochs=1))
+    assert "is complete" in again.err
+    assert tried["verdict"] in again.out
+    page = (blend / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Candidates</h2>" in page
+    assert "boosting with argmax" in page
+
+
+def test_the_report_again(blend, tmp_path):
+    done("report", blend, "--out", tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_bytes() == (blend / "report.html").read_bytes()
+
+
+def test_predict_and_evaluate(blend, tmp_path):
+    new = written(tmp_path / "new.csv", two(60, seed=5))
+    done("predict", blend, new, "--out", tmp_path / "scored.parquet")
+    scored = pd.read_parquet(tmp_path / "scored.parquet")
+    said = json.loads(done("evaluate", blend, new, "--json").out)
+    value = evalign.score("f1_macro", *(codes(scored[name]) for name in ("prediction", "label")))
+    assert said["methods"][0]["value"] == pytest.approx(float(value))
+    assert said["methods"][1]["key"] == "boosting"
+    assert "tried" not in said
+
+
+def codes(labels):
+    return pd.Categorical(labels, ["high", "low"]).codes.astype(int)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("candidates.json", "3"),
+        ("candidates.json", "{}"),
+        ("candidates.json", '{"rows": [], "gain": {}, "left_out": {}}'),
+        ("candidates.json", '{"rows": [{"candidate": 3}], "gain": {}, "left_out": {}}'),
+        ("model/ensemble/state.json", "{}"),
+        ("model/models/0-0.skops", "no archive"),
+    ],
+)
+def test_a_forged_run(blend, tmp_path, name, content):
+    run = shutil.copytree(blend, tmp_path / "run")
+    (run / name).write_text(content)
+    about = json.loads((run / "run.json").read_text())
+    about.pop("sha256")
+    about["files"][name] = digest(run / name)
+    (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
+    if name == "candidates.json":
+        assert "candidates.json cannot be used" in refused("report", run)
+    else:
+        new = written(tmp_path / "new.csv", two(20))
+        refused("predict", run, new, "--out", tmp_path / "scored.csv")
+        with pytest.raises(ValueError, match="model"):
+            evalign.load(run)
+
+
+def test_a_run_opened_in_python(blend, fitted, tmp_path):
+    frame = table(60, seed=5)
+    frame.loc[:2, "colour"] = "violet"
+    new = written(tmp_path / "new.csv", frame)
+    for run, kind in ((blend, AlignedEnsemble), (fitted, AlignedClassifier)):
+        done("predict", run, new, "--out", tmp_path / "scored.parquet")
+        scored = pd.read_parquet(tmp_path / "scored.parquet")
+        opened = evalign.load(run)
+        assert isinstance(opened.model_, kind)
+        assert opened.classes_.tolist() == ["high", "low", "middle"][: len(opened.classes_)]
+        assert opened.columns_ == ["age", "income", "colour", "member"]
+        columns = [f"probability_{label}" for label in opened.classes_]
+        for given in (frame, pl.from_pandas(frame), frame[opened.columns_]):
+            assert opened.predict(given).tolist() == scored["prediction"].tolist()
+            np.testing.assert_allclose(opened.predict_proba(given), scored[columns])
+    with pytest.raises(ValueError, match=r"columns of the run\. Got none named \['age"):
+        opened.predict(frame.drop(columns="age"))
+
+
+def test_other_things_that_were_saved(tmp_path):
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
+    AlignedClassifier(epochs=1, decision="argmax").fit(X, y).save(tmp_path / "classifier")
+    assert isinstance(evalign.load(tmp_path / "classifier", device="cpu"), AlignedClassifier)
+    ensemble = AlignedEnsemble(candidates=["linear"], cv=2, decision="argmax").fit(X, y)
+    ensemble.save(tmp_path / "ensemble")
+    np.testing.assert_array_equal(
+        evalign.load(str(tmp_path / "ensemble")).predict(X), ensemble.predict(X)
+    )
+    scores = pd.DataFrame({"1": (1 + np.sin(np.arange(200))) / 2})
+    scores["label"] = (scores["1"] > np.random.default_rng(0).random(200)).astype(int)
+    data, rule = written(tmp_path / "scores.csv", scores), tmp_path / "rule.json"
+    done("decide", data, "--target", "label", "--metric", "f1", "--out", rule)
+    assert isinstance(evalign.load(rule), evalign.DecisionRule)
+    (tmp_path / "other.json").write_text("[1]")
+    with pytest.raises(CheckpointError, match="holds no rule of evalign"):
+        evalign.load(tmp_path / "other.json")
+    with pytest.raises(FileNotFoundError, match="path of load must lead to a folder or a rule"):
+        evalign.load(tmp_path / "nothing")
+
+
+def test_one_model_groups_and_a_validation_table(tmp_path):
+    frame = table(300)
+    frame["visit"] = frame["person"] // 4
+    frame["mass"] = (frame["person"] % 3).astype(float)
+    paths = [tmp_path / name for name in ("data.csv", "valid.csv")]
+    for path, part in zip(paths, np.split(np.arange(300), [220]), strict=True):
+        written(path, frame.iloc[part].drop(columns="person"))
+    more = ["--group", "visit", "--weight", "mass"]
+    done(*fit(paths[0], tmp_path / "folds", *more, model="linear"))
+    done(*fit(paths[0], tmp_path / "valid", "--validation", paths[1], *more, model="linear"))
+    for name, models in {"folds": 5, "valid": 1}.items():
+        run = FinishedRun(tmp_path / name)
+        assert run.models == ["model"]
+        assert len(run.classifier("model").models_["linear"]) == models
+    assert run.about["rows"]["validation"] == 80
+
+
+def test_auto_and_its_time(data, tmp_path, monkeypatch):
+    """The time is the ensemble's limit; what did not fit in is said."""
+    seen = []
+    monkeypatch.setattr(
+        AlignedEnsemble,
+        "fit",
+        lambda self, *arguments, **more: seen.append(self.get_params(deep=False)) or 1 / 0,
+    )
+    with pytest.raises(ZeroDivisionError):
+        invoke(*fit(data, tmp_path / "run", "--time", "1.5m", "--seed", 3, model="auto"))
+    (given,) = seen
+    assert given["time_limit"] == 90
+    assert given["choose"] == "auto"
+    assert given["random_state"] == 3
+    names = [one if isinstance(one, str) else one[0] for one in given["candidates"]]
+    assert names == list(DEFAULT)
+    network = dict(one for one in given["candidates"] if not isinstance(one, str))["network"]
+    assert network.epochs == 2
+
+
+def test_a_preview(tmp_path, monkeypatch):
+    """It takes some of the rows, in which the classes have their shares, and little time."""
+    monkeypatch.setattr(work, "QUICK_ROWS", 100)
+    data = written(tmp_path / "data.csv", table(400))
+    said = done(*fit(data, tmp_path / "run", "--quick", model="linear"))
+    assert "A preview with 100 of the rows." in said.err
+    assert FinishedRun(tmp_path / "run").about["rows"] == {"training": 80, "test": 20}
+
+
+def test_a_cost_is_shown_as_it_is(tmp_path):
+    data = written(tmp_path / "data.csv", two(120))
+    done(*fit(data, tmp_path / "run", "--metric", "expected_cost[[0, 1], [2, 0]]", model="linear"))
+    row = json.loads((tmp_path / "run/candidates.json").read_text())["rows"][0]
+    assert 0 <= row["rule_score_low"] <= row["rule_score"] <= row["rule_score_high"]
+
+
+def test_wrong_options(data, tmp_path):
+    run = tmp_path / "run"
+    assert "such as 90s, 5m or 1h. Got 'soon'." in refused(*fit(data, run, "--time", "soon"))
+    assert "Use --epochs for one network." in refused(*fit(data, run, "--time", "5m"))
+    assert "'nosuch'" in refused(*fit(data, run, model="nosuch"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_times():
+    given = {"90": 90, "90s": 90, "5m": 300, "0.5h": 1800}
+    assert {text: seconds(text) for text in given} == given
+    assert seconds(None) is None
+    for text in ("", "m", "-5m", "0", "nan", "inf", "5 days"):
+        with pytest.raises(ValueError, match="--time must be a time such as"):
+            seconds(text)
+
+
+def test_the_models_are_those_of_the_library():
+    assert {*MODELS.__args__} == {*NAMES, "auto", "blend"}
+    assert MODEL in MODELS.__args__
