@@ -249,6 +249,7 @@ class DecisionFitter:
         form = ("multilabel" if many else "multiclass", rows.shape[1])
         if self._form is None:
             self._form, self._state = form, self._empty(form, rows.device)
+            self._wrong = self._wrong.new_zeros(3, device=rows.device)  # a copy would wait for it
         allowed = f"be {self._form[0]} with {self._form[1]} columns, as before"
         require(form == self._form, owner, "logits", allowed, f"{form[0]} with {form[1]}")
         if y is not None:

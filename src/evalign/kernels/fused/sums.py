@@ -299,16 +299,20 @@ def _store(stats, r, live, n, largest, runner_up, rest, total, one, two):
 
 @triton.jit
 def _two_largest(z, column, begin):
-    """The two largest, their columns (some column, for NaN), and z with −∞ for the largest."""
-    largest, one = tl.max(
-        z, 1, return_indices=True, return_indices_tie_break_left=False, keep_dims=True
-    )
-    one += begin
+    """The two largest, their columns, and z with −∞ for the largest."""
+    largest, one = _largest(z, column)
     z = tl.where(column == one, -float("inf"), z)
-    runner_up, two = tl.max(
-        z, 1, return_indices=True, return_indices_tie_break_left=False, keep_dims=True
-    )
-    return largest, one, runner_up, begin + two, z
+    runner_up, two = _largest(z, column)
+    return largest, one, runner_up, two, z
+
+
+@triton.jit
+def _largest(z, column):
+    """The largest and its column, the first of equal ones: of `tl.max`'s own, which may be
+    any of them, the threads of a warp would each find another.
+    """
+    largest = tl.max(z, 1, keep_dims=True)
+    return largest, tl.min(tl.where(z == largest, column, 2147483647), 1, keep_dims=True)
 
 
 @triton.jit
