@@ -35,9 +35,9 @@ def made(request, monkeypatch):
     fake.get_optimal_threshold = lambda y, p, **how: types.SimpleNamespace(predict=first)
     monkeypatch.setitem(sys.modules, "optimal_cutoffs", fake)
     monkeypatch.setattr(deciding, "TunedThresholdClassifierCV", FEW_THRESHOLDS)
-    deciding._rows.cache_clear()
+    deciding.split_rows.cache_clear()
     yield dataset
-    deciding._rows.cache_clear()
+    deciding.split_rows.cache_clear()
 
 
 def first(probabilities):
@@ -46,7 +46,7 @@ def first(probabilities):
 
 def test_probabilities_are_of_models_that_have_not_seen_the_rows(made):
     found = deciding.probabilities(RUN)
-    rows = deciding._rows(RUN.dataset, 0, None)
+    rows = deciding.split_rows(RUN.dataset, 0, None)
     assert all(len(np.unique(found.fold[rows.groups == g])) == 1 for g in np.unique(rows.groups))
     folds = [(np.flatnonzero(found.fold != k), np.flatnonzero(found.fold == k)) for k in range(5)]
     model = LogisticRegression()
@@ -73,7 +73,7 @@ def test_decisions_and_their_scores(made):
     for pick, rival in zip(picks.values(), more, strict=True):
         assert pick.keys() == {*decided, *rival, *({TUNER} if two else ())}
         assert all(told["seconds"] >= 0 for told in pick.values())
-    rows = deciding._rows(RUN.dataset, 0, None)
+    rows = deciding.split_rows(RUN.dataset, 0, None)
     model = LogisticRegression().fit(rows.X, rows.y)
     how = {"average": "binary" if two else "macro"}
     expected = f1_score(rows.y_test, model.predict(rows.X_test), **how)
@@ -84,7 +84,7 @@ def test_scikit_learns_tuner_finds_the_same_on_looked_up_probabilities(made):
     if len(made.classes) > 2:
         assert deciding._tuner(deciding.probabilities(RUN), "f1_macro") is None
         return
-    found, rows = deciding.probabilities(RUN), deciding._rows(RUN.dataset, 0, None)
+    found, rows = deciding.probabilities(RUN), deciding.split_rows(RUN.dataset, 0, None)
     folds = [(np.flatnonzero(found.fold != k), np.flatnonzero(found.fold == k)) for k in range(5)]
     tuner = FEW_THRESHOLDS(LogisticRegression(), scoring="f1", cv=folds)
     expected = tuner.fit(rows.X, rows.y).predict(rows.X_test)

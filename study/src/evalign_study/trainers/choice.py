@@ -12,6 +12,8 @@ from evalign_study.trainers.classical import CLASSICAL, train_classical
 from evalign_study.trainers.deciding import METHODS, train_decided
 from evalign_study.trainers.frames import train_frames
 from evalign_study.trainers.images import train_image
+from evalign_study.trainers.modelling import METHODS as MODELLED_METHODS
+from evalign_study.trainers.modelling import train_models
 
 Unit = Sequence[Run]  # runs that are trained together, all of one data set
 
@@ -41,6 +43,7 @@ def _alone(runs: Iterable[Run]) -> list[list[Run]]:
 
 CLASSICAL_METHODS = Trainer("classical methods", partial(_each, train_classical), _alone)
 DECIDED = Trainer("classifiers", partial(_each, train_decided), _alone)
+MODELLED = Trainer("models and ensembles", partial(_each, train_models), _alone)
 FRAMES = Trainer("networks of frames", partial(_each, train_frames), _alone)
 IMAGES = Trainer("networks of images", partial(_each, train_image), _alone)
 TAILED_IMAGES = Trainer("networks of images", partial(_each, tailed.train), _alone)
@@ -54,6 +57,8 @@ def trainer_of(run: Run) -> Trainer:
         return CLASSICAL_METHODS
     if run.method in METHODS:
         return DECIDED
+    if run.method in MODELLED_METHODS:
+        return MODELLED
     if run.network == "people":
         return FRAMES
     if len(card(run.dataset).shape) > 1:

@@ -109,7 +109,7 @@ class Probabilities(NamedTuple):
     seconds: float
 
 
-class Split(NamedTuple):
+class SplitRows(NamedTuple):
     """Training rows, with groups that stay in one fold, and test rows."""
 
     X: np.ndarray
@@ -150,7 +150,7 @@ def probabilities(run: Run) -> Probabilities:
         return Probabilities(
             **stored | {"known": known, "test": test, "seconds": float(stored["seconds"])}
         )
-    rows = _rows(run.dataset, run.split_seed, run.rows)
+    rows = split_rows(run.dataset, run.split_seed, run.rows)
     fold, start = _folds(rows), time.process_time()
     known = np.empty((len(rows.y), rows.classes), np.float32)
     for number in range(FOLDS):
@@ -173,19 +173,19 @@ def _doubled(found: Probabilities) -> Probabilities:
 
 
 @lru_cache(maxsize=1)
-def _rows(dataset: str, split_seed: int, most: int | None) -> Split:
+def split_rows(dataset: str, split_seed: int, most: int | None) -> SplitRows:
     """Load a table; its test rows are those of the suite."""
     loaded = data.load(dataset, preparation="sound")
     parts = holdout_split(loaded.y, groups=loaded.groups, seed=split_seed)
     training, test = (part[thin(loaded.y[part], most)] for part in parts)
     X = loaded.X if loaded.card.shape else of_texts(loaded.X, training)
     X, y = X.astype(np.float32), loaded.y
-    return Split(
+    return SplitRows(
         X[training], y[training], loaded.groups[training], X[test], y[test], len(loaded.classes)
     )
 
 
-def _folds(rows: Split) -> np.ndarray:
+def _folds(rows: SplitRows) -> np.ndarray:
     """Number the fold of each row; a group stays in one, stratified by the label of its first."""
     _, first, group = np.unique(rows.groups, return_index=True, return_inverse=True)
     fold, splits = (

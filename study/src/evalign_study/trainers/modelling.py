@@ -1,0 +1,82 @@
+"""Our network and our ensembles with their defaults, on the rows of the table of decisions."""
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+from evalign.core.checks import require
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import resolve
+from evalign.ensemble import AlignedEnsemble
+from evalign.ensemble.candidates import DEFAULT
+from evalign.estimator import AlignedClassifier
+from evalign_study.records.made import Record, record
+from evalign_study.records.run import Run
+from evalign_study.trainers.deciding import SplitRows, split_rows
+from evalign_study.trainers.methods import GOALS, Problem
+
+PREFIX = "models_"
+METHODS = tuple(PREFIX + goal for goal in GOALS)
+# Boosting trains a tree for each class in each round: with more classes it is not a candidate.
+MOST_BOOSTED = 100
+
+
+def train_models(run: Run) -> Record:
+    """Train the network and the ensemble for a metric, and score the labels of test rows.
+
+    A pick is the metric. It has the score of the network alone, of the ensemble as a "blend" and as
+    "auto", the best candidate by the rows held out; and of each candidate, which is the mean of the
+    models of the folds, with its rule.
+    """
+    allowed = f"be one of {', '.join(METHODS)}"
+    require(run.method in METHODS, "train_models", "method", allowed, repr(run.method))
+    torch.set_num_threads(1)
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of classes with few rows
+        rows, start = split_rows(run.dataset, run.split_seed, run.rows), time.perf_counter()
+        goal = GOALS[run.method.removeprefix(PREFIX)]
+        metric = Problem(torch.ones(rows.classes), run.dataset).metric(goal)
+        told = _network(rows, metric) | _ensembles(rows, metric)
+    seconds = time.perf_counter() - start
+    return record(run, epochs=0, capped=False, seconds=seconds, picks={metric: told})
+
+
+def _network(rows: SplitRows, metric: str) -> dict[str, dict[str, Any]]:
+    start = time.perf_counter()
+    network = AlignedClassifier(metric, random_state=0).fit(rows.X, rows.y, groups=rows.groups)
+    seconds = time.perf_counter() - start
+    return {"network": {"test": _score(network, rows, metric), "seconds": seconds}}
+
+
+def _ensembles(rows: SplitRows, metric: str) -> dict[str, dict[str, Any]]:
+    names = [name for name in DEFAULT if name != "boosting" or rows.classes <= MOST_BOOSTED]
+    start = time.perf_counter()
+    ensemble = AlignedEnsemble(metric, candidates=names, n_jobs=1, random_state=0)
+    ensemble.fit(rows.X, rows.y, groups=rows.groups)
+    seconds = time.perf_counter() - start
+    results = ensemble.cv_results_
+    held_out = dict(zip(results["candidate"], results["rule_score"], strict=True))
+    best = max(names, key=held_out.__getitem__)
+    told: dict[str, dict[str, Any]] = {
+        f"{name} of folds": {"test": _score(ensemble.only(name), rows, metric)} for name in names
+    }
+    blend = {"test": _score(ensemble, rows, metric), "weights": ensemble.weights_}
+    auto = {**told[f"{best} of folds"], "chosen": best}
+    return told | {
+        way: {**one, "seconds": seconds} for way, one in (("blend", blend), ("auto", auto))
+    }
+
+
+def _score(classifier: Any, rows: SplitRows, metric: str) -> float:
+    labels = np.asarray(classifier.predict(rows.X_test))
+    confusion = Confusion.from_predictions(
+        torch.from_numpy(labels).long(),
+        torch.from_numpy(rows.y_test).long(),
+        num_classes=rows.classes,
+        matrix=True,
+    )
+    return float(resolve(metric)(confusion))
