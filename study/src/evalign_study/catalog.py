@@ -2,6 +2,7 @@
 
 from evalign.core.checks import nearest, require
 from evalign_study.decided.table import DecisionsTable
+from evalign_study.modelled.table import ModelsTable
 from evalign_study.papers import tables as papers
 from evalign_study.papers.paper import PaperTable
 from evalign_study.papers.plan import Plan
@@ -13,7 +14,7 @@ def tables() -> dict[str, StudyTable]:
     """List all tables: those of the papers, then our own."""
     printed = map(papers.table, papers.names())
     found: list[StudyTable] = [PaperTable(Plan(table, table.trials)) for table in printed]
-    return {table.name: table for table in [*found, RecipeTable(), DecisionsTable()]}
+    return {table.name: table for table in [*found, RecipeTable(), DecisionsTable(), ModelsTable()]}
 
 
 def named(name: str) -> list[StudyTable]:

@@ -1,0 +1,236 @@
+"""The table of models: its runs, and its results in words and numbers."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from evalign.core.checks import nearest, require
+from evalign_study.decided import plan as decided
+from evalign_study.decided import standings
+from evalign_study.decided.standings import Scores, compared, goal, mean
+from evalign_study.modelled import plan
+from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Text
+from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, origins
+from evalign_study.records.made import Record
+from evalign_study.records.run import Run
+from evalign_study.suite.standings import Bar
+from evalign_study.trainers.deciding import PREDICT
+
+# What is compared, by the names of `collected`: a model of the table of decisions with its own
+# `predict` or our rule, then ours.
+NAMES = {
+    f"hist_gradient_boosting {PREDICT}": "histogram gradient boosting, `predict`",
+    f"hist_gradient_boosting {standings.OURS}": "histogram gradient boosting, our rule",
+    f"lightgbm {PREDICT}": "LightGBM, `predict`",
+    f"lightgbm {standings.OURS}": "LightGBM, our rule",
+    f"xgboost {PREDICT}": "XGBoost, `predict`",
+    f"xgboost {standings.OURS}": "XGBoost, our rule",
+    f"extra_trees {standings.OURS}": "extra trees, our rule",
+    f"logistic_regression {standings.OURS}": "logistic regression, our rule",
+    "network": "`AlignedClassifier`",
+    "auto": '`AlignedEnsemble(choose="auto")`',
+    "blend": "`AlignedEnsemble`",
+}
+BASE, BASE_RULE = (f"hist_gradient_boosting {way}" for way in (PREDICT, standings.OURS))
+NETWORK, AUTO, BLEND = "network", "auto", "blend"
+HOW = (
+    "All have their defaults, and learn from the training rows of the table of decisions, 50,000 "
+    "at most, from which the figures of other libraries' models are taken. With 257 classes boosting "
+    "was neither run nor a candidate; where it is compared, that data set is left out."
+)
+NOT_RUN = "Not run."
+
+
+class ModelsTable(StudyTable):
+    """The table of models.
+
+    Args:
+        datasets: some names of the suite's tables; None for all, or for those of a quick look.
+        quick: whether to take a small slice, to see that it runs.
+    """
+
+    name, title = "models", "Which model?"
+
+    def __init__(self, datasets: Sequence[str] | None = None, *, quick: bool = False) -> None:
+        for dataset in datasets or ():
+            allowed, cure = f"be one of {', '.join(plan.SETS)}", nearest(dataset, plan.SETS)
+            require(dataset in plan.SETS, self.name, "dataset", allowed, repr(dataset), cure)
+        self.quick, self.asked = quick, list(datasets or (plan.QUICK_SETS if quick else plan.SETS))
+
+    @property
+    def datasets(self) -> list[str]:
+        return self.asked
+
+    def part(
+        self,
+        *,
+        datasets: Sequence[str] | None = None,
+        trials: int | None = None,
+        quick: bool = False,
+    ) -> "ModelsTable":
+        require(trials is None, self.name, "trials", "be left out: it has its own splits", trials)
+        return ModelsTable(datasets, quick=quick)
+
+    def runs(self) -> list[Run]:
+        """List our own runs."""
+        if self.quick:
+            return plan.runs(self.asked[:1], splits=[0], goals=["f1"], rows=plan.QUICK_ROWS)
+        return plan.runs(self.asked)
+
+    def stages(self, records: Mapping[str, Record]) -> Iterator[list[Run]]:
+        yield self.runs()
+
+    def findings(self, records: Mapping[str, Record], folder: Path) -> Findings:
+        runs = self.runs()
+        there = [records[run.key] for run in runs if run.key in records]
+        others = [records[run.key] for run in decided.runs(self.asked) if run.key in records]
+        scores = collected(there, others)
+        rows = [
+            [dataset, metric, name, split, score]
+            for (dataset, _, metric), told in scores.items()
+            for name, splits in told.items()
+            for split, score in splits.items()
+        ]
+        found = bars(scores) if there else []
+        return Findings(
+            title=self.title,
+            parts=list(parts(runs, there, others, quick=self.quick)),
+            figures={},
+            sheets={"": Sheet(["data set", "metric", "model", "split", "score"], rows)},
+            lines=[
+                f"{sum(bar.met for bar in found)} of {len(found)} bars met." if found else NOT_RUN
+            ],
+            data=[bar._asdict() for bar in found],
+        )
+
+
+def collected(ours: Iterable[Record], others: Iterable[Record]) -> Scores:
+    """Collect the scores by data set and metric, model, and split."""
+    found: Scores = {}
+    for record in ours:
+        run = record["run"]
+        for metric, told in record["picks"].items():
+            cell = found.setdefault((run["dataset"], "", goal(metric)), {})
+            for name, one in told.items():
+                cell.setdefault(name, {})[run["split_seed"]] = one["test"]
+    for (dataset, model, metric), told in standings.collected(others).items():
+        for decision, splits in told.items():
+            cell = found.setdefault((dataset, "", metric), {})
+            cell[f"{model} {decision}"] = splits
+    return found
+
+
+def bars(scores: Scores) -> list[Bar]:
+    """List the numbers that our models are judged by."""
+    found = []
+    for metric in ("f1", "matthews_corrcoef"):
+        some = {cell: told for cell, told in scores.items() if cell[2] == metric}
+        for ours, other, least in (
+            (NETWORK, BASE_RULE, 1.0),
+            (BLEND, BASE_RULE, 2.0),
+            (BLEND, BASE, 4.0),
+        ):
+            gain = mean(compared(some, other, ours).gains)
+            text = f"{metric}: mean gain of {NAMES[ours]} over {NAMES[other]}, points"
+            found.append(Bar(text, gain, f"{least:g} or more", gain >= least))
+        gains = compared(some, BASE_RULE, NETWORK).gains
+        worst = min((gain.mean for gain in gains.values()), default=float("nan"))
+        text = f"{metric}: the least gain of {NAMES[NETWORK]} over it with our rule on a data set"
+        found.append(Bar(text, worst, "−2 or more", worst >= -2))
+    lost = len(compared(scores, AUTO, BLEND).lost)
+    text = "cells in which the blend is behind the best single model beyond chance"
+    found.append(Bar(text, lost, "none", lost == 0))
+    return found
+
+
+def parts(
+    runs: Sequence[Run], ours: Sequence[Record], others: Sequence[Record], *, quick: bool
+) -> Iterator[Part]:
+    """Write the text of the table."""
+    yield Heading(ModelsTable.title)
+    if not ours:
+        yield Text(NOT_RUN)
+        return
+    if quick:
+        yield Text(QUICK)
+    if len(ours) < len(runs):
+        yield Text(f"Not run: {len(runs) - len(ours):,} of {len(runs):,} runs.")
+    yield Text(HOW)
+    scores = collected(ours, others)
+    metrics = list(dict.fromkeys(cell[2] for cell, told in scores.items() if BLEND in told))
+    yield Grid(
+        "Mean in points over the data sets and splits that all of them have:",
+        ["", *metrics],
+        [
+            [name, *shown]
+            for name, shown in zip(NAMES.values(), _levels(scores, metrics), strict=True)
+        ],
+    )
+    rows = [
+        [bar.name, _value(bar.value), bar.bar, "met" if bar.met else "not met"]
+        for bar in bars(scores)
+    ]
+    yield Grid("What they are judged by:", ["", "found", "bar", ""], rows)
+    yield Points([_verdict(scores, other) for other in (BASE_RULE, AUTO, NETWORK)])
+    compared_with = [BASE, BASE_RULE, NETWORK, AUTO, BLEND]
+    for metric in metrics:
+        yield Grid(
+            f"Mean {metric} in points by data set:",
+            ["", *(NAMES[name] for name in compared_with)],
+            [
+                [dataset, *(_mean(told.get(name)) for name in compared_with)]
+                for (dataset, _, one), told in scores.items()
+                if one == metric and BLEND in told
+            ],
+        )
+    seconds = {
+        name: [one[name]["seconds"] for record in ours for one in record["picks"].values()]
+        for name in (NETWORK, BLEND)
+    }
+    took = ", ".join(f"{NAMES[name]} {np.median(each):.0f} s" for name, each in seconds.items())
+    all_of = partial(origins, ours)
+    yield Text(
+        f"{len(ours):,} runs, beside {len(others):,} of the table of decisions. Median of a fit, "
+        f"with many at a time: {took}. {all_of('{device}')}; scikit-learn {all_of('{sklearn}')}, torch "
+        f"{all_of('{torch}')}, commits {all_of('{commit}')}."
+    )
+
+
+def _levels(scores: Scores, metrics: Sequence[str]) -> Iterator[list[str]]:
+    """The mean score of each name for each metric, over the cells that have all names."""
+    whole = {cell: told for cell, told in scores.items() if told.keys() >= NAMES.keys()}
+    for name in NAMES:
+        found = [
+            [_common(told, name) for cell, told in whole.items() if cell[2] == metric]
+            for metric in metrics
+        ]
+        yield [f"{100 * np.mean(each):.1f}" if each else NOTHING for each in found]
+
+
+def _common(told: Mapping[str, Mapping[int, float]], name: str) -> float:
+    """The mean score of a model over the splits that all have."""
+    splits = set.intersection(*({*told[each]} for each in NAMES))
+    return float(np.mean([told[name][split] for split in splits]))
+
+
+def _verdict(scores: Scores, other: str) -> str:
+    cells = compared(scores, other, BLEND)
+    if not cells.gains:
+        return f"The blend against {NAMES[other]}: no cell has both."
+    above = sum(gain.mean >= 0 for gain in cells.gains.values())
+    return (
+        f"The blend against {NAMES[other]}, in {len(cells.gains)} cells (data set and metric): "
+        f"{mean(cells.gains):+.2f} points on average, at least as good in {above}; by intervals of "
+        f"Nadeau and Bengio with Holm's adjustment, better in {len(cells.won)} and worse in "
+        f"{len(cells.lost)}."
+    ).replace("-", "−")
+
+
+def _mean(splits: Mapping[int, float] | None) -> str:
+    return f"{100 * np.mean([*splits.values()]):.1f}" if splits else NOTHING
+
+
+def _value(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.3g}".replace("-", "−")

@@ -1,0 +1,91 @@
+"""The table of models: what its records show."""
+
+from pathlib import Path
+
+import pytest
+from evalign_study.decided import plan as decided
+from evalign_study.modelled import plan
+from evalign_study.modelled.table import BASE_RULE, NOT_RUN, ModelsTable, bars, collected, parts
+from evalign_study.pipeline.formats import markdown
+from evalign_study.pipeline.writing import fill
+from evalign_study.trainers import choice
+
+from study.tests.commands import refused
+from study.tests.papers.made_tables import record
+
+ROOT = Path(__file__).parents[3]
+SETS = ("adult", "yeast")
+
+
+def ours(run, network=0.02, blend=0.05):
+    level = 0.5 + 0.001 * run.split_seed
+    scores = {"network": level + network, "auto": level + 0.02, "blend": level + blend}
+    metric = "matthews_corrcoef" if run.method == "models_mcc" else "f1"
+    return record(run, {metric: {name: {"test": x, "seconds": 2.0} for name, x in scores.items()}})
+
+
+def other(run):
+    level = 0.5 + 0.001 * run.split_seed
+    told = {"predict": {"test": level, "seconds": 0.0}, "tuned": {"test": level, "seconds": 0.0}}
+    return record(run, dict.fromkeys(("f1", "matthews_corrcoef"), told))
+
+
+def records(**how):
+    runs = plan.runs(SETS, goals=["f1", "mcc"])
+    return [ours(run, **how) for run in runs], [other(run) for run in decided.runs(SETS)]
+
+
+def test_gains_are_paired_by_split():
+    scores = collected(*records())
+    assert scores["adult", "", "f1"]["blend"][3] == pytest.approx(0.553)
+    assert scores["adult", "", "f1"][BASE_RULE][3] == pytest.approx(0.503)
+    assert [bar.value for bar in bars(scores)[:4]] == pytest.approx([2, 5, 5, 2])
+
+
+@pytest.mark.parametrize(
+    ("how", "met"),
+    [
+        ({}, [True, True, True, True]),
+        ({"network": -0.03}, [False, True, True, False]),
+        ({"blend": 0.03}, [True, True, False, True]),
+    ],
+)
+def test_bars(how, met):
+    found = [bar.met for bar in bars(collected(*records(**how)))]
+    assert found == [*met, *met, True]
+
+
+def test_a_blend_that_is_clearly_behind_is_told():
+    of_ours, others = records()
+    for one in of_ours:
+        (told,) = one["picks"].values()
+        told["blend"]["test"] = told["auto"]["test"] - 0.05 - 0.001 * one["run"]["split_seed"]
+    assert not bars(collected(of_ours, others))[-1].met
+    assert "worse in 4" in markdown(parts(plan.runs(SETS), of_ours, others, quick=False))
+
+
+def test_nothing_was_run(tmp_path):
+    found = ModelsTable().findings({}, tmp_path)
+    assert found.lines == [NOT_RUN]
+    assert markdown(found.parts).endswith(f"{NOT_RUN}\n")
+
+
+def test_runs():
+    runs = ModelsTable().runs()
+    assert len({run.key for run in runs}) == len(runs) == 15 * 5 * 4
+    assert {choice.trainer_of(run) for run in runs} == {choice.MODELLED}
+    assert not {run.key for run in ModelsTable(quick=True).runs()} & {run.key for run in runs}
+
+
+def test_bad_input_is_one_line():
+    text = "trials of models must be left out: it has its own splits. Got 2."
+    assert text in refused("run", "models", "--trials", "2")
+    text = "dataset of models must be one of adult, mammography"
+    assert text in refused("run", "models", "--dataset", "cifar")
+
+
+def test_documentation_shows_the_records(committed):
+    """If not, run: evalign-study render models --page docs/which_model.md."""
+    page = (ROOT / "docs/which_model.md").read_text(encoding="utf-8")
+    found = ModelsTable().findings(committed, ROOT)
+    assert fill(page, "models", markdown(found.parts)) == page
