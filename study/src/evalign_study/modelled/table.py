@@ -37,8 +37,8 @@ BASE, BASE_RULE = (f"hist_gradient_boosting {way}" for way in (PREDICT, standing
 NETWORK, AUTO, BLEND = "network", "auto", "blend"
 HOW = (
     "All have their defaults, and learn from the training rows of the table of decisions, 50,000 "
-    "at most, from which the figures of other libraries' models are taken. With 257 classes boosting "
-    "was neither run nor a candidate; where it is compared, that data set is left out."
+    "at most, from which the figures of other libraries' models are taken. With 257 classes "
+    "boosting was neither run nor a candidate; where it is compared, that data set is left out."
 )
 NOT_RUN = "Not run."
 
@@ -193,8 +193,8 @@ def parts(
     all_of = partial(origins, ours)
     yield Text(
         f"{len(ours):,} runs, beside {len(others):,} of the table of decisions. Median of a fit, "
-        f"with many at a time: {took}. {all_of('{device}')}; scikit-learn {all_of('{sklearn}')}, torch "
-        f"{all_of('{torch}')}, commits {all_of('{commit}')}."
+        f"with many at a time: {took}. {all_of('{device}')}; scikit-learn {all_of('{sklearn}')}, "
+        f"torch {all_of('{torch}')}, commits {all_of('{commit}')}."
     )
 
 
