@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from evalign.cli import run as runs
 from evalign.cli.files import digest
 from evalign.cli.options import MODEL, MODELS, seconds
 from evalign.cli.run import FinishedRun
+from evalign.ensemble import candidates
 from evalign.ensemble.candidates import DEFAULT, NAMES
 from evalign.training import CheckpointError, holdout_split
 from tests.cli.commands import done, files, fit, invoke, refused, table, written
@@ -32,9 +34,11 @@ def pair(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def blend(pair, tmp_path_factory):
-    """A run of all four models, the network with one epoch."""
+    """A run of all four models, the network with one epoch and the forest with few trees."""
     out = tmp_path_factory.mktemp("models") / "run"
-    done(*fit(pair, out, model="blend", epochs=1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "TREES", 5)
+        done(*fit(pair, out, model="blend", epochs=1))
     return out
 
 
@@ -226,11 +230,13 @@ def test_a_cost_is_shown_as_it_is(tmp_path):
     assert 0 <= row["rule_score_low"] <= row["rule_score"] <= row["rule_score_high"]
 
 
-def test_wrong_options(data, tmp_path):
+def test_wrong_options(data, tmp_path, monkeypatch):
     run = tmp_path / "run"
     assert "such as 90s, 5m or 1h. Got 'soon'." in refused(*fit(data, run, "--time", "soon"))
     assert "Use --epochs for one network." in refused(*fit(data, run, "--time", "5m"))
     assert "'nosuch'" in refused(*fit(data, run, model="nosuch"))
+    monkeypatch.setitem(sys.modules, "catboost", None)
+    assert "Run: pip install catboost" in refused(*fit(data, run, model="catboost"))
     assert list(tmp_path.iterdir()) == []
 
 

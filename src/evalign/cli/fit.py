@@ -5,6 +5,7 @@ import platform
 import shlex
 from dataclasses import asdict
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -37,7 +38,7 @@ from evalign.recipes import RECIPES
 from evalign.report import render, scores
 
 # A preview: rows, folds, seconds until the end of the training, and how a network is trained.
-QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 3.5
+QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 2.5
 QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
 AT_LEAST = 0.1  # seconds for the training, however long the table took to read
 
@@ -74,6 +75,9 @@ def fit_table(
         if time is not None and model == NETWORK:
             cure = "Use --epochs for one network."
             raise UsageError(f"--time must be left out with --model {NETWORK}. {cure}")
+        if model not in (AUTO, BLEND, *DEFAULT) and find_spec(model) is None:
+            cure = f"Run: pip install {model}"
+            raise UsageError(f"--model must be installed. Got {model!r}, which is not. {cure}")
         source, given = TableFile(data), {"--validation": validation, "--test": test}
         others = {name: path and digest(path) for name, path in given.items()}
         arguments: run.About = {

@@ -18,7 +18,7 @@ from evalign.estimator.answers import Split, asked
 from evalign.estimator.held_out import trained
 from evalign.estimator.network import Defaults, chosen, find_device
 
-PROBE = 2000  # rows; where time is limited, a larger table is tried with so many first
+PROBE = 2000  # rows; where time is limited, a larger table is tried with so many first, then 4 ×
 
 
 class OutOfTime(Exception):
@@ -171,8 +171,7 @@ def train(
 
     clock.require(0, "nothing was trained")
     if clock.limit is not None and len(rows) > PROBE:
-        few = np.sort(np.random.default_rng(0).choice(rows, PROBE, replace=False))
-        seconds = _seconds(network, how, X, y, few, arguments) * len(rows) / PROBE * folds
+        seconds = folds * _expected(network, how, X, y, rows, arguments)
         clock.require(seconds, f"its training would take about {seconds:.0f} s")
 
     start = time.monotonic()
@@ -194,14 +193,28 @@ def train(
     return TrainedModels(name, candidate.own, candidate.frame, models)
 
 
-def _seconds(
+def _expected(
     estimator: Any, how: Defaults, X: Any, y: Any, rows: np.ndarray, arguments: dict[str, Any]
 ) -> float:
-    """What training on some rows takes. An epoch of a network tells, with the batches of `how`."""
+    """The seconds that training on these rows should take, judged by some of them.
+
+    An epoch of a network tells, with the batches of `how`. Of others a part may not depend on the
+    rows, which two sizes tell apart.
+    """
+
+    def took(number: int, estimator: Any = estimator) -> tuple[float, Any]:
+        some = np.sort(np.random.default_rng(0).choice(rows, number, replace=False))
+        start = time.monotonic()
+        model = trained(estimator, X, y, some, arguments)
+        return time.monotonic() - start, model
+
     if isinstance(estimator, AlignedClassifier):
         once: Any = clone(estimator)
         once.set_params(epochs=1, batch_size=how.batch_size, verbose=0)
-        return trained(once, X, y, rows, arguments).history_[0]["seconds"] * how.epochs
-    start = time.monotonic()
-    trained(estimator, X, y, rows, arguments)
-    return time.monotonic() - start
+        _, model = took(PROBE, once)
+        return model.history_[0]["seconds"] * how.epochs * len(rows) / PROBE
+    small, _ = took(PROBE)
+    if len(rows) <= 4 * PROBE:
+        return small * len(rows) / PROBE
+    large, _ = took(4 * PROBE)
+    return large + max(0.0, large - small) / (3 * PROBE) * (len(rows) - 4 * PROBE)
