@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,9 @@ from evalign.cli import run as runs
 from evalign.cli.files import digest
 from evalign.cli.options import MODEL, MODELS, seconds
 from evalign.cli.run import FinishedRun
+from evalign.ensemble import candidates
 from evalign.ensemble.candidates import DEFAULT, NAMES
-from evalign.training import CheckpointError
+from evalign.training import CheckpointError, holdout_split
 from tests.cli.commands import done, files, fit, invoke, refused, table, written
 
 
@@ -32,9 +34,11 @@ def pair(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def blend(pair, tmp_path_factory):
-    """A run of all four models, the network with one epoch."""
+    """A run of all four models, the network with one epoch and the forest with few trees."""
     out = tmp_path_factory.mktemp("models") / "run"
-    done(*fit(pair, out, model="blend", epochs=1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "TREES", 5)
+        done(*fit(pair, out, model="blend", epochs=1))
     return out
 
 
@@ -181,7 +185,7 @@ def test_one_model_groups_and_a_validation_table(tmp_path):
 
 
 def test_auto_and_its_time(data, tmp_path, monkeypatch):
-    """The time is the ensemble's limit; what did not fit in is said."""
+    """What reading the table leaves of the time is the ensemble's limit."""
     seen = []
     monkeypatch.setattr(
         AlignedEnsemble,
@@ -191,7 +195,7 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         invoke(*fit(data, tmp_path / "run", "--time", "1.5m", "--seed", 3, model="auto"))
     (given,) = seen
-    assert given["time_limit"] == 90
+    assert 80 < given["time_limit"] < 90
     assert given["choose"] == "auto"
     assert given["random_state"] == 3
     names = [one if isinstance(one, str) else one[0] for one in given["candidates"]]
@@ -204,9 +208,19 @@ def test_a_preview(tmp_path, monkeypatch):
     """It takes some of the rows, in which the classes have their shares, and little time."""
     monkeypatch.setattr(work, "QUICK_ROWS", 100)
     data = written(tmp_path / "data.csv", table(400))
-    said = done(*fit(data, tmp_path / "run", "--quick", model="linear"))
+    said = done(*fit(data, tmp_path / "run", "--quick", "--test", data, model="linear"))
+    assert "400 rows; 2 columns of numbers, 2 of categories." in said.err
     assert "A preview with 100 of the rows." in said.err
-    assert FinishedRun(tmp_path / "run").about["rows"] == {"training": 80, "test": 20}
+    run = FinishedRun(tmp_path / "run")
+    assert run.about["rows"] == {"training": 100, "test": 100}
+    shares = table(400)["label"].value_counts(normalize=True).sort_index()
+    np.testing.assert_allclose(np.array(run.about["rows_per_class"]) / 100, shares, atol=0.01)
+    assert run.classifier("model").time_limit <= work.QUICK_TIME
+    bad = table(400)
+    bad["age"] = bad["age"].where(bad["person"] % 3 > 0, "x")
+    written(data, bad)
+    text = refused(*fit(data, tmp_path / "bad", "--quick", model="linear"))
+    assert f"Column 'age' of a sample of {data} must hold finite numbers. Got 'x'" in text
 
 
 def test_a_cost_is_shown_as_it_is(tmp_path):
@@ -216,12 +230,27 @@ def test_a_cost_is_shown_as_it_is(tmp_path):
     assert 0 <= row["rule_score_low"] <= row["rule_score"] <= row["rule_score_high"]
 
 
-def test_wrong_options(data, tmp_path):
+def test_wrong_options(data, tmp_path, monkeypatch):
     run = tmp_path / "run"
     assert "such as 90s, 5m or 1h. Got 'soon'." in refused(*fit(data, run, "--time", "soon"))
     assert "Use --epochs for one network." in refused(*fit(data, run, "--time", "5m"))
     assert "'nosuch'" in refused(*fit(data, run, model="nosuch"))
+    monkeypatch.setitem(sys.modules, "catboost", None)
+    assert "Run: pip install catboost" in refused(*fit(data, run, model="catboost"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_training_rows_that_are_all_alike(tmp_path):
+    """The only row that differs is a test row."""
+    y = np.arange(100) % 2
+    _, tested = holdout_split(y, seed=0)
+    frame = pd.DataFrame({"a": np.ones(100), "label": np.where(y, "yes", "no")})
+    frame.loc[tested[0], "a"] = 2.0
+    data = written(tmp_path / "data.csv", frame)
+    for model in ("linear", "network"):
+        text = refused(*fit(data, tmp_path / "run", model=model))
+        assert "must differ in a column to learn from. Got 80 rows that are all alike." in text
+    assert list(tmp_path.iterdir()) == [data]
 
 
 def test_times():

@@ -22,7 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from evalign import AlignedEnsemble, fit_decision, metrics
 from evalign.core.resampling import bootstrap, interval
-from evalign.ensemble import training, trying
+from evalign.ensemble import candidates, training, trying
 from evalign.ensemble.candidates import build
 from evalign.ensemble.choice import PRIOR
 from tests.estimator.models import imbalanced, quick
@@ -149,12 +149,17 @@ def test_auto_takes_the_best(auto, held_out):
 
 
 def test_the_score_of_a_choice_is_of_rows_that_it_was_not_made_on(auto, held_out):
-    """By hand: each fold gets the labels of the candidate that is best on the other folds."""
-    chosen = {}
-    for way in ("rule", "argmax"):
-        each = {name: labels(values, way) for name, values in held_out.items()}
-        chosen[way] = np.empty_like(Y)
-        for others, rows in SPLIT.split(X, Y):
+    """By hand: each fold gets the labels of the candidate that is best on the other folds, each
+    candidate with a rule of these."""
+    chosen = {way: np.empty_like(Y) for way in ("rule", "argmax")}
+    for others, rows in SPLIT.split(X, Y):
+        for way, decision in {"rule": "tuned", "argmax": "argmax"}.items():
+            each = {}
+            for name, values in held_out.items():
+                rule = fit_decision(
+                    probabilities=values[others], y=Y[others], metric="f1", decision=decision
+                )
+                each[name] = rule(probabilities=values)
             best = max(each, key=lambda name: f1_score(Y[others], each[name][others]))
             chosen[way][rows] = each[best][rows]
     expected = f1_score(Y, chosen["rule"])
@@ -171,7 +176,8 @@ def test_one_candidate_by_itself(blend, held_out):
     assert len(blend.weights_) == 2
 
 
-def test_the_models_with_a_name():
+def test_the_models_with_a_name(monkeypatch):
+    monkeypatch.setattr(candidates, "TREES", 20)
     features, codes = imbalanced(300, classes=3)
     names = np.array(["c", "a", "b"])[codes]
     clf = AlignedEnsemble(
@@ -201,16 +207,16 @@ def test_the_positive_class(pos_label):
 
 def test_a_candidate_that_cannot_meet_the_constraint_is_left_out(tmp_path):
     """Also from what is saved. Where no candidate can, the error is that of the rule."""
-    candidates = [("bayes", GaussianNB()), ("nothing", DummyClassifier())]
+    own = [("bayes", GaussianNB()), ("nothing", DummyClassifier())]
     asked = {"constraint": "precision >= 0.7", "pos_label": np.int64(1)}
-    clf = ensemble(candidates=candidates, **asked).fit(X, Y)
+    clf = ensemble(candidates=own, **asked).fit(X, Y)
     assert clf.weights_ == {"bayes": 1.0}
     assert "precision" in clf.left_out_["nothing"]
     clf.save(tmp_path / "ensemble")
     again = AlignedEnsemble.load(tmp_path / "ensemble")
     np.testing.assert_array_equal(again.predict(X), clf.predict(X))
     with pytest.raises(ValueError, match="precision"):
-        ensemble(candidates=candidates[1:], **asked).fit(X, Y)
+        ensemble(candidates=own[1:], **asked).fit(X, Y)
 
 
 def test_a_cost_is_negated():
@@ -377,11 +383,43 @@ def test_a_network_without_time_ends_after_an_epoch():
     assert clf.left_out_["mine"].startswith("its networks would take ")
 
 
+def test_time_for_a_network_on_a_large_table_is_found_with_some_of_its_rows(monkeypatch):
+    """One epoch on 100 rows, with the batches of all, tells what all epochs on all rows take."""
+    monkeypatch.setattr(training, "PROBE", 100)
+    seen = []
+
+    def remembering(estimator, X, y, rows, arguments):
+        seen.append((type(estimator).__name__, len(rows), arguments))
+        return trained(estimator, X, y, rows, arguments)
+
+    trained = training.trained
+    monkeypatch.setattr(training, "trained", remembering)
+    network = quick("f1", epochs=10**6, patience=None)
+    own = ["linear", ("mine", network)]
+    clf = ensemble(candidates=own, time_limit=100).fit(X, Y, checkpoint="unused")
+    assert clf.left_out_["mine"].startswith("its training would take about ")
+    assert seen[-1] == ("AlignedClassifier", 100, {})
+
+
 def test_time_for_a_large_table_is_found_with_some_of_its_rows():
     features, codes = imbalanced(training.PROBE * 3)  # two thirds to train on
     own = [("first", Slow()), ("slow", Slow(1 / training.PROBE))]
     clf = ensemble(candidates=own, time_limit=5.9, decision="argmax").fit(features, codes)
     assert clf.left_out_ == {"slow": "its training would take about 6 s, and 4.9 s were left"}
+
+
+def test_time_that_does_not_depend_on_the_rows_is_told_apart(monkeypatch):
+    """By 20 and 80 rows: 3 s, and 0.01 s for each of the 266 in each of three folds."""
+    monkeypatch.setattr(training, "PROBE", 20)
+
+    class Begun(Slow):
+        def fit(self, X, y, sample_weight=None):
+            self.clock.now += 3
+            return super().fit(X, y, sample_weight)
+
+    own = [("first", Slow()), ("slow", Begun(0.01))]
+    clf = ensemble(candidates=own, time_limit=20, decision="argmax").fit(X, Y)
+    assert clf.left_out_ == {"slow": "its training would take about 17 s, and 13.0 s were left"}
 
 
 # What it refuses.
@@ -455,6 +493,33 @@ def test_a_package_that_is_not_installed(monkeypatch):
         ensemble(candidates=["catboost"]).fit(X, Y)
 
 
-def test_several_labels_a_row():
-    with pytest.raises(ValueError, match="must hold one label per row"):
-        ensemble().fit(X, np.stack([Y, Y], 1))
+@pytest.mark.parametrize(
+    ("fitted", "text"),
+    [
+        (
+            lambda: (X, np.stack([Y, Y], 1)),
+            "y of AlignedEnsemble must hold one label per row. Got multilabel-indicator data. Fit "
+            "one classifier per column with sklearn.multioutput.MultiOutputClassifier.",
+        ),
+        (
+            lambda: (X, np.array([0, "a"] * 200, dtype=object)),
+            "y of AlignedEnsemble must hold labels of one type. Got int, str.",
+        ),
+        (
+            lambda: (X, Y, np.zeros(len(Y))),
+            "Sample weights must contain at least one non-zero number.",  # scikit-learn's
+        ),
+        (
+            lambda: (pd.DataFrame({"a": [1.0] * 400}), Y),
+            "X of AlignedEnsemble must hold a column to learn from. Got none: 'a' (constant).",
+        ),
+        (
+            lambda: (np.full((400, 1), np.nan), Y),
+            "X of AlignedEnsemble must hold a column to learn from. Got none: 'x0' (empty).",
+        ),
+    ],
+)
+def test_wrong_rows(fitted, text):
+    with pytest.raises(ValueError, match="must") as refused:
+        ensemble().fit(*fitted())
+    assert str(refused.value) == text

@@ -618,6 +618,10 @@ WRONG = [
     ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 classes.'),
     ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
     ({"class_weight": {0: 1, 1: -1, 2: 1}}, "class_weight of AlignedClassifier must hold no neg"),
+    (
+        {"class_weight": {0: 0, 1: 0, 2: 0}},
+        "sample_weight of AlignedClassifier must give some row a weight, times class_weight.",
+    ),
     ({"decision": "best"}, 'decision of AlignedClassifier must be one of "argmax", "tuned", "exp'),
     ({"network": 3}, 'network of AlignedClassifier must be "auto", "mlp", "linear" or a function'),
     ({"network": "MLP"}, 'must be "auto", "mlp", "linear" or a function (n_features, n_cla'),

@@ -4,10 +4,10 @@ import math
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import sparse, stats
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
@@ -25,6 +25,7 @@ from evalign.comparison import (
     verdict,
 )
 from evalign.comparison import folds as trainer
+from evalign.estimator import FrameEncoder
 from evalign.metrics import ExpectedCost
 from tests.estimator.models import imbalanced, quick
 
@@ -50,26 +51,6 @@ def run(**arguments):
 
 def scores(records):
     return [record[:-1] for record in records]  # all but the seconds
-
-
-class Remember(TransformerMixin, BaseEstimator):
-    """A transformer that passes rows on, and notes in its class which rows it was given."""
-
-    calls = []  # noqa: RUF012 (clones share it)
-
-    def fit(self, X, y=None):
-        self.calls.append(("fit", X[:, -1].astype(int).tolist()))
-        return self
-
-    def transform(self, X):
-        self.calls.append(("transform", X[:, -1].astype(int).tolist()))
-        return X
-
-
-@pytest.fixture
-def remember():
-    Remember.calls.clear()
-    return Remember()
 
 
 @pytest.fixture
@@ -145,16 +126,27 @@ def test_the_score_is_the_metric_of_the_held_out_fold():
             assert score == pytest.approx(f1_score(Y[test], predicted), abs=1e-12)
 
 
-def test_features_are_fitted_on_the_training_rows_alone(remember):
-    list(compare(quick("f1", epochs=1), NUMBERED, Y, features=remember, methods=FEW, folds=2))
-    fits = [rows for kind, rows in Remember.calls if kind == "fit"]
-    transforms = [rows for kind, rows in Remember.calls if kind == "transform"]
-    assert len(fits) == 2 * 3  # once for all methods of a fold
-    for fitted, (training, test) in zip(
-        fits, zip(transforms[::2], transforms[1::2], strict=True), strict=True
-    ):
-        assert fitted == training
-        assert sorted(fitted + test) == list(range(len(Y)))
+def test_networks_see_the_frame_and_trees_its_numbers(monkeypatch):
+    """What is learnt of the columns is learnt from the training rows of a fold."""
+    frame = pd.DataFrame({"number": X[:, 0], "level": np.where(X[:, 1] > 0, "high", "low")})
+    given, learnt = [], []
+    monkeypatch.setattr(trainer, "_fit", lambda model, X, *_: given.append((model, X)))
+    monkeypatch.setattr(trainer, "_labels", lambda *_: Y[:120])
+    fit = FrameEncoder.fit
+    monkeypatch.setattr(
+        FrameEncoder, "fit", lambda self, X: (learnt.append(X.index.tolist()), fit(self, X))[1]
+    )
+    list(compare(quick("f1"), frame, Y, methods=FEW, folds=2, seeds=[0]))
+    parts = [
+        rows.tolist() for rows, _ in StratifiedKFold(2, shuffle=True, random_state=0).split(X, Y)
+    ]
+    assert learnt == parts
+    for (network, rows), (forest, matrix), part in zip(given[::2], given[1::2], parts, strict=True):
+        assert type(network).__name__ == "AlignedClassifier"
+        pd.testing.assert_frame_equal(rows, frame.iloc[part])
+        assert type(forest) is RandomForestClassifier
+        np.testing.assert_array_equal(matrix[:, 0], frame["number"].iloc[part])
+        assert matrix.shape == (120, 3)  # the number, and a flag for each level
 
 
 def test_groups_never_straddle(fits):

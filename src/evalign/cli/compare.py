@@ -29,7 +29,7 @@ from evalign.comparison import (
     summarize,
     verdict,
 )
-from evalign.estimator import AlignedClassifier, FrameEncoder
+from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
 from evalign.report.summary import number
@@ -81,7 +81,6 @@ def compare_methods(
                 AlignedClassifier(metric, epochs=epochs),
                 rows.X,
                 rows.y,
-                features=FrameEncoder(),
                 methods=list(METHODS),
                 folds=folds,
                 seeds=range(seeds),

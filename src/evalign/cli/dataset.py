@@ -87,11 +87,19 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class TrainingTable:
-    """A table to learn from: the roles of its columns, its labels and its rows."""
+    """A table to learn from.
+
+    Args:
+        columns: their roles.
+        labels: its classes.
+        rows: all of them, or some.
+        found: how many there are.
+    """
 
     columns: Columns
     labels: Labels
     rows: Rows
+    found: int
 
 
 def load(
@@ -102,8 +110,14 @@ def load(
     weight: str | None = None,
     drop: Sequence[str] = (),
     positive: str | None = None,
+    most: int | None = None,
+    seed: int = 0,
 ) -> TrainingTable:
-    """Read a training table and find out what its columns are."""
+    """Read a training table and find out what its columns are.
+
+    Of more rows than `most` a sample is taken, drawn by `seed`, in which the classes have their
+    shares.
+    """
     roles = {"--target": target, "--group": group, "--weight": weight}
     for option, name in [*roles.items(), *(("--drop", name) for name in drop)]:
         check_name(source, option, name)
@@ -112,12 +126,13 @@ def load(
         raise UsageError("--target, --group, --weight and --drop must name different columns.")
     source.need(names)
     table = source.read()
-    labels = Labels.of(table, target, positive, source)
-    columns = plan(table, source, target=target, group=group, weight=weight, drop=drop)
-    read = rows(table, columns, labels, source)
+    labels, found = Labels.of(table, target, positive, source), table.num_rows
+    table, name = _some(table, labels, source, most, seed)
+    columns = plan(table, name, target=target, group=group, weight=weight, drop=drop)
+    read = rows(table, columns, labels, name)
     if read.weight is not None and (np.bincount(read.y, read.weight) == 0).any():
-        raise UsageError(f"Column {weight!r} of {source} must give each class some weight.")
-    return TrainingTable(columns, labels, read)
+        raise UsageError(f"Column {weight!r} of {name} must give each class some weight.")
+    return TrainingTable(columns, labels, read, found)
 
 
 def rows(
@@ -151,15 +166,28 @@ def read_weights(table: pa.Table, column: str, source: object, first_row: int = 
     return weight
 
 
-def read_rows(path: Path, dataset: TrainingTable) -> Rows:
-    """The rows of another table, for validation or the test."""
+def read_rows(path: Path, dataset: TrainingTable, most: int | None = None, seed: int = 0) -> Rows:
+    """The rows of another table, for validation or the test, or a sample of them as in `load`."""
     source = TableFile(path)
     source.need(dataset.columns.used)
-    read = rows(source.read(), dataset.columns, dataset.labels, source)
+    table, name = _some(source.read(), dataset.labels, source, most, seed)
+    read = rows(table, dataset.columns, dataset.labels, name)
     if not read.counted.any():
-        what = f"Column {dataset.columns.weight!r} of {source}"
+        what = f"Column {dataset.columns.weight!r} of {name}"
         raise UsageError(f"{what} must give some row a weight. Got 0 for all {len(read.y)}.")
     return read
+
+
+def _some(
+    table: pa.Table, labels: Labels, source: object, most: int | None, seed: int
+) -> tuple[pa.Table, str]:
+    """A sample of at most so many rows, and what errors call it."""
+    if most is None or table.num_rows <= most:
+        return table, str(source)
+    y = labels.encode(table, source)
+    with refused():
+        _, some = holdout_split(y, fraction=most / len(y), seed=seed)
+    return table.take(some), f"a sample of {source}"
 
 
 def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
@@ -195,7 +223,11 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
     numbers, categories = len(used.numbers), len(used.categories)
     dates = f", {len(used.dates)} of dates" if used.dates else ""
     features = f"{numbers} columns of numbers, {categories} of categories{dates}"
-    spoken.note(f"{len(dataset.rows.y)} rows; {features}.")
+    spoken.note(f"{dataset.found} rows; {features}.")
+    if (used_rows := len(dataset.rows.y)) < dataset.found:
+        spoken.note(
+            f"A preview with {used_rows} of the rows. Without --quick it is trained on all."
+        )
     if used.left_out:
         why = ", ".join(f"{name} ({why})" for name, why in used.left_out.items())
         spoken.note(f"Left out: {why}.")

@@ -3,9 +3,11 @@
 import json
 import platform
 import shlex
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -34,10 +36,11 @@ from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
 from evalign.estimator import AlignedClassifier
 from evalign.recipes import RECIPES
 from evalign.report import render, scores
-from evalign.training import holdout_split
 
-# A preview: so many rows, epochs of a network, and seconds of training at most, and folds.
-QUICK_ROWS, QUICK_EPOCHS, QUICK_TIME, QUICK_FOLDS = 2500, 10, 5.0, 3
+# A preview: rows, folds, seconds until the end of the training, and how a network is trained.
+QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 2.5
+QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
+AT_LEAST = 0.1  # seconds for the training, however long the table took to read
 
 
 def fit_table(
@@ -64,6 +67,7 @@ def fit_table(
     quiet: bool,
 ) -> None:
     """Do the work of `evalign fit`; its options are explained in `commands`."""
+    start = monotonic()
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
         if recipe not in RECIPES:
@@ -71,6 +75,9 @@ def fit_table(
         if time is not None and model == NETWORK:
             cure = "Use --epochs for one network."
             raise UsageError(f"--time must be left out with --model {NETWORK}. {cure}")
+        if model not in (AUTO, BLEND, *DEFAULT) and find_spec(model) is None:
+            cure = f"Run: pip install {model}"
+            raise UsageError(f"--model must be installed. Got {model!r}, which is not. {cure}")
         source, given = TableFile(data), {"--validation": validation, "--test": test}
         others = {name: path and digest(path) for name, path in given.items()}
         arguments: run.About = {
@@ -100,41 +107,22 @@ def fit_table(
             return
 
         roles: dict[str, Any] = {"target": target, "group": group, "weight": weight}
-        dataset = load(source, **roles, drop=drop, positive=positive)
+        most = QUICK_ROWS if quick else None
+        dataset = load(source, **roles, drop=drop, positive=positive, most=most, seed=seed)
         check_metric(metric, len(dataset.labels.values))
         _check_names(source, dataset)
-        table = dataset
-        if quick:
-            dataset = _sample(table, seed)
-            epochs, time = min(epochs or QUICK_EPOCHS, QUICK_EPOCHS), time or QUICK_TIME
-        parts = _split(dataset, test, validation, seed, inner=model == NETWORK)
-        introduce(spoken, table)
-        if dataset is not table:
-            some = f"{len(dataset.rows.y)} of the rows"
-            spoken.note(f"A preview with {some}. Without --quick it is trained on all.")
+        parts = _split(dataset, test, validation, most, seed, inner=model == NETWORK)
+        _check_columns(parts["training"])
+        introduce(spoken, dataset)
         files = {"DATA": arguments["data"], **{k: v for k, v in others.items() if v}}
         warn_of_overlap(files, parts)
         for name in [name for name in parts if name != "training"]:
             warn_of_scarce(name, parts[name].y[parts[name].counted], dataset.labels)
 
-        usual: dict[str, Any] = {"decision": decision, "random_state": seed}
-        usual["verbose"] = 0 if quiet else 1
-        estimators: dict[str, run.Model] = {}
-        if model == NETWORK:
-            recipes = {"model": recipe}
-            if baseline and not quick and recipe != "cross_entropy":
-                recipes["baseline"] = "cross_entropy"
-            for name, kind in recipes.items():
-                estimators[name] = AlignedClassifier(metric, recipe=kind, epochs=epochs, **usual)
-        else:
-            estimators["model"] = AlignedEnsemble(
-                metric,
-                candidates=_candidates(model, metric, recipe, epochs, seed),
-                choose=AUTO if model == AUTO else BLEND,
-                cv=QUICK_FOLDS if quick else None,
-                time_limit=time,
-                **usual,
-            )
+        limit = QUICK_TIME if quick and time is None else time
+        estimators = _estimators(
+            arguments, limit and max(AT_LEAST, limit - (monotonic() - start)), 0 if quiet else 1
+        )
         try:
             with run.building(out, arguments) as (folder, checkpoints, about):
                 about |= _about(dataset, data.name, parts)
@@ -154,27 +142,52 @@ def _check_names(source: TableFile, dataset: TrainingTable) -> None:
         raise UsageError(f"{what} has the name of one that `evalign predict` adds. {cure}")
 
 
-def _candidates(model: str, metric: str, recipe: str, epochs: int | None, seed: int) -> list[Any]:
-    """The candidates of an ensemble, with a network that is trained as the options say."""
+def _check_columns(training: Rows) -> None:
+    """Refuse rows that are all alike: what differs may be in the test rows."""
+    used = training.X[training.counted]
+    if all(column.nunique(dropna=False) < 2 for _, column in used.items()):
+        got = f"Got {len(used)} rows that are all alike."
+        cure = "Give more rows, other columns, or another --seed."
+        raise UsageError(f"The training rows must differ in a column to learn from. {got} {cure}")
+
+
+def _estimators(arguments: run.About, limit: float | None, verbose: int) -> dict[str, run.Model]:
+    """What is trained for the options of a command, within a limit of seconds."""
+    metric, model, quick = (arguments[name] for name in ("--metric", "--model", "--quick"))
+    seed, recipe, epochs = (arguments[name] for name in ("--seed", "--recipe", "--epochs"))
+    usual = {"decision": arguments["--decision"], "random_state": seed, "verbose": verbose}
+    trained: dict[str, Any] = QUICK_TRAINING if quick and epochs is None else {"epochs": epochs}
+    if model == NETWORK:
+        recipes = {"model": recipe}
+        if arguments["--baseline"] and not quick and recipe != "cross_entropy":
+            recipes["baseline"] = "cross_entropy"
+        return {
+            name: AlignedClassifier(metric, recipe=kind, **trained, **usual)
+            for name, kind in recipes.items()
+        }
+    network = network_candidate(metric, seed).set_params(recipe=recipe, **trained)
     names = DEFAULT if model in (AUTO, BLEND) else (model,)
-    network = network_candidate(metric, seed).set_params(recipe=recipe, epochs=epochs)
-    return [(name, network) if name == NETWORK else name for name in names]
-
-
-def _sample(dataset: TrainingTable, seed: int) -> TrainingTable:
-    """Some of the rows, in which the classes have their shares."""
-    rows = dataset.rows
-    if len(rows.y) <= QUICK_ROWS:
-        return dataset
-    share = QUICK_ROWS / len(rows.y)
-    _, some = holdout_split(rows.y, fraction=share, groups=rows.groups, seed=seed)
-    return replace(dataset, rows=rows.take(some))
+    ensemble = AlignedEnsemble(
+        metric,
+        candidates=[(name, network) if name == NETWORK else name for name in names],
+        choose=AUTO if model == AUTO else BLEND,
+        cv=QUICK_FOLDS if quick else None,
+        time_limit=limit,
+        **usual,
+    )
+    return {"model": ensemble}
 
 
 def _split(
-    dataset: TrainingTable, test: Path | None, validation: Path | None, seed: int, *, inner: bool
+    dataset: TrainingTable,
+    test: Path | None,
+    validation: Path | None,
+    most: int | None,
+    seed: int,
+    *,
+    inner: bool,
 ) -> dict[str, Rows]:
-    """Split the rows into "training", "test" and "validation".
+    """Split the rows into "training", "test" and "validation", the last two of `most` rows.
 
     Without groups there is no "validation": the classifier holds those rows out itself. With groups
     they are held out here, if it has no folds of its own (`inner`), and a split that takes a class
@@ -184,7 +197,7 @@ def _split(
     for name, path in {"test": test, "validation": validation}.items():
         training = parts["training"]
         if path is not None:
-            parts[name] = read_rows(path, dataset)
+            parts[name] = read_rows(path, dataset, most, seed)
         elif name == "test" or (inner and training.groups is not None):
             parts["training"], parts[name] = training.hold_out(dataset.labels, seed, name)
     return parts

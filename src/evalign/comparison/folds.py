@@ -16,7 +16,7 @@ from evalign.comparison.summary import PLAIN, TUNED, FoldScore
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
-from evalign.estimator import AlignedClassifier
+from evalign.estimator import AlignedClassifier, FrameEncoder
 
 OWNER = "compare"
 
@@ -45,7 +45,6 @@ def compare(
     X: Any,
     y: Any,
     *,
-    features: Any = None,
     methods: Sequence[str] = tuple(METHODS),
     folds: int = 5,
     seeds: Iterable[int] = range(3),
@@ -59,10 +58,9 @@ def compare(
     Args:
         classifier: gives the metric, and how all networks are trained; its recipe, decision and
             random_state are replaced.
-        X: rows, as `features` takes them.
+        X: rows, as `AlignedClassifier` takes them. The trees see what `FrameEncoder` makes of them,
+            fitted anew on the training rows of each fold.
         y: the class of each row, 0 to C - 1. Every fold must hold every class.
-        features: a scikit-learn transformer, fitted anew on the training rows of each fold; None
-            takes X as it is.
         methods: some of `METHODS`. The two of cross-entropy share one training.
         folds: their number.
         seeds: each seed gives other folds, initial weights and trees.
@@ -97,7 +95,7 @@ def compare(
     require(folds >= 2, OWNER, "folds", "be at least 2", folds)
     metric = resolve(classifier.metric, owner=OWNER)
     splits = _splits(y.astype(np.int64), groups, folds, seeds)
-    return _records(classifier, metric, _Rows(X, y, groups, weight), features, methods, splits)
+    return _records(classifier, metric, _Rows(X, y, groups, weight), methods, splits)
 
 
 class _Rows(NamedTuple):
@@ -146,33 +144,25 @@ def _records(
     classifier: AlignedClassifier,
     metric: Metric,
     rows: _Rows,
-    features: Any,
     methods: Sequence[str],
     splits: Sequence[_Split],
 ) -> Iterator[FoldScore]:
     models = dict.fromkeys(METHODS[method].model for method in methods)
     for split in splits:
-        X_training, X_test = _features(features, rows, split)
+        given = [_safe_indexing(rows.X, part) for part in (split.training, split.test)]
+        encoder = FrameEncoder().fit(given[0])
+        numbers = [_dense(encoder.transform(X)) for X in given]
         for name in models:
             rules = {m: METHODS[m].decision for m in methods if METHODS[m].model == name}
             decision = "tuned" if "tuned" in rules.values() else "argmax"
             model = _model(name, decision, classifier, split.seed)
+            X_training, X_test = given if isinstance(model, AlignedClassifier) else numbers
             start = time.perf_counter()
             _fit(model, X_training, rows, split.training)
             seconds = time.perf_counter() - start
             for method, rule in rules.items():
                 score = _score(metric, rows, split.test, _labels(model, rule, X_test))
                 yield FoldScore(method, split.seed, split.fold, score, seconds)
-
-
-def _features(features: Any, rows: _Rows, split: _Split) -> tuple[Any, Any]:
-    """Features of the training and the test rows, by a transformer fitted on the former."""
-    training, test = _safe_indexing(rows.X, split.training), _safe_indexing(rows.X, split.test)
-    if features is not None:
-        pipeline: Any = clone(features)
-        training = pipeline.fit_transform(training, rows.y[split.training])
-        test = pipeline.transform(test)
-    return _dense(training), _dense(test)
 
 
 def _model(name: str, decision: str, classifier: AlignedClassifier, seed: int) -> Any:

@@ -17,9 +17,9 @@ from evalign.estimator import AlignedClassifier
 
 OWNER = "AlignedEnsemble"
 DEFAULT = ("network", "boosting", "forest", "linear")
-# Of the forest: rows for each tree, at most, so that time and memory stay those of a table of this
-# size; and rows from which on a leaf holds two of them, which makes trees a third as large.
-ROWS_OF_A_TREE, LARGE = 20_000, 5_000
+# Of the forest: its trees; rows for each, at most, so that time and memory stay those of a table of
+# this size; and rows from which on a leaf holds two of them, which makes trees a third as large.
+TREES, ROWS_OF_A_TREE, LARGE = 200, 20_000, 5_000
 BLEND, AUTO = "blend", "auto"
 # All that have a name, from quick to slow, which is the order in which they are trained.
 NAMES = ("linear", "boosting", "forest", "lightgbm", "xgboost", "catboost", "network")
@@ -106,7 +106,7 @@ def _estimator(name: str, metric: str | MetricFunction, rows: int, seed: int) ->
         case "forest":
             some = rows > ROWS_OF_A_TREE
             return ExtraTreesClassifier(
-                200,
+                TREES,
                 min_samples_leaf=2 if rows > LARGE else 1,
                 bootstrap=some,
                 max_samples=ROWS_OF_A_TREE if some else None,

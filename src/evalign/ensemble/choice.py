@@ -1,8 +1,9 @@
 """Which candidates an ensemble uses, and what that brings on rows that it was not chosen on.
 
 The score of a fold must not be one that the choice was made by. So for each fold the candidates are
-chosen anew by the other folds, and so is the rule; the labels of all folds together then have one
-score, as single folds may hold few rows of a class. Intervals are those of resampled rows: they
+chosen anew by the other folds, with rules that are fitted to these alone, and so is the rule of the
+choice; the labels of all folds together then have one score, as single folds may hold few rows of a
+class. Intervals are those of resampled rows: they
 tell how far other rows could move the scores, not how another training would come out.
 """
 
@@ -38,6 +39,13 @@ class Trial(NamedTuple):
     found: CrossFitted
     seconds: float
 
+    def labels_without(self, fold: int) -> np.ndarray:
+        """The labels of all rows by the rule that this fold has not seen; −1 if there is none."""
+        rule = self.found.rules[fold]
+        if rule is None:
+            return np.full(len(self.answers.y), -1)
+        return rule(probabilities=self.answers.values)
+
 
 class ChosenModels(NamedTuple):
     """What an ensemble uses, and the evidence.
@@ -55,7 +63,10 @@ class ChosenModels(NamedTuple):
     gain: dict[str, Any]
 
 
-Pick = Callable[[dict[str, Trial], np.ndarray, "Judge", str], dict[str, float]]
+# Chooses by some of the rows; the last argument gives the labels of a candidate.
+Pick = Callable[
+    [dict[str, Trial], np.ndarray, "Judge", Callable[[str], np.ndarray]], dict[str, float]
+]
 
 
 class Judge(NamedTuple):
@@ -120,12 +131,19 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
     """
     pick, rows = _blend if how == BLEND else _best, judge.rows
 
+    def plain(name: str) -> np.ndarray:
+        return tried[name].found.labels["argmax"]
+
     def labels(pick: Pick, way: str) -> np.ndarray:
         """Those of each fold, by the candidates and the rule that the other folds ask for."""
         given = np.full(len(rows.y), -1)
-        for fold in np.unique(rows.fold):
+        for place, fold in enumerate(np.unique(rows.fold)):
             own = np.asarray(rows.fold == fold)
-            weights = pick(tried, others(rows, own), judge, way)
+
+            def known(name: str, place: int = place) -> np.ndarray:
+                return tried[name].labels_without(place) if way == "rule" else plain(name)
+
+            weights = pick(tried, others(rows, own), judge, known)
             if len(weights) == 1:
                 (name,) = weights
                 given[own] = tried[name].found.labels[way][own]
@@ -138,7 +156,7 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
 
     chosen = {way: labels(pick, way) for way in WAYS}
     everything = np.ones(len(rows.y), bool)
-    weights = pick(tried, everything, judge, "rule")
+    weights = pick(tried, everything, judge, lambda name: tried[name].found.labels["rule"])
     table = {name: one.found.labels for name, one in tried.items()} | {how: chosen}
     results: dict[str, list[Any]] = {
         "candidate": list(table),
@@ -155,7 +173,7 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
                 results[f"{stem}{end}"].append(value)
     *_, gain = judge.compare(chosen["rule"], labels(_best, "argmax"))
     found = dict(zip(("value", "low", "high"), gain, strict=True))
-    found |= {"against": next(iter(_best(tried, everything, judge, "argmax")))}
+    found |= {"against": next(iter(_best(tried, everything, judge, plain)))}
     return ChosenModels(weights, mean_answers(tried, weights), results, found)
 
 
@@ -166,7 +184,9 @@ def mean_answers(tried: dict[str, Trial], weights: dict[str, float]) -> Answers:
     return replace(several[0], values=mean)
 
 
-def _blend(tried: dict[str, Trial], rows: np.ndarray, judge: Judge, way: str) -> dict[str, float]:
+def _blend(
+    tried: dict[str, Trial], rows: np.ndarray, judge: Judge, labels: Callable[[str], np.ndarray]
+) -> dict[str, float]:
     """The weights with which the mean makes the labels of these rows most likely.
 
     As they are those of a mixture, the EM algorithm finds them, and there is one best answer. So
@@ -190,7 +210,9 @@ def _blend(tried: dict[str, Trial], rows: np.ndarray, judge: Judge, way: str) ->
     return {name: weight for name, weight in pairs if weight}
 
 
-def _best(tried: dict[str, Trial], rows: np.ndarray, judge: Judge, way: str) -> dict[str, float]:
+def _best(
+    tried: dict[str, Trial], rows: np.ndarray, judge: Judge, labels: Callable[[str], np.ndarray]
+) -> dict[str, float]:
     """The candidate with the best score on some rows; of equals the first."""
-    scores = {name: judge.score(one.found.labels[way], rows) for name, one in tried.items()}
+    scores = {name: judge.score(labels(name), rows) for name in tried}
     return {max(scores, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf)): 1.0}

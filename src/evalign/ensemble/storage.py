@@ -158,15 +158,17 @@ def _model(stem: Path, checksum: str | None, trusted: Sequence[str]) -> Any:
         if size > LARGEST:
             raise ValueError(f"{stem.name}.skops has {size:,} bytes unpacked")
     skops_io = _skops()
-    held = set(skops_io.get_untrusted_types(data=data)) - {*trusted}
-    model, unknown = None, held - {*TRUSTED}
-    if not unknown:
+    try:
         model = skops_io.loads(data, trusted=[*TRUSTED, *trusted])
+    except skops_io.exceptions.UntrustedTypesFoundException:
+        model, allowed = None, {*TRUSTED}
+    else:
         if isinstance(model, FORESTS):
             _check_trees(model)
-        else:
-            unknown = held & {*TREES}  # inside of what they are, nobody has looked at them
-    if unknown:
+            return model
+        allowed = {*TRUSTED} - {*TREES}  # inside of what it is, nobody has looked at them
+    unknown = {*skops_io.get_untrusted_types(data=data)} - allowed - {*trusted}
+    if unknown or model is None:
         cure = f"If you trust them: load(path, trusted={sorted(unknown)})."
         raise CheckpointError(f"{stem.name}.skops holds objects of other types. {cure}")
     return model

@@ -16,9 +16,9 @@ from evalign.ensemble.progress import Tell
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.answers import Split, asked
 from evalign.estimator.held_out import trained
-from evalign.estimator.network import chosen, find_device
+from evalign.estimator.network import Defaults, chosen, find_device
 
-PROBE = 2000  # rows; where time is limited, a larger table is tried with so many first
+PROBE = 2000  # rows; where time is limited, a larger table is tried with so many first, then 4 ×
 
 
 class OutOfTime(Exception):
@@ -113,35 +113,20 @@ class Watch:
 
     Args:
         clock: the time that is left.
-        estimator: the network, which trains for `patience` epochs at least.
-        rows: that it is trained on.
-        folds: how many are still to be trained, this one included.
-        said: how it is called.
+        epochs: that must fit into it when the first has shown how long one takes; later it is the
+            next one alone, as a training may end early.
+        said: how the network is called.
         tell: takes a line on how far it is.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        estimator: AlignedClassifier,
-        rows: int,
-        folds: int,
-        said: str,
-        tell: Tell,
-    ) -> None:
-        self.clock, self.folds, self.said, self.tell = clock, folds, said, tell
-        arguments, device = estimator.get_params(deep=False), find_device(estimator.device)
-        most = chosen(arguments, rows, device).epochs
-        self.least = min(most, estimator.patience or most)
-        self.start, self.epochs = time.monotonic(), 0
+    def __init__(self, clock: Clock, epochs: int, said: str, tell: Tell) -> None:
+        self.clock, self.epochs, self.said, self.tell = clock, epochs, said, tell
 
     def __call__(self, record: dict[str, Any]) -> None:
-        self.epochs += 1
         self.tell(f"{self.said}, epoch {record['epoch']}", passing=True)
-        each = (time.monotonic() - self.start) / self.epochs
-        all_of_it = each * max(self.least, self.epochs) * self.folds
-        needed = all_of_it - each * self.epochs
-        self.clock.require(needed, f"its networks would take {all_of_it:.0f} s or more")
+        needed = record["seconds"] * (self.epochs - 1)
+        self.clock.require(needed, f"its networks would take {needed:.1f} s more")
+        self.epochs = 2
 
 
 def train(
@@ -167,8 +152,11 @@ def train(
     """
     X, y = table.seen_by(candidate)
     arguments = candidate.fit_arguments(table.weight, table.groups)
-    folds, name, network = len(parts), candidate.name, candidate.estimator
-    is_network = isinstance(network, AlignedClassifier)
+    rows, others, folds = parts[0][0], parts[1:], len(parts)
+    name, network = candidate.name, candidate.estimator
+    is_network, how = isinstance(network, AlignedClassifier), Defaults()
+    if is_network:
+        how = chosen(network.get_params(deep=False), len(rows), find_device(network.device))
 
     def work(fold: int, rows: np.ndarray, alone: bool) -> tuple[Any, ...]:
         estimator: Any = candidate.estimator
@@ -178,17 +166,13 @@ def train(
         if is_network and network.on_epoch is None and alone:
             said = f"{name}: fold {fold + 1} of {folds}"
             estimator = clone(network)
-            estimator.on_epoch = Watch(clock, network, len(rows), folds - fold, said, tell)
+            estimator.on_epoch = Watch(clock, 2 if fold else how.epochs * folds, said, tell)
         return estimator, X, y, rows, more
 
-    rows, others = parts[0][0], parts[1:]
     clock.require(0, "nothing was trained")
-    if clock.limit is not None and len(rows) > PROBE and not is_network:
-        start = time.monotonic()
-        few = np.random.default_rng(0).choice(rows, PROBE, replace=False)
-        trained(*work(0, np.sort(few), True))
-        expected = (time.monotonic() - start) * len(rows) / PROBE * folds
-        clock.require(expected, f"its training would take about {expected:.0f} s")
+    if clock.limit is not None and len(rows) > PROBE:
+        seconds = folds * _expected(network, how, X, y, rows, arguments)
+        clock.require(seconds, f"its training would take about {seconds:.0f} s")
 
     start = time.monotonic()
     models = [trained(*work(0, rows, True))]
@@ -207,3 +191,30 @@ def train(
         if is_network:
             model.on_epoch = network.on_epoch
     return TrainedModels(name, candidate.own, candidate.frame, models)
+
+
+def _expected(
+    estimator: Any, how: Defaults, X: Any, y: Any, rows: np.ndarray, arguments: dict[str, Any]
+) -> float:
+    """The seconds that training on these rows should take, judged by some of them.
+
+    An epoch of a network tells, with the batches of `how`. Of others a part may not depend on the
+    rows, which two sizes tell apart.
+    """
+
+    def took(number: int, estimator: Any = estimator) -> tuple[float, Any]:
+        some = np.sort(np.random.default_rng(0).choice(rows, number, replace=False))
+        start = time.monotonic()
+        model = trained(estimator, X, y, some, arguments)
+        return time.monotonic() - start, model
+
+    if isinstance(estimator, AlignedClassifier):
+        once: Any = clone(estimator)
+        once.set_params(epochs=1, batch_size=how.batch_size, verbose=0)
+        _, model = took(PROBE, once)
+        return model.history_[0]["seconds"] * how.epochs * len(rows) / PROBE
+    small, _ = took(PROBE)
+    if len(rows) <= 4 * PROBE:
+        return small * len(rows) / PROBE
+    large, _ = took(4 * PROBE)
+    return large + max(0.0, large - small) / (3 * PROBE) * (len(rows) - 4 * PROBE)

@@ -140,8 +140,8 @@ def read_labelled(
 def learn_features(owner: str, X: Given, weight: np.ndarray) -> Features:
     """What the rows with a weight tell of the columns."""
     counted = weight > 0
-    got = f"0 for all {len(weight)}"
-    require(bool(counted.any()), owner, "sample_weight", "give some row a weight", got)
+    allowed, got = "give some row a weight, times class_weight", f"0 for all {len(weight)}"
+    require(bool(counted.any()), owner, "sample_weight", allowed, got)
     if not counted.all():
         X = X.take(counted) if isinstance(X, TypedTable) else X[counted]
     return Features.learn(owner, X)
