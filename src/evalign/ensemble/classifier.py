@@ -41,7 +41,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
     Each candidate is trained on all folds but one and asked about that one, in turn; all see the
     same folds. From these answers a decision rule is fitted (`fit_decision`). The models of the
     folds are kept, and `predict` takes the mean of their probabilities: it is what the rule was
-    fitted to, it is better than one model is, and nothing has to be trained again.
+    fitted to, and nothing has to be trained again.
 
     Args:
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
