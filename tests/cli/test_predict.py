@@ -11,6 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 from sklearn.metrics import f1_score
 
+import evalign
 from evalign.cli import tables
 from evalign.cli.outcome import judged
 from evalign.cli.run import FinishedRun
@@ -153,6 +154,10 @@ def test_dates_and_the_model_in_python(tmp_path):
     model = AlignedClassifier.load(tmp_path / "run" / "model")
     found = model.predict_proba(pd.read_csv(data)[[*model.feature_names_in_]])
     np.testing.assert_allclose(found, scored, rtol=1e-12)
+    zoned = frame.assign(since=frame["since"].dt.tz_localize("UTC"))  # as files may have it
+    for given in (frame, zoned):
+        found = evalign.load(tmp_path / "run").predict_proba(given)
+        np.testing.assert_allclose(found, scored, rtol=1e-12)
     wrong = written(tmp_path / "wrong.csv", pd.read_csv(data).fillna({"since": "soon"}))
     text = refused("predict", tmp_path / "run", wrong, "--out", tmp_path / "x.csv")
     assert "must hold dates, such as 2024-01-31. Got 'soon' in row 1. Correct it, or leave" in text
