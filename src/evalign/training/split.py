@@ -66,7 +66,7 @@ def stratified_folds(
 
     Examples:
         >>> [held_out.tolist() for _, held_out in stratified_folds(np.array([0, 0, 1, 1]), 5)]
-        [[0, 2], [1, 3]]
+        [[1, 2], [0, 3]]
     """
     number = min(number, int(np.bincount(y).max()))
     if groups is not None:
