@@ -36,7 +36,7 @@ class AlignedLoss(AdditiveLoss):
             if binary.
         ranks: whose rows are summed in both parts, see `MetricLoss`.
 
-    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
+    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
 
     Attributes:
         offsets: one per class, to add to logits before the softmax. Adding one number to all of
@@ -61,8 +61,11 @@ class AlignedLoss(AdditiveLoss):
         ranks: Ranks = "all",
         ignore_index: int = -100,
         validate: bool = False,
+        class_dim: int | None = None,
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        super().__init__(
+            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
+        )
         _exclusive(task)
         self.metric_loss = MetricLoss(
             resolve(metric, owner="AlignedLoss"), statistics="running", ranks=ranks
