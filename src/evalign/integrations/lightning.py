@@ -29,7 +29,7 @@ TARGETS = ("labels", "label", "target", "y", "mask")
 WEIGHTS = ("sample_weight", "weight")
 
 
-class Rows(NamedTuple):
+class BatchParts(NamedTuple):
     """A batch in its parts."""
 
     x: Any
@@ -111,21 +111,21 @@ class AlignedModule(LightningModule):
             self._validated = self._validated.compute()
         return self._validated
 
-    def unpack(self, batch: Any) -> Rows:
+    def unpack(self, batch: Any) -> BatchParts:
         """The parts of a batch: x, and target and weight where it has them."""
         cure = "Override AlignedModule.unpack."
         if not isinstance(batch, Mapping):
             parts = batch if isinstance(batch, list | tuple) else [batch]
             allowed, got = "be (x, target[, weight])", f"{len(parts)} parts"
             require(len(parts) <= 3, "AlignedModule", "a batch", allowed, got, cure)
-            return Rows(*parts)
+            return BatchParts(*parts)
         named = [[name for name in names if name in batch] for names in (TARGETS, WEIGHTS)]
         allowed = f"be at most one of {', '.join(TARGETS)}, and of {', '.join(WEIGHTS)}"
         ok = all(len(found) <= 1 for found in named)
         require(ok, "AlignedModule", "the target of a batch", allowed, [*batch], cure)
         x = {name: value for name, value in batch.items() if name not in (*TARGETS, *WEIGHTS)}
         parts = (batch[found[0]] if found else None for found in named)
-        return Rows(x if len(x) != 1 else next(iter(x.values())), *parts)
+        return BatchParts(x if len(x) != 1 else next(iter(x.values())), *parts)
 
     def forward(self, x: Any) -> Tensor:
         output = self.network(**x) if isinstance(x, Mapping) else self.network(x)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from evalign import MetricLoss
 from evalign.core.batch import as_batch
 from evalign.core.checks import values_readable
 from tests import tolerances
@@ -255,3 +256,15 @@ def test_meta_tensors_keep_their_shapes():
         "test", torch.zeros(4, 3, device="meta"), torch.zeros(4, dtype=INT, device="meta")
     )
     assert batch.logits.shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", *(f"{u}int{n}" for n in (8, 16, 32, 64) for u in ("", "u"))]
+)
+def test_labels_are_of_any_integer_type(dtype):
+    labels = torch.tensor([0, 1, 1, 0])
+    given, logits = labels.to(getattr(torch, dtype)), logits_of(4, 3)
+    assert torch.equal(as_batch("test", logits, given).target, labels)
+    assert torch.equal(as_batch("test", logits[:, 0], given).target, labels.float())
+    loss = MetricLoss("f1_macro")
+    assert torch.equal(loss(logits, given), loss(logits, labels))
