@@ -135,6 +135,11 @@ def _codes(
     labels = np.concatenate([given, true])
     found = np.unique(labels)
     whole = kinds[0] == INTEGER
+    if whole and classes is None and found.tolist() == [0, 1, 255]:
+        for argument, array in {"predictions": given, "target": true}.items():
+            cure = f"This is a mask of 0 and 255: divide by 255, as in {argument} // 255."
+            mask = bool((array == 255).any()) and not (array == 1).any()
+            require(not mask, OWNER, argument, "hold the labels 0 and 1", 255, cure)
     if classes is not None:
         found, occur = _array(classes), found.tolist()
         unknown = [label for label in occur if label not in found.tolist()]

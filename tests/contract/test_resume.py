@@ -19,6 +19,7 @@ COMMON = {
     "task": ("multiclass", "loss.task was None and is now 'multiclass'"),
     "ignore_index": (-1, "loss.ignore_index was -100 and is now -1"),
     "validate": (True, "loss.validate was False and is now True"),
+    "class_dim": (-1, "loss.class_dim was None and is now -1"),
 }
 BINARY = COMMON | {"task": ("binary", "loss.task was None and is now 'binary'")}
 STEP = {"heaviside": (half_step, "loss.heaviside was 'linear' and is now '.*half_step'")}

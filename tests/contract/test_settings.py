@@ -8,7 +8,7 @@ import torch
 from evalign import losses, metrics
 from evalign.losses.base import AdditiveLoss, Loss
 
-COMMON = {"task": "binary", "ignore_index": 255, "validate": True}
+COMMON = {"task": "binary", "ignore_index": 255, "validate": True, "class_dim": -1}
 WEIGHTS = [1.0, 2.0]
 
 
@@ -89,7 +89,7 @@ def test_arguments_are_shown_in_the_order_of_the_constructor():
     shown = repr(losses.FocalLoss(1.5, class_weight=WEIGHTS, task="binary"))
     assert shown == (
         "FocalLoss(gamma=1.5, class_weight=[1.0, 2.0], task='binary', ignore_index=-100, "
-        "validate=False)"
+        "validate=False, class_dim=None)"
     )
 
 

@@ -317,7 +317,7 @@ def test_what_cannot_be_exact_is_refused(tmp_path):
         trainer(arguments(tmp_path, label_smoothing_factor=0.1))
     with pytest.raises(ValueError, match=r"rows of its own.*Got 2 processes that share rows"):
         TensorParallel(model(), arguments(tmp_path), loss=MetricLoss("f1"), metric="f1")
-    with pytest.raises(TypeError, match="compute_loss_func"):
+    with pytest.raises(TypeError, match="compute_loss_func of AlignedTrainer must be left out"):
         trainer(arguments(tmp_path), compute_loss_func=MetricLoss("f1_macro"))
 
 

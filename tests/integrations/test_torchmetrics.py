@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torchmetrics.classification import MulticlassF1Score
 from torchmetrics.functional.classification import (
     binary_confusion_matrix,
     binary_f1_score,
@@ -11,7 +12,7 @@ from torchmetrics.functional.classification import (
     multilabel_f1_score,
 )
 
-from evalign import Confusion, metrics
+from evalign import Confusion, MetricLoss, metrics
 from tests import tolerances
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -73,3 +74,8 @@ def test_a_matrix_of_labels_is_refused():
     matrix = multilabel_confusion_matrix(*(labels(9, 3, classes=2) for _ in range(2)), num_labels=3)
     with pytest.raises(ValueError, match=r"matrix of Confusion.from_matrix must be square"):
         Confusion.from_matrix(matrix)
+
+
+def test_a_metric_that_counts_labels_is_not_a_loss():
+    with pytest.raises(TypeError, match=r"metric of MetricLoss must .* give its name, as in \"f1"):
+        MetricLoss(MulticlassF1Score(num_classes=3))

@@ -216,7 +216,7 @@ def test_forms():
     assert torch.equal(copy(z), rule(z))
     assert copy.task == "multilabel"
     images = z.view(4, 30, 3).movedim(-1, 1)
-    dense = fit_decision(images, y.view(4, 30, 3).movedim(-1, 1), metric="f1_macro")
+    dense = fit_decision(images, y.view(4, 30, 3).movedim(-1, 1), metric="f1_macro", class_dim=1)
     assert torch.equal(dense.gain, rule.gain)
     assert torch.equal(dense(images), rule(z).view(4, 30, 3).movedim(-1, 1))
     last = fit_decision(

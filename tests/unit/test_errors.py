@@ -2,12 +2,13 @@
 
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from evalign import Confusion, MetricLoss, losses, metrics
+from evalign import Confusion, MetricLoss, fit_decision, losses, metrics
 from evalign.core import heaviside, membership
 
 LABELS = torch.tensor([0, 1, 2, 1])
@@ -76,7 +77,84 @@ FULL = {
         "logits of Confusion.from_logits must be finite. Got inf. The network has diverged or "
         "its input holds such values.",
     ),
+    "the output of a model": (
+        lambda: loss(SimpleNamespace(logits=logits(4, 3)), LABELS),
+        TypeError,
+        "logits of MetricLoss must be a torch.Tensor. Got SimpleNamespace. Pass its logits: "
+        "output.logits.",
+    ),
+    "a dict of outputs": (
+        lambda: Confusion.from_logits({"out": logits(4, 3)}, LABELS),
+        TypeError,
+        "logits of Confusion.from_logits must be a torch.Tensor. Got dict. Pass one of its "
+        "tensors, such as output['out'].",
+    ),
+    "a tuple of outputs": (
+        lambda: loss((torch.tensor(0.5), logits(4, 3)), LABELS),
+        TypeError,
+        "logits of MetricLoss must be a torch.Tensor. Got tuple. Pass one of its tensors, such as "
+        "output[1].",
+    ),
+    "the output of a model, for a rule": (
+        lambda: fit_decision(SimpleNamespace(logits=logits(4, 3)), LABELS, metric="f1"),
+        TypeError,
+        "logits of fit_decision must be a tensor, an array or a list of numbers. Got "
+        "SimpleNamespace. Pass its logits: output.logits.",
+    ),
+    # Arguments of torch's losses.
+    "weight": (
+        lambda: losses.DiceLoss(weight=torch.ones(3)),
+        TypeError,
+        "weight of DiceLoss must be left out: it is not one of task, ignore_index, validate, "
+        "class_dim. Got Tensor. Weights of rows go into the call: loss(logits, target, "
+        "sample_weight=...).",
+    ),
+    "weight of classes": (
+        lambda: losses.MAELoss(weight=[1.0, 2.0]),
+        TypeError,
+        "weight of MAELoss must be left out: it is not one of class_weight, task, ignore_index, "
+        "validate, class_dim. Got list. Weights of classes are class_weight. Weights of rows go "
+        "into the call: loss(logits, target, sample_weight=...).",
+    ),
+    "weight in the call": (
+        lambda: MetricLoss("f1_macro")(logits(4, 3), LABELS, weight=torch.ones(4)),
+        TypeError,
+        "weight of MetricLoss must be left out: it is not one of sample_weight, "
+        "num_items_in_batch. Got Tensor. Weights of rows go into the call: loss(logits, target, "
+        "sample_weight=...).",
+    ),
+    "reduction": (
+        lambda: losses.DiceLoss(reduction="mean"),
+        TypeError,
+        "reduction of DiceLoss must be left out: it is not one of task, ignore_index, validate, "
+        "class_dim. Got str. The loss is one number of the whole batch, with nothing to reduce.",
+    ),
+    "misspelt argument": (
+        lambda: losses.FocalLoss(gama=1.0),
+        TypeError,
+        "gama of FocalLoss must be left out: it is not one of gamma, class_weight, task, "
+        "ignore_index, validate, class_dim. Got float. Did you mean 'gamma'?",
+    ),
+    "classes in dimension 2": (
+        lambda: losses.DiceLoss(class_dim=2),
+        ValueError,
+        "class_dim of DiceLoss must be 1, -1 or None. Got 2.",
+    ),
     # Target.
+    "masks without a class dimension": (
+        lambda: loss(logits(2, 4, 4), torch.zeros(2, 4, 4, dtype=torch.int64)),
+        TypeError,
+        "target of MetricLoss must be class indices of shape (2, 4), or float with a value per "
+        "class. Got torch.int64 of shape (2, 4, 4). For one logit a pixel or token pass "
+        "logits.unsqueeze(1). For multilabel pass target.bool(); for one-hot rows pass "
+        "target.argmax(1).",
+    ),
+    "masks of one class, logits without it": (
+        lambda: loss(logits(2, 4, 4), torch.zeros(2, 1, 4, 4)),
+        ValueError,
+        "target of MetricLoss must have shape (2, 4) (class indices) or (2, 4, 4) (a value per "
+        "class). Got (2, 1, 4, 4). For one logit a pixel or token pass logits.unsqueeze(1).",
+    ),
     "list of targets": (
         lambda: loss(logits(4, 3), [0, 1, 2, 1]),
         TypeError,
@@ -145,7 +223,7 @@ FULL = {
         lambda: loss(logits(2, 4, 3), torch.zeros(2, 4, dtype=torch.int64)),
         ValueError,
         "target of MetricLoss must have shape (2, 3) (class indices) or (2, 4, 3) (a value per "
-        "class). Got (2, 4). Classes belong in dimension 1: logits.movedim(-1, 1).",
+        "class). Got (2, 4). Classes belong in dimension 1; if yours come last, class_dim=-1.",
     ),
     "one-hot rows for a binary task": (
         lambda: loss(logits(4, 2), torch.eye(2).repeat(2, 1), metric="f1", task="binary"),
@@ -327,7 +405,8 @@ FULL = {
         lambda: loss(logits(4, 3), torch.zeros(4, 3), metric="npv"),
         ValueError,
         'average of NegativePredictiveValue must be "macro", "micro" or "weighted" for 3 labels. '
-        'Got "binary". Use average="macro", by name "npv_macro".',
+        'Got "binary". Use average="macro", by name "npv_macro"; if dimension 1 holds no labels, '
+        "logits.unsqueeze(1).",
     ),
     "F2 of 3 classes": (
         lambda: loss(logits(4, 3), LABELS, metric="f2"),

@@ -11,6 +11,7 @@ from torch import Tensor
 from evalign.core import membership
 from evalign.core.batch import Batch, as_batch
 from evalign.core.checks import complaint, require, thresholds_tensor
+from evalign.core.doubts import warn_of_columns, warn_of_masks
 from evalign.core.numerics import full_precision, sum_dtype
 from evalign.core.rows import (
     Task,
@@ -18,6 +19,7 @@ from evalign.core.rows import (
     check_task,
     check_types,
     check_weights,
+    mask_of_255,
     row_weights,
     signed,
 )
@@ -157,6 +159,7 @@ class Confusion:
         ignore_index: int = -100,
         matrix: bool = False,
         validate: bool = False,
+        class_dim: int | None = None,
     ) -> "Confusion":
         """The soft confusion of logits, differentiable; shapes and tasks as in `core.rows`.
 
@@ -180,6 +183,7 @@ class Confusion:
                 sample_weight=sample_weight,
                 ignore_index=ignore_index,
                 validate=validate,
+                class_dim=class_dim,
             )
             soft = membership.of_batch(
                 owner,
@@ -254,7 +258,8 @@ class Confusion:
 
         Integer labels of one shape are classes (`num_classes`, by default the largest seen plus
         one, at least 2); bool or float 0/1 of shape (N, L, ...) are multilabel, and so are
-        integers 0/1 with `task="multilabel"`.
+        integers 0/1 with `task="multilabel"`. Integers 0/1 of shape (N, L) that come without a task
+        or `num_classes` are classes too, with a warning.
         """
         owner = "Confusion.from_predictions"
         predictions, target = torch.as_tensor(predictions), signed(torch.as_tensor(target))
@@ -272,6 +277,8 @@ class Confusion:
             hard = bool(((predictions == 0) | (predictions == 1)).all())
             cure = "Pass labels, e.g. logits > 0."
             require(hard, owner, "predictions", "hold 0 and 1 only", "other values", cure)
+            if task is None and target.ndim == 3:
+                warn_of_masks(owner, tuple(target.shape))
             batch = as_batch(
                 owner,
                 predictions.to(dtype),
@@ -279,6 +286,7 @@ class Confusion:
                 task="multilabel",
                 sample_weight=sample_weight,
                 ignore_index=ignore_index,
+                look=False,
             )
             return cls.from_membership(batch, batch.logits)
 
@@ -293,13 +301,18 @@ class Confusion:
         if sample_weight is not None:
             weight = weight * row_weights(owner, sample_weight, target.shape)
         weight = weight.flatten()
+        columns = target.shape[1] if target.ndim == 2 else 1
         predictions = predictions.long().masked_fill(~seen, 0).flatten()
         target = target.long().masked_fill(~seen, 0).flatten()
         source = "num_classes"
         if num_classes is None:
             source = "as num_classes is not given"
-            largest = torch.cat([predictions, target, predictions.new_ones(1)]).amax()
-            num_classes = min(int(largest) + 1, math.isqrt(LARGEST) if matrix else LARGEST)
+            largest = int(torch.cat([predictions, target, predictions.new_ones(1)]).amax())
+            if largest == 1 and columns > 1 and task is None:
+                warn_of_columns(owner, columns)
+            if largest == 255 and mask_of_255(target) and int(predictions.amax()) <= 1:
+                largest = 1  # the check below refuses the mask
+            num_classes = min(largest + 1, math.isqrt(LARGEST) if matrix else LARGEST)
         check_indices(owner, "predictions", predictions, num_classes, source)
         check_indices(owner, "target", target, num_classes, source)
 

@@ -9,14 +9,18 @@ The task follows from shapes and dtypes alone, so that it never changes with the
 | (N, L, ...)         | bool or float 0/1 (N, L, ...)          | multilabel                      |
 | (N, C, ...)         | float (N, C, ...), `task="multiclass"` | multiclass, class probabilities |
 | (N, 2, ...)         | as for binary, `task="binary"`         | binary, logit z1 − z0           |
+
+With `class_dim=-1` the classes or labels come last, as in tokens (B, T, C).
 """
 
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, require, values_readable
+from evalign.core.checks import complaint, require, traced, values_readable
+from evalign.core.doubts import warn_of_layout, warn_of_one_hot, warn_of_probabilities
 from evalign.core.numerics import upcast
 
 Task = Literal["binary", "multiclass", "multilabel"]
@@ -55,11 +59,27 @@ def as_rows(
     sample_weight: Tensor | None = None,
     ignore_index: int = -100,
     validate: bool = False,
+    class_dim: int | None = None,
+    look: bool = True,
 ) -> GivenRows:
-    """Check the rows and infer the task. Errors name the `owner`."""
+    """Check the rows and infer the task. Errors name the `owner`.
+
+    Args:
+        owner: whose arguments these are.
+        logits: in any of the shapes above.
+        target: likewise.
+        task: None infers it.
+        sample_weight: one per row or per example.
+        ignore_index: the target of rows that do not count.
+        validate: read values where that costs a device synchronisation.
+        class_dim: where the classes are; None is dimension 1, and nobody has said so.
+        look: warn of what is probably a mistake.
+    """
     declared = task is not None
+    if class_dim is not None:
+        logits, target = _classes_second(logits, target, class_dim)
     if task is None:
-        task = _infer_task(logits, target)
+        task = infer_task(logits, target)
     else:
         check_task(owner, task)
     if task == "binary":
@@ -70,11 +90,27 @@ def as_rows(
     if sample_weight is not None:
         sample_weight = row_weights(owner, sample_weight, shape)
     rows = GivenRows(task, logits, target, sample_weight, ignore_index)
+    unsaid = class_dim is None and task != "binary" and (rows.indices or not declared)
+    if look and unsaid and not traced():
+        warn_of_layout(owner, tuple(logits.shape), tuple(target.shape))
     if values_readable(logits, validate=validate):
         _check_values(owner, rows, declared)
         if validate:
             _check_finite(owner, logits)
+        if look and task == "multiclass":
+            warn_of_probabilities(owner, logits)
+        if look and task == "multilabel" and not declared:
+            warn_of_one_hot(owner, target)
     return rows
+
+
+def _classes_second(logits: Tensor, target: Tensor, class_dim: int) -> tuple[Tensor, Tensor]:
+    """Move the classes to dimension 1, of the target too if it has a value for each of them."""
+    if logits.ndim < 3:  # (N, C): the classes are in the last dimension and in dimension 1
+        return logits, target
+    moved = logits.movedim(class_dim, 1)
+    each = target.ndim == logits.ndim and target.shape[class_dim] in (1, logits.shape[class_dim])
+    return moved, target.movedim(class_dim, 1) if each else target
 
 
 def _check_values(owner: str, rows: GivenRows, declared: bool) -> None:
@@ -101,7 +137,8 @@ def check_task(owner: str, task: str | None) -> None:
         raise ValueError(complaint(owner, "task", allowed, repr(task)))
 
 
-def _infer_task(logits: Tensor, target: Tensor) -> Task:
+def infer_task(logits: Tensor, target: Tensor) -> Task:
+    """The task of logits with their classes in dimension 1."""
     if logits.ndim == 1 or logits.shape[1] == 1:
         return "binary"
     if target.shape == logits.shape and (target.is_floating_point() or target.dtype == torch.bool):
@@ -137,6 +174,8 @@ def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> No
         if task == "multiclass" and not target.is_floating_point():
             allowed = f"be class indices of shape {tuple(rows)}, or float with a value per class"
             cure = "For multilabel pass target.bool(); for one-hot rows pass target.argmax(1)."
+            if len(shape) == 3:
+                cure = f"For one logit a pixel or token pass logits.unsqueeze(1). {cure}"
             got = f"{target.dtype} of shape {tuple(shape)}"
             raise TypeError(complaint(owner, "target", allowed, got, cure))
         return
@@ -146,8 +185,11 @@ def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> No
             allowed = (
                 f"have shape {tuple(rows)} (class indices) or {tuple(shape)} (a value per class)"
             )
-        last = len(shape) > 2 and target.shape == shape[:-1]
-        cure = "Classes belong in dimension 1: logits.movedim(-1, 1)." if last else ""
+        cure = ""
+        if len(shape) > 2 and target.shape == shape[:-1]:
+            cure = "Classes belong in dimension 1; if yours come last, class_dim=-1."
+        elif target.shape == (*shape[:1], 1, *shape[1:]):
+            cure = "For one logit a pixel or token pass logits.unsqueeze(1)."
         raise ValueError(complaint(owner, "target", allowed, tuple(target.shape), cure))
     if target.is_floating_point():
         allowed, cure = "hold integer class indices", "Use target.long()."
@@ -173,7 +215,7 @@ def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tenso
     given = {"logits": logits, "target": target, "sample_weight": sample_weight}
     for name, value in given.items():
         if not isinstance(value, Tensor) and (value is not None or name != "sample_weight"):
-            got, cure = type(value).__name__, "Use torch.as_tensor(...)."
+            got, cure = type(value).__name__, tensor_inside(value) or "Use torch.as_tensor(...)."
             raise TypeError(complaint(owner, name, "be a torch.Tensor", got, cure))
     if not logits.is_floating_point():
         cure = "Pass the network's raw outputs; labels belong in Confusion.from_predictions."
@@ -183,6 +225,16 @@ def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tenso
     if logits.ndim == 0:
         allowed = "have shape (N,), (N, 1), (N, C) or (N, C, ...)"
         raise ValueError(complaint(owner, "logits", allowed, "a scalar"))
+
+
+def tensor_inside(value: Any) -> str:
+    """The cure for what a model returns around its logits: where they are in it, or "" if not."""
+    if isinstance(getattr(value, "logits", None), Tensor):
+        return "Pass its logits: output.logits."
+    parts = value.items() if isinstance(value, Mapping) else ()
+    parts = enumerate(value) if isinstance(value, list | tuple) else parts
+    tensors = [key for key, part in parts if isinstance(part, Tensor) and part.ndim]
+    return f"Pass one of its tensors, such as output[{tensors[0]!r}]." if tensors else ""
 
 
 def _check_targets(owner: str, target: Tensor, num_classes: int, ignore_index: int) -> None:
@@ -208,16 +260,25 @@ def check_indices(
         allowed, wrong = "hold class indices of at least 0", labels[labels < 0]
     if wrong.numel():
         got = wrong[0].item()
-        cure = _cure_of_label(got, num_classes) if argument == "target" else ""
+        cure = _cure_of_label(got, num_classes, labels) if argument == "target" else ""
         raise ValueError(complaint(owner, argument, allowed, got, cure))
 
 
-def _cure_of_label(got: float, num_classes: int) -> str:
+def mask_of_255(labels: Tensor) -> bool:
+    """Whether labels are those of a picture's mask: 255, and nothing but 0 beside it."""
+    return bool((labels == 255).any()) and bool(((labels == 0) | (labels == 255)).all())
+
+
+def _cure_of_label(got: float, num_classes: int, labels: Tensor) -> str:
+    if got == 255 and mask_of_255(labels):
+        cure = "This is a mask of 0 and 255: divide by 255, as in target // 255."
+        left_out = "If 255 marks pixels to leave out, ignore_index=255."
+        return cure if num_classes == 2 else f"{cure} {left_out}"
     if got == num_classes:
         return "Labels count from 0: subtract 1 if yours count from 1."
     if got == -1:
         return "Map labels -1 and 1 to 0 and 1; if -1 marks rows to leave out, ignore_index=-1."
-    return f"Did you mean ignore_index={got}?"
+    return f"Did you mean ignore_index={got:g}?"
 
 
 def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:
@@ -234,8 +295,8 @@ def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:
         )
     if wrong.numel():
         got = wrong[0].item()
-        if got == -1 or not labels.is_floating_point():
-            cure = _cure_of_label(got, 2)
+        if got in (-1, 255) or not labels.is_floating_point():
+            cure = _cure_of_label(got, 2, labels)
         raise ValueError(complaint(owner, "target", allowed, got, cure))
 
 

@@ -20,7 +20,7 @@ from evalign.decisions.inputs import (
     as_scores,
     as_weights,
     class_vector,
-    is_multilabel,
+    layout,
     warn_of_one_hot,
     with_mean_one,
     without_floor,
@@ -44,7 +44,7 @@ def fit_decision(
     classes: Sequence[str | int] | np.ndarray | None = None,
     offsets: Values | None = None,
     ignore_index: int = -100,
-    class_dim: int = 1,
+    class_dim: int | None = None,
 ) -> DecisionRule:
     """The rule from scores to labels that is best for a metric. Deterministic, in float64.
 
@@ -82,6 +82,7 @@ def fit_decision(
             trained with `AlignedLoss`. The logits, here and in calls of the rule, do not hold them.
         ignore_index: the label of rows to leave out.
         class_dim: the dimension of the classes; -1 for tokens (B, T, C). The rule remembers it.
+            None is 1, with a warning where either may be meant.
 
     Raises:
         ValueError: if no rule is found that meets the constraint; the text says how far one gets.
@@ -96,7 +97,8 @@ def fit_decision(
     """
     owner = "fit_decision"
     check_arguments(owner, metric, decision, task, constraint, classes)
-    many = is_multilabel(task, probabilities if logits is None else logits, y, class_dim)
+    given = probabilities if logits is None else logits
+    class_dim, many = layout(owner, task, given, y, class_dim)
     scores = as_scores(owner, logits, probabilities, multilabel=many, class_dim=class_dim)
     rows, weight = scores.rows, as_weights(owner, sample_weight, scores)
     if many:

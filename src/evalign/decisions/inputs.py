@@ -9,7 +9,6 @@
 | (N, L) or (B, L, ...), a label | the same shape, 0/1 | the same shape     |
 """
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,8 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import complaint, numbers, require
-from evalign.core.rows import Task, check_indices, check_weights, row_weights, signed
+from evalign.core.doubts import LIKE_ONE, SO_MANY, rows_of_probabilities, warn, warn_of_layout
+from evalign.core.rows import Task, check_indices, check_weights, row_weights, signed, tensor_inside
 
 # A probability of 0 becomes this one, since its logarithm has to be finite. It is half of what
 # float32 adds to 1, so next to a probability that went through float32 nothing smaller is known.
@@ -27,9 +27,6 @@ FLOOR = 2.0**-24
 FROM_ONE = 0.02
 # How far from 0 to 1 a probability may lie, in roundings of the numbers that it came in.
 ROUNDED = 4
-# How far it is at most where logits look like probabilities, and of how many single numbers in
-# [0, 1] one may say so.
-LIKE_ONE, SO_MANY = 1e-3, 20
 
 Values = Tensor | np.ndarray | list[Any]
 
@@ -111,7 +108,8 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
             raise TypeError
         return torch.from_numpy(array)
     except (TypeError, ValueError):  # strings, None, ragged lists
-        cure = "As class indices: np.unique(y, return_inverse=True)[1]." if name == "y" else ""
+        cure = tensor_inside(values)
+        cure = "As class indices: np.unique(y, return_inverse=True)[1]." if name == "y" else cure
         got = type(values).__name__
         text = complaint(owner, name, "be a tensor, an array or a list of numbers", got, cure)
         raise TypeError(text) from None
@@ -133,8 +131,7 @@ def _of_logits(owner: str, values: Tensor, multilabel: bool, read: bool) -> Tens
         got = values[~values.isfinite()][:1].tolist()
         raise ValueError(complaint(owner, "logits", "be finite", got, cure))
     if read and look_like_probabilities(values, multilabel):
-        text = f"The logits of {owner} look like probabilities: pass probabilities=."
-        warnings.warn(text, UserWarning, stacklevel=5)
+        warn(f"The logits of {owner} look like probabilities: pass probabilities=.")
     if multilabel:
         return values
     if values.shape[1] == 1:
@@ -149,8 +146,7 @@ def look_like_probabilities(values: Tensor, multilabel: bool) -> bool:
         return False
     if multilabel or values.shape[1] == 1:
         return len(values.unique()) >= SO_MANY
-    same = bool((values == values[:1]).all())
-    return not same and bool(((values.sum(1) - 1).abs() < LIKE_ONE).all())
+    return rows_of_probabilities(values)
 
 
 def _of_probabilities(owner: str, values: Tensor, multilabel: bool, read: bool) -> Tensor:
@@ -187,22 +183,33 @@ def without_floor(probabilities: Tensor) -> Tensor:
     return probabilities.masked_fill(probabilities <= 2 * FLOOR, 0)
 
 
-def is_multilabel(
-    task: Task | None, scores: Values | None, y: Values | None, class_dim: int
-) -> bool:
-    """Whether every column is a label of its own: `y` has the shape of scores of several columns.
+def layout(
+    owner: str,
+    task: Task | None,
+    scores: Values | None,
+    y: Values | None,
+    class_dim: int | None,
+) -> tuple[int, bool]:
+    """The dimension of the classes, and whether every one of them is a label of its own.
 
-    That is a matter of shapes alone, and so never changes with the values.
+    Labels are where `y` has the shape of scores of several columns. That is a matter of shapes
+    alone, and so never changes with the values. Shapes that may mean something else are warned of.
     """
-    if task is not None or y is None or scores is None:
-        return task == "multilabel"
+    shape, of_labels = _shape(scores), _shape(y)
+    if class_dim is None:
+        if y is not None and (task is None or shape != of_labels):
+            warn_of_layout(owner, shape, of_labels)
+        class_dim = 1
+    if task is not None or y is None:
+        return class_dim, task == "multilabel"
+    return class_dim, shape == of_labels and len(shape) > 1 and shape[class_dim] > 1
+
+
+def _shape(values: Any) -> tuple[int, ...]:
     try:
-        shape, same = (
-            tuple(x.shape) if isinstance(x, Tensor) else np.shape(x) for x in (scores, y)
-        )
+        return tuple(values.shape) if isinstance(values, Tensor) else np.shape(values)
     except ValueError:  # a ragged list, which `tensor_of` refuses
-        return False
-    return shape == same and len(shape) > 1 and shape[class_dim] > 1
+        return ()
 
 
 def warn_of_one_hot(owner: str, labels: Tensor, rows: Tensor) -> None:
@@ -214,7 +221,7 @@ def warn_of_one_hot(owner: str, labels: Tensor, rows: Tensor) -> None:
             "classes that exclude each other, but its shape is that of many labels a row, and so "
             'it is read. Pass y.argmax(1) if these are classes, or task="multilabel".'
         )
-        warnings.warn(text, UserWarning, stacklevel=4)
+        warn(text)
 
 
 def as_labels(

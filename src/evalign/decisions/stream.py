@@ -19,7 +19,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.fit import check_arguments, fit_rows
-from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, is_multilabel
+from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, layout
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.tuned import ENOUGH
 
@@ -194,7 +194,7 @@ class DecisionFitter:
         classes: Sequence[str | int] | np.ndarray | None = None,
         offsets: Values | None = None,
         ignore_index: int = -100,
-        class_dim: int = 1,
+        class_dim: int | None = None,
         max_rows: int = 2**17,
         ranks: Ranks = "all",
     ) -> None:
@@ -236,8 +236,8 @@ class DecisionFitter:
         if self.decision == "tuned" and y is None:
             cure = 'Without labels use decision="expected".'
             raise ValueError(complaint(owner, "y", "hold labels for tuned", None, cure))
-        many = self._form is not None and self._form[0] == "multilabel"
-        many = many or is_multilabel(self.task, given, y, self.class_dim)
+        self.class_dim, many = layout(owner, self.task, given, y, self.class_dim)
+        many = many or (self._form is not None and self._form[0] == "multilabel")
         scores = as_scores(
             owner, logits, probabilities, multilabel=many, class_dim=self.class_dim, read=False
         )
@@ -343,6 +343,6 @@ class DecisionFitter:
             constraint=self.constraint,
             classes=self.classes,
             offsets=self.offsets,
-            class_dim=self.class_dim,
+            class_dim=self.class_dim or 1,
             counted=int(state.counts.sum() / (len(state.counts) if many else 1)),
         )

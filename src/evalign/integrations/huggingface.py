@@ -1,9 +1,11 @@
 """Hugging Face: a Trainer whose gradient is that of the loss over all rows of a step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,15 +15,52 @@ from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
+from evalign.losses.outputs import classes_second, expect_classes_second, logits_of
 from evalign.training import TemperatureAnnealing
 from evalign.training.checkpoint import exists, load, save
-from evalign.training.validation import hard_confusion
+from evalign.training.validation import hard_confusion, reading
 
 try:
-    from transformers import EvalPrediction, Trainer
+    from transformers import EvalPrediction, Trainer, TrainingArguments
+    from transformers.trainer_pt_utils import EvalLoopContainer
+    from transformers.trainer_utils import PredictionOutput
 except ModuleNotFoundError as error:
     cure = "Run: pip install 'evalign[huggingface]'"
     raise ImportError(f"evalign.integrations.huggingface needs transformers. {cure}") from error
+
+
+Scores = dict[str, float]
+
+
+class AlignedPrediction(PredictionOutput):
+    """What `Trainer.predict` returns, and the labels and probabilities by a rule.
+
+    `predictions` are logits as ever: offsets of the loss are in the probabilities alone.
+    """
+
+    rule: DecisionRule | None = None
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The best labels for the metric: (N,), (N, T) of tokens, (N, h, w) of pixels."""
+        return self._rule(self._logits())
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """Probabilities in the shape of the logits, with the offsets that the loss asks for."""
+        eta = self._rule.probabilities(self._logits())
+        return eta.swapaxes(1, 2) if eta.ndim == 3 else eta
+
+    @property
+    def _rule(self) -> DecisionRule:
+        if self.rule is None:
+            cure = "Call evaluate before predict."
+            raise RuntimeError(complaint("predict", "rule", "follow an evaluation", "none", cure))
+        return self.rule
+
+    def _logits(self) -> np.ndarray:
+        logits = self.predictions[0] if isinstance(self.predictions, tuple) else self.predictions
+        return logits.swapaxes(1, 2) if logits.ndim == 3 else logits
 
 
 class AlignedTrainer(Trainer):
@@ -32,14 +71,19 @@ class AlignedTrainer(Trainer):
     left out; `gradient_accumulation_steps` goes over the micro-batches twice (`exact_backward`).
 
     An evaluation reports the metric of all its rows as `eval_metric`, and leaves a decision rule
-    for them as `rule`. It adds up what comes batch by batch and keeps no logits. A checkpoint holds
-    the state of the loss and its annealing, and the rule.
+    for them as `rule`. It adds up what comes batch by batch and keeps no logits. `predict` also
+    returns `labels` by that rule and `probabilities`. A checkpoint holds the state of the loss and
+    its annealing, and the rule.
 
     Args:
-        loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T).
+        loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T), and those of
+            pixels at the resolution of their labels.
         metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
         decision: how `rule` finds labels for that metric, as in `fit_decision`.
         annealing: cools that loss by `eval_metric` during training, and ends the training.
+        compute_metrics: scores of one's own, as in `Trainer`, reported beside `eval_metric`. It is
+            called with the logits of all rows, which are then kept; or, if it takes
+            `compute_result`, batch by batch.
 
     The other arguments are those of `Trainer`.
     """
@@ -51,19 +95,27 @@ class AlignedTrainer(Trainer):
         metric: str | MetricFunction,
         decision: Decision = "tuned",
         annealing: TemperatureAnnealing | None = None,
+        compute_metrics: Callable[..., Scores] | None = None,
         **kwargs: Any,
     ) -> None:
         self.metric = resolve(metric, owner="AlignedTrainer")
+        if "compute_loss_func" in kwargs:
+            allowed, cure = "be left out", "Pass it as loss."
+            text = complaint("AlignedTrainer", "compute_loss_func", allowed, "one", cure)
+            raise TypeError(text)
+        expect_classes_second(loss)
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.
         super().__init__(*args, compute_loss_func=loss, compute_metrics=self._score, **kwargs)
         self.args.batch_eval_metrics = True  # else it would keep the logits of an evaluation
+        self._own = None if compute_metrics is None else _OwnScores(compute_metrics, self.args)
         self._seen: Confusion | int = 0
+        self._reading: dict[str, Any] = reading(loss) | {"class_dim": 1}
         self._fitter = DecisionFitter(
             metric,
             decision=decision,
             offsets=getattr(loss, "offsets", None),
-            ignore_index=getattr(loss, "ignore_index", -100),
             ranks="own",  # Trainer gives every process the rows of all
+            **self._reading,
         )
         self._evaluated: DecisionFitter | DecisionRule | None = None
         self.loss: Any = loss.to(self.args.device)
@@ -126,7 +178,7 @@ class AlignedTrainer(Trainer):
         with exact.replaying():
             return exact
 
-    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+    def evaluate(self, *args: Any, **kwargs: Any) -> Scores:
         scores = super().evaluate(*args, **kwargs)
         if self.annealing is not None and self.is_in_train:
             one = "eval_metric" in scores
@@ -139,7 +191,17 @@ class AlignedTrainer(Trainer):
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         self._seen = 0  # an evaluation before it may have been interrupted
         self._fitter.reset()
+        if self._own is not None:
+            self._own.reset()
         return super().evaluation_loop(*args, **kwargs)
+
+    def predict(self, *args: Any, **kwargs: Any) -> AlignedPrediction:
+        """Logits, labels and scores as of `Trainer`; the rule stays that of the last evaluation."""
+        evaluated = self._evaluated
+        output = AlignedPrediction(*super().predict(*args, **kwargs))
+        self._evaluated = evaluated
+        output.rule = None if evaluated is None else self.rule
+        return output
 
     @property
     def rule(self) -> DecisionRule:
@@ -154,23 +216,29 @@ class AlignedTrainer(Trainer):
             self._evaluated = self._evaluated.compute()
         return self._evaluated
 
-    def _score(self, prediction: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
+    def _score(self, prediction: EvalPrediction, compute_result: bool = True) -> Scores:
         """Add the rows of a batch, and after the last one return the metric of all."""
-        logits, labels = (torch.as_tensor(x) for x in prediction)
-        logits = _classes_second(logits)
+        logits, labels = prediction.predictions, torch.as_tensor(prediction.label_ids)
+        logits = torch.as_tensor(logits[0] if isinstance(logits, tuple) else logits)
+        if not logits.is_floating_point():
+            allowed, got = "return logits, not labels", logits.dtype
+            cure = "Leave it out, and take logits.argmax(-1) in compute_metrics."
+            argument = "preprocess_logits_for_metrics"
+            raise TypeError(complaint("AlignedTrainer", argument, allowed, got, cure))
+        logits, labels = classes_second(logits, labels)
         self._seen = self._seen + hard_confusion(
-            logits,
-            labels,
-            ignore_index=getattr(self.loss, "ignore_index", -100),
-            matrix=self.metric.needs_matrix,
+            logits, labels, matrix=self.metric.needs_matrix, **self._reading
         )
         self._fitter.update(logits, labels)
+        own = {} if self._own is None else self._own(prediction, compute_result)
         if not compute_result:
             return {}
+        allowed, cure = "return other names than metric", "That is the metric of AlignedTrainer."
+        require("metric" not in own, "AlignedTrainer", "compute_metrics", allowed, [*own], cure)
         total, self._seen = self._seen, 0
         self._evaluated = self._fitter.over_ranks()
         self._fitter.reset()
-        return {"metric": self.metric(total).item()}
+        return {"metric": self.metric(total).item(), **own}
 
     def _stateful(self) -> dict[str, Any]:
         parts = {"loss": self.loss, "annealing": self.annealing}
@@ -207,9 +275,33 @@ def _forward(model: nn.Module, inputs: dict[str, Any]) -> tuple[Any, Tensor, Ten
     )
     require("labels" in inputs, "AlignedTrainer", "a batch", "hold labels", [*inputs], cure)
     outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
-    logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
-    return outputs, _classes_second(logits), inputs["labels"]
+    return outputs, *classes_second(logits_of(outputs), inputs["labels"])
 
 
-def _classes_second(logits: Tensor) -> Tensor:
-    return logits.mT if logits.ndim == 3 else logits
+class _OwnScores:
+    """A function `compute_metrics` of all rows, or of batches, in an evaluation by batches."""
+
+    def __init__(self, compute_metrics: Callable[..., Scores], args: TrainingArguments) -> None:
+        self.compute_metrics = compute_metrics
+        self.by_batch = "compute_result" in signature(compute_metrics).parameters
+        self.concatenate = args.eval_do_concat_batches
+        more = args.include_for_metrics
+        allowed = "be empty with compute_metrics, unless that takes compute_result"
+        ok = self.by_batch or not more
+        require(ok, "TrainingArguments", "include_for_metrics", allowed, more)
+        self.reset()
+
+    def reset(self) -> None:
+        self.kept = [EvalLoopContainer(self.concatenate, padding_index=-100) for _ in range(2)]
+
+    def __call__(self, prediction: EvalPrediction, compute_result: bool) -> Scores:
+        if self.by_batch:
+            return self.compute_metrics(prediction, compute_result=compute_result) or {}
+        for kept, part in zip(self.kept, prediction, strict=True):
+            kept.add(part)
+            kept.to_cpu_and_numpy()
+        if not compute_result:
+            return {}
+        whole: Any = [kept.get_arrays() for kept in self.kept]
+        self.reset()
+        return self.compute_metrics(EvalPrediction(*whole))

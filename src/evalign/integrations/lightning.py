@@ -1,6 +1,7 @@
 """Lightning: a module that trains any network on a metric, and a callback that cools its loss."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +11,11 @@ from evalign.aggregation.exact import warn_of_batch_statistics
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.rows import infer_task
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
+from evalign.losses.outputs import logits_of
 from evalign.training import TemperatureAnnealing
-from evalign.training.validation import hard_confusion, loss_of
+from evalign.training.validation import hard_confusion, loss_of, reading
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -21,17 +24,35 @@ except ModuleNotFoundError as error:
     raise ImportError(f"evalign.integrations.lightning needs lightning. {cure}") from error
 
 
+# What the target and the weights of a batch that is a dict are called.
+TARGETS = ("labels", "label", "target", "y", "mask")
+WEIGHTS = ("sample_weight", "weight")
+
+
+class BatchParts(NamedTuple):
+    """A batch in its parts."""
+
+    x: Any
+    target: Tensor | None = None
+    weight: Tensor | None = None
+
+
 class AlignedModule(LightningModule):
     """Any network, a loss, and the metric it is judged by. Batches are (x, target[, weight]).
+
+    A batch may also be a dict with its target under one of the names labels, label, target, y or
+    mask, and weights under sample_weight or weight. The network is called with the rest by name, or
+    with one entry as it is. Override `unpack` for other batches.
 
     It logs `train_loss`, and after every validation or test the metric of all its rows, on all
     ranks, as `val_metric` or `test_metric`. A mean over batches would be another number.
 
     The loss is a part of the module, so a checkpoint holds its temperature and running statistics.
-    It also holds `rule`, the decision rule of the last validation.
+    It also holds `rule`, the decision rule of the last validation. `Trainer.predict` returns labels
+    by that rule.
 
     Args:
-        network: from x to logits.
+        network: from x to logits, or to the output of a model of Hugging Face.
         loss: such as `MetricLoss`, which sums over the ranks by itself.
         metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
         decision: how `rule` finds labels for that metric, as in `fit_decision`.
@@ -39,7 +60,9 @@ class AlignedModule(LightningModule):
         microbatch_size: send a training batch through the network in parts of so many rows, which
             are computed again in the backward pass. Memory holds the activations of one part, and
             the gradient is that of the whole batch. It replaces `accumulate_grad_batches`, which
-            would add up the metrics of parts and is refused. x must be a tensor.
+            would add up the metrics of parts and is refused. x must be a tensor, or a dict of them.
+        ignore_index: the target of rows that do not count in an evaluation; by default that of the
+            loss or of its parts.
 
     Examples:
         >>> from evalign import MetricLoss
@@ -55,6 +78,7 @@ class AlignedModule(LightningModule):
         decision: Decision = "tuned",
         learning_rate: float = 1e-3,
         microbatch_size: int | None = None,
+        ignore_index: int | None = None,
     ) -> None:
         super().__init__()
         ok = microbatch_size is None or microbatch_size >= 1
@@ -65,11 +89,11 @@ class AlignedModule(LightningModule):
         self.learning_rate = learning_rate
         self.microbatch_size = microbatch_size
         self._seen: Confusion | int = 0  # of this validation or test, on this rank
+        given = {} if ignore_index is None else {"ignore_index": ignore_index}
+        self._reading = reading(loss, **given)
+        self._many_labels = self._reading["task"] == "multilabel"
         self._fitter = DecisionFitter(
-            metric,
-            decision=decision,
-            offsets=getattr(loss, "offsets", None),
-            ignore_index=getattr(loss, "ignore_index", -100),
+            metric, decision=decision, offsets=getattr(loss, "offsets", None), **self._reading
         )
         self._validated: DecisionFitter | DecisionRule | None = None
 
@@ -87,8 +111,27 @@ class AlignedModule(LightningModule):
             self._validated = self._validated.compute()
         return self._validated
 
+    def unpack(self, batch: Any) -> BatchParts:
+        """The parts of a batch: x, and target and weight where it has them."""
+        cure = "Override AlignedModule.unpack."
+        if not isinstance(batch, Mapping):
+            parts = batch if isinstance(batch, list | tuple) else [batch]
+            allowed, got = "be (x, target[, weight])", f"{len(parts)} parts"
+            require(len(parts) <= 3, "AlignedModule", "a batch", allowed, got, cure)
+            return BatchParts(*parts)
+        named = [[name for name in names if name in batch] for names in (TARGETS, WEIGHTS)]
+        allowed = f"be at most one of {', '.join(TARGETS)}, and of {', '.join(WEIGHTS)}"
+        ok = all(len(found) <= 1 for found in named)
+        require(ok, "AlignedModule", "the target of a batch", allowed, [*batch], cure)
+        x = {name: value for name, value in batch.items() if name not in (*TARGETS, *WEIGHTS)}
+        parts = (batch[found[0]] if found else None for found in named)
+        return BatchParts(x if len(x) != 1 else next(iter(x.values())), *parts)
+
     def forward(self, x: Any) -> Tensor:
-        return self.network(x)
+        output = self.network(**x) if isinstance(x, Mapping) else self.network(x)
+        logits = logits_of(output)
+        tokens = logits is not output and logits.ndim == 3  # (N, T, C) of Hugging Face
+        return logits.mT if tokens and self._reading["class_dim"] != -1 else logits
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self.parameters(), lr=self.learning_rate)
@@ -104,16 +147,32 @@ class AlignedModule(LightningModule):
         require(steps == 1, "Trainer", "accumulate_grad_batches", allowed, steps, cure + ".")
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        x, *rest = batch
-        value = loss_of(self.loss, self._logits(x), *rest)
+        x, target, weight = self._labelled(batch)
+        logits = self._in_parts(x)
+        self._note(logits, target)
+        value = loss_of(self.loss, logits, target, weight)
         self.log("train_loss", value)
         return value
 
-    def _logits(self, x: Any) -> Tensor:
-        if self.microbatch_size is None:
-            return self.network(x)
-        parts = x.split(self.microbatch_size)
-        return torch.cat([checkpoint(self.network, part, use_reentrant=False) for part in parts])
+    def _labelled(self, batch: Any) -> tuple[Any, Tensor, Tensor | None]:
+        x, target, weight = self.unpack(batch)
+        if target is None:
+            got = [*batch] if isinstance(batch, Mapping) else type(batch).__name__
+            allowed = f"be (x, target[, weight]), or a dict with one of {', '.join(TARGETS)}"
+            cure = "Override AlignedModule.unpack."
+            raise ValueError(complaint("AlignedModule", "a batch", allowed, got, cure))
+        return x, target, weight
+
+    def _in_parts(self, x: Any) -> Tensor:
+        size = self.microbatch_size
+        if size is None:
+            return self(x)
+        if isinstance(x, Mapping):
+            columns = zip(*(value.split(size) for value in x.values()), strict=True)
+            parts = [dict(zip(x, part, strict=True)) for part in columns]
+        else:
+            parts = x.split(size)
+        return torch.cat([checkpoint(self.forward, part, use_reentrant=False) for part in parts])
 
     def on_validation_epoch_start(self) -> None:
         self._seen = 0  # a validation before it may have been interrupted
@@ -122,23 +181,37 @@ class AlignedModule(LightningModule):
     on_test_epoch_start = on_validation_epoch_start
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        x, target, *weight = batch
-        logits = self._score(x, target, *weight)
-        self._fitter.update(logits, target, sample_weight=weight[0] if weight else None)
+        logits, target, weight = self._score(batch)
+        self._fitter.update(logits, target, sample_weight=weight)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
-        self._score(*batch)
+        self._score(batch)
 
-    def _score(self, x: Any, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        logits = self.network(x)
+    def _score(self, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        x, target, weight = self._labelled(batch)
+        logits = self(x)
+        self._note(logits, target)
         self._seen = self._seen + hard_confusion(
             logits,
             target,
             sample_weight=weight,
-            ignore_index=getattr(self.loss, "ignore_index", -100),
             matrix=self.metric.needs_matrix,
+            **self._reading,
         )
-        return logits
+        return logits, target, weight
+
+    def _note(self, logits: Tensor, target: Tensor) -> None:
+        if self._reading["task"] is None:
+            self._many_labels = infer_task(logits, target) == "multilabel"
+
+    def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
+        """Labels by the rule; before there is one, those of the largest logit (or logits > 0)."""
+        logits = self(self.unpack(batch).x)
+        if self._validated is not None:
+            return self.rule(logits)
+        if self._many_labels or logits.ndim == 1 or logits.shape[1] == 1:
+            return (logits > 0).long()
+        return logits.argmax(self._reading["class_dim"] or 1)
 
     def on_validation_epoch_end(self) -> None:
         self._log_metric("val_metric")

@@ -59,7 +59,7 @@ class AlignedLoss(AdditiveLoss):
             are averages over classes.
         ranks: whose rows are summed in both parts, see `MetricLoss`.
 
-    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
+    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
 
     Attributes:
         offsets: one per class or label, to add to logits before the softmax or sigmoid. Of classes,
@@ -95,8 +95,11 @@ class AlignedLoss(AdditiveLoss):
         ranks: Ranks = "all",
         ignore_index: int = -100,
         validate: bool = False,
+        class_dim: int | None = None,
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        super().__init__(
+            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
+        )
         ok = isinstance(metric_weight, int | float) and 0 <= metric_weight < math.inf
         allowed = "be finite and not negative"
         require(ok, "AlignedLoss", "metric_weight", allowed, repr(metric_weight))

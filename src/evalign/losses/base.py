@@ -4,19 +4,24 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from inspect import signature
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from evalign.core.batch import Batch, Sums
-from evalign.core.checks import require
+from evalign.core.checks import require, traced, values_readable
+from evalign.core.doubts import warn_of_sigmoid
 from evalign.core.numerics import full_precision, moved
 from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
+from evalign.losses import outputs
+from evalign.losses.keywords import KnownKeywords, refuse_unknown
 
+SETTLED = 100  # calls; of two classes a network has by then learnt to call one unlikely
 SHOWN = 8  # numbers of a tensor that a repr holds
 
 
-class Loss(nn.Module, ABC):
+class Loss(KnownKeywords, nn.Module, ABC):
     """A scalar of (logits, target, sample_weight), computed in full precision.
 
     A subclass defines `value`. Its repr shows every argument of its constructor that it keeps as an
@@ -29,23 +34,46 @@ class Loss(nn.Module, ABC):
         ignore_index: target value of rows (or single labels) that do not count.
         validate: check values even where that costs a device synchronisation, and that logits are
             finite. Without it values are checked on eager CPU tensors only.
+        class_dim: the dimension of the classes or labels in logits of more than two dimensions: 1,
+            or -1 where they come last, as in tokens (B, T, C). None is 1, with a warning where
+            either may be meant.
     """
 
     def __init__(
-        self, *, task: Task | None = None, ignore_index: int = -100, validate: bool = False
+        self,
+        *,
+        task: Task | None = None,
+        ignore_index: int = -100,
+        validate: bool = False,
+        class_dim: int | None = None,
     ) -> None:
         super().__init__()
-        check_task(type(self).__name__, task)
+        name = type(self).__name__
+        check_task(name, task)
         whole = isinstance(ignore_index, int)
-        require(whole, type(self).__name__, "ignore_index", "be an integer", repr(ignore_index))
+        require(whole, name, "ignore_index", "be an integer", repr(ignore_index))
+        known = class_dim in (None, 1, -1)
+        require(known, name, "class_dim", "be 1, -1 or None", repr(class_dim))
         self.task: Task | None = task
         self.ignore_index = ignore_index
         self.validate = validate
+        self.class_dim = class_dim
+        self._calls = 0  # up to `SETTLED`: the first and the last of them look for mistakes
 
     def forward(
-        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
+        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None, **other: Any
     ) -> Tensor:
-        """The loss of the batch; 0, still attached to the graph, when no row has weight."""
+        """The loss of the batch; 0, still attached to the graph, when no row has weight.
+
+        With `num_items_in_batch`, which the Trainer of Hugging Face passes, `logits` is the output
+        of a model, and the loss is scaled as that Trainer expects.
+        """
+        if other:
+            refuse_unknown(type(self).__name__, other, ["sample_weight", "num_items_in_batch"])
+            outputs.expect_classes_second(self)
+            logits, target = outputs.classes_second(outputs.logits_of(logits), target)
+            share = outputs.share_of_step(target, other["num_items_in_batch"])
+            return self(logits, target, sample_weight=sample_weight) * share
         rows = self.rows(logits, target, sample_weight)
         whole = self.whole(rows)
         if whole is not None:
@@ -56,16 +84,26 @@ class Loss(nn.Module, ABC):
 
     def rows(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> GivenRows:
         """Check the rows."""
-        check_types(type(self).__name__, logits, target, sample_weight)
-        return as_rows(
-            type(self).__name__,
+        name = type(self).__name__
+        check_types(name, logits, target, sample_weight)
+        eager = not traced()  # a graph must not depend on the number of calls
+        rows = as_rows(
+            name,
             logits,
             target,
             task=self.task,
             sample_weight=sample_weight,
             ignore_index=self.ignore_index,
             validate=self.validate,
+            class_dim=self.class_dim,
+            look=eager and not self._calls,
         )
+        if eager and self._calls < SETTLED:
+            self._calls += 1
+            late = self._calls == SETTLED and rows.task != "multiclass"
+            if late and values_readable(logits, validate=self.validate):
+                warn_of_sigmoid(name, logits)
+        return rows
 
     def whole(self, rows: GivenRows) -> Tensor | None:
         """The loss as one function, None where there is not one for these rows."""

@@ -49,7 +49,7 @@ class MetricLoss(AdditiveLoss):
             training mode with gradients only, so that the gradient that DDP averages is that of all
             rows together; "own" sums over this process alone; or the process group to sum over.
 
-    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
+    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
 
     Examples:
         >>> loss = MetricLoss("f1_macro")
@@ -77,8 +77,11 @@ class MetricLoss(AdditiveLoss):
         ranks: Ranks = "all",
         ignore_index: int = -100,
         validate: bool = False,
+        class_dim: int | None = None,
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        super().__init__(
+            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
+        )
         register_temperature(self, temperature, heaviside)
         self.heaviside: membership.Heaviside = heaviside
         self.metric = resolve(metric, zero_division=zero_division, owner="MetricLoss")

@@ -26,7 +26,7 @@ class AUROCLoss(Loss):
         temperature: sharpness of the step, as in `MetricLoss`.
         heaviside: the step, as in `MetricLoss`.
 
-    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
+    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
     """
 
     temperature: Tensor
@@ -41,8 +41,11 @@ class AUROCLoss(Loss):
         task: Task | None = None,
         ignore_index: int = -100,
         validate: bool = False,
+        class_dim: int | None = None,
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        super().__init__(
+            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
+        )
         register_temperature(self, temperature, heaviside)
         self.heaviside: membership.Heaviside = heaviside
         ascending_fpr = thresholds_tensor("AUROCLoss", "thresholds", thresholds).reshape(-1)
@@ -82,7 +85,7 @@ class WMWLoss(Loss):
         gamma: margin by which a positive should outrank a negative, in (0, 1].
         p: power of the shortfall, above 1; Yan et al. use 2 and 3.
 
-    `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
+    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
     """
 
     def __init__(
@@ -93,8 +96,11 @@ class WMWLoss(Loss):
         task: Task | None = None,
         ignore_index: int = -100,
         validate: bool = False,
+        class_dim: int | None = None,
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        super().__init__(
+            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
+        )
         require(0 < gamma <= 1, "WMWLoss", "gamma", "lie in (0, 1]", gamma)
         require(1 < p < math.inf, "WMWLoss", "p", "be finite and above 1", p)
         self.gamma = gamma

@@ -1,13 +1,15 @@
 """The loss and the true metric of the validation rows."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from evalign.core.checks import complaint
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
+from evalign.core.rows import Task, as_rows, check_types, signed
 from evalign.losses import WMWLoss
 
 
@@ -44,8 +46,8 @@ def validate(
         logits,
         target,
         sample_weight=weight[0] if weight else None,
-        ignore_index=getattr(loss, "ignore_index", -100),
         matrix=metric.needs_matrix,
+        **reading(loss),
     )
     return Validation(values.mean(), metric(confusion), _collapsed(confusion))
 
@@ -57,27 +59,67 @@ def loss_of(
     return loss(logits, target) if weight is None else loss(logits, target, sample_weight=weight)
 
 
+def reading(loss: Callable[..., Tensor], **given: Any) -> dict[str, Any]:
+    """How the loss reads rows: its `task`, `ignore_index` and `class_dim`, for the evaluation.
+
+    A loss that does not know them itself may have parts that do, such as a sum of two. What is
+    `given` is not looked for.
+    """
+    own = [*loss.modules()] if isinstance(loss, nn.Module) else []
+    found: dict[str, Any] = {"task": None, "ignore_index": -100, "class_dim": None} | given
+    for name in found.keys() - given.keys():
+        parts = own if getattr(loss, name, None) is None else [loss]
+        values = {getattr(part, name, None) for part in parts} - {None}
+        if len(values) > 1:
+            cure = f"Give it an attribute {name}, by which rows are evaluated."
+            allowed = f"have one {name} in all its parts"
+            got = ", ".join(sorted(map(str, values)))
+            raise ValueError(complaint(type(loss).__name__, "loss", allowed, got, cure))
+        found[name] = next(iter(values), found[name])
+    return found
+
+
 def hard_confusion(
     logits: Tensor,
     target: Tensor,
     *,
+    task: Task | None = None,
     sample_weight: Tensor | None = None,
     ignore_index: int = -100,
+    class_dim: int | None = None,
     matrix: bool = False,
 ) -> Confusion:
-    """The confusion of the plain decision: the largest logit, or a single logit above 0."""
-    classes = None
-    if logits.ndim == 1 or logits.shape[1] == 1:
-        classes, predicted, target = 2, (logits > 0).long().reshape(target.shape), target.long()
-    elif target.shape == logits.shape:
-        predicted = logits > 0  # multilabel
-    else:
-        classes, predicted, target = logits.shape[1], logits.argmax(1), target.long()
-    return Confusion.from_predictions(
-        predicted,
+    """The confusion of the plain decision: the largest logit, or a single logit above 0.
+
+    A probability in the target counts as the class or label that it is more probable to be.
+    """
+    owner = "an evaluation"
+    check_types(owner, logits, target, sample_weight)
+    rows = as_rows(
+        owner,
+        logits,
         target,
-        num_classes=classes,
+        task=task,
         sample_weight=sample_weight,
+        ignore_index=ignore_index,
+        class_dim=class_dim,
+    )
+    logits, target = rows.logits, signed(rows.target)
+    ignored = target == ignore_index
+    if rows.task == "multiclass":
+        classes, predicted = logits.shape[1], logits.argmax(1)
+        if not rows.indices:
+            target, ignored = target.argmax(1), ignored.any(1)
+    else:
+        classes = 2 if rows.task == "binary" else None
+        predicted = logits > 0
+        target = target > 0.5 if target.is_floating_point() else target
+    return Confusion.from_predictions(
+        predicted.long(),
+        target.long().masked_fill(ignored, ignore_index),
+        num_classes=classes,
+        task=rows.task,
+        sample_weight=rows.weight,
         ignore_index=ignore_index,
         matrix=matrix,
     )

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from evalign import MetricLoss
 from evalign.core.batch import as_batch
 from evalign.core.checks import values_readable
 from tests import tolerances
@@ -37,7 +38,26 @@ TABLE = {
     "labels, bool": ((6, 3), (6, 3), BOOL, None, "multilabel", (6, 3), (6, 3), (6, 3)),
     "labels, float": ((6, 3), (6, 3), FLOAT, None, "multilabel", (6, 3), (6, 3), (6, 3)),
     "two labels": ((6, 2), (6, 2), FLOAT, None, "multilabel", (6, 2), (6, 2), (6, 2)),
-    "label image": ((2, 3, 4), (2, 3, 4), BOOL, None, "multilabel", (8, 3), (8, 3), (8, 3)),
+    "label image": (
+        (2, 3, 2, 2),
+        (2, 3, 2, 2),
+        BOOL,
+        None,
+        "multilabel",
+        (8, 3),
+        (8, 3),
+        (8, 3),
+    ),
+    "label tokens, declared": (
+        (2, 3, 4),
+        (2, 3, 4),
+        BOOL,
+        "multilabel",
+        "multilabel",
+        (8, 3),
+        (8, 3),
+        (8, 3),
+    ),
     "labels, int, declared": (
         (6, 3),
         (6, 3),
@@ -236,3 +256,15 @@ def test_meta_tensors_keep_their_shapes():
         "test", torch.zeros(4, 3, device="meta"), torch.zeros(4, dtype=INT, device="meta")
     )
     assert batch.logits.shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", *(f"{u}int{n}" for n in (8, 16, 32, 64) for u in ("", "u"))]
+)
+def test_labels_are_of_any_integer_type(dtype):
+    labels = torch.tensor([0, 1, 1, 0])
+    given, logits = labels.to(getattr(torch, dtype)), logits_of(4, 3)
+    assert torch.equal(as_batch("test", logits, given).target, labels)
+    assert torch.equal(as_batch("test", logits[:, 0], given).target, labels.float())
+    loss = MetricLoss("f1_macro")
+    assert torch.equal(loss(logits, given), loss(logits, labels))

@@ -75,8 +75,12 @@ class FunctionMetric(Metric):
     def __post_init__(self) -> None:
         allowed = "be a name, a metric or a function of one Confusion"
         cure = 'Of a function of labels, such as scikit-learn\'s, give the name: "f1_macro".'
+        # A metric of torchmetrics is called with labels.
+        counts = hasattr(self.function, "update") and hasattr(self.function, "compute")
+        if counts:
+            cure = 'A metric that counts labels has no gradient: give its name, as in "f1_macro".'
         try:
-            if not callable(self.function) or isinstance(self.function, type):
+            if not callable(self.function) or isinstance(self.function, type) or counts:
                 raise TypeError
             with suppress(ValueError):  # a built-in function may have no signature
                 signature(self.function).bind(None)
@@ -232,7 +236,8 @@ class ClassMetric(Metric):
     def _check_binary(self, c: Confusion) -> None:
         kind = "labels" if c.multilabel else "classes"
         allowed = f'be "macro", "micro" or "weighted" for {c.num_classes} {kind}'
-        cure = f'Use average="macro", by name "{self.stem}_macro".'
+        cure = f'Use average="macro", by name "{self.stem}_macro"'
+        cure += "; if dimension 1 holds no labels, logits.unsqueeze(1)." if c.multilabel else "."
         binary = c.num_classes == 2 and not c.multilabel
         require(binary, type(self).__name__, "average", allowed, '"binary"', cure)
 

@@ -65,7 +65,11 @@ _OTHER_WORDS = {
     "tnr": "specificity",
     "ppv": "precision",
     "iou": "jaccard",
+    "intersection_over_union": "jaccard",
+    "miou": "jaccard_macro",
     "dice": "f1",
+    "dice_coefficient": "f1",
+    "mdice": "f1_macro",
     "fbeta": "f2",
     "f_beta": "f2",
     "youden": "informedness",
@@ -165,6 +169,9 @@ def _cure(name: str) -> str:
     if name.endswith("_samples"):
         return f'A mean over rows is not a function of the matrix; use "{name[:-8]}_macro".'
     plain = name.lower().removesuffix("score").removesuffix("_").removesuffix("_binary")
+    plain = plain.removeprefix("binary_")
+    if plain.startswith("mean"):
+        plain = f"{plain.removeprefix('mean').removeprefix('_')}_macro"
     base, average = split(plain)
     if base in _OTHER_WORDS:
         plain = _OTHER_WORDS[base] + ("" if average == "binary" else f"_{average}")

@@ -1,0 +1,67 @@
+"""fastai: a `Learner` with `AlignedLoss`, whose predictions are probabilities with its offsets.
+
+fastai is not a dependency of evalign, and brings torchvision. Run it with
+
+    pip install fastai evalign
+    python examples/fastai_table.py
+"""
+
+import torch
+from fastai.data.core import DataLoaders
+from fastai.learner import Learner
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from evalign import AlignedLoss, fit_decision, score
+
+CLASSES = 3
+
+
+class FastaiLoss(nn.Module):
+    """A loss with what fastai asks of one: `activation` makes probabilities, `decodes` labels."""
+
+    def __init__(self, loss: AlignedLoss) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        # fastai's own kinds of tensors refuse to be mixed.
+        return self.loss(logits.as_subclass(Tensor), target.as_subclass(Tensor))
+
+    def activation(self, logits: Tensor) -> Tensor:
+        return (logits.as_subclass(Tensor) + self.loss.offsets).softmax(-1)
+
+    def decodes(self, probabilities: Tensor) -> Tensor:
+        return probabilities.argmax(-1)
+
+
+def made_rows(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Make rows of three classes, of which the last is rare."""
+    generator = torch.Generator().manual_seed(seed)
+    shares = torch.tensor([0.8, 0.15, 0.05])
+    y = torch.multinomial(shares, count, replacement=True, generator=generator)
+    x = torch.randn(count, 8, generator=generator) + 1.2 * nn.functional.one_hot(y, 8)
+    return x, y
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    train, validation, test = (made_rows(2000, seed) for seed in range(3))
+    parts = [TensorDataset(*rows) for rows in (train, validation)]
+    loaders = DataLoaders.from_dsets(*parts, bs=100, device="cpu")
+    network = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+    loss = AlignedLoss("f1_macro", train[1].bincount())
+    learner = Learner(loaders, network, loss_func=FastaiLoss(loss))
+    learner.fit(5, 1e-2)
+
+    def probabilities(rows: tuple[Tensor, Tensor]) -> Tensor:
+        return learner.get_preds(dl=loaders.valid.new(TensorDataset(*rows)))[0]
+
+    rule = fit_decision(y=validation[1], probabilities=probabilities(validation), metric="f1_macro")
+    given = probabilities(test)
+    print(f"most probable class  {score('f1_macro', given.argmax(1), test[1]):.3f}")
+    print(f"rule for macro-F1    {score('f1_macro', rule(probabilities=given), test[1]):.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""What the models of Hugging Face return, as logits for a loss.
+
+Their Trainer calls a loss as `loss(output, labels, num_items_in_batch=...)`. By their convention
+the classes of tokens (N, T, C) come last, those of pixels (N, C, h, w) do not, and the logits of
+pixels may be coarser than the labels.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from evalign.core.checks import require
+from evalign.core.numerics import safe_ratio
+
+
+def logits_of(output: Any) -> Tensor:
+    """The logits of a model's output: an object or a dict with that name, or a tuple's first."""
+    if isinstance(output, Tensor):
+        return output
+    return output["logits"] if isinstance(output, dict) else output[0]
+
+
+def classes_second(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits and labels with the classes in dimension 1, and as many pixels as there are labels."""
+    if logits.ndim == 3:
+        return logits.mT, labels.mT if labels.shape == logits.shape else labels
+    pixels = labels.shape[-2:]
+    if logits.ndim == 4 and logits.shape[-2:] != pixels:
+        logits = F.interpolate(logits, size=pixels, mode="bilinear", align_corners=False)
+    return logits, labels
+
+
+def expect_classes_second(loss: Any) -> None:
+    """Tell a loss where the classes are, so that it does not doubt as many tokens as classes."""
+    dim = getattr(loss, "class_dim", 1)
+    cure = "Leave it out: where the classes of a model are is known."
+    require(dim in (None, 1), type(loss).__name__, "class_dim", "be None or 1", dim, cure)
+    if dim is None:
+        loss.class_dim = 1
+
+
+def share_of_step(labels: Tensor, num_items: Tensor | int | None) -> Tensor | float:
+    """The part of a step's labels that these are, by which Trainer expects a loss to be scaled.
+
+    It adds up what micro-batches return, and multiplies by the number of processes.
+    """
+    if num_items is None:
+        return 1.0
+    items = labels.ne(-100).sum()
+    return safe_ratio(items.double(), torch.as_tensor(num_items, device=items.device).double(), 1.0)

@@ -1,0 +1,243 @@
+"""Models, scores and a plain Trainer of Hugging Face, as people use them."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score, jaccard_score
+from transformers import (
+    BertForTokenClassification,
+    SegformerConfig,
+    SegformerForSemanticSegmentation,
+    Trainer,
+)
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from evalign import AlignedLoss, MetricLoss, fit_decision
+from evalign.integrations.huggingface import AlignedTrainer
+from evalign.losses.outputs import classes_second
+from tests import tolerances
+from tests.integrations.engines import CLASSES
+from tests.integrations.test_huggingface import (
+    ROWS,
+    Notes,
+    arguments,
+    gradients,
+    model,
+    plain,
+    same,
+    texts,
+    trainer,
+)
+
+PIXELS = 32
+
+
+def test_labels_in_the_place_of_logits_are_refused(tmp_path):
+    argmax = {"preprocess_logits_for_metrics": lambda logits, _: logits.argmax(-1)}
+    with pytest.raises(TypeError, match="must return logits, not labels") as told:
+        trainer(arguments(tmp_path), **argmax).evaluate()
+    assert "preprocess_logits_for_metrics of AlignedTrainer" in str(told.value)
+    assert "logits.argmax(-1) in compute_metrics" in str(told.value)
+
+
+def test_the_output_of_a_model_is_not_its_logits():
+    output = SequenceClassifierOutput(logits=torch.zeros(2, 3))
+    with pytest.raises(TypeError, match=r"Got SequenceClassifierOutput. Pass its logits: output"):
+        MetricLoss("f1_macro")(output, torch.tensor([0, 1]))
+
+
+def own_scores(prediction):
+    """Score as in a script for a plain Trainer: with all rows at once, as arrays."""
+    seen = prediction.label_ids != -100
+    given = prediction.predictions.argmax(-1)[seen]
+    return {"own": f1_score(prediction.label_ids[seen], given, average="macro"), "rows": seen.sum()}
+
+
+class ByBatch:
+    """Scores as they are for `batch_eval_metrics`."""
+
+    def __init__(self):
+        self.total = 0
+
+    def __call__(self, prediction, compute_result):
+        assert isinstance(prediction.predictions, torch.Tensor)
+        self.total += (prediction.label_ids != -100).sum().item()
+        return {"rows": self.total} if compute_result else {}
+
+
+@pytest.mark.parametrize("scores", [own_scores, ByBatch()], ids=["whole", "by batch"])
+def test_scores_of_ones_own_are_reported_beside_the_metric(scores, tmp_path):
+    """Texts of several lengths: batches are padded, and so are the logits of all of them."""
+    rows = texts(30, 1, tokens=True)
+    for i, row in enumerate(rows):
+        kept = 3 + i // 7 % 3  # a batch of 7 has one length
+        row |= {name: value[:kept] for name, value in row.items()}
+    args = arguments(tmp_path, per_device_eval_batch_size=7)
+    engine = trainer(
+        args,
+        classifier=model(kind=BertForTokenClassification),
+        eval_dataset=rows,
+        compute_metrics=scores,
+    )
+    expected = sum(int((row["labels"] != -100).sum()) for row in rows)
+    for _ in range(2):  # nothing of an evaluation is left in the next one
+        if isinstance(scores, ByBatch):
+            scores.total = 0
+        found = engine.evaluate()
+        assert found["eval_rows"] == expected
+        if scores is own_scores:
+            assert found["eval_own"] == pytest.approx(found["eval_metric"], abs=tolerances.HARD)
+
+
+def test_scores_that_clash_are_refused(tmp_path):
+    engine = trainer(arguments(tmp_path), compute_metrics=lambda _: {"metric": 1.0})
+    with pytest.raises(ValueError, match="compute_metrics of AlignedTrainer must return other"):
+        engine.evaluate()
+    args = arguments(tmp_path, include_for_metrics=["inputs"])
+    with pytest.raises(ValueError, match="include_for_metrics of TrainingArguments must be empty"):
+        trainer(args, compute_metrics=own_scores)
+
+
+@pytest.mark.parametrize("microbatches", [1, 2])
+def test_a_plain_trainer_takes_a_loss(microbatches, tmp_path):
+    """Its gradient is the plain one, or the mean over micro-batches by their labels."""
+    notes, rows = Notes(), texts(2 * ROWS)
+    args = arguments(tmp_path, learning_rate=0.0, microbatches=microbatches)
+    engine = Trainer(
+        model(),
+        args,
+        train_dataset=rows,
+        eval_dataset=rows,
+        compute_loss_func=MetricLoss("f1_macro"),
+        callbacks=[notes],
+    )
+    engine.train()
+    if microbatches == 1:
+        same([gradient.tolist() for gradient in notes.gradients], plain()[0])
+    else:
+        halves = []
+        for half in (rows[:6], rows[6:12]):
+            classifier = model()
+            ids = torch.stack([row["input_ids"] for row in half])
+            target = torch.tensor([row["labels"] for row in half])
+            MetricLoss("f1_macro")(classifier(input_ids=ids).logits, target).backward()
+            halves.append(gradients(classifier))
+        same(notes.gradients[0].tolist(), torch.stack(halves).mean(0).tolist())
+    assert 0 < engine.evaluate()["eval_loss"] < 1
+
+
+def test_a_plain_trainer_of_tokens_learns_with_the_recipe(tmp_path):
+    rows = texts(240, tokens=True)
+    args = arguments(tmp_path, max_steps=40, learning_rate=0.02)
+    classifier = model(kind=BertForTokenClassification)
+    loss = AlignedLoss("f1_macro", [5, 3, 2])
+    Trainer(classifier, args, train_dataset=rows, compute_loss_func=loss).train()
+    fresh = texts(60, 1, tokens=True)
+    ids, target = (torch.stack([row[name] for row in fresh]) for name in fresh[0])
+    with torch.no_grad():
+        given = classifier.eval()(input_ids=ids).logits.argmax(-1)
+    assert (given == target)[target != -100].float().mean() > 0.9
+
+
+def segmenter():
+    torch.manual_seed(0)
+    config = SegformerConfig(
+        num_encoder_blocks=1,
+        depths=[1],
+        sr_ratios=[1],
+        hidden_sizes=[8],
+        patch_sizes=[7],
+        strides=[4],
+        num_attention_heads=[1],
+        mlp_ratios=[1],
+        decoder_hidden_size=8,
+        num_labels=CLASSES,
+        classifier_dropout_prob=0.0,
+        drop_path_rate=0.0,
+    )
+    return SegformerForSemanticSegmentation(config).double()
+
+
+def pictures(count):
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    for _ in range(count):
+        labels = torch.randint(CLASSES, (PIXELS, PIXELS), generator=generator)
+        labels[:2] = 255
+        noise = torch.randn(3, PIXELS, PIXELS, generator=generator, dtype=torch.float64)
+        rows.append({"pixel_values": labels + noise, "labels": labels})
+    return rows
+
+
+@pytest.mark.parametrize("kind", [AlignedTrainer, Trainer])
+def test_coarse_logits_meet_fine_labels(kind, tmp_path):
+    """As in torch alone: logits of every fourth pixel are interpolated."""
+    notes, rows = Notes(), pictures(ROWS)
+    own = {"compute_loss_func": MetricLoss("jaccard_macro", ignore_index=255)}
+    if kind is AlignedTrainer:
+        own = {"loss": own["compute_loss_func"], "metric": "jaccard_macro"}
+    args = arguments(tmp_path, max_steps=1, learning_rate=0.0)
+    engine = kind(
+        segmenter(), args, train_dataset=rows, eval_dataset=rows, callbacks=[notes], **own
+    )
+    engine.train()
+
+    pixels, target = (torch.stack([row[name] for row in rows]) for name in rows[0])
+    classifier = segmenter().train()
+    logits = classifier(pixel_values=pixels).logits
+    assert logits.shape == (ROWS, CLASSES, PIXELS // 4, PIXELS // 4)
+    fine = torch.nn.functional.interpolate(logits, (PIXELS, PIXELS), mode="bilinear")
+    MetricLoss("jaccard_macro", ignore_index=255)(fine, target).backward()
+    same(notes.gradients[0].tolist(), gradients(classifier).tolist())
+
+    found = engine.evaluate()
+    if kind is AlignedTrainer:
+        output = engine.predict(rows)
+        fine = torch.nn.functional.interpolate(
+            torch.as_tensor(output.predictions), (PIXELS, PIXELS), mode="bilinear"
+        )
+        given, true = (x[target != 255].numpy() for x in (fine.argmax(1), target))
+        expected = jaccard_score(true, given, average="macro")
+        assert found["eval_metric"] == pytest.approx(expected, abs=tolerances.HARD)
+        assert output.labels.shape == (ROWS, PIXELS // 4, PIXELS // 4)
+
+
+def test_predictions_have_labels_and_probabilities_with_the_offsets(tmp_path):
+    loss = AlignedLoss("f1_macro", [10, 3, 2])
+    engine = trainer(arguments(tmp_path), loss=loss, decision="expected")
+    rows = engine.eval_dataset
+    with pytest.raises(RuntimeError, match=r"rule of predict must .* Call evaluate before"):
+        _ = engine.predict(rows).labels
+    engine.evaluate()
+    rule = engine.rule
+    output = engine.predict(texts(15, seed=2))
+    logits = output.predictions
+    assert engine.rule is rule  # the labels of test rows do not make a rule
+    assert np.array_equal(output.labels, rule(logits))
+    np.testing.assert_allclose(output.probabilities, rule.probabilities(logits))
+    unlabelled = fit_decision(logits, metric="f1_macro", decision="expected", offsets=loss.offsets)
+    expected = (torch.as_tensor(logits) + loss.offsets).softmax(1)
+    np.testing.assert_allclose(unlabelled.probabilities(logits), expected)
+
+
+def test_predictions_of_tokens_keep_the_shape_of_the_logits(tmp_path):
+    rows = {"train_dataset": texts(24, tokens=True), "eval_dataset": texts(30, 1, tokens=True)}
+    engine = trainer(arguments(tmp_path), classifier=model(kind=BertForTokenClassification), **rows)
+    engine.evaluate()
+    output = engine.predict(engine.eval_dataset)
+    assert output.labels.shape == (30, 5)
+    assert output.probabilities.shape == output.predictions.shape == (30, 5, CLASSES)
+    assert np.array_equal(output.labels, engine.rule(output.predictions.swapaxes(1, 2)))
+
+
+def test_many_labels_of_tokens_go_with_their_logits():
+    """As many tokens as labels: shapes alone would not tell a mistake."""
+    logits, labels = torch.randn(2, 4, 4), torch.randint(2, (2, 4, 4)).float()
+    moved = classes_second(logits, labels)
+    assert torch.equal(moved[0], logits.mT)
+    assert torch.equal(moved[1], labels.mT)
+
+
+def test_classes_of_a_model_are_not_to_be_told(tmp_path):
+    with pytest.raises(ValueError, match=r"class_dim of MetricLoss must be None or 1\. Got -1"):
+        trainer(arguments(tmp_path), loss=MetricLoss("f1_macro", class_dim=-1))

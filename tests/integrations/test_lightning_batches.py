@@ -1,0 +1,171 @@
+"""Batches, losses and predictions of Lightning, as people have them."""
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from sklearn.metrics import f1_score
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from transformers.modeling_outputs import TokenClassifierOutput
+
+from evalign import AlignedLoss, MetricLoss, losses
+from evalign.integrations.lightning import AlignedModule
+from tests import tolerances
+from tests.integrations.engines import CLASSES, made_rows
+from tests.integrations.test_lightning import QUIET, Descent, network
+
+LEFT_OUT = 255
+
+
+def loader(*batches):
+    return DataLoader(batches, batch_size=None)
+
+
+class Sum(nn.Module):
+    """A loss of two parts that does not say itself which rows it leaves out."""
+
+    def __init__(self, first=LEFT_OUT, second=LEFT_OUT):
+        super().__init__()
+        self.cross_entropy = nn.CrossEntropyLoss(ignore_index=first)
+        self.dice = losses.DiceLoss(ignore_index=second)
+
+    def forward(self, logits, target):
+        return self.cross_entropy(logits, target) + self.dice(logits, target)
+
+
+class Unknown(nn.Module):
+    """A loss whose parts do not say it either."""
+
+    def forward(self, logits, target):
+        return nn.functional.cross_entropy(logits, target, ignore_index=LEFT_OUT)
+
+
+@pytest.mark.parametrize(
+    ("loss", "given"),
+    [(Sum(), {}), (MetricLoss("f1_macro", ignore_index=LEFT_OUT), {}), (Unknown(), LEFT_OUT)],
+    ids=["parts", "loss", "module"],
+)
+def test_rows_that_the_loss_leaves_out_are_not_evaluated(loss, given):
+    x, y = made_rows(40)
+    y[::5] = LEFT_OUT
+    more = {"ignore_index": given} if given else {}
+    fitted = AlignedModule(network(), loss, "f1_macro", **more)
+    batches = DataLoader(TensorDataset(x, y), batch_size=8)
+    trainer = Trainer(max_epochs=1, **QUIET)
+    trainer.fit(fitted, batches, batches)
+    with torch.no_grad():
+        labels = fitted(x).argmax(1)
+    expected = f1_score(y[y != LEFT_OUT], labels[y != LEFT_OUT], average="macro")
+    found = trainer.callback_metrics["val_metric"].item()
+    assert found == pytest.approx(expected, abs=tolerances.FLOAT32)
+    assert fitted.rule.rows == 32
+
+
+def test_parts_that_disagree_are_refused():
+    with pytest.raises(ValueError, match=r"loss of Sum must have one ignore_index .* -100, 255"):
+        AlignedModule(network(), Sum(second=-100), "f1_macro")
+
+
+class Named(nn.Module):
+    """A network that is called with names."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = network()
+
+    def forward(self, features, scale):
+        return self.network(features * scale.unsqueeze(1))
+
+
+@pytest.mark.parametrize("size", [None, 5])
+def test_a_dict_trains_as_a_tuple(size):
+    x, y = made_rows(24)
+    weight = torch.rand(24, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    scale = torch.full((24,), 2.0, dtype=torch.float64)
+    as_tuple = (x * 2, y, weight)
+    one = {"features": x * 2, "mask": y, "weight": weight}
+    several = {"features": x, "scale": scale, "labels": y, "sample_weight": weight}
+    found = []
+    for model, batch in ((network(), as_tuple), (network(), one), (Named(), several)):
+        loss = MetricLoss("f1_macro")
+        fitted = Descent(model, loss, "f1_macro", learning_rate=1.0, microbatch_size=size)
+        trainer = Trainer(max_epochs=2, **QUIET)
+        trainer.fit(fitted, loader(batch), loader(batch))
+        score = trainer.callback_metrics["val_metric"].item()
+        found.append(([p.detach() for p in fitted.network.parameters()], score))
+    for weights, score in found[1:]:
+        torch.testing.assert_close(weights, found[0][0], rtol=0, atol=1e-12)
+        assert score == found[0][1]
+
+
+def test_a_batch_without_a_target_says_where_it_belongs():
+    fitted, (x, y) = AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro"), made_rows(8)
+    for batch in ({"features": x, "truth": y}, [x]):
+        with pytest.raises(ValueError, match=r"a batch of AlignedModule must .* dict with one of"):
+            Trainer(max_epochs=1, limit_val_batches=0, **QUIET).fit(
+                fitted, loader(batch), loader(batch)
+            )
+    with pytest.raises(ValueError, match="must be at most one of labels, label"):
+        fitted.unpack({"x": x, "labels": y, "mask": y})
+    with pytest.raises(ValueError, match=r"Got 4 parts\. Override AlignedModule\.unpack"):
+        fitted.unpack((x, y, y, y))
+
+
+def test_predict_gives_the_labels_of_the_rule():
+    x, y = made_rows(60)
+    loss = AlignedLoss("f1_macro", [10, 20, 30])
+    fitted = AlignedModule(network(), loss, "f1_macro", decision="expected")
+    batches, trainer = (
+        DataLoader(TensorDataset(x, y), batch_size=16),
+        Trainer(max_epochs=1, **QUIET),
+    )
+    plain = torch.cat(trainer.predict(fitted, batches))
+    with torch.no_grad():
+        assert torch.equal(plain, fitted(x).argmax(1))
+    trainer.fit(fitted, batches, batches)
+    with torch.no_grad():
+        expected = fitted.rule(fitted(x))
+    for rows in (
+        batches,
+        DataLoader(x, batch_size=16),
+        loader({"features": x[:30], "labels": y[:30]}, {"features": x[30:]}),
+    ):
+        assert torch.equal(torch.cat(trainer.predict(fitted, rows)), expected)
+
+
+@pytest.mark.parametrize("task", [None, "multilabel"])
+def test_predict_before_a_validation_knows_many_labels(task):
+    x, y = made_rows(16)
+    many = nn.functional.one_hot(y, CLASSES).double() + (y == 1).double().unsqueeze(1)
+    many = many.clamp(max=1)
+    fitted = AlignedModule(network(), MetricLoss("f1_macro", task=task), "f1_macro")
+    trainer = Trainer(max_epochs=1, limit_val_batches=0, **QUIET)
+    trainer.fit(fitted, loader((x, many)), loader((x, many)))
+    (found,) = trainer.predict(fitted, loader((x, many)))
+    with torch.no_grad():
+        assert torch.equal(found, (fitted(x) > 0).long())
+
+
+class Tagger(nn.Module):
+    """A model of tokens that returns what those of Hugging Face do."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = network()
+
+    def forward(self, x):
+        return TokenClassifierOutput(logits=self.network(x))
+
+
+@pytest.mark.parametrize("class_dim", [None, 1, -1])
+def test_tokens_of_a_model_of_hugging_face(class_dim):
+    """Texts of five tokens, and three classes, which come last."""
+    x, y = (part.unflatten(0, (8, 5)) for part in made_rows(40))
+    loss = MetricLoss("f1_macro", class_dim=class_dim)
+    fitted = AlignedModule(Tagger(), loss, "f1_macro")
+    (logged,) = Trainer(**QUIET).test(fitted, loader((x, y)), verbose=False)
+    with torch.no_grad():
+        labels = fitted.network(x).logits.argmax(-1)
+    expected = f1_score(y.flatten(), labels.flatten(), average="macro")
+    assert logged["test_metric"] == pytest.approx(expected, abs=tolerances.FLOAT32)
+    assert fitted.predict_step((x, y)).shape == (8, 5)

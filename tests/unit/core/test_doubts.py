@@ -1,0 +1,221 @@
+"""What is probably a mistake is warned of, with what to write instead; what is right is silent."""
+
+import re
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from evalign import Confusion, DecisionFitter, MetricLoss, fit_decision, losses, score
+from evalign.core.doubts import rows_of_probabilities
+from evalign.losses.base import SETTLED
+
+DICE = losses.DiceLoss
+
+
+def drawn(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+def labels(classes, *shape):
+    return torch.randint(classes, shape, generator=torch.Generator().manual_seed(1))
+
+
+ONE_HOT = torch.eye(3)[[0, 2, 1, 1]]
+PAIR = torch.eye(3)[[0, 2]] + torch.eye(3)[[1, 1]]
+# name: (action, the telling parts)
+WARNED = {
+    "a logit a pixel": (
+        lambda: DICE()(drawn(2, 6, 5), labels(2, 2, 6, 5).float()),
+        ["DiceLoss, (2, 6, 5)", "6 labels in dimension 1", "logits.unsqueeze(1)", "class_dim=-1"],
+    ),
+    "a logit a pixel, channels last": (
+        lambda: DICE()(drawn(2, 6, 5, 1), labels(2, 2, 6, 5, 1).bool()),
+        ["(2, 6, 5, 1)", "class_dim=-1"],
+    ),
+    "a logit a pixel of a confusion": (
+        lambda: Confusion.from_logits(drawn(2, 6, 5), labels(2, 2, 6, 5).bool()),
+        ["Confusion.from_logits, (2, 6, 5)", 'task="multilabel"'],
+    ),
+    "a logit a pixel of a rule": (
+        lambda: fit_decision(drawn(2, 6, 5), labels(2, 2, 6, 5), metric="f1_macro"),
+        ["fit_decision, (2, 6, 5)", "logits.unsqueeze(1)"],
+    ),
+    "as many tokens as classes": (
+        lambda: DICE()(drawn(2, 4, 4), labels(4, 2, 4)),
+        ["4 classes in dimension 1 or last", "class_dim=1, or class_dim=-1"],
+    ),
+    "as many tokens as classes, multiclass": (
+        lambda: MetricLoss("f1_macro", task="multiclass")(drawn(2, 4, 4), labels(4, 2, 4)),
+        ["class_dim=-1"],
+    ),
+    "as many tokens as classes, of a rule": (
+        lambda: fit_decision(drawn(9, 4, 4), labels(4, 9, 4), metric="f1_macro"),
+        ["fit_decision", "class_dim=-1"],
+    ),
+    "as many tokens as classes, of a stream": (
+        lambda: DecisionFitter("f1_macro").update(drawn(9, 4, 4), labels(4, 9, 4)),
+        ["DecisionFitter", "class_dim=-1"],
+    ),
+    "one-hot rows": (
+        lambda: DICE()(drawn(4, 3), ONE_HOT),
+        ["DiceLoss holds exactly one 1", "target.argmax(1)", 'task="multilabel"'],
+    ),
+    "one-hot pixels": (
+        lambda: DICE()(drawn(1, 3, 2, 2), ONE_HOT.T.reshape(1, 3, 2, 2)),
+        ["exactly one 1"],
+    ),
+    "probabilities": (
+        lambda: MetricLoss("f1_macro")(drawn(4, 3).softmax(1), labels(3, 4)),
+        ["MetricLoss look like probabilities", "before its softmax"],
+    ),
+    "probabilities of one image, half precision": (
+        lambda: DICE()(drawn(1, 3, 2, 2).softmax(1).half(), labels(3, 1, 2, 2)),
+        ["look like probabilities"],
+    ),
+    "many labels a row, as integers": (
+        lambda: Confusion.from_predictions(labels(2, 4, 3), labels(2, 4, 3)),
+        ["0 and 1 in 3 columns", 'task="multilabel"', "num_classes=2"],
+    ),
+    "masks of truth values": (
+        lambda: Confusion.from_predictions(labels(2, 2, 4, 4) > 0, labels(2, 2, 4, 4) > 0),
+        ["4 labels in dimension 1", "target.long()"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WARNED)
+def test_a_doubt_is_told_with_its_cure(case):
+    action, parts = WARNED[case]
+    with pytest.warns(UserWarning, match=re.escape(parts[0])) as told:
+        action()
+    (warning,) = told
+    assert [part for part in parts if part not in str(warning.message)] == []
+    assert warning.filename == __file__  # the line to change, not one of evalign or torch
+
+
+# Every warning is silent when its cure is taken, and where only one meaning is left.
+SILENT = {
+    "a class dimension": lambda: DICE()(drawn(2, 1, 6, 5), labels(2, 2, 6, 5).float()),
+    "labels, declared": lambda: DICE(task="multilabel")(drawn(2, 6, 5), labels(2, 2, 6, 5).float()),
+    "labels last": lambda: DICE(class_dim=-1)(drawn(2, 6, 5), labels(2, 2, 6, 5).float()),
+    "labels of images": lambda: DICE()(drawn(2, 3, 4, 5), labels(2, 2, 3, 4, 5).float()),
+    "classes second": lambda: DICE(class_dim=1)(drawn(2, 4, 4), labels(4, 2, 4)),
+    "classes last": lambda: DICE(class_dim=-1)(drawn(2, 4, 4), labels(4, 2, 4)),
+    "other tokens than classes": lambda: DICE()(drawn(2, 4, 5), labels(4, 2, 5)),
+    "one-hot rows, many labels": lambda: DICE(task="multilabel")(drawn(4, 3), ONE_HOT),
+    "one-hot rows, classes": lambda: DICE(task="multiclass")(drawn(4, 3), ONE_HOT),
+    "two labels a row": lambda: DICE()(drawn(2, 3), PAIR),
+    "one row": lambda: DICE()(drawn(1, 3), ONE_HOT[:1]),
+    "classes of tokens": lambda: Confusion.from_predictions(
+        labels(2, 4, 3), labels(2, 4, 3), num_classes=2
+    ),
+    "three classes of tokens": lambda: Confusion.from_predictions(labels(3, 4, 3), labels(3, 4, 3)),
+    "masks of classes": lambda: Confusion.from_predictions(labels(2, 2, 4, 4), labels(2, 2, 4, 4)),
+    "rule, classes last": lambda: fit_decision(
+        drawn(9, 4, 4), labels(4, 9, 4), metric="f1_macro", class_dim=-1
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SILENT)
+def test_what_is_said_is_not_doubted(case):
+    SILENT[case]()  # a warning is an error here
+
+
+def test_the_cures_mean_what_they_say():
+    """The loss of tokens is that of their rows, wherever the classes are."""
+    tokens, target = drawn(2, 4, 4), labels(4, 2, 4)
+    rows = MetricLoss("f1_macro")(tokens.reshape(-1, 4), target.flatten())
+    assert torch.equal(MetricLoss("f1_macro", class_dim=-1)(tokens, target), rows)
+    assert torch.equal(MetricLoss("f1_macro", class_dim=1)(tokens.mT, target), rows)
+    many = labels(2, 2, 4, 4).float()
+    expected = MetricLoss("f1_macro")(tokens.reshape(-1, 4), many.reshape(-1, 4))
+    last = MetricLoss("f1_macro", class_dim=-1)
+    assert torch.equal(last(tokens, many), expected)
+    confusion = Confusion.from_logits(tokens, target, class_dim=-1)
+    assert torch.equal(confusion.tp, Confusion.from_logits(tokens.mT, target, class_dim=1).tp)
+    mask = MetricLoss("jaccard", class_dim=-1)(drawn(2, 4, 4, 1), labels(2, 2, 4, 4))
+    assert torch.equal(
+        mask, MetricLoss("jaccard")(drawn(2, 4, 4, 1).squeeze(-1).unsqueeze(1), labels(2, 2, 4, 4))
+    )
+
+
+def test_gradients_come_back_where_the_classes_were():
+    tokens, target = drawn(2, 5, 4).requires_grad_(), labels(4, 2, 5)
+    MetricLoss("f1_macro", class_dim=-1)(tokens, target).backward()
+    rows = tokens.detach().reshape(-1, 4).requires_grad_()
+    MetricLoss("f1_macro")(rows, target.flatten()).backward()
+    assert torch.equal(tokens.grad.reshape(-1, 4), rows.grad)
+
+
+def test_a_loss_doubts_its_first_batch_only():
+    loss = DICE()
+    with pytest.warns(UserWarning, match="exactly one 1"):
+        loss(drawn(4, 3), ONE_HOT)
+    loss(drawn(4, 3), ONE_HOT)
+    sure = DICE()
+    sure(drawn(2, 4, 5), labels(4, 2, 5))
+    sure(drawn(2, 4, 4), labels(4, 2, 4))  # now it is known that the classes come second
+
+
+@pytest.mark.parametrize("network", [nn.Identity(), nn.Sigmoid()], ids=["logits", "sigmoid"])
+def test_single_probabilities_are_told_when_logits_would_be_negative(network):
+    """A new network may well have small positive logits, so they are looked at later."""
+    loss, z = MetricLoss("f1"), network(drawn(40))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(SETTLED + 1):
+            loss(z, labels(2, 40))
+    texts = [str(warning.message) for warning in told]
+    sigmoid = isinstance(network, nn.Sigmoid)
+    assert len(texts) == sigmoid
+    assert all("before its sigmoid" in text for text in texts)
+
+
+def test_no_doubts_without_values():
+    torch.func.vmap(DICE())(drawn(1, 4, 3), ONE_HOT.unsqueeze(0))
+    DICE()(drawn(4, 3).to("meta"), ONE_HOT.to("meta"))
+
+
+def test_what_are_rows_of_probabilities():
+    p = drawn(50, 7).softmax(1)
+    assert rows_of_probabilities(p)
+    assert rows_of_probabilities(p.bfloat16())
+    assert not rows_of_probabilities(p.log())
+    assert not rows_of_probabilities(2 * p)
+    assert not rows_of_probabilities(torch.full((5, 4), 0.25))  # of a network that begins at zero
+    assert not rows_of_probabilities(p[:0])
+
+
+# Masks of 0 and 255: the labels of two classes, and not rows to leave out.
+
+MASK = 255 * labels(2, 2, 4, 4)
+DIVIDE = "This is a mask of 0 and 255: divide by 255, as in target // 255."
+MASKED = {
+    "one logit": (lambda: MetricLoss("jaccard")(drawn(2, 1, 4, 4), MASK), DIVIDE),
+    "one logit, bytes": (lambda: DICE()(drawn(2, 1, 4, 4), MASK.to(torch.uint8)), DIVIDE),
+    "one logit, floats": (lambda: DICE()(drawn(2, 1, 4, 4), MASK.float()), DIVIDE),
+    "two logits": (lambda: DICE()(drawn(2, 2, 4, 4), MASK), DIVIDE),
+    "three logits": (
+        lambda: DICE()(drawn(2, 3, 4, 4), MASK),
+        f"{DIVIDE} If 255 marks pixels to leave out, ignore_index=255.",
+    ),
+    "labels": (lambda: Confusion.from_predictions(labels(2, 2, 4, 4), MASK), DIVIDE),
+    "labels of score": (lambda: score("f1_macro", labels(2, 32), MASK.flatten()), DIVIDE),
+}
+
+
+@pytest.mark.parametrize("case", MASKED)
+def test_a_mask_of_255_is_divided(case):
+    action, cure = MASKED[case]
+    with pytest.raises(ValueError, match=r"^target of ") as told:
+        action()
+    assert str(told.value).endswith(cure)
+
+
+def test_255_beside_other_classes_is_left_out():
+    with pytest.raises(ValueError, match=r"Did you mean ignore_index=255\?"):
+        DICE()(drawn(4, 3), torch.tensor([0, 1, 2, 255]))
+    DICE(ignore_index=255)(drawn(4, 3), torch.tensor([0, 1, 2, 255]))
