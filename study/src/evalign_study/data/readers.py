@@ -1,9 +1,11 @@
 """Readers of files: one per format, for the packed files and for the public originals."""
 
 import gzip
+import io
 import re
 import tarfile
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,16 +24,18 @@ class Content(NamedTuple):
 
     Args:
         X: features, images or texts, as in the file.
-        label: the name of the class.
-        split: "train" or "test", where the publisher says so.
+        label: the name of the class; or numbers as `Dataset.y` has them.
+        split: "train", "validation" or "test", where the publisher says so.
         groups: a number per row; rows of one group stay on one side of a split. None: equal rows
             do.
+        classes: their names, where labels are numbers and only the file names them.
     """
 
     X: Any
     label: np.ndarray
     split: np.ndarray | None = None
     groups: np.ndarray | None = None
+    classes: tuple[str, ...] = ()
 
 
 def read(card: Card, paths: Sequence[Path], *, public: bool) -> Content:
@@ -153,6 +157,38 @@ def _idx_array(path: Path) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
 
 
+def camvid(card: Card, paths: Sequence[Path]) -> Content:
+    """Read street scenes: JPEGs one after another, and a class for each pixel."""
+    from PIL import Image
+
+    (stored,) = map(np.load, paths)
+    X, masks, split = [], [], []
+    for short, part in {"train": "train", "val": "validation", "test": "test"}.items():
+        jpeg, offsets = stored[f"{short}_jpeg"], stored[f"{short}_offsets"]
+        for start, end in pairwise(offsets):
+            with Image.open(io.BytesIO(jpeg[start:end].tobytes())) as image:
+                X.append(np.asarray(image.convert("RGB")))
+        masks.append(stored[f"{short}_mask"])
+        split += [part] * len(masks[-1])
+    return Content(np.stack(X), np.concatenate(masks), np.array(split, object))
+
+
+def sections(card: Card, paths: Sequence[Path]) -> Content:
+    """Read grey images of one stack, each with a mask."""
+    (stored,) = map(np.load, paths)
+    return Content(stored["image"], stored["mask"])
+
+
+def multilabel(card: Card, paths: Sequence[Path]) -> Content:
+    """Read rows with many labels; words that are there or not, and labels, are packed bits."""
+    (stored,) = map(np.load, paths)
+    names, X = stored["labels"], stored["X"]
+    if X.dtype == np.uint8:
+        X = np.unpackbits(X, axis=1, count=int(stored["width"]))
+    Y = np.unpackbits(stored["Y"], axis=1, count=len(names))
+    return Content(X.astype(np.float32), Y.astype(np.int64), classes=tuple(map(str, names)))
+
+
 READERS: dict[str, Callable[..., Content]] = {
     reader.__name__: reader
     for reader in (
@@ -165,5 +201,8 @@ READERS: dict[str, Callable[..., Content]] = {
         photographs,
         fashion_mnist,
         idx,
+        camvid,
+        sections,
+        multilabel,
     )
 }

@@ -10,6 +10,7 @@ from evalign_study.records.run import Run
 from evalign_study.trainers import recipe, tabular, tailed
 from evalign_study.trainers.classical import CLASSICAL, train_classical
 from evalign_study.trainers.deciding import METHODS, train_decided
+from evalign_study.trainers.dense import train_dense
 from evalign_study.trainers.frames import train_frames
 from evalign_study.trainers.images import train_image
 
@@ -41,6 +42,7 @@ def _alone(runs: Iterable[Run]) -> list[list[Run]]:
 
 CLASSICAL_METHODS = Trainer("classical methods", partial(_each, train_classical), _alone)
 DECIDED = Trainer("classifiers", partial(_each, train_decided), _alone)
+PIXELS = Trainer("networks of pixels", partial(_each, train_dense), _alone)
 FRAMES = Trainer("networks of frames", partial(_each, train_frames), _alone)
 IMAGES = Trainer("networks of images", partial(_each, train_image), _alone)
 TAILED_IMAGES = Trainer("networks of images", partial(_each, tailed.train), _alone)
@@ -54,6 +56,8 @@ def trainer_of(run: Run) -> Trainer:
         return CLASSICAL_METHODS
     if run.method in METHODS:
         return DECIDED
+    if run.network == "unet":
+        return PIXELS
     if run.network == "people":
         return FRAMES
     if len(card(run.dataset).shape) > 1:
