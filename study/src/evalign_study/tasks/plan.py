@@ -3,8 +3,12 @@
 from collections.abc import Iterable
 
 from evalign_study.records.run import Run
+from evalign_study.trainers.multilabel import METHODS
 from evalign_study.trainers.pixel_methods import CANDIDATES, RIVALS
+from evalign_study.trainers.recipe import USUAL
 
+MULTILABEL = ("emotions", "scene", "yeast_genes", "medical", "enron", "bibtex")
+SPLITS = range(5)
 SEEDS = range(8)
 # The few sections have more epochs, and batches that leave some of them for other steps.
 DENSE = {
@@ -29,6 +33,29 @@ def dense(
         _dense(dataset, method).but(seed=seed, split_seed=0 if dataset in PUBLISHED else seed)
         for seed in seeds
         for dataset in datasets
+        for method in methods
+    ]
+
+
+def multilabel(
+    datasets: Iterable[str] = MULTILABEL,
+    *,
+    methods: Iterable[str] = tuple(METHODS),
+    splits: Iterable[int] = SPLITS,
+) -> list[Run]:
+    """List the runs of many labels a row."""
+    methods, splits = list(methods), list(splits)
+    return [
+        Run(
+            dataset=dataset,
+            variant="sound",
+            method=method,
+            epochs=USUAL.epochs,
+            seed=split,
+            split_seed=split,
+        )
+        for dataset in datasets
+        for split in splits
         for method in methods
     ]
 

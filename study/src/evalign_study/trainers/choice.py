@@ -13,6 +13,7 @@ from evalign_study.trainers.deciding import METHODS, train_decided
 from evalign_study.trainers.dense import train_dense
 from evalign_study.trainers.frames import train_frames
 from evalign_study.trainers.images import train_image
+from evalign_study.trainers.multilabel import train_multilabel
 
 Unit = Sequence[Run]  # runs that are trained together, all of one data set
 
@@ -43,6 +44,7 @@ def _alone(runs: Iterable[Run]) -> list[list[Run]]:
 CLASSICAL_METHODS = Trainer("classical methods", partial(_each, train_classical), _alone)
 DECIDED = Trainer("classifiers", partial(_each, train_decided), _alone)
 PIXELS = Trainer("networks of pixels", partial(_each, train_dense), _alone)
+LABELS = Trainer("networks of many labels", partial(_each, train_multilabel), _alone)
 FRAMES = Trainer("networks of frames", partial(_each, train_frames), _alone)
 IMAGES = Trainer("networks of images", partial(_each, train_image), _alone)
 TAILED_IMAGES = Trainer("networks of images", partial(_each, tailed.train), _alone)
@@ -58,6 +60,8 @@ def trainer_of(run: Run) -> Trainer:
         return DECIDED
     if run.network == "unet":
         return PIXELS
+    if card(run.dataset).format == "multilabel":
+        return LABELS
     if run.network == "people":
         return FRAMES
     if len(card(run.dataset).shape) > 1:
