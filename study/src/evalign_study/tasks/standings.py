@@ -104,7 +104,7 @@ def bars(found: Scores, task: Task, datasets: Sequence[str]) -> list[Bar]:
     ours, listed = task.chosen(task.ours[metric]), []
     for name, cells in groups(task, metric, datasets).items():
         best = best_rival(found, cells, task)
-        plain = ", ".join([task.methods[task.plain.methods[0]], [*task.decisions.values()][0]])
+        plain = f"{task.methods[task.plain.methods[0]]}, {task.decisions[task.plain.decisions[0]]}"
         against = {plain: (task.plain, task.over_plain)}
         if best is not None:
             against[f"the best rival, {task.methods[best]}"] = task.chosen(best), task.over_rival

@@ -24,10 +24,10 @@ DENSE = Task(
         "A small U-Net, trained by AdamW with a cosine schedule and an average of its weights; "
         "images are mirrored, sections of tissue also turned. mIoU is of all test pixels together, "
         "mean Dice the mean over images; of two classes it is that of the second. The epoch is the "
-        "best by the mIoU of the validation images. Rules are fitted on 60,000 of their pixels, and "
-        "the decision of each loss is chosen on the validation images. RankSEG decides image by "
-        "image, without labels. CamVid has its publisher's split, so that its intervals are over "
-        "seeds alone; sections of tissue have eight splits into stretches of neighbours."
+        "best by the mIoU of the validation images. Rules are fitted on 60,000 of their pixels, "
+        "and the decision of each loss is chosen on the validation images. RankSEG decides image "
+        "by image, without labels. CamVid has its publisher's split, so that its intervals are "
+        "over seeds alone; sections of tissue have eight splits into stretches of neighbours."
     ),
     metrics={MIOU: "mIoU", DICE: "mean Dice"},
     methods={

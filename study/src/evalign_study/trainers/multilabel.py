@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.trainers.decisions import DECISIONS
 from evalign_study.trainers.methods import Method
-from evalign_study.trainers.pixel_methods import Combined
 from evalign_study.trainers.prepared import Rows
 from evalign_study.trainers.recipe import TRAINER, USUAL
 
@@ -51,8 +50,9 @@ class AsymmetricLoss(nn.Module):
 
 
 def _aligned(metric: str, y: Tensor) -> Method:
-    metric_loss = losses.MetricLoss(metric, statistics="running", ranks="own", task="multilabel")
-    return Method(Combined([nn.BCEWithLogitsLoss(), metric_loss], [1, 1]), False, metric)
+    counts = torch.stack([(1 - y).sum(0), y.sum(0)], 1).clamp(min=1)
+    loss = losses.AlignedLoss(metric, counts, ranks="own", task="multilabel")
+    return Method(loss, False, metric, loss.offsets.float())
 
 
 OURS = {MACRO: "aligned_macro", MICRO: "aligned_micro", SAMPLES: "aligned_micro"}
@@ -108,8 +108,11 @@ def train_multilabel(run: Run) -> Record:
                 settings=settings,
             )
         with torch.no_grad():
-            logits = [network(x).nan_to_num() for x, _ in rows[1:]]
-        picks = {metric: _decided(metric, *logits, known, unseen) for metric in METRICS}
+            logits, test = (network(x).nan_to_num() for x, _ in rows[1:])
+        picks = {
+            metric: _decided(metric, logits, known, test, unseen, method.offsets)
+            for metric in METRICS
+        }
     best = max((epoch["epoch"] for epoch in history if epoch["best"]), default=0)
     return record(
         run,
@@ -132,7 +135,12 @@ def prepare(name: str, split_seed: int, most: int | None) -> Parts:
 
 
 def _decided(
-    metric: str, logits: Tensor, test: Tensor, known: Tensor, unseen: Tensor
+    metric: str,
+    logits: Tensor,
+    known: Tensor,
+    test: Tensor,
+    unseen: Tensor,
+    offsets: Tensor | float,
 ) -> dict[str, dict[str, object]]:
     """Score every decision on the validation rows and on the test rows.
 
@@ -146,6 +154,7 @@ def _decided(
             metric=FITTED[metric],
             decision=decision,
             task="multilabel",
+            offsets=offsets + torch.zeros(known.shape[1]),
         )
         own = rule.score if FITTED[metric] == metric else None
         validation = score(metric, rule(logits), known) if own is None else own
@@ -159,4 +168,5 @@ def _decided(
 def score(metric: str, labels: Tensor, y: Tensor) -> float:
     """Compute the F1 of labels (N, L); labels that neither occur nor are given count as 0."""
     average = metric.removeprefix("f1_")
-    return float(f1_score(y.numpy(), labels.numpy(), average=average, zero_division=0))
+    none: Any = 0
+    return float(f1_score(y.numpy(), labels.numpy(), average=average, zero_division=none))

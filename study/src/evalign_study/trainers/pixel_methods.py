@@ -133,13 +133,14 @@ def _per_image() -> nn.Module:
 def _aligned(weight: float, pixels: Pixels) -> Method:
     """Our loss: offsets in the place of class weights, and running statistics."""
     loss = losses.AlignedLoss(
-        TARGET, pixels.counts, ranks="own", task="multiclass", ignore_index=VOID
+        TARGET,
+        pixels.counts,
+        metric_weight=weight,
+        ranks="own",
+        task="multiclass",
+        ignore_index=VOID,
     )
-    offsets = loss.offsets.float()
-    parts = [loss.cross_entropy, loss.metric_loss]
-    for part in parts:
-        part.ignore_index = VOID
-    return Method(loss if weight == 1 else Combined(parts, [1, weight]), False, TARGET, offsets)
+    return Method(loss, False, TARGET, loss.offsets.float())
 
 
 RIVALS: dict[str, Callable[[Pixels], Method]] = {
