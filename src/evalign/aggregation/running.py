@@ -10,6 +10,20 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import moved
 
+
+def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:
+    """Store the new value of a buffer in place, for stacks of losses and CUDA graphs.
+
+    A compiled graph replaces the buffer instead: its backward pass may compute the value again from
+    the old buffer, and a buffer without dimensions loses what is added to it.
+    """
+    if torch.compiler.is_compiling() or getattr(owner, name) is None:
+        setattr(owner, name, value)
+    else:
+        getattr(owner, name).copy_(value)
+    return value
+
+
 _PARTS = ("tp", "predicted", "actual", "total", "full", "rows")
 
 
@@ -57,14 +71,14 @@ class RunningConfusion(nn.Module):
         kept = {part for part in _PARTS if getattr(self, part) is not None}
         if kept and not given <= kept:  # kept by a loss that needs fewer sums
             self.reset()
-        seen = self._keep("seen", blend(self.seen, 1.0))
+        seen = keep(self, "seen", blend(self.seen, 1.0))
         mass = seen.clamp(min=self.momentum)
         average: dict[str, Tensor] = {}
         for part in _PARTS:
             value: Tensor | None = getattr(now, part)
             if value is None:
                 continue
-            running = self._keep(part, blend(self._buffer(part, value), value))
+            running = keep(self, part, blend(self._buffer(part, value), value))
             attached: Tensor = getattr(confusion, part)
             # Before any batch counts there is no average, and a first one that is NaN is visible.
             mean = torch.where(seen == 0, value, running / mass.to(value))
@@ -97,18 +111,6 @@ class RunningConfusion(nn.Module):
             setattr(self, part, torch.zeros_like(value))
         self._check_size(part, value)
         return getattr(self, part)
-
-    def _keep(self, name: str, value: Tensor) -> Tensor:
-        """Store a new value in place, for stacks of losses and CUDA graphs.
-
-        A compiled graph replaces the buffer instead: its backward pass may compute the average
-        again from the old buffer, and a buffer without dimensions loses what is added to it.
-        """
-        if torch.compiler.is_compiling():
-            setattr(self, name, value)
-        else:
-            getattr(self, name).copy_(value)
-        return value
 
     def empty(self) -> None:
         """Forget all batches in place, so that graphs made with the buffers stay valid."""

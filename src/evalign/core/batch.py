@@ -48,13 +48,15 @@ class Batch:
     | multilabel | (R, L) | (R, L) probability of each label      | (R, L) |
 
     Logits, weights and probabilities are float32 or float64. `given` holds the logits of a
-    multiclass problem in their original precision: a kernel does not need a wider copy.
+    multiclass problem in their original precision: a kernel does not need a wider copy. The rows of
+    an image follow each other; without further dimensions each row is an image.
     """
 
     task: Task
     given: Tensor
     target: Tensor
     weight: Tensor
+    images: int = 1
 
     @classmethod
     def of(cls, rows: GivenRows) -> "Batch":
@@ -83,6 +85,7 @@ class Batch:
             logits.reshape(-1, *width),
             target.reshape(-1, *(() if rows.indices else width)),
             weight.reshape(-1, *(width if task == "multilabel" else ())),
+            len(logits),
         )
 
     @property

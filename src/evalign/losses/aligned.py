@@ -1,24 +1,27 @@
 """A metric of the confusion matrix together with cross-entropy: the default recipe."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from evalign.aggregation import Ranks
-from evalign.core.batch import Batch, Sums
+from evalign.aggregation.running import keep
+from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import Metric, MetricFunction, resolve
+from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
+from evalign.core.numerics import safe_ratio
 from evalign.core.rows import GivenRows, Task
 from evalign.losses.base import AdditiveLoss
 from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
-from evalign.losses.pointwise import LogitAdjustedLoss
+from evalign.losses.offsets import ODDS, PAIRS, checked_counts, metric_offsets, offsets_of
 
-SKILL = 0.5  # of the classifier at which the metric's odds are taken; it need not be exact
-ODDS = 1e4  # at most; a metric that counts only one of two mistakes would have infinite odds
+LEARNED = ("counts", "offsets")  # buffers that have a size from the first batch on
 
 
 class AlignedLoss(AdditiveLoss):
@@ -26,21 +29,39 @@ class AlignedLoss(AdditiveLoss):
 
     A cost is its own loss, in the place of 1 − metric.
 
-    The cross-entropy gives every row a gradient and keeps probabilities, softmax(logits + offsets).
-    The offsets make the largest of the *logits* roughly the label that is best for the metric
-    (`metric_offsets`). The metric's part then works on the rows near that decision.
+    The cross-entropy gives every row a gradient and keeps probabilities, softmax(logits + offsets),
+    of labels sigmoid(logits + offsets). The offsets make the largest of the *logits* roughly the
+    label that is best for the metric (`metric_offsets`). The metric's part then works on the rows
+    near that decision.
+
+    In the gradient the metric's part is divided by the soft accuracy of the batch, the mean
+    membership of rows in their own class. A row that k classes share moves the metric by 1/k of
+    what it moves the cross-entropy by: beside many classes the metric would have no say.
 
     Args:
-        metric: as in `MetricLoss`; for classes that exclude each other.
+        metric: as in `MetricLoss`.
         class_counts: the counts or shares of the classes in the training rows, (negative, positive)
-            if binary.
+            if binary, a pair (negative, positive) for each label if there are many a row. None
+            learns them from the batches of training, of all ranks: the offsets of a batch are those
+            of the batches before it.
+        metric_weight: a factor of the metric's part; 0 leaves cross-entropy with its offsets.
+        temperature: sharpness of the metric's step, see `MetricLoss`.
+        momentum: weight of the new batch in the running statistics; 1 is the batch alone.
+        class_weight: a factor per class (or label) of the cross-entropy, (negative, positive) if
+            binary. As in `torch.nn.CrossEntropyLoss` the mean is over weights, so that their scale
+            does not matter.
+        label_smoothing: ε of the cross-entropy: the target is (1 − ε)·target + ε / classes.
+        per_image: the metric is the mean over images, see `MetricLoss`; without running statistics.
+        labels: the classes that count in the metric, e.g. all but the background; for metrics that
+            are averages over classes.
         ranks: whose rows are summed in both parts, see `MetricLoss`.
 
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
 
     Attributes:
-        offsets: one per class, to add to logits before the softmax. Adding one number to all of
-            them makes no difference.
+        offsets: one per class or label, to add to logits before the softmax or sigmoid. Of classes,
+            adding one number to all of them makes no difference. None before the first batch, if
+            they are learnt.
 
     Examples:
         >>> loss = AlignedLoss("f1", [90, 10])
@@ -50,108 +71,160 @@ class AlignedLoss(AdditiveLoss):
         tensor([-0.9694], dtype=torch.float64)
     """
 
-    class_counts: Tensor
+    class_counts: Tensor | None
+    class_weight: Tensor | None
+    counts: Tensor
+    offsets: Tensor
 
     def __init__(
         self,
         metric: str | MetricFunction,
-        class_counts: Sequence[float] | Tensor,
+        class_counts: Sequence[float] | Sequence[Sequence[float]] | Tensor | None = None,
         *,
         task: Task | None = None,
+        metric_weight: float = 1.0,
+        temperature: float = 0.2,
+        momentum: float = 0.1,
+        class_weight: Sequence[float] | Tensor | None = None,
+        label_smoothing: float = 0.0,
+        per_image: bool = False,
+        labels: Sequence[int] | None = None,
         ranks: Ranks = "all",
         ignore_index: int = -100,
         validate: bool = False,
     ) -> None:
         super().__init__(task=task, ignore_index=ignore_index, validate=validate)
-        _exclusive(task)
+        ok = isinstance(metric_weight, int | float) and 0 <= metric_weight < math.inf
+        allowed = "be finite and not negative"
+        require(ok, "AlignedLoss", "metric_weight", allowed, repr(metric_weight))
+        ok = isinstance(label_smoothing, int | float) and 0 <= label_smoothing < 1
+        require(ok, "AlignedLoss", "label_smoothing", "lie in [0, 1)", repr(label_smoothing))
+        self.metric_weight = metric_weight
+        self.label_smoothing = label_smoothing
+        by_batch = per_image or momentum == 1
         self.metric_loss = MetricLoss(
-            resolve(metric, owner="AlignedLoss"), statistics="running", ranks=ranks
+            _with_labels(resolve(metric, owner="AlignedLoss"), labels),
+            temperature=temperature,
+            statistics="batch" if by_batch else "running",
+            momentum=momentum,
+            per_image=per_image,
+            ranks=ranks,
         )
-        counts = class_vector("AlignedLoss", "class_counts", class_counts)
-        self.register_buffer("class_counts", counts, persistent=False)
-        odds = metric_offsets(self.metric_loss.metric, counts).exp()
-        self.cross_entropy = LogitAdjustedLoss(odds)
+        offsets = None
+        if class_counts is not None:
+            class_counts = checked_counts(class_counts)
+            offsets = metric_offsets(self.metric_loss.metric, class_counts)
+        if class_weight is not None:
+            class_weight = class_vector("AlignedLoss", "class_weight", class_weight)
+        self.register_buffer("class_counts", class_counts, persistent=False)
+        self.register_buffer("class_weight", class_weight, persistent=False)
+        self.register_buffer("counts", None)
+        self.register_buffer("offsets", offsets)
 
     @property
-    def offsets(self) -> Tensor:
-        return self.cross_entropy.log_prior
+    def temperature(self) -> Tensor:
+        return self.metric_loss.temperature
+
+    def set_temperature(self, temperature: float) -> None:
+        """Change the sharpness in place, so that compiled graphs follow."""
+        self.metric_loss.set_temperature(temperature)
 
     def whole(self, rows: GivenRows) -> Tensor | None:
-        _exclusive(rows.task)
-        odds = self.cross_entropy.class_counts
+        plain = self.class_weight is None and not self.label_smoothing
         classes = 2 if rows.task == "binary" else rows.logits.shape[1]
-        if type(self) is not AlignedLoss or len(odds) != classes:  # a subclass may differ
+        known = self.offsets is not None and self.offsets.shape == (classes,)
+        # A subclass may differ.
+        if not plain or not known or rows.task == "multilabel" or type(self) is not AlignedLoss:
             return None
-        return self.metric_loss.whole(rows, odds)
+        learn = self._learn if self.class_counts is None else None
+        return self.metric_loss.whole(rows, self.offsets.exp(), self.metric_weight, learn)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        _exclusive(batch.task)
-        check_length("AlignedLoss", "class_counts", self.class_counts, batch)
+        self._check(batch)
         # Logits are widened once for both: a sum of half-precision gradients is rounded again.
         batch = replace(batch, given=batch.logits)
-        return *self.cross_entropy.sums_from_batch(batch), *self.metric_loss.sums_from_batch(batch)
+        return self._cross_entropy(batch), *self.metric_loss.sums_from_batch(batch)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        mean, *confusion = self.metric_loss.of_all_ranks(sums)  # one sum over the ranks for both
-        return mean.value() + self.metric_loss.loss_of_all(tuple(confusion))
+        # One sum over the ranks for both.
+        cross_entropy, *of_metric = self.metric_loss.of_all_ranks(sums)
+        confusion = of_metric[-1].detach()
+        metric = self.metric_weight * self.metric_loss.loss_of_all(tuple(of_metric))
+        metric = metric + (1 / _decided(confusion) - 1) * (metric - metric.detach())
+        if self.class_counts is None and self.metric_loss.learns():
+            here = confusion.actual
+            pairs = confusion.multilabel
+            self._learn(torch.stack([confusion.negatives, here], 1) if pairs else here)
+        return cross_entropy.value() + metric
+
+    def _cross_entropy(self, batch: Batch) -> Mean:
+        moved = batch
+        if self.offsets is not None:
+            shift = self.offsets.to(batch.logits)
+            shift = shift[1] - shift[0] if batch.task == "binary" else shift
+            moved = replace(batch, given=batch.logits + shift)
+        log_p, aim, smoothing = moved.log_probabilities(), batch, self.label_smoothing
+        if smoothing:
+            even = 1 / (batch.num_classes if batch.task == "multiclass" else 2)
+            of_class = batch.target_probabilities() if batch.task == "multiclass" else batch.target
+            aim = replace(batch, target=(1 - smoothing) * of_class + smoothing * even)
+        mean = aim.mean(log_p, torch.neg, self.class_weight)
+        if self.class_weight is None:
+            return mean
+        return Mean(mean.sum, batch.mean(log_p, torch.ones_like, self.class_weight).sum)
+
+    def _learn(self, here: Tensor) -> None:
+        """Add the counts of a batch to those before, and take the offsets that they ask for."""
+        counts = here if self.counts is None else self.counts + here
+        # A class that has not come yet is taken for a very rare one.
+        most = counts.amax(-1, keepdim=True)
+        known = torch.where(most == 0, 1, counts.clamp(min=most / ODDS))
+        keep(self, "counts", counts)
+        keep(self, "offsets", offsets_of(self.metric_loss.metric, known))
+
+    def _check(self, batch: Batch) -> None:
+        """Check that the counts and weights are those of so many classes."""
+        if self.class_weight is not None:
+            check_length("AlignedLoss", "class_weight", self.class_weight, batch)
+        number, pairs = batch.num_classes, batch.task == "multilabel"
+        shape = (number, 2) if pairs else (number,)
+        if self.class_counts is None:
+            if self.counts is not None:
+                allowed = f"keep the {len(self.counts)} classes of the batches before"
+                require(self.counts.shape == shape, "AlignedLoss", "logits", allowed, number)
+            return
+        given = self.class_counts
+        allowed = f"hold a number for each of the {number} classes"
+        cure, got = "", f"{len(given)} {'numbers' if given.ndim == 1 else 'pairs'}"
+        if pairs:
+            allowed = f"hold a pair (negative, positive) for each of the {number} labels"
+            cure = PAIRS
+        require(given.shape == shape, "AlignedLoss", "class_counts", allowed, got, cure)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        # A buffer that is None would not be loaded, so the saved ones are made first.
+        for name in LEARNED if self.class_counts is None else ():
+            saved = state_dict.get(prefix + name)
+            device = self.metric_loss.temperature.device
+            here = None if saved is None else torch.zeros_like(saved, device=device)
+            setattr(self, name, here)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-def _exclusive(task: Task | None) -> None:
-    allowed = 'be "binary" or "multiclass"'
-    cure = "For several labels a row use MetricLoss beside a binary cross-entropy."
-    require(task != "multilabel", "AlignedLoss", "task", allowed, repr(task), cure)
+def _decided(c: Confusion) -> Tensor:
+    """The soft accuracy, at least that of guessing."""
+    right = c.tp + c.tn if c.multilabel else c.tp
+    guess = 1 / (2 if c.multilabel else c.num_classes)
+    return safe_ratio(right.sum(), c.total.sum()).clamp(min=guess)
 
 
-def metric_offsets(metric: Metric, class_counts: Sequence[float] | Tensor) -> Tensor:
-    r"""The log-odds of each class against the most frequent one, m, from which on it is the label.
-
-    With G = ∂M/∂C, to first order, calling a row j instead of m gains η_j (G_jj − G_jm) and costs
-    η_m (G_mm − G_mj): it pays from the odds η_j / η_m = (G_mm − G_mj) / (G_jj − G_jm) on. These are
-    1 for accuracy and π_j / π_m for balanced accuracy, whatever C is; for F1 and MCC they lie
-    between, and C is that of a classifier which is right half of the time and otherwise guesses.
-    With more than two classes this leaves out what third classes would add, η_i (G_ij − G_im).
-
-    Examples:
-        >>> from evalign.metrics import resolve
-        >>> metric_offsets(resolve("balanced_accuracy"), [0.8, 0.2]).exp()
-        tensor([1.0000, 0.2500], dtype=torch.float64)
-    """
-    shares = class_vector("AlignedLoss", "class_counts", class_counts)
-    shares = shares / shares.sum()
-    with torch.enable_grad(), torch.device("cpu"):  # whatever the default device is
-        slopes = _by_cells if metric.needs_matrix else _by_sums
-        most = int(shares.argmax())
-        to_label, to_leave = slopes(metric, shares, most)
-    # The sign of a cost cancels.
-    odds = to_leave / to_label
-    odds = torch.where(odds.isnan() | (odds < 0), 1, odds)  # 0/0 for m itself; nothing to trade
-    return odds.clamp(1 / ODDS, ODDS).log()
-
-
-def _by_cells(metric: Metric, shares: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """G_jj − G_jm and G_mm − G_mj of every class j."""
-    right = torch.eye(len(shares), dtype=shares.dtype)
-    matrix = shares.unsqueeze(1) * (SKILL * right + (1 - SKILL) * shares)
-    (gain,) = _slopes(metric, Confusion.from_matrix(matrix.requires_grad_()), matrix)
-    own = gain.diagonal()
-    return own - gain[:, most], own[most] - gain[most]
-
-
-def _by_sums(metric: Metric, shares: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """The same without the matrix: G_ij is the slope by predicted_j, if i = j that by tp_j, and
-    what the cells of a row have in common.
-    """
-    tp = (shares * (SKILL + (1 - SKILL) * shares)).requires_grad_()
-    predicted = shares.clone().requires_grad_()
-    c = Confusion(tp, predicted, shares, shares.sum())
-    by_tp, by_predicted = _slopes(metric, c, tp, predicted)
-    gained = by_predicted - by_predicted[most]
-    return by_tp + gained, by_tp[most] - gained
-
-
-def _slopes(metric: Metric, c: Confusion, *by: Tensor) -> tuple[Tensor, ...]:
-    score = metric(c)
-    allowed = "be finite, and differentiable: a function of the Confusion's tensors"
-    ok = score.requires_grad and bool(score.isfinite())
-    require(ok, "AlignedLoss", "metric", allowed, f"{score.item():g} of {metric!r}")
-    return torch.autograd.grad(score, by, materialize_grads=True)
+def _with_labels(metric: Metric, labels: Sequence[int] | None) -> Metric:
+    """The metric of some of the classes."""
+    if labels is None:
+        return metric
+    allowed = "be None unless the metric is an average over classes that has no labels of its own"
+    ok = isinstance(metric, ClassMetric) and metric.labels is None and metric.average != "binary"
+    require(ok, "AlignedLoss", "labels", allowed, f"{labels} for {metric.name}")
+    return replace(metric, labels=labels)

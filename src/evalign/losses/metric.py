@@ -1,6 +1,6 @@
 """Any metric of the confusion matrix as a loss."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from evalign.aggregation import Ranks, RankSum, RunningConfusion
 from evalign.core import membership
-from evalign.core.batch import Batch, Sums
+from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
@@ -42,6 +42,9 @@ class MetricLoss(AdditiveLoss):
             training mode with gradients only. The average is in the state dict, and is not reset
             when the temperature changes: it forgets by itself.
         momentum: the weight of the new batch in that average, in (0, 1].
+        per_image: take the mean over images of the metric of each, instead of the metric of all
+            rows together. The first dimension of the logits are the images; without further ones
+            each row is an image, and "f1_micro" of many labels a row is the F1 of samples.
         ranks: "all" sums over the processes of `torch.distributed` when it is initialised, in
             training mode with gradients only, so that the gradient that DDP averages is that of all
             rows together; "own" sums over this process alone; or the process group to sum over.
@@ -70,6 +73,7 @@ class MetricLoss(AdditiveLoss):
         zero_division: float | None = None,
         statistics: Literal["batch", "running"] = "batch",
         momentum: float = 0.1,
+        per_image: bool = False,
         ranks: Ranks = "all",
         ignore_index: int = -100,
         validate: bool = False,
@@ -89,6 +93,10 @@ class MetricLoss(AdditiveLoss):
         allowed = "be one number with running statistics"
         ok = statistics == "batch" or not several
         require(ok, "MetricLoss", "threshold", allowed, f"{threshold}")
+        allowed = 'be "batch" with per_image: the metric of an image is its own'
+        ok = statistics == "batch" or not per_image
+        require(ok, "MetricLoss", "statistics", allowed, repr(statistics))
+        self.per_image = per_image
         self.statistics = statistics
         self.momentum = momentum
         self.over_ranks = RankSum(ranks)
@@ -103,13 +111,19 @@ class MetricLoss(AdditiveLoss):
         """Change the sharpness in place, so that compiled graphs follow."""
         fill_temperature(self, temperature)
 
-    def whole(self, rows: GivenRows, odds: Tensor | None = None) -> Tensor | None:
+    def whole(
+        self,
+        rows: GivenRows,
+        odds: Tensor | None = None,
+        metric_weight: float = 1.0,
+        learn: Callable[[Tensor], None] | None = None,
+    ) -> Tensor | None:
         """The loss as one function; with the cross-entropy of logits + log(odds), if given."""
         # A subclass may compute something else.
         form = closed_form(self.metric) if type(self) is MetricLoss else None
-        if form is None or callable(self.heaviside):
+        if form is None or callable(self.heaviside) or self.per_image:
             return None
-        learns = self._learns()
+        learns = self.learns()
         loss = WholeLoss(
             self.metric,
             form,
@@ -118,6 +132,8 @@ class MetricLoss(AdditiveLoss):
             self.detach_threshold,
             self.threshold,
             odds,
+            metric_weight,
+            learn if learns else None,
             self.over_ranks if learns else None,
             self.running if learns else None,
         )
@@ -126,9 +142,11 @@ class MetricLoss(AdditiveLoss):
         check_temperature("MetricLoss", self.temperature, validate=self.validate)
         return loss(rows)
 
-    def sums_from_batch(self, batch: Batch) -> tuple[Confusion, ...]:
+    def sums_from_batch(self, batch: Batch) -> Sums:
         check_temperature("MetricLoss", self.temperature, validate=self.validate)
         tau = self.threshold
+        if self.per_image:
+            return self._of_images(batch)
         if batch.task == "binary" and tau is not None and tau.ndim == 1:
             return tuple(self._confusion(batch, one) for one in tau)
         return (self._confusion(batch, tau),)
@@ -138,17 +156,20 @@ class MetricLoss(AdditiveLoss):
 
     def of_all_ranks(self, sums: Sums) -> Sums:
         """The sums over the ranks, in training. A loss with further sums sends them along."""
-        return self.over_ranks(sums) if self._learns() else sums
+        return self.over_ranks(sums) if self.learns() else sums
 
     def loss_of_all(self, sums: Sums) -> Tensor:
         """The loss of sums that are those of all ranks."""
+        if self.per_image:
+            return sums[0].value()
         empty = sums[0].total.sum() == 0
-        if self._learns() and self.running is not None:
+        if self.learns() and self.running is not None:
             sums = tuple(self.running(confusion) for confusion in sums)
         losses = [self._loss(confusion, empty) for confusion in sums]
         return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
 
-    def _learns(self) -> bool:
+    def learns(self) -> bool:
+        """Whether a call is one of training: rows of other ranks and batches count then."""
         return self.training and torch.is_grad_enabled()
 
     def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
@@ -161,6 +182,20 @@ class MetricLoss(AdditiveLoss):
             detach_threshold=self.detach_threshold,
             matrix=self.metric.needs_matrix,
         )
+
+    def _of_images(self, batch: Batch) -> tuple[Mean, Confusion]:
+        """The losses of the images that have rows, as a mean, and the sums of all of them."""
+
+        def of_image(*rows: Tensor) -> tuple[Tensor, ...]:
+            c = self._confusion(Batch(batch.task, *rows), self.threshold)
+            empty = c.total.sum() == 0
+            return self._loss(c, empty), ~empty, c.tp, c.predicted, c.actual, c.total
+
+        rows = batch.given, batch.target, batch.weight
+        size = len(batch.weight) // max(1, batch.images)
+        images = (x.unflatten(0, (batch.images, size)) for x in rows)
+        loss, counts, *sums = (x.sum(0) for x in torch.vmap(of_image)(*images))
+        return Mean(loss, counts.to(loss)), Confusion(*sums, multilabel=batch.task == "multilabel")
 
     def _loss(self, confusion: Confusion, empty: Tensor) -> Tensor:
         if not isinstance(self.metric, ClassMetric | MatrixMetric):

@@ -6,6 +6,7 @@ On a GPU that is three launches, for up to 4096 classes. `MetricLoss.value` and 
 say what it computes, and serve the rows and metrics that it does not cover.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -37,6 +38,8 @@ class WholeLoss(NamedTuple):
         form: its closed form.
         sigmoid: whether the step is the sigmoid.
         odds: exp(offsets) of the cross-entropy of logits + offsets; None for no cross-entropy.
+        metric_weight: of the metric beside a cross-entropy, see `AlignedLoss`.
+        learn: is told the mass of the classes in the batch; None for nobody.
         ranks: adds the sums of other processes; None for this one alone.
         running: the average at which the slopes are taken; None for the batch alone.
 
@@ -50,6 +53,8 @@ class WholeLoss(NamedTuple):
     detach_threshold: bool
     threshold: Tensor | None
     odds: Tensor | None
+    metric_weight: float
+    learn: Callable[[Tensor], None] | None
     ranks: RankSum | None
     running: RunningConfusion | None
 
@@ -84,7 +89,7 @@ class WholeLoss(NamedTuple):
         return value
 
     def with_graph(
-        self, rows: GivenRows, point: Confusion, size: int, cross_slope: Tensor
+        self, rows: GivenRows, point: Confusion, size: int, strength: Tensor, cross_slope: Tensor
     ) -> Tensor:
         """The loss up to a constant, with a graph, at the sums where the slopes were taken."""
         with full_precision(rows.logits):
@@ -103,6 +108,7 @@ class WholeLoss(NamedTuple):
             value = torch.where(score.isnan(), 0, -score)  # no class has a score, or NaN logits
             if self.odds is None:
                 return value
+            value = strength * value
             offsets = self.odds.log().to(batch.logits)
             offsets = offsets[1] - offsets[0] if batch.task == "binary" else offsets
             moved = replace(batch, given=batch.logits + offsets)
@@ -114,7 +120,9 @@ class _Passed(NamedTuple):
 
     value: Tensor
     slopes: Tensor  # by tp and predicted of every class, by the cross-entropy; temperature; odds
-    point: Tensor  # tp, predicted, actual, total of every label; total and rows of exclusive ones
+    # tp, predicted, actual, total of every label; total and rows of exclusive ones; the weight of
+    # the metric; the actual mass of the labels in this batch.
+    point: Tensor
     kept: tuple[Tensor, ...]  # numbers of every row
 
 
@@ -123,6 +131,9 @@ class _Whole(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, rows: GivenRows, loss: WholeLoss) -> Tensor:
         ctx.size = 1 if loss.ranks is None else loss.ranks.size()
         passed = (_forward_on_gpu if logits.is_cuda else _forward_on_cpu)(ctx, rows, loss)
+        if loss.learn is not None:
+            classes = (len(passed.point) - 3) // 5
+            loss.learn(passed.point[-classes:])
         ctx.save_for_backward(logits, rows.target, rows.weight, *passed[1:3], *passed.kept)
         ctx.task, ctx.ignore_index, ctx.loss = rows.task, rows.ignore_index, loss
         return passed.value
@@ -132,10 +143,10 @@ class _Whole(torch.autograd.Function):
         logits, target, weight, slopes, point, *kept = ctx.saved_tensors
         rows = GivenRows(ctx.task, logits, target, weight, ctx.ignore_index)
         if torch.is_grad_enabled():  # the gradient will be differentiated again
-            at = _confusion(point, rows.task == "multilabel")
+            at, strength = _confusion(point, rows.task == "multilabel")
             cross_slope, temperature = slopes[2 * at.num_classes :][:2].double()
             loss = ctx.loss._replace(temperature=temperature)
-            value = loss.with_graph(rows, at, ctx.size, cross_slope)
+            value = loss.with_graph(rows, at, ctx.size, strength, cross_slope)
             (grad,) = torch.autograd.grad(value, logits, outer[0].double(), create_graph=True)
         else:
             run = _backward_on_gpu if logits.is_cuda else _backward_on_cpu
@@ -143,11 +154,15 @@ class _Whole(torch.autograd.Function):
         return grad, None, None
 
 
-def _confusion(point: Tensor, multilabel: bool) -> Confusion:
-    tp, predicted, actual, total = point[:-2].view(4, -1)
+def _confusion(point: Tensor, multilabel: bool) -> tuple[Confusion, Tensor]:
+    """The sums at which the metric is taken, and its weight."""
+    classes = (len(point) - 3) // 5
+    tp, predicted, actual, totals, (total, rows, strength), _ = point.split(
+        [classes] * 4 + [3, classes]
+    )
     if multilabel:
-        return Confusion(tp, predicted, actual, total, multilabel=True)
-    return Confusion(tp, predicted, actual, point[-2], rows=point[-1])
+        return Confusion(tp, predicted, actual, totals, multilabel=True), strength
+    return Confusion(tp, predicted, actual, total, rows=rows), strength
 
 
 def _forward_on_gpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
@@ -171,7 +186,7 @@ def _forward_on_gpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
         if loss.running is not None:
             running = loss.running.sums(plan.classes, rows.task == "multilabel", device)
             momentum = loss.running.momentum
-        facts = loss.form, running, momentum, ctx.size
+        facts = loss.form, running, momentum, ctx.size, loss.metric_weight
         value, slopes, point = fused.end(plan, step, partial, *facts)
     ctx.plan, ctx.step = plan, step
     return _Passed(value, slopes, point, (stats,))
@@ -212,9 +227,16 @@ def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
     if mass == 0 or (undefined and not np.isnan(c.predicted.sum())):
         score, slopes = 1.0, np.zeros_like(slopes)
     per_mass = 1 / mass if mass >= ZERO else 0.0
-    value = 1 - score + (0 if loss.odds is None else cross * per_mass)
-    facts = np.concatenate([-ctx.size * slopes.ravel(), [ctx.size * per_mass, temperature]])
-    point = np.concatenate([c.tp, c.predicted, c.actual, c.actual, [c.total, c.rows]])
+    value, strength = 1 - score, 1.0
+    if loss.odds is not None:
+        guess, accuracy = 1 / len(now.tp), now.tp.sum() * per_mass
+        # As much as the rows are undecided; a NaN stays visible.
+        strength = loss.metric_weight / (guess if accuracy < guess else accuracy)
+        value = loss.metric_weight * value + cross * per_mass
+    slopes = -ctx.size * strength * slopes.ravel()
+    facts = np.concatenate([slopes, [ctx.size * per_mass, temperature]])
+    ends = [c.total, c.rows, strength]
+    point = np.concatenate([c.tp, c.predicted, c.actual, c.actual, ends, now.actual])
     value = torch.tensor(value, dtype=weight.dtype)
     return _Passed(
         value, torch.from_numpy(facts), torch.from_numpy(point), (target, weight, *of_rows)

@@ -3,7 +3,8 @@
 One program goes through the classes block by block, in float64. The mathematics is that of
 `kernels.closed` and `aggregation.running`. `point` holds the sums (4, C) at which the metric is
 taken: tp, predicted, actual and total, of the average if there is one, then the total and the
-number of rows of exclusive classes.
+number of rows of exclusive classes, the weight of the metric beside a cross-entropy, and the actual
+mass of the classes in this batch.
 """
 
 # Triton compiles this, and a type checker takes it for Python.
@@ -28,8 +29,8 @@ def finish(
     partial, temperature, odds, point, out, slopes,
     seen, running_tp, running_predicted, running_actual, running_total, running_rows,
     programs, scale, classes, TASK: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    RUNNING: tl.constexpr, MOMENTUM: tl.constexpr, KIND: tl.constexpr, AVERAGE: tl.constexpr,
-    ZERO_DIVISION: tl.constexpr, LEAVE_OUT: tl.constexpr,
+    METRIC_WEIGHT: tl.constexpr, RUNNING: tl.constexpr, MOMENTUM: tl.constexpr,
+    KIND: tl.constexpr, AVERAGE: tl.constexpr, ZERO_DIVISION: tl.constexpr, LEAVE_OUT: tl.constexpr,
     TP: tl.constexpr, TN: tl.constexpr, BY_TP: tl.constexpr, BY_PREDICTED: tl.constexpr,
     BY_ACTUAL: tl.constexpr, BY_NEGATIVES: tl.constexpr, BY_REJECTED: tl.constexpr,
     SECOND: tl.constexpr, COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr,
@@ -37,16 +38,27 @@ def finish(
     """Write the loss, and its slopes by tp and predicted (2, C) and by the cross-entropy's sum."""
     MULTILABEL: tl.constexpr = TASK == _MULTILABEL
     zero = tl.full([], 0, tl.float64)
-    mass, predictions = zero, zero
+    mass, predictions, right = zero, zero, zero
     for start in range(0, classes, COLUMNS):
         c = start + tl.arange(0, COLUMNS)
         tp, predicted, actual, total = _added_up(
             partial, programs, c, classes, TASK, COLUMNS, PROGRAMS
         )
         _keep(point, c, classes, tp, predicted, actual, total)
+        tl.store(point + 4 * classes + 3 + c, actual, mask=c < classes)
         mass += tl.sum(total if MULTILABEL else actual, 0)
         predictions += tl.sum(predicted, 0)
+        right += tl.sum(tp, 0)
     empty, whole = mass == 0, mass
+    per_mass = tl.where(mass < 1e-19, 0, 1 / tl.where(mass < 1e-19, 1, mass))
+    metric_weight = zero + 1
+    strength = metric_weight
+    if CROSS_ENTROPY:
+        # As much as the rows are undecided; a NaN stays visible.
+        guess, accuracy = 1 / tl.cast(classes, tl.float64), right * per_mass
+        metric_weight = tl.full([], METRIC_WEIGHT, tl.float64)
+        strength = metric_weight / tl.where(accuracy < guess, guess, accuracy)
+    tl.store(point + 4 * classes + 2, strength)
     crosses, count = zero, zero
     if not MULTILABEL:
         c = tl.arange(0, COLUMNS)
@@ -167,10 +179,8 @@ def finish(
         score = tl.where(undefined, ZERO_DIVISION, (variance_true - covariance) / expected)
     nothing = (empty | undefined) if LEAVE_OUT else empty
 
-    loss = tl.where(nothing, 0, 1 - score)
+    loss = tl.where(nothing, 0, metric_weight * (1 - score))
     if CROSS_ENTROPY:
-        weightless = mass < 1e-19
-        per_mass = tl.where(weightless, 0, 1 / tl.where(weightless, 1, mass))
         loss += crosses * per_mass
         tl.store(slopes + 2 * classes, (per_mass * scale).to(slopes.dtype.element_ty))
     t = tl.load(temperature).to(slopes.dtype.element_ty)
@@ -209,8 +219,12 @@ def finish(
                 tl.where(undefined, 0, of_predicted),
             )
         here = c < classes
-        of_tp = tl.where(nothing, 0, -scale * of_tp).to(slopes.dtype.element_ty)
-        of_predicted = tl.where(nothing, 0, -scale * of_predicted).to(slopes.dtype.element_ty)
+        of_tp = tl.where(nothing, 0, -scale * strength * of_tp)
+        of_predicted = tl.where(nothing, 0, -scale * strength * of_predicted)
+        of_tp, of_predicted = (
+            of_tp.to(slopes.dtype.element_ty),
+            of_predicted.to(slopes.dtype.element_ty),
+        )
         tl.store(slopes + c, of_tp, mask=here)
         tl.store(slopes + classes + c, of_predicted, mask=here)
         if CROSS_ENTROPY:

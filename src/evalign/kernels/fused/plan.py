@@ -175,10 +175,16 @@ class CallPlan:
         self.gradient = Launch(label_gradient, (programs, blocks), *rest)
 
     def end(
-        self, form: Closed, momentum: float | None, programs: int, kind: torch.dtype, scale: int
+        self,
+        form: Closed,
+        momentum: float | None,
+        programs: int,
+        kind: torch.dtype,
+        scale: int,
+        metric_weight: float,
     ) -> Launch:
         """The launch that ends the forward pass, for so many sums of this kind."""
-        key = form, momentum, programs, kind, scale
+        key = form, momentum, programs, kind, scale, metric_weight
         if key in self._ends:
             return self._ends[key]
         columns = min(FINISH, triton.next_power_of_2(self.classes))
@@ -187,8 +193,15 @@ class CallPlan:
         self._ends[key] = Launch(
             finish,
             (1,),
-            *(programs, scale, self.classes, TASKS[self.task], self.cross, momentum is not None),
-            *(momentum or 0.0, KINDS[form.kind], AVERAGES[form.average], zero, leave_out),
+            *(programs, scale, self.classes, TASKS[self.task], self.cross, float(metric_weight)),
+            *(
+                momentum is not None,
+                momentum or 0.0,
+                KINDS[form.kind],
+                AVERAGES[form.average],
+                zero,
+                leave_out,
+            ),
             *(*form.first, form.second is not None, columns, parts),
             warps=8 if columns <= 1024 else 32,
         )

@@ -182,12 +182,12 @@ def _balanced_soft(beta: float, problem: Problem) -> Method:
     return plain._replace(loss=_Weighted(plain.loss, weight))
 
 
-def _aligned(name: str, problem: Problem, offsets: Tensor | None = None) -> Method:
+def _aligned(name: str, problem: Problem, offsets: Tensor | None = None, **settings: Any) -> Method:
     """Make our recipe (`AlignedLoss`), with its own or other offsets."""
     target = problem.metric(name)
-    loss = losses.AlignedLoss(target, problem.counts, ranks="own", task="multiclass")
+    loss = losses.AlignedLoss(target, problem.counts, ranks="own", task="multiclass", **settings)
     if offsets is not None:
-        loss.cross_entropy = losses.LogitAdjustedLoss(offsets.exp())
+        loss.offsets.copy_(offsets)
     return Method(loss, False, target, loss.offsets.float())
 
 
@@ -203,9 +203,7 @@ def _unadjusted(name: str, problem: Problem) -> Method:
 
 def _by_batch(name: str, problem: Problem) -> Method:
     """Leave the running statistics out."""
-    method = _aligned(name, problem)
-    method.loss.metric_loss = losses.MetricLoss(method.target, ranks="own", task="multiclass")
-    return method
+    return _aligned(name, problem, momentum=1.0)
 
 
 def _unanchored(name: str, problem: Problem) -> Method:
@@ -216,8 +214,7 @@ def _unanchored(name: str, problem: Problem) -> Method:
 
 def _unaligned(name: str, problem: Problem) -> Method:
     """Leave the metric out: cross-entropy with the metric's offsets."""
-    method = _aligned(name, problem)
-    return method._replace(loss=method.loss.cross_entropy)
+    return _aligned(name, problem, metric_weight=0.0)
 
 
 METRICS = {"f1": "f1", "accuracy": "accuracy", "mcc": "matthews_corrcoef"}
