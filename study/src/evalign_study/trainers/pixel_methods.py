@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -54,18 +54,6 @@ class Combined(nn.Module):
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         values = (part(logits, target) for part in self.parts)
         return torch.stack([w * value for w, value in zip(self.weights, values, strict=True)]).sum()
-
-
-class PerImage(nn.Module):
-    """The mean of a loss over the images of a batch."""
-
-    def __init__(self, loss: nn.Module) -> None:
-        super().__init__()
-        self.loss = loss
-
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        images = zip(logits.split(1), target.split(1), strict=True)
-        return torch.stack([self.loss(*image) for image in images]).mean()
 
 
 class FocalTverskyLoss(nn.Module):
@@ -120,27 +108,30 @@ def _lovasz() -> nn.Module:
     return losses.LovaszSoftmaxLoss(task="multiclass", ignore_index=VOID)
 
 
-def _metric(statistics: Literal["batch", "running"] = "running") -> nn.Module:
+def _metric(*, per_image: bool = False) -> nn.Module:
     return losses.MetricLoss(
-        TARGET, statistics=statistics, ranks="own", task="multiclass", ignore_index=VOID
-    )
-
-
-def _per_image() -> nn.Module:
-    return PerImage(_metric("batch"))
-
-
-def _aligned(weight: float, pixels: Pixels) -> Method:
-    """Our loss: offsets in the place of class weights, and running statistics."""
-    loss = losses.AlignedLoss(
         TARGET,
-        pixels.counts,
-        metric_weight=weight,
+        statistics="batch" if per_image else "running",
+        per_image=per_image,
         ranks="own",
         task="multiclass",
         ignore_index=VOID,
     )
-    return Method(loss, False, TARGET, loss.offsets.float())
+
+
+def _aligned(weighted: bool, weight: float, pixels: Pixels) -> Method:
+    """Our loss, with its offsets and running statistics, and with class weights or without."""
+    classes = pixels.median_frequency if weighted else torch.ones_like(pixels.counts)
+    loss = losses.AlignedLoss(
+        TARGET,
+        pixels.counts,
+        metric_weight=weight,
+        class_weight=classes if weighted else None,
+        ranks="own",
+        task="multiclass",
+        ignore_index=VOID,
+    )
+    return Method(loss, False, TARGET, (loss.offsets - classes.log()).float())
 
 
 RIVALS: dict[str, Callable[[Pixels], Method]] = {
@@ -155,10 +146,13 @@ RIVALS: dict[str, Callable[[Pixels], Method]] = {
 # Forms of ours that were compared before one was chosen, each with several weights of the metric.
 WEIGHTS = (1, 3, 10)
 FORMS: dict[str, Callable[[float], Callable[[Pixels], Method]]] = {
-    "aligned": lambda weight: partial(_aligned, weight),
+    "aligned": lambda weight: partial(_aligned, False, weight),
+    "weighted_aligned": lambda weight: partial(_aligned, True, weight),
     "running": lambda weight: partial(_entropy, False, _metric, weight),
     "weighted_running": lambda weight: partial(_entropy, True, _metric, weight),
-    "weighted_per_image": lambda weight: partial(_entropy, True, _per_image, weight),
+    "weighted_per_image": lambda weight: partial(
+        _entropy, True, partial(_metric, per_image=True), weight
+    ),
 }
 CANDIDATES = {f"{form}_{w}": made(w) for form, made in FORMS.items() for w in WEIGHTS}
 METHODS = RIVALS | CANDIDATES
