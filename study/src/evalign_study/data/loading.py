@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PREPARATIONS = ("sound", "paper")
-VOID = 255  # in the place of a pixel's class
 
 
 class UnverifiedWarning(UserWarning):
