@@ -10,7 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from evalign_study.pipeline.intervals import Interval, interval
-from evalign_study.suite.standings import Bar, Cell, Choice, Scores, Trial, gains, over_splits
+from evalign_study.suite.standings import (
+    Bar,
+    Cell,
+    Choice,
+    Contender,
+    Scores,
+    Trial,
+    gains,
+    over_splits,
+)
 
 
 class Task(NamedTuple):
@@ -55,11 +64,14 @@ class Task(NamedTuple):
 
 
 def mean(found: Scores, cells: Iterable[Cell], choice: Choice) -> float | None:
-    """Average the scores of a choice over trials, then over cells, in points."""
-    means = []
+    """Average the scores of a choice over trials, then over cells, in points.
+
+    None where a cell does not have it: `Choice` would take argmax for a decision that is missing.
+    """
+    wanted, means = {Contender(m, d) for m in choice.methods for d in choice.decisions}, []
     for cell in cells:
-        scores = [choice.score(trial) for trial in found.get(cell, {}).values()]
-        known = [score for score in scores if score is not None]
+        trials = [trial for trial in found.get(cell, {}).values() if wanted & trial.keys()]
+        known = [score for trial in trials if (score := choice.score(trial)) is not None]
         if not known:
             return None
         means.append(float(np.mean(known)))

@@ -233,7 +233,7 @@ def _interval(found: Interval | None) -> str:
     if found is None:
         return NOTHING
     mean, low, high = map(_points, found[:3])
-    return f"{mean} ({low} to {high})"
+    return mean if found.trials == 1 else f"{mean} ({low} to {high})"
 
 
 def _points(value: float) -> str:
@@ -252,7 +252,7 @@ def dense() -> TaskTable:
         DENSE,
         list(plan.DENSE),
         lambda datasets, trials: plan.dense(datasets, seeds=plan.SEEDS[:trials]),
-        partial(_few, rows=4, epochs=2, batch_size=2),
+        partial(_few, rows=2, epochs=2, batch_size=2),
     )
 
 

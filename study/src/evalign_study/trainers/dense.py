@@ -34,6 +34,7 @@ PER_IMAGE = "rankseg"  # the decision for each image by itself, of the package o
 BLOCK = 16  # images evaluated at a time
 SAMPLED = 60_000  # validation pixels that rules are fitted on
 FIFTHS = 5
+TURNED = ("membrane",)  # data sets in which no side of an image is its top
 
 
 def parts_of(dataset: Dataset, split_seed: int) -> Parts:
@@ -72,7 +73,7 @@ def prepare(name: str, split_seed: int, rows: int | None, device: torch.device) 
         len(dataset.classes),
         center.float().view(3, 1, 1),
         scale.float().view(3, 1, 1),
-        turned=dataset.X.ndim == 3,
+        turned=name in TURNED,
     )
 
 
