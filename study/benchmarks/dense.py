@@ -9,12 +9,15 @@ when it ends, and what the file has is not trained again; what is not finished i
 import argparse
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # else streams share eight queues
 
+import torch
+from evalign_study.records.made import Record
 from evalign_study.records.results import SUFFIX, Results
 from evalign_study.tasks import plan
 from evalign_study.trainers.dense import DICE, MIOU, DenseTraining
@@ -48,7 +51,7 @@ def main() -> None:
     start = time.monotonic()
     print(f"{len(runs)} are not recorded", flush=True)
 
-    def keep(records: list) -> None:
+    def keep(records: Sequence[Record]) -> None:
         results.append(records)
         for record in records:
             run = record["run"]
@@ -62,7 +65,8 @@ def main() -> None:
             names = run["dataset"], run["method"], run["split_seed"], run["seed"]
             print(f"{at:.0f}", *names, scores, f"dice {100 * dice:.1f}", took, flush=True)
 
-    with ProcessPoolExecutor(asked.assessors, get_context("spawn")) as assessors:
+    one_thread = {"initializer": torch.set_num_threads, "initargs": (1,)}
+    with ProcessPoolExecutor(asked.assessors, get_context("spawn"), **one_thread) as assessors:
         unfinished = train_side_by_side(
             DenseTraining,
             runs,

@@ -29,6 +29,7 @@ RUN = Run(
     learning_rate=0.01,
     epochs=3,
     seed=1,
+    rows=100,
 )
 
 
@@ -36,10 +37,10 @@ def small(n_features, n_classes, dropout):
     return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, n_classes, 1))
 
 
-def scenes(name, classes, rows=20, *, grey=False, published=True):
+def scenes(name, classes, rows=20, *, size=(8, 12), grey=False, published=True):
     """Make noisy images whose brightness tells the class of a pixel; a corner is void."""
     random = np.random.default_rng(0)
-    y = random.integers(0, classes, (rows, 8, 8 if grey else 12)).astype(np.uint8)
+    y = random.integers(0, classes, (rows, *size)).astype(np.uint8)
     X = (40 + 160 * y // classes + random.integers(0, 40, y.shape)).astype(np.uint8)
     y[:, 0, :3] = VOID
     X = X if grey else np.repeat(X[..., None], 3, -1)
@@ -53,10 +54,11 @@ def scenes(name, classes, rows=20, *, grey=False, published=True):
 def made(request, monkeypatch):
     """Put made scenes in the place of a data set: three classes in colour, or two in grey."""
     two = request.param == "membrane"
-    dataset = scenes(request.param, 2 if two else 3, grey=two)
+    dataset = scenes(request.param, 2, size=(8, 8), grey=True) if two else scenes("camvid", 3)
     monkeypatch.setattr(dense, "load", lambda asked: dataset)
     monkeypatch.setitem(methods.NETWORKS, "unet", small)
     monkeypatch.setattr(dense, "SAMPLED", 300)
+    monkeypatch.setitem(sys.modules, "rankseg", None)  # as if it were not installed
     dense._stored.cache_clear()
     dense.prepare.cache_clear()
     yield RUN.but(dataset=request.param)
@@ -168,6 +170,12 @@ def test_the_rule_of_another_package_gets_probabilities(made, monkeypatch):
     # It decides by probabilities, which class weights are taken from; argmax does not.
     decided = record["picks"][MIOU]["decisions"]
     assert decided["rankseg"]["matrix"] != decided["argmax"]["matrix"]
+
+
+def test_without_that_package_only_a_quick_look_is_recorded(made):
+    with pytest.raises(ModuleNotFoundError, match="rankseg") as caught:
+        train_dense(made.but(rows=None))
+    assert caught.value.__notes__ == ["Run: pip install 'evalign-study[dense]'"]
 
 
 def test_a_training_that_diverges_is_recorded(made):

@@ -196,11 +196,14 @@ class DenseTraining:
         return torch.cat(logits)[rows].cpu(), y[rows].cpu()
 
     def _per_image(self) -> dict[str, Callable[[Tensor], Tensor]]:
-        """The rules of RankSEG, where it is installed."""
+        """The rules of RankSEG. Only a quick look does without: its records are not kept."""
         try:
             from rankseg import RankSEG  # pyright: ignore[reportMissingImports]
-        except ModuleNotFoundError:
-            return {}
+        except ModuleNotFoundError as error:
+            if self.run.rows is not None:
+                return {}
+            error.add_note("Run: pip install 'evalign-study[dense]'")
+            raise
         offsets = self.offsets.view(-1, 1, 1).to(self.device)
 
         def decide(goal: str) -> Callable[[Tensor], Tensor]:
@@ -238,7 +241,6 @@ def fitted(
     logits: Tensor, y: Tensor, offsets: Tensor, metrics: Mapping[str, str]
 ) -> dict[str, DecisionRule]:
     """Fit all rules to validation pixels, by "metric decision"; only a tuned one sees labels."""
-    torch.set_num_threads(1)
     return {
         f"{name} {decision}": fit_decision(
             logits,
