@@ -110,6 +110,7 @@ class DenseTraining:
         pixels = pixel_methods.Pixels.of(images.y[images.training], images.classes)
         self.method = pixel_methods.make(run.method, pixels)
         self.offsets = self.method.offsets + torch.zeros(images.classes)
+        self.by_image = self._by_image()  # now, as it may be missing
         with seeded(run.seed):
             self.learner = _DenseLearner(run, images, self.method.loss.to(self.device))
         self.curve: list[float] = []
@@ -137,7 +138,7 @@ class DenseTraining:
         self.learner.kept.load_state_dict(self.weights)
         known, y = self._sampled()
         rules = assessors.submit(fitted, known, y, self.offsets, _metrics(images.classes)).result()
-        deciders: dict[str, Callable[[Tensor], Tensor]] = {**rules, **self._per_image()}
+        deciders: dict[str, Callable[[Tensor], Tensor]] = {**rules, **self.by_image}
         counts = [self.counted(rows, deciders) for rows in (images.validation, images.test)]
         picks: dict[str, Any] = {}
         for name in deciders:
@@ -195,7 +196,7 @@ class DenseTraining:
         rows = seen[chosen.to(seen.device)]
         return torch.cat(logits)[rows].cpu(), y[rows].cpu()
 
-    def _per_image(self) -> dict[str, Callable[[Tensor], Tensor]]:
+    def _by_image(self) -> dict[str, Callable[[Tensor], Tensor]]:
         """The rules of RankSEG. Only a quick look does without: its records are not kept."""
         try:
             from rankseg import RankSEG  # pyright: ignore[reportMissingImports]
