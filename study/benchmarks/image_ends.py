@@ -18,6 +18,7 @@ os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # else streams share
 import torch
 from evalign_study.records.results import Results
 from evalign_study.records.run import Run
+from evalign_study.trainers.images import ImageTraining
 from evalign_study.trainers.side_by_side import train_side_by_side
 
 OUT = Path(__file__).parents[1] / "results" / "image-ends.jsonl.gz"
@@ -105,6 +106,7 @@ def main() -> None:
 
     with ProcessPoolExecutor(arguments.assessors, get_context("spawn")) as assessors:
         unfinished = train_side_by_side(
+            ImageTraining,
             runs,
             results.append,
             side=arguments.side,

@@ -32,8 +32,11 @@ class DiceLoss(AdditiveLoss):
         task: Task | None = None,
         ignore_index: int = -100,
         validate: bool = False,
+        class_dim: int | None = None,
     ) -> None:
-        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        super().__init__(
+            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
+        )
         self.over_ranks = RankSum(ranks, "DiceLoss")
 
     @property

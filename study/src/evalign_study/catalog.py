@@ -8,13 +8,15 @@ from evalign_study.papers.paper import PaperTable
 from evalign_study.papers.plan import Plan
 from evalign_study.pipeline.table import StudyTable
 from evalign_study.suite.recipe import RecipeTable
+from evalign_study.tasks import table as tasks
 
 
 def tables() -> dict[str, StudyTable]:
     """List all tables: those of the papers, then our own."""
     printed = map(papers.table, papers.names())
     found: list[StudyTable] = [PaperTable(Plan(table, table.trials)) for table in printed]
-    return {table.name: table for table in [*found, RecipeTable(), DecisionsTable(), ModelsTable()]}
+    ours = [RecipeTable(), DecisionsTable(), ModelsTable(), tasks.dense(), tasks.many_labels()]
+    return {table.name: table for table in [*found, *ours]}
 
 
 def named(name: str) -> list[StudyTable]:

@@ -7,22 +7,25 @@ from evalign_study.decided.table import DecisionsTable
 from evalign_study.papers import tables
 from evalign_study.suite import plan
 from evalign_study.suite.recipe import RecipeTable
+from evalign_study.tasks.table import TaskTable
 
 from study.tests.commands import done, invoke, refused
 from study.tests.pipeline.made_table import SMALL
+
+OURS = ("recipe", "decisions", "dense", "multilabel")
 
 
 @pytest.fixture
 def no_recipe(monkeypatch):
     """Leave our own tables out, as they have tests of their own."""
-    for table in (RecipeTable, DecisionsTable):
+    for table in (RecipeTable, DecisionsTable, TaskTable):
         monkeypatch.setattr(table, "runs", lambda table: [])
 
 
 def test_list():
     result = done("list")
     lines = result.out.splitlines()
-    assert [line.split()[0] for line in lines] == [*tables.names(), "recipe", "decisions"]
+    assert [line.split()[0] for line in lines] == [*tables.names(), *OURS]
     assert max(map(len, lines)) <= 80
     found = json.loads(done("list", "--json").out)["tables"]
     assert found["btg-table4"]["datasets"] == ["mammography"]
@@ -36,7 +39,7 @@ def test_quick_look_end_to_end(small, no_recipe, tmp_path):
     result = done("run", "all", *options)
     lines = [line.rstrip() for line in result.out.splitlines()]
     assert lines[0] == "A small table (small)"
-    assert lines[-5:-3] == [f"{DecisionsTable.title} (decisions)", "Not run."]  # the last of all
+    assert lines[-5:-3] == ["Many labels a row (multilabel)", "Not run."]  # the last of all
     assert lines[-2:] == [
         "A quick look: these numbers mean nothing.",
         f"Written to {out / 'quick'}.",
@@ -45,7 +48,7 @@ def test_quick_look_end_to_end(small, no_recipe, tmp_path):
     assert not (tmp_path / "results").exists()  # a quick look keeps its records to itself
     files = {path.name for path in (out / "quick").iterdir()}
     small = {f"small{end}" for end in (".md", ".html", ".csv", "-claims.csv", ".jsonl.gz")}
-    ours = {f"{name}.{end}" for name in ("recipe", "decisions") for end in ("md", "html", "csv")}
+    ours = {f"{name}.{end}" for name in OURS for end in ("md", "html", "csv")}
     assert files == small | ours
 
     again = done("run", "small", *options, "--json")
@@ -114,7 +117,10 @@ def test_render_trains_nothing(tmp_path):
     [
         (["run"], "Missing argument 'TABLE'"),
         (["run", "east-tabel1"], "Got 'east-tabel1'. Did you mean 'east-table1'?"),
-        (["render", "recip"], ", recipe, decisions, all. Got 'recip'. Did you mean 'recipe'?"),
+        (
+            ["render", "recip"],
+            ", decisions, dense, multilabel, all. Got 'recip'. Did you mean 'recipe'?",
+        ),
         (["render", "--results", "nowhere"], "folder of the records. Got 'nowhere'"),
         (
             ["run", "btg-table4", "--dataset", "adult"],

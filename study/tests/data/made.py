@@ -213,6 +213,86 @@ def annthyroid():
     return {"2_annthyroid.npz": stored}, {"extras/annthyroid.npz": stored}
 
 
+def camvid():
+    """Make four scenes of one colour, on which the left half is class 3, and a strip is void."""
+    masks = np.zeros((4, 12, 16), np.uint8)
+    masks[:, :, :8], masks[:, 4:6] = 3, 11
+    colours, shorts = [20, 90, 160, 230], ["train", "train", "val", "test"]
+    files = {}
+    for number, (short, colour, mask) in enumerate(zip(shorts, colours, masks, strict=True)):
+        # The numbers decide the order, not the alphabet.
+        name = f"0001TP_{9 + number}.png"
+        files[f"main/CamVid/{short}/{name}"] = _image(np.full((12, 16, 3), colour, np.uint8))
+        files[f"main/CamVid/{short}annot/{name}"] = _image(mask)
+    small = np.where(masks == 11, 255, masks)[:, 2:10:2, ::2]
+    stored = {}
+    for short in dict.fromkeys(shorts):
+        rows = [row for row, where in enumerate(shorts) if where == short]
+        jpegs = [_image(np.full((4, 8, 3), colours[row], np.uint8), "JPEG") for row in rows]
+        stored[f"{short}_jpeg"] = np.frombuffer(b"".join(jpegs), np.uint8)
+        stored[f"{short}_offsets"] = np.cumsum([0, *map(len, jpegs)])
+        stored[f"{short}_mask"] = small[rows]
+    return {"archive.tar.gz": _archive(files)}, {"dense/camvid_240x176.npz": npz(**stored)}
+
+
+def membrane():
+    """Make sections of equal blocks, whose mean is themselves."""
+    X = np.arange(2 * 4 * 4, dtype=np.uint8).reshape(2, 4, 4)
+    mask = (X % 3 == 0).astype(np.uint8)
+    files = {}
+    for number in range(2):
+        for folder, pixels in {"image": X, "label": 255 * (1 - mask)}.items():
+            name = f"unet-main/data/membrane/train/{folder}/{number}.png"
+            files[name] = _image(pixels[number].repeat(2, 0).repeat(2, 1))
+    return {"archive.tar.gz": _archive(files)}, {"dense/membrane_256.npz": npz(image=X, mask=mask)}
+
+
+def _image(pixels, kind="PNG"):
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, kind)
+    return file.getvalue()
+
+
+def _archive(files):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def enron():
+    """Make three e-mails with values that are not 0; the header also names a group of labels."""
+    attributes = ["w1", "'two words'", "A.A1", "B.B1", "w3"]
+    rows = ["{0 1,2 1}", "{3 1, 4 1}", "{2 1}"]
+    return arff(attributes, rows, ["B", "B.B1", "A.A1"]), _many("enron", bits=True)
+
+
+def emotions():
+    """Make the same rows, with all values of each."""
+    attributes = ["w1", "w2", "A.A1", "B.B1", "w3"]
+    rows = ["1,0,1,0,0", "0,0.0,0,1,1", "0,0,1,0,0"]
+    return arff(attributes, rows, ["B.B1", "A.A1"]), _many("emotions", bits=False)
+
+
+def arff(attributes, rows, labels):
+    head = ["@relation made", "% a comment", *(f"@attribute {name} numeric" for name in attributes)]
+    text = "\n".join([*head, "@data", *rows]) + "\n"
+    listed = "".join(f'<label name="{name}"></label>' for name in labels)
+    header = f'<labels xmlns="http://mulan.sourceforge.net/labels">{listed}</labels>'
+    return {"rows.arff": text.encode(), "labels.xml": header.encode()}
+
+
+def _many(name, *, bits):
+    X = np.array([[1, 0, 0], [0, 0, 1], [0, 0, 0]], np.uint8)
+    Y = np.array([[0, 1], [1, 0], [0, 1]], np.uint8)
+    X = np.packbits(X, axis=1) if bits else X.astype(np.float32)
+    stored = npz(X=X, width=3, Y=np.packbits(Y, axis=1), labels=np.array(["B.B1", "A.A1"]))
+    return {f"multilabel/{name}.npz": stored}
+
+
 BOTH = {
     maker.__name__: maker
     for maker in (
@@ -228,5 +308,8 @@ BOTH = {
         winequality_white,
         reuters_r8,
         annthyroid,
+        membrane,
+        enron,
+        emotions,
     )
 }

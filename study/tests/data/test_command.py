@@ -14,7 +14,8 @@ def test_lists_every_set_within_a_terminal():
     assert [line.split()[0] for line in lines[1:]] == names()
     assert max(map(len, lines)) <= 80
     assert (
-        "adult                   48,842      14       2 23.93% 0.794 absent verified" in result.out
+        "adult                   48,842        14       2 23.93% 0.794 absent verified"
+        in result.out
     )
     assert result.err == ""
 
@@ -46,7 +47,7 @@ def test_check_finds_damage(give):
     assert invoke("datasets").code == 0
     result = invoke("datasets", "--check")
     assert result.code == 2
-    (line,) = (line for line in result.out.splitlines() if line.startswith("yeast"))
+    (line,) = (line for line in result.out.splitlines() if line.startswith("yeast "))
     assert "damaged" in line
     assert result.err == f"evalign-study: Damaged: {file}. Copy or download again.\n"
 

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from evalign_study.data import card, load, locate, names
+from evalign_study.data import VOID, card, load, locate, names
 from evalign_study.data.loading import content
 
 from evalign.training import three_way_split
@@ -13,7 +13,8 @@ from study.tests.data import made
 # Cards that only relabel the same files are left out. The archive of caltech256 (1.2 GB) is not
 # among the real files.
 BASES = [name for name in names() if not card(name).positives and name != "caltech256"]
-IMAGES = {"cifar10", "fashion_mnist"}
+PIXELS = {"camvid", "membrane"}
+IMAGES = {"cifar10", "fashion_mnist", *PIXELS}
 # Rows that equal an earlier one in all columns but the label; creditcard's 1,081, winequality's 937
 # and mammography's 3,334 (and one more with another label) are known.
 EQUAL_ROWS = {
@@ -30,6 +31,10 @@ EQUAL_ROWS = {
     "cardiotocography": 4,
     "campaign": 12,
     "magic_gamma": 115,
+    "scene": 9,
+    "medical": 11,
+    "enron": 141,
+    "bibtex": 40,
 }
 SPLITS = {
     "adult": (32561, 16281),
@@ -37,6 +42,7 @@ SPLITS = {
     "fashion_mnist": (60000, 10000),
     "satimage": (4435, 2000),
     "reuters_r8": (5485, 2189),
+    "camvid": (367, 233, 101),
 }
 FEATURES = {"adult": (107,), "creditcard": (29,), "cocktailparty": (22,)}
 CIFAR_10 = {  # sha256 of the decoded images
@@ -50,13 +56,19 @@ def test_real_files_hold_what_the_card_says(real, name):
     rows, known = load(name), card(name)
     assert rows.card is known
     assert rows.X.shape == (known.rows, *FEATURES.get(name, known.shape))
-    assert rows.y.dtype == np.int64
-    assert tuple(np.bincount(rows.y.ravel())) == known.counts
+    assert rows.y.dtype == (np.uint8 if name in PIXELS else np.int64)
+    classes = rows.y[rows.y != VOID] if name in PIXELS else rows.y.ravel()
+    counts = np.bincount(classes)
+    if known.format == "multilabel":
+        assert np.isin(rows.y, (0, 1)).all()
+        counts = rows.y.sum(0)
+    assert tuple(counts) == known.counts
     assert len(rows.classes) == len(known.counts)
     assert len(rows.y) - len(np.unique(rows.groups)) == EQUAL_ROWS.get(name, 0)
     if name in SPLITS:
         assert rows.split is not None
-        assert tuple((rows.split == part).sum() for part in ("train", "test")) == SPLITS[name]
+        parts = ("train", "test", "validation")[: len(SPLITS[name])]
+        assert tuple((rows.split == part).sum() for part in parts) == SPLITS[name]
     else:
         assert rows.split is None
     if name == "reuters_r8":
@@ -195,3 +207,26 @@ def test_photographs_have_one_size(give):
     expected = {(5, 120, 60): one, (20, 40, 200): two, 60: upper[:-2], 200: lower[2:]}
     for colour, found in expected.items():
         assert np.abs(found - np.array(colour)).max() <= 8
+
+
+def test_pixels_of_the_originals_are_those_of_the_packed_files(give, monkeypatch):
+    """One colour for each image: a JPEG keeps it, and halving does."""
+    public, packed = made.camvid()
+    give("camvid", packed=packed, shape=(4, 8, 3))
+    local = load("camvid")
+    monkeypatch.delenv("EVALIGN_DATA")
+    give("camvid", public=public, shape=(4, 8, 3))
+    fetched = load("camvid")
+    np.testing.assert_array_equal(fetched.y, local.y)
+    np.testing.assert_array_equal(fetched.split, ["train", "train", "validation", "test"])
+    np.testing.assert_array_equal(fetched.split, local.split)
+    assert np.abs(fetched.X.astype(int) - local.X).max() <= 2
+    assert set(np.unique(local.y)) == {0, 3, VOID}
+
+
+def test_labels_have_the_order_of_the_header(give):
+    give("enron", packed=made.enron()[1])
+    rows = load("enron")
+    assert rows.classes == ("B.B1", "A.A1")
+    np.testing.assert_array_equal(rows.X, [[1, 0, 0], [0, 0, 1], [0, 0, 0]])
+    np.testing.assert_array_equal(rows.y, [[0, 1], [1, 0], [0, 1]])

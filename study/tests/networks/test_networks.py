@@ -1,9 +1,12 @@
 """The networks' shapes, and their numbers of parameters against published or hand-counted ones."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from evalign_study.networks import (
     PeopleNetwork,
+    UNet,
     darknet19,
     resnet18,
     resnet34,
@@ -35,6 +38,17 @@ def darknet(layers, classes):
     return sum(counts) + before[-1] * classes + classes
 
 
+def unet(widths, classes):
+    """Count blocks of two layers down and up, the steps between them, the stem and the head."""
+    before = [widths[0], *widths]
+    down = [layer(b, w, 3) + layer(w, w, 3) for b, w in zip(before[:-1], widths, strict=True)]
+    up = [
+        4 * w * after + after + layer(2 * after, after, 3) + layer(after, after, 3)
+        for after, w in pairwise(widths)
+    ]
+    return 13 * widths[0] + sum(down) + sum(up) + (widths[0] + 1) * 4 * classes
+
+
 def two(inputs, outputs):
     """Count the parameters of a network with one hidden layer of 8."""
     return (inputs + 1) * 8 + 9 * outputs
@@ -51,6 +65,7 @@ def two(inputs, outputs):
         (resnet18(10), (3, 32, 32), (10,), 11_173_962),
         (resnet34(10), (3, 32, 32), (10,), 21_282_122),
         (resnet18(1), (3, 28, 28), (1,), 11_173_962 - 9 * 513),
+        (UNet(11), (3, 32, 48), (11, 32, 48), unet((32, 64, 128, 256), 11)),
         # Rounds read an edge of 1, then 8, with two people of 4, then 8; the logit 8 and 2 · 8.
         (
             PEOPLE,

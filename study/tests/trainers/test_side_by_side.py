@@ -39,9 +39,10 @@ def made(give, quick):
     give(rows=50)
 
 
-def train(runs, keep, seconds=math.inf, side=3):
+def train(runs, keep, seconds=math.inf, side=3, begin=ImageTraining):
+    how = {"side": side, "seconds": seconds}
     with ThreadPoolExecutor() as assessors:
-        return train_side_by_side(runs, keep, side=side, seconds=seconds, assessors=assessors)
+        return train_side_by_side(begin, runs, keep, **how, assessors=assessors)
 
 
 def test_records_are_those_of_each_alone():
@@ -81,9 +82,8 @@ def test_nobody_trains_while_one_sets_up(monkeypatch):
 
         return wrapped
 
-    monkeypatch.setattr(side_by_side, "ImageTraining", noted(ImageTraining, setting_up))
     monkeypatch.setattr(ImageTraining, "epoch", noted(ImageTraining.epoch, training))
-    train(RUNS, lambda records: None)
+    train(RUNS, lambda records: None, begin=noted(ImageTraining, setting_up))
     assert max(ups for ups, _ in seen) == 1
     assert max(trainings for _, trainings in seen) > 1
     assert not any(ups and trainings for ups, trainings in seen)

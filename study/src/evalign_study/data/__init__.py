@@ -5,11 +5,12 @@
 only the library.
 """
 
-from evalign_study.data.cards import Card, card, names
+from evalign_study.data.cards import VOID, Card, card, names
 from evalign_study.data.loading import Dataset, UnverifiedWarning, load
 from evalign_study.data.sources import DataError, Location, damaged, locate
 
 __all__ = [
+    "VOID",
     "Card",
     "DataError",
     "Dataset",

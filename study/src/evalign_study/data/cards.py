@@ -10,6 +10,8 @@ from typing import Any
 from evalign.core.checks import nearest, require
 from evalign.core.theory import shannon_equitability
 
+VOID = 255  # in the place of a pixel's class, where it has none
+
 
 @dataclass(frozen=True)
 class Card:

@@ -29,11 +29,13 @@ class Dataset:
 
     Args:
         X: float32 features (N, features), uint8 images, channels last, or texts.
-        y: int64 class codes (N,); a row of codes for each frame.
+        y: int64 class codes (N,); a row of codes for each frame. For images of pixels with a class
+            each, uint8 codes (N, height, width), in which VOID has no class. For many labels a
+            row, 0 or 1 for each (N, labels).
         classes: the names of the classes.
         groups: a number per row; rows with one number must stay on one side of a split. Pass them
             to `holdout_split` or `three_way_split`; a split without them is that of the papers.
-        split: "train" or "test" per row, where the publisher made a split.
+        split: "train", "validation" or "test" per row, where the publisher made a split.
         card: the description of the data set.
     """
 
@@ -75,7 +77,7 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
     except ModuleNotFoundError as error:
         cure = "Run: pip install evalign-study."
         raise DataError(f"{name} is read with {error.name}. {cure}") from error
-    classes = card.classes or tuple(map(str, np.unique(read.label)))
+    classes = card.classes or read.classes or tuple(map(str, np.unique(read.label)))
     dataset = Dataset(
         PREPARE.get(name, plain)(read.X, preparation),
         _codes(card, read.label, classes),
@@ -130,6 +132,8 @@ PREPARE: dict[str, Callable[[Any, str], np.ndarray]] = {"adult": adult, "creditc
 
 
 def _codes(card: Card, label: np.ndarray, classes: tuple[str, ...]) -> np.ndarray:
+    if label.dtype.kind in "iu":  # numbers already
+        return label
     code = {name: i for i, name in enumerate(classes)}
     unknown = set(np.unique(label)) - set(code)
     if unknown:

@@ -10,10 +10,12 @@ from evalign_study.records.run import Run
 from evalign_study.trainers import recipe, tabular, tailed
 from evalign_study.trainers.classical import CLASSICAL, train_classical
 from evalign_study.trainers.deciding import METHODS, train_decided
+from evalign_study.trainers.dense import train_dense
 from evalign_study.trainers.frames import train_frames
 from evalign_study.trainers.images import train_image
 from evalign_study.trainers.modelling import METHODS as MODELLED_METHODS
 from evalign_study.trainers.modelling import train_models
+from evalign_study.trainers.multilabel import train_multilabel
 
 Unit = Sequence[Run]  # runs that are trained together, all of one data set
 
@@ -44,6 +46,8 @@ def _alone(runs: Iterable[Run]) -> list[list[Run]]:
 CLASSICAL_METHODS = Trainer("classical methods", partial(_each, train_classical), _alone)
 DECIDED = Trainer("classifiers", partial(_each, train_decided), _alone)
 MODELLED = Trainer("models and ensembles", partial(_each, train_models), _alone)
+PIXELS = Trainer("networks of pixels", partial(_each, train_dense), _alone)
+LABELS = Trainer("networks of many labels", partial(_each, train_multilabel), _alone)
 FRAMES = Trainer("networks of frames", partial(_each, train_frames), _alone)
 IMAGES = Trainer("networks of images", partial(_each, train_image), _alone)
 TAILED_IMAGES = Trainer("networks of images", partial(_each, tailed.train), _alone)
@@ -59,6 +63,10 @@ def trainer_of(run: Run) -> Trainer:
         return DECIDED
     if run.method in MODELLED_METHODS:
         return MODELLED
+    if run.network == "unet":
+        return PIXELS
+    if card(run.dataset).format == "multilabel":
+        return LABELS
     if run.network == "people":
         return FRAMES
     if len(card(run.dataset).shape) > 1:

@@ -1,6 +1,6 @@
-"""A data set of images on a device, and the parts that are cut from them."""
+"""A data set of images on a device: parts cut from them, or whole scenes with labelled pixels."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -60,3 +60,55 @@ class Images(NamedTuple):
         # One gather picks, crops and mirrors; channels stay last in memory, where they are wanted.
         index = rows[:, None, None], (top + along)[:, :, None], (left + across)[:, None, :]
         return (self.pixels[index].permute(0, 3, 1, 2) / 255 - self.center) / self.scale
+
+
+class Scenes(NamedTuple):
+    """A data set of images whose pixels have a class each, on a device.
+
+    Args:
+        pixels: bytes (N, height, width, 3).
+        y: bytes (N, height, width): the class of each pixel, or `data.VOID`.
+        training: row numbers, as are `validation` and `test`.
+        classes: how many there are.
+        center: what is taken from pixels between 0 and 1: (3, 1, 1).
+        scale: what the rest is divided by.
+        turned: whether an image may be turned and mirrored in every way, as one from a microscope.
+    """
+
+    pixels: Tensor
+    y: Tensor
+    training: Tensor
+    validation: Tensor
+    test: Tensor
+    classes: int
+    center: Tensor | float = 0.0
+    scale: Tensor | float = 1.0
+    turned: bool = False
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw how images are mirrored: across, down, along the diagonal; a row for each image."""
+        device = self.pixels.device
+        drawn = torch.rand(count, 3, generator=generator, device=device) < 0.5
+        return drawn & torch.tensor([True, self.turned, self.turned], device=device)
+
+    def crops(self, rows: Tensor, mirrored: Tensor | None = None) -> Tensor:
+        """Images (rows, 3, height, width), whole."""
+        x = self._mirrored(self.pixels[rows], mirrored)
+        return (x.permute(0, 3, 1, 2) / 255 - self.center) / self.scale
+
+    def labels(self, rows: Tensor, mirrored: Tensor | None = None) -> Tensor:
+        """The classes (rows, height, width) of the same pixels, int64."""
+        return self._mirrored(self.y[rows], mirrored).long()
+
+    def _mirrored(self, x: Tensor, mirrored: Tensor | None) -> Tensor:
+        if mirrored is None:
+            return x
+        across, down, diagonal = mirrored.view(len(x), 3, *[1] * (x.ndim - 1)).unbind(1)
+        x = torch.where(across, x.flip(2), x)
+        if self.turned:
+            x = torch.where(down, x.flip(1), x)
+            x = torch.where(diagonal, x.transpose(1, 2), x)
+        return x
+
+
+Stored = TypeVar("Stored", Images, Scenes)

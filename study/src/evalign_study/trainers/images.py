@@ -10,9 +10,10 @@ import copy
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 import torch
@@ -20,13 +21,13 @@ from torch import Tensor, nn
 
 from evalign.aggregation import RunningConfusion
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import resolve
+from evalign.core.metrics import MetricFunction, resolve
 from evalign.training.progress import Progress
 from evalign.training.split import holdout_split, three_way_split
 from evalign_study.data import Dataset, load
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import LOSS, Run
-from evalign_study.trainers.crops import SIZE, Images
+from evalign_study.trainers.crops import SIZE, Images, Stored
 from evalign_study.trainers.methods import NETWORKS, SURF_BETAS, make
 from evalign_study.trainers.picks import Picks, annealing
 from evalign_study.trainers.prepared import thin
@@ -86,11 +87,16 @@ def _stored(name: str, device: torch.device) -> tuple[Dataset, Tensor, Tensor]:
 
 def train_image(run: Run) -> Record:
     """Train a network for images, on a GPU if there is one."""
-    with _seeded(run.seed):  # for dropout; `ImageTraining` sees to all else
+    with seeded(run.seed):  # for dropout; `ImageTraining` sees to all else
         training = ImageTraining(run)
         while not training.finished:
             training.epoch()
-    return training.record(training.picks.assessed(training.method.target))
+    with ThreadPoolExecutor(1) as here:
+        return training.record(here)
+
+
+def _assessed(picks: Picks, target: str | MetricFunction) -> dict[str, Any]:
+    return picks.assessed(target)
 
 
 class ImageTraining:
@@ -119,7 +125,7 @@ class ImageTraining:
         )
         self.curve: list[dict[str, float]] = []
         start = time.perf_counter()
-        with _seeded(run.seed):
+        with seeded(run.seed):
             self.learner = _PaperLearner(run, images, method.loss.to(device))
         self.seconds = time.perf_counter() - start
 
@@ -147,8 +153,9 @@ class ImageTraining:
         self.progress.note({LOSS: loss})
         self.seconds += time.perf_counter() - start
 
-    def record(self, picks: dict[str, Any]) -> Record:
-        """Make the record, with what `picks.assessed` gave."""
+    def record(self, assessors: Executor) -> Record:
+        """Choose the decisions, which takes a core for some seconds, and make the record."""
+        picks = assessors.submit(_assessed, self.picks, self.method.target).result()
         epochs = self.progress.epoch
         return record(
             self.run,
@@ -164,14 +171,14 @@ class ImageTraining:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Iterator[None]:
     """Seed torch, and afterwards put its generators back."""
     with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_available() else []):
         torch.manual_seed(seed)
         yield
 
 
-class Learner(ABC):
+class Learner(ABC, Generic[Stored]):
     """A network for images and how it is trained, a batch at a time.
 
     All batches of an epoch have one size. The rows that fill none are left out of it; which ones,
@@ -180,8 +187,9 @@ class Learner(ABC):
 
     optimizer: torch.optim.Optimizer
 
-    def __init__(self, run: Run, images: Images, loss: nn.Module, batch_size: int) -> None:
-        self.images, self.loss = images, loss
+    def __init__(self, run: Run, images: Stored, loss: nn.Module, batch_size: int) -> None:
+        self.images: Stored = images
+        self.loss = loss
         device = images.y.device
         self.cuda = device.type == "cuda"
         network = NETWORKS[run.network](3, images.classes, run.dropout)
@@ -254,7 +262,7 @@ class Learner(ABC):
                 tensor.zero_()
 
 
-class _PaperLearner(Learner):
+class _PaperLearner(Learner[Images]):
     """Trains as the papers do."""
 
     def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:

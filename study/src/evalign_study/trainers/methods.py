@@ -312,5 +312,6 @@ NETWORKS: dict[str, Callable[[int, int, float], nn.Module]] = {
     "tiny_darknet": lambda n, classes, dropout: networks.tiny_darknet(classes, dropout=dropout),
     "resnet18": lambda n, classes, dropout: networks.resnet18(classes),
     "resnet34": lambda n, classes, dropout: networks.resnet34(classes),
+    "unet": lambda n, classes, dropout: networks.UNet(classes),
     "people": lambda n, classes, dropout: networks.PeopleNetwork(n, dropout=dropout),
 }

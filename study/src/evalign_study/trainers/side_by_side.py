@@ -9,18 +9,27 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from typing import Any
+from typing import Protocol
 
 import torch
 
-from evalign.core.metrics import MetricFunction
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
-from evalign_study.trainers.images import ImageTraining
-from evalign_study.trainers.picks import Picks
+
+
+class Training(Protocol):
+    """A training, an epoch at a time."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    def epoch(self) -> None: ...
+
+    def record(self, assessors: Executor) -> Record: ...
 
 
 def train_side_by_side(
+    begin: Callable[[Run], Training],
     runs: Iterable[Run],
     keep: Callable[[Sequence[Record]], None],
     *,
@@ -33,6 +42,7 @@ def train_side_by_side(
     Dropout would draw from the generator that all threads share: runs have none.
 
     Args:
+        begin: makes the training of a run.
         runs: the most wanted first.
         keep: called with each record as it comes, by this thread.
         side: how many train at a time.
@@ -50,7 +60,7 @@ def train_side_by_side(
     unfinished: list[Run] = []
     errors: list[Exception] = []
     with ThreadPoolExecutor(side, initializer=_own_stream) as threads:
-        futures = {threads.submit(_train, run, turns, end, assessors): run for run in runs}
+        futures = {threads.submit(_train, begin, run, turns, end, assessors): run for run in runs}
         for future in as_completed(futures):
             if isinstance(error := future.exception(), Exception):
                 error.add_note(f"in {futures[future]}")
@@ -70,12 +80,18 @@ def _own_stream() -> None:
         torch.cuda.set_stream(torch.cuda.Stream())
 
 
-def _train(run: Run, turns: "_Turns", end: float, assessors: Executor) -> Record | None:
+def _train(
+    begin: Callable[[Run], Training],
+    run: Run,
+    turns: "_Turns",
+    end: float,
+    assessors: Executor,
+) -> Record | None:
     """Train a run; None if the time is up."""
     with turns.alone():
         if time.monotonic() > end:
             return None
-        training = ImageTraining(run)
+        training = begin(run)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
     while not training.finished:
@@ -83,12 +99,7 @@ def _train(run: Run, turns: "_Turns", end: float, assessors: Executor) -> Record
             if time.monotonic() > end:
                 return None
             training.epoch()
-    picks = assessors.submit(_assessed, training.picks, training.method.target).result()
-    return training.record(picks)
-
-
-def _assessed(picks: Picks, target: str | MetricFunction) -> dict[str, Any]:
-    return picks.assessed(target)
+    return training.record(assessors)
 
 
 class _Turns:

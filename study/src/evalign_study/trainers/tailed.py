@@ -10,7 +10,6 @@ are. Records keep the plain counts. No image occurs twice in either data set.
 Methods, trainer and picks are those of `recipe`; images are cropped and mirrored as in `images`.
 """
 
-import copy
 import math
 import time
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from evalign.training import Settings
-from evalign.training.averaging import average_network
 from evalign.training.progress import Progress
 from evalign.training.settings import usual_batch_size
 from evalign.training.split import holdout_split
@@ -29,10 +27,11 @@ from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run, scores, triples
 from evalign_study.trainers.crops import Images
 from evalign_study.trainers.decisions import Pick, decide
-from evalign_study.trainers.images import Learner, Parts, prepare
+from evalign_study.trainers.images import Parts, prepare
 from evalign_study.trainers.methods import OPPONENTS, Problem, make
 from evalign_study.trainers.picks import finite
 from evalign_study.trainers.recipe import USUAL, decided_as, ema_decay, metrics
+from evalign_study.trainers.scheduled import ScheduledLearner
 
 
 def profile(most: int, ratio: float, classes: int) -> np.ndarray:
@@ -128,52 +127,20 @@ def _best_epochs(
     return progress.epoch, best
 
 
-class _TailedLearner(Learner):
-    """A learner like `AlignedClassifier`: AdamW with a cosine schedule, on augmented images."""
+class _TailedLearner(ScheduledLearner[Images]):
+    """Trains on augmented images, with a batch size that depends on their number."""
 
     def __init__(self, run: Run, images: Images, loss: nn.Module) -> None:
         rows = len(images.training)
-        self.settings = Settings(
+        settings = Settings(
             epochs=run.epochs,
             learning_rate=run.learning_rate,
             weight_decay=USUAL.weight_decay,
             ema_decay=ema_decay(run),
         )
         batches = math.ceil(rows / usual_batch_size(rows))
-        super().__init__(run, images, loss, rows // batches)
-        if self.settings.ema_decay is not None:
-            self.kept = copy.deepcopy(self.network).requires_grad_(False).eval()
-        self.steps, self.number = run.epochs * (rows // len(self.rows)), 0
-        # These change from step to step. They are tensors, as a CUDA graph would replay a number.
-        self.rate = torch.tensor(run.learning_rate, device=images.y.device)
-        self.decay = torch.zeros_like(self.rate)
-        self.optimizer = torch.optim.AdamW(
-            self.network.parameters(),
-            self.rate,
-            weight_decay=self.settings.weight_decay,
-            fused=True,
-            capturable=self.cuda,
-        )
-        self.step = self._captured() if self.cuda else self._step
+        super().__init__(run, images, loss, rows // batches, settings)
 
-    def epoch(self) -> None:
-        """Train on all batches."""
-        self._set_mode(True)
-        for batch in self._batches():
-            self.rate.fill_(self.settings.rate(self.number, self.steps))
-            self.decay.fill_(self.settings.decay(self.number))
-            self.rows.copy_(batch)
-            self.step()
-            self.number += 1
-
-    def _step(self) -> None:
+    def _batch(self) -> tuple[Tensor, Tensor]:
         places = self.images.draw(len(self.rows))
-        logits = self._forward(self.network, self.images.crops(self.rows, places))
-        loss = self.loss(logits, self.images.y[self.rows])
-        self.optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip_norm or math.inf)
-        self.optimizer.step()
-        # The decay of the first step is 0, so the steps before a capture leave no trace.
-        if self.kept is not self.network:
-            average_network(self.kept, self.network, self.decay)
+        return self.images.crops(self.rows, places), self.images.y[self.rows]

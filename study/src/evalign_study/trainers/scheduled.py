@@ -1,0 +1,72 @@
+"""A learner of images like `AlignedClassifier`: AdamW with a cosine schedule, weights averaged."""
+
+import copy
+import math
+from abc import abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from evalign.training import Settings
+from evalign.training.averaging import average_network
+from evalign_study.records.run import Run
+from evalign_study.trainers.crops import Stored
+from evalign_study.trainers.images import Learner
+
+
+class ScheduledLearner(Learner[Stored]):
+    """Trains with a schedule. What a batch is, subclasses say."""
+
+    def __init__(
+        self,
+        run: Run,
+        images: Stored,
+        loss: nn.Module,
+        batch_size: int,
+        settings: Settings,
+    ) -> None:
+        super().__init__(run, images, loss, batch_size)
+        self.settings = settings
+        if settings.ema_decay is not None:
+            self.kept = copy.deepcopy(self.network).requires_grad_(False).eval()
+        self.steps, self.number = settings.epochs * (len(images.training) // len(self.rows)), 0
+        # These change from step to step. They are tensors, as a CUDA graph would replay a number.
+        self.rate = torch.tensor(settings.learning_rate, device=images.y.device)
+        self.decay = torch.zeros_like(self.rate)
+        self.optimizer = torch.optim.AdamW(
+            self.network.parameters(),
+            self.rate,
+            weight_decay=settings.weight_decay,
+            fused=True,
+            capturable=self.cuda,
+        )
+        self.step = self._captured() if self.cuda else self._step
+
+    def epoch(self) -> None:
+        """Train on all batches."""
+        self._set_mode(True)
+        for batch in self._batches():
+            self.rate.fill_(self.settings.rate(self.number, self.steps))
+            self.decay.fill_(self.settings.decay(self.number))
+            self.rows.copy_(batch)
+            self._draw()
+            self.step()
+            self.number += 1
+
+    def _draw(self) -> None:
+        """Draw what the step needs, before it."""
+
+    @abstractmethod
+    def _batch(self) -> tuple[Tensor, Tensor]:
+        """The images `rows` as they are trained on, and their target."""
+
+    def _step(self) -> None:
+        x, target = self._batch()
+        loss = self.loss(self._forward(self.network, x), target)
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip_norm or math.inf)
+        self.optimizer.step()
+        # The decay of the first step is 0, so the steps before a capture leave no trace.
+        if self.kept is not self.network:
+            average_network(self.kept, self.network, self.decay)

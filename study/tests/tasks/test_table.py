@@ -1,0 +1,164 @@
+"""The tables of dense prediction and of many labels a row: what their records show."""
+
+from pathlib import Path
+
+import pytest
+from evalign_study.pipeline.formats import markdown
+from evalign_study.pipeline.writing import fill
+from evalign_study.suite.standings import Choice, scores
+from evalign_study.tasks import plan, standings
+from evalign_study.tasks.table import DENSE, MULTILABEL, dense, development, many_labels
+from evalign_study.trainers import choice, multilabel
+from evalign_study.trainers.dense import MIOU
+from evalign_study.trainers.pixel_methods import CANDIDATES, RIVALS
+
+from study.tests.papers.made_tables import record
+
+ROOT = Path(__file__).parents[3]
+
+
+def made(run, task, level):
+    """Make a record: argmax has the level, and the tuned rule looks better and is 0.01 worse."""
+    trial = run.seed / 1000 + (run.method == "weighted") * (run.seed % 2) / 500
+    decided = {
+        metric: {
+            "decisions": {
+                decision: {"validation": level + seems, "test": {metric: level + trial + gain}}
+                for decision, seems, gain in (("argmax", 0, 0), ("tuned", 0.1, -0.01))
+            }
+        }
+        for metric in task.metrics
+    }
+    return record(run, decided)
+
+
+def dense_records(ours=0.60, weighted=0.56, rivals=0.50):
+    levels = {plan.CHOSEN: ours, "weighted": weighted}
+    return [made(run, DENSE, levels.get(run.method, rivals)) for run in plan.dense()]
+
+
+def test_the_decision_is_chosen_on_validation_rows():
+    found = scores(dense_records())
+    cell = [("camvid", MIOU)]
+    plain = standings.mean(found, cell, Choice(["weighted"], ["argmax"]))
+    chosen = standings.mean(found, cell, DENSE.chosen("weighted"))
+    assert plain - chosen == pytest.approx(1)
+    assert standings.best_rival(found, cell, DENSE) == "weighted"
+    assert standings.mean(found, cell, Choice(["focal"], ["argmax"])) is None
+
+
+def test_gains_are_paired_and_their_intervals_are_over_seeds_or_splits():
+    found = scores(dense_records())
+    ours, rival = DENSE.chosen(plan.CHOSEN), DENSE.chosen("weighted")
+    camvid = standings.gain(found, [("camvid", MIOU)], ours, rival)
+    membrane = standings.gain(found, [("membrane", MIOU)], ours, rival)
+    assert camvid.mean == pytest.approx(3.9)  # 4, less the 0.2 that the rival has in odd trials
+    assert camvid.trials == membrane.trials == 8
+    # Student's t of eight values that are 3.8 or 4.
+    assert camvid.high - camvid.mean == pytest.approx(2.3646 * 0.10690 / 8**0.5, rel=1e-3)
+    # Training rows of splits overlap, so their interval is wider (Nadeau and Bengio).
+    assert membrane.high - membrane.mean > camvid.high - camvid.mean
+    both = standings.gain(found, [("camvid", MIOU), ("membrane", MIOU)], ours, rival)
+    assert (both.mean, both.trials) == (pytest.approx(3.9), 2)
+    assert standings.gain(found, [("scene", MIOU)], ours, rival) is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "met"), [(0.60, [True, True]), (0.563, [True, False]), (0.525, [False, False])]
+)
+def test_bars_of_pixels(ours, met):
+    bars = standings.bars(scores(dense_records(ours)), DENSE, ["camvid", "membrane"])
+    assert [bar.met for bar in bars] == met * 2
+    assert "the best rival, class-weighted" in bars[1].name
+
+
+def test_a_gain_that_chance_explains_does_not_meet_a_bar():
+    """One of eight seeds makes the whole gain."""
+    records = [
+        made(run, DENSE, 0.5 + (run.method == plan.CHOSEN and run.seed == 3) * 0.45)
+        for run in plan.dense(["camvid"])
+    ]
+    first, second = standings.bars(scores(records), DENSE, ["camvid"])
+    assert first.value > 3
+    assert second.value > 0.5
+    assert not first.met
+    assert not second.met
+
+
+def test_bars_of_many_labels_are_of_the_mean_over_data_sets():
+    levels = {"binary_cross_entropy": 0.40, "asymmetric": 0.45, "aligned_macro": 0.46}
+
+    def level(run):
+        return levels.get(run.method, 0.3) + 0.1 * (run.dataset == "scene")
+
+    records = [made(run, MULTILABEL, level(run)) for run in plan.multilabel()]
+    plain, best = standings.bars(scores(records), MULTILABEL, plan.MULTILABEL)
+    assert plain.name == (
+        "mean over data sets: gain in macro-F1 over binary cross-entropy, 0.5, points"
+    )
+    assert (plain.value, plain.met) == (pytest.approx(5), True)  # 6, less what the choice loses
+    assert (best.value, best.met) == (pytest.approx(1), True)
+    assert "asymmetric loss" in best.name
+
+
+@pytest.mark.parametrize("table", [dense, many_labels])
+def test_a_table_that_was_not_run(table, tmp_path):
+    findings = table().findings({}, tmp_path)
+    assert findings.lines == ["Not run."]
+    assert markdown(findings.parts) == f"## {table().title}\n\nNot run.\n"
+
+
+def test_the_text(tmp_path):
+    records = {found["key"]: found for found in dense_records(ours=0.6012)}
+    for run in plan.candidates():
+        records[run.key] = made(run, DENSE, 0.5)
+    findings = dense().findings(records, tmp_path)
+    text = markdown(findings.parts)
+    assert "| ours | 60.5 | 59.5 | – | – | 59.5 |" in text
+    assert "| cross-entropy | +10.12 (+10.12 to +10.12) | +10.12 (+10.12 to +10.12) |" in text
+    assert "| aligned 10 | 50.2 | 49.2 | – |" in text
+    assert findings.lines == ["4 of 4 bars met."]
+    sheet = findings.sheets[""]
+    assert len(sheet.rows) == 2 * 2 * len(plan.dense())
+    assert len(sheet.head) == len(sheet.rows[0])
+    few = dense().part(datasets=["camvid"], trials=1)
+    text = markdown(few.findings(records, tmp_path).parts)
+    assert "| cross-entropy | +10.12 |" in text  # one trial has no interval
+    assert "nan" not in text
+    assert "membrane" not in text
+
+
+def test_candidates_have_no_part_of_the_test():
+    runs = plan.candidates()
+    assert len(runs) == 2 * len(CANDIDATES)
+    assert all(run.split_seed > 0 and run.dataset == "camvid" for run in runs)
+    assert not {run.key for run in runs} & {run.key for run in plan.dense()}
+    assert list(development({})) == []
+
+
+def test_every_run_is_shown_and_has_a_trainer():
+    for table, task, methods in (
+        (dense(), DENSE, (*RIVALS, plan.CHOSEN)),
+        (many_labels(), MULTILABEL, multilabel.METHODS),
+    ):
+        assert set(task.methods) == set(methods)
+        assert {run.method for run in table.runs()} == set(methods)
+        trainers = {choice.trainer_of(run) for run in table.runs()}
+        assert trainers <= {choice.PIXELS, choice.LABELS}
+        assert len(trainers) == 1
+        quick = table.part(quick=True)
+        assert 0 < len(quick.runs()) < len(table.runs())
+        assert all(run.rows is not None for run in quick.runs())
+
+
+def test_an_unknown_data_set():
+    with pytest.raises(ValueError, match="dataset of dense must be one of camvid, membrane"):
+        dense().part(datasets=["camvids"])
+
+
+@pytest.mark.parametrize("table", [dense(), many_labels()], ids=lambda table: table.name)
+def test_documentation_shows_the_records(table, committed, tmp_path):
+    """If not, run: evalign-study render NAME --page docs/tasks_measured.md."""
+    page = (ROOT / "docs/tasks_measured.md").read_text(encoding="utf-8")
+    text = markdown(table.findings(committed, tmp_path).parts)
+    assert fill(page, table.name, text) == page
