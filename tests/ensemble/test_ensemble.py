@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from evalign import AlignedEnsemble, fit_decision, metrics
 from evalign.core.resampling import bootstrap, interval
@@ -311,6 +312,26 @@ def test_fewer_folds_for_more_rows(monkeypatch, rows, expected):
     clf = ensemble(cv=None, decision="argmax", candidates=["linear"]).fit(X[:rows], Y[:rows])
     assert len(clf.models_["linear"]) == expected
     assert np.isfinite(clf.gain_["low"])
+
+
+class Threads(GaussianNB):
+    """A classifier that notes how many threads it may take."""
+
+    seen = []  # noqa: RUF012 (clones share it)
+
+    def fit(self, X, y, sample_weight=None):
+        info = threadpool_info()
+        self.seen.append({one["num_threads"] for one in info if one["user_api"] == "openmp"})
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize(("most", "threads"), [(400, 1), (200, 2)])
+def test_few_rows_have_one_thread(monkeypatch, most, threads):
+    monkeypatch.setattr(training, "ONE_THREAD", most)
+    Threads.seen.clear()
+    with threadpool_limits(2, "openmp"):
+        ensemble(candidates=[("mine", Threads())], decision="argmax").fit(X, Y)
+    assert Threads.seen == [{threads}] * 3
 
 
 @pytest.mark.slow  # processes take long to start

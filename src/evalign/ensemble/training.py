@@ -10,15 +10,18 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
+from threadpoolctl import threadpool_limits
 
 from evalign.ensemble.candidates import CandidateModel
 from evalign.ensemble.progress import Tell
-from evalign.estimator import AlignedClassifier
+from evalign.estimator import AlignedClassifier, held_out
 from evalign.estimator.answers import Split, asked
-from evalign.estimator.held_out import trained
 from evalign.estimator.network import Defaults, chosen, find_device
 
 PROBE = 2000  # rows; where time is limited, a larger table is tried with so many first, then 4 ×
+# Rows up to which one thread is enough. Threads of boosted trees on few rows mostly wait for each
+# other: with two, where other work keeps both cores busy, 2,000 rows take ten times as long.
+ONE_THREAD = 10_000
 
 
 class OutOfTime(Exception):
@@ -218,3 +221,10 @@ def _expected(
         return small * len(rows) / PROBE
     large, _ = took(4 * PROBE)
     return large + max(0.0, large - small) / (3 * PROBE) * (len(rows) - 4 * PROBE)
+
+
+def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, arguments: dict[str, Any]) -> Any:
+    """A copy of a classifier, trained on some of the rows."""
+    few = len(rows) <= ONE_THREAD and not isinstance(estimator, AlignedClassifier)
+    with threadpool_limits(1 if few else None, "openmp"):
+        return held_out.trained(estimator, X, y, rows, arguments)
