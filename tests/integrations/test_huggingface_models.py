@@ -1,5 +1,7 @@
 """Models, scores and a plain Trainer of Hugging Face, as people use them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -44,6 +46,21 @@ def test_the_output_of_a_model_is_not_its_logits():
     output = SequenceClassifierOutput(logits=torch.zeros(2, 3))
     with pytest.raises(TypeError, match=r"Got SequenceClassifierOutput. Pass its logits: output"):
         MetricLoss("f1_macro")(output, torch.tensor([0, 1]))
+
+
+def test_what_a_model_may_return():
+    logits, loss = torch.zeros(2, 3), MetricLoss("f1_macro")
+    step = {"target": torch.tensor([0, 1]), "num_items_in_batch": 2}
+    same_loss = loss(logits, step["target"])
+    for output in (logits, {"logits": logits}, (logits, None), SimpleNamespace(logits=logits)):
+        assert torch.equal(loss(output, **step), same_loss)
+    for output in ({"out": logits}, (), "logits"):
+        with pytest.raises(TypeError, match="output of a model must be a tensor, have one named"):
+            loss(output, **step)
+    with pytest.raises(TypeError, match=r"target of MetricLoss must be a torch\.Tensor\. Got None"):
+        loss(logits, None, num_items_in_batch=2)
+    nothing = loss(logits, torch.tensor([-100, -100]), num_items_in_batch=0)
+    assert nothing == 0  # a step without labels is not 0/0
 
 
 def own_scores(prediction):

@@ -71,9 +71,12 @@ class Loss(KnownKeywords, nn.Module, ABC):
         if other:
             refuse_unknown(type(self).__name__, other, ["sample_weight", "num_items_in_batch"])
             outputs.expect_classes_second(self)
-            logits, target = outputs.classes_second(outputs.logits_of(logits), target)
+            logits = outputs.logits_of(logits)
+            check_types(type(self).__name__, logits, target, sample_weight)
+            logits, target = outputs.classes_second(logits, target)
             share = outputs.share_of_step(target, other["num_items_in_batch"])
-            return self(logits, target, sample_weight=sample_weight) * share
+            value = self(logits, target, sample_weight=sample_weight)
+            return value * share.to(value.dtype)
         rows = self.rows(logits, target, sample_weight)
         whole = self.whole(rows)
         if whole is not None:

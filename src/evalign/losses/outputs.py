@@ -5,13 +5,14 @@ the classes of tokens (N, T, C) come last, those of pixels (N, C, h, w) do not, 
 pixels may be coarser than the labels.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
 from evalign.core.numerics import safe_ratio
 
 
@@ -19,7 +20,14 @@ def logits_of(output: Any) -> Tensor:
     """The logits of a model's output: an object or a dict with that name, or a tuple's first."""
     if isinstance(output, Tensor):
         return output
-    return output["logits"] if isinstance(output, dict) else output[0]
+    found = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if isinstance(output, list | tuple) and output:
+        found = output[0]
+    if not isinstance(found, Tensor):
+        allowed = "be a tensor, have one named logits, or begin with it"
+        got = [*output] if isinstance(output, Mapping) else type(output).__name__
+        raise TypeError(complaint("a model", "output", allowed, got))
+    return found
 
 
 def classes_second(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,12 +49,11 @@ def expect_classes_second(loss: Any) -> None:
         loss.class_dim = 1
 
 
-def share_of_step(labels: Tensor, num_items: Tensor | int | None) -> Tensor | float:
+def share_of_step(labels: Tensor, num_items: Tensor | int | None) -> Tensor:
     """The part of a step's labels that these are, by which Trainer expects a loss to be scaled.
 
     It adds up what micro-batches return, and multiplies by the number of processes.
     """
-    if num_items is None:
-        return 1.0
-    items = labels.ne(-100).sum()
-    return safe_ratio(items.double(), torch.as_tensor(num_items, device=items.device).double(), 1.0)
+    items = labels.ne(-100).sum().double()
+    of = items if num_items is None else torch.as_tensor(num_items, device=items.device).double()
+    return safe_ratio(items, of, 1.0)
