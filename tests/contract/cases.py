@@ -212,6 +212,25 @@ def _aligned(task: str) -> Case:
     return _loss("aligned", make, task, expected, _ASYMMETRIC)
 
 
+def _aligned_labels() -> Case:
+    """Make the case of many labels, whose odds for F1 are F / (2 − F) with F = (1 + share) / 2."""
+    shares = np.array([0.1, 0.4, 0.7])
+    score = (1 + shares) / 2
+    pairs = np.stack([1 - shares, shares], 1)
+
+    def make(**settings):
+        return losses.AlignedLoss("f1_macro", pairs, metric_weight=2.0, **settings).eval()
+
+    def expected(z, y, w):
+        offsets = np.log(score / (2 - score))
+        entropy = reference.cross_entropy(z + offsets, y, w, "multilabel")
+        step = membership.heaviside_at(0.2, "linear")
+        f1 = partial(R.fbeta, average="macro")
+        return entropy + 2 * reference.metric_loss(f1, z, y, w, "multilabel", step, threshold=0.5)
+
+    return _loss("aligned", make, "multilabel", expected, _ASYMMETRIC)
+
+
 LOSS_CASES = [
     _loss(
         "auroc",
@@ -308,6 +327,7 @@ LOSS_CASES = [
         for task in ("binary", "multiclass")
     ),
     *(_aligned(task) for task in ("binary", "multiclass")),
+    _aligned_labels(),
 ]
 
 CASES = METRIC_CASES + LOSS_CASES

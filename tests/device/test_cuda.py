@@ -12,6 +12,7 @@ from tests.kernels.whole import (
     aligned,
     assert_one_is_as_several,
     hard_to_average,
+    learning,
     metric_names,
     pairs,
     rows_of,
@@ -119,6 +120,8 @@ def test_whole_losses_agree_with_the_reference(task, images):
             assert_whole(lambda: MetricLoss(name, zero_division=zero_division), *batches)  # noqa: B023
     if task != "multilabel":
         assert_whole(lambda: aligned(task), *batches)
+        assert_whole(lambda: aligned(task, metric_weight=0.3).eval(), *batches)
+        assert_whole(lambda: learning(task, metric_weight=3, momentum=1), *batches)
 
 
 @pytest.mark.parametrize("task", TASKS)

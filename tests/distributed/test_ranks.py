@@ -15,6 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from evalign import AlignedLoss, DecisionFitter, MetricLoss, exact_backward, metrics
+from evalign.losses import DiceLoss
 from tests import tolerances
 from tests.distributed.processes import run
 from tests.estimator.models import imbalanced, quick
@@ -29,6 +30,11 @@ LOSSES = {
     "running": partial(MetricLoss, "matthews_corrcoef", statistics="running", momentum=0.3),
     "aligned": partial(AlignedLoss, "f1_macro", [5, 3, 2, 1]),
     "aligned, full matrix": partial(AlignedLoss, KAPPA, [5, 3, 2, 1]),
+    "aligned, weights": partial(AlignedLoss, "f1_macro", [5, 3, 2, 1], class_weight=[1, 2, 4, 9]),
+    "aligned, learnt": partial(AlignedLoss, "balanced_accuracy", metric_weight=2.0),
+    "aligned, learnt by core": partial(AlignedLoss, "f1_macro", label_smoothing=0.1),
+    "aligned by image": partial(AlignedLoss, "f1_macro", [5, 3, 2, 1], per_image=True),
+    "dice": DiceLoss,
 }
 
 
@@ -44,6 +50,11 @@ def rows(count, dtype, seed=1):
     y = torch.randint(CLASSES, (count,), generator=generator)
     y[::5] = -100
     return x, y, torch.rand(count, generator=generator, dtype=dtype)
+
+
+def alone(shares, dtype=torch.float64):
+    """The rows of all ranks together, of two steps."""
+    return [rows(sum(shares), dtype, seed) for seed in (1, 2)]
 
 
 def steps(model, loss, parts):
@@ -93,9 +104,8 @@ def all_losses(rank, size, shares, dtype):
 def test_ddp_gives_value_and_gradient_of_all_rows(shares, dtype):
     shares = SHARES[shares]
     answers = run(all_losses, len(shares), shares, dtype)
-    alone = [rows(sum(shares), dtype, seed) for seed in (1, 2)]
     for name, make in LOSSES.items():
-        expected = steps(network(dtype), make(), alone)
+        expected = steps(network(dtype), make(), alone(shares, dtype))
         for answer in answers:
             close(answer[name], expected, tolerances.RANKS[dtype])
 
@@ -117,8 +127,7 @@ def fsdp(rank, size, shares, dtype):
 
 def test_fsdp_gives_the_gradient_of_all_rows():
     shares, dtype = SHARES["uneven"], torch.float64
-    alone = [rows(sum(shares), dtype, seed) for seed in (1, 2)]
-    expected = steps(network(dtype), MetricLoss("f1_macro"), alone)
+    expected = steps(network(dtype), MetricLoss("f1_macro"), alone(shares, dtype))
     for answer in run(fsdp, len(shares), shares, dtype):
         close(answer, expected, tolerances.RANKS[dtype])
 
@@ -133,7 +142,7 @@ def exact(rank, size, shares, dtype, name):
     return [(value.item(), [p.grad.tolist() for p in model.parameters()])]
 
 
-@pytest.mark.parametrize("name", ["O(classes)", "aligned"])
+@pytest.mark.parametrize("name", ["O(classes)", "aligned", "aligned, weights", "dice"])
 def test_exact_backward_under_ddp(name):
     shares, dtype = SHARES["uneven"], torch.float64
     expected = steps(network(dtype), LOSSES[name](), [rows(sum(shares), dtype)])
@@ -195,16 +204,23 @@ def test_only_training_on_the_group_asked_for_waits_for_other_ranks():
 
 
 def running_state(rank, size):
-    loss = MetricLoss("f1_macro", statistics="running")
-    for x, y, _ in parts_of(rank, [4, 3], torch.float64):
-        loss(network(torch.float64)(x), y)
-    return {name: value.tolist() for name, value in loss.state_dict().items()}
+    answers = []
+    for loss in (AlignedLoss("f1_macro"), AlignedLoss("f1_macro", label_smoothing=0.1)):
+        for x, y, _ in 2 * parts_of(rank, [4, 3], torch.float64):
+            loss(network(torch.float64)(x), y)
+        answers.append({name: value.tolist() for name, value in loss.state_dict().items()})
+    return answers
 
 
-def test_running_statistics_are_the_same_on_every_rank():
+def test_what_is_learnt_is_the_same_on_every_rank():
+    """Statistics and counts, as one function and by core, of ranks with four and three rows."""
     first, second = run(running_state, 2)
     assert first == second
-    assert first["running.seen"] > 0
+    counts = sum(y[y >= 0].bincount(minlength=CLASSES) for _, y, _ in 2 * [*alone([4, 3])])
+    for state in first:
+        assert state["metric_loss.running.seen"] > 0
+        assert state["counts"] == counts.tolist()
+        assert state["offsets"] == AlignedLoss("f1_macro", counts).offsets.tolist()
 
 
 def own_estimator(rank, size):

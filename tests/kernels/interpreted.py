@@ -23,7 +23,14 @@ from tests.kernels.agreement import (
     random_batch,
     run,
 )
-from tests.kernels.whole import aligned, assert_one_is_as_several, hard_to_average, pairs, rows_of
+from tests.kernels.whole import (
+    aligned,
+    assert_one_is_as_several,
+    hard_to_average,
+    learning,
+    pairs,
+    rows_of,
+)
 
 # numpy's, which the interpreter computes with; a GPU does not say so either.
 pytestmark = [
@@ -220,6 +227,9 @@ def test_running_average(task, on_gpu):
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
 def test_aligned(task, on_gpu):
     assert_same(lambda: aligned(task), rows_of(task), rows_of(task, images=True))
+    assert_same(lambda: aligned(task, metric_weight=0.3).eval(), rows_of(task))
+    batches = [rows_of(task, seed=seed) for seed in range(2)]
+    assert_same(lambda: learning(task, metric_weight=3, momentum=1), *batches)
 
 
 def test_threshold_of_each_label(on_gpu):

@@ -86,3 +86,11 @@ def metric_names(task):
 def aligned(task, **settings):
     counts = [9, 4] if task == "binary" else [9, 1, 4, 2]
     return AlignedLoss("f1_macro", counts, **settings)
+
+
+def learning(task, **settings):
+    """Make a loss that has seen the counts of one batch, and learns those of others."""
+    loss = AlignedLoss("f1_macro", **settings)
+    loss.counts = torch.tensor([9, 4] if task == "binary" else [9, 1, 4, 2]).double()
+    loss.offsets = aligned(task, **settings).offsets
+    return loss

@@ -16,7 +16,8 @@ from evalign.losses.base import Loss
 class HasTemperature(Protocol):
     """A loss whose step can be made sharper, such as `MetricLoss`."""
 
-    temperature: Tensor
+    @property
+    def temperature(self) -> Tensor: ...
 
     def set_temperature(self, temperature: float) -> None: ...
 

@@ -28,7 +28,8 @@ class TemperatureAnnealing:
     value of the loss cannot.
 
     Args:
-        loss: a loss with a temperature, such as `MetricLoss`; set to `start` at once.
+        loss: a loss with a temperature, such as `MetricLoss` or `AlignedLoss`; set to `start` at
+            once.
         start: T_0, in (0, 0.4].
         rate: the factor of a cooling, in (0, 1).
         patience: checks without a new best before a cooling.
@@ -62,7 +63,10 @@ class TemperatureAnnealing:
         require(coolings >= 0, name, "coolings", "be at least 0", coolings)
         step = getattr(loss, "heaviside", None)
         can_cool = has_temperature(loss) and not callable(step)
-        allowed = "have a temperature: a MetricLoss or AUROCLoss whose heaviside is a name"
+        allowed = (
+            "have a temperature: an AlignedLoss, or a MetricLoss or AUROCLoss whose heaviside is a "
+            "name"
+        )
         require(can_cool, name, "loss", allowed, loss)
         self.loss = loss
         self.start = start

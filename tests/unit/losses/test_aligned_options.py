@@ -20,7 +20,7 @@ from evalign import (
 )
 from evalign.losses.offsets import metric_offsets
 from tests import tolerances
-from tests.kernels.whole import assert_one_is_as_several, rows_of
+from tests.kernels.whole import assert_one_is_as_several, learning, pairs, rows_of
 
 COUNTS = [50, 30, 15, 5]
 NEAR = {"rtol": 0, "atol": tolerances.SAME}
@@ -263,13 +263,10 @@ def test_a_batch_has_the_offsets_of_the_batches_before():
 
 
 def test_one_function_learns_as_several():
-    loss, twin = AlignedLoss("f1_macro", metric_weight=0.7), AlignedLoss("f1_macro")
-    twin.metric_weight = 0.7
-    first, *rest = (rows_of("multiclass", seed=seed) for seed in range(4))
-    for each in (loss, twin):
-        each(first[0].clone().requires_grad_(), first[1], sample_weight=first[2])
-    assert_one_is_as_several(loss, twin, rest, atol=tolerances.SAME)
-    assert loss.counts.sum() > 0
+    loss, twin = pairs(lambda: learning("multiclass", metric_weight=0.7))
+    batches = [rows_of("multiclass", seed=seed) for seed in range(3)]
+    assert_one_is_as_several(loss, twin, batches, atol=tolerances.SAME)
+    assert loss.counts.sum() > 16
 
 
 def test_a_class_that_has_not_come_is_rare():
