@@ -24,7 +24,7 @@ from evalign.core.confusion import Confusion
 from evalign.decisions import fit_decision
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.positive import oriented
-from evalign.losses.aligned import metric_offsets
+from evalign.losses.offsets import metric_offsets
 from evalign.metrics import resolve
 from evalign.training import CheckpointError, TrainingWarning
 from tests import tolerances

@@ -64,6 +64,7 @@ class ExactAccumulation:
         self._total: Sums = ()
         self._slopes: list[Tensor] = []
         self._rng: dict[str, Any] = {}
+        self._seen: Buffers = []
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -77,6 +78,7 @@ class ExactAccumulation:
         if not self._total:
             raise ValueError(complaint("exact_backward", "microbatches", "not be empty", "none"))
         total = tuple(part.map(lambda x: x.detach().requires_grad_()) for part in self._total)
+        self._seen = _buffers(self._of)
         with torch.enable_grad():
             value = self._of.loss_from_sums(total)
         leaves = [tensor for part in total for tensor in part.tensors()]
@@ -97,7 +99,13 @@ class ExactAccumulation:
         torch.set_rng_state(self._rng["cpu"])
         if "cuda" in self._rng:
             torch.cuda.set_rng_state_all(self._rng["cuda"])
-        yield
+        # A loss that learns from its batches is as pass one saw it, and then as that left it.
+        learnt = _buffers(self._of)
+        _put(self._seen)
+        try:
+            yield
+        finally:
+            _put(learnt)
 
     def loss(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Σ ⟨∂L/∂C, C_i⟩. Its value means nothing; its gradients add up to that of the loss."""
@@ -150,6 +158,28 @@ def exact_backward(
                 value = exact.loss(model(x), *rest)
                 (value if scaler is None else scaler.scale(value)).backward()
     return exact.value
+
+
+Buffers = list[tuple[nn.Module, str, Tensor | None]]
+
+
+def _buffers(loss: object) -> Buffers:
+    """Copies of all buffers of a loss, also of those that have no size yet."""
+    modules = loss.modules() if isinstance(loss, nn.Module) else ()
+    return [
+        (module, name, None if buffer is None else buffer.clone())
+        for module in modules
+        for name, buffer in module._buffers.items()
+    ]
+
+
+def _put(buffers: Buffers) -> None:
+    for module, name, buffer in buffers:
+        here = module._buffers[name]
+        if here is None or buffer is None:
+            module._buffers[name] = buffer
+        else:
+            here.copy_(buffer)
 
 
 def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:

@@ -21,17 +21,19 @@ class RankSum:
 
     Args:
         ranks: "all" for the default process group when one is up, "own" for no sum, or a group.
+        owner: the loss that errors name.
     """
 
-    def __init__(self, ranks: Ranks = "all") -> None:
+    def __init__(self, ranks: Ranks = "all", owner: str = "MetricLoss") -> None:
         known = ranks in ("all", "own") if isinstance(ranks, str) else _is_group(ranks)
         allowed = 'be "all", "own" or a process group'
-        require(known, "MetricLoss", "ranks", allowed, repr(ranks))
+        require(known, owner, "ranks", allowed, repr(ranks))
         self.ranks = ranks
+        self._owner = owner
         self._agreed: set[int] = set()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "RankSum":
-        return RankSum(self.ranks)  # a process group cannot be copied, and is shared
+        return RankSum(self.ranks, self._owner)  # a process group cannot be copied, and is shared
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RankSum) and self.ranks == other.ranks
@@ -63,7 +65,7 @@ class RankSum:
             dist.all_reduce(total, group=self._group)
         except RuntimeError as error:
             raise RuntimeError(
-                f"MetricLoss could not sum over {size} ranks: one of them stopped, did not call "
+                f"{self._owner} could not sum over {size} ranks: one of them stopped, did not call "
                 "the loss in training mode, or has another number of classes than before. "
                 'Pass ranks="own" if not all ranks call it. '
                 f"({error})"
@@ -85,7 +87,7 @@ class RankSum:
         allowed = "have the same number of classes on every rank"
         cure = "Give the network all classes, also those that a rank has no rows of."
         same = len(set(lengths)) == 1
-        require(same, "MetricLoss", "logits", allowed, f"{got} classes", cure)
+        require(same, self._owner, "logits", allowed, f"{got} classes", cure)
         self._agreed.add(own.numel())
 
 

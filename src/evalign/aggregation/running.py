@@ -15,12 +15,21 @@ def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:
     """Store the new value of a buffer in place, for stacks of losses and CUDA graphs.
 
     A compiled graph replaces the buffer instead: its backward pass may compute the value again from
-    the old buffer, and a buffer without dimensions loses what is added to it.
+    the old buffer, and a buffer without dimensions loses what is added to it. A function that
+    `torch.func` transforms keeps what it was given as an argument (`functional_call`) and else
+    nothing: its tensors are stand-ins, which must not outlive it.
     """
-    if torch.compiler.is_compiling() or getattr(owner, name) is None:
+    before: Tensor | None = getattr(owner, name)
+    functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    if torch.compiler.is_compiling():
+        setattr(owner, name, value)
+    elif (level := functorch.maybe_current_level()) is not None:
+        if before is not None and functorch.maybe_get_level(before) == level:
+            before.copy_(value)
+    elif before is None:
         setattr(owner, name, value)
     else:
-        getattr(owner, name).copy_(value)
+        before.copy_(value)
     return value
 
 
@@ -78,7 +87,7 @@ class RunningConfusion(nn.Module):
             value: Tensor | None = getattr(now, part)
             if value is None:
                 continue
-            running = keep(self, part, blend(self._buffer(part, value), value))
+            running = keep(self, part, blend(self._before(part, value), value))
             attached: Tensor = getattr(confusion, part)
             # Before any batch counts there is no average, and a first one that is NaN is visible.
             mean = torch.where(seen == 0, value, running / mass.to(value))
@@ -99,18 +108,23 @@ class RunningConfusion(nn.Module):
                 self.reset()
             each = torch.zeros(classes, dtype=torch.float64, device=device)
             for part in _PARTS[:3]:
-                self._buffer(part, each)
-            self._buffer("total", each if multilabel else each[0])
-            rows = self.total if multilabel else self._buffer("rows", each[0])
+                self._make(part, each)
+            self._make("total", each if multilabel else each[0])
+            rows = self.total if multilabel else self._make("rows", each[0])
             self.seen = self.seen.to(device)
         return self.seen, self.tp, self.predicted, self.actual, self.total, rows
 
-    def _buffer(self, part: str, value: Tensor) -> Tensor:
-        """The running sum of a part. It has the size of the first batch."""
-        if getattr(self, part) is None:
-            setattr(self, part, torch.zeros_like(value))
-        self._check_size(part, value)
+    def _make(self, part: str, value: Tensor) -> Tensor:
+        keep(self, part, self._before(part, value))
         return getattr(self, part)
+
+    def _before(self, part: str, value: Tensor) -> Tensor:
+        """The running sum of a part. It has the size of the first batch."""
+        running: Tensor | None = getattr(self, part)
+        if running is None:
+            return torch.zeros_like(value)
+        self._check_size(part, value)
+        return running
 
     def empty(self) -> None:
         """Forget all batches in place, so that graphs made with the buffers stay valid."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from evalign.aggregation import Ranks
 from evalign.aggregation.running import keep
 from evalign.core.batch import Batch, Mean, Sums
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
 from evalign.core.numerics import safe_ratio
@@ -19,7 +19,7 @@ from evalign.core.rows import GivenRows, Task
 from evalign.losses.base import AdditiveLoss
 from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
-from evalign.losses.offsets import ODDS, PAIRS, checked_counts, metric_offsets, offsets_of
+from evalign.losses.offsets import ODDS, PAIRS, Counts, checked_counts, offsets_of
 
 LEARNED = ("counts", "offsets")  # buffers that have a size from the first batch on
 
@@ -34,9 +34,11 @@ class AlignedLoss(AdditiveLoss):
     label that is best for the metric (`metric_offsets`). The metric's part then works on the rows
     near that decision.
 
-    In the gradient the metric's part is divided by the soft accuracy of the batch, the mean
-    membership of rows in their own class. A row that k classes share moves the metric by 1/k of
-    what it moves the cross-entropy by: beside many classes the metric would have no say.
+    A row that k classes share evenly moves the metric by 1/k of what it moves the cross-entropy by:
+    among many classes the metric would have no say before rows are nearly decided. So in training
+    its gradient is divided by twice the soft accuracy of the batch (the mean membership of rows in
+    their own class) while that is below ½: the metric then has the say that it has between two
+    classes.
 
     Args:
         metric: as in `MetricLoss`.
@@ -49,7 +51,8 @@ class AlignedLoss(AdditiveLoss):
         momentum: weight of the new batch in the running statistics; 1 is the batch alone.
         class_weight: a factor per class (or label) of the cross-entropy, (negative, positive) if
             binary. As in `torch.nn.CrossEntropyLoss` the mean is over weights, so that their scale
-            does not matter.
+            does not matter. Logits are then those for the metric of rows that are weighted so: with
+            weights that make all classes as heavy, `offsets` + log(class_weight) is about 0.
         label_smoothing: ε of the cross-entropy: the target is (1 − ε)·target + ε / classes.
         per_image: the metric is the mean over images, see `MetricLoss`; without running statistics.
         labels: the classes that count in the metric, e.g. all but the background; for metrics that
@@ -79,7 +82,7 @@ class AlignedLoss(AdditiveLoss):
     def __init__(
         self,
         metric: str | MetricFunction,
-        class_counts: Sequence[float] | Sequence[Sequence[float]] | Tensor | None = None,
+        class_counts: Counts | None = None,
         *,
         task: Task | None = None,
         metric_weight: float = 1.0,
@@ -110,14 +113,20 @@ class AlignedLoss(AdditiveLoss):
             per_image=per_image,
             ranks=ranks,
         )
+        if class_weight is not None:
+            class_weight = class_vector("AlignedLoss", "class_weight", class_weight)
         offsets = None
         if class_counts is not None:
             class_counts = checked_counts(class_counts)
-            offsets = metric_offsets(self.metric_loss.metric, class_counts)
-        if class_weight is not None:
-            class_weight = class_vector("AlignedLoss", "class_weight", class_weight)
+            allowed = f"hold a number for each of the {len(class_counts)} classes"
+            given = len(class_counts if class_weight is None else class_weight)
+            ok = given == len(class_counts)
+            require(ok, "AlignedLoss", "class_weight", allowed, f"{given} numbers")
         self.register_buffer("class_counts", class_counts, persistent=False)
         self.register_buffer("class_weight", class_weight, persistent=False)
+        if class_counts is not None:
+            with torch.device("cpu"):  # whatever the default device is
+                offsets = self._offsets_of(class_counts)
         self.register_buffer("counts", None)
         self.register_buffer("offsets", offsets)
 
@@ -132,9 +141,9 @@ class AlignedLoss(AdditiveLoss):
     def whole(self, rows: GivenRows) -> Tensor | None:
         plain = self.class_weight is None and not self.label_smoothing
         classes = 2 if rows.task == "binary" else rows.logits.shape[1]
-        known = self.offsets is not None and self.offsets.shape == (classes,)
-        # A subclass may differ.
-        if not plain or not known or rows.task == "multilabel" or type(self) is not AlignedLoss:
+        counts = self.counts if self.class_counts is None else self.class_counts
+        known = counts is not None and counts.shape == (classes,) and rows.task != "multilabel"
+        if not (plain and known and type(self) is AlignedLoss):  # a subclass may differ
             return None
         learn = self._learn if self.class_counts is None else None
         return self.metric_loss.whole(rows, self.offsets.exp(), self.metric_weight, learn)
@@ -150,17 +159,20 @@ class AlignedLoss(AdditiveLoss):
         cross_entropy, *of_metric = self.metric_loss.of_all_ranks(sums)
         confusion = of_metric[-1].detach()
         metric = self.metric_weight * self.metric_loss.loss_of_all(tuple(of_metric))
-        metric = metric + (1 / _decided(confusion) - 1) * (metric - metric.detach())
-        if self.class_counts is None and self.metric_loss.learns():
-            here = confusion.actual
-            pairs = confusion.multilabel
-            self._learn(torch.stack([confusion.negatives, here], 1) if pairs else here)
+        if self.metric_loss.learns():
+            metric = metric + (_strength(confusion) - 1) * (metric - metric.detach())
+            if self.class_counts is None:
+                c, pairs = confusion, confusion.multilabel
+                self._learn(torch.stack([c.negatives, c.actual], 1) if pairs else c.actual)
         return cross_entropy.value() + metric
 
     def _cross_entropy(self, batch: Batch) -> Mean:
-        moved = batch
+        moved, weight = batch, self.class_weight
         if self.offsets is not None:
-            shift = self.offsets.to(batch.logits)
+            shift = self.offsets
+            if weight is not None and batch.task != "multilabel":
+                shift = shift + weight.log()
+            shift = shift.to(batch.logits)
             shift = shift[1] - shift[0] if batch.task == "binary" else shift
             moved = replace(batch, given=batch.logits + shift)
         log_p, aim, smoothing = moved.log_probabilities(), batch, self.label_smoothing
@@ -168,19 +180,26 @@ class AlignedLoss(AdditiveLoss):
             even = 1 / (batch.num_classes if batch.task == "multiclass" else 2)
             of_class = batch.target_probabilities() if batch.task == "multiclass" else batch.target
             aim = replace(batch, target=(1 - smoothing) * of_class + smoothing * even)
-        mean = aim.mean(log_p, torch.neg, self.class_weight)
-        if self.class_weight is None:
+        mean = aim.mean(log_p, torch.neg, weight)
+        if weight is None:
             return mean
-        return Mean(mean.sum, batch.mean(log_p, torch.ones_like, self.class_weight).sum)
+        return Mean(mean.sum, batch.mean(log_p, torch.ones_like, weight).sum)
+
+    def _offsets_of(self, counts: Tensor) -> Tensor:
+        """The offsets for probabilities of rows without class weights."""
+        metric, weight = self.metric_loss.metric, self.class_weight
+        if weight is None or counts.ndim == 2:  # the weight of a label leaves its odds alone
+            return offsets_of(metric, counts)
+        return offsets_of(metric, counts * weight) - weight.log()
 
     def _learn(self, here: Tensor) -> None:
         """Add the counts of a batch to those before, and take the offsets that they ask for."""
-        counts = here if self.counts is None else self.counts + here
+        counts = here.clone() if self.counts is None else self.counts + here
         # A class that has not come yet is taken for a very rare one.
         most = counts.amax(-1, keepdim=True)
         known = torch.where(most == 0, 1, counts.clamp(min=most / ODDS))
         keep(self, "counts", counts)
-        keep(self, "offsets", offsets_of(self.metric_loss.metric, known))
+        keep(self, "offsets", self._offsets_of(known))
 
     def _check(self, batch: Batch) -> None:
         """Check that the counts and weights are those of so many classes."""
@@ -213,11 +232,12 @@ class AlignedLoss(AdditiveLoss):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-def _decided(c: Confusion) -> Tensor:
-    """The soft accuracy, at least that of guessing."""
-    right = c.tp + c.tn if c.multilabel else c.tp
-    guess = 1 / (2 if c.multilabel else c.num_classes)
-    return safe_ratio(right.sum(), c.total.sum()).clamp(min=guess)
+def _strength(c: Confusion) -> Tensor | float:
+    """½ by the soft accuracy, which is taken to be that of guessing at least and ½ at most."""
+    if c.multilabel:
+        return 1.0  # every label has two classes
+    accuracy = safe_ratio(c.tp.sum(), c.total)
+    return 0.5 / accuracy.clamp(1 / c.num_classes, 0.5)
 
 
 def _with_labels(metric: Metric, labels: Sequence[int] | None) -> Metric:
@@ -225,6 +245,6 @@ def _with_labels(metric: Metric, labels: Sequence[int] | None) -> Metric:
     if labels is None:
         return metric
     allowed = "be None unless the metric is an average over classes that has no labels of its own"
-    ok = isinstance(metric, ClassMetric) and metric.labels is None and metric.average != "binary"
-    require(ok, "AlignedLoss", "labels", allowed, f"{labels} for {metric.name}")
+    if not isinstance(metric, ClassMetric) or metric.average == "binary" or metric.labels:
+        raise ValueError(complaint("AlignedLoss", "labels", allowed, f"{labels} for {metric.name}"))
     return replace(metric, labels=labels)

@@ -133,6 +133,7 @@ class MetricLoss(AdditiveLoss):
             self.threshold,
             odds,
             metric_weight,
+            odds is not None and learns,
             learn if learns else None,
             self.over_ranks if learns else None,
             self.running if learns else None,
@@ -186,14 +187,14 @@ class MetricLoss(AdditiveLoss):
     def _of_images(self, batch: Batch) -> tuple[Mean, Confusion]:
         """The losses of the images that have rows, as a mean, and the sums of all of them."""
 
-        def of_image(*rows: Tensor) -> tuple[Tensor, ...]:
-            c = self._confusion(Batch(batch.task, *rows), self.threshold)
+        def of_image(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+            c = self._confusion(Batch(batch.task, logits, target, weight), self.threshold)
             empty = c.total.sum() == 0
             return self._loss(c, empty), ~empty, c.tp, c.predicted, c.actual, c.total
 
         rows = batch.given, batch.target, batch.weight
-        size = len(batch.weight) // max(1, batch.images)
-        images = (x.unflatten(0, (batch.images, size)) for x in rows)
+        number = max(1, batch.images)
+        images = (x.unflatten(0, (number, len(x) // number)) for x in rows)
         loss, counts, *sums = (x.sum(0) for x in torch.vmap(of_image)(*images))
         return Mean(loss, counts.to(loss)), Confusion(*sums, multilabel=batch.task == "multilabel")
 

@@ -1,6 +1,7 @@
 """The offsets that a metric asks for: the log-odds from which on a class, or a label, is given."""
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -15,11 +16,14 @@ ODDS = 1e4  # at most; a metric that counts only one of two mistakes would have 
 PAIRS = "Of Y (N, L) these are torch.stack([len(Y) - Y.sum(0), Y.sum(0)], 1); None learns them."
 
 
-def checked_counts(class_counts: Sequence[float] | Tensor) -> Tensor:
+Counts = Sequence[float] | Sequence[Sequence[float]] | Tensor
+
+
+def checked_counts(class_counts: Counts) -> Tensor:
     """One positive number per class, or a pair (negative, positive) per label, as float64."""
     counts = numbers(class_counts)
     if counts.ndim != 2:
-        return class_vector("AlignedLoss", "class_counts", class_counts)
+        return class_vector("AlignedLoss", "class_counts", cast(Sequence[float], class_counts))
     pairs = counts.shape[1] == 2 and counts.numel() > 0
     ok = pairs and bool(((counts > 0) & counts.isfinite()).all())
     allowed = "hold a number for each class, or a pair (negative, positive) for each label, all > 0"
@@ -27,7 +31,7 @@ def checked_counts(class_counts: Sequence[float] | Tensor) -> Tensor:
     return counts
 
 
-def metric_offsets(metric: Metric, class_counts: Sequence[float] | Tensor) -> Tensor:
+def metric_offsets(metric: Metric, class_counts: Counts) -> Tensor:
     r"""The log-odds of each class against the most frequent one, m, from which on it is the label.
 
     With G = ∂M/∂C, to first order, calling a row j instead of m gains η_j (G_jj − G_jm) and costs

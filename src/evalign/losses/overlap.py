@@ -5,27 +5,54 @@ import math
 import torch
 from torch import Tensor
 
-from evalign.core.batch import Batch
+from evalign.aggregation import Ranks, RankSum
+from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require
+from evalign.core.confusion import Confusion
 from evalign.core.numerics import safe_ratio, sum_dtype
 from evalign.core.rows import Task
-from evalign.losses.base import Loss, zero_if_empty
+from evalign.losses.base import AdditiveLoss, Loss, zero_if_empty
 
 
-class DiceLoss(Loss):
+class DiceLoss(AdditiveLoss):
     """1 − 2 Σ p g / (Σ p² + Σ g²) (Milletari et al. 2016), sums over all rows of the batch.
 
     Binary problems score the positive class, others the mean over classes that have any mass.
+
+    Args:
+        ranks: whose rows are summed, see `MetricLoss`.
+
     `task`, `ignore_index` and `validate` are those of every loss (`Loss`).
     """
 
-    def value(self, batch: Batch) -> Tensor:
-        p, g, w = _per_class(batch)
-        p = p.softmax(-1) if batch.task == "multiclass" else p.sigmoid()
-        overlap = 2 * (w * p * g).sum(0)
-        mass = (w * (p**2 + g**2)).sum(0)
-        loss = 1 - _mean_where(safe_ratio(overlap, mass), mass != 0)
-        return zero_if_empty(loss, batch.weight.sum())
+    def __init__(
+        self,
+        *,
+        ranks: Ranks = "all",
+        task: Task | None = None,
+        ignore_index: int = -100,
+        validate: bool = False,
+    ) -> None:
+        super().__init__(task=task, ignore_index=ignore_index, validate=validate)
+        self.over_ranks = RankSum(ranks, "DiceLoss")
+
+    @property
+    def ranks(self) -> Ranks:
+        return self.over_ranks.ranks
+
+    def sums_from_batch(self, batch: Batch) -> Sums:
+        z, g, w = _per_class(batch)
+        p = z.softmax(-1) if batch.task == "multiclass" else z.sigmoid()
+        # Sums of squares stand in the places of the predicted and the actual mass.
+        sums = ((w * x).sum(0) for x in (p * g, p**2, g**2, torch.ones_like(g)))
+        return (Confusion(*sums, multilabel=True),)
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        in_training = self.training and torch.is_grad_enabled()
+        (c,) = self.over_ranks(sums) if in_training else sums
+        mass = c.predicted + c.actual
+        loss = 1 - _mean_where(safe_ratio(2 * c.tp, mass), mass != 0)
+        return zero_if_empty(loss, c.total.sum())
 
 
 class SigmoidF1Loss(Loss):

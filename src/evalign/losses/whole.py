@@ -38,7 +38,8 @@ class WholeLoss(NamedTuple):
         form: its closed form.
         sigmoid: whether the step is the sigmoid.
         odds: exp(offsets) of the cross-entropy of logits + offsets; None for no cross-entropy.
-        metric_weight: of the metric beside a cross-entropy, see `AlignedLoss`.
+        metric_weight: the factor of the metric.
+        by_accuracy: whether its gradient grows as rows are undecided, see `AlignedLoss`.
         learn: is told the mass of the classes in the batch; None for nobody.
         ranks: adds the sums of other processes; None for this one alone.
         running: the average at which the slopes are taken; None for the batch alone.
@@ -54,6 +55,7 @@ class WholeLoss(NamedTuple):
     threshold: Tensor | None
     odds: Tensor | None
     metric_weight: float
+    by_accuracy: bool
     learn: Callable[[Tensor], None] | None
     ranks: RankSum | None
     running: RunningConfusion | None
@@ -106,9 +108,9 @@ class WholeLoss(NamedTuple):
             sums = Confusion.from_membership(batch, soft)
             score = self.metric(sums.map(lambda x: next(at) + size * (x - x.detach())))
             value = torch.where(score.isnan(), 0, -score)  # no class has a score, or NaN logits
+            value = strength * value
             if self.odds is None:
                 return value
-            value = strength * value
             offsets = self.odds.log().to(batch.logits)
             offsets = offsets[1] - offsets[0] if batch.task == "binary" else offsets
             moved = replace(batch, given=batch.logits + offsets)
@@ -186,7 +188,7 @@ def _forward_on_gpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
         if loss.running is not None:
             running = loss.running.sums(plan.classes, rows.task == "multilabel", device)
             momentum = loss.running.momentum
-        facts = loss.form, running, momentum, ctx.size, loss.metric_weight
+        facts = loss.form, running, momentum, ctx.size, loss.metric_weight, loss.by_accuracy
         value, slopes, point = fused.end(plan, step, partial, *facts)
     ctx.plan, ctx.step = plan, step
     return _Passed(value, slopes, point, (stats,))
@@ -227,12 +229,11 @@ def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
     if mass == 0 or (undefined and not np.isnan(c.predicted.sum())):
         score, slopes = 1.0, np.zeros_like(slopes)
     per_mass = 1 / mass if mass >= ZERO else 0.0
-    value, strength = 1 - score, 1.0
-    if loss.odds is not None:
-        guess, accuracy = 1 / len(now.tp), now.tp.sum() * per_mass
-        # As much as the rows are undecided; a NaN stays visible.
-        strength = loss.metric_weight / (guess if accuracy < guess else accuracy)
-        value = loss.metric_weight * value + cross * per_mass
+    value = loss.metric_weight * (1 - score) + (0 if loss.odds is None else cross * per_mass)
+    strength = loss.metric_weight
+    if loss.by_accuracy:
+        accuracy = np.clip(now.tp.sum() * per_mass, 1 / len(now.tp), 0.5)  # NaN stays visible
+        strength *= 0.5 / accuracy
     slopes = -ctx.size * strength * slopes.ravel()
     facts = np.concatenate([slopes, [ctx.size * per_mass, temperature]])
     ends = [c.total, c.rows, strength]

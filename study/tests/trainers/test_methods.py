@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from evalign.losses import AUROCLoss, MetricLoss
-from evalign.losses.aligned import metric_offsets
+from evalign.losses.offsets import metric_offsets
 from evalign.metrics import resolve
 from evalign.training import Settings
 from tests import tolerances

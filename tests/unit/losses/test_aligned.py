@@ -21,8 +21,8 @@ from sklearn.metrics import (
 from torch import nn
 from torch.nn import functional as F
 
-from evalign import AlignedLoss, MetricLoss, fit_decision, metrics
-from evalign.losses.aligned import metric_offsets
+from evalign import AlignedLoss, Confusion, MetricLoss, fit_decision, metrics
+from evalign.losses.offsets import metric_offsets
 from evalign.training import Settings, fit
 from tests import tolerances
 
@@ -214,7 +214,6 @@ def test_a_class_without_rows_is_refused():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"task": "multilabel"}, 'task of AlignedLoss must be "binary" or "multiclass"'),
         (
             {"metric": "f1_marco"},
             "metric of AlignedLoss must be a name of metrics.names(). Got 'f1_",
@@ -231,6 +230,36 @@ def test_a_class_without_rows_is_refused():
             {"class_counts": pd.Series([1] * 9 + [0]).value_counts()},
             "class_counts of AlignedLoss must be in the order of the classes. Got [1, 0]. Use .so",
         ),
+        (
+            {"class_counts": [[9, 1], [1, 0]]},
+            "class_counts of AlignedLoss must hold a number for each class, or a pair (negative, "
+            "positive) for each label, all > 0. Got [[9, 1], [1, 0]]. Of Y (N, L) these are "
+            "torch.stack([len(Y) - Y.sum(0), Y.sum(0)], 1); None learns them.",
+        ),
+        (
+            {"metric_weight": -1},
+            "metric_weight of AlignedLoss must be finite and not negative. Got -1.",
+        ),
+        (
+            {"metric_weight": "much"},
+            "metric_weight of AlignedLoss must be finite and not negative. Got 'much'.",
+        ),
+        ({"label_smoothing": 1}, "label_smoothing of AlignedLoss must lie in [0, 1). Got 1."),
+        (
+            {"class_weight": [1, 2, 3]},
+            "class_weight of AlignedLoss must hold a number for each of the 2 classes. Got 3 num",
+        ),
+        (
+            {"labels": [1]},
+            "labels of AlignedLoss must be None unless the metric is an average over classes that "
+            "has no labels of its own. Got [1] for f1.",
+        ),
+        (
+            {"metric": "matthews_corrcoef", "labels": [1]},
+            "labels of AlignedLoss must be None unless the metric is an average over classes",
+        ),
+        ({"temperature": 0.5}, "temperature of MetricLoss must lie in (0, 0.4]. Got 0.5."),
+        ({"momentum": 0}, "momentum of MetricLoss must lie in (0, 1]"),
     ],
 )
 def test_what_is_refused(arguments, text):
@@ -238,16 +267,36 @@ def test_what_is_refused(arguments, text):
         AlignedLoss(**{"metric": "f1", "class_counts": [9, 1]} | arguments)
 
 
-def test_several_labels_a_row_are_refused():
-    loss = AlignedLoss("f1_macro", [4, 2, 1])
-    with pytest.raises(ValueError, match=r"^task of AlignedLoss must be .* use MetricLoss beside"):
-        loss(torch.zeros(5, 3), torch.ones(5, 3))
-
-
-def test_counts_of_other_classes_are_refused():
-    text = "class_counts of AlignedLoss must hold a number for each of the 3 classes"
-    with pytest.raises(ValueError, match=text):
-        AlignedLoss("f1_macro", [4, 2])(torch.zeros(5, 3), torch.arange(5) % 3)
+@pytest.mark.parametrize(
+    ("settings", "labels", "text"),
+    [
+        (
+            {"class_counts": [4, 2]},
+            False,
+            "class_counts of AlignedLoss must hold a number for each of the 3 classes. Got 2 num",
+        ),
+        (
+            {"class_counts": [[4, 2]] * 3},
+            False,
+            "class_counts of AlignedLoss must hold a number for each of the 3 classes. Got 3 pairs",
+        ),
+        (
+            {"class_counts": [4, 2, 1]},
+            True,
+            "class_counts of AlignedLoss must hold a pair (negative, positive) for each of the 3 "
+            "labels. Got 3 numbers. Of Y (N, L) these are torch.stack([len(Y)",
+        ),
+        (
+            {"class_weight": [4, 2]},
+            False,
+            "class_weight of AlignedLoss must hold a number for each of the 3 classes. Got 2 num",
+        ),
+    ],
+)
+def test_numbers_of_other_classes_are_refused(settings, labels, text):
+    target = torch.ones(5, 3) if labels else torch.arange(5) % 3
+    with pytest.raises(ValueError, match=re.escape(text)):
+        AlignedLoss("f1_macro", **settings)(torch.zeros(5, 3), target)
 
 
 def test_offsets_are_found_where_no_gradients_are():
@@ -282,6 +331,13 @@ def batches(task, count=3, rows=40):
         yield logits.requires_grad_(), y, weight
 
 
+def growth(logits, y, weight):
+    """What the metric's gradient is multiplied by: ½ over the soft accuracy, while that is less."""
+    c = Confusion.from_logits(logits.detach(), y, sample_weight=weight, ignore_index=255)
+    accuracy = (c.tp.sum() / c.total).item()
+    return 0.5 / min(0.5, max(accuracy, 1 / c.num_classes))
+
+
 def cross_entropy(logits, y, weight, offsets):
     counts = y != 255
     logits, y, weight = logits[counts], y[counts], weight[counts]
@@ -298,10 +354,12 @@ def test_value_and_gradient_are_the_sum_of_both_parts(task):
     asked = offsets(METRICS[task], COUNTS[task])
     for logits, y, weight in batches(task):
         value = loss(logits, y, sample_weight=weight)
-        expected = cross_entropy(logits, y, weight, asked) + alone(logits, y, sample_weight=weight)
-        assert value.item() == pytest.approx(expected.item(), abs=tolerances.SAME)
+        entropy = cross_entropy(logits, y, weight, asked)
+        metric = alone(logits, y, sample_weight=weight)
+        assert value.item() == pytest.approx((entropy + metric).item(), abs=tolerances.SAME)
+        scaled = entropy + growth(logits, y, weight) * metric
         found, wanted = (
-            torch.autograd.grad(loss_value, logits)[0] for loss_value in (value, expected)
+            torch.autograd.grad(loss_value, logits)[0] for loss_value in (value, scaled)
         )
         torch.testing.assert_close(found, wanted, rtol=0, atol=tolerances.SAME)
         assert found[y != 255].abs().min() > 0  # every row has a gradient

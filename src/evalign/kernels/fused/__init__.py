@@ -55,6 +55,7 @@ def end(
     momentum: float | None = None,
     scale: int = 1,
     metric_weight: float = 1.0,
+    by_accuracy: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss, its slopes, and the sums at which they are taken.
 
@@ -62,8 +63,9 @@ def end(
     times `scale`. The temperature stands behind, since it may change before the backward pass, and
     the odds.
     The sums are tp, predicted, actual and total of every class or label, and the total and the
-    number of rows of exclusive classes. Behind them are the weight of the metric's part, and the
-    actual mass of the classes in this batch. `running` are the buffers of `RunningConfusion.sums`,
+    number of rows of exclusive classes. Behind them are the weight of the metric's slopes,
+    that grows as the batch is undecided if `by_accuracy`, and the actual mass of the classes
+    in this batch. `running` are the buffers of `RunningConfusion.sums`,
     which are moved in place.
     """
     if partial.numel() > ALONE:
@@ -71,7 +73,8 @@ def end(
     loss = partial.new_empty((), dtype=this.compute)
     slopes = partial.new_empty((2 + this.cross) * this.classes + 2, dtype=this.compute)
     point = partial.new_empty(5 * this.classes + 3, dtype=torch.float64)
-    launch = this.end(form, momentum, len(partial), partial.dtype, scale, metric_weight)
+    facts = form, momentum, len(partial), partial.dtype, scale, metric_weight, by_accuracy
+    launch = this.end(*facts)
     odds = partial if step.odds is None else step.odds
     launch(partial, step.temperature, odds, point, loss, slopes, *(running or (point,) * 6))
     return loss, slopes, point

@@ -29,11 +29,11 @@ def finish(
     partial, temperature, odds, point, out, slopes,
     seen, running_tp, running_predicted, running_actual, running_total, running_rows,
     programs, scale, classes, TASK: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    METRIC_WEIGHT: tl.constexpr, RUNNING: tl.constexpr, MOMENTUM: tl.constexpr,
-    KIND: tl.constexpr, AVERAGE: tl.constexpr, ZERO_DIVISION: tl.constexpr, LEAVE_OUT: tl.constexpr,
-    TP: tl.constexpr, TN: tl.constexpr, BY_TP: tl.constexpr, BY_PREDICTED: tl.constexpr,
-    BY_ACTUAL: tl.constexpr, BY_NEGATIVES: tl.constexpr, BY_REJECTED: tl.constexpr,
-    SECOND: tl.constexpr, COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr,
+    METRIC_WEIGHT: tl.constexpr, BY_ACCURACY: tl.constexpr, RUNNING: tl.constexpr,
+    MOMENTUM: tl.constexpr, KIND: tl.constexpr, AVERAGE: tl.constexpr, ZERO_DIVISION: tl.constexpr,
+    LEAVE_OUT: tl.constexpr, TP: tl.constexpr, TN: tl.constexpr, BY_TP: tl.constexpr,
+    BY_PREDICTED: tl.constexpr, BY_ACTUAL: tl.constexpr, BY_NEGATIVES: tl.constexpr,
+    BY_REJECTED: tl.constexpr, SECOND: tl.constexpr, COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     """Write the loss, and its slopes by tp and predicted (2, C) and by the cross-entropy's sum."""
     MULTILABEL: tl.constexpr = TASK == _MULTILABEL
@@ -51,13 +51,12 @@ def finish(
         right += tl.sum(tp, 0)
     empty, whole = mass == 0, mass
     per_mass = tl.where(mass < 1e-19, 0, 1 / tl.where(mass < 1e-19, 1, mass))
-    metric_weight = zero + 1
+    metric_weight = tl.full([], METRIC_WEIGHT, tl.float64)
     strength = metric_weight
-    if CROSS_ENTROPY:
-        # As much as the rows are undecided; a NaN stays visible.
+    if BY_ACCURACY:
         guess, accuracy = 1 / tl.cast(classes, tl.float64), right * per_mass
-        metric_weight = tl.full([], METRIC_WEIGHT, tl.float64)
-        strength = metric_weight / tl.where(accuracy < guess, guess, accuracy)
+        accuracy = tl.where(accuracy < guess, guess, accuracy)  # NaN stays visible
+        strength *= 0.5 / tl.where(accuracy > 0.5, 0.5, accuracy)
     tl.store(point + 4 * classes + 2, strength)
     crosses, count = zero, zero
     if not MULTILABEL:

@@ -182,9 +182,10 @@ class CallPlan:
         kind: torch.dtype,
         scale: int,
         metric_weight: float,
+        by_accuracy: bool,
     ) -> Launch:
         """The launch that ends the forward pass, for so many sums of this kind."""
-        key = form, momentum, programs, kind, scale, metric_weight
+        key = form, momentum, programs, kind, scale, metric_weight, by_accuracy
         if key in self._ends:
             return self._ends[key]
         columns = min(FINISH, triton.next_power_of_2(self.classes))
@@ -193,15 +194,9 @@ class CallPlan:
         self._ends[key] = Launch(
             finish,
             (1,),
-            *(programs, scale, self.classes, TASKS[self.task], self.cross, float(metric_weight)),
-            *(
-                momentum is not None,
-                momentum or 0.0,
-                KINDS[form.kind],
-                AVERAGES[form.average],
-                zero,
-                leave_out,
-            ),
+            *(programs, scale, self.classes, TASKS[self.task], self.cross),
+            *(float(metric_weight), by_accuracy, momentum is not None, momentum or 0.0),
+            *(KINDS[form.kind], AVERAGES[form.average], zero, leave_out),
             *(*form.first, form.second is not None, columns, parts),
             warps=8 if columns <= 1024 else 32,
         )
