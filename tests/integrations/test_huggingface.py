@@ -15,7 +15,14 @@ from transformers import (
     TrainingArguments,
 )
 
-from evalign import MetricLoss, TemperatureAnnealing, exact_backward, fit_decision, losses
+from evalign import (
+    AlignedLoss,
+    MetricLoss,
+    TemperatureAnnealing,
+    exact_backward,
+    fit_decision,
+    losses,
+)
 from evalign.integrations.huggingface import AlignedTrainer
 from evalign.training.checkpoint import load
 from tests import tolerances
@@ -152,6 +159,20 @@ def same(found, wanted):
 @pytest.mark.parametrize("microbatches", [1, 3])
 def test_the_gradient_in_the_trainer_is_the_plain_gradient(microbatches, tmp_path):
     close(in_trainer(tmp_path, microbatches=microbatches), plain())
+
+
+def test_counts_are_learnt_as_from_the_whole_batch(tmp_path):
+    found = []
+    for number in (1, 3):
+        notes = Notes()
+        args = arguments(tmp_path / str(number), learning_rate=0.0, microbatches=number)
+        rows, loss = texts(2 * ROWS), AlignedLoss("f1_macro")
+        engine = trainer(args, classifier=model(), loss=loss, callbacks=[notes], train_dataset=rows)
+        engine.train()
+        found.append([gradient.tolist() for gradient in notes.gradients])
+        found.append(loss.offsets.tolist())
+    same(found[2], found[0])
+    assert found[3] == pytest.approx(found[1], abs=1e-12)
 
 
 def test_a_model_of_ones_own(tmp_path):

@@ -105,7 +105,7 @@ FULL = {
     "weight": (
         lambda: losses.DiceLoss(weight=torch.ones(3)),
         TypeError,
-        "weight of DiceLoss must be left out: it is not one of task, ignore_index, validate, "
+        "weight of DiceLoss must be left out: it is not one of ranks, task, ignore_index, validate, "
         "class_dim. Got Tensor. Weights of rows go into the call: loss(logits, target, "
         "sample_weight=...).",
     ),
@@ -126,8 +126,9 @@ FULL = {
     "reduction": (
         lambda: losses.DiceLoss(reduction="mean"),
         TypeError,
-        "reduction of DiceLoss must be left out: it is not one of task, ignore_index, validate, "
-        "class_dim. Got str. The loss is one number of the whole batch, with nothing to reduce.",
+        "reduction of DiceLoss must be left out: it is not one of ranks, task, ignore_index, "
+        "validate, class_dim. Got str. The loss is one number of the whole batch, with nothing to "
+        "reduce.",
     ),
     "misspelt argument": (
         lambda: losses.FocalLoss(gama=1.0),

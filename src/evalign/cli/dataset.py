@@ -52,14 +52,18 @@ class Rows:
         return Rows(self.X.iloc[rows], self.y[rows], weight, groups)
 
     def followed_by(self, more: "Rows") -> "Rows":
-        """These rows, and then others of the same table, without their groups."""
+        """These rows, and then others of another table, whose groups are others."""
         X = pd.concat([self.X, more.X], ignore_index=True)
         levels = self.X.select_dtypes("category").columns  # lost where they differ
         weight = None
         if self.weight is not None and more.weight is not None:
             weight = np.concatenate([self.weight, more.weight])
-        y = np.concatenate([self.y, more.y])
-        return Rows(X.astype(dict.fromkeys(levels, "category")), y, weight, None)
+        y, groups = np.concatenate([self.y, more.y]), None
+        if self.groups is not None:
+            given = (self.groups, np.arange(len(more.y)) if more.groups is None else more.groups)
+            own, others = (np.unique(part, return_inverse=True)[1] for part in given)
+            groups = np.concatenate([own, others + len(own)])
+        return Rows(X.astype(dict.fromkeys(levels, "category")), y, weight, groups)
 
     def hold_out(self, labels: Labels, seed: int, part: str) -> tuple["Rows", "Rows"]:
         """Split into the rows to train on, and a fifth for the "test" or "validation"."""

@@ -40,7 +40,7 @@ except ImportError:  # Windows, where two commands at once do not notice each ot
     fcntl = None
 
 FORMAT = "evalign run"
-VERSION = 2  # since the models know the columns
+VERSION = 3  # since there are ensembles
 PREDICTIONS = "test_predictions.parquet"
 REPORT = "report.html"
 MODELS = ("model", "baseline")
@@ -104,7 +104,7 @@ class FinishedRun:
 
     @property
     def _is_network(self) -> bool:
-        return self.about["arguments"].get("--model") == NETWORK
+        return self.about["arguments"]["--model"] == NETWORK
 
     @cached_property
     def _ensemble(self) -> AlignedEnsemble:

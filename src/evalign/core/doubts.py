@@ -1,7 +1,7 @@
 """Warnings of input that is read in one way and was probably meant in another.
 
-None of it is an error: the task follows from shapes and dtypes, whatever the values are. Each
-warning ends with what to write for each of the meanings, and is silent when that is written.
+None of it is an error: the task follows from shapes and dtypes, whatever the values are. A warning
+ends with what to write for each of the meanings.
 """
 
 import sys
@@ -12,7 +12,8 @@ from torch import Tensor
 
 # How far a row of probabilities is from 1 at most, and in half precision.
 LIKE_ONE, LIKE_ONE_IN_HALF = 1e-3, 2e-2
-# Of how many single numbers in [0, 1] one may say that they are not logits.
+# Of how many numbers in [0, 1] one may say that they are not logits, and of how many rows with one
+# label each that they are classes.
 SO_MANY = 20
 
 
@@ -30,7 +31,7 @@ def _inside(module: str) -> bool:
 
 def warn_of_layout(owner: str, shape: tuple[int, ...], target: tuple[int, ...]) -> None:
     """Warn where shapes alone leave two meanings; nobody has said where the classes are."""
-    if len(shape) < 3:
+    if len(shape) < 3 or shape[1] == 1:  # one logit for each
         return
     if target == shape and (len(shape) == 3 or shape[-1] == 1):
         warn(
@@ -50,7 +51,8 @@ def warn_of_layout(owner: str, shape: tuple[int, ...], target: tuple[int, ...]) 
 def warn_of_one_hot(owner: str, target: Tensor) -> None:
     """Warn of one class a row that is written as many labels a row, (N, L, ...)."""
     ones = (target == 1).sum(1)
-    if ones.numel() > 1 and bool((ones == 1).all()) and bool(((target == 0) | (target == 1)).all()):
+    many = ones.numel() >= SO_MANY  # few rows may have one label each by chance
+    if many and bool((ones == 1).all()) and bool(((target == 0) | (target == 1)).all()):
         warn(
             f"Every row of the target of {owner} holds exactly one 1, as for classes that exclude "
             "each other, but its shape is that of many labels a row, and so it is read. Pass "

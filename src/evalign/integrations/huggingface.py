@@ -1,6 +1,7 @@
 """Hugging Face: a Trainer whose gradient is that of the loss over all rows of a step."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,6 @@ class AlignedTrainer(Trainer):
         self._fitter = DecisionFitter(
             metric,
             decision=decision,
-            offsets=getattr(loss, "offsets", None),
             ranks="own",  # Trainer gives every process the rows of all
             **self._reading,
         )
@@ -122,6 +122,7 @@ class AlignedTrainer(Trainer):
         self.annealing = annealing
         self._microbatches: list[dict[str, Any]] = []
         self._exact: ExactAccumulation | None = None  # for a step with several micro-batches
+        self._replaying = ExitStack()  # open while they are back-propagated
         if self.args.gradient_accumulation_steps > 1:
             ExactAccumulation(self.loss)  # refuses a loss that is not a function of sums
         smoothing = self.args.label_smoothing_factor
@@ -149,6 +150,7 @@ class AlignedTrainer(Trainer):
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Tensor | int | None]:
         self._exact = None
+        self._replaying.close()  # a step before it may have been interrupted
         self._microbatches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         return self._microbatches, items
 
@@ -162,12 +164,16 @@ class AlignedTrainer(Trainer):
         if several == 1:
             return super().training_step(model, inputs, num_items_in_batch)
         if self._exact is None:
-            self._exact = self._count(model)
+            self._exact, self._left = self._count(model), several
+            self._replaying.enter_context(self._exact.replaying())
         super().training_step(model, inputs, num_items_in_batch)
+        self._left -= 1
+        if not self._left:
+            self._replaying.close()
         return self._exact.value / several  # Trainer adds up what the micro-batches return
 
     def _count(self, model: nn.Module) -> ExactAccumulation:
-        """Run pass one, and restore the random numbers after it."""
+        """Run pass one."""
         model.train()
         if not self.state.global_step:
             warn_of_batch_statistics("AlignedTrainer", model)
@@ -175,8 +181,7 @@ class AlignedTrainer(Trainer):
         with exact.counting(), self.compute_loss_context_manager():
             for inputs in self._microbatches:
                 exact.count(*_forward(model, self._prepare_inputs(inputs))[1:])
-        with exact.replaying():
-            return exact
+        return exact
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Scores:
         scores = super().evaluate(*args, **kwargs)
@@ -236,6 +241,7 @@ class AlignedTrainer(Trainer):
         allowed, cure = "return other names than metric", "That is the metric of AlignedTrainer."
         require("metric" not in own, "AlignedTrainer", "compute_metrics", allowed, [*own], cure)
         total, self._seen = self._seen, 0
+        self._fitter.offsets = getattr(self.loss, "offsets", None)  # it may have learnt them
         self._evaluated = self._fitter.over_ranks()
         self._fitter.reset()
         return {"metric": self.metric(total).item(), **own}

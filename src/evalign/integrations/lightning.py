@@ -92,9 +92,7 @@ class AlignedModule(LightningModule):
         given = {} if ignore_index is None else {"ignore_index": ignore_index}
         self._reading = reading(loss, **given)
         self._many_labels = self._reading["task"] == "multilabel"
-        self._fitter = DecisionFitter(
-            metric, decision=decision, offsets=getattr(loss, "offsets", None), **self._reading
-        )
+        self._fitter = DecisionFitter(metric, decision=decision, **self._reading)
         self._validated: DecisionFitter | DecisionRule | None = None
 
     @property
@@ -202,20 +200,26 @@ class AlignedModule(LightningModule):
 
     def _note(self, logits: Tensor, target: Tensor) -> None:
         if self._reading["task"] is None:
-            self._many_labels = infer_task(logits, target) == "multilabel"
+            labels = target if target.ndim < logits.ndim else self._classes_second(target)
+            self._many_labels = infer_task(self._classes_second(logits), labels) == "multilabel"
+
+    def _classes_second(self, logits: Tensor) -> Tensor:
+        return logits if logits.ndim < 3 else logits.movedim(self._reading["class_dim"] or 1, 1)
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Labels by the rule; before there is one, those of the largest logit (or logits > 0)."""
         logits = self(self.unpack(batch).x)
         if self._validated is not None:
             return self.rule(logits)
-        if self._many_labels or logits.ndim == 1 or logits.shape[1] == 1:
+        classes = self._classes_second(logits)
+        if self._many_labels or logits.ndim == 1:
             return (logits > 0).long()
-        return logits.argmax(self._reading["class_dim"] or 1)
+        return classes.argmax(1) if classes.shape[1] > 1 else (classes.squeeze(1) > 0).long()
 
     def on_validation_epoch_end(self) -> None:
         self._log_metric("val_metric")
         if not self.trainer.sanity_checking:
+            self._fitter.offsets = getattr(self.loss, "offsets", None)  # it may have learnt them
             self._validated = self._fitter.over_ranks()
         self._fitter.reset()
 

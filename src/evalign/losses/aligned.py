@@ -64,7 +64,7 @@ class AlignedLoss(AdditiveLoss):
     Attributes:
         offsets: one per class or label, to add to logits before the softmax or sigmoid. Of classes,
             adding one number to all of them makes no difference. None before the first batch, if
-            they are learnt.
+            they are learnt. `load_state_dict` puts those that were saved in their place.
 
     Examples:
         >>> loss = AlignedLoss("f1", [90, 10])
@@ -197,6 +197,9 @@ class AlignedLoss(AdditiveLoss):
 
     def _learn(self, here: Tensor) -> None:
         """Add the counts of a batch to those before, and take the offsets that they ask for."""
+        for name, buffer in self.named_buffers(recurse=False):  # the logits may be elsewhere
+            if buffer.device != here.device:
+                setattr(self, name, buffer.to(here.device))
         counts = here.clone() if self.counts is None else self.counts + here
         # A class that has not come yet is taken for a very rare one.
         most = counts.amax(-1, keepdim=True)

@@ -2,7 +2,8 @@
 
 The sums of the rows, those of other ranks, the running average, the metric and its slopes are
 computed in the forward pass without a graph, and the gradient of the logits in the backward pass.
-On a GPU that is three launches, for up to 4096 classes. `MetricLoss.value` and `AlignedLoss.value`
+On a GPU that is three launches, for up to 4096 classes; counts of classes that `AlignedLoss` learns
+take more. `MetricLoss.value` and `AlignedLoss.value`
 say what it computes, and serve the rows and metrics that it does not cover.
 """
 

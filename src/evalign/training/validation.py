@@ -103,6 +103,7 @@ def hard_confusion(
         sample_weight=sample_weight,
         ignore_index=ignore_index,
         class_dim=class_dim,
+        look=False,
     )
     logits, target = rows.logits, signed(rows.target)
     ignored = target == ignore_index

@@ -10,6 +10,7 @@ from torch import nn
 from evalign import Confusion, DecisionFitter, MetricLoss, fit_decision, losses, score
 from evalign.core.doubts import rows_of_probabilities
 from evalign.losses.base import SETTLED
+from evalign.training.validation import hard_confusion
 
 DICE = losses.DiceLoss
 
@@ -22,7 +23,7 @@ def labels(classes, *shape):
     return torch.randint(classes, shape, generator=torch.Generator().manual_seed(1))
 
 
-ONE_HOT = torch.eye(3)[[0, 2, 1, 1]]
+ONE_HOT = torch.eye(3)[[0, 2, 1, 1] * 5]
 PAIR = torch.eye(3)[[0, 2]] + torch.eye(3)[[1, 1]]
 # name: (action, the telling parts)
 WARNED = {
@@ -59,11 +60,11 @@ WARNED = {
         ["DecisionFitter", "class_dim=-1"],
     ),
     "one-hot rows": (
-        lambda: DICE()(drawn(4, 3), ONE_HOT),
+        lambda: DICE()(drawn(20, 3), ONE_HOT),
         ["DiceLoss holds exactly one 1", "target.argmax(1)", 'task="multilabel"'],
     ),
     "one-hot pixels": (
-        lambda: DICE()(drawn(1, 3, 2, 2), ONE_HOT.T.reshape(1, 3, 2, 2)),
+        lambda: DICE()(drawn(1, 3, 4, 5), ONE_HOT.T.reshape(1, 3, 4, 5)),
         ["exactly one 1"],
     ),
     "probabilities": (
@@ -104,8 +105,8 @@ SILENT = {
     "classes second": lambda: DICE(class_dim=1)(drawn(2, 4, 4), labels(4, 2, 4)),
     "classes last": lambda: DICE(class_dim=-1)(drawn(2, 4, 4), labels(4, 2, 4)),
     "other tokens than classes": lambda: DICE()(drawn(2, 4, 5), labels(4, 2, 5)),
-    "one-hot rows, many labels": lambda: DICE(task="multilabel")(drawn(4, 3), ONE_HOT),
-    "one-hot rows, classes": lambda: DICE(task="multiclass")(drawn(4, 3), ONE_HOT),
+    "one-hot rows, many labels": lambda: DICE(task="multilabel")(drawn(20, 3), ONE_HOT),
+    "one-hot rows, classes": lambda: DICE(task="multiclass")(drawn(20, 3), ONE_HOT),
     "two labels a row": lambda: DICE()(drawn(2, 3), PAIR),
     "one row": lambda: DICE()(drawn(1, 3), ONE_HOT[:1]),
     "classes of tokens": lambda: Confusion.from_predictions(
@@ -153,8 +154,8 @@ def test_gradients_come_back_where_the_classes_were():
 def test_a_loss_doubts_its_first_batch_only():
     loss = DICE()
     with pytest.warns(UserWarning, match="exactly one 1"):
-        loss(drawn(4, 3), ONE_HOT)
-    loss(drawn(4, 3), ONE_HOT)
+        loss(drawn(20, 3), ONE_HOT)
+    loss(drawn(20, 3), ONE_HOT)
     sure = DICE()
     sure(drawn(2, 4, 5), labels(4, 2, 5))
     sure(drawn(2, 4, 4), labels(4, 2, 4))  # now it is known that the classes come second
@@ -175,8 +176,8 @@ def test_single_probabilities_are_told_when_logits_would_be_negative(network):
 
 
 def test_no_doubts_without_values():
-    torch.func.vmap(DICE())(drawn(1, 4, 3), ONE_HOT.unsqueeze(0))
-    DICE()(drawn(4, 3).to("meta"), ONE_HOT.to("meta"))
+    torch.func.vmap(DICE())(drawn(1, 20, 3), ONE_HOT.unsqueeze(0))
+    DICE()(drawn(20, 3).to("meta"), ONE_HOT.to("meta"))
 
 
 def test_what_are_rows_of_probabilities():
@@ -219,3 +220,18 @@ def test_255_beside_other_classes_is_left_out():
     with pytest.raises(ValueError, match=r"Did you mean ignore_index=255\?"):
         DICE()(drawn(4, 3), torch.tensor([0, 1, 2, 255]))
     DICE(ignore_index=255)(drawn(4, 3), torch.tensor([0, 1, 2, 255]))
+
+
+def test_few_rows_with_one_label_each_are_not_taken_for_classes():
+    loss = losses.MetricLoss("f1_macro")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss(torch.randn(8, 3), torch.eye(3)[torch.arange(8) % 3])
+        hard_confusion(torch.randn(8, 3), torch.eye(3)[torch.arange(8) % 3])
+
+
+def test_one_logit_for_each_token_is_not_warned_of():
+    rows = torch.randn(6, 1, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_decision(rows, (rows > 0).float(), metric="f1")

@@ -63,7 +63,7 @@ def whole_rows(
             target, weight, r, image, s, live, w_image, w_row, ignore, CLASSES, WEIGHTED, compute
         )
         own_logit = tl.load(z_rows + y * z_class, mask=live & known, other=0).to(compute)
-        largest, one, runner_up, two, z = _two_largest(z, column, 0)
+        largest, one, runner_up, two, z = _two_largest(z, column)
         e = tl.exp(z - largest)
         mass = largest
         if SIGMOID:
@@ -140,7 +140,7 @@ def long_row(
         z = tl.load(at, mask=column < CLASSES, other=-float("inf")).to(compute)
         # Few tiles hold one of the two largest so far; only those are searched.
         if tl.max(tl.max(z, 1), 0) > tl.max(tl.max(runner_up, 1), 0):
-            first, i, second, j, z = _two_largest(z, column, start)
+            first, i, second, j, z = _two_largest(z, column)
             # The largest of this tile or the largest so far wins; the other may be the second.
             wins = first > largest
             a = tl.where(wins, second, first)
@@ -298,7 +298,7 @@ def _store(stats, r, live, n, largest, runner_up, rest, total, one, two):
 
 
 @triton.jit
-def _two_largest(z, column, begin):
+def _two_largest(z, column):
     """The two largest, their columns, and z with −∞ for the largest."""
     largest, one = _largest(z, column)
     z = tl.where(column == one, -float("inf"), z)
