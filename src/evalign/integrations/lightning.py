@@ -92,9 +92,7 @@ class AlignedModule(LightningModule):
         given = {} if ignore_index is None else {"ignore_index": ignore_index}
         self._reading = reading(loss, **given)
         self._many_labels = self._reading["task"] == "multilabel"
-        self._fitter = DecisionFitter(
-            metric, decision=decision, offsets=getattr(loss, "offsets", None), **self._reading
-        )
+        self._fitter = DecisionFitter(metric, decision=decision, **self._reading)
         self._validated: DecisionFitter | DecisionRule | None = None
 
     @property
@@ -177,6 +175,7 @@ class AlignedModule(LightningModule):
     def on_validation_epoch_start(self) -> None:
         self._seen = 0  # a validation before it may have been interrupted
         self._fitter.reset()
+        self._fitter.offsets = getattr(self.loss, "offsets", None)  # which a loss may learn
 
     on_test_epoch_start = on_validation_epoch_start
 
