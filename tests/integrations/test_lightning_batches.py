@@ -185,3 +185,16 @@ def test_tokens_of_a_model_of_hugging_face(class_dim):
     expected = f1_score(y.flatten(), labels.flatten(), average="macro")
     assert logged["test_metric"] == pytest.approx(expected, abs=tolerances.FLOAT32)
     assert fitted.predict_step((x, y)).shape == (8, 5)
+
+
+def test_offsets_that_a_loss_learns_reach_the_rule():
+    x, y = made_rows(60)
+    loss = MetricLoss("f1_macro")
+    loss.offsets = torch.zeros(CLASSES)
+    fitted = AlignedModule(network(), loss, "f1_macro", decision="argmax")
+    loss.offsets = torch.tensor([0.0, -1.0, 2.0], dtype=torch.float64)
+    Trainer(**QUIET).validate(fitted, loader((x, y)), verbose=False)
+    with torch.no_grad():
+        logits = fitted(x)
+    expected = (logits + loss.offsets).softmax(1)
+    torch.testing.assert_close(fitted.rule.probabilities(logits), expected)

@@ -196,6 +196,7 @@ class AlignedTrainer(Trainer):
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         self._seen = 0  # an evaluation before it may have been interrupted
         self._fitter.reset()
+        self._fitter.offsets = getattr(self.loss, "offsets", None)  # which a loss may learn
         if self._own is not None:
             self._own.reset()
         return super().evaluation_loop(*args, **kwargs)

@@ -175,6 +175,7 @@ class AlignedModule(LightningModule):
     def on_validation_epoch_start(self) -> None:
         self._seen = 0  # a validation before it may have been interrupted
         self._fitter.reset()
+        self._fitter.offsets = getattr(self.loss, "offsets", None)  # which a loss may learn
 
     on_test_epoch_start = on_validation_epoch_start
 
