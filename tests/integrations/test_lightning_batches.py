@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from transformers.modeling_outputs import TokenClassifierOutput
 
-from evalign import AlignedLoss, DecisionFitter, MetricLoss, losses
+from evalign import AlignedLoss, MetricLoss, losses
 from evalign.integrations.lightning import AlignedModule
 from tests import tolerances
 from tests.integrations.engines import CLASSES, made_rows
@@ -131,22 +131,6 @@ def test_predict_gives_the_labels_of_the_rule():
         loader({"features": x[:30], "labels": y[:30]}, {"features": x[30:]}),
     ):
         assert torch.equal(torch.cat(trainer.predict(fitted, rows)), expected)
-
-
-def test_offsets_that_were_learnt_reach_the_rule():
-    x, y = made_rows(60)
-    fitted = AlignedModule(network(), AlignedLoss("f1_macro"), "f1_macro", decision="expected")
-    batches = DataLoader(TensorDataset(x, y), batch_size=16)
-    Trainer(max_epochs=1, **QUIET).fit(fitted, batches, batches)
-    with torch.no_grad():
-        logits = fitted(x)
-    fitter = DecisionFitter("f1_macro", decision="expected", offsets=fitted.loss.offsets)
-    fitter.update(logits, y)
-    assert fitted.loss.offsets.abs().max() > 0.01
-    assert torch.equal(fitted.rule(logits), fitter.compute()(logits))
-    bare = DecisionFitter("f1_macro", decision="expected")
-    bare.update(logits, y)
-    assert not torch.equal(fitted.rule.scores(logits), bare.compute().scores(logits))
 
 
 @pytest.mark.parametrize("task", [None, "multilabel"])

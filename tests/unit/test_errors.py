@@ -105,8 +105,8 @@ FULL = {
     "weight": (
         lambda: losses.DiceLoss(weight=torch.ones(3)),
         TypeError,
-        "weight of DiceLoss must be left out: it is not one of ranks, task, ignore_index, validate, "
-        "class_dim. Got Tensor. Weights of rows go into the call: loss(logits, target, "
+        "weight of DiceLoss must be left out: it is not one of ranks, task, ignore_index, "
+        "validate, class_dim. Got Tensor. Weights of rows go into the call: loss(logits, target, "
         "sample_weight=...).",
     ),
     "weight of classes": (

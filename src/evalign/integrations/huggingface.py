@@ -242,7 +242,6 @@ class AlignedTrainer(Trainer):
         allowed, cure = "return other names than metric", "That is the metric of AlignedTrainer."
         require("metric" not in own, "AlignedTrainer", "compute_metrics", allowed, [*own], cure)
         total, self._seen = self._seen, 0
-        self._fitter.offsets = getattr(self.loss, "offsets", None)  # it may have learnt them
         self._evaluated = self._fitter.over_ranks()
         self._fitter.reset()
         return {"metric": self.metric(total).item(), **own}

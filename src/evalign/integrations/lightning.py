@@ -220,7 +220,6 @@ class AlignedModule(LightningModule):
     def on_validation_epoch_end(self) -> None:
         self._log_metric("val_metric")
         if not self.trainer.sanity_checking:
-            self._fitter.offsets = getattr(self.loss, "offsets", None)  # it may have learnt them
             self._validated = self._fitter.over_ranks()
         self._fitter.reset()
 
