@@ -4,6 +4,7 @@ import json
 
 import pytest
 from evalign_study.decided.table import DecisionsTable
+from evalign_study.modelled.table import ModelsTable
 from evalign_study.papers import tables
 from evalign_study.suite import plan
 from evalign_study.suite.recipe import RecipeTable
@@ -12,13 +13,13 @@ from evalign_study.tasks.table import TaskTable
 from study.tests.commands import done, invoke, refused
 from study.tests.pipeline.made_table import SMALL
 
-OURS = ("recipe", "decisions", "dense", "multilabel")
+OURS = ("recipe", "decisions", "models", "dense", "multilabel")
 
 
 @pytest.fixture
 def no_recipe(monkeypatch):
     """Leave our own tables out, as they have tests of their own."""
-    for table in (RecipeTable, DecisionsTable, TaskTable):
+    for table in (RecipeTable, DecisionsTable, ModelsTable, TaskTable):
         monkeypatch.setattr(table, "runs", lambda table: [])
 
 
@@ -119,7 +120,7 @@ def test_render_trains_nothing(tmp_path):
         (["run", "east-tabel1"], "Got 'east-tabel1'. Did you mean 'east-table1'?"),
         (
             ["render", "recip"],
-            ", decisions, dense, multilabel, all. Got 'recip'. Did you mean 'recipe'?",
+            ", decisions, models, dense, multilabel, all. Got 'recip'. Did you mean 'recipe'?",
         ),
         (["render", "--results", "nowhere"], "folder of the records. Got 'nowhere'"),
         (
