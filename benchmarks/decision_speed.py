@@ -12,6 +12,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def main() -> None:
         logits, y = problem(classes, some)
         for decision in ("tuned", "expected"):
             took[f"{classes} classes {decision}, {some} rows"], _ = seconds(
-                lambda d=decision: fit_decision(logits, y, metric="f1_macro", decision=d), 1
+                partial(fit_decision, logits, y, metric="f1_macro", decision=decision), 1
             )
 
     text = json.dumps(result, indent=2)
