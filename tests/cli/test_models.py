@@ -144,6 +144,10 @@ def test_a_run_opened_in_python(blend, fitted, tmp_path):
             np.testing.assert_allclose(opened.predict_proba(given), scored[columns])
     with pytest.raises(ValueError, match=r"columns of the run\. Got none named \['age"):
         opened.predict(frame.drop(columns="age"))
+    with pytest.raises(TypeError, match=r"X of LoadedRun must be a pandas or polars frame with"):
+        opened.predict(frame.to_numpy())
+    with pytest.raises(ValueError, match=r"X of LoadedRun must hold rows\. Got none"):
+        opened.predict(frame[:0])
 
 
 def test_other_things_that_were_saved(tmp_path):

@@ -55,7 +55,7 @@ def fit(
     model: Model = MODEL,
     time: Time = None,
     quick: Annotated[
-        bool, Option("--quick", help="A preview in some ten seconds, of a part of the rows.")
+        bool, Option("--quick", help="A preview: some rows, and the models that take a second.")
     ] = False,
     recipe: Recipe = "aligned",
     decision: Decision = "tuned",

@@ -9,7 +9,7 @@ import pandas as pd
 
 from evalign.cli import columns
 from evalign.cli.run import FinishedRun, Model
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
 
 
 class LoadedRun:
@@ -42,7 +42,13 @@ class LoadedRun:
 
     def _frame(self, X: Any) -> pd.DataFrame:
         """The columns of the run, read as `evalign predict` reads those of a file."""
-        given = nw.from_native(X, eager_only=True)
+        try:
+            given = nw.from_native(X, eager_only=True)
+        except TypeError as error:
+            allowed = f"be a pandas or polars frame with the columns {self.columns_[:3]} ..."
+            got = type(X).__name__
+            raise TypeError(complaint("LoadedRun", "X", allowed, got)) from error
+        require(len(given) > 0, "LoadedRun", "X", "hold rows", "none")
         missing = [name for name in self.columns_ if name not in given.columns]
         allowed, got = "have the columns of the run", f"none named {missing[:3]}"
         require(not missing, "LoadedRun", "X", allowed, got)

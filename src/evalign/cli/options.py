@@ -147,7 +147,10 @@ Model = Annotated[
 ]
 Time = Annotated[
     str | None,
-    Option(metavar="TIME", help="For training several models, such as 90s, 5m or 1h."),
+    Option(
+        metavar="TIME",
+        help="For training several models, such as 90s, 5m or 1h; the report comes after it.",
+    ),
 ]
 Recipe = Annotated[str, Option(help=f"How to train a network: {', '.join(RECIPES)}.")]
 Decision = Annotated[DECISIONS, Option(help="From probabilities to labels.")]
