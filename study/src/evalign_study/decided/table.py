@@ -1,8 +1,10 @@
 """The table of decisions: its runs, and its results in words and numbers."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from evalign.core.checks import nearest, require
 from evalign_study.decided import plan, standings
@@ -32,15 +34,13 @@ HOW = (
 )
 
 
-class DecisionsTable(StudyTable):
-    """The table of decisions.
+class SplitTable(StudyTable):
+    """A table over the suite's data sets, with splits of its own.
 
     Args:
         datasets: some names of the suite's tables; None for all, or for those of a quick look.
         quick: whether to take a small slice, to see that it runs.
     """
-
-    name, title = "decisions", "The right decision for any classifier"
 
     def __init__(self, datasets: Sequence[str] | None = None, *, quick: bool = False) -> None:
         for dataset in datasets or ():
@@ -58,9 +58,22 @@ class DecisionsTable(StudyTable):
         datasets: Sequence[str] | None = None,
         trials: int | None = None,
         quick: bool = False,
-    ) -> "DecisionsTable":
+    ) -> Self:
         require(trials is None, self.name, "trials", "be left out: it has its own splits", trials)
-        return DecisionsTable(datasets, quick=quick)
+        return type(self)(datasets, quick=quick)
+
+    @abstractmethod
+    def runs(self) -> list[Run]:
+        """List all runs."""
+
+    def stages(self, records: Mapping[str, Record]) -> Iterator[list[Run]]:
+        yield self.runs()
+
+
+class DecisionsTable(SplitTable):
+    """The table of decisions."""
+
+    name, title = "decisions", "The right decision for any classifier"
 
     def runs(self) -> list[Run]:
         """List all runs. A quick look has the models of scikit-learn alone."""
@@ -68,9 +81,6 @@ class DecisionsTable(StudyTable):
             models = ["logistic_regression", "extra_trees"]
             return plan.runs(self.asked, splits=[0, 1], models=models, rows=plan.QUICK_ROWS)
         return plan.runs(self.asked)
-
-    def stages(self, records: Mapping[str, Record]) -> Iterator[list[Run]]:
-        yield self.runs()
 
     def findings(self, records: Mapping[str, Record], folder: Path) -> Findings:
         runs = self.runs()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from evalign.core.checks import nearest, require
 from evalign_study.decided import plan as decided
 from evalign_study.decided import standings
 from evalign_study.decided.standings import Scores, compared, goal, mean
+from evalign_study.decided.table import SplitTable
 from evalign_study.modelled import plan
 from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Text
-from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, origins
+from evalign_study.pipeline.table import QUICK, Findings, Sheet, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
 from evalign_study.suite.standings import Bar
@@ -43,44 +43,16 @@ HOW = (
 NOT_RUN = "Not run."
 
 
-class ModelsTable(StudyTable):
-    """The table of models.
-
-    Args:
-        datasets: some names of the suite's tables; None for all, or for those of a quick look.
-        quick: whether to take a small slice, to see that it runs.
-    """
+class ModelsTable(SplitTable):
+    """The table of models."""
 
     name, title = "models", "Which model?"
-
-    def __init__(self, datasets: Sequence[str] | None = None, *, quick: bool = False) -> None:
-        for dataset in datasets or ():
-            allowed, cure = f"be one of {', '.join(plan.SETS)}", nearest(dataset, plan.SETS)
-            require(dataset in plan.SETS, self.name, "dataset", allowed, repr(dataset), cure)
-        self.quick, self.asked = quick, list(datasets or (plan.QUICK_SETS if quick else plan.SETS))
-
-    @property
-    def datasets(self) -> list[str]:
-        return self.asked
-
-    def part(
-        self,
-        *,
-        datasets: Sequence[str] | None = None,
-        trials: int | None = None,
-        quick: bool = False,
-    ) -> "ModelsTable":
-        require(trials is None, self.name, "trials", "be left out: it has its own splits", trials)
-        return ModelsTable(datasets, quick=quick)
 
     def runs(self) -> list[Run]:
         """List our own runs."""
         if self.quick:
             return plan.runs(self.asked[:1], splits=[0], goals=["f1"], rows=plan.QUICK_ROWS)
         return plan.runs(self.asked)
-
-    def stages(self, records: Mapping[str, Record]) -> Iterator[list[Run]]:
-        yield self.runs()
 
     def findings(self, records: Mapping[str, Record], folder: Path) -> Findings:
         runs = self.runs()
