@@ -21,7 +21,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from evalign import AlignedEnsemble, fit_decision, metrics
+from evalign import AlignedClassifier, AlignedEnsemble, fit_decision, metrics
 from evalign.core.resampling import bootstrap, interval
 from evalign.ensemble import candidates, training, trying
 from evalign.ensemble.candidates import build
@@ -297,6 +297,40 @@ def test_networks(tmp_path):
     assert built.estimator.metric == "f1"
     assert built.frame
     assert not built.own
+
+
+class Watched(AlignedClassifier):
+    """Keeps the labels that it learns from and those that it validates on."""
+
+    def fit(self, X, y, *args, validation_data=None, **kwargs):
+        self.learnt, self.validated = y, None if validation_data is None else validation_data[1]
+        return super().fit(X, y, *args, validation_data=validation_data, **kwargs)
+
+
+def watched(decision, y):
+    """The networks of the folds of some rows."""
+    network = Watched("f1_macro", decision=decision, network="linear", epochs=1, random_state=0)
+    X = np.random.default_rng(0).normal(size=(len(y), 3))
+    one = AlignedEnsemble("f1_macro", candidates=[("network", network)], cv=4, random_state=0)
+    return one.fit(X, y).models_["network"]
+
+
+def test_a_network_learns_from_all_rows_of_the_other_folds():
+    y = np.repeat([0, 1], [60, 20])
+    for model in watched("argmax", y):
+        assert sorted([*model.learnt, *model.validated]) == y.tolist()
+        assert len(model.validated) == 20
+
+
+def test_a_network_with_a_rule_holds_out_rows_of_its_own():
+    assert all(model.validated is None for model in watched("tuned", np.repeat([0, 1], [60, 20])))
+
+
+@pytest.mark.filterwarnings("ignore:Of the classes")
+def test_a_class_that_a_fold_does_not_learn_is_not_validated():
+    y = np.repeat([0, 1, 2], [60, 19, 1])
+    seen = [set(model.validated) for model in watched("argmax", y)]
+    assert seen == [{0, 1}] * 4
 
 
 def test_a_forest_of_many_rows_is_bounded():

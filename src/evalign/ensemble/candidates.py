@@ -124,14 +124,11 @@ def _estimator(name: str, metric: str | MetricFunction, rows: int, seed: int) ->
 
 
 def network_candidate(metric: str | MetricFunction, seed: int) -> AlignedClassifier:
-    """The network that is a candidate.
+    """The network that is a candidate, without a rule: the ensemble has its own.
 
-    By "expected" its probabilities are corrected with rows that it holds out, as a mean with others
-    needs them. The rule itself is not used.
+    The fraction is held out where a fold cannot be (`training.train`).
     """
-    return AlignedClassifier(
-        metric, decision="expected", validation_fraction=0.2, random_state=seed
-    )
+    return AlignedClassifier(metric, decision="argmax", validation_fraction=0.2, random_state=seed)
 
 
 def _imported(package: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import clone
+from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
@@ -161,9 +162,13 @@ def train(
     if is_network:
         how = chosen(network.get_params(deep=False), len(rows), find_device(network.device))
 
-    def work(fold: int, rows: np.ndarray, alone: bool) -> tuple[Any, ...]:
+    def work(fold: int, part: Split, alone: bool) -> tuple[Any, ...]:
+        rows, held = part
         estimator: Any = candidate.estimator
         more = dict(arguments)
+        # A rule of its own would be fitted to the very answers that are to judge it.
+        if is_network and network.decision == "argmax":
+            more |= _validation(X, y, table.weight, rows, held)
         if is_network and checkpoint is not None:
             more["checkpoint"] = Path(checkpoint) / f"{name}-{fold}"
         if is_network and network.on_epoch is None and alone:
@@ -178,15 +183,13 @@ def train(
         clock.require(seconds, f"its training would take about {seconds:.0f} s")
 
     start = time.monotonic()
-    models = [trained(*work(0, rows, True))]
+    models = [trained(*work(0, parts[0], True))]
     took = time.monotonic() - start
     jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
     seconds = took * -(-len(others) // jobs)
     clock.require(seconds, f"the first of {folds} folds took {took:.1f} s")
     tell(f"{name}: fold 1 of {folds} took {took:.1f} s, the others about {seconds:.0f} s")
-    tasks = (
-        delayed(trained)(*work(fold, rows, jobs == 1)) for fold, (rows, _) in enumerate(others, 1)
-    )
+    tasks = (delayed(trained)(*work(fold, part, jobs == 1)) for fold, part in enumerate(others, 1))
     for model in Parallel(n_jobs=jobs, return_as="generator")(tasks) or ():
         models.append(model)
         tell(f"{name}: {len(models)} of {folds} folds done", passing=True)
@@ -194,6 +197,22 @@ def train(
         if is_network:
             model.on_epoch = network.on_epoch
     return TrainedModels(name, candidate.own, candidate.frame, models)
+
+
+def _validation(
+    X: Any, y: np.ndarray, weight: np.ndarray | None, rows: np.ndarray, held: np.ndarray
+) -> dict[str, Any]:
+    """The fold that is held out, as what a network chooses its best epoch on.
+
+    One number chosen on some hundred rows hardly flatters the answers for them, and the network
+    learns from all the other folds instead of most of their rows. Classes that it does not learn
+    cannot be validated.
+    """
+    held = held[np.isin(y[held], y[rows])]
+    if not len(held):
+        return {}
+    weights = () if weight is None else (weight[held],)
+    return {"validation_data": (_safe_indexing(X, held), y[held], *weights)}
 
 
 def _expected(
