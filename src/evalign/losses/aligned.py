@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import ODDS, PAIRS, Counts, checked_counts, offsets_of
 
+BALANCED = "balanced"
 LEARNED = ("counts", "offsets")  # buffers that have a size from the first batch on
 
 
@@ -53,6 +54,7 @@ class AlignedLoss(AdditiveLoss):
             binary. As in `torch.nn.CrossEntropyLoss` the mean is over weights, so that their scale
             does not matter. Logits are then those for the metric of rows that are weighted so: with
             weights that make all classes as heavy, `offsets` + log(class_weight) is about 0.
+            "balanced" are those weights, 1 / counts: the best for a class for each pixel.
         label_smoothing: ε of the cross-entropy: the target is (1 − ε)·target + ε / classes.
         per_image: the metric is the mean over images, see `MetricLoss`; without running statistics.
         labels: the classes that count in the metric, e.g. all but the background; for metrics that
@@ -75,7 +77,7 @@ class AlignedLoss(AdditiveLoss):
     """
 
     class_counts: Tensor | None
-    class_weight: Tensor | None
+    class_weight: Tensor | Literal["balanced"] | None
     counts: Tensor
     offsets: Tensor
 
@@ -88,7 +90,7 @@ class AlignedLoss(AdditiveLoss):
         metric_weight: float = 1.0,
         temperature: float = 0.2,
         momentum: float = 0.1,
-        class_weight: Sequence[float] | Tensor | None = None,
+        class_weight: Sequence[float] | Tensor | Literal["balanced"] | None = None,
         label_smoothing: float = 0.0,
         per_image: bool = False,
         labels: Sequence[int] | None = None,
@@ -116,17 +118,25 @@ class AlignedLoss(AdditiveLoss):
             per_image=per_image,
             ranks=ranks,
         )
-        if class_weight is not None:
+        by_name, number = isinstance(class_weight, str), None
+        if by_name:
+            allowed = 'be "balanced", numbers or None'
+            require(class_weight == BALANCED, "AlignedLoss", "class_weight", allowed, class_weight)
+        elif class_weight is not None:
             class_weight = class_vector("AlignedLoss", "class_weight", class_weight)
+            number = len(class_weight)
         offsets = None
         if class_counts is not None:
             class_counts = checked_counts(class_counts)
             allowed = f"hold a number for each of the {len(class_counts)} classes"
-            given = len(class_counts if class_weight is None else class_weight)
-            ok = given == len(class_counts)
-            require(ok, "AlignedLoss", "class_weight", allowed, f"{given} numbers")
+            ok = number in (None, len(class_counts))
+            require(ok, "AlignedLoss", "class_weight", allowed, f"{number} numbers")
+            self._check_balanced(by_name and class_counts.ndim == 2)
         self.register_buffer("class_counts", class_counts, persistent=False)
-        self.register_buffer("class_weight", class_weight, persistent=False)
+        if by_name:
+            self.class_weight = class_weight
+        else:
+            self.register_buffer("class_weight", class_weight, persistent=False)
         if class_counts is not None:
             with torch.device("cpu"):  # whatever the default device is
                 offsets = self._offsets_of(class_counts)
@@ -170,7 +180,7 @@ class AlignedLoss(AdditiveLoss):
         return cross_entropy.value() + metric
 
     def _cross_entropy(self, batch: Batch) -> Mean:
-        moved, weight = batch, self.class_weight
+        moved, weight = batch, self._weight_for(self._known_counts())
         if self.offsets is not None:
             shift = self.offsets
             if weight is not None and batch.task != "multilabel":
@@ -190,7 +200,7 @@ class AlignedLoss(AdditiveLoss):
 
     def _offsets_of(self, counts: Tensor) -> Tensor:
         """The offsets for probabilities of rows without class weights."""
-        metric, weight = self.metric_loss.metric, self.class_weight
+        metric, weight = self.metric_loss.metric, self._weight_for(counts)
         if weight is None or counts.ndim == 2:  # the weight of a label leaves its odds alone
             return offsets_of(metric, counts)
         return offsets_of(metric, counts * weight) - weight.log()
@@ -201,17 +211,32 @@ class AlignedLoss(AdditiveLoss):
             if buffer.device != here.device:
                 setattr(self, name, buffer.to(here.device))
         counts = here.clone() if self.counts is None else self.counts + here
-        # A class that has not come yet is taken for a very rare one.
-        most = counts.amax(-1, keepdim=True)
-        known = torch.where(most == 0, 1, counts.clamp(min=most / ODDS))
         keep(self, "counts", counts)
-        keep(self, "offsets", self._offsets_of(known))
+        keep(self, "offsets", self._offsets_of(_positive(counts)))
+
+    def _known_counts(self) -> Tensor | None:
+        """The counts that were given, or those of the batches before, if there were any."""
+        if self.class_counts is not None or self.counts is None:
+            return self.class_counts
+        return _positive(self.counts)
+
+    def _weight_for(self, counts: Tensor | None) -> Tensor | None:
+        """The weight of each class or label in the cross-entropy of rows with these counts."""
+        if not isinstance(self.class_weight, str):
+            return self.class_weight
+        return None if counts is None else 1 / counts
+
+    def _check_balanced(self, wrong: bool) -> None:
+        cure = "A label has its own two classes. Give a number for each label, or None."
+        allowed = "be numbers or None for many labels a row"
+        require(not wrong, "AlignedLoss", "class_weight", allowed, repr(BALANCED), cure)
 
     def _check(self, batch: Batch) -> None:
         """Check that the counts and weights are those of so many classes."""
-        if self.class_weight is not None:
-            check_length("AlignedLoss", "class_weight", self.class_weight, batch)
         number, pairs = batch.num_classes, batch.task == "multilabel"
+        if isinstance(self.class_weight, Tensor):
+            check_length("AlignedLoss", "class_weight", self.class_weight, batch)
+        self._check_balanced(self.class_weight == BALANCED and pairs)
         shape = (number, 2) if pairs else (number,)
         if self.class_counts is None:
             if self.counts is not None:
@@ -236,6 +261,12 @@ class AlignedLoss(AdditiveLoss):
             here = None if saved is None else torch.zeros_like(saved, device=device)
             setattr(self, name, here)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _positive(counts: Tensor) -> Tensor:
+    """A class that has not come yet is taken for a very rare one."""
+    most = counts.amax(-1, keepdim=True)
+    return torch.where(most == 0, 1, counts.clamp(min=most / ODDS))
 
 
 def _strength(c: Confusion) -> Tensor | float:

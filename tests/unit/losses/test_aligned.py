@@ -250,6 +250,15 @@ def test_a_class_without_rows_is_refused():
             "class_weight of AlignedLoss must hold a number for each of the 2 classes. Got 3 num",
         ),
         (
+            {"class_weight": "balance"},
+            'class_weight of AlignedLoss must be "balanced", numbers or None. Got balance.',
+        ),
+        (
+            {"class_counts": [[9, 1]], "class_weight": "balanced"},
+            "class_weight of AlignedLoss must be numbers or None for many labels a row. Got "
+            "'balanced'. A label has its own two classes. Give a number for each label, or None.",
+        ),
+        (
             {"labels": [1]},
             "labels of AlignedLoss must be None unless the metric is an average over classes that "
             "has no labels of its own. Got [1] for f1.",
@@ -290,6 +299,11 @@ def test_what_is_refused(arguments, text):
             {"class_weight": [4, 2]},
             False,
             "class_weight of AlignedLoss must hold a number for each of the 3 classes. Got 2 num",
+        ),
+        (
+            {"class_weight": "balanced"},
+            True,
+            "class_weight of AlignedLoss must be numbers or None for many labels a row. Got 'bal",
         ),
     ],
 )

@@ -175,9 +175,22 @@ def test_probabilities_are_of_rows_without_weights():
     loss = AlignedLoss("jaccard_macro", COUNTS, class_weight=weight)
     asked = metric_offsets(metrics.resolve("jaccard_macro"), torch.tensor(COUNTS) * weight)
     torch.testing.assert_close(loss.offsets + weight.log(), asked, **NEAR)
-    even = AlignedLoss("jaccard_macro", COUNTS, class_weight=1 / torch.tensor(COUNTS).double())
+    even = AlignedLoss("jaccard_macro", COUNTS, class_weight="balanced")
     shift = even.offsets - torch.tensor(COUNTS).double().log()
     torch.testing.assert_close(shift, torch.zeros(4, dtype=torch.float64), **NEAR)
+
+
+@pytest.mark.parametrize("learnt", [False, True])
+def test_balanced_weights_are_those_by_the_counts(learnt):
+    logits, y = images()
+    counts = y[y >= 0].bincount(minlength=4).double()
+    loss = AlignedLoss("jaccard_macro", None if learnt else counts, class_weight="balanced")
+    if learnt:
+        loss(logits, y)
+        loss.metric_loss.running.reset()
+    expected = F.cross_entropy(logits, y, 1 / counts) + MetricLoss("jaccard_macro")(logits, y)
+    torch.testing.assert_close(loss(logits, y), expected, **NEAR)
+    torch.testing.assert_close(loss.offsets.diff(), counts.log().diff(), **NEAR)
 
 
 # Images, and some of the classes.
@@ -230,9 +243,15 @@ def test_the_background_may_be_left_out():
 # The counts that are learnt.
 
 
-@pytest.mark.parametrize("kind", ["rows", "full matrix", "weights", "images", "labels", "binary"])
+@pytest.mark.parametrize(
+    "kind", ["rows", "full matrix", "weights", "balanced", "images", "labels", "binary"]
+)
 def test_counts_are_those_of_the_batches(kind):
-    settings = {"images": {"per_image": True}, "weights": {"class_weight": COUNTS}}.get(kind, {})
+    settings = {
+        "images": {"per_image": True},
+        "weights": {"class_weight": COUNTS},
+        "balanced": {"class_weight": "balanced"},
+    }.get(kind, {})
     metric = {"full matrix": "cohen_kappa_quadratic", "binary": "f1"}.get(kind, "f1_macro")
     loss = AlignedLoss(metric, **settings)
     assert loss.offsets is None
@@ -283,7 +302,7 @@ def test_a_class_that_has_not_come_is_rare():
 
 def test_what_was_learnt_is_in_the_state_dict():
     first, second = images(), images(1)
-    loss, other, fresh = (AlignedLoss("f1_macro", class_weight=COUNTS) for _ in range(3))
+    loss, other, fresh = (AlignedLoss("f1_macro", class_weight="balanced") for _ in range(3))
     loss(*first)
     loss(*second)
     file = io.BytesIO()

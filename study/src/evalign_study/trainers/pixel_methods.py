@@ -119,19 +119,18 @@ def _metric(*, per_image: bool = False) -> nn.Module:
     )
 
 
-def _aligned(weighted: bool, weight: float, pixels: Pixels) -> Method:
-    """Our loss, with its offsets and running statistics, and with class weights or without."""
-    classes = pixels.median_frequency if weighted else torch.ones_like(pixels.counts)
+def _aligned(weights: str | None, weight: float, pixels: Pixels) -> Method:
+    """Our loss with its offsets and running statistics: without class weights, or with some."""
     loss = losses.AlignedLoss(
         TARGET,
         pixels.counts,
         metric_weight=weight,
-        class_weight=classes if weighted else None,
+        class_weight=pixels.median_frequency if weights == "median" else weights,
         ranks="own",
         task="multiclass",
         ignore_index=VOID,
     )
-    return Method(loss, False, TARGET, (loss.offsets - classes.log()).float())
+    return Method(loss, False, TARGET, loss.offsets.float())
 
 
 RIVALS: dict[str, Callable[[Pixels], Method]] = {
@@ -146,8 +145,9 @@ RIVALS: dict[str, Callable[[Pixels], Method]] = {
 # Forms of ours that were compared before one was chosen, each with several weights of the metric.
 WEIGHTS = (1, 3, 10)
 FORMS: dict[str, Callable[[float], Callable[[Pixels], Method]]] = {
-    "aligned": lambda weight: partial(_aligned, False, weight),
-    "weighted_aligned": lambda weight: partial(_aligned, True, weight),
+    "aligned": lambda weight: partial(_aligned, None, weight),
+    "weighted_aligned": lambda weight: partial(_aligned, "median", weight),
+    "balanced": lambda weight: partial(_aligned, "balanced", weight),
     "running": lambda weight: partial(_entropy, False, _metric, weight),
     "weighted_running": lambda weight: partial(_entropy, True, _metric, weight),
     "weighted_per_image": lambda weight: partial(
