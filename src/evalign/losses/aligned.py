@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import ODDS, PAIRS, Counts, checked_counts, offsets_of
 
-BALANCED = "balanced"
+BALANCED: Final = "balanced"
 LEARNED = ("counts", "offsets")  # buffers that have a size from the first batch on
 
 
@@ -118,25 +118,23 @@ class AlignedLoss(AdditiveLoss):
             per_image=per_image,
             ranks=ranks,
         )
-        by_name, number = isinstance(class_weight, str), None
-        if by_name:
+        if isinstance(class_weight, str):
             allowed = 'be "balanced", numbers or None'
             require(class_weight == BALANCED, "AlignedLoss", "class_weight", allowed, class_weight)
-        elif class_weight is not None:
-            class_weight = class_vector("AlignedLoss", "class_weight", class_weight)
-            number = len(class_weight)
+            self.class_weight = BALANCED
+        else:
+            if class_weight is not None:
+                class_weight = class_vector("AlignedLoss", "class_weight", class_weight)
+            self.register_buffer("class_weight", class_weight, persistent=False)
         offsets = None
         if class_counts is not None:
-            class_counts = checked_counts(class_counts)
+            class_counts, weight = checked_counts(class_counts), self.class_weight
             allowed = f"hold a number for each of the {len(class_counts)} classes"
-            ok = number in (None, len(class_counts))
+            number = len(weight if isinstance(weight, Tensor) else class_counts)
+            ok = number == len(class_counts)
             require(ok, "AlignedLoss", "class_weight", allowed, f"{number} numbers")
-            self._check_balanced(by_name and class_counts.ndim == 2)
+            self._check_balanced(isinstance(weight, str) and class_counts.ndim == 2)
         self.register_buffer("class_counts", class_counts, persistent=False)
-        if by_name:
-            self.class_weight = class_weight
-        else:
-            self.register_buffer("class_weight", class_weight, persistent=False)
         if class_counts is not None:
             with torch.device("cpu"):  # whatever the default device is
                 offsets = self._offsets_of(class_counts)
@@ -236,7 +234,7 @@ class AlignedLoss(AdditiveLoss):
         number, pairs = batch.num_classes, batch.task == "multilabel"
         if isinstance(self.class_weight, Tensor):
             check_length("AlignedLoss", "class_weight", self.class_weight, batch)
-        self._check_balanced(self.class_weight == BALANCED and pairs)
+        self._check_balanced(isinstance(self.class_weight, str) and pairs)
         shape = (number, 2) if pairs else (number,)
         if self.class_counts is None:
             if self.counts is not None:

@@ -81,7 +81,7 @@ MULTILABEL = Task(
 )
 NOT_RUN = "Not run."
 DEVELOPMENT = (
-    "How the form of ours was chosen: mean over two splits of CamVid's training and validation "
+    "How the form of ours was chosen: mean over splits of CamVid's training and validation "
     "images into stretches, which the test images have no part in. The number is the weight of the "
     "metric."
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -119,13 +119,20 @@ def _metric(*, per_image: bool = False) -> nn.Module:
     )
 
 
-def _aligned(weights: str | None, weight: float, pixels: Pixels) -> Method:
+def _aligned(
+    weights: str | None, weight: float, pixels: Pixels, *, temperature: float = 0.2
+) -> Method:
     """Our loss with its offsets and running statistics: without class weights, or with some."""
+    named: dict[str | None, Any] = {
+        "median": pixels.median_frequency,
+        "root": pixels.counts**-0.5,
+    }
     loss = losses.AlignedLoss(
         TARGET,
         pixels.counts,
         metric_weight=weight,
-        class_weight=pixels.median_frequency if weights == "median" else weights,
+        class_weight=named.get(weights, weights),
+        temperature=temperature,
         ranks="own",
         task="multiclass",
         ignore_index=VOID,
@@ -148,6 +155,8 @@ FORMS: dict[str, Callable[[float], Callable[[Pixels], Method]]] = {
     "aligned": lambda weight: partial(_aligned, None, weight),
     "weighted_aligned": lambda weight: partial(_aligned, "median", weight),
     "balanced": lambda weight: partial(_aligned, "balanced", weight),
+    "balanced_wide": lambda weight: partial(_aligned, "balanced", weight, temperature=0.4),
+    "root": lambda weight: partial(_aligned, "root", weight),
     "running": lambda weight: partial(_entropy, False, _metric, weight),
     "weighted_running": lambda weight: partial(_entropy, True, _metric, weight),
     "weighted_per_image": lambda weight: partial(
