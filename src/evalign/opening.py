@@ -26,7 +26,7 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
 
     Returns:
         An `AlignedClassifier`, an `AlignedEnsemble`, a `DecisionRule`; or of a run an object with
-        `predict` and `predict_proba` for frames with the columns of the run.
+        `predict`, `predict_proba` and `score` for frames with the columns of the run.
 
     Examples:
         >>> import tempfile

@@ -142,6 +142,12 @@ def test_a_run_opened_in_python(blend, fitted, tmp_path):
         for given in (frame, pl.from_pandas(frame), frame[opened.columns_]):
             assert opened.predict(given).tolist() == scored["prediction"].tolist()
             np.testing.assert_allclose(opened.predict_proba(given), scored[columns])
+        known = scored[scored["label"].isin(opened.classes_)]
+        labels, metric = known["label"], opened.model_.metric
+        expected = evalign.score(metric, known["prediction"], labels, classes=opened.classes_)
+        assert opened.score(frame.loc[known.index], labels) == pytest.approx(expected)
+    with pytest.raises(ValueError, match=r"y of LoadedRun must hold labels of the run, \['high"):
+        opened.score(frame, ["huge"] * 60)
     with pytest.raises(ValueError, match=r"columns of the run\. Got none named \['age"):
         opened.predict(frame.drop(columns="age"))
     with pytest.raises(TypeError, match=r"X of LoadedRun must be a pandas or polars frame with"):
@@ -230,7 +236,9 @@ def test_a_preview(tmp_path, monkeypatch):
 def test_a_cost_is_shown_as_it_is(tmp_path):
     data = written(tmp_path / "data.csv", two(120))
     done(*fit(data, tmp_path / "run", "--metric", "expected_cost[[0, 1], [2, 0]]", model="linear"))
-    row = json.loads((tmp_path / "run/candidates.json").read_text())["rows"][0]
+    # One model is its own blend, and has one row.
+    (row,) = json.loads((tmp_path / "run/candidates.json").read_text())["rows"]
+    assert row["candidate"] == "linear"
     assert 0 <= row["rule_score_low"] <= row["rule_score"] <= row["rule_score_high"]
 
 

@@ -553,8 +553,8 @@ def test_a_package_that_is_not_installed(monkeypatch):
     [
         (
             lambda: (X, np.stack([Y, Y], 1)),
-            "y of AlignedEnsemble must hold one label per row. Got multilabel-indicator data. Fit "
-            "one classifier per column with sklearn.multioutput.MultiOutputClassifier.",
+            "y of AlignedEnsemble must hold one label per row. Got several, of shape (400, 2). Use "
+            "AlignedClassifier, or AlignedDecisionCV around a classifier that takes several.",
         ),
         (
             lambda: (X, np.array([0, "a"] * 200, dtype=object)),

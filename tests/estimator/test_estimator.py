@@ -683,7 +683,7 @@ def test_a_network_function_that_returns_no_module():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        ({"y": np.eye(3)[Y]}, "y of AlignedClassifier must hold one label per row. Got multilabel"),
+        ({"y": 2 * np.eye(3)[Y]}, "y of AlignedClassifier must hold 0 and 1 only, as it has a col"),
         ({"y": X[:, 0]}, "Unknown label type"),
         ({"sample_weight": -np.ones(600)}, "Negative values"),
         ({"sample_weight": np.zeros(600)}, "Sample weights must contain"),

@@ -1,5 +1,6 @@
 """The program: its commands, and the one place where an error becomes a line and an exit code."""
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -11,7 +12,7 @@ from typer.main import get_command
 from evalign import __version__
 from evalign.cli.commands import compare, decide, demo, evaluate, fit, predict, report
 from evalign.cli.errors import UsageError
-from evalign.core.text import visible
+from evalign.core.text import nearest, visible
 
 app = typer.Typer(
     add_completion=False,
@@ -48,12 +49,19 @@ def run(
     try:
         return get_command(program)(given, prog_name=name, standalone_mode=False) or 0
     except TyperException as error:
-        return _complain(name, error.format_message())
+        return _complain(name, _with_nearest(error.format_message()))
     except UsageError as error:
         return _complain(name, str(error))
     except OSError as error:  # disk full, no permission
         where = f"{error.filename}: " if error.filename else ""
         return _complain(name, f"{where}{error.strerror or error}")
+
+
+def _with_nearest(text: str) -> str:
+    """The text of typer with the choice that is most like what was given, if it is about one."""
+    found = re.search(r"'([^']*)' is not one of (.+)\.$", text)
+    cure = nearest(found[1], re.findall(r"'([^']+)'", found[2])) if found else ""
+    return f"{text} {cure}" if cure else text
 
 
 def _complain(name: str, text: str) -> int:

@@ -40,6 +40,20 @@ class LoadedRun:
         """Probabilities (n, n_classes)."""
         return self.model_.predict_proba(self._frame(X))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The metric of the predictions, or minus the metric if it is a cost: greater is better.
+
+        Args:
+            X: a frame with the columns of the run.
+            y: the label of each row, as it was in the training table.
+            sample_weight: a weight per row.
+        """
+        codes = pd.Index(self.classes_).get_indexer(pd.Index(np.asarray(y).ravel()))
+        new = np.asarray(y).ravel()[codes < 0]
+        allowed = f"hold labels of the run, {self.classes_[:5].tolist()}"
+        require(not len(new), "LoadedRun", "y", allowed, new[:3].tolist())
+        return self.model_.score(self._frame(X), codes, sample_weight)
+
     def _frame(self, X: Any) -> pd.DataFrame:
         """The columns of the run, read as `evalign predict` reads those of a file."""
         try:

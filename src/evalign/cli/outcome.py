@@ -114,6 +114,8 @@ def tried_models(ensemble: AlignedEnsemble) -> TriedModels:
     """The candidates of an ensemble, for the report."""
     columns = ensemble.cv_results_
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if len(rows) == 2:  # the ensemble is its only candidate
+        rows = rows[:1]
     for row in rows:
         row["seconds"] = None if np.isnan(row["seconds"]) else row["seconds"]
         if not resolve(ensemble.metric).greater_is_better:  # a cost, which is negated there

@@ -1,26 +1,16 @@
 """The form of every error, and the rule for when values may be read."""
 
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from evalign.core.text import nearest as nearest
 
 
 def complaint(owner: str, argument: str, allowed: str, got: object, cure: str = "") -> str:
     """The text of an error: whose argument it is, what is allowed, what was given, and the cure."""
     return f"{argument} of {owner} must {allowed}. Got {got}.{' ' + cure if cure else ''}"
-
-
-def nearest(name: object, known: Iterable[str]) -> str:
-    """The cure for a misspelt name: the known name that is most like it, or "" if none is close.
-
-    Examples:
-        >>> nearest("adlut", ["adult", "yeast"]), nearest("iris", ["adult", "yeast"])
-        ("Did you mean 'adult'?", '')
-    """
-    close = get_close_matches(str(name), known, n=1)
-    return f"Did you mean {close[0]!r}?" if close else ""
 
 
 def traced() -> bool:

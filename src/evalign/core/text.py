@@ -1,6 +1,8 @@
 """Text that a terminal or a page can show as it is. Imports nothing slow."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 # ASCII and Latin-1 controls, line separators, and the marks that turn the direction of writing.
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -21,3 +23,20 @@ def visible(text: str, keep: str = "") -> str:
         return character if character in keep else character.encode("unicode_escape").decode()
 
     return CONTROL.sub(escape, text)
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """The cure for a misspelt name: the known name that is most like it, or "" if none is close.
+
+    A name that was cut short is the only one that begins so.
+
+    Examples:
+        >>> nearest("adlut", ["adult", "yeast"]), nearest("iris", ["adult", "yeast"])
+        ("Did you mean 'adult'?", '')
+        >>> nearest("boost", ["xgboost", "boosting"])
+        "Did you mean 'boosting'?"
+    """
+    given, known = str(name), list(known)
+    begin = [one for one in known if len(given) > 2 and one.startswith(given)]
+    close = begin if len(begin) == 1 else get_close_matches(given, known, n=1)
+    return f"Did you mean {close[0]!r}?" if close else ""

@@ -19,6 +19,9 @@ def read_table(
 ) -> tuple[LabelledTable, Targets, Features]:
     """The rows of `fit` without those of weight 0, what their labels are, and their columns."""
     given, labels = read_labelled(ensemble, X, y, reset=True)
+    cure = "Use AlignedClassifier, or AlignedDecisionCV around a classifier that takes several."
+    one, got = labels.ndim == 1, f"several, of shape {labels.shape}"
+    require(one, OWNER, "y", "hold one label per row", got, cure)
     weight = None if sample_weight is None else weights(sample_weight, len(labels))
     everything = np.ones(len(labels)) if weight is None else weight
     features = learn_features(OWNER, given, everything)
@@ -33,7 +36,6 @@ def read_table(
         labels, weight = labels[counted], weight[counted]
         groups = None if groups is None else groups[counted]
     _, labels, targets, codes = read_targets(ensemble, matrix, labels)
-    require(not targets.multilabel, OWNER, "y", "hold one label per row", "several")
     return LabelledTable(X, matrix, labels, codes, weight, groups, counted), targets, features
 
 

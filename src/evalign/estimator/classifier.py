@@ -6,14 +6,12 @@ from numbers import Integral
 from typing import Any, Self, cast
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, compute_class_weight
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from evalign.core.checks import complaint, require
-from evalign.core.confusion import Confusion
+from evalign.core.checks import require
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import DecisionRule
 from evalign.estimator import storage
@@ -22,7 +20,8 @@ from evalign.estimator.export import export
 from evalign.estimator.fitting import fit_rows
 from evalign.estimator.folds import Folds
 from evalign.estimator.frames import Features, read
-from evalign.estimator.positive import oriented, warn_of_positive
+from evalign.estimator.labels import check_names, label_names
+from evalign.estimator.positive import oriented
 from evalign.estimator.rows import (
     FEW,
     FOLDS,
@@ -31,10 +30,11 @@ from evalign.estimator.rows import (
     learn_features,
     read_labelled,
     read_validation,
-    refuse_multilabel,
+    row_weights,
     weights,
 )
 from evalign.estimator.state import Fitted
+from evalign.estimator.targets import Targets, read_classes
 from evalign.training import History
 
 
@@ -42,7 +42,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     """A neural network for tables, trained on the metric it is judged by.
 
     A part of the rows is held out; on it the best epoch is chosen and the decision rule fitted.
-    Columns are scaled inside, by the training rows.
+    Columns are scaled inside, by the training rows. A row has one label, or many: see `fit`.
 
     Args:
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
@@ -69,7 +69,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         patience: epochs without a new best before training ends; None never ends early.
         class_weight: None, "balanced" or {class: weight}; multiplies the rows' weights in `fit`,
             in the loss, the choice of the epoch and the decision, so that the metric too is that
-            of the reweighted rows. An aligned metric seldom needs it.
+            of the reweighted rows. An aligned metric seldom needs it. Not for many labels a row.
         device: "auto" (a GPU if there is one), or a name that torch knows.
         random_state: the seed of the split, the initial weights, the shuffling and dropout.
         warm_start: `fit` continues from the weights (and the scaling) of the last fit.
@@ -77,7 +77,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         on_epoch: called with each record of the history.
 
     Attributes:
-        classes_: the labels, sorted.
+        classes_: the labels, sorted; of many labels a row, the numbers of their columns.
         history_: a record per epoch, see `evalign.training.fit`.
         network_: the trained network.
         rule_: the `DecisionRule` that `predict` uses.
@@ -160,7 +160,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             X: a frame of pandas or polars, an array, or a sparse matrix (made dense as a whole).
                 Columns may hold numbers, categories, text labels, truth values and dates, with
                 gaps; see `FrameEncoder`.
-            y: a label per row: numbers or strings.
+            y: a label per row: numbers or strings; or many labels a row: 0 and 1 of shape (N, L),
+                L at least 2, as an array, a frame or a sparse matrix.
             sample_weight: a weight per row; rows of weight 0 are left out.
             validation_data: (X, y) or (X, y, sample_weight) to use instead of held-out rows.
             groups: a value per row; the rows of a group are held out together.
@@ -173,25 +174,16 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         allowed = "be an integer with a checkpoint, which another seed could not go on from"
         require(fixed, OWNER, "random_state", allowed, repr(self.random_state))
         before = getattr(self, "_fitted", None) if self.warm_start else None
+        names = label_names(y)
+        check_names(OWNER, names, None if before is None else before.rule.classes)
         X, y = read_labelled(self, X, y, reset=before is None)
-        classes, codes = np.unique(y, return_inverse=True)
-        if before is not None:
-            same = np.array_equal(classes, before.classes)
-            allowed = f"hold the classes of the last fit for warm_start, {before.classes.tolist()}"
-            require(same, OWNER, "y", allowed, classes.tolist())
-        metric = self._metric(classes)
-        if len(classes) > 1:
-            metric(Confusion.from_matrix(torch.eye(len(classes))))  # complains if it is for two
-        if self.pos_label is None:
-            warn_of_positive(metric, classes, codes)
+        targets, codes, metric, factors = read_classes(self, y, before)
+        classes = targets.classes
         # The same rows are held out again when training goes on.
         draw = check_random_state(self.random_state).randint
         seed = int(draw(2**31 - 1)) if before is None else before.seed
 
-        factors = compute_class_weight(self.class_weight, classes=classes, y=y)
-        allowed = "hold no negative weight"
-        require((factors >= 0).all(), OWNER, "class_weight", allowed, repr(self.class_weight))
-        weight = weights(sample_weight, len(codes)) * factors[codes]
+        weight = row_weights(sample_weight, codes, factors)
         features = learn_features(OWNER, X, weight) if before is None else before.features
         rows = LabelledRows(features.matrix(OWNER, X), codes, weight)
         rows, groups = rows.counted(groups)
@@ -199,13 +191,14 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             number = self._folds(rows, before)
             parts = rows.parts(self.validation_fraction, number, groups, seed, classes)
         else:
-            given = read_validation(self, validation_data, features, classes, factors)
+            given = read_validation(self, validation_data, features, classes, factors, names)
             parts = rows, given.counted(None)[0], None
         self._fitted = fit_rows(
             self.get_params(deep=False),
             *parts,
             metric=metric,
             classes=classes,
+            names=names,
             features=features,
             seed=seed,
             before=before,
@@ -234,50 +227,34 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         return self._state().features
 
     def predict(self, X: Any) -> np.ndarray:
-        """Labels, by the rule that `fit` made."""
-        codes = self.rule_.labels_of(self._probabilities(X)).numpy()
-        return self.classes_[codes]
+        """Labels, by the rule that `fit` made; of many labels a row 0 and 1 (n, n_labels)."""
+        return self._targets.decode(self.rule_.labels_of(self._probabilities(X)).numpy())
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (n, n_classes), float64, with the prior that training took out put back."""
-        return self._probabilities(X).numpy()
+        """Probabilities (n, n_classes), float64, with the prior that training took out put back.
+
+        Of many labels a row, (n, n_labels): that of each label.
+        """
+        eta = self._probabilities(X)
+        return (eta[..., 1] if self._state().multilabel else eta).numpy()
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores behind `predict`.
 
         For two classes (n,), positive where the second is predicted; for more (n, n_classes), and
-        their argmax is predicted.
+        their argmax is predicted; for many labels a row (n, n_labels), positive where one is.
         """
         scores = self.rule_.scores_of(self._probabilities(X))
-        return (scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores).numpy()
+        two = scores.shape[1] == 2 and not self._state().multilabel
+        return (scores[:, 1] - scores[:, 0] if two else scores).numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
-        predicted = self.predict(X)
-        refuse_multilabel(y)
-        y = np.asarray(y).ravel()
-        new = np.setdiff1d(y, self.classes_)  # a class that training never saw is never right
-        classes = np.concatenate([self.classes_, new])
-        order = np.argsort(classes)
-        codes = [order[np.searchsorted(classes, labels, sorter=order)] for labels in (predicted, y)]
-        weight = torch.from_numpy(weights(sample_weight, len(y)))
-        metric = self._metric(self.classes_)
-        if len(new):
-            try:
-                metric(Confusion.from_matrix(torch.eye(len(classes))))
-            except ValueError as error:  # the metric is for two classes
-                allowed = f"hold the classes of fit, {self.classes_.tolist()}, for this metric"
-                text = complaint(f"{OWNER}.score", "y", allowed, new[:3].tolist())
-                raise ValueError(text) from error
-        value = metric(
-            Confusion.from_predictions(
-                *(torch.from_numpy(code) for code in codes),
-                num_classes=max(2, len(classes)),
-                sample_weight=weight,
-                matrix=metric.needs_matrix,
-            )
-        ).item()
-        return value if metric.greater_is_better else -value
+        labels = self.predict(X)
+        if self._state().multilabel:
+            check_names(f"{OWNER}.score", label_names(y), self.rule_.classes)
+        weight, metric = weights(sample_weight, len(labels)), self._metric(self.classes_)
+        return self._targets.score(OWNER, metric, labels, y, weight)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder without pickle (safetensors and JSON), whole or not at all.
@@ -310,8 +287,9 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         categories as strings with "" for a gap, dates as int64, microseconds since 1970 (as
         numpy's datetime64[us], whose NaT is a gap). Its outputs are "label" (n,), an index into
         the classes, which are in the file's metadata as JSON, and "probability" and "score"
-        (n, n_classes). A row with an infinity, which `predict` refuses, gets the label −1 and NaN
-        for the others. Needs `onnx` and `onnxscript`.
+        (n, n_classes); of many labels a row "label" is 0 or 1, (n, n_labels). A row with an
+        infinity, which `predict` refuses, gets the label −1 and NaN for the others. Needs `onnx`
+        and `onnxscript`.
         """
         export(path, self._state())
 
@@ -329,11 +307,16 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
+        tags.classifier_tags.multi_label = True
         return tags
 
     def _state(self) -> Fitted:
         check_is_fitted(self)
         return self._fitted
+
+    @property
+    def _targets(self) -> Targets:
+        return Targets(self.classes_, np.arange(len(self.classes_)), self._state().multilabel)
 
     def _probabilities(self, X: Any) -> Tensor:
         fitted = self._state()

@@ -63,7 +63,9 @@ def export(path: str | os.PathLike[str], fitted: Fitted) -> None:
             graph.input.append(helper.make_tensor_value_info(name, number, shape))
             graph.node.insert(0, helper.make_node("Identity", [name], [inner]))
     model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))  # of LabelEncoder
-    model.metadata_props.add(key="classes", value=json.dumps(fitted.classes.tolist()))
+    names = fitted.rule.classes if fitted.multilabel else None
+    labels = json.dumps(names or fitted.classes.tolist())
+    model.metadata_props.add(key="classes", value=labels)
     onnx.save(model, os.fspath(path))
 
 
@@ -79,10 +81,17 @@ class _RowsToLabels(nn.Module):
         X = _of_array(features, inputs[0]) if _is_array(features) else _of_columns(features, inputs)
         logits = self.network(network_input(X, self.fitted.scaler)).double()
         probability = rule.softmax(logits)
+        label, score = rule.labels_of(probability), rule.scores_of(probability)
+        if self.fitted.multilabel:
+            probability = probability[..., 1]
         usable = X.isfinite().all(1)
-        label = torch.where(usable, rule.labels_of(probability), -1)
-        probability = torch.where(usable.unsqueeze(1), probability, torch.nan)
-        return label, probability, rule.scores_of(probability)
+        of_row = usable.unsqueeze(1)
+        label = torch.where(of_row if self.fitted.multilabel else usable, label, -1)
+        return (
+            label,
+            torch.where(of_row, probability, torch.nan),
+            torch.where(of_row, score, torch.nan),
+        )
 
 
 def _is_array(features: Features) -> bool:

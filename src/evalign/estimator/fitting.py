@@ -39,6 +39,7 @@ def fit_rows(
     *,
     metric: Metric,
     classes: np.ndarray,
+    names: list[str] | None,
     features: Features,
     seed: int,
     before: Fitted | None,
@@ -53,7 +54,8 @@ def fit_rows(
         fold: of each row, where both are the same rows: it is chosen on what the networks of other
             folds say of it.
         metric: what `arguments["metric"]` stands for.
-        classes: the labels of the rows' codes.
+        classes: the labels of the rows' codes; of many labels a row, the numbers of their columns.
+        names: of many labels a row, where they have some.
         features: what was learnt of the columns.
         seed: of the initial weights, the shuffling and dropout.
         before: the fit that a warm start continues from.
@@ -62,7 +64,7 @@ def fit_rows(
     # Equal weights are left out, because the loop is quicker without weights.
     equal = len(np.unique(np.concatenate([training.weight, validation.weight]))) == 1
     unit = None if equal else training.weight.mean()
-    device = find_device(arguments["device"])
+    device, many = find_device(arguments["device"]), training.y.ndim == 2
     if before is None:
         X, kind = dense(training.X), arguments["network"]
         scaler = (
@@ -73,7 +75,7 @@ def fit_rows(
         folds = 0 if fold is None else int(fold.max()) + 1
         size, dropout = size_of_members(device, folds), chosen(arguments).dropout
         about = {"size": size, "folds": folds, "dropout": dropout, "seed": seed}
-        network = build(kind, scaler, len(classes), **about)
+        network = build(kind, scaler, len(classes), **about, multilabel=many)
     else:
         scaler, network = before.scaler, before.network
     network.to(device).eval()
@@ -100,6 +102,8 @@ def fit_rows(
         decision=arguments["decision"],
         sample_weight=None if equal else torch.from_numpy(validation.weight),
         offsets=recipe.offsets,
+        task="multilabel" if many else None,
+        classes=names,
     )
     history = [*past, *(_after(past, record) for record in history)]
     return Fitted(network, scaler, rule, classes, features, history, seed)

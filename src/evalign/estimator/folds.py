@@ -16,18 +16,27 @@ class Folds(nn.Module):
     members. In evaluation it gives those of the one network that has not learnt from it.
 
     A new row has no such column. In evaluation softmax(logits + offsets) is the mean of the
-    networks' probabilities.
+    networks' probabilities. Of many labels a row it is sigmoid in the place of softmax.
 
     Args:
         networks: one for each fold.
         n_features: the columns of a new row.
         n_classes: how many logits there are.
+        multilabel: whether each of the logits is of a label of its own.
     """
 
     offsets: Tensor
 
-    def __init__(self, networks: Sequence[nn.Module], n_features: int, n_classes: int) -> None:
+    def __init__(
+        self,
+        networks: Sequence[nn.Module],
+        n_features: int,
+        n_classes: int,
+        *,
+        multilabel: bool = False,
+    ) -> None:
         super().__init__()
+        self.multilabel = multilabel
         self.networks = nn.ModuleList(networks)
         self.n_features = n_features
         self.register_buffer("offsets", torch.zeros(n_classes))
@@ -39,7 +48,7 @@ class Folds(nn.Module):
             return self._held_out(rows, x[:, -1])
         each = torch.stack([network(rows) for network in self.networks], 1)
         if not self.training:
-            return mean_of_members(each, self.offsets)
+            return mean_of_members(each, self.offsets, multilabel=self.multilabel)
         each = each.view(*each.shape[:2], -1, each.shape[-1])  # (n, folds, members, n_classes)
         if folded:
             others = torch.arange(len(self.networks) - 1, device=x.device)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_method_params
 
 from evalign.core.checks import require
 from evalign.estimator.answers import OWNER, Answers, Method, Split
-from evalign.training.split import stratified_folds
+from evalign.training.split import strata, stratified_folds
 
 FOLDS = 5
 ROWS_OF_A_FOLD = 10  # on average: of fewer, most metrics are not defined or luck
@@ -49,7 +49,7 @@ def splits(
     if groups is not None:
         number = len(np.unique(groups))
         require(number > 1, owner, "groups", "name two groups at least", number)
-    return stratified_folds(_strata(codes), int(cv), groups=groups, seed=seed)
+    return stratified_folds(strata(codes), int(cv), groups=groups, seed=seed)
 
 
 def scored_folds(
@@ -126,12 +126,3 @@ def gathered(
     weight = None if weight is None else weight[row]
     answers = Answers(np.concatenate(values), method, codes[row], weight, fold, row)
     return answers.take(np.argsort(row, kind="stable"))
-
-
-def _strata(codes: np.ndarray) -> np.ndarray:
-    """What is spread evenly over the folds: the class, or the rarest of the labels of a row."""
-    if codes.ndim == 1:
-        return np.unique(codes, return_inverse=True)[1]
-    counts = np.where(codes == 1, codes.sum(0), np.inf)
-    rarest = np.where((codes == 1).any(1), counts.argmin(1), -1)
-    return np.unique(rarest, return_inverse=True)[1]

@@ -21,7 +21,8 @@ class Members(nn.Module):
     In training it gives the logits of every member, (n, members, n_classes), and the loss takes
     them as rows (`MembersAsRows`). In evaluation it gives logits (n, n_classes) such that
     softmax(logits + offsets) is the mean of the members' probabilities, softmax(their logits +
-    offsets): the best epoch, the rule and `predict` are all of that mean.
+    offsets): the best epoch, the rule and `predict` are all of that mean. Of many labels a row it
+    is sigmoid in the place of softmax.
 
     Args:
         edges: for each column the edges of the bins of its piecewise-linear embedding; None for a
@@ -30,6 +31,7 @@ class Members(nn.Module):
         members: how many networks.
         width: of the hidden layers.
         dropout: after each of them.
+        multilabel: whether each of the logits is of a label of its own.
     """
 
     offsets: Tensor
@@ -44,8 +46,10 @@ class Members(nn.Module):
         members: int,
         width: int,
         dropout: float,
+        multilabel: bool = False,
     ) -> None:
         super().__init__()
+        self.multilabel = multilabel
         bins = [each for each in edges if each is not None]
         dimensions = min(DIMENSIONS, WIDEST // max(len(bins), 1))
         if dimensions < FEWEST:
@@ -84,16 +88,22 @@ class Members(nn.Module):
         if self.embedding is not None:
             columns = torch.cat([self.embedding(x[:, self.numbers]).flatten(1), columns], 1)
         logits = self.head(self.backbone(self.view(columns)))
-        return logits if self.training else mean_of_members(logits, self.offsets)
+        if self.training:
+            return logits
+        return mean_of_members(logits, self.offsets, multilabel=self.multilabel)
 
 
-def mean_of_members(logits: Tensor, offsets: Tensor) -> Tensor:
+def mean_of_members(logits: Tensor, offsets: Tensor, *, multilabel: bool) -> Tensor:
     """Logits (n, n_classes) of several networks' (n, members, n_classes).
 
-    softmax(logits + offsets) is the mean of the probabilities softmax(their logits + offsets).
+    softmax(logits + offsets) is the mean of the probabilities softmax(their logits + offsets). Of
+    many labels a row it is sigmoid in the place of softmax.
     """
-    each = (logits + offsets).log_softmax(2)
-    return each.logsumexp(1) - math.log(logits.shape[1]) - offsets
+    each = logits + offsets
+    if multilabel:  # the log-odds of the mean
+        present, absent = (nn.functional.logsigmoid(z).logsumexp(1) for z in (each, -each))
+        return present - absent - offsets
+    return each.log_softmax(2).logsumexp(1) - math.log(logits.shape[1]) - offsets
 
 
 class MembersAsRows(nn.Module):
@@ -111,7 +121,7 @@ class MembersAsRows(nn.Module):
     ) -> Tensor:
         if logits.ndim == 3:  # in training
             members = logits.shape[1]
-            logits, target = logits.flatten(0, 1), target.repeat_interleave(members)
+            logits, target = logits.flatten(0, 1), target.repeat_interleave(members, 0)
             if sample_weight is not None:
                 sample_weight = sample_weight.repeat_interleave(members)
         return loss_of(self.loss, logits, target, sample_weight)

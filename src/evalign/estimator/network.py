@@ -115,15 +115,18 @@ def build(
     folds: int,
     dropout: float,
     seed: int,
+    multilabel: bool,
 ) -> nn.Module:
     """A new network for what the scaler gives, its weights drawn from the seed alone.
 
-    With folds it is one for each of them (`Folds`).
+    With folds it is one for each of them (`Folds`). Many labels a row have a logit each, as many
+    classes have.
     """
+    labels = {"multilabel": multilabel}
 
     def one() -> nn.Module:
         if isinstance(scaler, QuantileNormal):
-            return Members(scaler.edges, n_classes, **size._asdict(), dropout=dropout)
+            return Members(scaler.edges, n_classes, **size._asdict(), dropout=dropout, **labels)
         network = plain(kind, scaler.n_features, n_classes, dropout)
         if not isinstance(network, nn.Module):
             got = type(network).__name__
@@ -134,7 +137,7 @@ def build(
         torch.default_generator.manual_seed(seed)
         if not folds:
             return one()
-        return Folds([one() for _ in range(folds)], scaler.n_features, n_classes)
+        return Folds([one() for _ in range(folds)], scaler.n_features, n_classes, **labels)
 
 
 def plain(kind: str | Factory, n_features: int, n_classes: int, dropout: float) -> nn.Module:

@@ -9,15 +9,23 @@ import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_X_y, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples
 from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.estimator.cells import TypedTable
 from evalign.estimator.frames import Features, Given, read
+from evalign.estimator.labels import (
+    check_names,
+    indicators,
+    label_array,
+    label_names,
+    present,
+    warn_of_absent,
+)
 from evalign.training import TrainingWarning, holdout_split
-from evalign.training.split import stratified_folds
+from evalign.training.split import strata, stratified_folds
 
 OWNER = "AlignedClassifier"
 Scaler = Callable[[Tensor], Tensor]
@@ -27,7 +35,10 @@ OUTLIER = 1e6  # deviations; a value farther out says no more, and would overflo
 
 
 class LabelledRows(NamedTuple):
-    """The matrix of rows, dense or sparse, with class indices and weights."""
+    """The matrix of rows, dense or sparse, with class indices and weights.
+
+    Of many labels a row, `y` holds 0 and 1 of shape (N, L).
+    """
 
     X: Any
     y: np.ndarray
@@ -42,14 +53,21 @@ class LabelledRows(NamedTuple):
         self, scaler: Scaler, device: torch.device, unit: float | None
     ) -> tuple[Tensor, ...]:
         """(X, y) on the device, and the weights in terms of `unit` unless that is None."""
-        parts = [network_input(dense(self.X), scaler), torch.from_numpy(self.y)]
+        y = torch.from_numpy(self.y)
+        parts = [network_input(dense(self.X), scaler), y if y.ndim == 1 else y.float()]
         if unit is not None:
             parts.append(torch.from_numpy(self.weight / unit).float())
         return tuple(part.to(device) for part in parts)
 
     def class_counts(self, n_classes: int) -> Tensor:
-        """The weight of each class; a class without rows counts as one row."""
-        mass = np.bincount(self.y, self.weight, n_classes)
+        """The weight of each class; a class without rows counts as one row.
+
+        Of many labels a row it is a pair for each label, of the rows without it and with it.
+        """
+        if self.y.ndim == 1:
+            mass = np.bincount(self.y, self.weight, n_classes)
+        else:
+            mass = np.stack([self.weight @ (1 - self.y), self.weight @ self.y], 1)
         return torch.from_numpy(np.where(mass > 0, mass, self.weight.mean()))
 
     def counted(self, groups: Any) -> tuple["LabelledRows", Any]:
@@ -64,8 +82,14 @@ class LabelledRows(NamedTuple):
 
     @property
     def rarest(self) -> int:
-        """How many rows the rarest class has."""
-        return int(np.unique(self.y, return_counts=True)[1].min())
+        """How many rows the rarest class has; of labels, how many have or lack the rarest.
+
+        A label that all rows have, or none, asks for nothing.
+        """
+        if self.y.ndim == 1:
+            return int(np.unique(self.y, return_counts=True)[1].min())
+        some = np.minimum(self.y.sum(0), (1 - self.y).sum(0))
+        return int(some[some > 0].min(initial=len(self.y)))
 
     def parts(
         self, fraction: float | None, folds: int, groups: Any, seed: int, classes: np.ndarray
@@ -80,7 +104,7 @@ class LabelledRows(NamedTuple):
         """The number of the fold of each row, or None if there are too few rows for two folds."""
         fold = np.zeros(len(self.y), dtype=np.int64)
         for i, (_, held_out) in enumerate(
-            stratified_folds(self.y, number, groups=groups, seed=seed)
+            stratified_folds(strata(self.y), number, groups=groups, seed=seed)
         ):
             fold[held_out] = i
         found, fold = np.unique(fold, return_inverse=True)  # groups may leave a fold without rows
@@ -91,7 +115,7 @@ class LabelledRows(NamedTuple):
     ) -> tuple["LabelledRows", "LabelledRows"]:
         """(kept, held out); both are the table if it is too small."""
         try:
-            kept, held_out = holdout_split(self.y, fraction=fraction, groups=groups, seed=seed)
+            kept, held_out = self._split(fraction, groups, seed)
         except ValueError:
             if groups is not None:
                 raise
@@ -103,12 +127,16 @@ class LabelledRows(NamedTuple):
             warnings.warn(text, TrainingWarning, stacklevel=3)
             return self, self
         # Whole groups may take a whole class with them.
-        lost = np.setdiff1d(self.y[held_out], self.y[kept])
+        learnt, chosen = present(self.y[kept]), present(self.y[held_out])
+        lost, missing = np.setdiff1d(chosen, learnt), np.setdiff1d(learnt, chosen)
+        if self.y.ndim == 2:
+            warn_of_absent(lost, missing)
+            return self.take(kept), self.take(held_out)
         allowed = "leave rows of every class to train on"
         got = f"none of class {classes[lost].tolist()}"
         cure = "Give validation_data, or another random_state."
         require(not len(lost), OWNER, "groups", allowed, got, cure)
-        if len(missing := np.setdiff1d(self.y[kept], self.y[held_out])):
+        if len(missing):
             text = (
                 f"No row that is held out is of class {classes[missing].tolist()}: the best epoch "
                 "and the decision are chosen without. Give validation_data, or more rows of it."
@@ -116,22 +144,39 @@ class LabelledRows(NamedTuple):
             warnings.warn(text, TrainingWarning, stacklevel=3)
         return self.take(kept), self.take(held_out)
 
+    def _split(self, fraction: float, groups: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """The places of the rows kept and held out."""
+        how = {"fraction": fraction, "groups": groups, "seed": seed}
+        try:
+            return holdout_split(strata(self.y), **how)
+        except ValueError:  # of labels there may be more strata than rows to hold out
+            if self.y.ndim == 1:
+                raise
+            return holdout_split(self.y, **how)
+
 
 def read_labelled(
     estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
 ) -> tuple[Given, np.ndarray]:
-    """Rows and labels, checked; `reset` makes the columns the estimator's."""
+    """Rows and labels, checked; `reset` makes the columns the estimator's.
+
+    Labels are (N,), or 0 and 1 of shape (N, L).
+    """
     owner = type(estimator).__name__
-    if (labels := np.asarray(y)).dtype == object:
+    cure = "fit requires y to be passed, but the target y is None."
+    require(y is not None, owner, "y", "hold labels", "None", cure)
+    labels = label_array(owner, y)
+    many = labels.ndim == 2 and labels.shape[1] > 1
+    if many:
+        y = indicators(owner, y)
+    elif labels.dtype == object:
         kinds = sorted({type(label).__name__ for label in labels.flat})
         require(len(kinds) <= 1, owner, "y", "hold labels of one type", ", ".join(kinds))
-    if y is None:
-        cure = "fit requires y to be passed, but the target y is None."
-        require(False, owner, "y", "hold labels", "None", cure)
     X = read(estimator, X, reset=reset)
     rows = X.rows if isinstance(X, TypedTable) else _num_samples(X)
     _, y = check_X_y(np.zeros((rows, 1)), y, multi_output=True, estimator=estimator)
-    refuse_multilabel(y, owner)
+    if many:
+        return X, y
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)
     return X, y
@@ -152,20 +197,31 @@ def read_validation(
     data: Any,
     features: Features,
     classes: np.ndarray,
-    factors: np.ndarray,
+    factors: np.ndarray | None,
+    names: list[str] | None,
 ) -> LabelledRows:
-    """The rows of `validation_data`, whose weights are multiplied by the factors of the classes."""
+    """The rows of `validation_data`, whose weights are multiplied by the factors of the classes.
+
+    Many labels a row have no factors, and may have names.
+    """
     ok = isinstance(data, tuple | list) and len(data) in (2, 3)
     allowed = "be (X, y) or (X, y, sample_weight)"
     got = f"{len(data)} parts" if isinstance(data, tuple | list) else type(data).__name__
     require(ok, OWNER, "validation_data", allowed, got)
+    check_names(f"{OWNER}'s validation_data", label_names(data[1]), names)
     X, y = read_labelled(estimator, data[0], data[1], reset=False)
-    new = np.setdiff1d(y, classes)
-    allowed = "hold classes of y only"
-    require(not len(new), OWNER, "validation_data", allowed, new[:3].tolist())
-    codes = np.searchsorted(classes, y)
-    weight = weights(data[2] if len(data) == 3 else None, len(codes))
-    return LabelledRows(features.matrix(OWNER, X), codes, weight * factors[codes])
+    many = factors is None
+    ok = y.shape[1:] == (classes.shape if many else ())
+    allowed = f"hold {len(classes)} labels a row, as y does" if many else "hold one label per row"
+    require(ok, OWNER, "validation_data", allowed, f"y of shape {y.shape}")
+    codes = y
+    if not many:
+        new = np.setdiff1d(y, classes)
+        allowed = "hold classes of y only"
+        require(not len(new), OWNER, "validation_data", allowed, new[:3].tolist())
+        codes = np.searchsorted(classes, y)
+    weight = row_weights(data[2] if len(data) == 3 else None, codes, factors)
+    return LabelledRows(features.matrix(OWNER, X), codes, weight)
 
 
 def network_input(X: Tensor, scaler: Scaler) -> Tensor:
@@ -186,9 +242,7 @@ def weights(sample_weight: Any, rows: int) -> np.ndarray:
     return _check_sample_weight(sample_weight, like, dtype=np.float64, ensure_non_negative=True)
 
 
-def refuse_multilabel(y: Any, owner: str = OWNER) -> None:
-    """Refuse several labels per row: each needs a classifier of its own."""
-    kind = type_of_target(y, input_name="y")
-    several = kind.startswith("multilabel") or kind.endswith("multioutput")
-    cure = "Fit one classifier per column with sklearn.multioutput.MultiOutputClassifier."
-    require(not several, owner, "y", "hold one label per row", f"{kind} data", cure)
+def row_weights(sample_weight: Any, codes: np.ndarray, factors: np.ndarray | None) -> np.ndarray:
+    """The weights of rows, times the factor of each row's class where classes have some."""
+    weight = weights(sample_weight, len(codes))
+    return weight if factors is None else weight * factors[codes]

@@ -26,7 +26,7 @@ class Fitted:
         network: gives logits (n, n_classes).
         scaler: made of the training rows.
         rule: from logits to labels.
-        classes: the labels, sorted.
+        classes: the labels, sorted; of many labels a row, the numbers of their columns.
         features: what was learnt of the columns of the table.
         history: a record per epoch.
         seed: of the split and the training.
@@ -40,14 +40,27 @@ class Fitted:
     history: History
     seed: int
 
+    @property
+    def multilabel(self) -> bool:
+        """Whether there are many labels a row."""
+        return self.rule.task == "multilabel"
+
     def probabilities(self, X: Any) -> Tensor:
-        """Probabilities (n, n_classes) of rows of the matrix, dense or sparse, in float64."""
+        """Probabilities (n, n_classes) of rows of the matrix, dense or sparse, in float64.
+
+        Of many labels a row, (n, n_labels, 2): that of each label's absence, and of the label.
+        """
         device = next(self.network.parameters()).device
         blocks = (dense(X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK))
         inputs = (network_input(block, self.scaler) for block in blocks)
         logits = torch.cat([blockwise(self.network, block, device) for block in inputs])
-        # A rule takes a single column for the logit of two classes.
-        return self.rule.probabilities(logits) if len(self.classes) > 1 else torch.ones_like(logits)
+        if len(self.classes) == 1:  # a rule takes a single column for the logit of two classes
+            return torch.ones_like(logits)
+        if not self.multilabel:
+            return self.rule.probabilities(logits)
+        finite, cure = bool(logits.isfinite().all()), "Lower learning_rate, and fit again."
+        require(finite, "Fitted", "network", "give finite logits", "others", cure)
+        return self.rule.softmax(logits)
 
     def on_cpu(self) -> Self:
         """A copy that can be read where there is no GPU."""

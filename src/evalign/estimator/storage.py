@@ -70,7 +70,8 @@ def load(
             tree["scaler"]
         )
         sizes = _sizes(tree, scaler.n_features, kind, dropout)
-    about = {**sizes, "dropout": dropout, "seed": tree["seed"]}
+        many = dict(tree["rule"]).get("task") == "multilabel"
+    about = {**sizes, "dropout": dropout, "seed": tree["seed"], "multilabel": many}
     network = build(kind, scaler, len(classes), **about)
     with reading(path):
         own = None if isinstance(metric, str) else metric

@@ -5,17 +5,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy import sparse
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import assert_all_finite, column_or_1d, indexable
+from sklearn.utils import assert_all_finite, column_or_1d, compute_class_weight, indexable
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
-from evalign.estimator.answers import OWNER, Split
+from evalign.estimator.answers import Split
 from evalign.estimator.evidence import score_of
-from evalign.estimator.positive import warn_of_positive
+from evalign.estimator.labels import indicators, label_array, warn_of_one_hot
+from evalign.estimator.positive import oriented, warn_of_positive
+from evalign.estimator.state import Fitted
 from evalign.training import TrainingWarning
 
 
@@ -32,6 +33,15 @@ class Targets(NamedTuple):
     order: np.ndarray
     multilabel: bool
 
+    @classmethod
+    def of(cls, y: np.ndarray) -> tuple["Targets", np.ndarray]:
+        """What labels (N,), or 0 and 1 (N, L), are, and their codes."""
+        if y.ndim == 2:
+            number = np.arange(y.shape[1])
+            return cls(number, number, True), y
+        classes, codes = np.unique(y, return_inverse=True)
+        return cls(classes, np.arange(len(classes)), False), codes
+
     @property
     def names(self) -> list[str | int]:
         """The rule's classes, as JSON can hold them."""
@@ -42,14 +52,14 @@ class Targets(NamedTuple):
         """The labels of the rule's codes."""
         return codes if self.multilabel else self.classes[self.order][codes]
 
-    def encode(self, *labels: Any) -> tuple[list[np.ndarray], np.ndarray]:
+    def encode(self, owner: str, *labels: Any) -> tuple[list[np.ndarray], np.ndarray]:
         """The codes of labels, and labels that are not among the classes, which have the last."""
         if self.multilabel:
-            given = [indicators(each) for each in labels]
+            given = [indicators(owner, each) for each in labels]
             allowed = f"have {len(self.classes)} columns"
             for each in given:
                 ok = each.shape[1] == len(self.classes)
-                require(ok, OWNER, "y", allowed, each.shape[1])
+                require(ok, owner, "y", allowed, each.shape[1])
             return given, self.classes[:0]
         given = [column_or_1d(each) for each in labels]
         new = np.setdiff1d(np.concatenate(given), self.classes)
@@ -61,7 +71,7 @@ class Targets(NamedTuple):
         self, owner: str, metric: Metric, labels: np.ndarray, y: Any, weight: np.ndarray | None
     ) -> float:
         """The metric of predicted labels, or minus the metric if it is a cost."""
-        (codes, true), new = self.encode(labels, y)
+        (codes, true), new = self.encode(owner, labels, y)
         try:
             return score_of(metric, codes, true, weight, len(self.classes) + len(new))
         except ValueError as error:
@@ -70,6 +80,14 @@ class Targets(NamedTuple):
             allowed = f"hold the classes of fit, {self.classes.tolist()}, for this metric"
             text = complaint(f"{owner}.score", "y", allowed, new[:3].tolist())
             raise ValueError(text) from error
+
+    def check_metric(self, metric: Metric) -> None:
+        """Refuse a metric that is not for these labels, such as one of two classes for three."""
+        if self.multilabel:
+            one = torch.ones(len(self.classes))
+            metric(Confusion(one, one, one, 2 * one, multilabel=True))
+        elif len(self.classes) > 1:
+            metric(Confusion.from_matrix(torch.eye(len(self.classes))))
 
 
 def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targets, np.ndarray]:
@@ -80,9 +98,9 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
     owner = type(classifier).__name__
     cure = "fit requires y to be passed, but the target y is None."
     require(y is not None, owner, "y", "hold labels", "None", cure)
-    if not sparse.issparse(y):
-        assert_all_finite(_array(owner, y), input_name="y")
-    y = indicators(y) if type_of_target(y, input_name="y") == "multilabel-indicator" else y
+    assert_all_finite(_array(owner, y), input_name="y")
+    if type_of_target(y, input_name="y") == "multilabel-indicator":
+        y = indicators(owner, y)
     X, y = indexable(X, y)
     y = np.asarray(y)
     if y.ndim != 2 or y.shape[1] == 1:
@@ -93,10 +111,9 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
         several = type_of_target(y).startswith("multilabel")
         allowed = "hold a label per row, or 0 and 1 for several labels a row"
         require(several, owner, "y", allowed, f"{type_of_target(y)} data")
-        number = np.arange(y.shape[1])
         allowed, got = "be None for several labels a row", repr(classifier.pos_label)
         require(classifier.pos_label is None, owner, "pos_label", allowed, got)
-        return X, y, Targets(number, number, True), y
+        return X, y, *Targets.of(y)
     classes = np.unique(y)
     model = getattr(classifier, "estimator", None)
     fixed = classifier.cv == "prefit" if isinstance(classifier.cv, str) else False
@@ -114,23 +131,53 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
         require(ok, owner, "pos_label", allowed, repr(classifier.pos_label))
         order = order if classifier.pos_label == labels[-1] else order[::-1]
     targets = Targets(classes, order, False)
-    (codes,), _ = targets.encode(y)
-    if len(classes) > 1:
-        metric(Confusion.from_matrix(torch.eye(len(classes))))  # complains if it is for two
-        if classifier.pos_label is None:
-            warn_of_positive(metric, classes, codes)
+    (codes,), _ = targets.encode(owner, y)
+    targets.check_metric(metric)
+    if len(classes) > 1 and classifier.pos_label is None:
+        warn_of_positive(metric, classes, codes)
     return X, y, targets, codes
+
+
+def read_classes(
+    classifier: Any, y: np.ndarray, before: Fitted | None
+) -> tuple[Targets, np.ndarray, Metric, np.ndarray | None]:
+    """What the labels of `AlignedClassifier.fit` are, with their codes.
+
+    Then come the metric, and the factors of the classes' weights; None for many labels a row.
+
+    Args:
+        classifier: the estimator with its arguments.
+        y: what `read_labelled` gave.
+        before: the fit that a warm start continues from.
+    """
+    owner, (targets, codes) = type(classifier).__name__, Targets.of(y)
+    classes, many = targets.classes, targets.multilabel
+    if before is not None:
+        same = many == before.multilabel and np.array_equal(classes, before.classes)
+        allowed = f"hold the classes of the last fit for warm_start, {before.classes.tolist()}"
+        require(same, owner, "y", allowed, classes.tolist())
+    for name, cure in {"pos_label": "", "class_weight": WEIGHTS}.items() if many else ():
+        value = getattr(classifier, name)
+        require(value is None, owner, name, "be None for many labels a row", repr(value), cure)
+    metric = resolve(oriented(classifier.metric, classifier.pos_label, classes), owner=owner)
+    targets.check_metric(metric)
+    if many:
+        warn_of_one_hot(y)
+        return targets, codes, metric, None
+    if classifier.pos_label is None:
+        warn_of_positive(metric, classes, codes)
+    factors = compute_class_weight(classifier.class_weight, classes=classes, y=y)
+    allowed, got = "hold no negative weight", repr(classifier.class_weight)
+    require((factors >= 0).all(), owner, "class_weight", allowed, got)
+    return targets, codes, metric, factors
+
+
+WEIGHTS = "Rows have a weight in sample_weight, and a label's part in a macro average is its own."
 
 
 def _array(owner: str, y: Any) -> np.ndarray:
     """Labels as an array. Refuse what numpy would stumble over, or make strings of."""
-    try:
-        array = np.asarray(y)
-    except ValueError as error:  # lists of different lengths
-        allowed = "hold a label per row, or 0 and 1 of shape (N, L) for several labels a row"
-        cure = "MultiLabelBinarizer().fit_transform(y) of scikit-learn makes 0 and 1 of lists."
-        got = "lists of different lengths"
-        raise ValueError(complaint(owner, "y", allowed, got, cure)) from error
+    array = label_array(owner, y)
     require(array.ndim == 0 or len(array) > 0, owner, "y", "hold at least one row", "none")
     if array.ndim == 1 and (array.dtype == object or isinstance(y, list)):
         labels = array if array.dtype == object else y
@@ -142,11 +189,6 @@ def _array(owner: str, y: Any) -> np.ndarray:
         got = "strings and other values"
         require(len(kinds) == 1, owner, "y", "hold strings or numbers, not both", got, cure)
     return array
-
-
-def indicators(y: Any) -> np.ndarray:
-    """0 and 1 of shape (N, L), dense."""
-    return (y.toarray() if sparse.issparse(y) else np.asarray(y)).astype(np.int64)
 
 
 def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> None:

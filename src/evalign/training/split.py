@@ -79,6 +79,23 @@ def stratified_folds(
         return list(kind(number, shuffle=True, random_state=seed).split(y, y, groups))
 
 
+def strata(y: np.ndarray) -> np.ndarray:
+    """What is spread evenly over the parts of a table, as codes: the class of a row.
+
+    Of many labels a row (N, L) it is the rarest thing that a row has: a label that few rows have,
+    or the lack of one that few rows lack.
+
+    Examples:
+        >>> strata(np.array([[0, 1], [0, 1], [0, 0], [1, 1]]))
+        array([0, 0, 2, 1])
+    """
+    if y.ndim == 2:
+        rare = y != (2 * y.sum(0) > len(y))
+        counts = np.where(rare, rare.sum(0), len(y) + 1)
+        y = np.where(rare.any(1), counts.argmin(1), -1)
+    return np.unique(y, return_inverse=True)[1]
+
+
 def three_way_split(
     y: Any, *, groups: Any = None, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

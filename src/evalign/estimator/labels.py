@@ -1,0 +1,88 @@
+"""Labels as they are given: one a row, or many a row as 0 and 1 of shape (N, L)."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from evalign.core.checks import complaint, require
+from evalign.core.doubts import SO_MANY
+from evalign.training import TrainingWarning
+
+SHOWN = 5  # labels in a text
+
+
+def label_array(owner: str, y: Any) -> np.ndarray:
+    """Labels as an array, dense. Refuse lists of different lengths, which are not one."""
+    if sparse.issparse(y):
+        return y.toarray()
+    try:
+        return np.asarray(y)
+    except ValueError as error:
+        allowed = "hold a label per row, or 0 and 1 of shape (N, L) for several labels a row"
+        cure = "MultiLabelBinarizer().fit_transform(y) of scikit-learn makes 0 and 1 of lists."
+        got = "lists of different lengths"
+        raise ValueError(complaint(owner, "y", allowed, got, cure)) from error
+
+
+def indicators(owner: str, y: Any) -> np.ndarray:
+    """Many labels a row: 0 and 1 of shape (N, L), int64."""
+    given = label_array(owner, y)
+    require(given.ndim == 2, owner, "y", "have shape (N, L), with a column per label", given.shape)
+    try:
+        values = given.astype(np.float64)
+    except (TypeError, ValueError):  # text, or a gap of pandas
+        values = np.full(given.shape, np.nan)
+    wrong = ~((values == 0) | (values == 1))
+    if wrong.any():
+        got, cure = given[wrong][0], "A column of other classes needs a classifier of its own."
+        if (values[wrong] == -1).all():
+            cure = "Map -1 to 0, as in (y > 0).astype(int)."
+        elif given.dtype.kind == "f" and np.isnan(got):
+            cure = "Leave out the rows whose labels are not all known."
+        allowed = "hold 0 and 1 only, as it has a column per label"
+        raise ValueError(complaint(owner, "y", allowed, got, cure))
+    return values.astype(np.int64)
+
+
+def label_names(y: Any) -> list[str] | None:
+    """The names of the labels of a frame, if they are texts that differ."""
+    names: list[Any] = list(getattr(y, "columns", ()))
+    texts = len(names) > 1 and all(isinstance(name, str) for name in names)
+    return names if texts and len(set(names)) == len(names) else None
+
+
+def check_names(owner: str, given: Sequence[Any] | None, known: Sequence[Any] | None) -> None:
+    """Refuse a frame of labels whose columns are not those of `fit`, in their order."""
+    if given is not None and known is not None:
+        allowed = f"have the columns of fit in their order, {known[:SHOWN]}"
+        require(given == known, owner, "y", allowed, given[:SHOWN])
+
+
+def present(y: np.ndarray) -> np.ndarray:
+    """The classes, or the numbers of the labels, that some row has."""
+    return np.unique(y) if y.ndim == 1 else np.flatnonzero(y.any(0))
+
+
+def warn_of_one_hot(y: np.ndarray) -> None:
+    """Warn of one class a row that is written as many labels a row."""
+    if len(y) >= SO_MANY and (y.sum(1) == 1).all():
+        text = (
+            "Every row of y holds exactly one 1, as for classes that exclude each other, but it "
+            "has a column per label, and so it is read. Pass y.argmax(1) if these are classes."
+        )
+        warnings.warn(text, TrainingWarning, stacklevel=3)
+
+
+def warn_of_absent(lost: np.ndarray, missing: np.ndarray) -> None:
+    """Warn of labels that only rows held out have, and of those that none of them has."""
+    for labels, where in ((lost, "to train on"), (missing, "that is held out")):
+        if len(labels):
+            more = " and others" if len(labels) > SHOWN else ""
+            text = (
+                f"No row {where} has the labels of the columns {labels[:SHOWN].tolist()}{more} of "
+                "y. Give validation_data, or more rows with them."
+            )
+            warnings.warn(text, TrainingWarning, stacklevel=5)

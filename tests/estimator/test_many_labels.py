@@ -1,0 +1,496 @@
+"""`AlignedClassifier` with many labels a row, Y of shape (N, L)."""
+
+import json
+import pickle
+import re
+import warnings
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import cross_val_score
+from sklearn.multioutput import MultiOutputClassifier
+from torch import nn
+
+import evalign
+from evalign import AlignedClassifier, AlignedDecisionCV
+from evalign.core.confusion import Confusion
+from evalign.estimator.folds import Folds
+from evalign.estimator.members import Members, MembersAsRows
+from evalign.estimator.network import Size
+from evalign.estimator.rows import FEW, LabelledRows
+from evalign.losses.offsets import metric_offsets
+from evalign.metrics import resolve
+from evalign.recipes import RECIPES
+from evalign.training import TrainingWarning
+from evalign.training.split import strata
+from tests import tolerances
+from tests.estimator.models import imbalanced, quick
+
+LABELS = ["often", "seldom", "rare"]
+
+
+def tagged(rows=500, seed=0, noise=0.8):
+    """Make rows with three labels, which 50%, 15% and 8% of them have."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 4))
+    margin = (X[:, :3] + noise * rng.normal(size=(rows, 3))) / np.hypot(1, noise)
+    return X, (margin > [0.0, 1.05, 1.42]).astype(int)
+
+
+X, Y = tagged()
+NEW = tagged(4000, seed=1)
+# A batch of 64 has few rows of a rare label; "east" says so.
+pytestmark = pytest.mark.filterwarnings("ignore:A batch of:evalign.training.TrainingWarning")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Make the default network small: what these tests look at does not depend on its size."""
+    monkeypatch.setattr("evalign.estimator.fitting.size_of_members", lambda *given: Size(2, 8))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return quick().fit(X, pd.DataFrame(Y, columns=LABELS))
+
+
+def same(a, b):
+    """Tell whether two classifiers are the same function."""
+    return np.array_equal(a.predict_proba(X), b.predict_proba(X)) and np.array_equal(
+        a.predict(X), b.predict(X)
+    )
+
+
+# Learning
+
+
+def test_it_is_better_than_labels_from_one_half_on():
+    known, (rows, truth) = tagged(noise=1.5), tagged(4000, seed=1, noise=1.5)
+    clf = quick().fit(*known)
+    found = f1_score(truth, clf.predict(rows), average="macro")
+    assert clf.score(rows, truth) == pytest.approx(found)
+    half = f1_score(truth, clf.predict_proba(rows) > 0.5, average="macro")
+    theirs = MultiOutputClassifier(LogisticRegression()).fit(*known).predict(rows)
+    # The standard error of a score is 0.01. Other seeds of the rows gave gaps of 0.02 to 0.1, and
+    # of 0.08 to 0.18.
+    assert found > half + 0.02
+    assert found > f1_score(truth, theirs, average="macro") + 0.05
+
+
+@pytest.mark.parametrize("recipe", sorted({*RECIPES} - {"logit_adjusted"}))
+@pytest.mark.parametrize("metric", ["f1_macro", "f1_micro"])
+def test_every_recipe_learns(recipe, metric):
+    clf = quick(metric, recipe=recipe).fit(X, Y)
+    # 0.35 and 0.38 by giving all labels to all rows.
+    assert clf.score(*NEW) > 0.5
+    assert clf.rule_.task == "multilabel"
+
+
+def test_cross_entropy_is_the_binary_one():
+    logits = torch.randn(30, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    target, weight = torch.from_numpy(Y[:30]).double(), torch.arange(1.0, 31).double()
+    rows = LabelledRows(X, Y, np.ones(len(Y)))
+    loss, offsets, _ = RECIPES["cross_entropy"](resolve("f1_macro"), rows.class_counts(3), None)
+    assert not offsets.any()
+    assert offsets.shape == (3,)
+    each = nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    expected = (each * weight[:, None]).sum() / (3 * weight.sum())
+    torch.testing.assert_close(loss(logits, target, sample_weight=weight), expected)
+
+
+def test_a_pair_of_counts_for_each_label():
+    weight = np.arange(1.0, len(Y) + 1)
+    counts = LabelledRows(X, np.column_stack([Y, 0 * Y[:, :1]]), weight).class_counts(4)
+    for column in range(3):
+        expected = np.bincount(Y[:, column], weight)
+        np.testing.assert_allclose(counts[column], expected)
+    # A label without rows counts as one row of mean weight.
+    np.testing.assert_allclose(counts[3], [weight.sum(), weight.mean()])
+
+
+def raw_logits(clf, rows):
+    with torch.no_grad():
+        return clf.network_(clf._fitted.scaler(torch.from_numpy(rows)).float()).double()
+
+
+def test_the_offsets_that_training_took_out_are_added_back(fitted):
+    # The rows held out have nearly the shares of the others.
+    offsets = metric_offsets(resolve("f1_macro"), np.stack([(1 - Y).sum(0), Y.sum(0)], 1))
+    expected = (raw_logits(fitted, X) + offsets).sigmoid().numpy()
+    np.testing.assert_allclose(fitted.predict_proba(X), expected, atol=5e-3)
+
+
+@pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
+def test_predict_is_the_rule_of_the_probabilities(decision):
+    clf = quick(decision=decision).fit(X, Y)
+    given, eta = clf.predict(X), clf.predict_proba(X)
+    assert given.dtype == np.int64
+    assert given.shape == eta.shape == (len(X), 3)
+    thresholds = clf.rule_.gain[:, 0, 0].numpy()  # diag(t, 1 − t)
+    assert np.array_equal(given, eta > thresholds)
+    assert np.array_equal(given, clf.decision_function(X) > 0)
+    assert clf.rule_.decision == decision
+    if decision == "argmax":
+        assert np.array_equal(given, raw_logits(clf, X).numpy() > 0)
+    else:
+        assert np.array_equal(given, clf.rule_(raw_logits(clf, X)).numpy())
+
+
+def test_the_best_epoch_is_by_the_metric_of_the_rows_held_out():
+    held_out = tagged(300, seed=2)
+    clf = quick().fit(X, Y, validation_data=held_out)
+    best = max(record["validation_metric"] for record in clf.history_)
+    found = f1_score(held_out[1], raw_logits(clf, held_out[0]) > 0, average="macro")
+    assert best == pytest.approx(found)
+    assert clf.rule_.rows == 300
+
+
+# Networks
+
+
+@pytest.mark.parametrize("edges", [[torch.linspace(-2, 2, 5), None, None, None], [None] * 4])
+def test_members_are_averaged_as_probabilities_of_labels(edges):
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        net = Members(edges, 3, members=4, width=8, dropout=0.0, multilabel=True)
+    net.offsets.copy_(torch.tensor([0.0, -2.0, 3.0]))
+    x = torch.from_numpy(X).float()
+    mean = (net(x).double() + net.offsets).sigmoid().mean(1)
+    found = (net.eval()(x).double() + net.offsets).sigmoid()
+    torch.testing.assert_close(found, mean, rtol=0, atol=tolerances.FLOAT32_SUM)
+    each = [Folds([net, net], 4, 3, multilabel=True), net]
+    torch.testing.assert_close(*(one.eval()(x) for one in each), rtol=0, atol=1e-5)
+
+
+def test_members_count_as_rows():
+    logits = torch.randn(20, 4, 3, generator=torch.Generator().manual_seed(0))
+    target, weight = torch.from_numpy(Y[:20]).float(), torch.arange(1.0, 21)
+    loss = RECIPES["cross_entropy"](resolve("f1_macro"), torch.ones(3, 2), None).loss
+    each = torch.stack([loss(logits[:, k], target, sample_weight=weight) for k in range(4)])
+    found = MembersAsRows(loss)(logits, target, sample_weight=weight)
+    torch.testing.assert_close(found, each.mean(), rtol=0, atol=tolerances.FLOAT32_SUM)
+
+
+@pytest.mark.parametrize("network", ["auto", "mlp", "linear"])
+def test_a_network_by_its_name(network, tmp_path):
+    clf = quick(network=network, epochs=4).fit(X, Y)  # few rows of the rarest: folds
+    assert isinstance(clf.network_, Folds)
+    assert clf.rule_.rows == len(X)
+    assert clf.score(*NEW) > 0.45
+    clf.save(tmp_path / "model")
+    assert same(clf, AlignedClassifier.load(tmp_path / "model"))
+    assert np.isfinite(clf.predict_proba(X)).all()
+
+
+def test_when_there_are_folds():
+    y = np.zeros((3 * FEW, 3), dtype=int)
+    y[::2, 0] = y[1:, 2] = 1  # all rows but one have the last
+    rows = LabelledRows(None, y, np.ones(len(y)))
+    assert rows.rarest == 1
+    assert LabelledRows(None, y[1:], np.ones(len(y) - 1)).rarest == (3 * FEW - 1) // 2
+    assert LabelledRows(None, 0 * y, np.ones(len(y))).rarest == len(y)
+
+
+# The rows held out
+
+
+def test_every_label_is_on_both_sides():
+    rng = np.random.default_rng(0)
+    y = (rng.random((400, 6)) < [0.5, 0.2, 0.05, 0.02, 0.97, 0.0]).astype(int)
+    y[:, 5] = 0
+    y[[3, 77], 5] = 1  # two rows alone
+    for seed in range(10):
+        rows = LabelledRows(np.arange(400)[:, None], y, np.ones(400))
+        kept, held_out, fold = rows.parts(0.2, 0, None, seed, np.arange(6))
+        assert fold is None
+        assert abs(len(held_out.y) - 80) <= 1
+        for part in (kept, held_out):
+            assert part.y.any(0).all()
+            assert (1 - part.y).any(0).all()
+        share = held_out.y.mean(0) - y.mean(0)
+        assert abs(share).max() < 0.1
+        assert sorted(np.concatenate([kept.X, held_out.X]).ravel()) == list(range(400))
+
+
+def test_strata_are_of_what_is_rarest_in_a_row():
+    y = np.array([[1, 1, 1], [1, 0, 1], [0, 0, 1], [0, 0, 1], [1, 0, 0], [0, 0, 1]])
+    # Few rows have the second label or lack the third; three have the first.
+    assert strata(y).tolist() == [2, 1, 0, 0, 3, 0]
+    assert strata(np.array([7, 3, 7])).tolist() == [1, 0, 1]
+
+
+def test_more_labels_than_rows_to_hold_out():
+    y = np.eye(40, dtype=int).repeat(2, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingWarning)
+        kept, held_out, _ = LabelledRows(y, y, np.ones(80)).parts(0.2, 0, None, 0, np.arange(40))
+    assert (len(kept.y), len(held_out.y)) == (64, 16)
+
+
+def test_groups_are_held_out_together():
+    groups = np.arange(len(Y)) // 5
+    rows = LabelledRows(groups[:, None], Y, np.ones(len(Y)))
+    kept, held_out, _ = rows.parts(0.2, 0, groups, 0, np.arange(3))
+    assert not {*kept.X.ravel()} & {*held_out.X.ravel()}
+    assert abs(len(held_out.y) / len(Y) - 0.2) < 0.05
+    fold = rows.parts(None, 5, groups, 0, np.arange(3))[2]
+    assert all(len(np.unique(fold[groups == group])) == 1 for group in range(100))
+    quick(epochs=1).fit(X, Y, groups=groups)
+
+
+def test_a_label_that_one_side_lacks_is_told_of():
+    y = Y.copy()
+    y[:, 1] = 0
+    y[7, 1] = 1
+    with pytest.warns(TrainingWarning, match=r"No row that is held out has the labels.*\[1\] of y"):
+        quick(epochs=1).fit(X, y)
+    groups = np.where(np.arange(len(Y)) == 7, 1, 0)  # the other side is a group of one row
+    with pytest.warns(TrainingWarning, match="No row t.* has the labels of the columns"):
+        quick(epochs=1).fit(X, y, groups=groups)
+
+
+@pytest.mark.parametrize("recipe", ["aligned", "cross_entropy", "focal"])
+def test_labels_that_all_rows_have_or_none(recipe):
+    y = np.column_stack([Y, np.zeros(len(Y), int), np.ones(len(Y), int)])
+    clf = quick(recipe=recipe).fit(X, y)
+    given = clf.predict(NEW[0])
+    assert not given[:, 3].any()
+    assert given[:, 4].all()
+    truth = np.column_stack([NEW[1], np.zeros((4000, 1)), np.ones((4000, 1))]).astype(int)
+    expected = f1_score(truth, given, average="macro", zero_division=0)
+    assert clf.score(NEW[0], truth) == pytest.approx(expected)
+
+
+def test_nothing_but_labels_that_none_has():
+    clf = quick(epochs=2).fit(X, 0 * Y)
+    assert not clf.predict(X).any()
+    assert np.isfinite(clf.predict_proba(X)).all()
+
+
+# Weights
+
+
+def test_rows_of_weight_0_are_left_out():
+    weight = np.where(np.arange(len(Y)) % 3, 1.0, 0.0)
+    some = weight > 0
+    assert same(quick(epochs=2).fit(X, Y, weight), quick(epochs=2).fit(X[some], Y[some]))
+
+
+def test_weights_count():
+    weight = np.where(Y[:, 2] == 1, 5.0, 1.0)
+    clf = quick("recall_macro", epochs=2).fit(X, Y, weight)
+    expected = f1_score(Y, quick(epochs=2).fit(X, Y, weight).predict(X), average="macro")
+    assert quick(epochs=2).fit(X, Y, weight).score(X, Y) == pytest.approx(expected)
+    found = evalign.score("recall_macro", clf.predict(X), Y, sample_weight=weight)
+    assert clf.score(X, Y, weight) == pytest.approx(found)
+    heavier = quick(epochs=2).fit(X, Y, weight).predict_proba(X)[:, 2].mean()
+    assert heavier > 1.5 * quick(epochs=2).fit(X, Y).predict_proba(X)[:, 2].mean()
+
+
+# What Y may be
+
+
+FORMS = {
+    "bools": lambda y: y.astype(bool),
+    "floats": lambda y: y.astype(np.float32),
+    "list": lambda y: y.tolist(),
+    "csr_array": sparse.csr_array,
+    "csc_matrix": sparse.csc_matrix,
+    "pandas": lambda y: pd.DataFrame(y, columns=LABELS),
+    "numbered": pd.DataFrame,
+    "nullable": lambda y: pd.DataFrame(y, columns=LABELS).astype("Int64"),
+    "mixed": lambda y: pd.DataFrame(y, columns=LABELS).astype({"rare": bool}),
+    "polars": lambda y: pl.DataFrame(y, schema=LABELS),
+    "objects": lambda y: y.astype(object),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_labels(form):
+    y = FORMS[form](Y)
+    clf = quick(epochs=1).fit(X, y)
+    assert same(clf, quick(epochs=1).fit(X, Y))
+    assert clf.classes_.tolist() == [0, 1, 2]
+    named = form in ("pandas", "nullable", "mixed", "polars")
+    assert clf.rule_.classes == (LABELS if named else None)
+    assert clf.score(X, y) == clf.score(X, Y)
+
+
+def test_labels_of_a_frame_stay_in_their_order(fitted):
+    frame = pd.DataFrame(Y, columns=LABELS)
+    assert fitted.score(X, frame) == fitted.score(X, Y)
+    turned = frame[LABELS[::-1]]
+    text = "have the columns of fit in their order, ['often', 'seldom', 'rare']. Got ['rare', 'sel"
+    with pytest.raises(ValueError, match=re.escape(f"y of AlignedClassifier.score must {text}")):
+        fitted.score(X, turned)
+    text = re.escape(f"y of AlignedClassifier's validation_data must {text}")
+    with pytest.raises(ValueError, match=text):
+        quick().fit(X, frame, validation_data=(X, turned))
+    clf = quick(epochs=1, warm_start=True).fit(X, frame)
+    with pytest.raises(ValueError, match="y of AlignedClassifier must have the columns of fit"):
+        clf.fit(X, turned)
+
+
+def test_one_class_a_row_is_told_of():
+    with pytest.warns(TrainingWarning, match=r"exactly one 1.* Pass y.argmax\(1\) if these are"):
+        quick(epochs=1).fit(X, np.eye(3)[Y.sum(1) % 3])
+
+
+def gap(value):
+    y = Y.astype(float)
+    y[5, 1] = value
+    return y
+
+
+WRONG = [
+    ({"y": gap(np.nan)}, "Got nan. Leave out the rows whose labels are not all known."),
+    ({"y": gap(2)}, "Got 2.0. A column of other classes needs a classifier of its own."),
+    ({"y": 2 * Y - 1}, "Got -1. Map -1 to 0, as in (y > 0).astype(int)."),
+    ({"y": np.where(Y, "yes", "no")}, "hold 0 and 1 only, as it has a column per label. Got "),
+    ({"y": pd.DataFrame(gap(np.nan)).astype("Int64")}, "hold 0 and 1 only"),
+    ({"y": [["a", "b"], ["a"]] * 250}, "Got lists of different lengths. MultiLabelBinarizer()"),
+    ({"y": Y[:9]}, "Found input variables with inconsistent numbers of samples"),
+    ({"validation_data": (X, Y[:, :2])}, "must hold 3 labels a row, as y does. Got y of shape"),
+    ({"validation_data": (X, Y[:, 0])}, "must hold 3 labels a row, as y does. Got y of shape"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), WRONG, ids=lambda value: str(value)[:20])
+def test_wrong_data(call, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        quick().fit(**({"X": X, "y": Y} | call))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"pos_label": 1}, "pos_label of AlignedClassifier must be None for many labels a row."),
+        (
+            {"class_weight": "balanced"},
+            "class_weight of AlignedClassifier must be None for many labels a row. Got 'balanced'. "
+            "Rows have a weight in sample_weight,",
+        ),
+        (
+            {"recipe": "logit_adjusted"},
+            "recipe of AlignedClassifier must be another one for many labels a row, which have no "
+            "common prior. Got 'logit_adjusted'. Use \"aligned\".",
+        ),
+        ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 labels'),
+        ({"metric": "accuracy"}, "confusion of Accuracy must come from mutually exclusive classes"),
+        ({"metric": "f1_samples"}, "A mean over rows is not a function of the matrix"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(arguments, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        quick(**arguments).fit(X, Y)
+
+
+def test_labels_of_another_kind_are_refused_by_score(fitted):
+    with pytest.raises(ValueError, match=r"y of AlignedClassifier must have shape \(N, L\)"):
+        fitted.score(X, Y[:, 0])
+    with pytest.raises(ValueError, match=r"y of AlignedClassifier must have 3 columns\. Got 2"):
+        fitted.score(X, Y[:, :2])
+    one = quick(epochs=1).fit(*imbalanced(200))
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        one.score(X, Y)
+
+
+def test_a_row_has_one_label_or_many_as_before():
+    clf = quick(epochs=1, warm_start=True).fit(X, Y[:, :2])
+    with pytest.raises(ValueError, match="y of AlignedClassifier must hold the classes of the las"):
+        clf.fit(X, Y[:, 0])  # its classes are 0 and 1 too, as are the numbers of two columns
+    text = "validation_data of AlignedClassifier must hold one label per row. Got y of shape"
+    with pytest.raises(ValueError, match=text):
+        quick().fit(X, Y[:, 0], validation_data=(X, Y))
+
+
+def test_a_function_of_a_confusion():
+    def share_found(c: Confusion):
+        return c.tp.sum() / c.actual.sum()
+
+    assert quick(share_found, epochs=2).fit(X, Y).score(X, Y) > 0.5
+
+
+def test_a_network_that_has_diverged_is_not_believed(fitted):
+    broken = pickle.loads(pickle.dumps(fitted))
+    with torch.no_grad():
+        broken.network_[-1].bias.fill_(torch.nan)
+    with pytest.raises(ValueError, match="must give finite logits"):
+        broken.predict(X)
+
+
+# Round trips
+
+
+def test_saved_and_pickled(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    again = AlignedClassifier.load(tmp_path / "model", network=fitted.network)
+    assert same(fitted, again)
+    assert again.rule_.classes == LABELS
+    assert again.score(X, Y) == fitted.score(X, Y)
+    assert same(fitted, pickle.loads(pickle.dumps(fitted)))
+
+
+def test_the_seed_decides(fitted):
+    assert same(fitted, quick().fit(X, Y))
+    assert not same(fitted, quick(random_state=1).fit(X, Y))
+
+
+def test_warm_start_goes_on():
+    clf = quick(epochs=2, warm_start=True).fit(X, Y)
+    assert [record["epoch"] for record in clf.fit(X, Y).history_] == [1, 2, 3, 4]
+
+
+def test_a_fit_that_was_stopped_goes_on(tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop(record):
+        if record["epoch"] == 2:
+            raise Stop
+
+    arguments = {"network": "auto", "epochs": 4}  # the networks of folds
+    with pytest.raises(Stop):
+        quick(**arguments, on_epoch=stop).fit(X, Y, checkpoint=tmp_path / "training")
+    again = quick(**arguments).fit(X, Y, checkpoint=tmp_path / "training")
+    assert same(again, quick(**arguments).fit(X, Y))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_onnx_agrees(tmp_path):
+    rows = X.astype(np.float32)
+    clf = quick(network="linear", epochs=2).fit(rows, pd.DataFrame(Y, columns=LABELS))
+    assert isinstance(clf.network_, Folds)
+    clf.export(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) == LABELS
+    for some in (rows, rows[:1]):
+        label, probability, score = session.run(None, {"X": some})
+        assert np.array_equal(label, clf.predict(some))
+        np.testing.assert_allclose(probability, clf.predict_proba(some), atol=1e-6)
+        assert np.array_equal(label, score > 0)
+    bad = np.where(np.arange(4) == 1, np.float32(np.inf), rows[:2])
+    label, probability, score = session.run(None, {"X": bad})
+    assert (label == -1).all()
+    assert np.isnan(probability).all()
+    assert np.isnan(score).all()
+
+
+# scikit-learn
+
+
+def test_scikit_learn_takes_it():
+    assert quick().__sklearn_tags__().classifier_tags.multi_label
+    found = cross_val_score(quick(epochs=3), X, Y, cv=2, scoring="f1_macro")
+    assert found.min() > 0.3
+    clf = AlignedDecisionCV(quick(epochs=3), "f1_macro", cv=2, random_state=0).fit(X, Y)
+    assert clf.predict(X).shape == Y.shape
+    assert clf.predict_proba(X).shape == Y.shape
