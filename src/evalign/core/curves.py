@@ -85,9 +85,8 @@ def whole_area(curve: Confusion) -> Tensor:
 
 def average_precision(curve: Confusion) -> Tensor:
     """Σ_k (recall_k − recall_{k−1}) · precision_k of each class, as in scikit-learn."""
-    gain = torch.diff(curve.tp, prepend=torch.zeros_like(curve.actual))
     precision = safe_ratio(curve.tp, curve.predicted)
-    return safe_ratio((gain * precision).sum(-1), curve.actual.squeeze(-1))
+    return safe_ratio((_gain(curve) * precision).sum(-1), curve.actual.squeeze(-1))
 
 
 def partial_area(curve: Confusion, max_fpr: float, min_tpr: float) -> Tensor:
@@ -109,27 +108,24 @@ def partial_area(curve: Confusion, max_fpr: float, min_tpr: float) -> Tensor:
     return area / (max_fpr * (1 - min_tpr))
 
 
-def recall_at_precision(curve: Confusion, precision: float) -> Tensor:
-    """The recall of each class at the lowest threshold whose precision is large enough.
+def recall_at_precision(curve: Confusion, precision: float, step: Step) -> Tensor:
+    """The share of each class whose rows can be had at a precision, by a step H(best, precision).
 
-    Between two thresholds the counts are joined by lines, so that the threshold moves with the
-    rows around it.
+    The best precision at a threshold is the largest at it or below: who goes there has the row too.
+    With a hard step this is the largest recall whose precision is at least the bound.
     """
-    start = torch.zeros_like(curve.actual)
-    tp = torch.cat([start, curve.tp], -1)
-    # Rounding must not reject a precision that is met exactly, as 9 of 10 for 0.9.
-    slack = tp - precision * (1 - 1e-9) * torch.cat([start, curve.predicted], -1)
-    number = torch.arange(tp.shape[-1], device=tp.device)
-    last = torch.where(slack.detach() >= 0, number, 0).amax(-1, keepdim=True)
-    after = (last + 1).clamp(max=tp.shape[-1] - 1)
-    here, there = slack.gather(-1, last), slack.gather(-1, after)
-    reached, next_ = tp.gather(-1, last), tp.gather(-1, after)
-    reached = reached + (next_ - reached) * safe_ratio(here, here - there)
-    return safe_ratio(reached, curve.actual).squeeze(-1)
+    found = safe_ratio(curve.tp, curve.predicted)
+    best = found.flip(-1).cummax(-1).values.flip(-1)
+    counted = step(best, torch.full_like(best, precision))
+    return safe_ratio((_gain(curve) * counted).sum(-1), curve.actual.squeeze(-1))
 
 
 def mean_over_classes(score: Tensor, curve: Confusion) -> Tensor:
     """The mean over classes that have rows and whose rest has some; 1 where there are none."""
-    there = (curve.actual > 0) & (curve.negatives > 0)
-    there = there.squeeze(-1)
+    there = ((curve.actual > 0) & (curve.negatives > 0)).squeeze(-1)
     return safe_ratio(torch.where(there, score, 0).sum(), there.sum(), fill=1.0)
+
+
+def _gain(curve: Confusion) -> Tensor:
+    """The true positives that each threshold has more than the one above it."""
+    return torch.diff(curve.tp, prepend=torch.zeros_like(curve.actual))

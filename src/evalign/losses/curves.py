@@ -3,11 +3,12 @@
 from torch import Tensor
 
 from evalign.aggregation import MoreRows, Ranks, Statistics
-from evalign.core import curves
+from evalign.core import curves, membership
 from evalign.core.batch import Batch, Sums
-from evalign.core.checks import require
+from evalign.core.checks import check_temperature, require
 from evalign.core.rows import Task
 from evalign.losses.base import AdditiveLoss, zero_if_empty
+from evalign.losses.temperature import fill_temperature, register_temperature
 
 MOST = 100_000  # thresholds: a step of 0.0002 in asinh(z)
 
@@ -131,10 +132,12 @@ class PartialAUCLoss(AdditiveLoss):
 class RecallAtPrecisionLoss(AdditiveLoss):
     """1 − the largest recall whose precision is at least a bound, of soft counts.
 
-    Classes and labels are averaged as by `AveragePrecisionLoss`.
+    At the best threshold alone few rows have a slope, so every positive counts by a soft step of
+    the precision that it can be had at, and at temperature 0 the loss is the metric. Classes and labels are averaged as by `AveragePrecisionLoss`.
 
     Args:
         precision: the bound, in (0, 1).
+        temperature: sharpness of the step at that bound, in (0, 0.4], see `MetricLoss`.
         thresholds: how many there are, see `AveragePrecisionLoss`.
         statistics: "running" or "batch", see `AveragePrecisionLoss`.
         momentum: the weight of the new batch in the running average, in (0, 1].
@@ -143,10 +146,13 @@ class RecallAtPrecisionLoss(AdditiveLoss):
     `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
     """
 
+    temperature: Tensor
+
     def __init__(
         self,
         precision: float,
         *,
+        temperature: float = 0.2,
         thresholds: int = 101,
         statistics: Statistics = "running",
         momentum: float = 0.1,
@@ -162,6 +168,7 @@ class RecallAtPrecisionLoss(AdditiveLoss):
         inside = isinstance(precision, int | float) and 0 < precision < 1
         require(inside, "RecallAtPrecisionLoss", "precision", "lie in (0, 1)", repr(precision))
         self.precision = precision
+        register_temperature(self, temperature, "linear")
         self.thresholds = _number("RecallAtPrecisionLoss", thresholds)
         self.statistics: Statistics = statistics
         self.momentum = momentum
@@ -171,12 +178,18 @@ class RecallAtPrecisionLoss(AdditiveLoss):
     def ranks(self) -> Ranks:
         return self.more_rows.over_ranks.ranks
 
+    def set_temperature(self, temperature: float) -> None:
+        """Change the sharpness in place, so that compiled graphs follow."""
+        fill_temperature(self, temperature)
+
     def sums_from_batch(self, batch: Batch) -> Sums:
         return (curves.soft_counts(batch, self.thresholds),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
+        check_temperature("RecallAtPrecisionLoss", self.temperature, validate=self.validate)
         batch, curve = self.more_rows(*sums)
-        score = curves.recall_at_precision(curve, self.precision)
+        step = membership.step("linear", self.temperature)
+        score = curves.recall_at_precision(curve, self.precision, step)
         return zero_if_empty(1 - curves.mean_over_classes(score, curve), batch.total.sum())
 
 
