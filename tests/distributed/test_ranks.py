@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from evalign import AlignedLoss, DecisionFitter, MetricLoss, exact_backward, metrics
-from evalign.losses import DiceLoss
+from evalign.losses import AUROCLoss, AveragePrecisionLoss, DiceLoss, PartialAUCLoss
 from tests import tolerances
 from tests.distributed.processes import run
 from tests.estimator.models import imbalanced, quick
@@ -35,6 +35,9 @@ LOSSES = {
     "aligned, learnt by core": partial(AlignedLoss, "f1_macro", label_smoothing=0.1),
     "aligned by image": partial(AlignedLoss, "f1_macro", [5, 3, 2, 1], per_image=True),
     "dice": DiceLoss,
+    "auroc": AUROCLoss,
+    "average precision": AveragePrecisionLoss,
+    "partial area": partial(PartialAUCLoss, 0.4, 0.1, momentum=0.5),
 }
 
 
@@ -142,7 +145,9 @@ def exact(rank, size, shares, dtype, name):
     return [(value.item(), [p.grad.tolist() for p in model.parameters()])]
 
 
-@pytest.mark.parametrize("name", ["O(classes)", "aligned", "aligned, weights", "dice"])
+@pytest.mark.parametrize(
+    "name", ["O(classes)", "aligned", "aligned, weights", "dice", "partial area"]
+)
 def test_exact_backward_under_ddp(name):
     shares, dtype = SHARES["uneven"], torch.float64
     expected = steps(network(dtype), LOSSES[name](), [rows(sum(shares), dtype)])

@@ -6,7 +6,6 @@ A curve is a multilabel `Confusion` with one dimension more: `tp` and `predicted
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from evalign.core.batch import Batch
 from evalign.core.confusion import Confusion
@@ -30,7 +29,7 @@ def log_odds(batch: Batch) -> Tensor:
     if batch.task != "multiclass":
         return z
     # 1 − p is a difference that cancels for the largest p, whose rest is therefore added up.
-    largest = F.one_hot(z.argmax(-1), z.shape[-1]) > 0
+    largest = z.argmax(-1, keepdim=True) == torch.arange(z.shape[-1], device=z.device)
     log_p = z.log_softmax(-1).masked_fill(largest, -1.0)
     others = z.masked_fill(largest, -3 * FAR).logsumexp(-1, keepdim=True)
     return torch.where(largest, z - others, log_p - (-log_p.expm1()).log())

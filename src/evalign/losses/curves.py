@@ -133,7 +133,8 @@ class RecallAtPrecisionLoss(AdditiveLoss):
     """1 − the largest recall whose precision is at least a bound, of soft counts.
 
     At the best threshold alone few rows have a slope, so every positive counts by a soft step of
-    the precision that it can be had at, and at temperature 0 the loss is the metric. Classes and labels are averaged as by `AveragePrecisionLoss`.
+    the precision that it can be had at, and at temperature 0 the loss is the metric. Classes and
+    labels are averaged as by `AveragePrecisionLoss`.
 
     Args:
         precision: the bound, in (0, 1).
