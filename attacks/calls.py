@@ -23,12 +23,16 @@ MULTICLASS: dict[str, Callable[[], Any]] = {
     "mae": lambda: losses.MAELoss(),
     "dice": lambda: losses.DiceLoss(),
     "lovasz": lambda: losses.LovaszSoftmaxLoss(),
+    "auroc": lambda: losses.AUROCLoss(),
+    "average_precision": lambda: losses.AveragePrecisionLoss(),
+    "partial_auc": lambda: losses.PartialAUCLoss(0.1),
+    "recall_at_precision": lambda: losses.RecallAtPrecisionLoss(0.9),
     "sigmoid_f1": lambda: losses.SigmoidF1Loss(),
 }
 BINARY: dict[str, Callable[[], Any]] = {
     "f1": lambda: losses.MetricLoss("f1"),
     "aligned_f1": lambda: losses.AlignedLoss("f1", [5, 3]),
-    "auroc": lambda: losses.AUROCLoss(),
+    "auroc_binary": lambda: losses.AUROCLoss(),
     "wmw": lambda: losses.WMWLoss(),
     "surrogate": lambda: losses.SurrogateFBetaLoss(positive_rate=0.3),
     "focal_binary": lambda: losses.FocalLoss(),

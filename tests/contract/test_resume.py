@@ -24,6 +24,11 @@ COMMON = {
 BINARY = COMMON | {"task": ("binary", "loss.task was None and is now 'binary'")}
 STEP = {"heaviside": (half_step, "loss.heaviside was 'linear' and is now '.*half_step'")}
 WEIGHT = {"class_weight": ([1, 2, 4], r"loss.class_weight was None and is now \[1.0, 2.0, 4.0\]")}
+CURVE = {
+    "thresholds": (11, "loss.thresholds was 101 and is now 11"),
+    "statistics": ("batch", "loss.statistics was 'running' and is now 'batch'"),
+    "ranks": ("own", "loss.more_rows.over_ranks.ranks was 'all' and is now 'own'"),
+}
 # For each loss: the arguments of the first run, and each argument changed, with what is then said.
 CASES = {
     losses.MetricLoss: (
@@ -42,7 +47,27 @@ CASES = {
     ),
     losses.AUROCLoss: (
         {},
-        {**BINARY, **STEP, "thresholds": ([0.5], r"loss.thresholds was \[0.9, .* is now \[0.5\]")},
+        {
+            **COMMON,
+            **STEP,
+            "thresholds": ([0.5], r"loss.thresholds was \[0.9, .* is now \[0.5\]"),
+            "statistics": ("running", "loss.statistics was 'batch' and is now 'running'"),
+            "ranks": ("own", "loss.more_rows.over_ranks.ranks was 'all' and is now 'own'"),
+        },
+    ),
+    losses.AveragePrecisionLoss: ({}, {**COMMON, **CURVE}),
+    losses.PartialAUCLoss: (
+        {"max_fpr": 0.1},
+        {
+            **COMMON,
+            **CURVE,
+            "max_fpr": (0.2, "loss.max_fpr was 0.1 and is now 0.2"),
+            "min_tpr": (0.5, "loss.min_tpr was 0.0 and is now 0.5"),
+        },
+    ),
+    losses.RecallAtPrecisionLoss: (
+        {"precision": 0.9},
+        {**COMMON, **CURVE, "precision": (0.8, "loss.precision was 0.9 and is now 0.8")},
     ),
     losses.WMWLoss: (
         {},
@@ -119,7 +144,7 @@ EXEMPT = {
 
 def train(folder, loss, *, resume, metric="accuracy", epochs=2, **more):
     """Train for two epochs, which leaves a checkpoint to resume from."""
-    two = losses.AUROCLoss | losses.WMWLoss | losses.SurrogateFBetaLoss
+    two = losses.WMWLoss | losses.SurrogateFBetaLoss
     is_binary = isinstance(loss, two) or getattr(loss, "task", None) == "binary"
     X = torch.randn(24, 4, generator=torch.Generator().manual_seed(1))
     y = data("binary" if is_binary else "multiclass")[1].long()

@@ -10,6 +10,7 @@ from evalign.losses.base import AdditiveLoss, Loss
 
 COMMON = {"task": "binary", "ignore_index": 255, "validate": True, "class_dim": -1}
 WEIGHTS = [1.0, 2.0]
+CURVE = {"thresholds": 11, "statistics": "batch", "momentum": 0.5, "ranks": "own"}
 
 
 def hard(p, threshold):
@@ -18,7 +19,17 @@ def hard(p, threshold):
 
 # For every loss, the arguments it needs, and another value for each argument.
 SETTINGS = {
-    "AUROCLoss": ({}, {"thresholds": [0.2, 0.5], "temperature": 0.1, "heaviside": "sigmoid"}),
+    "AUROCLoss": (
+        {},
+        {
+            "thresholds": [0.2, 0.5],
+            "temperature": 0.1,
+            "heaviside": "sigmoid",
+            "statistics": "running",
+            "momentum": 0.5,
+            "ranks": "own",
+        },
+    ),
     "AlignedLoss": (
         {"metric": "f1_macro", "class_counts": [3, 1]},
         {
@@ -34,6 +45,7 @@ SETTINGS = {
             "ranks": "own",
         },
     ),
+    "AveragePrecisionLoss": ({}, CURVE),
     "DiceLoss": ({}, {"ranks": "own"}),
     "FocalLoss": ({}, {"gamma": 1.0, "class_weight": WEIGHTS}),
     "LogitAdjustedLoss": ({"class_counts": [3, 1]}, {"class_counts": [4, 1], "tau": 0.5}),
@@ -54,6 +66,8 @@ SETTINGS = {
             "ranks": "own",
         },
     ),
+    "PartialAUCLoss": ({"max_fpr": 0.1}, {"max_fpr": 0.2, "min_tpr": 0.5, **CURVE}),
+    "RecallAtPrecisionLoss": ({"precision": 0.9}, {"precision": 0.8, "temperature": 0.1, **CURVE}),
     "SigmoidF1Loss": ({}, {"beta": 2.0, "eta": 0.5}),
     "SoftFBetaLoss": ({}, {"beta": 2.0, "average": "macro"}),
     "SurrogateFBetaLoss": (

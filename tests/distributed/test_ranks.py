@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from evalign import AlignedLoss, DecisionFitter, MetricLoss, exact_backward, metrics
-from evalign.losses import DiceLoss
+from evalign.losses import AUROCLoss, AveragePrecisionLoss, DiceLoss, PartialAUCLoss
 from tests import tolerances
 from tests.distributed.processes import run
 from tests.estimator.models import imbalanced, quick
@@ -35,6 +35,9 @@ LOSSES = {
     "aligned, learnt by core": partial(AlignedLoss, "f1_macro", label_smoothing=0.1),
     "aligned by image": partial(AlignedLoss, "f1_macro", [5, 3, 2, 1], per_image=True),
     "dice": DiceLoss,
+    "auroc": AUROCLoss,
+    "average precision": AveragePrecisionLoss,
+    "partial area": partial(PartialAUCLoss, 0.4, 0.1, momentum=0.5),
 }
 
 

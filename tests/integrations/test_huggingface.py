@@ -332,8 +332,8 @@ class TensorParallel(AlignedTrainer):
 
 
 def test_what_cannot_be_exact_is_refused(tmp_path):
-    with pytest.raises(TypeError, match=r"must be a function of sums over rows.*Got AUROCLoss"):
-        trainer(arguments(tmp_path, microbatches=2), loss=losses.AUROCLoss())
+    with pytest.raises(TypeError, match=r"must be a function of sums over rows.*Got WMWLoss"):
+        trainer(arguments(tmp_path, microbatches=2), loss=losses.WMWLoss())
     with pytest.raises(ValueError, match="label_smoothing_factor of TrainingArguments must be 0"):
         trainer(arguments(tmp_path, label_smoothing_factor=0.1))
     with pytest.raises(ValueError, match=r"rows of its own.*Got 2 processes that share rows"):

@@ -1,6 +1,7 @@
 """Every loss, from logits, targets and weights to one number. Total weight 0 gives 0."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
@@ -120,24 +121,119 @@ def metric_loss(metric, logits, targets, weights, task, heaviside, threshold=0.5
 # Binary losses.
 
 
-def auroc(logits, targets, weights, thresholds, heaviside):
+def auroc(logits, targets, weights, thresholds, heaviside, task="binary"):
     """1 - the trapezoid of soft TPR over soft FPR, from (0, 0) to (1, 1) (BtG, Section 2).
 
     The curve is run through from the highest threshold to the lowest. 0 without two classes.
     """
-    points = [(0.0, 0.0)]
-    for tau in sorted(thresholds, reverse=True):
-        h = membership.binary(logits, tau, heaviside)
-        (tn, fp), (fn, tp) = confusion.binary(h, targets, weights)
-        if tp + fn == 0 or fp + tn == 0:
-            return 0.0
-        points.append((fp / (fp + tn), tp / (tp + fn)))
-    points.append((1.0, 1.0))
-    area = 0.0
-    for i in range(1, len(points)):
-        (x0, y0), (x1, y1) = points[i - 1], points[i]
-        area += (x1 - x0) * (y0 + y1) / 2
-    return 1 - area
+
+    def area(z, p, y, w):
+        points = [(0.0, 0.0)]
+        for tau in sorted(thresholds, reverse=True):
+            tp, fp, positives, negatives = _counts([heaviside(x, tau) for x in p], y, w)
+            points.append((fp / negatives, tp / positives))
+        points.append((1.0, 1.0))
+        return sum((x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in pairwise(points))
+
+    return _mean_of_classes(area, logits, targets, weights, task)
+
+
+def average_precision(logits, targets, weights, task, thresholds=101):
+    """1 - the sum of gains in recall times precision, from the highest threshold on."""
+
+    def area(z, p, y, w):
+        total, before = 0.0, 0.0
+        for tp, fp, positives, _ in _curve(z, y, w, thresholds):
+            if tp + fp > 0:
+                total += (tp - before) / positives * tp / (tp + fp)
+            before = tp
+        return total
+
+    return _mean_of_classes(area, logits, targets, weights, task)
+
+
+def partial_auc(logits, targets, weights, task, max_fpr, min_tpr=0.0, thresholds=101):
+    """1 - the area of the region between the curve and its bounds, as a sum of thin strips."""
+
+    def area(z, p, y, w):
+        points = [(0.0, 0.0)]
+        for tp, fp, positives, negatives in _curve(z, y, w, thresholds):
+            points.append((fp / negatives, tp / positives))
+        total = 0.0
+        for (x0, y0), (x1, y1) in pairwise(points):
+            if x0 >= max_fpr or x1 == x0:
+                continue
+
+            def height(x, x0=x0, x1=x1, y0=y0, y1=y1):
+                return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+            left, right = x0, min(x1, max_fpr)
+            if height(right) <= min_tpr:
+                continue
+            if height(left) < min_tpr:  # the line crosses the bound within
+                left = x0 + (min_tpr - y0) * (x1 - x0) / (y1 - y0)
+            total += (right - left) * ((height(left) + height(right)) / 2 - min_tpr)
+        return total / (max_fpr * (1 - min_tpr))
+
+    return _mean_of_classes(area, logits, targets, weights, task)
+
+
+def recall_at_precision(logits, targets, weights, task, precision, heaviside, thresholds=101):
+    """1 - the mean over true positives of H of the best precision from their threshold on."""
+
+    def share(z, p, y, w):
+        curve = _curve(z, y, w, thresholds)
+        found = [tp / (tp + fp) if tp + fp > 0 else 0.0 for tp, fp, _, _ in curve]
+        total, before = 0.0, 0.0
+        for k, (tp, _, positives, _) in enumerate(curve):
+            total += (tp - before) / positives * heaviside(max(found[k:]), precision)
+            before = tp
+        return total
+
+    return _mean_of_classes(share, logits, targets, weights, task)
+
+
+def _curve(z, y, w, thresholds, reach=10.0):
+    """Counts at evenly spaced thresholds of asinh(z), a row fading out one step above itself."""
+    width = 2 * reach / (thresholds - 1)
+    u = [min(max(np.arcsinh(x), -reach), reach) for x in z]
+    taus = [reach - k * width for k in range(thresholds)]
+    return [_counts([min(max(1 - (tau - x) / width, 0), 1) for x in u], y, w) for tau in taus]
+
+
+def _counts(h, y, w):
+    tp = fp = positives = negatives = 0.0
+    for h_r, y_r, w_r in zip(h, y, w, strict=True):
+        tp += w_r * y_r * h_r
+        fp += w_r * (1 - y_r) * h_r
+        positives += w_r * y_r
+        negatives += w_r * (1 - y_r)
+    return tp, fp, positives, negatives
+
+
+def _mean_of_classes(score, logits, targets, weights, task):
+    """1 - the mean of score(log odds, p, y, w) over classes with rows and others; 0 if none has."""
+    if task == "binary":
+        columns = [(logits, [sigmoid_function(z) for z in logits], targets)]
+    elif task == "multilabel":
+        columns = [
+            (z, [sigmoid_function(x) for x in z], y)
+            for z, y in zip(logits.T, targets.T, strict=True)
+        ]
+    else:
+        columns = []
+        for c in range(logits.shape[1]):
+            others = np.delete(logits, c, axis=1)
+            odds = [
+                row[c] - np.log(np.sum(np.exp(o))) for row, o in zip(logits, others, strict=True)
+            ]
+            columns.append((odds, [sigmoid_function(x) for x in odds], targets[:, c]))
+    scores = []
+    for z, p, y in columns:
+        _, _, positives, negatives = _counts([0.0] * len(p), y, weights)
+        if positives > 0 and negatives > 0:
+            scores.append(score(z, p, y, weights))
+    return 1 - sum(scores) / len(scores) if scores else 0.0
 
 
 def wmw(logits, targets, weights, gamma=0.3, p=2.0):

@@ -639,11 +639,46 @@ FULL = {
         ValueError,
         "beta of effective_number_weights must lie in [0, 1). Got 1.0.",
     ),
-    "AUROC of 3 classes": (
-        lambda: losses.AUROCLoss()(logits(4, 3), LABELS),
+    "WMW of 3 classes": (
+        lambda: losses.WMWLoss()(logits(4, 3), LABELS),
         ValueError,
-        "logits of AUROCLoss must hold a binary problem. Got 3 classes. Reduce the problem to "
+        "logits of WMWLoss must hold a binary problem. Got 3 classes. Reduce the problem to "
         "one class against the rest.",
+    ),
+    "statistics of a curve": (
+        lambda: losses.AveragePrecisionLoss(statistics="epoch"),
+        ValueError,
+        'statistics of AveragePrecisionLoss must be "batch" or "running". Got \'epoch\'.',
+    ),
+    "momentum of a curve": (
+        lambda: losses.AUROCLoss(momentum=0),
+        ValueError,
+        "momentum of AUROCLoss must lie in (0, 1], the weight of the new batch. Got 0.",
+    ),
+    "one threshold": (
+        lambda: losses.AveragePrecisionLoss(thresholds=1),
+        ValueError,
+        "thresholds of AveragePrecisionLoss must be an integer from 2 to 100,000. Got 1.",
+    ),
+    "thresholds as probabilities": (
+        lambda: losses.PartialAUCLoss(0.1, thresholds=[0.5]),
+        ValueError,
+        "thresholds of PartialAUCLoss must be an integer from 2 to 100,000. Got [0.5].",
+    ),
+    "max_fpr in percent": (
+        lambda: losses.PartialAUCLoss(10),
+        ValueError,
+        "max_fpr of PartialAUCLoss must lie in (0, 1]. Got 10.",
+    ),
+    "min_tpr of 1": (
+        lambda: losses.PartialAUCLoss(0.1, 1.0),
+        ValueError,
+        "min_tpr of PartialAUCLoss must lie in [0, 1). Got 1.0.",
+    ),
+    "precision as text": (
+        lambda: losses.RecallAtPrecisionLoss("0.9"),
+        ValueError,
+        "precision of RecallAtPrecisionLoss must lie in (0, 1). Got '0.9'.",
     ),
     "WMW of labels": (
         lambda: losses.WMWLoss()(logits(4, 3), torch.zeros(4, 3)),
@@ -714,6 +749,7 @@ BAD_TEMPERATURES = [0.0, -0.1, 0.41, 1.0, math.nan, math.inf]
 TEMPERATURE = {
     "MetricLoss": lambda t: MetricLoss("f1", temperature=t),
     "AUROCLoss": lambda t: losses.AUROCLoss(temperature=t),
+    "RecallAtPrecisionLoss": lambda t: losses.RecallAtPrecisionLoss(0.5, temperature=t),
     "Confusion.from_logits": lambda t: Confusion.from_logits(logits(4, 3), LABELS, temperature=t),
     "tempered": lambda t: heaviside.tempered(logits(4).sigmoid(), 0.5, temperature=t),
 }
@@ -926,7 +962,10 @@ LOSSES = {
     ),
     "MetricLoss, function": (lambda **kw: MetricLoss(lambda c: c.tp.sum() / 7, **kw), EVERY),
     "MetricLoss, nan": (lambda **kw: MetricLoss("f1_macro", zero_division=math.nan, **kw), EVERY),
-    "AUROCLoss": (losses.AUROCLoss, ("binary",)),
+    "AUROCLoss": (losses.AUROCLoss, EVERY),
+    "AveragePrecisionLoss": (losses.AveragePrecisionLoss, EVERY),
+    "PartialAUCLoss": (lambda **kw: losses.PartialAUCLoss(0.3, **kw), EVERY),
+    "RecallAtPrecisionLoss": (lambda **kw: losses.RecallAtPrecisionLoss(0.6, **kw), EVERY),
     "WMWLoss": (losses.WMWLoss, ("binary",)),
     "SurrogateFBetaLoss": (lambda **kw: losses.SurrogateFBetaLoss(0.2, **kw), ("binary",)),
     "SoftFBetaLoss": (lambda **kw: losses.SoftFBetaLoss(average="macro", **kw), EVERY),

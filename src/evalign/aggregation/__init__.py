@@ -1,11 +1,20 @@
 """Sums over more rows than one batch holds.
 
-`running` averages over batches, `ranks` sums over the processes of a distributed job, and `exact`
-sums over micro-batches in two passes. May import `core`.
+`running` averages over batches, `ranks` sums over the processes of a distributed job, `more_rows`
+does both, and `exact` sums over micro-batches in two passes. May import `core`.
 """
 
 from evalign.aggregation.exact import ExactAccumulation, exact_backward
+from evalign.aggregation.more_rows import MoreRows, Statistics
 from evalign.aggregation.ranks import Ranks, RankSum
 from evalign.aggregation.running import RunningConfusion
 
-__all__ = ["ExactAccumulation", "RankSum", "Ranks", "RunningConfusion", "exact_backward"]
+__all__ = [
+    "ExactAccumulation",
+    "MoreRows",
+    "RankSum",
+    "Ranks",
+    "RunningConfusion",
+    "Statistics",
+    "exact_backward",
+]

@@ -44,7 +44,7 @@ class RankSum:
             return sums
         own = [tensor for part in sums for tensor in part.tensors()]
         flat = torch.cat([x.detach().flatten() for x in own])
-        total = self.total(flat, sums[-1].tensors()[0].numel())
+        total = self.total(flat, len(torch.atleast_1d(sums[-1].tensors()[0])))
         totals = iter(total.split([x.numel() for x in own]))
         return tuple(
             part.map(lambda x: next(totals).view_as(x) + size * (x - x.detach())) for part in sums

@@ -47,6 +47,7 @@ class RunningConfusion(nn.Module):
 
     Args:
         momentum: the weight of the new batch, in (0, 1]; 1 is the batch alone.
+        owner: the loss that errors name.
     """
 
     seen: Tensor
@@ -56,11 +57,11 @@ class RunningConfusion(nn.Module):
     total: Tensor
     rows: Tensor
 
-    def __init__(self, momentum: float = 0.1) -> None:
+    def __init__(self, momentum: float = 0.1, owner: str = "MetricLoss") -> None:
         super().__init__()
         allowed = "lie in (0, 1], the weight of the new batch"
         ok = isinstance(momentum, int | float) and 0 < momentum <= 1
-        require(ok, "MetricLoss", "momentum", allowed, repr(momentum))
+        require(ok, owner, "momentum", allowed, repr(momentum))
         self.momentum = momentum
         self.register_buffer("seen", torch.zeros((), dtype=torch.float64))  # 1 − (1 − momentum)^k
         for part in _PARTS:  # their size is that of the first batch

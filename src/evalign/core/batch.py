@@ -109,6 +109,17 @@ class Batch:
             self, task="binary", given=self.logits[:, 1] - self.logits[:, 0], target=target
         )
 
+    def per_class(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits, target and weight of each class; a binary problem is its positive class.
+
+        All are (rows, classes), but for the weight of exclusive classes, which is (rows, 1).
+        """
+        if self.task == "multiclass":
+            return self.logits, self.target_probabilities(), self.weight.unsqueeze(1)
+        if self.task == "binary":
+            return self.logits.unsqueeze(1), self.target.unsqueeze(1), self.weight.unsqueeze(1)
+        return self.logits, self.target, self.weight
+
     def log_probabilities(self) -> Tensor:
         """log p of every class: (R, C); a binary problem or label has the classes (0, 1)."""
         if self.task == "multiclass":

@@ -1,12 +1,14 @@
 """Losses: Modules over the functions of `core`, called as loss(logits, target, sample_weight=...).
 
-`metric` (any metric of the confusion matrix), `aligned` (with cross-entropy), `ranking` (AUROC,
-WMW), `fbeta` (SurF and soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal,
-logit-adjusted) and `class_weights`. May import `core`.
+`metric` (any metric of the confusion matrix), `aligned` (with cross-entropy), `curves` (average
+precision, partial area, recall at a precision), `ranking` (AUROC, WMW), `fbeta` (SurF and soft
+F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal, logit-adjusted) and
+`class_weights`. May import `core`.
 """
 
 from evalign.losses.aligned import AlignedLoss
 from evalign.losses.class_weights import effective_number_weights, inverse_frequency_weights
+from evalign.losses.curves import AveragePrecisionLoss, PartialAUCLoss, RecallAtPrecisionLoss
 from evalign.losses.fbeta import SoftFBetaLoss, SurrogateFBetaLoss
 from evalign.losses.metric import MetricLoss
 from evalign.losses.overlap import DiceLoss, LovaszSoftmaxLoss, SigmoidF1Loss
@@ -16,12 +18,15 @@ from evalign.losses.ranking import AUROCLoss, WMWLoss
 __all__ = [
     "AUROCLoss",
     "AlignedLoss",
+    "AveragePrecisionLoss",
     "DiceLoss",
     "FocalLoss",
     "LogitAdjustedLoss",
     "LovaszSoftmaxLoss",
     "MAELoss",
     "MetricLoss",
+    "PartialAUCLoss",
+    "RecallAtPrecisionLoss",
     "SigmoidF1Loss",
     "SoftFBetaLoss",
     "SurrogateFBetaLoss",

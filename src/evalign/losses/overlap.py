@@ -44,7 +44,7 @@ class DiceLoss(AdditiveLoss):
         return self.over_ranks.ranks
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        z, g, w = _per_class(batch)
+        z, g, w = batch.per_class()
         p = z.softmax(-1) if batch.task == "multiclass" else z.sigmoid()
         # Sums of squares stand in the places of the predicted and the actual mass.
         sums = ((w * x).sum(0) for x in (p * g, p**2, g**2, torch.ones_like(g)))
@@ -89,7 +89,7 @@ class SigmoidF1Loss(Loss):
         self.eta = eta
 
     def value(self, batch: Batch) -> Tensor:
-        z, y, w = _per_class(batch)
+        z, y, w = batch.per_class()
         s = (self.beta * (z + self.eta)).sigmoid()
         tp = (w * s * y).sum(0)
         mass = (w * (s + y)).sum(0)  # 2 tp + fp + fn
@@ -106,7 +106,7 @@ class LovaszSoftmaxLoss(Loss):
     """
 
     def value(self, batch: Batch) -> Tensor:
-        z, g, w = _per_class(batch)
+        z, g, w = batch.per_class()
         p = z.softmax(-1) if batch.task == "multiclass" else z.sigmoid()
         # One class after the other in memory: sorting and cumulating run along the rows of a class.
         errors, order = (g - p).abs().T.contiguous().sort(-1, descending=True)
@@ -122,15 +122,6 @@ class LovaszSoftmaxLoss(Loss):
         actual = actual.squeeze(-1)
         present = actual != 0 if batch.task == "multiclass" else torch.ones_like(actual) > 0
         return zero_if_empty(_mean_where(of_class, present), batch.weight.sum())
-
-
-def _per_class(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits, target and weight, all (rows, classes); a binary problem is its positive class."""
-    if batch.task == "multiclass":
-        return batch.logits, batch.target_probabilities(), batch.weight.unsqueeze(1)
-    if batch.task == "binary":
-        return batch.logits.unsqueeze(1), batch.target.unsqueeze(1), batch.weight.unsqueeze(1)
-    return batch.logits, batch.target, batch.weight
 
 
 def _mean_where(score: Tensor, counted: Tensor) -> Tensor:

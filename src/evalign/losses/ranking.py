@@ -1,30 +1,36 @@
-"""Losses for the area under the ROC curve, binary problems only."""
+"""Losses for the area under the ROC curve, as published."""
 
 import math
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
-from evalign.core import membership
-from evalign.core.batch import Batch
+from evalign.aggregation import MoreRows, Ranks, Statistics
+from evalign.core import curves, membership
+from evalign.core.batch import Batch, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.numerics import safe_ratio, sum_dtype
 from evalign.core.rows import Task
-from evalign.losses.base import Loss
+from evalign.losses.base import AdditiveLoss, Loss, zero_if_empty
 from evalign.losses.temperature import fill_temperature, register_temperature
 
 
-class AUROCLoss(Loss):
+class AUROCLoss(AdditiveLoss):
     """1 − area under the soft ROC curve (BtG): soft TPR over soft FPR at the given thresholds.
 
-    The curve runs from (0, 0) to (1, 1) and is integrated by the trapezoid rule. A batch of one
-    class has no curve; its loss is 0.
+    The curve runs from (0, 0) to (1, 1) and is integrated by the trapezoid rule. Of several classes
+    each is held against the rest, of many labels each against its absence, and the loss is their
+    mean. A class without rows, or without other rows, has no curve and is left out; if none has
+    one, the loss is 0.
 
     Args:
-        thresholds: where the curve is evaluated, each in (0, 1).
+        thresholds: where the curve is evaluated, each in (0, 1). For thresholds where the scores
+            are, whatever the share of positives, take `PartialAUCLoss(max_fpr=1.0)`.
         temperature: sharpness of the step, as in `MetricLoss`.
         heaviside: the step, as in `MetricLoss`.
+        statistics: "batch" or "running", as in `MetricLoss`.
+        momentum: the weight of the new batch in the running average, in (0, 1].
+        ranks: whose rows are summed, see `MetricLoss`.
 
     `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
     """
@@ -38,6 +44,9 @@ class AUROCLoss(Loss):
         thresholds: Sequence[float] | Tensor = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         temperature: float = 0.2,
         heaviside: membership.Heaviside = "linear",
+        statistics: Statistics = "batch",
+        momentum: float = 0.1,
+        ranks: Ranks = "all",
         task: Task | None = None,
         ignore_index: int = -100,
         validate: bool = False,
@@ -51,28 +60,30 @@ class AUROCLoss(Loss):
         ascending_fpr = thresholds_tensor("AUROCLoss", "thresholds", thresholds).reshape(-1)
         ascending_fpr = ascending_fpr.sort(descending=True).values
         self.register_buffer("thresholds", ascending_fpr, persistent=False)
+        self.statistics: Statistics = statistics
+        self.momentum = momentum
+        self.more_rows = MoreRows(statistics, momentum, ranks, "AUROCLoss")
+
+    @property
+    def ranks(self) -> Ranks:
+        return self.more_rows.over_ranks.ranks
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
         fill_temperature(self, temperature)
 
-    def value(self, batch: Batch) -> Tensor:
+    def sums_from_batch(self, batch: Batch) -> Sums:
         check_temperature("AUROCLoss", self.temperature, validate=self.validate)
-        batch = batch.as_binary("AUROCLoss")
-        soft = membership.binary(
-            batch.logits,
-            threshold=self.thresholds,
-            temperature=self.temperature,
-            heaviside=self.heaviside,
+        return (
+            curves.soft_counts_at(
+                batch, self.thresholds, membership.step(self.heaviside, self.temperature)
+            ),
         )
-        positive = batch.weight * batch.target
-        negative = batch.weight * (1 - batch.target)
-        tpr = safe_ratio((positive * soft).sum(-1), positive.sum())
-        fpr = safe_ratio((negative * soft).sum(-1), negative.sum())
-        zero, one = tpr.new_zeros(1), tpr.new_ones(1)
-        area = torch.trapezoid(torch.cat([zero, tpr, one]), torch.cat([zero, fpr, one]))
-        one_class = (positive.sum() == 0) | (negative.sum() == 0)
-        return torch.where(one_class, torch.zeros_like(area), 1 - area)
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        batch, curve = self.more_rows(*sums)
+        area = curves.whole_area(curve)
+        return zero_if_empty(1 - curves.mean_over_classes(area, curve), batch.total.sum())
 
 
 class WMWLoss(Loss):

@@ -87,7 +87,7 @@ _ELSEWHERE = {
     "roc_auc": "It ranks over all thresholds: use evalign.losses.AUROCLoss.",
     "auc": "It ranks over all thresholds: use evalign.losses.AUROCLoss.",
     "auroc": "It ranks over all thresholds: use evalign.losses.AUROCLoss.",
-    "average_precision": _NO_METRIC,
+    "average_precision": "It ranks over all thresholds: use evalign.losses.AveragePrecisionLoss.",
     "top_k_accuracy": _NO_METRIC,
     "log_loss": _NO_METRIC,
     "neg_log_loss": _NO_METRIC,

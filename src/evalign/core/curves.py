@@ -1,0 +1,130 @@
+"""Curves over thresholds: soft counts at many thresholds at once, and what is read off them.
+
+A curve is a multilabel `Confusion` with one dimension more: `tp` and `predicted` have the shape
+(classes, thresholds), from the highest threshold to the lowest, `actual` and `total` (classes, 1).
+"""
+
+import torch
+from torch import Tensor
+
+from evalign.core.batch import Batch
+from evalign.core.confusion import Confusion
+from evalign.core.membership import Step
+from evalign.core.numerics import safe_ratio, sum_dtype
+
+REACH = 10.0  # of asinh(z), which is a logit of ±11,013: beyond it rows are tied
+FAR = 1e6  # a logit beyond this is as good as this one, and differences stay finite
+
+
+def one_of_two(batch: Batch) -> Batch:
+    """Two exclusive classes as the binary problem of class 1; other batches as they are."""
+    two = batch.task == "multiclass" and batch.num_classes == 2
+    return batch.as_binary("curves") if two else batch
+
+
+def log_odds(batch: Batch) -> Tensor:
+    """The logit of each class against the rest: log p / (1 − p), of shape (rows, classes)."""
+    z, _, _ = batch.per_class()
+    z = z.to(sum_dtype(z)).clamp(-FAR, FAR)
+    if batch.task != "multiclass":
+        return z
+    # 1 − p is a difference that cancels for the largest p, whose rest is therefore added up.
+    largest = z.argmax(-1, keepdim=True) == torch.arange(z.shape[-1], device=z.device)
+    log_p = z.log_softmax(-1).masked_fill(largest, -1.0)
+    others = z.masked_fill(largest, -3 * FAR).logsumexp(-1, keepdim=True)
+    return torch.where(largest, z - others, log_p - (-log_p.expm1()).log())
+
+
+def soft_counts(batch: Batch, thresholds: int) -> Confusion:
+    """Counts at thresholds τ that are evenly spaced on the scale u = asinh(z).
+
+    That scale is linear where logits are small and logarithmic where they are large: the step is
+    as fine as logits usually lie there. A row counts fully where u ≥ τ, and in part at the next
+    threshold above, H = 1 − (τ − u) / width, so that its slope is never lost.
+
+    A row has mass at two neighbouring thresholds only. They are added up first and cumulated then,
+    which costs as much as two thresholds do.
+    """
+    batch = one_of_two(batch)
+    _, y, weight = batch.per_class()
+    u = log_odds(batch).asinh().clamp(-REACH, REACH).T
+    place = (REACH - u) * ((thresholds - 1) / (2 * REACH))
+    above = place.detach().nan_to_num().long().clamp(max=thresholds - 2)
+    below = place - above  # the share at the lower threshold of the two
+    mass = weight.expand_as(y).T.to(u)
+
+    def cumulated(mass: Tensor) -> Tensor:
+        none = mass.new_zeros(len(mass), thresholds)
+        at = none.scatter_add(1, above, mass * (1 - below)).scatter_add(1, above + 1, mass * below)
+        return at.cumsum(-1)
+
+    actual, total = (x.sum(-1, keepdim=True) for x in (mass * y.T, mass))
+    return Confusion(cumulated(mass * y.T), cumulated(mass), actual, total, multilabel=True)
+
+
+def soft_counts_at(batch: Batch, thresholds: Tensor, step: Step) -> Confusion:
+    """Counts at given thresholds of probabilities, from high to low, with a step H(p, τ)."""
+    batch = one_of_two(batch)
+    z, y, weight = batch.per_class()
+    p = z.softmax(-1) if batch.task == "multiclass" else z.sigmoid()
+    soft = step(p, thresholds.to(p).view(-1, 1, 1))
+    mass = weight.expand_as(y).to(sum_dtype(p))
+    tp, predicted = ((x * soft).sum(1).T for x in (mass * y, mass))
+    actual, total = (x.sum(0).unsqueeze(1) for x in (mass * y, mass))
+    return Confusion(tp, predicted, actual, total, multilabel=True)
+
+
+def whole_area(curve: Confusion) -> Tensor:
+    """The area of each class under the ROC curve from (0, 0) to (1, 1), by the trapezoid rule."""
+    start = torch.zeros_like(curve.actual)
+    tpr = torch.cat([start, safe_ratio(curve.tp, curve.actual), start + 1], -1)
+    fpr = torch.cat([start, safe_ratio(curve.fp, curve.negatives), start + 1], -1)
+    return torch.trapezoid(tpr, fpr)
+
+
+def average_precision(curve: Confusion) -> Tensor:
+    """Σ_k (recall_k − recall_{k−1}) · precision_k of each class, as in scikit-learn."""
+    precision = safe_ratio(curve.tp, curve.predicted)
+    return safe_ratio((_gain(curve) * precision).sum(-1), curve.actual.squeeze(-1))
+
+
+def partial_area(curve: Confusion, max_fpr: float, min_tpr: float) -> Tensor:
+    """The area of each class between the ROC curve and the line TPR = min_tpr up to FPR = max_fpr.
+
+    It is divided by the largest it can be, max_fpr · (1 − min_tpr). The curve begins at (0, 0) and
+    its points are joined by lines, which are cut where they leave that region.
+    """
+    start = torch.zeros_like(curve.actual)
+    tpr = torch.cat([start, safe_ratio(curve.tp, curve.actual)], -1)
+    fpr = torch.cat([start, safe_ratio(curve.fp, curve.negatives)], -1)
+    width = torch.diff(fpr.clamp(max=max_fpr))
+    inside = safe_ratio(width, torch.diff(fpr))  # the share of a line that lies left of the bound
+    low = tpr[..., :-1] - min_tpr
+    high = low + inside * torch.diff(tpr)
+    over_low, over_high = low.relu(), high.relu()
+    inside = safe_ratio(over_high - over_low, high - low, fill=1.0)  # the share above the bound
+    area = (width * inside * (over_low + over_high) / 2).sum(-1)
+    return area / (max_fpr * (1 - min_tpr))
+
+
+def recall_at_precision(curve: Confusion, precision: float, step: Step) -> Tensor:
+    """The share of each class whose rows can be had at a precision, by a step H(best, precision).
+
+    The best precision at a threshold is the largest at it or below: who goes there has the row too.
+    With a hard step this is the largest recall whose precision is at least the bound.
+    """
+    found = safe_ratio(curve.tp, curve.predicted)
+    best = found.flip(-1).cummax(-1).values.flip(-1)
+    counted = step(best, torch.full_like(best, precision))
+    return safe_ratio((_gain(curve) * counted).sum(-1), curve.actual.squeeze(-1))
+
+
+def mean_over_classes(score: Tensor, curve: Confusion) -> Tensor:
+    """The mean over classes that have rows and whose rest has some; 1 where there are none."""
+    there = ((curve.actual > 0) & (curve.negatives > 0)).squeeze(-1)
+    return safe_ratio(torch.where(there, score, 0).sum(), there.sum(), fill=1.0)
+
+
+def _gain(curve: Confusion) -> Tensor:
+    """The true positives that each threshold has more than the one above it."""
+    return torch.diff(curve.tp, prepend=torch.zeros_like(curve.actual))

@@ -1,0 +1,211 @@
+"""Losses over thresholds: the numbers of scikit-learn, running statistics, and where slopes are."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import (
+    average_precision_score,
+    precision_recall_curve,
+    roc_auc_score,
+    roc_curve,
+)
+
+from evalign import exact_backward
+from evalign.core.batch import as_batch
+from evalign.core.curves import log_odds
+from evalign.losses import (
+    AUROCLoss,
+    AveragePrecisionLoss,
+    PartialAUCLoss,
+    RecallAtPrecisionLoss,
+)
+from tests import tolerances
+from tests.contract.cases import data, perfect
+
+LOSSES = {
+    "auroc": AUROCLoss,
+    "average precision": AveragePrecisionLoss,
+    "partial area": lambda **kw: PartialAUCLoss(0.3, **kw),
+    "two-way area": lambda **kw: PartialAUCLoss(0.6, 0.2, **kw),
+    "recall at precision": lambda **kw: RecallAtPrecisionLoss(0.6, **kw),
+}
+NEW = {name: make for name, make in LOSSES.items() if name != "auroc"}
+
+
+def on_thresholds(rows=200, tied=False, seed=0):
+    """Scores that lie on thresholds, where a row is above one or not: the counts are then hard."""
+    random = np.random.default_rng(seed)
+    y = random.random(rows) < 0.2
+    places = random.integers(140, 260, rows) if tied else random.permutation(rows) + 100
+    order = np.argsort(places - 30 * y * random.random(rows), kind="stable")
+    places = np.sort(places)[np.argsort(order)]  # positives come a little earlier than others
+    u = 10 - 20 * places / 400
+    return torch.from_numpy(np.sinh(u)), torch.from_numpy(y), -places
+
+
+def sklearns_partial_area(y, scores, max_fpr, min_tpr):
+    """Integrate scikit-learn's curve over a fine grid that holds its corners."""
+    fpr, tpr, _ = roc_curve(y, scores, drop_intermediate=False)
+    inside = fpr < max_fpr
+    x = np.concatenate([[*fpr[inside], max_fpr]])
+    t = np.concatenate([[*tpr[inside], np.interp(max_fpr, fpr, tpr)]])
+    area = np.trapezoid(np.clip(t - min_tpr, 0, None), x)
+    return area / (max_fpr * (1 - min_tpr))
+
+
+def loss_of(make, z, y, **settings):
+    return make(thresholds=401, statistics="batch", **settings)(z, y).item()
+
+
+# The step of 401 thresholds is 0.05 in asinh(z), and sinh and asinh lose a few digits of it: a row
+# then counts for 1 − 1e-13 at its own threshold.
+@pytest.mark.parametrize("tied", [False, True])
+def test_hard_scores_give_the_numbers_of_scikit_learn(tied):
+    for seed in range(3):
+        z, y, ranks = on_thresholds(tied=tied, seed=seed)
+        expected = 1 - average_precision_score(y, ranks)
+        value = loss_of(AveragePrecisionLoss, z, y)
+        assert value == pytest.approx(expected, abs=tolerances.REFERENCE)
+        value = loss_of(lambda **kw: PartialAUCLoss(1.0, **kw), z, y)
+        assert value == pytest.approx(1 - roc_auc_score(y, ranks), abs=tolerances.REFERENCE)
+        value = loss_of(lambda **kw: PartialAUCLoss(0.1, **kw), z, y)
+        # scikit-learn's own partial area, with its standardisation (McClish) undone.
+        standard = roc_auc_score(y, ranks, max_fpr=0.1)
+        lowest = 0.1**2 / 2
+        area = lowest + (2 * standard - 1) * (0.1 - lowest)
+        assert value == pytest.approx(1 - area / 0.1, abs=tolerances.REFERENCE)
+
+
+def test_the_two_way_area_is_that_of_scikit_learns_curve():
+    """Distinct scores: the curve goes up or right, and never crosses a bound on the way."""
+    for max_fpr, min_tpr in [(0.1, 0.0), (0.35, 0.2), (1.0, 0.5), (0.2, 0.95)]:
+        z, y, ranks = on_thresholds()
+        value = loss_of(lambda **kw: PartialAUCLoss(max_fpr, min_tpr, **kw), z, y)  # noqa: B023
+        expected = 1 - sklearns_partial_area(y, ranks, max_fpr, min_tpr)
+        assert value == pytest.approx(expected, abs=tolerances.REFERENCE)
+
+
+@pytest.mark.parametrize("bound", [0.23, 0.41, 0.77])
+def test_a_cold_recall_at_precision_is_that_of_scikit_learn(bound):
+    """These bounds are not fractions of few rows: at a precision that equals it the step is ½."""
+    for tied in (False, True):
+        z, y, ranks = on_thresholds(tied=tied)
+        precision, recall, _ = precision_recall_curve(y, ranks)
+        expected = 1 - recall[precision >= bound].max()
+
+        def make(**settings):
+            return RecallAtPrecisionLoss(bound, temperature=1e-12, **settings)
+
+        # A precision is a share of at most 200 rows, so it misses the bound by far more than this
+        # step is wide; its outer parts are 1e-12 high.
+        assert loss_of(make, z, y) == pytest.approx(expected, abs=tolerances.REFERENCE)
+
+
+def test_classes_are_each_held_against_the_rest():
+    logits, target = data("multiclass", rows=40)
+    odds = log_odds(as_batch("test", logits, target))
+    p = logits.softmax(1)
+    torch.testing.assert_close(odds, (p / (1 - p)).log(), rtol=0, atol=tolerances.REFERENCE)
+    for make in LOSSES.values():
+        each = [make(statistics="batch")(odds[:, c], target == c) for c in range(3)]
+        whole = make(statistics="batch")(logits, target)
+        # AUROCLoss has its thresholds on p, which is here rounded once more.
+        torch.testing.assert_close(whole, torch.stack(each).mean(), rtol=0, atol=1e-10)
+
+
+def test_odds_of_a_sure_class_keep_their_digits():
+    logits = torch.tensor([[60.0, 0.0, -1.0]], requires_grad=True)
+    odds = log_odds(as_batch("test", logits, torch.tensor([0])))
+    expected = 60 - np.log(1 + np.exp(-1.0))  # p / (1 − p) would be infinite
+    assert odds[0, 0].item() == pytest.approx(expected, abs=tolerances.REFERENCE)
+
+
+@pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
+def test_two_classes_are_the_binary_problem_of_the_second(make):
+    logits, target = data("binary")
+    two = torch.stack([torch.zeros_like(logits), logits], 1)
+    torch.testing.assert_close(make()(two, target.long()), make()(logits, target))
+
+
+@pytest.mark.parametrize("make", NEW.values(), ids=NEW)
+def test_rare_positives_with_low_scores_have_slopes(make):
+    """All probabilities are below 0.02, where thresholds of tenths see nothing."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(500) < 15
+    z = (-6 + y.float() + torch.randn(500, generator=generator)).requires_grad_()
+    make()(z, y).backward()
+    assert (z.grad[y] <= 0).all()
+    assert (z.grad[~y] >= 0).all()
+    assert (z.grad[y] < 0).sum() >= 8  # most of the positives
+
+
+@pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
+def test_the_loss_lies_between_0_and_1(make):
+    for task in ("binary", "multiclass", "multilabel"):
+        logits, target = data(task)
+        for z in (logits, 1e4 * logits, -perfect(task, target), 0 * logits, 1e-6 * logits):
+            assert 0 <= make()(z, target) <= 1 + 1e-12  # rounding of sums
+
+
+@pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
+def test_running_statistics_have_the_average_and_the_gradient_of_the_batch(make):
+    """The value is that of all rows where both batches weigh the same, momentum 0.5 of the second
+    after one of 1: the corrected average is (a / 3 + 2 b / 3).
+    """
+    (first, y1), (second, y2) = data("binary", seed=1), data("binary", seed=2)
+    loss = make(statistics="running", momentum=0.5)
+    loss(first.requires_grad_(), y1)
+    second = second.requires_grad_()
+    value = loss(second, y2)
+    both = torch.cat([first.detach(), second.detach()]).requires_grad_()
+    weight = torch.cat([torch.full((24,), 1.0), torch.full((24,), 2.0)])
+    expected = make(statistics="batch")(both, torch.cat([y1, y2]), sample_weight=weight)
+    torch.testing.assert_close(value, expected, rtol=0, atol=tolerances.SAME)
+    # The batch weighs 2 of 3 in the average, and its gradient is not scaled by that.
+    (gradient,) = torch.autograd.grad(value, second)
+    (of_both,) = torch.autograd.grad(expected, both)
+    torch.testing.assert_close(gradient, of_both[24:] * 3 / 2, rtol=0, atol=tolerances.SAME)
+    evaluated = make(statistics="batch").eval()(second, y2)
+    assert torch.equal(loss.eval()(second, y2), evaluated)
+
+
+@pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
+def test_micro_batches_have_the_gradient_of_the_whole(make):
+    _, target = data("multiclass")
+    x = torch.randn(24, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    gradients = []
+    for parts in (1, 4):
+        torch.manual_seed(0)
+        model, loss = torch.nn.Linear(5, 3).double(), make(statistics="running")
+        for _ in range(2):
+            model.zero_grad()
+            batches = list(zip(x.chunk(parts), target.chunk(parts), strict=True))
+            value = exact_backward(loss, model, batches)
+        gradients.append((value, model.weight.grad))
+    for ours, whole in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, whole, rtol=0, atol=tolerances.SAME)
+
+
+@pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
+def test_a_network_that_has_diverged_stays_visible(make):
+    logits, target = data("multiclass")
+    logits[2] = torch.nan
+    loss = make(statistics="running")
+    assert loss(logits.requires_grad_(), target).isnan()
+    logits, target = data("multiclass")
+    assert loss(logits.requires_grad_(), target).isfinite()  # and is not remembered
+
+
+def test_training_ranks_the_rows():
+    """From scores that say nothing, by the loss alone."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.rand(400, generator=generator) < 0.1
+    x = torch.randn(400, 3, generator=generator) + torch.tensor([1.5, 0.0, 0.0]) * y.unsqueeze(1)
+    best = average_precision_score(y, x[:, 0])
+    for name, make in NEW.items():
+        weight, loss = torch.full((3,), 0.01, requires_grad=True), make(momentum=0.3)
+        for _ in range(40):
+            (slope,) = torch.autograd.grad(loss(x @ weight, y), weight)
+            weight = (weight - 0.1 * slope / slope.norm()).detach().requires_grad_()
+        found = average_precision_score(y, (x @ weight).detach())
+        assert found > best - 0.05, name
