@@ -1,7 +1,7 @@
 """The ways `AlignedClassifier` trains: a loss, its annealing, and the offsets to add back."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,12 +27,35 @@ class Recipe(NamedTuple):
     annealing: TemperatureAnnealing | None = None
 
 
+class Aim(NamedTuple):
+    """What a network is trained for.
+
+    Args:
+        metric: the metric to be best in.
+        class_counts: of the training rows.
+        patience: epochs without a new best before training ends.
+        constraint: what its labels have to meet. Only losses of a metric heed it.
+        classes: the names of the classes in it.
+    """
+
+    metric: Metric
+    class_counts: Tensor
+    patience: int | None
+    constraint: str | None = None
+    classes: list[str] | None = None
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        return {"constraint": self.constraint, "classes": self.classes}
+
+
 # The recipes use ranks="own": an estimator trains on its own rows, even if other ranks train too.
 
 
-def east(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def east(aim: Aim) -> Recipe:
     """EAST to the letter: the metric loss of each batch, cooled from 0.2 by 0.9 (EAST 4.3)."""
-    loss = MetricLoss(metric, ranks="own", task="multiclass")
+    loss = MetricLoss(aim.metric, ranks="own", task="multiclass", **aim.bounds)
+    patience = aim.patience
     annealing = TemperatureAnnealing(
         loss,
         start=0.2,
@@ -42,34 +65,34 @@ def east(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
         coolings=2**31 if patience is None else COOLINGS,
         greater_is_better=loss.metric.greater_is_better,
     )
-    return Recipe(loss, torch.zeros_like(class_counts), annealing)
+    return Recipe(loss, torch.zeros_like(aim.class_counts), annealing)
 
 
-def cross_entropy(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def cross_entropy(aim: Aim) -> Recipe:
     """Cross-entropy, the baseline. torch's own module does not take a weight per row."""
-    loss = LogitAdjustedLoss(class_counts, tau=0.0, task="multiclass")
-    return Recipe(loss, torch.zeros_like(class_counts))
+    loss = LogitAdjustedLoss(aim.class_counts, tau=0.0, task="multiclass")
+    return Recipe(loss, torch.zeros_like(aim.class_counts))
 
 
-def focal(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def focal(aim: Aim) -> Recipe:
     """Focal loss, as published; its probabilities are known to be too cautious."""
-    return Recipe(FocalLoss(task="multiclass"), torch.zeros_like(class_counts))
+    return Recipe(FocalLoss(task="multiclass"), torch.zeros_like(aim.class_counts))
 
 
-def logit_adjusted(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def logit_adjusted(aim: Aim) -> Recipe:
     """Logit adjustment, as published. The prior stays out, as if classes were equally frequent."""
-    return Recipe(
-        LogitAdjustedLoss(class_counts, task="multiclass"), torch.zeros_like(class_counts)
-    )
+    loss = LogitAdjustedLoss(aim.class_counts, task="multiclass")
+    return Recipe(loss, torch.zeros_like(aim.class_counts))
 
 
-def aligned(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def aligned(aim: Aim) -> Recipe:
     """Cross-entropy and the metric together, see `AlignedLoss`."""
-    loss = AlignedLoss(metric, class_counts, ranks="own", task="multiclass")
+    counts = aim.class_counts
+    loss = AlignedLoss(aim.metric, counts, ranks="own", task="multiclass", **aim.bounds)
     return Recipe(loss, loss.offsets)
 
 
-RECIPES: dict[str, Callable[[Metric, Tensor, int | None], Recipe]] = {
+RECIPES: dict[str, Callable[[Aim], Recipe]] = {
     "aligned": aligned,
     "cross_entropy": cross_entropy,
     "east": east,

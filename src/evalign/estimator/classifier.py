@@ -18,6 +18,7 @@ from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import DecisionRule
 from evalign.estimator import storage
 from evalign.estimator.arguments import check_arguments
+from evalign.estimator.constrained import oriented_constraint
 from evalign.estimator.export import export
 from evalign.estimator.fitting import fit_rows
 from evalign.estimator.folds import Folds
@@ -55,6 +56,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             for 512-256-128 or "linear" on standardised columns, or a function
             (n_features, n_classes) -> Module whose logits have shape (n, n_classes), likewise.
         decision: from probabilities to labels, see `fit_decision`: "argmax", "tuned" or "expected".
+        constraint: such as "recall >= 0.9", see `fit_decision`. "aligned" and "east" are trained
+            under it, and the best epoch and the rule are the best that meet it, or it is an error.
         validation_fraction: the share of the rows that is held out, stratified by class. None for
             0.2; or, with a network that goes by name and a class of fewer than 100 rows, for five
             folds: see `fit`.
@@ -67,9 +70,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         ema_decay: decay of a moving average of the weights over the steps, which is what is
             validated and kept; None for the weights themselves.
         patience: epochs without a new best before training ends; None never ends early.
-        class_weight: None, "balanced" or {class: weight}; multiplies the rows' weights in `fit`,
-            in the loss, the choice of the epoch and the decision, so that the metric too is that
-            of the reweighted rows. An aligned metric seldom needs it.
+        class_weight: None, "balanced" or {class: weight}; multiplies the rows' weights in `fit`, so
+            that the metric too is that of the reweighted rows. An aligned metric seldom needs it.
         device: "auto" (a GPU if there is one), or a name that torch knows.
         random_state: the seed of the split, the initial weights, the shuffling and dropout.
         warm_start: `fit` continues from the weights (and the scaling) of the last fit.
@@ -104,6 +106,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         recipe: str = "aligned",
         network: str | Callable[[int, int], nn.Module] = "auto",
         decision: str = "tuned",
+        constraint: str | None = None,
         validation_fraction: float | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
@@ -124,6 +127,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         self.recipe = recipe
         self.network = network
         self.decision = decision
+        self.constraint = constraint
         self.validation_fraction = validation_fraction
         self.epochs = epochs
         self.batch_size = batch_size
@@ -182,11 +186,11 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         metric = self._metric(classes)
         if len(classes) > 1:
             metric(Confusion.from_matrix(torch.eye(len(classes))))  # complains if it is for two
+        oriented_constraint(self.get_params(deep=False), classes)  # complains before training
         if self.pos_label is None:
             warn_of_positive(metric, classes, codes)
-        # The same rows are held out again when training goes on.
         draw = check_random_state(self.random_state).randint
-        seed = int(draw(2**31 - 1)) if before is None else before.seed
+        seed = int(draw(2**31 - 1)) if before is None else before.seed  # holds out the same rows
 
         factors = compute_class_weight(self.class_weight, classes=classes, y=y)
         allowed = "hold no negative weight"
@@ -282,18 +286,13 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder without pickle (safetensors and JSON), whole or not at all.
 
-        Functions are not written. Give `network`, `on_epoch` and a `metric` that is not a name to
-        `load` again.
+        Functions are not written: give `network`, `on_epoch` or a `metric` to `load` again.
         """
         storage.save(path, self.get_params(deep=False), self._state())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **arguments: Any) -> Self:
-        """Open what `save` wrote; `arguments` of the constructor replace the saved ones.
-
-        Examples:
-            With your own network and device: `load("model", network=my_network, device="cpu")`.
-        """
+        """Open what `save` wrote; `arguments` of the constructor replace the saved ones."""
         arguments, fitted = storage.load(path, arguments, cls._get_param_names())
         classifier = cls(**arguments)
         features = fitted.features

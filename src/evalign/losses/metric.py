@@ -207,7 +207,9 @@ class MetricLoss(AdditiveLoss):
         loss = losses[0] if len(losses) == 1 else torch.stack(losses).mean()
         if self.multipliers is None:
             return loss, None
-        return loss, zero_if_empty(self.multipliers(averages[0], hard, learn=learns), hard.total.sum())
+        return loss, zero_if_empty(
+            self.multipliers(averages[0], hard, learn=learns), hard.total.sum()
+        )
 
     def learns(self) -> bool:
         """Whether a call is one of training: rows of other ranks and batches count then."""

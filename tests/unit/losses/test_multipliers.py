@@ -37,13 +37,13 @@ def test_the_multiplier_arrives_at_its_known_value():
     """At the shift with a recall of 0.9, λ makes the slopes of loss and constraint cancel."""
     z, y = scores()
     loss = MetricLoss("precision", constraint=f"recall >= {BOUND}", momentum=1.0)
-    shift = moved(loss, z, y, steps=3000, rate=1.0)
+    shift = moved(loss, z, y, steps=400, rate=1.0)
     labels = (z + shift > 0).long()
     positives = z[y == 1].sort().values
     kept = math.ceil(BOUND * len(positives))
     best = (z >= positives[-kept]).long()  # the least that meets the bound, by brute force
-    assert score("recall", labels, y) == pytest.approx(BOUND, abs=0.01)
-    assert score("precision", labels, y) == pytest.approx(score("precision", best, y), abs=0.01)
+    assert score("recall", labels, y) == pytest.approx(BOUND, abs=0.011)  # a row
+    assert score("precision", labels, y) == pytest.approx(score("precision", best, y), abs=0.02)
 
     at = shift.clone().requires_grad_()
     soft = Confusion.from_logits(z + at, y)
@@ -52,7 +52,7 @@ def test_the_multiplier_arrives_at_its_known_value():
     (of_missing,) = torch.autograd.grad((BOUND - soft.tp[1] / soft.actual[1]) / room, at)
     (found,) = loss.multipliers.values
     # Labels change one row at a time, so λ swings by what a row, a hundredth of recall, is worth.
-    assert found.item() == pytest.approx(-(of_loss / of_missing).item(), rel=0.25)
+    assert found.item() == pytest.approx(-(of_loss / of_missing).item(), rel=0.05)
     assert 0 < found < 0.2
 
 
@@ -60,13 +60,13 @@ def test_labels_meet_the_bound_where_soft_labels_would_not_tell():
     z, y = scores()
     for make in (MetricLoss, AlignedLoss):
         loss = make("precision", constraint="recall >= 0.9")
-        shift = moved(loss, z, y, rate=0.5)
+        shift = moved(loss, z, y, steps=200, rate=2.0)
         assert score("recall", (z + shift > 0).long(), y) == pytest.approx(0.9, abs=0.02)
 
 
 def test_a_budget_is_kept():
     z, y = scores()
-    shift = moved(MetricLoss("recall", constraint="predicted_rate <= 0.2"), z, y, 800, rate=0.5)
+    shift = moved(MetricLoss("recall", constraint="predicted_rate <= 0.2"), z, y, 200, rate=2.0)
     assert (z + shift > 0).double().mean() == pytest.approx(0.2, abs=0.01)
 
 
@@ -195,7 +195,9 @@ def test_a_bound_out_of_reach_is_told_once():
 @pytest.mark.parametrize("make", [MetricLoss, AlignedLoss])
 def test_the_state_dict_goes_on_where_it_was_taken(make):
     def fresh():
-        return make("f1_macro", constraint="recall[2] >= 0.9, expected_cost[[0,1,1],[1,0,1],[9,9,0]] <= 0.1")
+        return make(
+            "f1_macro", constraint="recall[2] >= 0.9, expected_cost[[0,1,1],[1,0,1],[9,9,0]] <= 0.1"
+        )
 
     one, other = fresh(), fresh()
     for seed in range(3):
@@ -210,6 +212,7 @@ def test_the_state_dict_goes_on_where_it_was_taken(make):
     assert one.state_dict().keys() == other.state_dict().keys()
 
 
+@pytest.mark.slow  # loading the compiler takes most of it
 def test_a_compiled_graph_moves_them():
     torch._dynamo.reset()
     eager = MetricLoss("f1_macro", constraint="recall[2] >= 0.9")
@@ -239,7 +242,10 @@ def test_micro_batches_move_them_once():
         ({"threshold": [0.3, 0.7]}, "threshold of MetricLoss must be one number with running"),
         ({"constraint": "recal >= 0.9"}, "metric of MetricLoss's constraint must"),
         ({"constraint": "recall >= 90"}, "For 90% write 0.9."),
-        ({"constraint": "recall[cat] >= 0.9", "classes": ["dog", "cow"]}, "name one of the classes"),
+        (
+            {"constraint": "recall[cat] >= 0.9", "classes": ["dog", "cow"]},
+            "name one of the classes",
+        ),
     ],
 )
 def test_bad_settings(settings, text):

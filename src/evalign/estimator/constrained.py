@@ -1,0 +1,93 @@
+"""The constraint of an estimator: whose class it is about, and how good an epoch is under it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evalign.core.confusion import Confusion
+from evalign.core.constraints import OfClass, parse
+from evalign.core.metrics import Metric
+from evalign.decisions import fit_decision
+from evalign.decisions.fit import check_arguments
+from evalign.estimator.rows import OWNER
+
+
+def class_names(classes: np.ndarray) -> list[str]:
+    """The names by which a constraint calls the classes."""
+    return [str(label) for label in classes.tolist()]
+
+
+def oriented_constraint(arguments: dict[str, Any], classes: np.ndarray) -> str | None:
+    """The constraint as it was given, or about the first of two classes where that is positive.
+
+    Args:
+        arguments: of `AlignedClassifier`, checked.
+        classes: the labels of the rows' codes.
+    """
+    text, names = arguments["constraint"], class_names(classes)
+    if text is None or len(names) < 2:
+        return None
+    metric, decision = arguments["metric"], arguments["decision"]
+    check_arguments(OWNER, metric, decision, None, text, names)
+    perfect = Confusion.from_matrix(torch.eye(len(names)))
+    terms = []
+    for each in parse(text, names, owner=OWNER):
+        each.metric(perfect)  # complains if it is for two classes
+        of = each.metric
+        if isinstance(of, OfClass) and of.index is None and arguments["pos_label"] == classes[0]:
+            name, sign = f"{of.metric.stem}[{names[0]}]", ">=" if each.at_least else "<="
+            terms.append(f"{name} {sign} {each.bound!r}")
+        else:
+            terms.append(each.text)
+    return ", ".join(terms)
+
+
+@dataclass(frozen=True)
+class ConstrainedScore:
+    """The metric of the best rule that meets a constraint, for the choice of the best epoch.
+
+    Where no rule meets it, the score is worse than any of the metric, the more so the more the
+    plain labels miss: the epoch that is closest to the bound is then the best.
+
+    Args:
+        metric: what is maximised, or a cost that is minimised.
+        constraint: what the rule has to meet.
+        classes: the names of the classes.
+        offsets: to add to logits, for probabilities.
+    """
+
+    metric: Metric
+    constraint: str
+    classes: tuple[str, ...]
+    offsets: tuple[float, ...]
+
+    def __call__(self, logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        better = 1 if self.metric.greater_is_better else -1
+        common: dict[str, Any] = {"sample_weight": weight, "offsets": list(self.offsets)}
+        try:
+            rule = fit_decision(
+                logits,
+                y,
+                metric=self.metric,
+                constraint=self.constraint,
+                classes=list(self.classes),
+                **common,
+            )
+        except ValueError:  # no rule meets it
+            low, high = (max(-1e6, min(bound, 1e6)) for bound in self.metric.bounds)
+            plain = self._confusion(logits.argmax(1), y, weight, matrix=True)
+            slacks = [each.slack(plain) for each in parse(self.constraint, self.classes)]
+            worst = low if better > 0 else high
+            return worst - better * (1 - min(slacks).clamp(max=0))
+        labels = rule.labels_of(rule.probabilities(logits)).to(y.device)
+        return self.metric(self._confusion(labels, y, weight, matrix=self.metric.needs_matrix))
+
+    def _confusion(
+        self, labels: Tensor, y: Tensor, weight: Tensor | None, *, matrix: bool
+    ) -> Confusion:
+        return Confusion.from_predictions(
+            labels, y, num_classes=len(self.classes), sample_weight=weight, matrix=matrix
+        )
