@@ -80,7 +80,7 @@ def test_resumed(table, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         make(on_epoch=stop).fit(X, y, checkpoint=tmp_path / "run")
-    with pytest.raises(ValueError, match="constraint was 'recall >= 0.5' and is now"):
+    with pytest.raises(ValueError, match=r"constraint was 'recall >= 0\.5' and is now"):
         make("recall >= 0.6").fit(X, y, checkpoint=tmp_path / "run")
     resumed = make().fit(X, y, checkpoint=tmp_path / "run")
     whole = make().fit(X, y)

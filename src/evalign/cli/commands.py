@@ -9,6 +9,7 @@ from evalign.cli.files import check_json, check_suffix
 from evalign.cli.options import (
     DECISIONS,
     MODEL,
+    Constraint,
     Data,
     Decision,
     Drop,
@@ -59,6 +60,7 @@ def fit(
     ] = False,
     recipe: Recipe = "aligned",
     decision: Decision = "tuned",
+    constraint: Constraint = None,
     seed: Seed = 0,
     epochs: Epochs = None,
     group: Group = None,
@@ -99,6 +101,7 @@ def fit(
         quick=quick,
         recipe=recipe,
         decision=decision,
+        constraint=constraint,
         seed=seed,
         epochs=epochs,
         group=group,

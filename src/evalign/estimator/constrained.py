@@ -1,5 +1,6 @@
 """The constraint of an estimator: whose class it is about, and how good an epoch is under it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import OfClass, parse
-from evalign.core.metrics import Metric
-from evalign.decisions import fit_decision
+from evalign.core.metrics import Metric, MetricFunction
+from evalign.decisions import Decision, fit_decision
 from evalign.decisions.fit import check_arguments
 from evalign.estimator.rows import OWNER
 
@@ -18,6 +20,18 @@ from evalign.estimator.rows import OWNER
 def class_names(classes: np.ndarray) -> list[str]:
     """The names by which a constraint calls the classes."""
     return [str(label) for label in classes.tolist()]
+
+
+def check_constraint(
+    owner: str, metric: str | MetricFunction, decision: Decision, text: str, names: Sequence[str]
+) -> None:
+    """Refuse what no training can heed, before it begins."""
+    check_arguments(owner, metric, decision, None, text, names)
+    perfect = Confusion.from_matrix(torch.eye(len(names)))
+    for each in parse(text, names, owner=owner):
+        allowed, cure = "not be about gaps", "Bound them in fit_decision, which takes groups."
+        require(not each.gap, owner, "constraint", allowed, repr(each.text), cure)
+        each.slack(perfect)  # complains if it is for two classes
 
 
 def oriented_constraint(arguments: dict[str, Any], classes: np.ndarray) -> str | None:
@@ -30,16 +44,28 @@ def oriented_constraint(arguments: dict[str, Any], classes: np.ndarray) -> str |
     text, names = arguments["constraint"], class_names(classes)
     if text is None or len(names) < 2:
         return None
-    metric, decision = arguments["metric"], arguments["decision"]
-    check_arguments(OWNER, metric, decision, None, text, names)
-    perfect = Confusion.from_matrix(torch.eye(len(names)))
+    check_constraint(OWNER, arguments["metric"], arguments["decision"], text, names)
+    first = arguments["pos_label"] is not None and arguments["pos_label"] == classes[0]
+    return renamed(text, names, names, 0) if first else text
+
+
+def renamed(text: str, names: Sequence[str], to: Sequence[str], positive: int | None = None) -> str:
+    """A constraint with other names of the classes.
+
+    Args:
+        text: the constraint.
+        names: of the classes in it.
+        to: their new names, in the same order.
+        positive: the class that a score of two classes is about; None leaves it unsaid.
+    """
     terms = []
     for each in parse(text, names, owner=OWNER):
-        each.metric(perfect)  # complains if it is for two classes
-        of = each.metric
-        if isinstance(of, OfClass) and of.index is None and arguments["pos_label"] == classes[0]:
-            name, sign = f"{of.metric.stem}[{names[0]}]", ">=" if each.at_least else "<="
-            terms.append(f"{name} {sign} {each.bound!r}")
+        of, sign = each.metric, ">=" if each.at_least else "<="
+        index = None
+        if isinstance(of, OfClass):
+            index = positive if of.index is None else of.index
+        if isinstance(of, OfClass) and index is not None:
+            terms.append(f"{of.metric.stem}[{to[index]}] {sign} {each.bound!r}")
         else:
             terms.append(each.text)
     return ", ".join(terms)

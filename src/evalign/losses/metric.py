@@ -195,21 +195,17 @@ class MetricLoss(AdditiveLoss):
         """What the metric, and what the constraints add to the loss."""
         if self.per_image:
             return sums[0].value(), None
-        learns, hard = self.learns(), None
-        if self.multipliers is not None:
-            hard, *sums = sums
-        averages = sums = tuple(sums)
-        empty = sums[0].total.sum() == 0
-        if learns and self.running is not None:
-            averages = tuple(self.running(confusion) for confusion in sums)
-            sums = averages if self.statistics == "running" else sums
-        losses = [self._loss(confusion, empty) for confusion in sums]
+        hard, soft = sums[0], sums if self.multipliers is None else sums[1:]
+        averages, empty = soft, soft[0].total.sum() == 0
+        if self.learns() and self.running is not None:
+            averages = tuple(self.running(confusion) for confusion in soft)
+            soft = averages if self.statistics == "running" else soft
+        losses = [self._loss(confusion, empty) for confusion in soft]
         loss = losses[0] if len(losses) == 1 else torch.stack(losses).mean()
         if self.multipliers is None:
             return loss, None
-        return loss, zero_if_empty(
-            self.multipliers(averages[0], hard, learn=learns), hard.total.sum()
-        )
+        added = self.multipliers(averages[0], hard, learn=self.learns())
+        return loss, zero_if_empty(added, hard.total.sum())
 
     def learns(self) -> bool:
         """Whether a call is one of training: rows of other ranks and batches count then."""

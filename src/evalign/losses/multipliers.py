@@ -4,14 +4,14 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from evalign.aggregation import RunningConfusion
 from evalign.aggregation.running import keep
-from evalign.core.checks import traced, values_readable
+from evalign.core.checks import require, traced, values_readable
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, OfClass
 from evalign.core.metrics import ClassMetric, MatrixMetric, Metric
@@ -56,6 +56,9 @@ class Multipliers(nn.Module):
 
     def __init__(self, constraints: tuple[Constraint, ...], momentum: float) -> None:
         super().__init__()
+        gaps = [c.text for c in constraints if c.gap]
+        allowed, cure = "not be about gaps", "Bound them in fit_decision, which takes groups."
+        require(not gaps, "MetricLoss", "constraint", allowed, gaps, cure)
         self.constraints = tuple(replace(c, metric=_where_known(c.metric)) for c in constraints)
         self.needs_matrix = any(c.metric.needs_matrix for c in constraints)
         self.labels = RunningConfusion(momentum)
@@ -115,8 +118,9 @@ class Multipliers(nn.Module):
         kept = self.labels
         if kept.tp is None or not kept.seen > 0:
             return None
-        sums = Confusion(kept.tp, kept.predicted, kept.actual, kept.total, kept.full)
-        return replace(sums, multilabel=kept.total.ndim == 1)
+        full: Any = kept.full
+        many = kept.total.ndim == 1
+        return Confusion(kept.tp, kept.predicted, kept.actual, kept.total, full, multilabel=many)
 
     def _warn_if_out_of_reach(self) -> None:
         if self._warned or not (self.values == LARGEST).any():
