@@ -26,6 +26,7 @@ def changed(**columns):
 
 TWO = table(6).assign(label=["a", "a", "a", "a", "a", "b"])
 REVIEWS = [f"this is the review number {i} of a long film" for i in range(240)]
+TUNED = ["--decision", "tuned", "--constraint"]  # argmax heeds none
 BAD_TABLES = {
     "empty": (b"", "cannot be read: Empty CSV file"),
     "header only": (b"age,label\n", "holds no rows"),

@@ -112,14 +112,14 @@ class MetricLoss(AdditiveLoss):
         allowed = "be None with per_image: it is about the labels of all rows together"
         ok = constraint is None or not per_image
         require(ok, "MetricLoss", "constraint", allowed, repr(constraint))
+        self.constraint = constraint
+        self.classes = None if classes is None else list(classes)
         self.per_image = per_image
         self.statistics = statistics
         self.momentum = momentum
         self.over_ranks = RankSum(ranks)
         running = RunningConfusion(momentum)  # made in any case, to check the momentum
         self.running = running if averages else None
-        self.constraint = constraint
-        self.classes = None if classes is None else list(classes)
         self.multipliers = None
         if constraint is not None:
             constraints = parse(constraint, self.classes, owner="MetricLoss")
