@@ -93,6 +93,13 @@ class Goal:
         )
         return replace(self, slack=_smooth_minimum(harder), constraints=harder)
 
+    def by_group(self, target: Tensor, groups: Tensor | None) -> Tensor:
+        """Targets (N, d) in the columns of each row's group (N,), the others 0: (N, G·d)."""
+        if groups is None:
+            return target
+        own = torch.nn.functional.one_hot(groups, self.groups).to(target)
+        return (own.unsqueeze(2) * target.unsqueeze(1)).flatten(1)
+
     def over_groups(self, sums: Tensor) -> Tensor:
         """Sums (..., G·d, n) over the groups, (..., d, n)."""
         return sums.unflatten(-2, (self.groups, -1)).sum(-3) if self.groups else sums
