@@ -1,11 +1,11 @@
 """How sure rows make that a constraint holds for new rows: p-values, and the rows that it takes.
 
-Of a rate, such as recall or precision, the p-value is the exact binomial tail (Clopper and Pearson).
-Of any other metric it is that of the delta method: a metric is a function of the cells of the
-confusion matrix, and its variance is Σ_r w_r² s², with the slope s by the cell of row r. z² rows of
-each class are first added, half of them labelled rightly, as Agresti and Coull do for rates: so a
-perfect score of few rows is not taken for certain. This is approximate. For rows of unequal weights,
-the number of rows is Kish's, (Σw)² / Σw².
+Of a rate, such as recall or precision, the p-value is the exact binomial tail (Clopper and
+Pearson). Of any other metric it is that of the delta method: a metric is a function of the cells of
+the confusion matrix, and its variance is Σ_r w_r² s², with the slope s by the cell of row r. z²
+rows of each class are first added, half of them labelled rightly, as Agresti and Coull do for
+rates: so a perfect score of few rows is not taken for certain. This is approximate. For rows of
+unequal weights, the number of rows is Kish's, (Σw)² / Σw².
 """
 
 import math
@@ -131,10 +131,10 @@ def rows_needed(rate: float, bound: float, level: float) -> float:
     def excess(log_rows: float) -> float:
         return float(tail(np.array(rate), np.exp(log_rows), bound)) - level
 
-    largest = math.log(MOST)
-    if excess(largest) > 0:
-        return math.inf
-    return math.exp(brentq(excess, math.log(1e-3), largest)) if excess(math.log(1e-3)) > 0 else 0.0
+    least, most = math.log(1e-3), math.log(MOST)
+    if excess(least) <= 0:
+        return 0.0
+    return math.inf if excess(most) > 0 else math.exp(float(brentq(excess, least, most)))  # pyright: ignore[reportArgumentType]
 
 
 def standing(constraint: Constraint, seen: Evidence, z: float) -> tuple[Tensor, Tensor]:

@@ -1,20 +1,20 @@
 """Rules that meet their constraints on new rows, with a stated probability.
 
 A constraint that binds on some rows is broken on others half of the time. Here a rule is taken only
-if the p-value of "the constraint is broken" is at most δ = (1 − confidence) / (number of constraints)
-on these rows (`certainty`). Then the probability, over the draw of the rows, that a rule is taken
-that breaks a constraint is at most 1 − confidence.
+if the p-value of "the constraint is broken" is at most δ = (1 − confidence) / (number of
+constraints) on these rows (`certainty`). Then the probability, over the draw of the rows, that a
+rule is taken that breaks a constraint is at most 1 − confidence.
 
-Two classes, a rate among given rows (recall, specificity, fpr, fnr, predicted_rate): the choice among
-all thresholds costs nothing. Such a rate only rises or only falls with the threshold. So if any
-threshold beyond t*, where the bound is broken, passes, then t* passes, because its counts are at
-least as good; and t* is one threshold, which does not depend on the rows.
+Two classes, a rate among given rows (recall, specificity, fpr, fnr, predicted_rate): the choice
+among all thresholds costs nothing. Such a rate only rises or only falls with the threshold. So if
+any threshold beyond t*, where the bound is broken, passes, then t* passes, because its counts are
+at least as good; and t* is one threshold, which does not depend on the rows.
 
 Two classes, anything else (precision, accuracy, F1, a gap): a threshold that was chosen because its
 rows look well is not tested by them. So a ladder of thresholds is fixed by the ranks of the rows,
-without their labels, and climbed in a fixed order (the fallback procedure of Wiens): some steps, the
-starts, are given equal parts of δ; what a step has goes on to the next if it passes, and is lost if
-not. The probability that any step passes that is broken is at most δ.
+without their labels, and climbed in a fixed order (the fallback procedure of Wiens): some steps,
+the starts, are given equal parts of δ; what a step has goes on to the next if it passes, and is
+lost if not. The probability that any step passes that is broken is at most δ.
 
 More classes: a rule is searched for with bounds that are moved by a margin, until it passes. The
 search has seen the rows, and what that is worth is not subtracted: this is approximate.
@@ -35,10 +35,13 @@ from evalign.decisions.gains import confusions
 from evalign.decisions.goal import ROUNDING, Goal
 from evalign.decisions.tuned import Tuned, tuned
 
-# Steps of the ladder for each halving of the rows beyond a threshold, and the ratio of its starts.
-STEPS, RATIO = 8, 4
-# The first start: so many rows, or so many times those that suffice if all labels are right.
-FIRST, TIMES = 8, 1.5
+# Steps of the ladder for each halving of the rows beyond a threshold.
+STEPS = 8
+# The first of its starts, and their ratio. F1 and the like may have their best threshold anywhere,
+# and a start has to be near. Precision falls with the rows that are labelled: few starts are
+# enough, the first at so many times the rows that suffice if all are right.
+FIRST, RATIO = 8.0, 1.5
+OF_LABELLED, RATIO_OF_LABELLED = 1.5, 4.0
 # Searches with other margins, for more classes.
 SEARCHES = 8
 
@@ -67,8 +70,8 @@ def promised(
         lacks = [lacking(each, seen, level, names) for each in goal.constraints]
         why = " ".join(filter(None, lacks)) or "Enough rows for one threshold are not for several."
         warn(
-            f"The rule of {owner} meets its constraint on these rows and does not promise it for "
-            f"new rows with confidence {confidence:g}. {why} It is the safest one found. "
+            f"The rule of {owner} does not promise its constraint, which it meets on these rows, "
+            f"for new rows with confidence {confidence:g}. {why} It is the safest one found. "
             "Give more labelled rows, or a lower confidence."
         )
     return rule, passes
@@ -125,18 +128,19 @@ def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) 
     """
     under, rows, along, found = below.cpu().numpy(), int(below[-1]), _along(constraint), None
     sizes = rows * 0.5 ** (np.arange(STEPS * math.log2(max(rows, 2)) + 1) / STEPS)
-    upwards, sides, first, most = False, (False, True), float(FIRST), rows / 2
+    upwards, sides, first, ratio, most = False, (False, True), FIRST, RATIO, rows / 2
     if along != "all" and (found := rate_of(constraint)) is not None:
         upwards = (along == "own") == (found[1] == 0)
         bound = constraint.bound if constraint.at_least else 1 - constraint.bound
         bound = min(max(bound, 1e-9), 1 - 1e-12)
-        sides, first, most = (upwards,), TIMES * math.log(level) / math.log(bound), rows
+        sides, ratio, most = (upwards,), RATIO_OF_LABELLED, rows
+        first = OF_LABELLED * math.log(level) / math.log(bound)
 
     def places(sizes: np.ndarray, from_below: bool) -> np.ndarray:
         count = np.round(sizes) if from_below else rows - np.round(sizes)
         return np.minimum(np.searchsorted(under, count), len(under) - 1)
 
-    starts = first * float(RATIO) ** np.arange(20)
+    starts = first * ratio ** np.arange(math.log(max(rows / first, 1)) / math.log(ratio) + 1)
     starts = np.concatenate([places(starts[starts <= most], side) for side in sides])
     steps = np.concatenate([starts, *(places(sizes, side) for side in (False, True))])
     part = level / max(len(np.unique(starts)), 1)
