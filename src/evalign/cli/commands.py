@@ -159,6 +159,13 @@ def decide(
     constraint: Annotated[
         str | None, Option(metavar="TEXT", help='What must hold, such as "recall >= 0.9".')
     ] = None,
+    confidence: Annotated[
+        float | None,
+        Option(metavar="P", help="The probability of that on new rows, such as 0.95."),
+    ] = None,
+    groups: Annotated[
+        str | None, Option(metavar="COL", help='The groups of a constraint such as "gap(recall)".')
+    ] = None,
     weight: Weight = None,
     positive: Positive = None,
     classes: Annotated[
@@ -189,6 +196,8 @@ def decide(
         "--metric": metric,
         "--decision": decision,
         "--constraint": constraint,
+        "--confidence": confidence,
+        "--groups": groups,
         "--weight": weight,
         "--positive": positive,
         "--classes": classes,
@@ -215,6 +224,8 @@ def decide(
         metric=metric or "f1_macro",
         decision=decision or "tuned",
         constraint=constraint,
+        confidence=confidence,
+        groups=groups,
         weight=weight,
         positive=positive,
         classes=None if classes is None else [name.strip() for name in classes.split(",")],

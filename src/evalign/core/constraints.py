@@ -219,7 +219,7 @@ def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) ->
     if gap:
         allowed, cure = "bound a gap from above, by <=", "Every rule has one of at least 0."
         require(sign == "<=", owner, "constraint", allowed, shown, cure)
-        metric, low, high = _undefined_without_rows(metric), 0.0, high - low
+        metric, low, high = undefined_without_rows(metric), 0.0, high - low
     constraint = Constraint(text, metric, sign == ">=", bound, gap, owner)
 
     allowed = f"have a bound from {low:g} to {high:g}, where {constraint.name} lies"
@@ -231,7 +231,7 @@ def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) ->
     return constraint
 
 
-def _undefined_without_rows(metric: Metric) -> Metric:
+def undefined_without_rows(metric: Metric) -> Metric:
     """The metric with NaN for 0/0: a group that it says nothing of is not one of 0%."""
     if isinstance(metric, OfClass):
         return replace(metric, metric=replace(metric.metric, zero_division=math.nan))
