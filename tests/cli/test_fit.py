@@ -160,7 +160,7 @@ def test_a_constraint(tmp_path, model):
     """Of a class by its name, which is not its code: the rule meets it where it was fitted."""
     frame = table().replace({"label": {"middle": "low"}})
     data = written(tmp_path / "data.csv", frame)
-    given = ["--metric", "precision", "--positive", "high", "--no-baseline"]
+    given = ["--metric", "precision", "--positive", "high", "--no-baseline", "--confidence", "0.8"]
     more = [*given, "--constraint", "recall[low] >= 0.5, recall >= 0.6"]
     result = done(*fit(data, tmp_path / "run", *more, decision="tuned", model=model))
     saved = json.loads((tmp_path / "run/metrics.json").read_text())["constraints"]

@@ -131,3 +131,20 @@ def test_the_score_of_an_epoch():
         for sign in (1, -1)
     )
     assert -1 >= near > far > -3
+
+
+def test_a_promise_for_new_rows(table):
+    X, y = table
+    common = {"metric": "precision", "constraint": "recall >= 0.6", "epochs": 2}
+    sure, plain = (
+        quick(confidence=confidence, **common).fit(
+            X[:300], y[:300], validation_data=(X[300:], y[300:])
+        )
+        for confidence in (0.9, None)
+    )
+    assert sure.rule_.confidence == 0.9
+    assert sure.rule_.promised
+    assert plain.rule_.promised is None
+    assert min(sure.rule_.slacks.values()) > min(plain.rule_.slacks.values())
+    with pytest.raises(ValueError, match="confidence of AlignedClassifier must"):
+        quick(metric="f1", confidence=0.9).fit(X, y)

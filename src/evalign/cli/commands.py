@@ -9,6 +9,7 @@ from evalign.cli.files import check_json, check_suffix
 from evalign.cli.options import (
     DECISIONS,
     MODEL,
+    Confidence,
     Constraint,
     Data,
     Decision,
@@ -61,6 +62,7 @@ def fit(
     recipe: Recipe = "aligned",
     decision: Decision = "tuned",
     constraint: Constraint = None,
+    confidence: Confidence = None,
     seed: Seed = 0,
     epochs: Epochs = None,
     group: Group = None,
@@ -102,6 +104,7 @@ def fit(
         recipe=recipe,
         decision=decision,
         constraint=constraint,
+        confidence=confidence,
         seed=seed,
         epochs=epochs,
         group=group,
@@ -159,10 +162,7 @@ def decide(
     constraint: Annotated[
         str | None, Option(metavar="TEXT", help='What must hold, such as "recall >= 0.9".')
     ] = None,
-    confidence: Annotated[
-        float | None,
-        Option(metavar="P", help="The probability of that on new rows, such as 0.95."),
-    ] = None,
+    confidence: Confidence = None,
     groups: Annotated[
         str | None, Option(metavar="COL", help='The groups of a constraint such as "gap(recall)".')
     ] = None,

@@ -33,6 +33,7 @@ from evalign.cli.run import NETWORK, PREDICTIONS, REPORT
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.decisions import Decision
+from evalign.decisions.fit import check_promise
 from evalign.ensemble import AlignedEnsemble
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
 from evalign.estimator import AlignedClassifier
@@ -58,6 +59,7 @@ def fit_table(
     recipe: str,
     decision: Decision,
     constraint: str | None,
+    confidence: float | None,
     seed: int,
     epochs: int | None,
     group: str | None,
@@ -95,6 +97,7 @@ def fit_table(
             "--recipe": recipe,
             "--decision": decision,
             "--constraint": constraint,
+            "--confidence": confidence,
             "--seed": seed,
             "--epochs": epochs,
             "--group": group,
@@ -115,8 +118,9 @@ def fit_table(
         most = QUICK_ROWS if quick else None
         dataset = load(source, **roles, drop=drop, positive=positive, most=most, seed=seed)
         check_metric(metric, len(dataset.labels.values))
-        if constraint is not None:
-            with refused():
+        with refused():
+            check_promise("evalign fit", decision, constraint, confidence)
+            if constraint is not None:
                 names = dataset.labels.names
                 check_constraint("evalign fit", metric, decision, constraint, names)
         _check_names(source, dataset)
@@ -167,6 +171,7 @@ def _estimators(
     seed, recipe, epochs = (arguments[name] for name in ("--seed", "--recipe", "--epochs"))
     usual = {"decision": arguments["--decision"], "random_state": seed, "verbose": verbose}
     usual["constraint"] = coded(arguments["--constraint"], labels)
+    usual["confidence"] = arguments["--confidence"]
     trained: dict[str, Any] = QUICK_TRAINING if quick and epochs is None else {"epochs": epochs}
     if model == NETWORK:
         recipes = {"model": recipe}
@@ -250,7 +255,8 @@ def _build(
         estimator.set_params(verbose=0).save(folder / name)
 
     if constrained:
-        about["slacks"] = list((models["model"].rule_.slacks or {}).values())
+        rule = models["model"].rule_
+        about |= {"slacks": list((rule.slacks or {}).values()), "promised": rule.promised}
     table = predictions(tested, dataset.labels, models)
     with writing(folder / PREDICTIONS, table.schema) as write:
         write(table)

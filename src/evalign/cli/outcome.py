@@ -142,7 +142,11 @@ def met(contents: Contents, labels: Labels, about: About) -> dict[str, Any]:
         )
         rows.append({"constraint": each.text, "held_out": fitted, "test": value, "met": kept})
         rows[-1]["verdict"] = verdict
-    return {"constraints": rows}
+    promised, sure = about["promised"], about["arguments"].get("--confidence")
+    if promised is not None:
+        word = "holds" if promised else "is not shown to hold"
+        rows[-1]["verdict"] += f"; on new rows it {word} with confidence {sure:g}"
+    return {"constraints": rows, "promised": promised}
 
 
 def tried_models(ensemble: AlignedEnsemble) -> TriedModels:

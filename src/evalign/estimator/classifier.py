@@ -58,6 +58,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         decision: from probabilities to labels, see `fit_decision`: "argmax", "tuned" or "expected".
         constraint: such as "recall >= 0.9", see `fit_decision`. "aligned" and "east" are trained
             under it, and the best epoch and the rule are the best that meet it, or it is an error.
+        confidence: with which it shall hold on new rows, such as 0.95, see `fit_decision`.
         validation_fraction: the share of the rows that is held out, stratified by class. None for
             0.2; or, with a network that goes by name and a class of fewer than 100 rows, for five
             folds: see `fit`.
@@ -107,6 +108,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         network: str | Callable[[int, int], nn.Module] = "auto",
         decision: str = "tuned",
         constraint: str | None = None,
+        confidence: float | None = None,
         validation_fraction: float | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
@@ -128,6 +130,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         self.network = network
         self.decision = decision
         self.constraint = constraint
+        self.confidence = confidence
         self.validation_fraction = validation_fraction
         self.epochs = epochs
         self.batch_size = batch_size
@@ -284,10 +287,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         return value if metric.greater_is_better else -value
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a folder without pickle (safetensors and JSON), whole or not at all.
-
-        Functions are not written: give `network`, `on_epoch` or a `metric` to `load` again.
-        """
+        """Write a folder without pickle (safetensors and JSON), whole or not at all; no functions."""
         storage.save(path, self.get_params(deep=False), self._state())
 
     @classmethod

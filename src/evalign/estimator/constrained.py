@@ -13,7 +13,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.constraints import OfClass, parse
 from evalign.core.metrics import Metric, MetricFunction
 from evalign.decisions import Decision, fit_decision
-from evalign.decisions.fit import check_arguments
+from evalign.decisions.fit import check_arguments, check_promise
 from evalign.estimator.rows import OWNER
 
 
@@ -42,6 +42,7 @@ def oriented_constraint(arguments: dict[str, Any], classes: np.ndarray) -> str |
         classes: the labels of the rows' codes.
     """
     text, names = arguments["constraint"], class_names(classes)
+    check_promise(OWNER, arguments["decision"], text, arguments["confidence"])
     if text is None or len(names) < 2:
         return None
     check_constraint(OWNER, arguments["metric"], arguments["decision"], text, names)

@@ -104,6 +104,7 @@ def fit_rows(
         decision=arguments["decision"],
         sample_weight=None if equal else torch.from_numpy(validation.weight),
         constraint=constraint,
+        confidence=None if constraint is None else arguments["confidence"],
         classes=names,
         offsets=recipe.offsets,
     )

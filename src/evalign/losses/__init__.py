@@ -1,9 +1,8 @@
 """Losses: Modules over the functions of `core`, called as loss(logits, target, sample_weight=...).
 
 `metric` (any metric of the confusion matrix), `multipliers` (of its constraints), `aligned` (with
-cross-entropy), `ranking` (AUROC,
-WMW), `fbeta` (SurF and soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal,
-logit-adjusted) and `class_weights`. May import `core`.
+cross-entropy), `ranking` (AUROC, WMW), `fbeta` (SurF and soft F-beta), `overlap` (Dice, sigmoidF1,
+Lovász), `pointwise` (MAE, focal, logit-adjusted) and `class_weights`. May import `core`.
 """
 
 from evalign.losses.aligned import AlignedLoss

@@ -13,8 +13,7 @@ from evalign.aggregation import RunningConfusion
 from evalign.aggregation.running import keep
 from evalign.core.checks import require, traced, values_readable
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import Constraint, OfClass
-from evalign.core.metrics import ClassMetric, MatrixMetric, Metric
+from evalign.core.constraints import Constraint, undefined_without_rows
 from evalign.core.numerics import moved
 
 # What is missing to a bound is measured in the room that the bound leaves: 0.1 for recall >= 0.9,
@@ -59,7 +58,10 @@ class Multipliers(nn.Module):
         gaps = [c.text for c in constraints if c.gap]
         allowed, cure = "not be about gaps", "Bound them in fit_decision, which takes groups."
         require(not gaps, "MetricLoss", "constraint", allowed, gaps, cure)
-        self.constraints = tuple(replace(c, metric=_where_known(c.metric)) for c in constraints)
+        # NaN for 0/0: before the first row of a class its recall is not 0.
+        self.constraints = tuple(
+            replace(c, metric=undefined_without_rows(c.metric)) for c in constraints
+        )
         self.needs_matrix = any(c.metric.needs_matrix for c in constraints)
         self.labels = RunningConfusion(momentum)
         self.register_buffer("values", torch.zeros(len(constraints), dtype=torch.float64))
@@ -140,12 +142,3 @@ def _room(c: Constraint) -> float:
     low, high = c.metric.bounds
     room = high - c.bound if c.at_least else c.bound - low
     return max(room, LEAST_ROOM) if room < math.inf else 1.0
-
-
-def _where_known(metric: Metric) -> Metric:
-    """The metric with NaN for 0/0: before the first row of a class its recall is not 0."""
-    if isinstance(metric, OfClass):
-        return replace(metric, metric=replace(metric.metric, zero_division=math.nan))
-    if isinstance(metric, ClassMetric | MatrixMetric):
-        return replace(metric, zero_division=math.nan)
-    return metric
