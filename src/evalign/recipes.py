@@ -1,7 +1,7 @@
 """The ways `AlignedClassifier` trains: a loss, its annealing, and the offsets to add back."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -29,13 +29,43 @@ class Recipe(NamedTuple):
     annealing: TemperatureAnnealing | None = None
 
 
+class Aim(NamedTuple):
+    """What a network is trained for.
+
+    Args:
+        metric: the metric to be best in.
+        class_counts: of the training rows, one per class, or of many labels a row a pair (negative,
+            positive) per label.
+        patience: epochs without a new best before training ends.
+        constraint: what its labels have to meet. Only losses of a metric heed it.
+        classes: the names of the classes in it.
+    """
+
+    metric: Metric
+    class_counts: Tensor
+    patience: int | None
+    constraint: str | None = None
+    classes: list[str] | None = None
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        return {"constraint": self.constraint, "classes": self.classes}
+
+    @property
+    def task(self) -> Task:
+        return "multilabel" if self.class_counts.ndim == 2 else "multiclass"
+
+    def no_offsets(self) -> Tensor:
+        return self.class_counts.new_zeros(len(self.class_counts))
+
+
 # The recipes use ranks="own": an estimator trains on its own rows, even if other ranks train too.
-# Counts are one per class, or of many labels a row a pair (negative, positive) per label.
 
 
-def east(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def east(aim: Aim) -> Recipe:
     """EAST to the letter: the metric loss of each batch, cooled from 0.2 by 0.9 (EAST 4.3)."""
-    loss = MetricLoss(metric, ranks="own", task=_task(class_counts))
+    loss = MetricLoss(aim.metric, ranks="own", task=aim.task, **aim.bounds)
+    patience = aim.patience
     annealing = TemperatureAnnealing(
         loss,
         start=0.2,
@@ -45,51 +75,43 @@ def east(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
         coolings=2**31 if patience is None else COOLINGS,
         greater_is_better=loss.metric.greater_is_better,
     )
-    return Recipe(loss, _no_offsets(class_counts), annealing)
+    return Recipe(loss, aim.no_offsets(), annealing)
 
 
-def cross_entropy(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def cross_entropy(aim: Aim) -> Recipe:
     """Cross-entropy, the baseline. torch's own module does not take a weight per row."""
-    many = class_counts.ndim == 2
-    loss = FocalLoss(0.0, task="multilabel") if many else _adjusted(class_counts, tau=0.0)
-    return Recipe(loss, _no_offsets(class_counts))
+    many = aim.task == "multilabel"
+    loss = FocalLoss(0.0, task="multilabel") if many else _adjusted(aim, tau=0.0)
+    return Recipe(loss, aim.no_offsets())
 
 
-def focal(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def focal(aim: Aim) -> Recipe:
     """Focal loss, as published; its probabilities are known to be too cautious."""
-    return Recipe(FocalLoss(task=_task(class_counts)), _no_offsets(class_counts))
+    return Recipe(FocalLoss(task=aim.task), aim.no_offsets())
 
 
-def logit_adjusted(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def logit_adjusted(aim: Aim) -> Recipe:
     """Logit adjustment, as published. The prior stays out, as if classes were equally frequent."""
     allowed, cure = (
         "be another one for many labels a row, which have no common prior",
         'Use "aligned".',
     )
-    one = class_counts.ndim == 1
+    one = aim.task == "multiclass"
     require(one, "AlignedClassifier", "recipe", allowed, "'logit_adjusted'", cure)
-    return Recipe(_adjusted(class_counts), _no_offsets(class_counts))
+    return Recipe(_adjusted(aim), aim.no_offsets())
 
 
-def aligned(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+def aligned(aim: Aim) -> Recipe:
     """Cross-entropy and the metric together, see `AlignedLoss`."""
-    loss = AlignedLoss(metric, class_counts, ranks="own", task=_task(class_counts))
+    loss = AlignedLoss(aim.metric, aim.class_counts, ranks="own", task=aim.task, **aim.bounds)
     return Recipe(loss, loss.offsets)
 
 
-def _task(class_counts: Tensor) -> Task:
-    return "multilabel" if class_counts.ndim == 2 else "multiclass"
+def _adjusted(aim: Aim, tau: float = 1.0) -> LogitAdjustedLoss:
+    return LogitAdjustedLoss(aim.class_counts, tau=tau, task="multiclass")
 
 
-def _no_offsets(class_counts: Tensor) -> Tensor:
-    return class_counts.new_zeros(len(class_counts))
-
-
-def _adjusted(class_counts: Tensor, tau: float = 1.0) -> LogitAdjustedLoss:
-    return LogitAdjustedLoss(class_counts, tau=tau, task="multiclass")
-
-
-RECIPES: dict[str, Callable[[Metric, Tensor, int | None], Recipe]] = {
+RECIPES: dict[str, Callable[[Aim], Recipe]] = {
     "aligned": aligned,
     "cross_entropy": cross_entropy,
     "east": east,

@@ -26,6 +26,7 @@ def changed(**columns):
 
 TWO = table(6).assign(label=["a", "a", "a", "a", "a", "b"])
 REVIEWS = [f"this is the review number {i} of a long film" for i in range(240)]
+TUNED = ["--decision", "tuned", "--constraint"]  # argmax heeds none
 BAD_TABLES = {
     "empty": (b"", "cannot be read: Empty CSV file"),
     "header only": (b"age,label\n", "holds no rows"),
@@ -89,6 +90,9 @@ def test_an_empty_column_names_the_cure(tmp_path):
         (["--recipe", "east2"], "--recipe must be one of aligned, cross_entropy, east"),
         (["--decision", "best"], "'best' is not one of 'argmax', 'tuned', 'expected'."),
         (["--model", "boost"], "'catboost'. Did you mean 'boosting'?"),
+        ([*TUNED, "recall >= 0.9"], "say which of the 3 classes it is about"),
+        ([*TUNED, "recall[none] >= 0.9"], "name one of the classes"),
+        ([*TUNED, "gap(accuracy) <= 0.1"], "must not be about gaps"),
         (["--seed", "-1"], "'--seed': Input should be greater than or equal to 0"),
         (["--epochs", "0"], "'--epochs': Input should be greater than or equal to 1"),
         (["--epochs", "many"], "'--epochs': Input should be a valid integer"),

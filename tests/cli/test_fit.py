@@ -155,6 +155,29 @@ def test_two_classes(tmp_path):
     )
 
 
+@pytest.mark.parametrize("model", ["network", "linear"])
+def test_a_constraint(tmp_path, model):
+    """Of a class by its name, which is not its code: the rule meets it where it was fitted."""
+    frame = table().replace({"label": {"middle": "low"}})
+    data = written(tmp_path / "data.csv", frame)
+    given = ["--metric", "precision", "--positive", "high", "--no-baseline", "--confidence", "0.8"]
+    more = [*given, "--constraint", "recall[low] >= 0.5, recall >= 0.6"]
+    result = done(*fit(data, tmp_path / "run", *more, decision="tuned", model=model))
+    saved = json.loads((tmp_path / "run/metrics.json").read_text())["constraints"]
+    assert [row["constraint"] for row in saved] == ["recall[low] >= 0.5", "recall >= 0.6"]
+    tested = pd.read_parquet(tmp_path / "run/test_predictions.parquet")
+    for row, name, bound in zip(saved, ("low", "high"), (0.5, 0.6), strict=True):
+        own = tested["label"] == name
+        recall = (tested["model_prediction"][own] == name).mean()
+        assert row["test"] == pytest.approx(recall)
+        assert row["held_out"] >= bound - 1e-9
+        assert row["met"] == (recall >= bound)
+        assert f"{row['constraint']}: {row['verdict']}." in " ".join(result.out.split())
+    page = (tmp_path / "run/report.html").read_text()
+    assert "Constraint" in page
+    assert saved[0]["verdict"] in page
+
+
 @pytest.fixture
 def fits(monkeypatch):
     """Collect the arguments of every training."""

@@ -34,6 +34,8 @@ LOSSES = {
     "aligned, learnt": partial(AlignedLoss, "balanced_accuracy", metric_weight=2.0),
     "aligned, learnt by core": partial(AlignedLoss, "f1_macro", label_smoothing=0.1),
     "aligned by image": partial(AlignedLoss, "f1_macro", [5, 3, 2, 1], per_image=True),
+    "constraint": partial(MetricLoss, "f1_macro", constraint="recall[1] >= 0.9"),
+    "aligned, constraint": partial(AlignedLoss, "f1_macro", constraint="recall[1] >= 0.9"),
     "dice": DiceLoss,
     "auroc": AUROCLoss,
     "average precision": AveragePrecisionLoss,
@@ -145,7 +147,9 @@ def exact(rank, size, shares, dtype, name):
     return [(value.item(), [p.grad.tolist() for p in model.parameters()])]
 
 
-@pytest.mark.parametrize("name", ["O(classes)", "aligned", "aligned, weights", "dice"])
+@pytest.mark.parametrize(
+    "name", ["O(classes)", "aligned", "aligned, weights", "constraint", "dice"]
+)
 def test_exact_backward_under_ddp(name):
     shares, dtype = SHARES["uneven"], torch.float64
     expected = steps(network(dtype), LOSSES[name](), [rows(sum(shares), dtype)])
@@ -208,7 +212,8 @@ def test_only_training_on_the_group_asked_for_waits_for_other_ranks():
 
 def running_state(rank, size):
     answers = []
-    for loss in (AlignedLoss("f1_macro"), AlignedLoss("f1_macro", label_smoothing=0.1)):
+    bounded = AlignedLoss("f1_macro", constraint="recall[1] >= 0.9")
+    for loss in (AlignedLoss("f1_macro"), AlignedLoss("f1_macro", label_smoothing=0.1), bounded):
         for x, y, _ in 2 * parts_of(rank, [4, 3], torch.float64):
             loss(network(torch.float64)(x), y)
         answers.append({name: value.tolist() for name, value in loss.state_dict().items()})

@@ -27,7 +27,7 @@ from evalign.estimator.network import Size
 from evalign.estimator.rows import FEW, LabelledRows
 from evalign.losses.offsets import metric_offsets
 from evalign.metrics import resolve
-from evalign.recipes import RECIPES
+from evalign.recipes import RECIPES, Aim
 from evalign.training import TrainingWarning
 from evalign.training.split import strata
 from tests import tolerances
@@ -97,7 +97,9 @@ def test_cross_entropy_is_the_binary_one():
     logits = torch.randn(30, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     target, weight = torch.from_numpy(Y[:30]).double(), torch.arange(1.0, 31).double()
     rows = LabelledRows(X, Y, np.ones(len(Y)))
-    loss, offsets, _ = RECIPES["cross_entropy"](resolve("f1_macro"), rows.class_counts(3), None)
+    loss, offsets, _ = RECIPES["cross_entropy"](
+        Aim(resolve("f1_macro"), rows.class_counts(3), None)
+    )
     assert not offsets.any()
     assert offsets.shape == (3,)
     each = nn.functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
@@ -172,7 +174,7 @@ def test_members_are_averaged_as_probabilities_of_labels(edges):
 def test_members_count_as_rows():
     logits = torch.randn(20, 4, 3, generator=torch.Generator().manual_seed(0))
     target, weight = torch.from_numpy(Y[:20]).float(), torch.arange(1.0, 21)
-    loss = RECIPES["cross_entropy"](resolve("f1_macro"), torch.ones(3, 2), None).loss
+    loss = RECIPES["cross_entropy"](Aim(resolve("f1_macro"), torch.ones(3, 2), None)).loss
     each = torch.stack([loss(logits[:, k], target, sample_weight=weight) for k in range(4)])
     found = MembersAsRows(loss)(logits, target, sample_weight=weight)
     torch.testing.assert_close(found, each.mean(), rtol=0, atol=tolerances.FLOAT32_SUM)

@@ -120,6 +120,54 @@ def test_a_slack_has_a_slope():
     assert slope.flatten().tolist() == pytest.approx([0, 0, -4 / 25, 1 / 25])
 
 
+# Gaps between groups.
+
+GROUPS = torch.tensor([0, 0, 0, 1, 0, 1, 1, 0, 1, 1])
+PARTS = [
+    Confusion.from_predictions(LABELS[rows], Y[rows], num_classes=3, matrix=True)
+    for rows in (GROUPS.eq(0), GROUPS.eq(1))
+]
+
+
+@pytest.mark.parametrize("name", ["recall", "precision", "fpr", "predicted_rate", "f1"])
+def test_a_gap_is_the_largest_value_minus_the_smallest(name):
+    (bound,) = parse(f"{name}[2] <= 0.5")
+    values = [0.5 - bound.slack(part).item() for part in PARTS]
+    for text in (f"gap({name}[2]) <= 0.25", f" gap ( {name} )[dog, or wolf]<=0.25"):
+        (constraint,) = parse(text, ["cat", "ant", "dog, or wolf"] if "dog" in text else None)
+        assert constraint.name == f"gap({name}[2])"
+        found = constraint.slack(THREE, PARTS).item()
+        assert found == pytest.approx(0.25 - (max(values) - min(values)), abs=SAME)
+    (mean,) = parse(f"gap({name}_macro) <= 1")
+    assert 0 <= mean.slack(THREE, PARTS) <= 1
+
+
+def test_a_group_without_rows_of_the_class_does_not_count():
+    (constraint,) = parse("gap(recall[1]) <= 0.5")
+    without = Confusion.from_predictions(torch.tensor([0, 1]), torch.tensor([0, 2]), num_classes=3)
+    assert constraint.slack(THREE, [*PARTS, without]) == constraint.slack(THREE, PARTS)
+    assert constraint.slack(THREE, [without]) == 0.5
+    assert constraint.slack(THREE, [PARTS[0]]) == 0.5
+
+
+def test_a_gap_has_a_slope_without_nan():
+    matrices = torch.tensor([[[5.0, 2], [1, 4]], [[3, 2], [3, 3]], [[4, 2], [0, 0]]])
+    matrices.requires_grad_()
+    parts = [Confusion.from_matrix(matrix) for matrix in matrices]
+    (constraint,) = parse("gap(recall) <= 0.1")
+    (slope,) = torch.autograd.grad(constraint.slack(sum(parts), parts), matrices)
+    # The gap is 4/5 − 3/6; the slack falls with the first recall and rises with the second.
+    expected = [[0, 0, 4 / 25, -1 / 25], [0, 0, -3 / 36, 3 / 36], [0, 0, 0, 0]]
+    assert slope.flatten(1).tolist() == [pytest.approx(row) for row in expected]
+    assert constraint.slack(sum(parts) * torch.nan, parts).isnan()
+
+
+def test_a_gap_needs_groups():
+    text = "groups of fit must be given for 'gap(recall) <= 0.1'. Got None. Pass groups=, a group "
+    with pytest.raises(ValueError, match=re.escape(text)):
+        parse("gap(recall) <= 0.1", owner="fit")[0].slack(TWO)
+
+
 FORM = "constraint of fit must be a metric's name, >= or <=, and a number. Got {}. As in"
 ANIMALS = ["cat", "dog", "horse"]
 # text: what the error says
@@ -175,6 +223,14 @@ BAD = {
     "Did you mean 'horse'?",
     "recall[3] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got '3'.",
     "recall[-1] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got '-1'.",
+    "gap(recall >= 0.9": FORM.format("'gap(recall >= 0.9'"),
+    "gap() <= 0.1": FORM.format("'gap() <= 0.1'"),
+    "gap(recall[cat] <= 0.1": FORM.format("'gap(recall[cat] <= 0.1'"),
+    "gap(recall)[cat]) <= 0.1": FORM.format("'gap(recall)[cat]) <= 0.1'"),
+    "recall[cat]) <= 0.1": FORM.format("'recall[cat]) <= 0.1'"),
+    "gap(recall) >= 0.1": "must bound a gap from above, by <=. Got 'gap(recall) >= 0.1'.",
+    "gap(recall) <= 1.1": "from 0 to 1, where gap(recall) lies.",
+    "gap(recal) <= 0.1": 'Did you mean "recall"?',
     "recall[] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got ''.",
 }
 

@@ -9,6 +9,8 @@ from evalign.cli.files import check_json, check_suffix
 from evalign.cli.options import (
     DECISIONS,
     MODEL,
+    Confidence,
+    Constraint,
     Data,
     Decision,
     Drop,
@@ -59,6 +61,8 @@ def fit(
     ] = False,
     recipe: Recipe = "aligned",
     decision: Decision = "tuned",
+    constraint: Constraint = None,
+    confidence: Confidence = None,
     seed: Seed = 0,
     epochs: Epochs = None,
     group: Group = None,
@@ -99,6 +103,8 @@ def fit(
         quick=quick,
         recipe=recipe,
         decision=decision,
+        constraint=constraint,
+        confidence=confidence,
         seed=seed,
         epochs=epochs,
         group=group,
@@ -156,6 +162,10 @@ def decide(
     constraint: Annotated[
         str | None, Option(metavar="TEXT", help='What must hold, such as "recall >= 0.9".')
     ] = None,
+    confidence: Confidence = None,
+    groups: Annotated[
+        str | None, Option(metavar="COL", help='The groups of a constraint such as "gap(recall)".')
+    ] = None,
     weight: Weight = None,
     positive: Positive = None,
     classes: Annotated[
@@ -186,6 +196,8 @@ def decide(
         "--metric": metric,
         "--decision": decision,
         "--constraint": constraint,
+        "--confidence": confidence,
+        "--groups": groups,
         "--weight": weight,
         "--positive": positive,
         "--classes": classes,
@@ -212,6 +224,8 @@ def decide(
         metric=metric or "f1_macro",
         decision=decision or "tuned",
         constraint=constraint,
+        confidence=confidence,
+        groups=groups,
         weight=weight,
         positive=positive,
         classes=None if classes is None else [name.strip() for name in classes.split(",")],

@@ -1,11 +1,8 @@
 """The work of `evalign decide`: a decision rule for a table of probabilities, and its use."""
 
-import json
-import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,93 +14,22 @@ from rich.table import Table
 from evalign.cli.columns import as_numbers
 from evalign.cli.dataset import check_metric, check_name, read_weights
 from evalign.cli.errors import UsageError, listed, refused
-from evalign.cli.files import replacing
 from evalign.cli.labels import Labels, warn_of_formulas
+from evalign.cli.saved_rule import SavedRule
 from evalign.cli.tables import TableFile, is_usable, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.decisions import Decision, DecisionRule
+from evalign.decisions.goal import ROUNDING
 from evalign.decisions.inputs import FROM_ONE, look_like_probabilities
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Method, as_argument
-from evalign.estimator.evidence import Wanted, evidence
+from evalign.estimator.evidence import NOT_PROMISED, Wanted, evidence
 from evalign.report.summary import number
-from evalign.training.checkpoint import WRONG_TREE, read_plain
 
-FORMAT = "evalign rule"
-VERSION = 1
-LARGEST = 2**28  # bytes of a rule: a gain matrix of a thousand classes takes a tenth of it
 PREFIX = "probability_"  # of the columns that `evalign predict` writes
 PREDICTION = "prediction"
 SEED = 0  # of the folds
 ROUNDED = 4 * float(np.finfo(np.float32).eps)  # text does not tell what its numbers were
-
-
-@dataclass(frozen=True)
-class SavedRule:
-    """A rule with what it needs to label a table.
-
-    Args:
-        rule: from scores to class codes.
-        labels: the classes, in the order of the codes.
-        columns: those of the classes; one alone is of the last class of two.
-        method: "predict_proba" for probabilities, "decision_function" for logits.
-    """
-
-    rule: DecisionRule
-    labels: Labels
-    columns: list[str]
-    method: Method
-
-    def write(self, path: Path) -> None:
-        tree = {
-            "format": FORMAT,
-            "version": VERSION,
-            "target": self.labels.column,
-            "labels": list(self.labels.values),
-            "columns": self.columns,
-            "logits": self.method == "decision_function",
-            "rule": self.rule.state_dict(),
-        }
-        with replacing(path) as aside:
-            aside.write_text(json.dumps(tree, indent=1), encoding="utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> "SavedRule":
-        """Open a file, which may come from anyone: nothing in it is trusted."""
-        try:
-            tree = json.loads(read_plain(path, LARGEST))
-        except (ValueError, OSError, RecursionError) as error:
-            raise UsageError(f"{path} cannot be read: {error}.") from error
-        if not isinstance(tree, dict) or tree.get("format") != FORMAT:
-            cure = "Give the file that `evalign decide --target` wrote."
-            raise UsageError(f"{path} is not a rule of evalign. {cure}")
-        if tree.get("version") != VERSION:
-            got, cure = tree.get("version"), "Use it with the version of evalign that wrote it."
-            raise UsageError(f"{path} has format version {got}, this is {VERSION}. {cure}")
-        try:
-            rule = DecisionRule.from_state_dict(tree["rule"])
-            values, columns, logits = tree["labels"], tree["columns"], tree["logits"]
-            kinds, lists = {type(value) for value in values}, {type(values), type(columns)}
-            number, one = len(rule.gain), len(columns) == 1
-            "".join(value for value in values if type(value) is str).encode()  # whether one can
-            sound = [
-                len(kinds) == 1 and kinds <= {str, int, float},
-                len(set(values)) == len(values) == number > 1,
-                all(type(name) is str for name in [*columns, tree["target"]]),
-                len(set(columns)) == len(columns) == (1 if one and number == 2 else number),
-                lists == {list} and type(logits) is bool,
-                rule.class_dim in (1, -1),
-                all(math.isfinite(value) for value in values if type(value) is float),
-                not any(type(value) is int and abs(value) >= 2**63 for value in values),
-                rule.task in ("binary", "multiclass"),
-            ]
-            if not all(sound):
-                raise ValueError("its labels, columns and gains do not fit together")
-        except WRONG_TREE as error:
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            raise UsageError(f"{path} is damaged: {why}. Fit the rule again.") from error
-        method: Method = "decision_function" if logits else "predict_proba"
-        return cls(rule, Labels(tree["target"], tuple(values)), list(columns), method)
 
 
 def fit_rule(
@@ -114,6 +40,8 @@ def fit_rule(
     metric: str,
     decision: Decision,
     constraint: str | None,
+    confidence: float | None,
+    groups: str | None,
     weight: str | None,
     positive: str | None,
     classes: list[str] | None,
@@ -125,14 +53,15 @@ def fit_rule(
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
         source = TableFile(data)
-        for option, name in {"--target": target, "--weight": weight}.items():
+        given = {"--target": target, "--weight": weight, "--groups": groups}
+        for option, name in given.items():
             check_name(source, option, name)
-        source.need([name for name in (target, weight) if name is not None])
+        roles = [name for name in given.values() if name is not None]
+        source.need(roles)
         table = source.read()
         labels = Labels.of(table, target, positive, source)
         labels = labels.extended(classes or [])
         check_metric(metric, len(labels.values))
-        roles = [name for name in (target, weight) if name is not None]
         columns = _columns(source, labels, classes, roles)
         method: Method = "decision_function" if logits else "predict_proba"
         y = labels.encode(table, source)
@@ -146,14 +75,19 @@ def fit_rule(
         )
         for fold, (_, rows) in enumerate(held_out.splits(held_out.FOLDS, y, y, y, {}, SEED)):
             answers.fold[rows] = fold
-        wanted = Wanted(metric, decision, constraint, labels.names)
-        with refused(), _own_words():
-            rule = wanted.rule(answers)
-            results = evidence(answers, wanted, rule)
+        apart = None if groups is None else _groups(table, groups)
+        wanted = Wanted(metric, decision, constraint, labels.names, confidence, apart)
+        with refused(), warnings.catch_warnings(record=True) as told:
+            warnings.filterwarnings("always", NOT_PROMISED)
+            with _own_words():
+                rule = wanted.rule(answers)
+                results = evidence(answers, wanted, rule)
         _introduce(spoken, source, labels, columns, roles)
         if _not_logits(answers.values, columns, method):
             cure = "If they are, leave --logits out."
             spoken.note(f"Note: columns {listed(columns)} look like probabilities. {cure}")
+        for warning in told:
+            spoken.note(f"Note: {warning.message}")
         if doubt := wanted.doubt(answers):
             spoken.note(f"Note: {doubt}")
         SavedRule(rule, labels, columns, method).write(out)
@@ -195,6 +129,12 @@ def apply_rule(path: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
                 raise UsageError(f"{source} holds no rows.")
         warn_of_formulas(out, saved.labels)
         spoken.result({"rows": count, "out": str(out)}, f"Labelled {count} rows: {out}")
+
+
+def _groups(table: pa.Table, name: str) -> np.ndarray:
+    """The groups of the rows, as strings; a row without one is in a group of its own."""
+    values = ["" if value is None else str(value) for value in table[name].to_pylist()]
+    return np.array(values, dtype=object)
 
 
 def _not_logits(values: np.ndarray, columns: list[str], method: Method) -> bool:
@@ -307,6 +247,8 @@ def _summary(
     """The result as JSON holds it; a number that is not known is null."""
 
     def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(each) for name, each in value.items()}
         if isinstance(value, np.ndarray):
             return [plain(each) for each in value.tolist()]
         return None if isinstance(value, float) and not np.isfinite(value) else value
@@ -314,7 +256,7 @@ def _summary(
     left_out = ("thresholds", "threshold_scores")
     found = {name: plain(value) for name, value in results.items() if name not in left_out}
     if rule.slacks is not None:
-        found["slacks"] = rule.slacks
+        found |= {"slacks": rule.slacks, "promised": rule.promised}
     return {"out": str(out), "metric": metric, "rows": rows, "source": rule.source, **found}
 
 
@@ -332,10 +274,16 @@ def _shown(
     if not np.isfinite(gain):
         brings = "What the rule brings cannot be said"
     better = "The most probable class was better: you may do without the rule."
-    slacks = [
-        f"{text}: {number(slack)} to spare on all rows."
-        for text, slack in (rule.slacks or {}).items()
-    ]
+    slacks = []
+    for text, slack in (rule.slacks or {}).items():
+        met = results["fold_slacks"][text]
+        met, known = int((met >= -ROUNDING).sum()), int(np.isfinite(met).sum())
+        slacks.append(
+            f"{text}: {number(slack)} to spare on all rows; met on {met} of {known} folds."
+        )
+    if rule.promised is not None:
+        word = "holds" if rule.promised else "is not shown to hold"
+        slacks.append(f"On new rows it {word} with confidence {rule.confidence:g}.")
     threshold = f", threshold {results['threshold']:.4g}" if "threshold" in results else ""
     return [
         table,

@@ -3,6 +3,7 @@
 import json
 import platform
 import shlex
+from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -24,16 +25,19 @@ from evalign.cli.dataset import (
     warn_of_overlap,
     warn_of_scarce,
 )
-from evalign.cli.errors import UsageError
+from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import digest
-from evalign.cli.outcome import contents, predictions, shown, tried_models, was_seen
+from evalign.cli.labels import Labels
+from evalign.cli.outcome import coded, contents, met, predictions, shown, tried_models, was_seen
 from evalign.cli.run import NETWORK, PREDICTIONS, REPORT
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.decisions import Decision
+from evalign.decisions.fit import check_promise
 from evalign.ensemble import AlignedEnsemble
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
 from evalign.estimator import AlignedClassifier
+from evalign.estimator.constrained import check_constraint
 from evalign.recipes import RECIPES
 from evalign.report import render, scores
 
@@ -54,6 +58,8 @@ def fit_table(
     quick: bool,
     recipe: str,
     decision: Decision,
+    constraint: str | None,
+    confidence: float | None,
     seed: int,
     epochs: int | None,
     group: str | None,
@@ -90,6 +96,8 @@ def fit_table(
             "--quick": quick,
             "--recipe": recipe,
             "--decision": decision,
+            "--constraint": constraint,
+            "--confidence": confidence,
             "--seed": seed,
             "--epochs": epochs,
             "--group": group,
@@ -110,6 +118,11 @@ def fit_table(
         most = QUICK_ROWS if quick else None
         dataset = load(source, **roles, drop=drop, positive=positive, most=most, seed=seed)
         check_metric(metric, len(dataset.labels.values))
+        with refused():
+            check_promise("evalign fit", decision, constraint, confidence)
+            if constraint is not None:
+                names = dataset.labels.names
+                check_constraint("evalign fit", metric, decision, constraint, names)
         _check_names(source, dataset)
         parts = _split(dataset, test, validation, most, seed, inner=model == NETWORK)
         _check_columns(parts["training"])
@@ -120,9 +133,8 @@ def fit_table(
             warn_of_scarce(name, parts[name].y[parts[name].counted], dataset.labels)
 
         limit = QUICK_TIME if quick and time is None else time
-        estimators = _estimators(
-            arguments, limit and max(AT_LEAST, limit - (monotonic() - start)), 0 if quiet else 1
-        )
+        left = limit and max(AT_LEAST, limit - (monotonic() - start))
+        estimators = _estimators(arguments, dataset.labels, left, 0 if quiet else 1)
         try:
             with run.building(out, arguments) as (folder, checkpoints, about):
                 about |= _about(dataset, data.name, parts)
@@ -151,11 +163,15 @@ def _check_columns(training: Rows) -> None:
         raise UsageError(f"The training rows must differ in a column to learn from. {got} {cure}")
 
 
-def _estimators(arguments: run.About, limit: float | None, verbose: int) -> dict[str, run.Model]:
+def _estimators(
+    arguments: run.About, labels: Labels, limit: float | None, verbose: int
+) -> dict[str, run.Model]:
     """What is trained for the options of a command, within a limit of seconds."""
     metric, model, quick = (arguments[name] for name in ("--metric", "--model", "--quick"))
     seed, recipe, epochs = (arguments[name] for name in ("--seed", "--recipe", "--epochs"))
     usual = {"decision": arguments["--decision"], "random_state": seed, "verbose": verbose}
+    usual["constraint"] = coded(arguments["--constraint"], labels)
+    usual["confidence"] = arguments["--confidence"]
     trained: dict[str, Any] = QUICK_TRAINING if quick and epochs is None else {"epochs": epochs}
     if model == NETWORK:
         recipes = {"model": recipe}
@@ -217,23 +233,30 @@ def _build(
     if validated is not None:
         held_out = (validated.X, validated.y, validated.weight)
     tried, models = None, dict(estimators)
+    constrained = about["arguments"]["--constraint"] is not None
     for name, estimator in estimators.items():
-        if isinstance(estimator, AlignedClassifier):
-            estimator.fit(
-                training.X,
-                training.y,
-                training.weight,
-                groups=training.groups,
-                validation_data=held_out,
-                checkpoint=checkpoints / name,
-            )
-        else:
-            _fit_ensemble(estimator, training, validated, checkpoints / name)
+        # A constraint that no rule meets is known after the training only.
+        with refused() if constrained else nullcontext():
+            if isinstance(estimator, AlignedClassifier):
+                estimator.fit(
+                    training.X,
+                    training.y,
+                    training.weight,
+                    groups=training.groups,
+                    validation_data=held_out,
+                    checkpoint=checkpoints / name,
+                )
+            else:
+                _fit_ensemble(estimator, training, validated, checkpoints / name)
+        if isinstance(estimator, AlignedEnsemble):
             models |= run.with_baseline(estimator, about["arguments"])
             tried = tried_models(estimator)
             _write_json(folder / "candidates.json", asdict(tried))
         estimator.set_params(verbose=0).save(folder / name)
 
+    if constrained:
+        rule = models["model"].rule_
+        about |= {"slacks": list((rule.slacks or {}).values()), "promised": rule.promised}
     table = predictions(tested, dataset.labels, models)
     with writing(folder / PREDICTIONS, table.schema) as write:
         write(table)
@@ -243,7 +266,7 @@ def _build(
     }
     seen = was_seen(about, about["arguments"]["--test"])
     content = contents(table, dataset.labels, about, histories, seen=seen, tried=tried)
-    result = scores(content)
+    result = scores(content) | met(content, dataset.labels, about)
     _write_json(folder / "history.json", histories)
     _write_json(folder / "metrics.json", result)
     (folder / REPORT).write_text(render(content, result), encoding="utf-8")

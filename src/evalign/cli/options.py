@@ -154,6 +154,17 @@ Time = Annotated[
 ]
 Recipe = Annotated[str, Option(help=f"How to train a network: {', '.join(RECIPES)}.")]
 Decision = Annotated[DECISIONS, Option(help="From probabilities to labels.")]
+Constraint = Annotated[
+    str | None,
+    Option(
+        metavar="TEXT",
+        help='What the labels must meet, such as "recall >= 0.9" or "recall[yes] >= 0.9".',
+    ),
+]
+Confidence = Annotated[
+    float | None,
+    Option(metavar="P", help="The probability of that on new rows, such as 0.95."),
+]
 Group = Annotated[
     str | None, Option(metavar="COL", help="Rows with one value of this column stay together.")
 ]

@@ -13,9 +13,11 @@ from evalign.cli.dataset import Rows
 from evalign.cli.errors import UsageError
 from evalign.cli.labels import Labels
 from evalign.cli.run import BASELINE, NETWORK, PREDICTIONS, About, Model
+from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
 from evalign.core.text import visible
 from evalign.ensemble import AlignedEnsemble
+from evalign.estimator.constrained import renamed
 from evalign.report import Contents, Scored, TriedModels
 from evalign.report.summary import number
 
@@ -92,9 +94,10 @@ def contents(
         )
 
     arguments, history = about["arguments"], histories["model"]
+    cards = _cards(about)
     network = arguments["--model"] == NETWORK
     usual = "cross_entropy" if network else BASELINE
-    return Contents(
+    found = Contents(
         metric=arguments["--metric"],
         classes=labels.names,
         y=labels.encode(table, PREDICTIONS, "label"),
@@ -104,10 +107,46 @@ def contents(
         weight=column("weight"),
         groups=column("group"),
         seed=arguments["--seed"],
-        cards=_cards(about),
+        cards=cards,
         seen=seen,
         tried=tried,
     )
+    if rows := met(found, labels, about):
+        cards["Constraint"] = {row["constraint"]: row["verdict"] for row in rows["constraints"]}
+    return found
+
+
+def coded(constraint: str | None, labels: Labels) -> str | None:
+    """A constraint with codes in the place of the classes' names: models are trained on codes."""
+    if constraint is None:
+        return None
+    return renamed(constraint, labels.names, [str(i) for i in range(len(labels.names))])
+
+
+def met(contents: Contents, labels: Labels, about: About) -> dict[str, Any]:
+    """What the labels of the model meet where: each constraint with its values, for JSON.
+
+    The value of the rows that the rule was fitted to is that of its own slack.
+    """
+    text = about["arguments"].get("--constraint")
+    if text is None:
+        return {}
+    rows, of = [], "rows that the models have seen" if contents.seen else "test rows"
+    hard = contents.hard(contents.aligned.predicted, matrix=True)
+    for each, slack in zip(parse(text, labels.names), about["slacks"], strict=True):
+        value, sign = each.metric(hard).item(), 1 if each.at_least else -1
+        fitted, kept = each.bound + sign * slack, each.slack(hard).item() >= 0
+        verdict = (
+            f"{number(fitted)} on the held-out rows that the rule was fitted to, {number(value)} "
+            f"on the {of}, where it is {'met' if kept else 'not met'}"
+        )
+        rows.append({"constraint": each.text, "held_out": fitted, "test": value, "met": kept})
+        rows[-1]["verdict"] = verdict
+    promised, sure = about["promised"], about["arguments"].get("--confidence")
+    if promised is not None:
+        word = "holds" if promised else "is not shown to hold"
+        rows[-1]["verdict"] += f"; on new rows it {word} with confidence {sure:g}"
+    return {"constraints": rows, "promised": promised}
 
 
 def tried_models(ensemble: AlignedEnsemble) -> TriedModels:
@@ -145,6 +184,8 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
         yield f"On {scores['rows']} test rows."
     else:
         yield f"On {scores['rows']} rows that the models have seen in training. This is no test."
+    for row in scores.get("constraints", []):
+        yield f"{row['constraint']}: {row['verdict']}."
     for difference in scores["differences"]:
         yield difference["verdict"]
     if "tried" in scores:

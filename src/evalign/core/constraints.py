@@ -5,17 +5,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
 from evalign.core.checks import complaint, nearest, require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import ClassMetric, Metric, resolve
+from evalign.core.metrics import ClassMetric, MatrixMetric, Metric, resolve
 from evalign.core.metrics.names import LONGEST, split
 from evalign.core.numerics import safe_ratio
 
 FORM = "be a metric's name, >= or <=, and a number"
 EXAMPLE = 'As in "recall >= 0.9", or several: "recall >= 0.9, specificity >= 0.8".'
 SIGNS = "<>=!≤≥"
+GAP = re.compile(r"gap\s*\((?P<name>[^()]*)(?P<closed>\))?\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,23 +98,53 @@ class OfClass(Metric):
 
 @dataclass(frozen=True)
 class Constraint:
-    """A metric and its bound.
+    """A metric, or its gap between groups of rows, and its bound.
 
     Args:
         text: the constraint, as it was given.
-        metric: what is bounded, one number.
+        metric: what is bounded, one number; of a gap, NaN where it is 0/0.
         at_least: whether the bound is the least allowed value, and not the greatest.
         bound: the bound itself, which is allowed.
+        gap: whether the difference between groups is bounded, and not the metric itself.
+        owner: the name that errors give as the owner of the constraint.
     """
 
     text: str
     metric: Metric
     at_least: bool
     bound: float
+    gap: bool = False
+    owner: str = field(default="Constraint", repr=False, compare=False)
 
-    def slack(self, c: Confusion) -> Tensor:
-        """How far the metric is on the allowed side of its bound; negative on the other side."""
-        value = self.metric(c)
+    @property
+    def name(self) -> str:
+        """The name of what is bounded."""
+        return f"gap({self.metric.name})" if self.gap else self.metric.name
+
+    def value(self, c: Confusion, groups: Sequence[Confusion] | None = None) -> Tensor:
+        """What is bounded.
+
+        Args:
+            c: the confusion of all rows.
+            groups: those of each group, of which a gap is the largest value minus the smallest. A
+                group does not count where the metric is 0/0, as recall is without a row of the
+                class. Where none counts, the gap is 0.
+        """
+        if not self.gap:
+            return self.metric(c)
+        if groups is None:
+            allowed, cure = f"be given for {self.text!r}", "Pass groups=, a group for each row."
+            raise ValueError(complaint(self.owner, "groups", allowed, None, cure))
+        values = torch.stack([self.metric(group) for group in groups])
+        counted = ~values.isnan()
+        most = torch.where(counted, values, -torch.inf).amax(0)
+        least = torch.where(counted, values, torch.inf).amin(0)
+        gap = torch.where(counted.any(0), most - least, 0)
+        return torch.where(c.tp.isnan().any(), torch.nan, gap)  # NaN logits stay visible
+
+    def slack(self, c: Confusion, groups: Sequence[Confusion] | None = None) -> Tensor:
+        """How far it is on the allowed side of its bound; negative on the other side."""
+        value = self.value(c, groups)
         return value - self.bound if self.at_least else self.bound - value
 
 
@@ -126,6 +158,10 @@ def parse(
     index from 0, or its name, which may hold any characters, also commas and brackets. Where names
     themselves are numbers, a number is a name and never an index. Without brackets a score of
     one class is that of class 1 of two. Of many labels a row, the class is the label.
+
+    "gap(recall) <= 0.05" bounds the difference between the largest and the smallest recall of
+    groups of rows (equal opportunity); with "gap(fpr) <= 0.05", these are equal odds. A class
+    stands inside or behind: "gap(recall[cat])" or "gap(recall)[cat]".
 
     Args:
         text: the constraints.
@@ -153,7 +189,7 @@ def _terms(text: str, names: Sequence[str]) -> Iterator[re.Match[str]]:
     matrix = r"[\s\d\[\],.eE+-]*"
     term = re.compile(
         rf"(?P<name>[^\[\],{SIGNS}]*)(?:\[(?P<inner>{known}[^\[\]]*|{matrix})\])?\s*"
-        rf"(?P<sign>[{SIGNS}]*)(?P<bound>[^,]*)"
+        rf"(?P<closed>\))?\s*(?P<sign>[{SIGNS}]*)(?P<bound>[^,]*)"
     )
     start = 0
     while found := term.match(text, start):
@@ -171,19 +207,37 @@ def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) ->
         bound = float(term["bound"])
     except ValueError:
         bound = None
-    if sign not in (">=", "<=") or bound is None or not term["name"].strip():
+    name, gap, closed = term["name"].strip(), False, term["closed"] is not None
+    if found := GAP.fullmatch(name):
+        name, gap = found["name"].strip(), True
+        closed = closed != (found["closed"] is not None)  # once, before or behind the class
+    if sign not in (">=", "<=") or bound is None or not name or closed != gap:
         raise ValueError(complaint(owner, "constraint", FORM, shown, EXAMPLE))
     require(math.isfinite(bound), owner, "constraint", "have a finite bound", shown)
-    metric = _metric(term["name"].strip(), term["inner"], names, owner)
-
+    metric = _metric(name, term["inner"], names, owner)
     low, high = metric.bounds
-    allowed = f"have a bound from {low:g} to {high:g}, where {metric.name} lies"
+    if gap:
+        allowed, cure = "bound a gap from above, by <=", "Every rule has one of at least 0."
+        require(sign == "<=", owner, "constraint", allowed, shown, cure)
+        metric, low, high = undefined_without_rows(metric), 0.0, high - low
+    constraint = Constraint(text, metric, sign == ">=", bound, gap, owner)
+
+    allowed = f"have a bound from {low:g} to {high:g}, where {constraint.name} lies"
     never = bound > high if sign == ">=" else bound < low
     cure = "No rule can meet it." if never else "Every rule meets it: leave it out."
     if high == 1 and 2 <= bound <= 100:
         cure += f" For {bound:g}% write {bound / 100:g}."
     require(low <= bound <= high, owner, "constraint", allowed, shown, cure)
-    return Constraint(text, metric, sign == ">=", bound)
+    return constraint
+
+
+def undefined_without_rows(metric: Metric) -> Metric:
+    """The metric with NaN for 0/0: a group that it says nothing of is not one of 0%."""
+    if isinstance(metric, OfClass):
+        return replace(metric, metric=replace(metric.metric, zero_division=math.nan))
+    if isinstance(metric, ClassMetric | MatrixMetric):
+        return replace(metric, zero_division=math.nan)
+    return metric
 
 
 def _metric(name: str, inner: str | None, names: Sequence[str] | None, owner: str) -> Metric:

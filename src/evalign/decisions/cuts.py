@@ -1,5 +1,7 @@
 """Two classes: the best of all thresholds, scored at once."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -10,17 +12,28 @@ from evalign.decisions.goal import ROUNDING, Goal
 SATURATED = 700.0
 
 
-def best_threshold(
-    owner: str, margin: Tensor, target: Tensor, weight: Tensor, goal: Goal
-) -> Tensor:
-    """The best threshold on the log-odds for rows of weights (N,): exact, over all cuts.
+class Cuts(NamedTuple):
+    """All ways to part rows by their log-odds.
+
+    Args:
+        middle: the thresholds (K,), ascending.
+        below: the number of rows below each.
+        confusions: those of each, as the goal has them.
+    """
+
+    middle: Tensor
+    below: Tensor
+    confusions: Tensor
+
+
+def all_cuts(margin: Tensor, target: Tensor, weight: Tensor, goal: Goal) -> Cuts:
+    """All cuts of rows of weights (N,), with a compact goal as sums.
 
     Cut k labels the k rows of lowest log-odds 0 and the others 1. After one sort, cumulative sums
-    of the targets (N, 2), labels or probabilities, give the confusion matrices of all cuts.
-    Rows of equal log-odds are never separated. The threshold lies in the middle between its
-    neighbours; outside of all rows, at the default 0 or 1 away from the last row, whichever is
-    farther out. Of cuts with equal scores the one nearest to the default is taken: the data cannot
-    tell them apart, and the default is what the model itself says.
+    of the targets (N, 2), labels or probabilities, give the confusion matrices of all cuts. Targets
+    of groups are (N, G·2). Rows of equal log-odds are never separated. The threshold lies in the
+    middle between its neighbours; outside of all rows, at the default 0 or 1 away from the last
+    row, whichever is farther out.
     """
     margin, order = margin.clamp(-SATURATED, SATURATED).sort()
     # Cells first, cuts last in memory: sums and scores then run along the cuts.
@@ -32,11 +45,11 @@ def best_threshold(
     )
     total = below[..., -1:]
     apart = high - low > ROUNDING * (1 + low.abs())
+    cuts = torch.arange(len(middle), device=middle.device)
     if not apart.all():
         edge = apart.new_ones(1)
         cuts = torch.cat([edge, apart, edge]).nonzero().squeeze(1)
         below, middle = below[..., cuts], middle[cuts]
-    goal = goal.compacted()
     if goal.compact:
         above = total - below
         tp = torch.stack([below[0], above[1]])
@@ -44,14 +57,29 @@ def best_threshold(
         confusions = torch.stack([tp, predicted, total.expand_as(tp)])
     else:
         confusions = torch.stack([below, total - below], 1)
-    confusions = confusions.permute(2, 0, 1)
+    return Cuts(middle, cuts, confusions.permute(2, 0, 1))
 
+
+def best_threshold(
+    owner: str, margin: Tensor, target: Tensor, weight: Tensor, goal: Goal
+) -> Tensor:
+    """The best threshold on the log-odds for rows of weights (N,): exact, over all cuts."""
+    goal = goal.compacted()
+    middle, _, confusions = all_cuts(margin, target, weight, goal)
     scores = goal.scores(confusions)
-    best = scores.amax()
-    if goal.slack is not None and best.isneginf():
+    if goal.slack is not None and scores.amax().isneginf():
         raise goal.infeasible(owner, confusions)
+    return middle[best_cut(middle, scores)]
+
+
+def best_cut(middle: Tensor, scores: Tensor) -> Tensor:
+    """The best cut by its score; of equal ones, the one nearest to the default.
+
+    The data cannot tell them apart, and the default is what the model itself says.
+    """
+    best = scores.amax()
     ties = (scores >= best - ROUNDING) | best.isneginf()
-    return middle[torch.where(ties, middle.abs(), torch.inf).argmin()]
+    return torch.where(ties, middle.abs(), torch.inf).argmin()
 
 
 def threshold_gains(thresholds: Tensor) -> Tensor:

@@ -20,10 +20,12 @@ def expected_gain(
     metric: str | MetricFunction,
     goal: Goal,
     many: bool,
+    groups: Tensor | None = None,
 ) -> Tensor:
     """The best gains if the probabilities of these logits are right; log-odds if many labels."""
     if not many:
-        return search(owner, logits, without_floor(logits.softmax(1)), weight, goal)
+        believed = goal.by_group(without_floor(logits.softmax(1)), groups)
+        return search(owner, logits, believed, weight, goal)
     label_goal = multilabel.LabelGoal.of(resolve(metric), goal)
     found = multilabel.thresholds(
         owner, logits, without_floor(logits.sigmoid()), weight, label_goal

@@ -1,6 +1,7 @@
 """How a decision rule is fitted to rows."""
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import get_args
 
 import numpy as np
@@ -15,7 +16,9 @@ from evalign.decisions.cuts import threshold_gains
 from evalign.decisions.expected import expected_gain, slacks_of
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
+    Groups,
     Values,
+    as_groups,
     as_labels,
     as_scores,
     as_weights,
@@ -25,6 +28,7 @@ from evalign.decisions.inputs import (
     with_mean_one,
     without_floor,
 )
+from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.shift import gap
 from evalign.decisions.tuned import mend, search, tuned
@@ -41,6 +45,8 @@ def fit_decision(
     task: Task | None = None,
     sample_weight: Values | None = None,
     constraint: str | None = None,
+    groups: Groups | None = None,
+    confidence: float | None = None,
     classes: Sequence[str | int] | np.ndarray | None = None,
     offsets: Values | None = None,
     ignore_index: int = -100,
@@ -76,7 +82,15 @@ def fit_decision(
             The labels (or for "expected", the probabilities) are then taken at their word. Several
             are joined by commas; "recall[2] >= 0.9" is of class 2, by index or by its name in
             `classes`; "fpr", "fnr" and "predicted_rate", the share of rows with a label, can be
-            bounded too.
+            bounded too. "gap(recall) <= 0.05" bounds the difference between groups of rows.
+        groups: (N,) or (B, ...), the group of each row for a gap: integers or strings. The rule
+            does not see groups: one rule for all is found. A group in which the metric is 0/0 does
+            not count, as for recall one without a row of the class.
+        confidence: such as 0.95: the constraint shall hold on new rows with this probability, and
+            not only on these, which have to be independent draws. `rule.promised` tells whether
+            it does; a warning says how many rows it takes if not. Exact for two classes and
+            rates (recall, precision, specificity, npv, fpr, fnr, predicted_rate, accuracy),
+            approximate for other metrics and more classes.
         classes: the names of the classes, in order.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one
             trained with `AlignedLoss`. The logits, here and in calls of the rule, do not hold them.
@@ -97,6 +111,7 @@ def fit_decision(
     """
     owner = "fit_decision"
     check_arguments(owner, metric, decision, task, constraint, classes)
+    check_promise(owner, decision, constraint, confidence)
     given = probabilities if logits is None else logits
     class_dim, many = layout(owner, task, given, y, class_dim)
     scores = as_scores(owner, logits, probabilities, multilabel=many, class_dim=class_dim)
@@ -109,12 +124,14 @@ def fit_decision(
         weight = weight * seen
         if many and task is None and probabilities is not None:
             warn_of_one_hot(owner, labels, rows)
+    group = None if groups is None else as_groups(owner, groups, scores)
     weight = with_mean_one(owner, weight)
     if y is not None or sample_weight is not None:
         counts = weight.sum(1) > 0 if many else weight > 0
         if not counts.all():  # else copies would take a tenth of the time
             rows, weight = rows[counts], weight[counts]
             labels = None if labels is None else labels[counts]
+            group = None if group is None else group[counts]
     return fit_rows(
         owner,
         rows,
@@ -127,6 +144,8 @@ def fit_decision(
         classes=classes,
         offsets=offsets,
         class_dim=class_dim,
+        groups=group,
+        confidence=confidence,
     )
 
 
@@ -148,6 +167,23 @@ def check_arguments(
     Goal.of(owner, metric, constraint, classes)
 
 
+def check_promise(
+    owner: str, decision: Decision, constraint: str | None, confidence: float | None
+) -> None:
+    """Check a confidence before there are rows."""
+    if confidence is None:
+        return
+    ok = isinstance(confidence, Real) and not isinstance(confidence, bool)
+    ok = ok and 0.5 <= float(confidence) < 1
+    require(ok, owner, "confidence", "lie from 0.5 to below 1", repr(confidence))
+    cure = 'Name what is promised: constraint="recall >= 0.9".'
+    none = constraint is None
+    require(not none, owner, "confidence", "be None without a constraint", confidence, cure)
+    cure = 'Use decision="tuned", with labels: probabilities alone promise nothing.'
+    allowed = f"be None for {decision}"
+    require(decision == "tuned", owner, "confidence", allowed, confidence, cure)
+
+
 def fit_rows(
     owner: str,
     rows: Tensor,
@@ -162,10 +198,13 @@ def fit_rows(
     offsets: Values | None,
     class_dim: int,
     counted: int | None = None,
+    groups: Tensor | None = None,
+    confidence: float | None = None,
 ) -> DecisionRule:
     """Fit a rule to rows as `inputs.Scores` holds them, with weights that are 1 on average.
 
-    `counted` is the number of rows that they stand for, if it is another.
+    `counted` is the number of rows that they stand for, if it is another. `groups` numbers the
+    group of each row.
     """
     many, number = task == "multilabel", rows.shape[1]
     if task == "binary":
@@ -175,7 +214,10 @@ def fit_rows(
         cure = 'Without labels use decision="expected".'
         raise ValueError(complaint(owner, "y", "hold labels for tuned", None, cure))
     names = _names(owner, classes, number)
-    goal = Goal.of(owner, metric, constraint, names)
+    goal = Goal.of(
+        owner, metric, constraint, names, 0 if groups is None else int(groups.amax()) + 1
+    )
+    _check_groups(owner, goal, many, confidence)
     own = rows.new_zeros(number)
     argmax = torch.eye(number, dtype=rows.dtype, device=rows.device)
     if offsets is not None:
@@ -194,13 +236,15 @@ def fit_rows(
 
     needed = 2 if number == 2 else 1  # rows of a class: a threshold on one side of one row is luck
     source, score, factor, more = decision, None, 1.0, torch.zeros_like(own)
+    keeps = None
     if decision == "argmax":
         gain = threshold_gains(own) if many else argmax
     elif decision == "expected" and target is not None and not many:
         eta, factor, more = mend(rows, target, weight)
-        gain = search(owner, eta.log(), without_floor(eta), weight, goal)
+        believed = goal.by_group(without_floor(eta), groups)
+        gain = search(owner, eta.log(), believed, weight, goal)
     elif decision == "expected":
-        gain = expected_gain(owner, rows, weight, metric, goal, many)
+        gain = expected_gain(owner, rows, weight, metric, goal, many, groups)
     elif many:
         label_goal = multilabel.LabelGoal.of(resolve(metric), goal)
         assert labels is not None
@@ -211,9 +255,15 @@ def fit_rows(
     else:
         assert labels is not None
         assert target is not None
-        gain, factor, more, score = tuned(owner, rows, labels, target, weight, goal, argmax)
+        if confidence is None:
+            found = tuned(owner, rows, labels, target, weight, goal, argmax, groups)
+        else:
+            found, keeps = promised(
+                owner, rows, labels, target, weight, goal, argmax, confidence, groups, names
+            )
+        gain, factor, more, score = found
         source, eta = "labels", (factor * rows + more).softmax(1)
-    true = eta if decision == "expected" or target is None else target
+    true = goal.by_group(eta if decision == "expected" or target is None else target, groups)
     prior = mass * (target if decision == "tuned" and target is not None else eta)
     # The rule sees logits without offsets: factor·(logits + own) + more.
     mended = factor * scale != 1 or bool(more.any())
@@ -233,7 +283,26 @@ def fit_rows(
         calibration_gap=None if target is None else gap(eta, target, mass),
         rows=len(rows) if counted is None else counted,
         slacks=slacks_of(goal, rows, eta, true, weight, gain, many),
+        confidence=confidence,
+        promised=keeps,
     )
+
+
+def _check_groups(owner: str, goal: Goal, many: bool, confidence: float | None) -> None:
+    """Refuse groups without a gap and a gap without groups, and what many labels cannot have."""
+    gaps = [each.text for each in goal.constraints if each.gap]
+    cure = 'Leave them out, or bound a gap: constraint="gap(recall) <= 0.05".'
+    none = goal.groups and not gaps
+    require(not none, owner, "groups", "be None without a gap", f"{goal.groups} groups", cure)
+    if gaps and not goal.groups:
+        cure = "Pass groups=, a group for each row."
+        if owner != "fit_decision":
+            cure = f"Use fit_decision with groups=. {owner} keeps no groups of rows."
+        require(False, owner, "groups", f"be given for {gaps[0]!r}", None, cure)
+    cure = "Fit a rule for each label by itself."
+    for name, given in {"groups": goal.groups, "confidence": confidence}.items():
+        allowed = "be None for many labels a row"
+        require(not (many and given), owner, name, allowed, given, cure)
 
 
 def _scale(rows: Tensor, many: bool) -> float:

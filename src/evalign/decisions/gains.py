@@ -33,16 +33,17 @@ ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 def confusions(eta: Tensor, target: Tensor, weight: Tensor, gains: Tensor) -> Tensor:
     """The confusion matrix that each gain matrix (B, C, C) makes of the rows, of weights (N,).
 
-    C[y, j] = Σ_r w_r·target_r[y]·1{label_r = j}.
+    C[y, j] = Σ_r w_r·target_r[y]·1{label_r = j}, for targets (N, C), or (N, G·C) of groups.
     """
     number, classes, _ = gains.shape
-    total = gains.new_zeros(number * classes, classes)  # by rule and label, then by true class
+    # By rule and label, then by true class.
+    total = gains.new_zeros(number * classes, target.shape[1])
     first = classes * torch.arange(number, device=gains.device).unsqueeze(1)
     for eta_part, target_part, mass in _blocks(number, eta, target, weight):
         labels = (eta_part @ gains).max(-1).indices  # twice as fast as argmax
         weighted = mass.unsqueeze(1) * target_part
         total.index_add_(0, (first + labels).flatten(), weighted.repeat(number, 1))
-    return total.view(number, classes, classes).mT
+    return total.view(number, classes, -1).mT
 
 
 def _sums(eta: Tensor, target: Tensor, weight: Tensor, rules: Tensor, actual: Tensor) -> Tensor:
@@ -99,7 +100,8 @@ def best_rule(
     step = len(eta) // MANY + 1
     part = eta[::step], target[::step], weight[::step]
     if starts is None:
-        starts = class_weights(_starts(weight @ target, own), goal)
+        mass = goal.over_groups((weight @ target).unsqueeze(1)).squeeze(1)
+        starts = class_weights(_starts(mass, own), goal)
         if step > 1:
             found = best_rule(owner, *part, goal.free(), starts)
             starts = torch.stack([starts[0], found])
@@ -199,7 +201,8 @@ def frank_wolfe(
         if not len(active):
             break
         slopes = goal.slopes(mean[active], shares[active])
-        rules = slopes / slopes.abs().amax((-2, -1), keepdim=True).clamp(min=1e-300)
+        rules = goal.for_all_groups(slopes, actual)
+        rules = rules / rules.abs().amax((-2, -1), keepdim=True).clamp(min=1e-300)
         corner = _confusions(eta, target, weight, rules, goal, actual)
         corner_score = goal.scores(corner)
         better = corner_score > score[active] + ROUNDING

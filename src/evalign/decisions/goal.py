@@ -1,7 +1,7 @@
 """The goal that a rule is fitted for: a metric to maximise, and perhaps constraints."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,6 +21,9 @@ CHUNK = 2**15
 # are small and not the smallest alone. It is at most T·log(count) below the minimum.
 SOFTNESS = 0.01
 
+# A function of the confusion of all rows, and of those of each group where there are groups.
+Score = Callable[[Confusion, Sequence[Confusion] | None], Tensor]
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -28,7 +31,8 @@ class Goal:
 
     A confusion is a tensor here: the matrix (d, d), or in a compact goal the three sums (3, d) that
     most metrics are functions of: true positives, predicted and actual mass. Of many labels a row
-    it is those sums and the total mass of each label, (4, L).
+    it is those sums and the total mass of each label, (4, L). With G groups of rows the matrices of
+    the groups lie below each other, (G·d, d).
 
     Args:
         metric: what to maximise; a cost is negated.
@@ -38,14 +42,16 @@ class Goal:
         needs_matrix: whether the metric or the slack reads single cells of the matrix.
         compact: whether confusions are the three sums.
         multilabel: whether they are those of many labels a row.
+        groups: the number of groups, 0 where rows are not told apart.
     """
 
-    metric: Callable[[Confusion], Tensor]
-    slack: Callable[[Confusion], Tensor] | None = None
+    metric: Score
+    slack: Score | None = None
     constraints: tuple[Constraint, ...] = ()
     needs_matrix: bool = True
     compact: bool = False
     multilabel: bool = False
+    groups: int = 0
 
     @classmethod
     def of(
@@ -54,15 +60,17 @@ class Goal:
         metric: str | MetricFunction,
         constraint: str | None,
         classes: Iterable[object] | None = None,
+        groups: int = 0,
     ) -> "Goal":
         """Make the goal of what `fit_decision` was given."""
         metric = resolve(metric, owner=owner)
         goal = _signed(metric)
         if constraint is None:
-            return cls(goal, needs_matrix=metric.needs_matrix)
+            return cls(goal, needs_matrix=metric.needs_matrix, groups=groups)
         constraints = parse(constraint, classes, owner=owner)
         needs_matrix = any(each.metric.needs_matrix for each in constraints) or metric.needs_matrix
-        return cls(goal, _smooth_minimum(constraints), constraints, needs_matrix)
+        slack = _smooth_minimum(constraints)
+        return cls(goal, slack, constraints, needs_matrix, groups=groups)
 
     def free(self) -> "Goal":
         """The metric without the constraints."""
@@ -75,7 +83,37 @@ class Goal:
 
     def compacted(self) -> "Goal":
         """The goal on sums instead of matrices, if they are all it needs."""
-        return replace(self, compact=not self.needs_matrix)
+        return replace(self, compact=not self.needs_matrix and not self.groups)
+
+    def moved(self, margins: Sequence[float]) -> "Goal":
+        """The goal with bounds that are harder to meet, by a margin for each constraint."""
+        harder = tuple(
+            replace(each, bound=each.bound + margin if each.at_least else each.bound - margin)
+            for each, margin in zip(self.constraints, margins, strict=True)
+        )
+        return replace(self, slack=_smooth_minimum(harder), constraints=harder)
+
+    def by_group(self, target: Tensor, groups: Tensor | None) -> Tensor:
+        """Targets (N, d) in the columns of each row's group (N,), the others 0: (N, G·d)."""
+        if groups is None:
+            return target
+        own = torch.nn.functional.one_hot(groups, self.groups).to(target)
+        return (own.unsqueeze(2) * target.unsqueeze(1)).flatten(1)
+
+    def over_groups(self, sums: Tensor) -> Tensor:
+        """Sums (..., G·d, n) over the groups, (..., d, n)."""
+        return sums.unflatten(-2, (self.groups, -1)).sum(-3) if self.groups else sums
+
+    def for_all_groups(self, slopes: Tensor, actual: Tensor) -> Tensor:
+        """The mean over the groups of slopes (..., G·d, d): a rule does not see the group of a row.
+
+        Each counts by its share of the class, as the sums `actual` (G·d,) of true rows have it.
+        """
+        if not self.groups:
+            return slopes
+        mass = actual.view(self.groups, -1)
+        share = (mass / mass.sum(0).clamp(min=1e-300)).view(-1, 1)
+        return self.over_groups(share * slopes)
 
     def scores(self, confusions: Tensor) -> Tensor:
         """The metric; −∞ where it is undefined or a constraint is not met."""
@@ -87,19 +125,19 @@ class Goal:
 
     def least(self, confusions: Tensor) -> Tensor:
         """The smallest slack, as a share of what its metric can span."""
-        return self._each(lambda c: _shares(self.constraints, c).amin(0), confusions)
+        return self._each(lambda c, g: _shares(self.constraints, c, g).amin(0), confusions)
 
     def slacks(self, confusion: Tensor) -> dict[str, float]:
         """How far one confusion is on the allowed side of each constraint's bound."""
-        c = self._confusion(confusion)
-        return {each.text: each.slack(c).item() for each in self.constraints}
+        c, groups = self._confusion(confusion)
+        return {each.text: each.slack(c, groups).item() for each in self.constraints}
 
     def infeasible(self, owner: str, confusions: Tensor) -> ValueError:
         """The error to raise when no confusion meets all constraints."""
         flat = confusions.flatten(0, -3)
         nearest = flat[self.least(flat).nan_to_num(-torch.inf).argmax()]
-        c = self._confusion(nearest)
-        reached = [f"{each.metric.name} = {each.metric(c):.4g}" for each in self.constraints]
+        c, groups = self._confusion(nearest)
+        reached = [f"{each.name} = {each.value(c, groups):.4g}" for each in self.constraints]
         cure = f"The best rule found reaches {', '.join(reached)}."
         allowed = "be met by some rule on these rows"
         got = repr(", ".join(each.text for each in self.constraints))
@@ -121,26 +159,32 @@ class Goal:
             (slopes,) = torch.autograd.grad(total, points, materialize_grads=True)
         return slopes.nan_to_num(0, 0, 0)
 
-    def _mixed(self, confusion: Confusion, share: Tensor) -> Tensor:
+    def _mixed(
+        self, confusion: Confusion, groups: Sequence[Confusion] | None, share: Tensor
+    ) -> Tensor:
+        metric = self.metric(confusion, groups)
         if self.slack is None:
-            return self.metric(confusion)
-        missing = SOFTNESS * softplus(-self.slack(confusion) / SOFTNESS)
-        return (1 - share) * self.metric(confusion) - share * missing
+            return metric
+        missing = SOFTNESS * softplus(-self.slack(confusion, groups) / SOFTNESS)
+        return (1 - share) * metric - share * missing
 
     def _each(self, function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:
-        return _each(lambda x, *rest: function(self._confusion(x), *rest), confusions, *more)
+        return each_of(lambda x, *rest: function(*self._confusion(x), *rest), confusions, *more)
 
-    def _confusion(self, confusion: Tensor) -> Confusion:
+    def _confusion(self, confusion: Tensor) -> tuple[Confusion, list[Confusion] | None]:
         if self.multilabel:
-            return Confusion(*confusion, multilabel=True)
+            return Confusion(*confusion, multilabel=True), None
+        if self.groups:
+            parts = [Confusion.from_matrix(part) for part in confusion.chunk(self.groups)]
+            return Confusion.from_matrix(self.over_groups(confusion)), parts
         if not self.compact:
-            return Confusion.from_matrix(confusion)
+            return Confusion.from_matrix(confusion), None
         tp, predicted, actual = confusion
-        return Confusion(tp, predicted, actual, actual.sum())
+        return Confusion(tp, predicted, actual, actual.sum()), None
 
 
-def _signed(metric: Metric) -> Callable[[Confusion], Tensor]:
-    return metric if metric.greater_is_better else lambda c: -metric(c)
+def _signed(metric: Metric) -> Score:
+    return (lambda c, _: metric(c)) if metric.greater_is_better else lambda c, _: -metric(c)
 
 
 def _span(metric: Metric) -> float:
@@ -148,13 +192,15 @@ def _span(metric: Metric) -> float:
     return high - low if 0 < high - low < math.inf else 1.0
 
 
-def _shares(constraints: tuple[Constraint, ...], c: Confusion) -> Tensor:
-    return torch.stack([each.slack(c) / _span(each.metric) for each in constraints])
+def _shares(
+    constraints: tuple[Constraint, ...], c: Confusion, groups: Sequence[Confusion] | None
+) -> Tensor:
+    return torch.stack([each.slack(c, groups) / _span(each.metric) for each in constraints])
 
 
-def _smooth_minimum(constraints: tuple[Constraint, ...]) -> Callable[[Confusion], Tensor]:
-    def slack(c: Confusion) -> Tensor:
-        slacks = _shares(constraints, c)
+def _smooth_minimum(constraints: tuple[Constraint, ...]) -> Score:
+    def slack(c: Confusion, groups: Sequence[Confusion] | None) -> Tensor:
+        slacks = _shares(constraints, c, groups)
         if len(constraints) == 1:
             return slacks[0]
         return -SOFTNESS * (-slacks / SOFTNESS).logsumexp(0)
@@ -162,7 +208,7 @@ def _smooth_minimum(constraints: tuple[Constraint, ...]) -> Callable[[Confusion]
     return slack
 
 
-def _each(function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:
+def each_of(function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:
     """Apply the function to every confusion, over all leading dimensions at once."""
     lead = confusions.shape[:-2]
     flat = [confusions.flatten(0, -3), *(x.flatten() for x in more)]

@@ -9,6 +9,7 @@
 | (N, L) or (B, L, ...), a label | the same shape, 0/1 | the same shape     |
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ FROM_ONE = 0.02
 ROUNDED = 4
 
 Values = Tensor | np.ndarray | list[Any]
+Groups = Tensor | np.ndarray | Sequence[int] | Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -276,6 +278,19 @@ def as_weights(
     if read:
         check_weights(owner, weight)
     return row_weights(owner, weight, torch.Size(scores.shape)).flatten()
+
+
+def as_groups(owner: str, groups: Groups, scores: Scores) -> Tensor:
+    """The number of the group of each row (R,), for any integers or strings."""
+    given = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
+    strings = given.dtype.kind == "O" and all(isinstance(each, str) for each in given.flat)
+    allowed, cure = "be integers or strings", "Give rows that lack one a group of their own."
+    require(strings or given.dtype.kind in "iubU", owner, "groups", allowed, given.dtype, cure)
+    allowed = f"be one for each row, {scores.shape}"
+    require(given.shape == scores.shape, owner, "groups", allowed, given.shape)
+    known, codes = np.unique(given, return_inverse=True)
+    require(len(known) > 1, owner, "groups", "name two groups at least", len(known))
+    return torch.from_numpy(codes.reshape(-1)).to(scores.rows.device)
 
 
 def with_mean_one(owner: str, weight: Tensor) -> Tensor:

@@ -111,7 +111,9 @@ def _best_move(
         even = torch.linspace(0, len(cuts) - 1, most, device=cuts.device).long()
         cuts, values = cuts[even], values[even]
 
-    confusions = _cut_confusions(target[order], weight[order], second[order], cuts, rows, goal, j)
+    confusions = _cut_confusions(
+        target[order], weight[order], second[order], cuts, rows, goal, j, eta.shape[1]
+    )
     reached = standings(goal, confusions)
     # Of equal ones the nearest is taken.
     least = reached[:, 0] >= reached[:, 0].max() - ROUNDING
@@ -129,10 +131,16 @@ def _best_move(
 
 
 def _cut_confusions(
-    target: Tensor, weight: Tensor, second: Tensor, cuts: Tensor, rows: int, goal: Goal, j: int
+    target: Tensor,
+    weight: Tensor,
+    second: Tensor,
+    cuts: Tensor,
+    rows: int,
+    goal: Goal,
+    j: int,
+    classes: int,
 ) -> Tensor:
     """The confusions if the rows before each cut get label j, and the others their second label."""
-    classes = target.shape[1]
     part = torch.searchsorted(cuts, torch.arange(rows, device=cuts.device), right=True)
     parts = len(cuts) + 1
     weighted = weight.unsqueeze(1) * target

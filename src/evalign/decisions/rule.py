@@ -64,6 +64,8 @@ class DecisionRule:
             None where there were no labels.
         rows: how many rows the rule was fitted on.
         slacks: how far each constraint is on the allowed side of its bound, on these rows.
+        confidence: the probability that was asked for, with which constraints hold on new rows.
+        promised: whether they do; None where nothing was asked for.
     """
 
     gain: Tensor
@@ -81,6 +83,8 @@ class DecisionRule:
     calibration_gap: float | None = None
     rows: int | None = None
     slacks: dict[str, float] | None = None
+    confidence: float | None = None
+    promised: bool | None = None
 
     def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
         """Labels, int64: one for each row, or 0 or 1 for each label of each row."""
@@ -190,7 +194,8 @@ class DecisionRule:
         The shares are estimated from the probabilities, if they are not given. This assumes that
         the rows of each class are as before (and only their numbers are not), and that the
         probabilities were right. They are then corrected, and the rule is found anew from them, as
-        by decision "expected". Shares that chance explains are not changed.
+        by decision "expected". Shares that chance explains are not changed. Nothing is promised
+        of it, as it has seen no labels.
 
         It warns where an estimate is not to be trusted: of fewer than 30 rows a class, without
         any row of a class, or if the mean probability of a class was more than a quarter of its
@@ -231,6 +236,10 @@ class DecisionRule:
         offsets = change if self.offsets is None else self.offsets.to(rows) + change
         weights = weight.unsqueeze(1).expand_as(rows) if self._multilabel else weight
         goal = Goal.of(owner, self.metric, self.constraint, self.classes)
+        gaps = [each.text for each in goal.constraints if each.gap]
+        cure = "Fit again, with groups=."
+        allowed = "not bound a gap, whose groups are not known here"
+        require(not gaps, owner, "constraint of the rule", allowed, gaps, cure)
         adapted = rows + change
         gain = expected_gain(owner, adapted, weights, self.metric, goal, self._multilabel)
         eta = adapted.sigmoid() if self._multilabel else adapted.softmax(1)
@@ -243,6 +252,8 @@ class DecisionRule:
             class_prior=new,
             rows=len(rows),
             slacks=slacks_of(goal, adapted, eta, eta, weights, gain, self._multilabel),
+            confidence=None,
+            promised=None,
         )
 
     def _estimated(self, rows: Tensor, weight: Tensor, old: Tensor) -> Tensor:
@@ -283,6 +294,8 @@ class DecisionRule:
             "calibration_gap": self.calibration_gap,
             "rows": self.rows,
             "slacks": self.slacks,
+            "confidence": self.confidence,
+            "promised": self.promised,
         }
 
     @classmethod
@@ -327,6 +340,9 @@ class DecisionRule:
             and all(isinstance(each, str | int) for each in names)
         )
         require(ok, "DecisionRule", "classes", f"be None or {len(gain)} strings or integers", names)
+        promised = state.get("promised")
+        known = (None, True, False)
+        require(promised in known, "DecisionRule", "promised", "be True, False or None", promised)
         metric = state["metric"] if metric is None else metric
         fields: dict[str, Any] = state | vectors | {"gain": gain, "metric": metric}
         return cls(**fields)

@@ -67,10 +67,12 @@ def tuned(
     weight: Tensor,
     goal: Goal,
     argmax: Tensor,
+    groups: Tensor | None = None,
 ) -> Tuned:
     """The best rule with labels y, which `target` (N, C) holds as rows of 0 and a 1.
 
-    `argmax` is the gain matrix of the network's own labels.
+    `argmax` is the gain matrix of the network's own labels, `groups` the group of each row, if the
+    goal has groups.
     """
     two = logits.shape[1] == 2
     own, counts = Mended(logits.softmax(1), 1.0, torch.zeros_like(logits[0])), y.bincount()
@@ -89,6 +91,7 @@ def tuned(
             # Held out, the only row of a class is labelled by a model that never saw the class. The
             # search would take it for one that cannot be found, and give it to far too many rows.
             believed, eta = (torch.where(only, target, each) for each in (believed, eta))
+        believed = goal.by_group(believed, groups)
         if two:
             return search(owner, logits, believed, weight, goal), own
         # The argmax of the network is one of corrected probabilities, weighed by e^(−offset).
@@ -98,7 +101,8 @@ def tuned(
 
     gain, mended = learned(weight)
     if alone:
-        matrix = confusions(mended.eta, target, weight, gain.unsqueeze(0))
+        true = goal.by_group(target, groups)
+        matrix = confusions(mended.eta, true, weight, gain.unsqueeze(0))
     else:
         matrix, fold = torch.zeros_like(gain).unsqueeze(0), folds(y)
         for out in ((fold == number).double() * weight for number in range(FOLDS)):

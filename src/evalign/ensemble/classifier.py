@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule
-from evalign.decisions.fit import check_arguments
+from evalign.decisions.fit import check_arguments, check_promise
 from evalign.ensemble import storage
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, OWNER, build
 from evalign.ensemble.choice import choose
@@ -27,7 +27,7 @@ from evalign.ensemble.state import FittedEnsemble
 from evalign.ensemble.training import Clock
 from evalign.ensemble.trying import folds, try_all
 from evalign.estimator import held_out
-from evalign.estimator.evidence import Wanted
+from evalign.estimator.evidence import Wanted, constraint_values
 from evalign.estimator.frames import Features
 from evalign.estimator.rows import weights
 from evalign.estimator.storage import reading
@@ -56,6 +56,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             folds up to 5,000 rows, 3 up to 20,000, and a single fifth that is held out beyond.
         decision: "tuned", "expected" or "argmax", see `fit_decision`.
         constraint: such as "recall >= 0.9", see `fit_decision`.
+        confidence: such as 0.95, with which it shall hold on new rows, see `AlignedDecisionCV`.
         pos_label: of two classes the positive one, which "f1" and the like are about; None for the
             last in order.
         time_limit: seconds for all of `fit`. Candidates are trained from quick to slow; one whose
@@ -106,6 +107,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         cv: Any = None,
         decision: str = "tuned",
         constraint: str | None = None,
+        confidence: float | None = None,
         pos_label: Any = None,
         time_limit: float | None = None,
         n_jobs: int | None = None,
@@ -118,6 +120,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         self.cv = cv
         self.decision = decision
         self.constraint = constraint
+        self.confidence = confidence
         self.pos_label = pos_label
         self.time_limit = time_limit
         self.n_jobs = n_jobs
@@ -131,6 +134,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         sample_weight: Any = None,
         *,
         groups: Any = None,
+        constraint_groups: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Train the candidates, choose or blend them, and fit the rule.
@@ -142,6 +146,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             sample_weight: a weight per row: of the candidates that take one, the choice and the
                 rule; rows of weight 0 are left out.
             groups: a value per row; the rows of a group stay together in the folds.
+            constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
             checkpoint: a folder for the checkpoints of networks. The same call goes on from them,
                 see `AlignedClassifier.fit`.
         """
@@ -151,7 +156,11 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         names, decision = targets.names, cast(Decision, self.decision)
         if len(names) > 1:
             check_arguments(OWNER, self.metric, decision, None, self.constraint, names)
-        wanted = Wanted(self.metric, decision, self.constraint, names)
+            check_promise(OWNER, decision, self.constraint, self.confidence)
+        rows = len(y) if hasattr(y, "__len__") else len(table.codes)
+        apart = constraint_values(OWNER, constraint_groups, rows)
+        apart = None if apart is None else apart[table.counted]
+        wanted = Wanted(self.metric, decision, self.constraint, names, self.confidence, apart)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         parts = folds(OWNER, self.cv, table, seed)
         warn_of_lost(targets, table.codes, parts)

@@ -16,6 +16,7 @@ from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import DecisionRule
 from evalign.estimator import storage
 from evalign.estimator.arguments import check_arguments
+from evalign.estimator.constrained import oriented_constraint
 from evalign.estimator.export import export
 from evalign.estimator.fitting import fit_rows
 from evalign.estimator.folds import Folds
@@ -55,6 +56,9 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             for 512-256-128 or "linear" on standardised columns, or a function
             (n_features, n_classes) -> Module whose logits have shape (n, n_classes), likewise.
         decision: from probabilities to labels, see `fit_decision`: "argmax", "tuned" or "expected".
+        constraint: such as "recall >= 0.9", see `fit_decision`. "aligned" and "east" are trained
+            under it, and the best epoch and the rule are the best that meet it, or it is an error.
+        confidence: with which it shall hold on new rows, such as 0.95, see `fit_decision`.
         validation_fraction: the share of the rows that is held out, stratified by class. None for
             0.2; or, with a network that goes by name and a class of fewer than 100 rows, for five
             folds: see `fit`.
@@ -104,6 +108,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         recipe: str = "aligned",
         network: str | Callable[[int, int], nn.Module] = "auto",
         decision: str = "tuned",
+        constraint: str | None = None,
+        confidence: float | None = None,
         validation_fraction: float | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
@@ -124,6 +130,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         self.recipe = recipe
         self.network = network
         self.decision = decision
+        self.constraint = constraint
+        self.confidence = confidence
         self.validation_fraction = validation_fraction
         self.epochs = epochs
         self.batch_size = batch_size
@@ -179,6 +187,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         X, y = read_labelled(self, X, y, reset=before is None)
         targets, codes, metric, factors = read_classes(self, y, before)
         classes = targets.classes
+        # Complains before training.
+        oriented_constraint(self.get_params(deep=False), classes, targets.multilabel)
         # The same rows are held out again when training goes on.
         draw = check_random_state(self.random_state).randint
         seed = int(draw(2**31 - 1)) if before is None else before.seed

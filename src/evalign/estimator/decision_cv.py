@@ -20,16 +20,10 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule
+from evalign.decisions.fit import check_promise
 from evalign.estimator import held_out
-from evalign.estimator.answers import (
-    OWNER,
-    Answers,
-    Method,
-    as_argument,
-    asked,
-    method_of,
-)
-from evalign.estimator.evidence import Wanted, evidence
+from evalign.estimator.answers import OWNER, Answers, Method, as_argument, asked, method_of
+from evalign.estimator.evidence import Wanted, constraint_values, evidence
 from evalign.estimator.plot import plot
 from evalign.estimator.rows import weights
 from evalign.estimator.targets import Targets, read_targets, warn_of_lost
@@ -55,6 +49,8 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             function of a `Confusion`. Names without an average ("f1") are of two classes.
         decision: "tuned", "expected" or "argmax", see `fit_decision`.
         constraint: such as "recall >= 0.9", see `fit_decision`.
+        confidence: such as 0.95, with which the constraint shall hold on new rows, see
+            `fit_decision`. `rule_.promised` is about classifiers such as those of the folds.
         cv: the number of folds, stratified and shuffled; a splitter of scikit-learn; or "prefit"
             for a classifier that was fitted before, on other rows than those given to `fit`.
         ensemble: whether the classifiers of the folds are kept and their answers averaged. If not,
@@ -81,7 +77,10 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             and `argmax_confusion` are of all folds together. For two classes, `threshold` is that
             of the rule and `fold_thresholds` are those without each fold, on the scale of the
             classifier's answers; `threshold_scores` (folds, thresholds) is the metric at each of
-            `thresholds`. It is empty if there is one class.
+            `thresholds`. With a constraint, `fold_slacks` has by each of its parts how far the
+            rule of the other folds is on the allowed side of the bound, on each fold, and with a
+            confidence `fold_promised` whether that rule promised it. It is empty if there is one
+            class.
         n_features_in_, feature_names_in_: as in scikit-learn, where the classifier has them.
 
     Examples:
@@ -110,6 +109,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         *,
         decision: str = "tuned",
         constraint: str | None = None,
+        confidence: float | None = None,
         cv: Any = 5,
         ensemble: bool = False,
         pos_label: Any = None,
@@ -120,19 +120,29 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.metric = metric
         self.decision = decision
         self.constraint = constraint
+        self.confidence = confidence
         self.cv = cv
         self.ensemble = ensemble
         self.pos_label = pos_label
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        constraint_groups: Any = None,
+        **params: Any,
+    ) -> Self:
         """Train the classifier, and fit the rule to its answers for rows it has not seen.
 
         Args:
             X: rows, in any form that the classifier takes.
             y: a label per row, numbers or strings; or 0 and 1 of shape (N, L).
             sample_weight: a weight per row: of the rule, and of the classifier if it takes one.
+            constraint_groups: a group per row, integers or strings, for a constraint such as
+                "gap(recall) <= 0.05". They are not those of the folds.
             params: `groups` for the folds: where `cv` is a number, the rows of a group stay
                 together. The others are for the classifier's `fit`. With scikit-learn's metadata
                 routing, all go where they were requested.
@@ -140,6 +150,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         prefit = self._check()
         X, y, targets, codes = read_targets(self, X, y)
         weight = None if sample_weight is None else weights(sample_weight, len(codes))
+        groups = constraint_values(OWNER, constraint_groups, len(codes))
         routed = self._routed(weight, params)
         split_params, fit_params = routed.splitter.split, routed.estimator.fit
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -167,9 +178,10 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             self._asked(model, _safe_indexing(X, rows))
             for model, (_, rows) in zip(trained, parts, strict=True)
         ]
-        self._decide(
-            held_out.gathered(values, self._method, X, codes, weight, parts, split_params, seed)
+        answers = held_out.gathered(
+            values, self._method, X, codes, weight, parts, split_params, seed
         )
+        self._decide(answers, groups)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -265,6 +277,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         known = get_args(Decision)
         allowed = f"be one of {', '.join(known)}"
         require(self.decision in known, OWNER, "decision", allowed, repr(self.decision))
+        check_promise(OWNER, cast(Decision, self.decision), self.constraint, self.confidence)
         allowed = 'be a number of folds, at least 2, a splitter of scikit-learn, or "prefit"'
         ok = isinstance(self.cv, str) and self.cv == "prefit"
         ok = ok or held_out.makes_folds(self.cv)
@@ -291,13 +304,14 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 warnings.warn(text, TrainingWarning, stacklevel=3)
         return Bunch(splitter=Bunch(split=split), estimator=Bunch(fit=params))
 
-    def _decide(self, answers: Answers) -> None:
+    def _decide(self, answers: Answers, groups: np.ndarray | None) -> None:
         targets = self._targets
         if len(targets.classes) == 1:
             self.rule_ = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
             self.cv_results_ = {}
             return
-        wanted = Wanted(self.metric, cast(Decision, self.decision), self.constraint, targets.names)
+        names, decision = targets.names, cast(Decision, self.decision)
+        wanted = Wanted(self.metric, decision, self.constraint, names, self.confidence, groups)
         if doubt := wanted.doubt(answers):
             warnings.warn(doubt, TrainingWarning, stacklevel=3)
         self.rule_ = wanted.rule(answers)

@@ -1,13 +1,16 @@
 """What a decision rule brings over argmax, on rows that it was not fitted to."""
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
+from evalign.core.constraints import parse, undefined_without_rows
 from evalign.core.estimates import UNBOUNDED, Estimate, estimate
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
@@ -17,16 +20,22 @@ from evalign.estimator.answers import OWNER, Answers, as_argument
 # Rows outside of the most frequent class. With fewer, what a tuned rule gains over argmax is luck.
 FEWEST = 10
 CURVE = 200  # thresholds at most
+NOT_PROMISED = "The rule of .* does not promise"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a rule is fitted for: the arguments of `fit_decision` of these names."""
+    """What a rule is fitted for: the arguments of `fit_decision` of these names.
+
+    `groups` are those of the rows of the whole table.
+    """
 
     metric: str | MetricFunction
     decision: Decision
     constraint: str | None
     classes: Sequence[Any]
+    confidence: float | None = None
+    groups: np.ndarray | None = None
 
     def doubt(self, answers: Answers) -> str | None:
         """Why no rule is fitted to these answers, in which case argmax takes its place."""
@@ -46,9 +55,16 @@ class Wanted:
         return None
 
     def rule(self, answers: Answers, decision: Decision | None = None) -> DecisionRule:
-        """The rule for some answers."""
+        """The rule for some answers.
+
+        A promise counts rows, so that it sees a row once that was held out several times.
+        """
         if decision is None:
             decision = "argmax" if self.doubt(answers) else self.decision
+        promising = self.confidence is not None and decision == self.decision
+        if promising:
+            answers = answers.take(np.unique(answers.row, return_index=True)[1])
+        free = decision == "argmax" or self.groups is None
         return fit_decision(
             **as_argument(answers.values, answers.method),
             y=answers.y,
@@ -57,8 +73,20 @@ class Wanted:
             task="multilabel" if answers.multilabel else None,
             sample_weight=answers.weight,
             constraint=None if decision == "argmax" else self.constraint,
+            groups=None if free else cast(np.ndarray, self.groups)[answers.row],
+            confidence=self.confidence if promising else None,
             classes=self.classes,
         )
+
+
+def constraint_values(owner: str, groups: Any, rows: int) -> np.ndarray | None:
+    """The groups that gaps are between, one for each row."""
+    if groups is None:
+        return None
+    values = np.asarray(groups)
+    allowed = f"hold a group for each of the {rows} rows"
+    require(values.shape == (rows,), owner, "constraint_groups", allowed, values.shape)
+    return values
 
 
 def score_of(
@@ -124,7 +152,9 @@ def rule_without(
     if not len(rest.row):
         return None
     try:
-        return wanted.rule(rest, decision)
+        with warnings.catch_warnings():  # the rule of all rows says it
+            warnings.filterwarnings("ignore", NOT_PROMISED)
+            return wanted.rule(rest, decision)
     except ValueError:
         if wanted.constraint is None:
             raise
@@ -161,6 +191,10 @@ def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, 
         result[f"mean_{name}_score"] = _of_finite(np.mean, values)
         result[f"std_{name}_score"] = _of_finite(np.std, values)
     result["sources"] = ["none" if found is None else found.source for found in rules]
+    if wanted.constraint is not None:
+        result["fold_slacks"] = _slacks(answers, wanted, labels["rule"], folds)
+    if wanted.confidence is not None:
+        result["fold_promised"] = [found is not None and found.promised for found in rules]
     gain = mean_of(scores["rule"] - scores["argmax"], answers)
     result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), gain, strict=True))
     decided = np.flatnonzero((labels["rule"] >= 0).reshape(len(answers.y), -1).all(1))
@@ -171,6 +205,34 @@ def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, 
         result |= _curve(answers, metric, folds)
         own = [np.nan if found is None else threshold(found, answers) for found in rules]
         result |= {"threshold": threshold(rule, answers), "fold_thresholds": np.array(own)}
+    return result
+
+
+def _slacks(
+    answers: Answers, wanted: Wanted, labels: np.ndarray, folds: np.ndarray
+) -> dict[str, np.ndarray]:
+    """How far each constraint is from its bound on each fold, by the rule of the others.
+
+    NaN where there is no rule, or no row that the constraint is about.
+    """
+    constraints = parse(wanted.constraint or "", wanted.classes, owner=OWNER)
+    result = {each.text: np.full(len(folds), np.nan) for each in constraints}
+    groups = None if wanted.groups is None else wanted.groups[answers.row]
+
+    def of(rows: np.ndarray) -> Confusion:
+        part = answers.take(rows)
+        return _confusion(labels[rows], part.y, part.weight, len(wanted.classes), True)
+
+    for place, fold in enumerate(folds):
+        own = np.asarray(answers.fold == fold)
+        if (labels[own] < 0).any():
+            continue
+        parts = None
+        if groups is not None:
+            parts = [of(own & (groups == group)) for group in np.unique(groups[own])]
+        for each in constraints:
+            strict = replace(each, metric=undefined_without_rows(each.metric))
+            result[each.text][place] = strict.slack(of(own), parts).item()
     return result
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule, fit_decision
+from evalign.estimator.constrained import ConstrainedScore, class_names, oriented_constraint
 from evalign.estimator.folds import Folds
 from evalign.estimator.frames import Features
 from evalign.estimator.members import Members, MembersAsRows
@@ -27,7 +28,7 @@ from evalign.estimator.progress import EpochRecord, progress
 from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import LabelledRows, dense
 from evalign.estimator.state import Fitted
-from evalign.recipes import RECIPES, Recipe
+from evalign.recipes import RECIPES, Aim, Recipe
 from evalign.training import History, Settings, Standardizer, fit
 
 
@@ -90,20 +91,25 @@ def fit_rows(
         rows = held_out = (torch.cat([rows[0], number], 1), *rows[1:])
     check_logits(network, held_out[0], len(classes))
     counts = training.class_counts(len(classes))
-    recipe = RECIPES[arguments["recipe"]](metric, counts, arguments["patience"])
+    constraint = oriented_constraint(arguments, classes, many)
+    names = names if constraint is None else class_names(classes)
+    aim = Aim(metric, counts, arguments["patience"], constraint, names)
+    recipe = RECIPES[arguments["recipe"]](aim)
     for part in network.modules():
         if isinstance(part, Members | Folds):
             part.offsets.copy_(recipe.offsets)
-    history = _train(arguments, network, recipe, rows, held_out, metric, seed, past, checkpoint)
+    history = _train(arguments, network, recipe, rows, held_out, aim, seed, past, checkpoint)
     rule = fit_decision(
         blockwise(network, held_out[0], device),
         torch.from_numpy(validation.y),
         metric=oriented(arguments["metric"], arguments["pos_label"], classes),
         decision=arguments["decision"],
         sample_weight=None if equal else torch.from_numpy(validation.weight),
+        constraint=constraint,
+        confidence=None if constraint is None else arguments["confidence"],
+        classes=names,
         offsets=recipe.offsets,
         task="multilabel" if many else None,
-        classes=names,
     )
     history = [*past, *(_after(past, record) for record in history)]
     return Fitted(network, scaler, rule, classes, features, history, seed)
@@ -115,16 +121,20 @@ def _train(
     recipe: Recipe,
     rows: tuple[Tensor, ...],
     held_out: tuple[Tensor, ...],
-    metric: Metric,
+    aim: Aim,
     seed: int,
     past: History,
     checkpoint: str | os.PathLike[str] | None,
 ) -> History:
     how = chosen(arguments, len(rows[0]), rows[0].device)
+    score = None
+    if aim.constraint is not None and aim.classes is not None:
+        offsets = tuple(recipe.offsets.tolist())
+        score = ConstrainedScore(aim.metric, aim.constraint, tuple(aim.classes), offsets)
     several = isinstance(network, Members | Folds)
     loss = MembersAsRows(recipe.loss) if several else recipe.loss
     parts = [part for part in network.modules() if isinstance(part, Members)]
-    show_bar = progress(arguments["recipe"], metric.name, len(past) + how.epochs)
+    show_bar = progress(arguments["recipe"], aim.metric.name, len(past) + how.epochs)
     with show_bar if arguments["verbose"] else nullcontext() as show:
         told: list[Callable[[EpochRecord], object] | None] = [show, arguments["on_epoch"]]
 
@@ -139,7 +149,8 @@ def _train(
             *rows[:2],
             sample_weight=rows[2] if len(rows) == 3 else None,
             validation=held_out,
-            metric=metric,
+            metric=aim.metric,
+            score=score,
             settings=Settings(
                 epochs=how.epochs,
                 batch_size=how.batch_size,

@@ -1,7 +1,7 @@
 """A metric of the confusion matrix together with cross-entropy: the default recipe."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -59,6 +59,9 @@ class AlignedLoss(AdditiveLoss):
         per_image: the metric is the mean over images, see `MetricLoss`; without running statistics.
         labels: the classes that count in the metric, e.g. all but the background; for metrics that
             are averages over classes.
+        constraint: such as "recall >= 0.9", of the largest logits, see `MetricLoss`. It is not
+            scaled by `metric_weight`, and `offsets` are those for the metric alone.
+        classes: the names that the constraint may give the classes, in order.
         ranks: whose rows are summed in both parts, see `MetricLoss`.
 
     `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
@@ -94,6 +97,8 @@ class AlignedLoss(AdditiveLoss):
         label_smoothing: float = 0.0,
         per_image: bool = False,
         labels: Sequence[int] | None = None,
+        constraint: str | None = None,
+        classes: Iterable[object] | None = None,
         ranks: Ranks = "all",
         ignore_index: int = -100,
         validate: bool = False,
@@ -116,6 +121,8 @@ class AlignedLoss(AdditiveLoss):
             statistics="batch" if by_batch else "running",
             momentum=momentum,
             per_image=per_image,
+            constraint=constraint,
+            classes=classes,
             ranks=ranks,
         )
         if isinstance(class_weight, str):
@@ -169,13 +176,15 @@ class AlignedLoss(AdditiveLoss):
         # One sum over the ranks for both.
         cross_entropy, *of_metric = self.metric_loss.of_all_ranks(sums)
         confusion = of_metric[-1].detach()
-        metric = self.metric_weight * self.metric_loss.loss_of_all(tuple(of_metric))
+        metric, constraints = self.metric_loss.parts_of_all(tuple(of_metric))
+        metric = self.metric_weight * metric
         if self.metric_loss.learns():
             metric = metric + (_strength(confusion) - 1) * (metric - metric.detach())
             if self.class_counts is None:
                 c, pairs = confusion, confusion.multilabel
                 self._learn(torch.stack([c.negatives, c.actual], 1) if pairs else c.actual)
-        return cross_entropy.value() + metric
+        loss = cross_entropy.value() + metric
+        return loss if constraints is None else loss + constraints
 
     def _cross_entropy(self, batch: Batch) -> Mean:
         moved, weight = batch, self._weight_for(self._known_counts())

@@ -1,6 +1,6 @@
 """Any metric of the confusion matrix as a loss."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import torch
@@ -11,11 +11,13 @@ from evalign.core import membership
 from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
+from evalign.core.constraints import parse
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
 from evalign.core.rows import GivenRows, Task
 from evalign.kernels import soft_confusion
 from evalign.kernels.closed import closed_form
-from evalign.losses.base import AdditiveLoss
+from evalign.losses.base import AdditiveLoss, zero_if_empty
+from evalign.losses.multipliers import HARD, Multipliers
 from evalign.losses.temperature import fill_temperature, register_temperature
 from evalign.losses.whole import WholeLoss
 
@@ -45,6 +47,11 @@ class MetricLoss(AdditiveLoss):
         per_image: take the mean over images of the metric of each, instead of the metric of all
             rows together. The first dimension of the logits are the images; without further ones
             each row is an image, and "f1_micro" of many labels a row is the F1 of samples.
+        constraint: such as "recall >= 0.9", or several, as in `fit_decision`: the least loss is
+            sought among networks whose labels meet it on the training rows. Lagrange multipliers
+            (`multipliers`, in the state dict) are learnt with the network, from running statistics
+            in any case. See `evalign.losses.multipliers`.
+        classes: the names that the constraint may give the classes, in order.
         ranks: "all" sums over the processes of `torch.distributed` when it is initialised, in
             training mode with gradients only, so that the gradient that DDP averages is that of all
             rows together; "own" sums over this process alone; or the process group to sum over.
@@ -74,6 +81,8 @@ class MetricLoss(AdditiveLoss):
         statistics: Literal["batch", "running"] = "batch",
         momentum: float = 0.1,
         per_image: bool = False,
+        constraint: str | None = None,
+        classes: Iterable[object] | None = None,
         ranks: Ranks = "all",
         ignore_index: int = -100,
         validate: bool = False,
@@ -93,18 +102,28 @@ class MetricLoss(AdditiveLoss):
         allowed = 'be "batch" or "running"'
         require(known, "MetricLoss", "statistics", allowed, repr(statistics))
         several = self.threshold is not None and self.threshold.ndim == 1
-        allowed = "be one number with running statistics"
-        ok = statistics == "batch" or not several
+        allowed = "be one number with running statistics or a constraint"
+        averages = statistics == "running" or constraint is not None
+        ok = not (averages and several)
         require(ok, "MetricLoss", "threshold", allowed, f"{threshold}")
         allowed = 'be "batch" with per_image: the metric of an image is its own'
         ok = statistics == "batch" or not per_image
         require(ok, "MetricLoss", "statistics", allowed, repr(statistics))
+        allowed = "be None with per_image: it is about the labels of all rows together"
+        ok = constraint is None or not per_image
+        require(ok, "MetricLoss", "constraint", allowed, repr(constraint))
+        self.constraint = constraint
+        self.classes = None if classes is None else list(classes)
         self.per_image = per_image
         self.statistics = statistics
         self.momentum = momentum
         self.over_ranks = RankSum(ranks)
         running = RunningConfusion(momentum)  # made in any case, to check the momentum
-        self.running = running if statistics == "running" else None
+        self.running = running if averages else None
+        self.multipliers = None
+        if constraint is not None:
+            constraints = parse(constraint, self.classes, owner="MetricLoss")
+            self.multipliers = Multipliers(constraints, momentum)
 
     @property
     def ranks(self) -> Ranks:
@@ -124,7 +143,8 @@ class MetricLoss(AdditiveLoss):
         """The loss as one function; with the cross-entropy of logits + log(odds), if given."""
         # A subclass may compute something else.
         form = closed_form(self.metric) if type(self) is MetricLoss else None
-        if form is None or callable(self.heaviside) or self.per_image:
+        plain = not (callable(self.heaviside) or self.per_image or self.multipliers)
+        if form is None or not plain:
             return None
         learns = self.learns()
         loss = WholeLoss(
@@ -153,7 +173,11 @@ class MetricLoss(AdditiveLoss):
             return self._of_images(batch)
         if batch.task == "binary" and tau is not None and tau.ndim == 1:
             return tuple(self._confusion(batch, one) for one in tau)
-        return (self._confusion(batch, tau),)
+        soft = self._confusion(batch, tau)
+        if self.multipliers is None:
+            return (soft,)
+        with torch.no_grad():
+            return self._labelled(batch), soft
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         return self.loss_of_all(self.of_all_ranks(sums))
@@ -164,13 +188,24 @@ class MetricLoss(AdditiveLoss):
 
     def loss_of_all(self, sums: Sums) -> Tensor:
         """The loss of sums that are those of all ranks."""
+        metric, constraints = self.parts_of_all(sums)
+        return metric if constraints is None else metric + constraints
+
+    def parts_of_all(self, sums: Sums) -> tuple[Tensor, Tensor | None]:
+        """What the metric, and what the constraints add to the loss."""
         if self.per_image:
-            return sums[0].value()
-        empty = sums[0].total.sum() == 0
+            return sums[0].value(), None
+        hard, soft = sums[0], sums if self.multipliers is None else sums[1:]
+        averages, empty = soft, soft[0].total.sum() == 0
         if self.learns() and self.running is not None:
-            sums = tuple(self.running(confusion) for confusion in sums)
-        losses = [self._loss(confusion, empty) for confusion in sums]
-        return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
+            averages = tuple(self.running(confusion) for confusion in soft)
+            soft = averages if self.statistics == "running" else soft
+        losses = [self._loss(confusion, empty) for confusion in soft]
+        loss = losses[0] if len(losses) == 1 else torch.stack(losses).mean()
+        if self.multipliers is None:
+            return loss, None
+        added = self.multipliers(averages[0], hard, learn=self.learns())
+        return loss, zero_if_empty(added, hard.total.sum())
 
     def learns(self) -> bool:
         """Whether a call is one of training: rows of other ranks and batches count then."""
@@ -184,8 +219,23 @@ class MetricLoss(AdditiveLoss):
             heaviside=self.heaviside,
             threshold=threshold,
             detach_threshold=self.detach_threshold,
-            matrix=self.metric.needs_matrix,
+            matrix=self._needs_matrix,
         )
+
+    def _labelled(self, batch: Batch) -> Confusion:
+        """The Confusion of the labels that the rows get."""
+        return soft_confusion(
+            "MetricLoss",
+            batch,
+            temperature=torch.full_like(self.temperature, HARD),
+            threshold=self.threshold,
+            matrix=self._needs_matrix,
+        )
+
+    @property
+    def _needs_matrix(self) -> bool:
+        constrained = self.multipliers is not None and self.multipliers.needs_matrix
+        return self.metric.needs_matrix or constrained
 
     def _of_images(self, batch: Batch) -> tuple[Mean, Confusion]:
         """The losses of the images that have rows, as a mean, and the sums of all of them."""

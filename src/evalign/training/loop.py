@@ -33,6 +33,7 @@ def fit(
     *,
     validation: Data,
     metric: str | MetricFunction,
+    score: Callable[..., Tensor] | None = None,
     settings: Settings | None = None,
     sample_weight: Tensor | None = None,
     annealing: TemperatureAnnealing | None = None,
@@ -54,6 +55,9 @@ def fit(
         y: their targets; None with a DataLoader.
         validation: (X, y) or (X, y, sample_weight) of the validation rows, or a DataLoader.
         metric: a name, or a function of a `Confusion`; evaluated on labels (argmax; logit > 0).
+        score: called with the logits, the targets and, where there are some, the weights of all
+            validation rows, takes the place of the metric's value there: its labels may be other
+            than those.
         settings: how to train; None for the defaults.
         sample_weight: a weight per training row.
         annealing: stepped with the watched score after each epoch; training ends with it.
@@ -117,7 +121,7 @@ def fit(
         generators=generators(data, device),
     )
     if checkpoint is not None:
-        run.note_call(batches, metric, data, validation)
+        run.note_call(batches, metric, score, data, validation)
     saver = Saver(checkpoint, checkpoint_every)
     history = run.history
 
@@ -148,6 +152,7 @@ def fit(
                     metric,
                     in_order(validation, 4 * settings.batch_size, device),
                     settings.batch_size,
+                    score,
                 )
                 record: dict[str, Any] = {
                     "epoch": len(history) + 1,
@@ -161,8 +166,8 @@ def fit(
                     "collapsed": bool(checked.collapsed),
                 }
                 diverged = not math.isfinite(record["validation_loss"])
-                score = record[f"validation_{settings.watch}"]
-                record["best"] = bool(run.progress.note({settings.watch: score}, diverged=diverged))
+                watched = {settings.watch: record[f"validation_{settings.watch}"]}
+                record["best"] = bool(run.progress.note(watched, diverged=diverged))
                 if record["best"]:
                     run.keep_best()
                 history.append(record)

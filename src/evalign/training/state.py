@@ -60,7 +60,7 @@ class RunState:
     history: History = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
 
-    def note_call(self, batches: int, metric: object, *data: Data) -> None:
+    def note_call(self, batches: int, metric: object, score: object, *data: Data) -> None:
         """Write down, before the first step, what a resumed run is compared with."""
         annealing = self.progress.annealing
         cooled = {} if annealing is None else annealing.settings
@@ -70,6 +70,7 @@ class RunState:
             "the fingerprint of the rows": fingerprint(*data),
             **configuration("loss", self.loss),
             **configuration("metric", metric),
+            **({} if score is None else configuration("score", score)),
             "annealing": annealing and type(annealing).__name__,
             **{f"annealing.{name}": value for name, value in cooled.items()},
             **configuration("network", self.network),

@@ -28,10 +28,12 @@ def validate(
     metric: Metric,
     batches: Iterable[tuple[Tensor, ...]],
     batch_size: int,
+    score: Callable[..., Tensor] | None = None,
 ) -> Validation:
     """Evaluate the rows as a whole: the metric of a set is not a mean over its parts.
 
-    Only a loss over pairs, whose cost is quadratic, is a mean over batches of `batch_size`.
+    Only a loss over pairs, whose cost is quadratic, is a mean over batches of `batch_size`. A
+    `score` of logits, targets and weights takes the place of the metric of plain labels.
     """
     outputs = [(predict(x), *rest) for x, *rest in batches]
     logits, target, *weight = (torch.cat(part) for part in zip(*outputs, strict=True))
@@ -49,7 +51,8 @@ def validate(
         matrix=metric.needs_matrix,
         **reading(loss),
     )
-    return Validation(values.mean(), metric(confusion), _collapsed(confusion))
+    found = metric(confusion) if score is None else score(logits, target, *weight)
+    return Validation(values.mean(), found, _collapsed(confusion))
 
 
 def loss_of(

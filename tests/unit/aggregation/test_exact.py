@@ -16,6 +16,10 @@ MULTICLASS = {
     "full matrix": lambda: MetricLoss(metrics.CohenKappa(weights="quadratic")),
     "cost": lambda: MetricLoss(metrics.ExpectedCost([[0, 1, 1], [1, 0, 1], [9, 9, 0]])),
     "running": lambda: MetricLoss("matthews_corrcoef", statistics="running"),
+    "constraint": lambda: MetricLoss("f1_macro", constraint="recall[2] >= 0.9"),
+    "constraints": lambda: AlignedLoss(
+        "f1_macro", PRIOR, constraint="recall[2] >= 0.9, cohen_kappa >= 0.5"
+    ),
     "focal": losses.FocalLoss,
     "mean": lambda: losses.LogitAdjustedLoss(PRIOR),
     "soft F": lambda: losses.SoftFBetaLoss(average="macro"),

@@ -179,7 +179,7 @@ def test_compiled_as_eager_over_several_batches(metric, backend):
         ),
         (
             {"threshold": [0.3, 0.7]},
-            "threshold of MetricLoss must be one number with running statistics.",
+            "threshold of MetricLoss must be one number with running statistics or a constraint.",
         ),
     ],
 )

@@ -1,0 +1,235 @@
+"""How sure rows make that a constraint holds for new rows: p-values, and the rows that it takes.
+
+Of a rate, such as recall or precision, the p-value is the exact binomial tail (Clopper and
+Pearson). Of any other metric it is that of the delta method: a metric is a function of the cells of
+the confusion matrix, and its variance is Σ_r w_r² s², with the slope s by the cell of row r. z²
+rows of each class are first added, half of them labelled rightly, as Agresti and Coull do for
+rates: so a perfect score of few rows is not taken for certain. This is approximate. For rows of
+unequal weights, the number of rows is Kish's, (Σw)² / Σw².
+"""
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from scipy.optimize import brentq
+from scipy.special import betainc, ndtr, ndtri
+from torch import Tensor
+
+from evalign.core.confusion import Confusion
+from evalign.core.constraints import (
+    Constraint,
+    FalseNegativeRate,
+    FalsePositiveRate,
+    OfClass,
+    PredictedRate,
+)
+from evalign.core.metrics import (
+    Accuracy,
+    Metric,
+    NegativePredictiveValue,
+    Precision,
+    Recall,
+    Specificity,
+)
+from evalign.decisions.goal import Goal, each_of
+
+Along = Literal["one way", "own", "other", "all"]
+# More rows than these are not worth naming.
+MOST = 1e9
+
+
+class Rate(NamedTuple):
+    """A metric that is a share of some rows.
+
+    Args:
+        part: the mass that counts, by class.
+        whole: the mass of the rows.
+        rows: which rows they are.
+        along: how it goes along the thresholds of two classes: only up or only down ("one way"),
+            or not; then it is of rows with a label, the class's own or the other, or of all rows.
+    """
+
+    part: Callable[[Confusion], Tensor]
+    whole: Callable[[Confusion], Tensor]
+    rows: str
+    along: Along
+
+
+RATES: dict[type[Metric], Rate] = {
+    Recall: Rate(lambda c: c.tp, lambda c: c.actual, "rows of {own}", "one way"),
+    FalseNegativeRate: Rate(lambda c: c.fn, lambda c: c.actual, "rows of {own}", "one way"),
+    Specificity: Rate(lambda c: c.tn, lambda c: c.negatives, "rows of {other}", "one way"),
+    FalsePositiveRate: Rate(lambda c: c.fp, lambda c: c.negatives, "rows of {other}", "one way"),
+    PredictedRate: Rate(
+        lambda c: c.predicted, lambda c: c.total.expand_as(c.tp), "rows", "one way"
+    ),
+    Precision: Rate(lambda c: c.tp, lambda c: c.predicted, "rows labelled {own}", "own"),
+    NegativePredictiveValue: Rate(
+        lambda c: c.tn, lambda c: c.rejected, "rows labelled {other}", "other"
+    ),
+    Accuracy: Rate(
+        lambda c: c.tp.sum(0, keepdim=True), lambda c: c.total.unsqueeze(0), "rows", "all"
+    ),
+}
+
+
+def rate_of(constraint: Constraint) -> tuple[Rate, int] | None:
+    """The rate that a constraint bounds, and the place of its class; None if it is not a rate."""
+    metric, place = constraint.metric, 0
+    if isinstance(metric, OfClass):
+        metric, place = metric.metric, 1 if metric.index is None else metric.index
+    rate = RATES.get(type(metric))
+    averaged = not isinstance(constraint.metric, OfClass | Accuracy)
+    return None if rate is None or constraint.gap or averaged else (rate, place)
+
+
+class Evidence(NamedTuple):
+    """What rows tell of rules: sums (K, G, d, d) by rule, group, true class and label.
+
+    Args:
+        mass: of the weights.
+        squares: of their squares.
+    """
+
+    mass: Tensor
+    squares: Tensor
+
+    @classmethod
+    def of(cls, goal: Goal, mass: Tensor, squares: Tensor) -> "Evidence":
+        number = goal.groups or 1
+        return cls(*(x.unflatten(-2, (number, -1)) for x in (mass, squares)))
+
+    def whole(self) -> "Evidence":
+        return Evidence(*(x.sum(1, keepdim=True) for x in self))
+
+
+def tail(rate: np.ndarray, rows: np.ndarray, bound: float) -> np.ndarray:
+    """The probability of such a rate or a greater one of n rows, if the true one is the bound.
+
+    Examples:
+        >>> tail(np.array([1.0]), np.array([29.0]), 0.9).round(3)
+        array([0.047])
+    """
+    if bound <= 0:
+        return np.zeros_like(rate)
+    found = rate * rows
+    exact = betainc(np.maximum(found, 1e-300), rows - found + 1, bound)
+    return np.where(found > 0, exact, 1.0)
+
+
+def rows_needed(rate: float, bound: float, level: float) -> float:
+    """The number of rows whose `tail` is the level, at this rate; infinite if there is none.
+
+    Examples:
+        >>> round(rows_needed(1.0, 0.9, 0.05), 2), math.log(0.05) / math.log(0.9)
+        (28.43, 28.433158085488294)
+    """
+
+    def excess(log_rows: float) -> float:
+        return float(tail(np.array(rate), np.exp(log_rows), bound)) - level
+
+    least, most = math.log(1e-3), math.log(MOST)
+    if excess(least) <= 0:
+        return 0.0
+    return math.inf if excess(most) > 0 else math.exp(float(brentq(excess, least, most)))  # pyright: ignore[reportArgumentType]
+
+
+def standing(constraint: Constraint, seen: Evidence, z: float) -> tuple[Tensor, Tensor]:
+    """The slack of a constraint for K rules and its standard error, by the delta method.
+
+    A gap is broken if one pair of groups breaks it, so that it is enough that all pairs pass, each
+    at the full level. It is that of the pair which is nearest to its bound, in standard errors.
+    """
+    mass, squares = _with_added_rows(seen if constraint.gap else seen.whole(), z)
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        points = mass.clone().requires_grad_()
+        values = each_of(lambda x: constraint.metric(Confusion.from_matrix(x)), points)
+        (slopes,) = torch.autograd.grad(values.nan_to_num().sum(), points, materialize_grads=True)
+    values = values.detach()
+    variance = (squares * slopes.nan_to_num(0, 0, 0) ** 2).sum((-2, -1))
+    if not constraint.gap:
+        slack = (values - constraint.bound) * (1 if constraint.at_least else -1)
+        return slack[:, 0], variance[:, 0].sqrt()
+    difference = (values.unsqueeze(2) - values.unsqueeze(1)).flatten(1)
+    error = (variance.unsqueeze(2) + variance.unsqueeze(1)).flatten(1).sqrt()
+    slack = constraint.bound - difference
+    # A group with itself, or without rows to compare, is as good as one that is equal for sure.
+    same = torch.eye(values.shape[1], dtype=torch.bool, device=values.device).flatten()
+    none = same | difference.isnan()
+    slack, error = slack.masked_fill(none, constraint.bound), error.masked_fill(none, 0)
+    nearest = (slack / error.clamp(min=1e-300)).argmin(1, keepdim=True)
+    return slack.gather(1, nearest)[:, 0], error.gather(1, nearest)[:, 0]
+
+
+def _with_added_rows(seen: Evidence, z: float) -> Evidence:
+    """z² rows more of each class that has any, half of them labelled rightly."""
+    classes = seen.mass.shape[-1]
+    of_class = seen.mass.sum(-1, keepdim=True)
+    row = seen.squares.sum(-1, keepdim=True) / of_class.clamp(min=1e-300)
+    eye = torch.eye(classes, dtype=row.dtype, device=row.device)
+    added = z**2 / 2 * (eye + (1 - eye) / max(classes - 1, 1))
+    return Evidence(seen.mass + row * added, seen.squares + row**2 * added)
+
+
+def rates(constraint: Constraint, seen: Evidence) -> tuple[np.ndarray, np.ndarray, float] | None:
+    """The rate that shall be large, its effective number of rows, and its bound; None if it is not.
+
+    A rate that shall be small is turned into the rest of it.
+    """
+    found = rate_of(constraint)
+    if found is None:
+        return None
+    rate, place = found
+
+    def sums(x: Tensor) -> Tensor:
+        c = Confusion.from_matrix(x)
+        return torch.stack([rate.part(c)[place], rate.whole(c)[place]])
+
+    mass, squares = (each_of(sums, x[:, 0]) for x in seen.whole())
+    part, whole = mass.T.cpu().numpy()
+    rows = whole**2 / np.maximum(squares[:, 1].cpu().numpy(), 1e-300)
+    value = np.clip(part / np.maximum(whole, 1e-300), 0, 1)
+    if constraint.at_least:
+        return value, rows, constraint.bound
+    return np.where(whole > 0, 1 - value, 0), rows, 1 - constraint.bound
+
+
+def p_values(constraint: Constraint, seen: Evidence, level: float) -> np.ndarray:
+    """The p-values of "the constraint is broken" for K rules, each by itself."""
+    found = rates(constraint, seen)
+    if found is not None:
+        return tail(*found)
+    slack, error = standing(constraint, seen, float(ndtri(1 - level)))
+    return ndtr(-(slack / error.clamp(min=1e-300)).cpu().numpy())
+
+
+def lacking(
+    constraint: Constraint, seen: Evidence, level: float, names: list[str | int] | None
+) -> str:
+    """What the rows of one rule lack to pass; "" if they pass."""
+    if p_values(constraint, seen, level)[0] <= level:
+        return ""
+    found, kind = rate_of(constraint), "rows"
+    if found is not None:
+        value, rows, bound = (float(np.ravel(x)[0]) for x in rates(constraint, seen) or ())
+        needed, kind = rows_needed(value, bound, level), _kind(*found, seen, names)
+    else:
+        z = float(ndtri(1 - level))
+        slack, error = (x.item() for x in standing(constraint, seen, z))
+        mass, squares = (x.sum().item() for x in seen)
+        rows = mass**2 / squares
+        needed = rows * (z * error / slack) ** 2 if slack > 0 else math.inf
+    if needed > MOST:
+        return f"{constraint.text!r} is met so closely that no number of rows would do."
+    takes = f"{constraint.text!r} takes {math.ceil(needed - 1e-9)} {kind}"
+    return f"{takes} if they are like these, and there are {math.floor(rows + 1e-9)}."
+
+
+def _kind(rate: Rate, place: int, seen: Evidence, names: list[str | int] | None) -> str:
+    classes = seen.mass.shape[-1]
+    words = [f"class {k}" if names is None else repr(names[k]) for k in range(classes)]
+    other = words[1 - place] if classes == 2 else f"other classes than {words[place]}"
+    return rate.rows.format(own=words[min(place, classes - 1)], other=other)

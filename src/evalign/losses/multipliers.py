@@ -1,0 +1,144 @@
+"""Constraints in training: a Lagrange multiplier each, learnt from the batches with the network."""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from evalign.aggregation import RunningConfusion
+from evalign.aggregation.running import keep
+from evalign.core.checks import require, traced, values_readable
+from evalign.core.confusion import Confusion
+from evalign.core.constraints import Constraint, undefined_without_rows
+from evalign.core.numerics import moved
+
+# What is missing to a bound is measured in the room that the bound leaves: 0.1 for recall >= 0.9,
+# 0.01 for fpr <= 0.01. Multipliers then end between 0.05 and 0.6 on most problems, whatever the
+# metric, so that one rate serves all: 0.005 arrives in a few hundred steps, 0.02 overshoots.
+RATE = 0.005
+# A weight also answers at once to what is missing, which keeps multipliers from swinging. With 0.1
+# of it, labels met bounds more closely than with 0.03; 0.3 made networks give up a label for good.
+PENALTY = 0.1
+# A bound that needs a greater multiplier is taken to be out of reach. Two such bounds then pull
+# evenly, and beside them the loss keeps a say.
+LARGEST = 5.0
+LEAST_ROOM = 0.01  # a bound at the very end of a metric, recall >= 1, leaves none
+HARD = 1e-30  # the temperature at which a soft label is a hard one
+
+
+class Multipliers(nn.Module):
+    """Lagrange multipliers λ of constraints, which move with every batch of training.
+
+    They are moved by what the *labels* miss (the largest logit; a probability above the threshold),
+    and the network by the gradient of what the soft Confusion misses, since labels have no slope:
+    the proxy Lagrangian of Cotter et al. (JMLR 20, 2019). A soft recall of 0.9 may be a recall of
+    0.8. Both are averages over batches, so that rare classes count.
+
+    Each batch adds Σ w·missing to the loss, with w = max(0, λ + PENALTY·missing), and then moves
+    λ ← max(0, λ + RATE·missing), where missing is negative if the constraint is met with room to
+    spare. A constraint that never binds has λ = w = 0 and changes nothing. A batch without rows or
+    with a logit that is not finite does not move them.
+
+    Args:
+        constraints: what is bounded.
+        momentum: of the running averages.
+
+    Attributes:
+        values: the multipliers, in the order of the constraints.
+    """
+
+    values: Tensor
+
+    def __init__(self, constraints: tuple[Constraint, ...], momentum: float) -> None:
+        super().__init__()
+        gaps = [c.text for c in constraints if c.gap]
+        allowed, cure = "not be about gaps", "Bound them in fit_decision, which takes groups."
+        require(not gaps, "MetricLoss", "constraint", allowed, gaps, cure)
+        # NaN for 0/0: before the first row of a class its recall is not 0.
+        self.constraints = tuple(
+            replace(c, metric=undefined_without_rows(c.metric)) for c in constraints
+        )
+        self.needs_matrix = any(c.metric.needs_matrix for c in constraints)
+        self.labels = RunningConfusion(momentum)
+        self.register_buffer("values", torch.zeros(len(constraints), dtype=torch.float64))
+        self._warned = False
+
+    def forward(self, soft: Confusion, hard: Confusion, *, learn: bool) -> Tensor:
+        """What the constraints add to the loss.
+
+        Args:
+            soft: has the value of the running average and the gradient of the batch.
+            hard: of the labels of the batch.
+            learn: whether to move the multipliers.
+        """
+        counts = (hard.total.sum() != 0) & hard.predicted.sum().isfinite()
+        if learn:
+            hard = self.labels(hard)
+        values = self.values.to(hard.tp)
+        # More than one room is as bad as one: far from its bound λ must not run ahead.
+        missing = torch.where(counts, self._missing(hard), 0).clamp(-1, 1)
+        weight = (values + PENALTY * missing).clamp(0, LARGEST)
+        if learn:
+            if values.device != self.values.device:  # the logits are elsewhere than the loss
+                self.values = values
+            keep(self, "values", (values + RATE * missing).clamp(0, LARGEST))
+            if not traced() and values_readable(self.values):
+                self._warn_if_out_of_reach()
+        return (weight * self._missing(soft)).sum()
+
+    def reached(self) -> dict[str, float]:
+        """The constrained metrics of the labels of recent batches; NaN before there is one."""
+        now = self._recent()
+        values = [math.nan if now is None else c.metric(now).item() for c in self.constraints]
+        return {c.text: value for c, value in zip(self.constraints, values, strict=True)}
+
+    def train(self, mode: bool = True) -> Self:
+        # Once an epoch multipliers may be read on any device; forward reads them on the CPU only.
+        if not mode and not traced() and not self.values.is_meta:
+            self._warn_if_out_of_reach()
+        return super().train(mode)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        exact = self.values  # .half() must not round it
+        super()._apply(fn, recurse)
+        self.values = moved(exact, fn)
+        return self
+
+    def extra_repr(self) -> str:
+        return ", ".join(c.text for c in self.constraints)
+
+    def _missing(self, c: Confusion) -> Tensor:
+        """What is missing to each bound, in the room that it leaves; 0 where nothing is known."""
+        missing = torch.stack([-each.slack(c) / _room(each) for each in self.constraints])
+        return torch.where(missing.isnan(), 0, missing)
+
+    def _recent(self) -> Confusion | None:
+        kept = self.labels
+        if kept.tp is None or not kept.seen > 0:
+            return None
+        full: Any = kept.full
+        many = kept.total.ndim == 1
+        return Confusion(kept.tp, kept.predicted, kept.actual, kept.total, full, multilabel=many)
+
+    def _warn_if_out_of_reach(self) -> None:
+        if self._warned or not (self.values == LARGEST).any():
+            return
+        self._warned = True
+        found = zip(self.values.tolist(), self.reached().items(), strict=True)
+        missed = [f"{text!r}, at {now:.3g}" for value, (text, now) in found if value == LARGEST]
+        text = (
+            f"The constraint {' and '.join(missed)} on recent batches, is not met with the largest "
+            "multiplier: with this network, or together with other constraints, it seems to be out "
+            "of reach. Training goes on; a bound that can be met would serve it better."
+        )
+        warnings.warn(text, UserWarning, stacklevel=3)
+
+
+def _room(c: Constraint) -> float:
+    low, high = c.metric.bounds
+    room = high - c.bound if c.at_least else c.bound - low
+    return max(room, LEAST_ROOM) if room < math.inf else 1.0

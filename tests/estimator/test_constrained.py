@@ -1,0 +1,150 @@
+"""AlignedClassifier under a constraint: the loss, the best epoch and the rule heed it."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from evalign import AlignedClassifier, load, score
+from evalign.estimator.constrained import ConstrainedScore
+from evalign.metrics import resolve
+from tests.estimator.models import imbalanced, quick
+
+pytestmark = pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
+
+
+@pytest.fixture(scope="module")
+def table():
+    X, y = imbalanced(600, classes=2, seed=0)
+    return X, np.array(["no", "yes"])[y]
+
+
+def rates(clf, X, y):
+    return {
+        name: score(name, (clf.predict(X) == "yes").astype(int), (y == "yes").astype(int))
+        for name in ("recall", "precision")
+    }
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    X, y = table
+    make = quick(metric="precision", constraint="recall >= 0.9", epochs=4)
+    return make.fit(X[:400], y[:400], validation_data=(X[400:], y[400:]))
+
+
+def test_the_rule_meets_it_on_validation_rows(fitted, table):
+    X, y = table
+    assert rates(fitted, X[400:], y[400:])["recall"] >= 0.9
+    assert fitted.rule_.constraint == "recall >= 0.9"
+    assert min(fitted.rule_.slacks.values()) >= 0
+    best = max(record["validation_metric"] for record in fitted.history_)
+    found = rates(fitted, X[400:], y[400:])["precision"]
+    assert found == pytest.approx(best, abs=0.02)  # a rule of the means of members, and theirs
+
+
+def test_a_class_by_name_and_the_first_as_the_positive_one(table):
+    X, y = table
+    for settings in (
+        {"constraint": "recall[no] >= 0.97"},
+        {"constraint": "recall >= 0.97", "pos_label": "no"},
+    ):
+        clf = quick(metric="f1", epochs=2, **settings).fit(
+            X[:400], y[:400], validation_data=(X[400:], y[400:])
+        )
+        assert clf.rule_.constraint == "recall[no] >= 0.97"
+        assert (clf.predict(X[400:])[y[400:] == "no"] == "no").mean() >= 0.97
+
+
+def test_saved_cloned_and_loaded(fitted, table, tmp_path):
+    X, _ = table
+    fitted.save(tmp_path / "model")
+    again = load(tmp_path / "model", network=fitted.network)
+    assert again.constraint == "recall >= 0.9"
+    assert np.array_equal(again.predict(X), fitted.predict(X))
+    assert clone(fitted).constraint == "recall >= 0.9"
+
+
+def test_resumed(table, tmp_path):
+    """The multipliers are in the checkpoint, and another constraint is another run."""
+    X, y = table
+
+    def make(constraint="recall >= 0.5", **more):
+        return quick(metric="f1", constraint=constraint, epochs=4, random_state=0, **more)
+
+    def stop(record):
+        if record["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(on_epoch=stop).fit(X, y, checkpoint=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"constraint was 'recall >= 0\.5' and is now"):
+        make("recall >= 0.6").fit(X, y, checkpoint=tmp_path / "run")
+    resumed = make().fit(X, y, checkpoint=tmp_path / "run")
+    whole = make().fit(X, y)
+    assert np.array_equal(resumed.predict_proba(X), whole.predict_proba(X))
+
+
+def test_a_constraint_that_none_meets_is_an_error(table):
+    X, y = table
+    rng = np.random.default_rng(0)
+    text = "constraint of fit_decision must be met by some rule on these rows"
+    with pytest.raises(ValueError, match=text):
+        quick(metric="f1", constraint="recall >= 0.99, precision >= 0.99", epochs=1).fit(
+            rng.normal(size=X.shape), rng.permutation(y)
+        )
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"constraint": "recal >= 0.9"}, "AlignedClassifier's constraint must"),
+        ({"constraint": 3}, "constraint of AlignedClassifier must be a metric's name, >= or <="),
+        ({"constraint": "recall[maybe] >= 0.9"}, "must name one of the classes 'no', 'yes'"),
+        ({"constraint": "recall >= 0.9", "decision": "argmax"}, "must be None for argmax"),
+    ],
+)
+def test_bad_constraints_are_refused_before_training(table, settings, text):
+    def never(record):
+        raise AssertionError("it was trained")
+
+    with pytest.raises((ValueError, TypeError), match=re.escape(text)):
+        AlignedClassifier("f1", on_epoch=never, **settings).fit(*table)
+
+
+def test_the_score_of_an_epoch():
+    """Against all thresholds; and where none will do, worse the more is missing."""
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.rand(300, generator=generator) < 0.3).long()
+    z = torch.randn(300, generator=generator) + y
+    logits = torch.stack([torch.zeros(300), z], 1)
+    names, offsets = ("0", "1"), (0.0, 0.0)
+    found = ConstrainedScore(resolve("precision"), "recall >= 0.8", names, offsets)(logits, y)
+    cuts = [(z >= cut).long() for cut in z]
+    best = max(score("precision", c, y) for c in cuts if score("recall", c, y) >= 0.8)
+    assert found == pytest.approx(best)
+    out_of_reach = "recall >= 0.99, precision >= 0.99"
+    near, far = (
+        ConstrainedScore(resolve("f1"), out_of_reach, names, offsets)(sign * logits, y)
+        for sign in (1, -1)
+    )
+    assert -1 >= near > far > -3
+
+
+def test_a_promise_for_new_rows(table):
+    X, y = table
+    common = {"metric": "precision", "constraint": "recall >= 0.6", "epochs": 2}
+    sure, plain = (
+        quick(confidence=confidence, **common).fit(
+            X[:300], y[:300], validation_data=(X[300:], y[300:])
+        )
+        for confidence in (0.9, None)
+    )
+    assert sure.rule_.confidence == 0.9
+    assert sure.rule_.promised
+    assert plain.rule_.promised is None
+    assert min(sure.rule_.slacks.values()) > min(plain.rule_.slacks.values())
+    with pytest.raises(ValueError, match="confidence of AlignedClassifier must"):
+        quick(metric="f1", confidence=0.9).fit(X, y)

@@ -1,0 +1,407 @@
+"""Promises for new rows, held against known distributions; gaps between groups."""
+
+import json
+import math
+import re
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import beta, binom, binomtest, norm
+
+from evalign import Confusion, DecisionFitter, fit_decision
+from evalign.core.constraints import parse
+from evalign.decisions import DecisionRule
+from evalign.decisions.certainty import Evidence, p_values, rows_needed, standing, tail
+from evalign.decisions.goal import Goal
+from evalign.decisions.promise import climbed
+from tests.tolerances import SAME
+
+PRIOR, APART = 0.3, 2.0
+
+
+def two(rows, seed):
+    """Scores of two normal distributions, `APART` from each other."""
+    generator = torch.Generator().manual_seed(seed)
+    y = (torch.rand(rows, generator=generator) < PRIOR).long()
+    return torch.randn(rows, generator=generator, dtype=torch.float64) + APART * y, y
+
+
+def truth(rule):
+    """The rates of a threshold in the population."""
+    t = rule.log_odds.item()
+    recall, fpr = norm.sf(t - APART), norm.sf(t)
+    labelled = PRIOR * recall + (1 - PRIOR) * fpr
+    accuracy = PRIOR * recall + (1 - PRIOR) * (1 - fpr)
+    precision = PRIOR * recall / labelled if labelled else 0.0
+    return {"recall": recall, "fpr": fpr, "precision": precision, "accuracy": accuracy}
+
+
+def consistent(broken, draws, level=0.05):
+    """Whether so many broken promises are no more than the level says, by a binomial test."""
+    return binomtest(broken, draws, level, "greater").pvalue > 0.01
+
+
+@pytest.mark.parametrize(
+    ("constraint", "metric", "rows"),
+    [
+        ("recall >= 0.9", "precision", 150),
+        ("fpr <= 0.1", "recall", 150),
+        ("precision >= 0.8", "recall", 400),
+        ("accuracy >= 0.8", "recall", 400),
+        ("recall >= 0.8, fpr <= 0.25", "f1", 200),
+    ],
+)
+def test_promises_are_kept_in_the_population(constraint, metric, rows):
+    draws, broken, promised, plain = 200, 0, 0, 0
+    for seed in range(draws):
+        z, y = two(rows, seed)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".* does not promise")
+            rule = fit_decision(z, y, metric=metric, constraint=constraint, confidence=0.95)
+        promised += rule.promised
+        broken += rule.promised and not kept(constraint, rule)
+        plain += not kept(constraint, fit_decision(z, y, metric=metric, constraint=constraint))
+    assert promised > draws / 3  # else there is nothing to break
+    assert consistent(broken, draws)
+    assert not consistent(plain, draws) or metric == "f1"  # a rule without a margin breaks them
+
+
+def kept(constraint, rule):
+    found = truth(rule)
+    return all(
+        found[each.metric.name] >= each.bound
+        if each.at_least
+        else found[each.metric.name] <= each.bound
+        for each in parse(constraint)
+    )
+
+
+def test_scores_that_tell_nothing_promise_no_precision():
+    """Where every threshold breaks the bound by little, testing all would pass one of them."""
+    passed, alone, draws = 0, 0, 300
+    (constraint,) = parse("precision >= 0.8")
+    below = torch.arange(601)
+    for seed in range(draws):
+        y = np.random.default_rng(seed).random(600) < 0.799
+        tp = np.concatenate([[0], y[::-1].cumsum()])[::-1]  # above each cut
+        above = 600 - below.numpy()
+        p = tail(tp / np.maximum(above, 1), above.astype(float), 0.8)
+        passed += climbed(constraint, p, below, 0.05).any()
+        alone += (p <= 0.05).any()
+    assert consistent(passed, draws)
+    assert not consistent(alone, draws)
+
+
+def three(rows, seed):
+    generator = torch.Generator().manual_seed(seed)
+    prior = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    y = torch.multinomial(prior, rows, replacement=True, generator=generator)
+    x = torch.randn(rows, 3, generator=generator, dtype=torch.float64)
+    x[torch.arange(rows), y] += 2
+    return 2 * x + prior.log(), y
+
+
+def test_promises_of_three_classes():
+    fresh, true = three(100_000, 10**6)
+    draws, broken, constraint = 24, 0, "recall[2] >= 0.75"
+    for seed in range(draws):
+        logits, y = three(300, seed)
+        rule = fit_decision(logits, y, metric="accuracy", constraint=constraint, confidence=0.95)
+        assert rule.promised
+        broken += (rule(fresh)[true == 2] == 2).double().mean().item() < 0.75
+    assert consistent(broken, draws)
+
+
+# The tests themselves.
+
+
+def test_tails_are_binomial():
+    for rows, found in ((29, 29), (50, 47), (50, 0), (3, 1)):
+        exact = binom.sf(found - 1, rows, 0.9)
+        assert tail(np.array(found / rows), np.array(float(rows)), 0.9) == pytest.approx(exact)
+    # The bound is where Clopper and Pearson's limit is.
+    limit = beta.ppf(0.05, 47, 4)
+    assert tail(np.array(47 / 50), np.array(50.0), limit) == pytest.approx(0.05)
+    assert tail(np.array(0.0), np.array(5.0), 0.0) == 0  # every rule meets it
+
+
+@pytest.mark.parametrize("bound", [0.5, 0.8, 0.9, 0.99])
+def test_rows_that_are_needed(bound):
+    """If all are right, bound^n is the p-value."""
+    assert rows_needed(1.0, bound, 0.05) == pytest.approx(math.log(0.05) / math.log(bound))
+    assert rows_needed(bound, bound, 0.05) == math.inf
+    assert rows_needed(1.0, 1.0, 0.05) == math.inf
+
+
+def evidence(matrices, weight=1.0):
+    mass = torch.tensor(matrices, dtype=torch.float64)
+    return Evidence(weight * mass, weight**2 * mass)
+
+
+@pytest.mark.parametrize("name", ["f1", "matthews_corrcoef", "balanced_accuracy", "gap(recall)"])
+def test_standard_errors_are_those_of_resampling(name):
+    """The deviation over multinomial draws, with 1/√(2·draws) = 1% of error of its own."""
+    cells = np.array([[[300, 40], [30, 90]], [[220, 60], [25, 35]]])
+    gap = name.startswith("gap")
+    sign = "<= 0.5" if gap else ">= 0.5"
+    (constraint,) = parse(f"{name} {sign}")
+    slack, error = standing(constraint, evidence([cells.tolist()]), 0.0)
+    drawn = [
+        np.random.default_rng(k).multinomial(part.sum(), part.flatten() / part.sum(), 5000)
+        for k, part in enumerate(cells)
+    ]
+    parts = [torch.from_numpy(each).double().view(-1, 2, 2) for each in drawn]
+    values = []
+    for each in zip(*parts, strict=True):
+        confusions = [Confusion.from_matrix(part) for part in each]
+        values.append(constraint.slack(sum(confusions), confusions).item())
+    tolerance = 0.05 if name == "matthews_corrcoef" else 0.04
+    # The groups are drawn each by itself, which leaves their sizes fixed: hence some per cent more.
+    assert error.item() == pytest.approx(np.std(values), rel=tolerance)
+    assert slack.item() == pytest.approx(np.mean(values), abs=5 * np.std(values) / 70 + 0.003)
+
+
+def test_few_perfect_rows_are_not_certain():
+    (constraint,) = parse("f1 >= 0.9")
+    for rows, sure in ((10, False), (1000, True)):
+        p = p_values(constraint, evidence([[[[rows, 0], [0, rows]]]]), 0.05)
+        assert (p[0] <= 0.05) == sure
+
+
+def test_weights_count_as_kishs_rows():
+    """Twice the weight of all changes nothing; two halves that differ are worth fewer rows."""
+    for text in ("recall >= 0.8", "f1 >= 0.7"):
+        (constraint,) = parse(text)
+        cells = [[[[50, 5], [4, 41]]]]
+        same = p_values(constraint, evidence(cells, 3.0), 0.05)
+        assert same == pytest.approx(p_values(constraint, evidence(cells), 0.05), abs=SAME)
+        mass, squares = evidence(cells)
+        uneven = p_values(constraint, Evidence(mass, 2 * squares), 0.05)
+        assert uneven[0] > same[0]
+    z, y = two(200, 0)
+    weight = torch.where(torch.arange(200) % 2 == 0, 1.9, 0.1)
+    how = {"metric": "precision", "constraint": "recall >= 0.8", "confidence": 0.95}
+    even, uneven = fit_decision(z, y, **how), fit_decision(z, y, sample_weight=weight, **how)
+    assert uneven.slacks["recall >= 0.8"] > even.slacks["recall >= 0.8"]
+
+
+def test_a_gap_is_broken_by_its_worst_pair():
+    cells = [[[50, 5], [10, 90]], [[50, 5], [12, 88]], [[50, 5], [30, 70]]]
+    (constraint,) = parse("gap(recall) <= 0.3")
+    z = 1.645
+    slack, error = standing(constraint, evidence([cells]), z)
+    n = 100 + z**2
+    p, q = ((k + z**2 / 2) / n for k in (90, 70))
+    assert slack.item() == pytest.approx(0.3 - (p - q))
+    assert error.item() == pytest.approx(math.sqrt((p * (1 - p) + q * (1 - q)) / n))
+
+
+# What comes out.
+
+
+def test_too_few_rows_say_how_many_it_takes():
+    z = torch.cat([torch.linspace(-3, 1, 40), torch.linspace(0, 4, 20)])
+    y = torch.arange(60) >= 40
+    how = {"metric": "precision", "constraint": "recall >= 0.9", "confidence": 0.95}
+    text = (
+        "The rule of fit_decision does not promise its constraint, which it meets on these rows, "
+        "for new rows with confidence 0.95. 'recall >= 0.9' takes 29 rows of class 1 if they are "
+        "like these, and there are 20. It is the safest one found. Give more labelled rows, or a "
+        "lower confidence."
+    )
+    with pytest.warns(UserWarning, match=re.escape(text)):
+        rule = fit_decision(z, y.long(), **how)
+    assert rule.promised is False
+    # The safest: all rows of class 1 are found, and of such rules it is the most precise.
+    assert rule.slacks["recall >= 0.9"] == pytest.approx(0.1)
+    assert (rule(z) == (z >= 0)).all()
+    with pytest.warns(UserWarning, match="takes 29 rows of 'fraud'"):
+        fit_decision(z, y.long(), classes=["fine", "fraud"], **how)
+    copies = fit_decision(z.repeat(2), y.long().repeat(2), **how)  # 40 rows of class 1
+    assert copies.promised is True
+    state = json.loads(json.dumps(copies.state_dict()))
+    again = DecisionRule.from_state_dict(state)
+    assert (again.promised, again.confidence) == (True, 0.95)
+    assert "promised=True" in repr(again)
+    assert fit_decision(z, y.long(), metric="f1").promised is None
+    assert copies.adapt(z).promised is None
+    with pytest.raises(ValueError, match="promised of DecisionRule must be True, False or None"):
+        DecisionRule.from_state_dict(state | {"promised": "yes"})
+
+
+def test_a_promise_that_does_not_bind_changes_nothing():
+    z, y = two(2000, 0)
+    free = fit_decision(z, y, metric="f1")
+    for confidence in (None, 0.95):
+        bound = fit_decision(
+            z, y, metric="f1", constraint="recall >= 0.2, fpr <= 0.8", confidence=confidence
+        )
+        assert bound.log_odds.item() == pytest.approx(free.log_odds.item(), abs=SAME)
+    assert bound.promised
+
+
+def test_more_confidence_takes_more():
+    z, y = two(500, 0)
+    slacks = [
+        fit_decision(z, y, metric="precision", constraint="recall >= 0.8", confidence=c).slacks
+        for c in (0.5, 0.8, 0.95, 0.99)
+    ]
+    values = [each["recall >= 0.8"] for each in slacks]
+    assert values == sorted(values)
+    assert values[0] < values[-1]
+
+
+# Gaps: one rule for all groups.
+
+
+def grouped(rows, classes, seed):
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(classes, (rows,), generator=generator)
+    groups = torch.randint(3, (rows,), generator=generator)
+    x = torch.randn(rows, classes, generator=generator, dtype=torch.float64)
+    x[torch.arange(rows), y] += 1.0 + 0.6 * groups
+    return x, y, groups
+
+
+def met(constraint, labels, y, groups, classes):
+    def of(rows):
+        return Confusion.from_predictions(labels[rows], y[rows], num_classes=classes, matrix=True)
+
+    parts = [of(groups == k) for k in groups.unique()]
+    whole = of(torch.ones_like(y, dtype=torch.bool))
+    return all(each.slack(whole, parts) >= -SAME for each in parse(constraint))
+
+
+@pytest.mark.parametrize(
+    "constraint", ["gap(recall) <= 0.1", "gap(recall) <= 0.2, gap(fpr) <= 0.2"]
+)
+def test_gaps_of_two_classes_are_the_best_of_all_cuts(constraint):
+    for seed in range(4):
+        logits, y, groups = grouped(60, 2, seed)
+        z = logits[:, 1] - logits[:, 0]
+        goal = Goal.of("test", "f1", None)
+        eye = torch.eye(2, dtype=torch.float64)
+        scores = [
+            goal.scores((eye[y].T @ eye[labels]).unsqueeze(0)).item()
+            for labels in ((z > cut).long() for cut in [z.min() - 1, *z])
+            if met(constraint, labels, y, groups, 2)
+        ]
+        rule = fit_decision(logits, y, metric="f1", constraint=constraint, groups=groups)
+        assert met(constraint, rule(logits), y, groups, 2)
+        assert rule.score == pytest.approx(max(scores), abs=SAME)
+        words = np.array(["b", "a", "c c"])[groups]
+        same = fit_decision(logits, y, metric="f1", constraint=constraint, groups=words)
+        assert torch.equal(same.gain, rule.gain)
+
+
+def test_gaps_of_three_classes_are_near_brute_force():
+    constraint, generator = "gap(recall[2]) <= 0.15", torch.Generator().manual_seed(0)
+    tried = torch.rand(400, 3, generator=generator, dtype=torch.float64)
+    for seed in range(2):
+        logits, y, groups = grouped(90, 3, seed)
+        eta = logits.softmax(1)
+        scores = []
+        for weights in tried:
+            labels = (weights * eta).argmax(1)
+            if met(constraint, labels, y, groups, 3):
+                scores.append((labels == y).double().mean().item())
+        rule = fit_decision(logits, y, metric="accuracy", constraint=constraint, groups=groups)
+        assert met(constraint, rule(logits), y, groups, 3)
+        assert rule.score >= max(scores) - 2 / 90  # two rows, as for other constraints
+
+
+def test_a_gap_that_does_not_bind_changes_nothing():
+    logits, y, groups = grouped(3000, 2, 0)
+    free = fit_decision(logits, y, metric="accuracy", decision="expected")
+    how = {"metric": "accuracy", "constraint": "gap(recall) <= 0.9", "groups": groups}
+    assert torch.equal(fit_decision(logits, y, decision="expected", **how).gain, free.gain)
+    promised = fit_decision(logits, y, confidence=0.95, **how)
+    assert promised.promised
+    weight = (torch.arange(3000) < 2000).double()
+    part = fit_decision(logits, y, sample_weight=weight, **how)  # rows of weight 0 are left out
+    alone = how | {"groups": groups[:2000]}
+    assert torch.equal(part.gain, fit_decision(logits[:2000], y[:2000], **alone).gain)
+
+
+Z, Y = two(40, 0)
+GAP = {"metric": "f1", "constraint": "gap(recall) <= 0.5"}
+# name: (arguments, full text)
+WRONG = {
+    "no groups": (
+        GAP,
+        "groups of fit_decision must be given for 'gap(recall) <= 0.5'. Got None. "
+        "Pass groups=, a group for each row.",
+    ),
+    "groups without a gap": (
+        {"metric": "f1", "groups": Y},
+        "groups of fit_decision must be None without a gap. Got 2 groups. Leave them out, or bound "
+        'a gap: constraint="gap(recall) <= 0.05".',
+    ),
+    "too few groups": (
+        GAP | {"groups": Y[:9]},
+        "groups of fit_decision must be one for each row, (40,). Got (9,).",
+    ),
+    "one group": (
+        GAP | {"groups": ["a"] * 40},
+        "groups of fit_decision must name two groups at least. Got 1.",
+    ),
+    "numbers with fractions": (
+        GAP | {"groups": Z},
+        "groups of fit_decision must be integers or strings. Got float64. Give rows that lack one "
+        "a group of their own.",
+    ),
+    "missing groups": (
+        GAP | {"groups": ["a", None] * 20},
+        "groups of fit_decision must be integers or strings. Got object. Give rows that lack one "
+        "a group of their own.",
+    ),
+    "a confidence of nothing": (
+        {"metric": "f1", "confidence": 0.95},
+        "confidence of fit_decision must be None without a constraint. Got 0.95. Name what is "
+        'promised: constraint="recall >= 0.9".',
+    ),
+    "a confidence of probabilities": (
+        {"metric": "f1", "constraint": "recall >= 0.5", "confidence": 0.9, "decision": "expected"},
+        'confidence of fit_decision must be None for expected. Got 0.9. Use decision="tuned", '
+        "with labels: probabilities alone promise nothing.",
+    ),
+    "per cent": (
+        {"metric": "f1", "constraint": "recall >= 0.5", "confidence": 95},
+        "confidence of fit_decision must lie from 0.5 to below 1. Got 95.",
+    ),
+    "certainty": (
+        {"metric": "f1", "constraint": "recall >= 0.5", "confidence": 1.0},
+        "confidence of fit_decision must lie from 0.5 to below 1. Got 1.0.",
+    ),
+    "words": (
+        {"metric": "f1", "constraint": "recall >= 0.5", "confidence": "high"},
+        "confidence of fit_decision must lie from 0.5 to below 1. Got 'high'.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments_say_what_to_write(name):
+    arguments, text = WRONG[name]
+    with pytest.raises(ValueError, match=re.escape(text) + "$"):
+        fit_decision(Z, Y, **arguments)
+
+
+def test_what_has_no_groups_or_promises():
+    many = torch.stack([Y, 1 - Y], 1)
+    with pytest.raises(ValueError, match="confidence of fit_decision must be None for many labels"):
+        fit_decision(
+            torch.stack([Z, -Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1",
+            confidence=0.9,
+        )  # fmt: skip
+    fitter = DecisionFitter("f1", constraint="gap(recall) <= 0.5")
+    fitter.update(Z, Y)
+    with pytest.raises(ValueError, match="Use fit_decision with groups=. DecisionFitter keeps no"):
+        fitter.compute()
+    rule = fit_decision(Z, Y, **GAP, groups=torch.arange(40) % 2)
+    with pytest.raises(ValueError, match="must not bound a gap, whose groups are not known here"):
+        rule.adapt(Z)
+    with pytest.raises(ValueError, match="must be met by some rule on these rows"):
+        fit_decision(Z, Y, metric="f1", constraint="f1 >= 0.99", confidence=0.95)
