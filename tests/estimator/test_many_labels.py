@@ -375,6 +375,11 @@ def test_wrong_data(call, text):
     [
         ({"pos_label": 1}, "pos_label of AlignedClassifier must be None for many labels a row."),
         (
+            {"constraint": "recall_macro >= 0.5"},
+            "constraint of AlignedClassifier must be None for many labels a row. Got 'recall_macro "
+            ">= 0.5'. AlignedDecisionCV around it takes one.",
+        ),
+        (
             {"class_weight": "balanced"},
             "class_weight of AlignedClassifier must be None for many labels a row. Got 'balanced'. "
             "Rows have a weight in sample_weight,",
