@@ -230,6 +230,6 @@ def lacking(
 
 def _kind(rate: Rate, place: int, seen: Evidence, names: list[str | int] | None) -> str:
     classes = seen.mass.shape[-1]
-    words = [f"class {k}" if names is None else repr(names[k]) for k in range(classes)]
-    other = words[1 - place] if classes == 2 else f"other classes than {words[place]}"
-    return rate.rows.format(own=words[min(place, classes - 1)], other=other)
+    words = [f"class {name!r}" for name in names or range(classes)]
+    other = words[1 - place] if classes == 2 else f"others than {words[place]}"
+    return rate.rows.format(own=words[place], other=other)
