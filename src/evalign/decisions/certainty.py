@@ -124,8 +124,8 @@ def rows_needed(rate: float, bound: float, level: float) -> float:
     """The number of rows whose `tail` is the level, at this rate; infinite if there is none.
 
     Examples:
-        >>> round(rows_needed(1.0, 0.9, 0.05), 2), math.log(0.05) / math.log(0.9)
-        (28.43, 28.433158085488294)
+        >>> round(rows_needed(1.0, 0.9, 0.05), 4), round(math.log(0.05) / math.log(0.9), 4)
+        (28.4332, 28.4332)
     """
 
     def excess(log_rows: float) -> float:
