@@ -317,6 +317,28 @@ def test_what_is_left_of_constraints_and_a_rule_that_costs(tmp_path):
     assert left == json.loads(rule.read_text())["rule"]["slacks"]
 
 
+def test_a_promise(tmp_path):
+    frame, rule = two(), tmp_path / "rule.json"
+    frame["place"] = np.where(np.arange(len(frame)) % 3 == 0, "here", None)
+    data = written(tmp_path / "data.csv", frame)
+    how = ("--target", "truth", "--metric", "f1", "--confidence", "0.9", "--out", rule)
+    bounds = ("--constraint", "recall >= 0.5, gap(recall) <= 0.9", "--groups", "place")
+    said = done("decide", data, *how, *bounds)
+    assert "gap(recall) <= 0.9: 0." in said.out
+    assert "met on 5 of 5 folds" in said.out
+    assert "On new rows it holds with confidence 0.9." in said.out
+    found = json.loads(done("decide", data, *how, *bounds, "--json").out)
+    assert found["promised"] is True
+    assert len(found["fold_slacks"]["recall >= 0.5"]) == 5
+    few = written(tmp_path / "few.csv", frame[:40].drop(columns="place"))
+    said = done("decide", few, *how, "--constraint", "recall >= 0.95")
+    assert "Note: The rule of fit_decision does not promise its constraint" in said.err
+    assert "it is not shown to hold with confidence 0.9." in said.out
+    text = refused("decide", few, *how, "--constraint", "gap(recall) <= 0.9")
+    assert "groups of fit_decision must be given" in text
+    assert "must be None without a constraint" in refused("decide", few, *how)
+
+
 FORGED = [
     ("format", "another"),
     ("version", 2),

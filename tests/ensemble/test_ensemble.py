@@ -220,6 +220,21 @@ def test_a_candidate_that_cannot_meet_the_constraint_is_left_out(tmp_path):
         ensemble(candidates=own[1:], **asked).fit(X, Y)
 
 
+def test_a_promise_and_groups(tmp_path):
+    """Groups are those of the rows that count."""
+    weight, groups = (np.arange(len(Y)) % 5 > 0).astype(float), np.arange(len(Y)) % 3
+    asked = {"constraint": "recall >= 0.5, gap(recall) <= 0.7", "confidence": 0.8}
+    clf = ensemble("f1", candidates=[("bayes", GaussianNB())], pos_label=1, **asked)
+    clf.fit(X, Y, weight, constraint_groups=groups)
+    assert clf.rule_.promised is True
+    rows = weight > 0
+    alone = ensemble("f1", candidates=[("bayes", GaussianNB())], pos_label=1, **asked)
+    alone.fit(X[rows], Y[rows], constraint_groups=groups[rows])
+    assert clf.rule_.slacks == pytest.approx(alone.rule_.slacks)
+    clf.save(tmp_path / "ensemble")
+    assert AlignedEnsemble.load(tmp_path / "ensemble").rule_.promised is True
+
+
 def test_a_cost_is_negated():
     clf = ensemble(metrics.ExpectedCost([[0, 1], [5, 0]])).fit(X, Y)
     wrong = clf.predict(X) != Y

@@ -378,6 +378,53 @@ def test_constant_answers():
     assert (clf.predict(np.zeros((5, 2))) == 0).all()
 
 
+def test_promises_and_groups():
+    """The rule is that of the answers for rows held out, and each fold says what was met there."""
+    groups = np.where(np.arange(len(Y)) % 2, "north", "south")
+    constraint = "recall >= 0.6, gap(recall) <= 0.6"
+    clf = decided(metric="f1", constraint=constraint, confidence=0.9, cv=SPLIT)
+    clf.fit(X, Y, constraint_groups=groups)
+    answers = cross_val_predict(GaussianNB(), X, Y, cv=SPLIT, method="predict_proba")
+    how = {"metric": "f1", "constraint": constraint, "confidence": 0.9, "groups": groups}
+    rule = fit_decision(y=Y, probabilities=answers, **how)
+    torch.testing.assert_close(clf.rule_.gain, rule.gain)
+    assert clf.rule_.promised is True
+    results = clf.cv_results_
+    assert results["fold_promised"] == [True] * SPLIT.get_n_splits()
+    for place, (_, rows) in enumerate(SPLIT.split(X, Y)):
+        given = answers[rows, 1] > results["fold_thresholds"][place]
+        recall = recall_score(Y[rows], given)
+        assert results["fold_slacks"]["recall >= 0.6"][place] == pytest.approx(recall - 0.6)
+        each = [recall_score(Y[rows][own], given[own]) for own in split_by(groups[rows])]
+        slack = results["fold_slacks"]["gap(recall) <= 0.6"][place]
+        assert slack == pytest.approx(0.6 - abs(each[0] - each[1]))
+
+
+def split_by(groups):
+    return [groups == group for group in np.unique(groups)]
+
+
+def test_a_promise_sees_a_row_once():
+    """Rows that are held out several times are no more rows."""
+    rows = np.concatenate([np.flatnonzero(Y == 0)[:60], np.flatnonzero(Y == 1)[:20]])
+    asked = {"metric": "f1", "constraint": "recall >= 0.9", "confidence": 0.95}
+    cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=3, random_state=0)
+    with pytest.warns(UserWarning, match=r"takes \d+ rows of class 1 if .* and there are 20\."):
+        clf = decided(**asked, cv=cv).fit(X[rows], Y[rows])
+    assert clf.rule_.promised is False
+    assert not any(clf.cv_results_["fold_promised"])
+
+
+def test_wrong_promises():
+    with pytest.raises(ValueError, match="confidence of AlignedDecisionCV must be None without a"):
+        decided(confidence=0.95).fit(X, Y)
+    text = f"constraint_groups of AlignedDecisionCV must hold a group for each of the {len(Y)} rows"
+    with pytest.raises(ValueError, match=text):
+        decided(constraint="gap(recall) <= 0.5").fit(X, Y, constraint_groups=[1, 2])
+    with pytest.raises(ValueError, match="groups of fit_decision must be given for 'gap"):
+        decided(constraint="gap(recall) <= 0.5").fit(X, Y)
+
+
 def test_a_constraint_that_some_folds_cannot_meet():
     """Its scores are NaN there, and the others count."""
     rows = np.concatenate([np.flatnonzero(Y == 0)[:60], np.flatnonzero(Y == 1)[:12]])

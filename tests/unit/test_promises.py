@@ -50,22 +50,27 @@ def consistent(broken, draws, level=0.05):
         ("fpr <= 0.1", "recall", 150),
         ("precision >= 0.8", "recall", 400),
         ("accuracy >= 0.8", "recall", 400),
-        ("recall >= 0.8, fpr <= 0.25", "f1", 200),
+        ("recall >= 0.75, fpr <= 0.25", "f1", 200),
     ],
 )
 def test_promises_are_kept_in_the_population(constraint, metric, rows):
-    draws, broken, promised, plain = 200, 0, 0, 0
+    draws, broken, promised, plain = 80, 0, 0, 0
     for seed in range(draws):
         z, y = two(rows, seed)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".* does not promise")
-            rule = fit_decision(z, y, metric=metric, constraint=constraint, confidence=0.95)
+        rule = quietly(z, y, metric=metric, constraint=constraint)
         promised += rule.promised
         broken += rule.promised and not kept(constraint, rule)
         plain += not kept(constraint, fit_decision(z, y, metric=metric, constraint=constraint))
     assert promised > draws / 3  # else there is nothing to break
     assert consistent(broken, draws)
     assert not consistent(plain, draws) or metric == "f1"  # a rule without a margin breaks them
+
+
+def quietly(*rows, **how):
+    """Fit a rule, whether or not it promises."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* does not promise")
+        return fit_decision(*rows, confidence=0.95, **how)
 
 
 def kept(constraint, rule):
@@ -103,14 +108,16 @@ def three(rows, seed):
     return 2 * x + prior.log(), y
 
 
-def test_promises_of_three_classes():
-    fresh, true = three(100_000, 10**6)
-    draws, broken, constraint = 24, 0, "recall[2] >= 0.75"
+@pytest.mark.parametrize("draws", [5, pytest.param(150, marks=pytest.mark.slow)])
+def test_promises_of_three_classes(draws):
+    fresh, true = three(50_000, 10**6)
+    broken, promised, constraint = 0, 0, "recall[2] >= 0.75"
     for seed in range(draws):
         logits, y = three(300, seed)
-        rule = fit_decision(logits, y, metric="accuracy", constraint=constraint, confidence=0.95)
-        assert rule.promised
-        broken += (rule(fresh)[true == 2] == 2).double().mean().item() < 0.75
+        rule = quietly(logits, y, metric="accuracy", constraint=constraint)
+        promised += rule.promised
+        broken += rule.promised and (rule(fresh)[true == 2] == 2).double().mean().item() < 0.75
+    assert promised > draws / 2
     assert consistent(broken, draws)
 
 
@@ -142,25 +149,29 @@ def evidence(matrices, weight=1.0):
 
 @pytest.mark.parametrize("name", ["f1", "matthews_corrcoef", "balanced_accuracy", "gap(recall)"])
 def test_standard_errors_are_those_of_resampling(name):
-    """The deviation over multinomial draws, with 1/√(2·draws) = 1% of error of its own."""
+    """The deviation over multinomial draws, with 1/√(2·draws) = 1% of error of its own.
+
+    What is left out are terms of second order, some per cent with hundreds of rows.
+    """
     cells = np.array([[[300, 40], [30, 90]], [[220, 60], [25, 35]]])
     gap = name.startswith("gap")
     sign = "<= 0.5" if gap else ">= 0.5"
     (constraint,) = parse(f"{name} {sign}")
     slack, error = standing(constraint, evidence([cells.tolist()]), 0.0)
+    parts = cells if gap else cells.sum(0, keepdims=True)
     drawn = [
         np.random.default_rng(k).multinomial(part.sum(), part.flatten() / part.sum(), 5000)
-        for k, part in enumerate(cells)
+        for k, part in enumerate(parts)
     ]
-    parts = [torch.from_numpy(each).double().view(-1, 2, 2) for each in drawn]
-    values = []
-    for each in zip(*parts, strict=True):
-        confusions = [Confusion.from_matrix(part) for part in each]
-        values.append(constraint.slack(sum(confusions), confusions).item())
-    tolerance = 0.05 if name == "matthews_corrcoef" else 0.04
-    # The groups are drawn each by itself, which leaves their sizes fixed: hence some per cent more.
-    assert error.item() == pytest.approx(np.std(values), rel=tolerance)
-    assert slack.item() == pytest.approx(np.mean(values), abs=5 * np.std(values) / 70 + 0.003)
+
+    def drawn_slack(matrices):
+        confusions = [Confusion.from_matrix(matrix) for matrix in matrices]
+        return constraint.slack(sum(confusions), confusions)
+
+    matrices = torch.from_numpy(np.stack(drawn, 1)).double().view(5000, -1, 2, 2)
+    values = torch.vmap(drawn_slack)(matrices)
+    assert error.item() == pytest.approx(values.std().item(), rel=0.04)
+    assert slack.item() == pytest.approx(values.mean().item(), abs=0.1 * error.item())
 
 
 def test_few_perfect_rows_are_not_certain():
@@ -217,7 +228,7 @@ def test_too_few_rows_say_how_many_it_takes():
     # The safest: all rows of class 1 are found, and of such rules it is the most precise.
     assert rule.slacks["recall >= 0.9"] == pytest.approx(0.1)
     assert (rule(z) == (z >= 0)).all()
-    with pytest.warns(UserWarning, match="takes 29 rows of 'fraud'"):
+    with pytest.warns(UserWarning, match="takes 29 rows of class 'fraud'"):
         fit_decision(z, y.long(), classes=["fine", "fraud"], **how)
     copies = fit_decision(z.repeat(2), y.long().repeat(2), **how)  # 40 rows of class 1
     assert copies.promised is True
@@ -226,7 +237,7 @@ def test_too_few_rows_say_how_many_it_takes():
     assert (again.promised, again.confidence) == (True, 0.95)
     assert "promised=True" in repr(again)
     assert fit_decision(z, y.long(), metric="f1").promised is None
-    assert copies.adapt(z).promised is None
+    assert copies.adapt(z, class_prior=[0.5, 0.5]).promised is None
     with pytest.raises(ValueError, match="promised of DecisionRule must be True, False or None"):
         DecisionRule.from_state_dict(state | {"promised": "yes"})
 
@@ -392,13 +403,10 @@ def test_wrong_arguments_say_what_to_write(name):
 def test_what_has_no_groups_or_promises():
     many = torch.stack([Y, 1 - Y], 1)
     with pytest.raises(ValueError, match="confidence of fit_decision must be None for many labels"):
-        fit_decision(
-            torch.stack([Z, -Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1",
-            confidence=0.9,
-        )  # fmt: skip
+        quietly(torch.stack([Z, -Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1")
     fitter = DecisionFitter("f1", constraint="gap(recall) <= 0.5")
     fitter.update(Z, Y)
-    with pytest.raises(ValueError, match="Use fit_decision with groups=. DecisionFitter keeps no"):
+    with pytest.raises(ValueError, match=r"with groups=\. DecisionFitter keeps no"):
         fitter.compute()
     rule = fit_decision(Z, Y, **GAP, groups=torch.arange(40) % 2)
     with pytest.raises(ValueError, match="must not bound a gap, whose groups are not known here"):

@@ -19,6 +19,7 @@ from evalign.cli.saved_rule import SavedRule
 from evalign.cli.tables import TableFile, is_usable, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.decisions import Decision, DecisionRule
+from evalign.decisions.fit import check_promise
 from evalign.decisions.goal import ROUNDING
 from evalign.decisions.inputs import FROM_ONE, look_like_probabilities
 from evalign.estimator import held_out
@@ -52,6 +53,8 @@ def fit_rule(
     """Do the work of `evalign decide` without a rule; its options are explained in `commands`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
+        with refused():
+            check_promise("evalign decide", decision, constraint, confidence)
         source = TableFile(data)
         given = {"--target": target, "--weight": weight, "--groups": groups}
         for option, name in given.items():

@@ -124,8 +124,8 @@ def rows_needed(rate: float, bound: float, level: float) -> float:
     """The number of rows whose `tail` is the level, at this rate; infinite if there is none.
 
     Examples:
-        >>> round(rows_needed(1.0, 0.9, 0.05), 2), math.log(0.05) / math.log(0.9)
-        (28.43, 28.433158085488294)
+        >>> round(rows_needed(1.0, 0.9, 0.05), 4), round(math.log(0.05) / math.log(0.9), 4)
+        (28.4332, 28.4332)
     """
 
     def excess(log_rows: float) -> float:
@@ -230,6 +230,6 @@ def lacking(
 
 def _kind(rate: Rate, place: int, seen: Evidence, names: list[str | int] | None) -> str:
     classes = seen.mass.shape[-1]
-    words = [f"class {k}" if names is None else repr(names[k]) for k in range(classes)]
-    other = words[1 - place] if classes == 2 else f"other classes than {words[place]}"
-    return rate.rows.format(own=words[min(place, classes - 1)], other=other)
+    words = [f"class {name!r}" for name in names or range(classes)]
+    other = words[1 - place] if classes == 2 else f"others than {words[place]}"
+    return rate.rows.format(own=words[place], other=other)

@@ -217,6 +217,11 @@ class DecisionRule:
                 raise ValueError(complaint(owner, f"{name} of the rule", "be known", "none", cure))
         assert self.metric is not None
         assert self.class_prior is not None
+        goal = Goal.of(owner, self.metric, self.constraint, self.classes)
+        gaps = [each.text for each in goal.constraints if each.gap]
+        cure = "Fit again, with groups=."
+        allowed = "not bound a gap, whose groups are not known here"
+        require(not gaps, owner, "constraint of the rule", allowed, gaps, cure)
         scores, rows = self._rows(owner, logits, probabilities)
         weight = with_mean_one(owner, as_weights(owner, sample_weight, scores))
         rows, weight = self._calibrated(rows)[weight > 0], weight[weight > 0]
@@ -235,11 +240,6 @@ class DecisionRule:
             change = change - torch.where(old < 1, (1 - new) / (1 - old), 1).log()
         offsets = change if self.offsets is None else self.offsets.to(rows) + change
         weights = weight.unsqueeze(1).expand_as(rows) if self._multilabel else weight
-        goal = Goal.of(owner, self.metric, self.constraint, self.classes)
-        gaps = [each.text for each in goal.constraints if each.gap]
-        cure = "Fit again, with groups=."
-        allowed = "not bound a gap, whose groups are not known here"
-        require(not gaps, owner, "constraint of the rule", allowed, gaps, cure)
         adapted = rows + change
         gain = expected_gain(owner, adapted, weights, self.metric, goal, self._multilabel)
         eta = adapted.sigmoid() if self._multilabel else adapted.softmax(1)

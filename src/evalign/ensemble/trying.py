@@ -17,7 +17,7 @@ from evalign.ensemble.progress import Tell
 from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedModels, train
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Split
-from evalign.estimator.evidence import Wanted, cross_fit
+from evalign.estimator.evidence import Wanted, cross_fit, unspoken
 from evalign.training import holdout_split
 
 # Rows up to which there are so many folds. With more, a fifth is held out once: it tells enough.
@@ -105,7 +105,8 @@ def try_all(
         answers = _answers(models, table, classes, parts, seed)
         found = cross_fit(answers, wanted, WAYS)
         try:
-            rules[name] = wanted.rule(answers)
+            with unspoken():
+                rules[name] = wanted.rule(answers)
         except ValueError as error:
             if wanted.constraint is None:
                 raise

@@ -1,7 +1,8 @@
 """What a decision rule brings over argmax, on rows that it was not fitted to."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
@@ -79,6 +80,14 @@ class Wanted:
         )
 
 
+@contextmanager
+def unspoken() -> Iterator[None]:
+    """Keep back that a rule promises nothing, where it is one of many: the last one says it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", NOT_PROMISED)
+        yield
+
+
 def constraint_values(owner: str, groups: Any, rows: int) -> np.ndarray | None:
     """The groups that gaps are between, one for each row."""
     if groups is None:
@@ -152,8 +161,7 @@ def rule_without(
     if not len(rest.row):
         return None
     try:
-        with warnings.catch_warnings():  # the rule of all rows says it
-            warnings.filterwarnings("ignore", NOT_PROMISED)
+        with unspoken():
             return wanted.rule(rest, decision)
     except ValueError:
         if wanted.constraint is None:
