@@ -29,7 +29,7 @@ from torch import Tensor
 
 from evalign.core.constraints import Constraint
 from evalign.core.doubts import warn
-from evalign.decisions.certainty import Evidence, lacking, p_values, rate_of, standing
+from evalign.decisions.certainty import CellSums, lacking, p_values, rate_of, standing
 from evalign.decisions.cuts import all_cuts, best_cut, threshold_gains
 from evalign.decisions.gains import confusions
 from evalign.decisions.goal import ROUNDING, Goal
@@ -77,7 +77,7 @@ def promised(
     return rule, passes
 
 
-Found = tuple[Tuned, Evidence, bool]
+Found = tuple[Tuned, CellSums, bool]
 
 
 def _best_threshold(
@@ -93,7 +93,7 @@ def _best_threshold(
 ) -> Found:
     margin, target = logits[:, 1] - logits[:, 0], goal.by_group(target, groups)
     middle, below, matrices = all_cuts(margin, target, weight, goal)
-    seen = Evidence.of(goal, matrices, all_cuts(margin, target, weight**2, goal).confusions)
+    seen = CellSums.of(goal, matrices, all_cuts(margin, target, weight**2, goal).confusions)
     scores = goal.scores(matrices)
     if scores.amax().isneginf():
         raise goal.infeasible(owner, matrices)
@@ -111,7 +111,7 @@ def _best_threshold(
         passed = worst <= worst.min() * (1 + ROUNDING)
     best = best_cut(middle, scores.masked_fill(~passed, -torch.inf))
     gain, none = threshold_gains(middle[best]), torch.zeros_like(logits[0])
-    found = Evidence(*(x[best].unsqueeze(0) for x in seen))
+    found = CellSums(*(x[best].unsqueeze(0) for x in seen))
     return Tuned(gain, 1.0, none, scores[best].item()), found, passes
 
 
@@ -177,7 +177,7 @@ def _best_rule(
         met = margins
         eta, aims = (rule.factor * logits + rule.offsets).softmax(1), goal.by_group(target, groups)
         both = [confusions(eta, aims, w, rule.gain.unsqueeze(0)) for w in (weight, weight**2)]
-        seen = Evidence.of(goal, *both)
+        seen = CellSums.of(goal, *both)
         limits = [standing(each, seen, z) for each in goal.constraints]
         short = np.array([(z * error - slack).item() for slack, error in limits])
         if best is None or short.max() < best[0]:
