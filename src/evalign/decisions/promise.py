@@ -14,7 +14,8 @@ Two classes, anything else (precision, accuracy, F1, a gap): a threshold that wa
 rows look well is not tested by them. So a ladder of thresholds is fixed by the ranks of the rows,
 without their labels, and climbed in a fixed order (the fallback procedure of Wiens): some steps,
 the starts, are given equal parts of δ; what a step has goes on to the next if it passes, and is
-lost if not. The probability that any step passes that is broken is at most δ.
+lost if not. The probability that any step passes that is broken is at most δ. The limits are those
+of a threshold at a row, while it lies in the middle between two: this is nearly exact.
 
 More classes: a rule is searched for with bounds that are moved by a margin, until it passes. The
 search has seen the rows, and what that is worth is not subtracted: this is approximate.
