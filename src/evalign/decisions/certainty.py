@@ -86,7 +86,7 @@ def rate_of(constraint: Constraint) -> tuple[Rate, int] | None:
     return None if rate is None or constraint.gap or averaged else (rate, place)
 
 
-class Evidence(NamedTuple):
+class CellSums(NamedTuple):
     """What rows tell of rules: sums (K, G, d, d) by rule, group, true class and label.
 
     Args:
@@ -98,12 +98,12 @@ class Evidence(NamedTuple):
     squares: Tensor
 
     @classmethod
-    def of(cls, goal: Goal, mass: Tensor, squares: Tensor) -> "Evidence":
+    def of(cls, goal: Goal, mass: Tensor, squares: Tensor) -> "CellSums":
         number = goal.groups or 1
         return cls(*(x.unflatten(-2, (number, -1)) for x in (mass, squares)))
 
-    def whole(self) -> "Evidence":
-        return Evidence(*(x.sum(1, keepdim=True) for x in self))
+    def whole(self) -> "CellSums":
+        return CellSums(*(x.sum(1, keepdim=True) for x in self))
 
 
 def tail(rate: np.ndarray, rows: np.ndarray, bound: float) -> np.ndarray:
@@ -137,7 +137,7 @@ def rows_needed(rate: float, bound: float, level: float) -> float:
     return math.inf if excess(most) > 0 else math.exp(float(brentq(excess, least, most)))  # pyright: ignore[reportArgumentType]
 
 
-def standing(constraint: Constraint, seen: Evidence, z: float) -> tuple[Tensor, Tensor]:
+def standing(constraint: Constraint, seen: CellSums, z: float) -> tuple[Tensor, Tensor]:
     """The slack of a constraint for K rules and its standard error, by the delta method.
 
     A gap is broken if one pair of groups breaks it, so that it is enough that all pairs pass, each
@@ -164,17 +164,17 @@ def standing(constraint: Constraint, seen: Evidence, z: float) -> tuple[Tensor, 
     return slack.gather(1, nearest)[:, 0], error.gather(1, nearest)[:, 0]
 
 
-def _with_added_rows(seen: Evidence, z: float) -> Evidence:
+def _with_added_rows(seen: CellSums, z: float) -> CellSums:
     """z² rows more of each class that has any, half of them labelled rightly."""
     classes = seen.mass.shape[-1]
     of_class = seen.mass.sum(-1, keepdim=True)
     row = seen.squares.sum(-1, keepdim=True) / of_class.clamp(min=1e-300)
     eye = torch.eye(classes, dtype=row.dtype, device=row.device)
     added = z**2 / 2 * (eye + (1 - eye) / max(classes - 1, 1))
-    return Evidence(seen.mass + row * added, seen.squares + row**2 * added)
+    return CellSums(seen.mass + row * added, seen.squares + row**2 * added)
 
 
-def rates(constraint: Constraint, seen: Evidence) -> tuple[np.ndarray, np.ndarray, float] | None:
+def rates(constraint: Constraint, seen: CellSums) -> tuple[np.ndarray, np.ndarray, float] | None:
     """The rate that shall be large, its effective number of rows, and its bound; None if it is not.
 
     A rate that shall be small is turned into the rest of it.
@@ -197,7 +197,7 @@ def rates(constraint: Constraint, seen: Evidence) -> tuple[np.ndarray, np.ndarra
     return np.where(whole > 0, 1 - value, 0), rows, 1 - constraint.bound
 
 
-def p_values(constraint: Constraint, seen: Evidence, level: float) -> np.ndarray:
+def p_values(constraint: Constraint, seen: CellSums, level: float) -> np.ndarray:
     """The p-values of "the constraint is broken" for K rules, each by itself."""
     found = rates(constraint, seen)
     if found is not None:
@@ -207,7 +207,7 @@ def p_values(constraint: Constraint, seen: Evidence, level: float) -> np.ndarray
 
 
 def lacking(
-    constraint: Constraint, seen: Evidence, level: float, names: list[str | int] | None
+    constraint: Constraint, seen: CellSums, level: float, names: list[str | int] | None
 ) -> str:
     """What the rows of one rule lack to pass; "" if they pass."""
     if p_values(constraint, seen, level)[0] <= level:
@@ -228,7 +228,7 @@ def lacking(
     return f"{takes} if they are like these, and there are {math.floor(rows + 1e-9)}."
 
 
-def _kind(rate: Rate, place: int, seen: Evidence, names: list[str | int] | None) -> str:
+def _kind(rate: Rate, place: int, seen: CellSums, names: list[str | int] | None) -> str:
     classes = seen.mass.shape[-1]
     words = [f"class {name!r}" for name in names or range(classes)]
     other = words[1 - place] if classes == 2 else f"others than {words[place]}"

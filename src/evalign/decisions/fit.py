@@ -88,9 +88,9 @@ def fit_decision(
             not count, as for recall one without a row of the class.
         confidence: such as 0.95: the constraint shall hold on new rows with this probability, and
             not only on these, which have to be independent draws. `rule.promised` tells whether
-            it does; a warning says how many rows it takes if not. Exact for two classes and
-            rates (recall, precision, specificity, npv, fpr, fnr, predicted_rate, accuracy),
-            approximate for other metrics and more classes.
+            it does; a warning says how many rows it takes if not. Exact for two classes, rows
+            of equal weight and recall, specificity, fpr, fnr or predicted_rate; nearly so for
+            precision, npv and accuracy; approximate for all else.
         classes: the names of the classes, in order.
         offsets: (C,), of a network whose probabilities are softmax(logits + offsets), such as one
             trained with `AlignedLoss`. The logits, here and in calls of the rule, do not hold them.

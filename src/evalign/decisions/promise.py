@@ -14,7 +14,8 @@ Two classes, anything else (precision, accuracy, F1, a gap): a threshold that wa
 rows look well is not tested by them. So a ladder of thresholds is fixed by the ranks of the rows,
 without their labels, and climbed in a fixed order (the fallback procedure of Wiens): some steps,
 the starts, are given equal parts of δ; what a step has goes on to the next if it passes, and is
-lost if not. The probability that any step passes that is broken is at most δ.
+lost if not. The probability that any step passes that is broken is at most δ. The limits are those
+of a threshold at a row, while it lies in the middle between two: this is nearly exact.
 
 More classes: a rule is searched for with bounds that are moved by a margin, until it passes. The
 search has seen the rows, and what that is worth is not subtracted: this is approximate.
@@ -29,7 +30,7 @@ from torch import Tensor
 
 from evalign.core.constraints import Constraint
 from evalign.core.doubts import warn
-from evalign.decisions.certainty import Evidence, lacking, p_values, rate_of, standing
+from evalign.decisions.certainty import CellSums, lacking, p_values, rate_of, standing
 from evalign.decisions.cuts import all_cuts, best_cut, threshold_gains
 from evalign.decisions.gains import confusions
 from evalign.decisions.goal import ROUNDING, Goal
@@ -77,7 +78,7 @@ def promised(
     return rule, passes
 
 
-Found = tuple[Tuned, Evidence, bool]
+Found = tuple[Tuned, CellSums, bool]
 
 
 def _best_threshold(
@@ -93,7 +94,7 @@ def _best_threshold(
 ) -> Found:
     margin, target = logits[:, 1] - logits[:, 0], goal.by_group(target, groups)
     middle, below, matrices = all_cuts(margin, target, weight, goal)
-    seen = Evidence.of(goal, matrices, all_cuts(margin, target, weight**2, goal).confusions)
+    seen = CellSums.of(goal, matrices, all_cuts(margin, target, weight**2, goal).confusions)
     scores = goal.scores(matrices)
     if scores.amax().isneginf():
         raise goal.infeasible(owner, matrices)
@@ -111,7 +112,7 @@ def _best_threshold(
         passed = worst <= worst.min() * (1 + ROUNDING)
     best = best_cut(middle, scores.masked_fill(~passed, -torch.inf))
     gain, none = threshold_gains(middle[best]), torch.zeros_like(logits[0])
-    found = Evidence(*(x[best].unsqueeze(0) for x in seen))
+    found = CellSums(*(x[best].unsqueeze(0) for x in seen))
     return Tuned(gain, 1.0, none, scores[best].item()), found, passes
 
 
@@ -177,7 +178,7 @@ def _best_rule(
         met = margins
         eta, aims = (rule.factor * logits + rule.offsets).softmax(1), goal.by_group(target, groups)
         both = [confusions(eta, aims, w, rule.gain.unsqueeze(0)) for w in (weight, weight**2)]
-        seen = Evidence.of(goal, *both)
+        seen = CellSums.of(goal, *both)
         limits = [standing(each, seen, z) for each in goal.constraints]
         short = np.array([(z * error - slack).item() for slack, error in limits])
         if best is None or short.max() < best[0]:
