@@ -331,19 +331,21 @@ def watched(decision, y):
 
 
 def test_a_network_learns_from_all_rows_of_the_other_folds():
-    y = np.repeat([0, 1], [60, 20])
+    y = np.repeat([0, 1], [600, 200])
     for model in watched("argmax", y):
         assert sorted([*model.learnt, *model.validated]) == y.tolist()
-        assert len(model.validated) == 20
+        assert len(model.validated) == training.LARGE_FOLD
 
 
-def test_a_network_with_a_rule_holds_out_rows_of_its_own():
-    assert all(model.validated is None for model in watched("tuned", np.repeat([0, 1], [60, 20])))
+@pytest.mark.parametrize(("decision", "rows"), [("tuned", 800), ("argmax", 796)])
+def test_a_network_with_a_rule_or_few_rows_holds_out_its_own(decision, rows):
+    models = watched(decision, np.arange(rows) % 2)
+    assert all(model.validated is None for model in models)
 
 
 @pytest.mark.filterwarnings("ignore:Of the classes")
 def test_a_class_that_a_fold_does_not_learn_is_not_validated():
-    y = np.repeat([0, 1, 2], [60, 19, 1])
+    y = np.repeat([0, 1, 2], [600, 219, 1])
     seen = [set(model.validated) for model in watched("argmax", y)]
     assert seen == [{0, 1}] * 4
 

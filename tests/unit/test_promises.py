@@ -242,6 +242,16 @@ def test_too_few_rows_say_how_many_it_takes():
         DecisionRule.from_state_dict(state | {"promised": "yes"})
 
 
+def test_rates_of_several_classes_are_promised_by_the_exact_test():
+    """29 rows of a class that are all found are enough for a recall of 0.9."""
+    y = torch.arange(3).repeat_interleave(29)
+    logits = 9 * torch.eye(3)[y]
+    rule = fit_decision(
+        logits, y, metric="f1_macro", constraint="recall[0] >= 0.9", confidence=0.95
+    )
+    assert rule.promised
+
+
 def test_a_promise_that_does_not_bind_changes_nothing():
     z, y = two(2000, 0)
     free = fit_decision(z, y, metric="f1")

@@ -135,7 +135,7 @@ def apply_rule(path: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
 
 
 def _groups(table: pa.Table, name: str) -> np.ndarray:
-    """The groups of the rows, as strings; a row without one is in a group of its own."""
+    """The groups of the rows, as strings; rows without one form one group."""
     values = ["" if value is None else str(value) for value in table[name].to_pylist()]
     return np.array(values, dtype=object)
 
@@ -291,7 +291,7 @@ def _shown(
     return [
         table,
         f"{brings} on rows that it was not fitted to.",
-        *([better] if gain < 0 else []),
+        *([better] if gain < 0 and rule.constraint is None else []),
         *slacks,
         f"Wrote {out} (found by: {rule.source}{threshold}).",
     ]

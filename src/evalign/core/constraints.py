@@ -52,6 +52,7 @@ class PredictedRate(ClassMetric):
 
 # They bound a rule but are not goals: whoever makes them small alone labels no row.
 RATES = {rate.stem: rate for rate in (FalsePositiveRate, FalseNegativeRate, PredictedRate)}
+OF_TRUE_ROWS = ("recall", "fnr", "specificity", "fpr")  # whose rows the labels do not choose
 OTHER_WORDS = {
     "false_positive_rate": "fpr",
     "false_negative_rate": "fnr",
@@ -94,6 +95,10 @@ class OfClass(Metric):
         allowed = f"be about one of the {kind} 0 to {last}"
         require(index <= last, self.owner, "constraint", allowed, f'"{self.name}"')
         return self.metric.score(c)[index]
+
+
+class Infeasible(ValueError):
+    """No rule meets a constraint."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +224,7 @@ def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) ->
     if gap:
         allowed, cure = "bound a gap from above, by <=", "Every rule has one of at least 0."
         require(sign == "<=", owner, "constraint", allowed, shown, cure)
-        metric, low, high = undefined_without_rows(metric), 0.0, high - low
+        metric, low, high = _undefined(metric), 0.0, high - low
     constraint = Constraint(text, metric, sign == ">=", bound, gap, owner)
 
     allowed = f"have a bound from {low:g} to {high:g}, where {constraint.name} lies"
@@ -232,6 +237,16 @@ def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) ->
 
 
 def undefined_without_rows(metric: Metric) -> Metric:
+    """The metric with NaN where no row is of the class that its rate is of.
+
+    Before the first row of a class its recall is not 0. Other metrics keep their value for 0/0: a
+    precision without a row of that label is broken by the rule itself.
+    """
+    rate = isinstance(metric, OfClass) and metric.metric.stem in OF_TRUE_ROWS
+    return _undefined(metric) if rate else metric
+
+
+def _undefined(metric: Metric) -> Metric:
     """The metric with NaN for 0/0: a group that it says nothing of is not one of 0%."""
     if isinstance(metric, OfClass):
         return replace(metric, metric=replace(metric.metric, zero_division=math.nan))

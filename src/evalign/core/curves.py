@@ -111,7 +111,8 @@ def recall_at_precision(curve: Confusion, precision: float, step: Step) -> Tenso
     """The share of each class whose rows can be had at a precision, by a step H(best, precision).
 
     The best precision at a threshold is the largest at it or below: who goes there has the row too.
-    With a hard step this is the largest recall whose precision is at least the bound.
+    With a hard step this is the largest recall whose precision is above the bound, and rows at the
+    bound itself count half.
     """
     found = safe_ratio(curve.tp, curve.predicted)
     best = found.flip(-1).cummax(-1).values.flip(-1)

@@ -28,7 +28,7 @@ def visible(text: str, keep: str = "") -> str:
 def nearest(name: object, known: Iterable[str]) -> str:
     """The cure for a misspelt name: the known name that is most like it, or "" if none is close.
 
-    A name that was cut short is the only one that begins so.
+    A name that was cut short stands for the one known name that begins with it.
 
     Examples:
         >>> nearest("adlut", ["adult", "yeast"]), nearest("iris", ["adult", "yeast"])

@@ -141,7 +141,8 @@ def standing(constraint: Constraint, seen: CellSums, z: float) -> tuple[Tensor, 
     """The slack of a constraint for K rules and its standard error, by the delta method.
 
     A gap is broken if one pair of groups breaks it, so that it is enough that all pairs pass, each
-    at the full level. It is that of the pair which is nearest to its bound, in standard errors.
+    at the full level. The slack is that of the pair which is nearest to its bound, in standard
+    errors.
     """
     mass, squares = _with_added_rows(seen if constraint.gap else seen.whole(), z)
     with torch.inference_mode(mode=False), torch.enable_grad():
@@ -175,9 +176,9 @@ def _with_added_rows(seen: CellSums, z: float) -> CellSums:
 
 
 def rates(constraint: Constraint, seen: CellSums) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """The rate that shall be large, its effective number of rows, and its bound; None if it is not.
+    """The rate that shall be large, its effective number of rows, and its bound.
 
-    A rate that shall be small is turned into the rest of it.
+    None if the metric is not a rate. A rate that shall be small is turned into the rest of it.
     """
     found = rate_of(constraint)
     if found is None:

@@ -10,7 +10,7 @@ from torch.nn.functional import softplus
 
 from evalign.core.checks import complaint
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import Constraint, parse
+from evalign.core.constraints import Constraint, Infeasible, parse
 from evalign.core.metrics import Metric, MetricFunction, resolve
 
 # Scores are quotients of float64 sums of up to 2²⁰ terms: below this, a difference is rounding.
@@ -132,7 +132,7 @@ class Goal:
         c, groups = self._confusion(confusion)
         return {each.text: each.slack(c, groups).item() for each in self.constraints}
 
-    def infeasible(self, owner: str, confusions: Tensor) -> ValueError:
+    def infeasible(self, owner: str, confusions: Tensor) -> Infeasible:
         """The error to raise when no confusion meets all constraints."""
         flat = confusions.flatten(0, -3)
         nearest = flat[self.least(flat).nan_to_num(-torch.inf).argmax()]
@@ -141,7 +141,7 @@ class Goal:
         cure = f"The best rule found reaches {', '.join(reached)}."
         allowed = "be met by some rule on these rows"
         got = repr(", ".join(each.text for each in self.constraints))
-        return ValueError(complaint(owner, "constraint", allowed, got, cure))
+        return Infeasible(complaint(owner, "constraint", allowed, got, cure))
 
     def mixed(self, confusions: Tensor, share: Tensor) -> Tensor:
         """(1 − share)·metric − share·(what is missing to the bounds, smoothly); NaN is −∞."""

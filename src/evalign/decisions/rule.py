@@ -65,7 +65,7 @@ class DecisionRule:
         rows: how many rows the rule was fitted on.
         slacks: how far each constraint is on the allowed side of its bound, on these rows.
         confidence: the probability that was asked for, with which constraints hold on new rows.
-        promised: whether they do; None where nothing was asked for.
+        promised: whether these rows show that they do; None where nothing was asked for.
     """
 
     gain: Tensor

@@ -23,6 +23,8 @@ PROBE = 2000  # rows; where time is limited, a larger table is tried with so man
 # Rows up to which one thread is enough. Threads of boosted trees on few rows mostly wait for each
 # other: with two, where other work keeps both cores busy, 2,000 rows take ten times as long.
 ONE_THREAD = 10_000
+# Rows of a fold from which on a network may choose its best epoch on it.
+LARGE_FOLD = 200
 
 
 class OutOfTime(Exception):
@@ -167,7 +169,7 @@ def train(
         estimator: Any = candidate.estimator
         more = dict(arguments)
         # A rule of its own would be fitted to the very answers that are to judge it.
-        if is_network and network.decision == "argmax":
+        if is_network and network.decision == "argmax" and len(held) >= LARGE_FOLD:
             more |= _validation(X, y, table.weight, rows, held)
         if is_network and checkpoint is not None:
             more["checkpoint"] = Path(checkpoint) / f"{name}-{fold}"
@@ -204,9 +206,8 @@ def _validation(
 ) -> dict[str, Any]:
     """The fold that is held out, as what a network chooses its best epoch on.
 
-    One number chosen on some hundred rows hardly flatters the answers for them, and the network
-    learns from all the other folds instead of most of their rows. Classes that it does not learn
-    cannot be validated.
+    The network then learns from all the other folds, and not from most of their rows. Classes that
+    it does not learn cannot be validated.
     """
     held = held[np.isin(y[held], y[rows])]
     if not len(held):

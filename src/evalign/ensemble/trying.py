@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import _safe_indexing
 
+from evalign.core.constraints import Infeasible
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
 from evalign.ensemble.candidates import CandidateModel
@@ -107,9 +108,7 @@ def try_all(
         try:
             with unspoken():
                 rules[name] = wanted.rule(answers)
-        except ValueError as error:
-            if wanted.constraint is None:
-                raise
+        except Infeasible as error:
             failed = error  # another candidate may meet the constraint
             left_out[name] = str(error)
             tell(f"{name}: left out: {error}")

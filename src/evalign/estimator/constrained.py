@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import OfClass, parse
+from evalign.core.constraints import Infeasible, OfClass, parse
 from evalign.core.metrics import Metric, MetricFunction
 from evalign.decisions import Decision, fit_decision
 from evalign.decisions.fit import check_arguments, check_promise
@@ -108,7 +108,7 @@ class ConstrainedScore:
                 classes=list(self.classes),
                 **common,
             )
-        except ValueError:  # no rule meets it
+        except Infeasible:
             low, high = (max(-1e6, min(bound, 1e6)) for bound in self.metric.bounds)
             plain = self._confusion(logits.argmax(1), y, weight, matrix=True)
             slacks = [each.slack(plain) for each in parse(self.constraint, self.classes)]

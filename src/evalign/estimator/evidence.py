@@ -11,7 +11,7 @@ import torch
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import parse, undefined_without_rows
+from evalign.core.constraints import Infeasible, parse, undefined_without_rows
 from evalign.core.estimates import UNBOUNDED, Estimate, estimate
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
@@ -163,9 +163,7 @@ def rule_without(
     try:
         with unspoken():
             return wanted.rule(rest, decision)
-    except ValueError:
-        if wanted.constraint is None:
-            raise
+    except Infeasible:
         return None
 
 

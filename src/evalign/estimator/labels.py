@@ -31,20 +31,28 @@ def indicators(owner: str, y: Any) -> np.ndarray:
     """Many labels a row: 0 and 1 of shape (N, L), int64."""
     given = label_array(owner, y)
     require(given.ndim == 2, owner, "y", "have shape (N, L), with a column per label", given.shape)
-    try:
+    if given.dtype == object or given.dtype.kind in "US":
+        values = np.array([_number(cell) for cell in given.ravel()]).reshape(given.shape)
+    else:
         values = given.astype(np.float64)
-    except (TypeError, ValueError):  # text, or a gap of pandas
-        values = np.full(given.shape, np.nan)
     wrong = ~((values == 0) | (values == 1))
     if wrong.any():
         got, cure = given[wrong][0], "A column of other classes needs a classifier of its own."
         if (values[wrong] == -1).all():
             cure = "Map -1 to 0, as in (y > 0).astype(int)."
-        elif given.dtype.kind == "f" and np.isnan(got):
+        elif not isinstance(got, str) and np.isnan(values[wrong][0]):
             cure = "Leave out the rows whose labels are not all known."
         allowed = "hold 0 and 1 only, as it has a column per label"
         raise ValueError(complaint(owner, "y", allowed, got, cure))
     return values.astype(np.int64)
+
+
+def _number(cell: Any) -> float:
+    """A cell as a number; NaN for text, and for a gap of pandas."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def label_names(y: Any) -> list[str] | None:

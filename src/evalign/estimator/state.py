@@ -14,7 +14,7 @@ from evalign.decisions import DecisionRule
 from evalign.estimator.frames import Features
 from evalign.estimator.network import BLOCK, blockwise
 from evalign.estimator.quantiles import QuantileNormal
-from evalign.estimator.rows import dense, network_input
+from evalign.estimator.rows import OWNER, dense, network_input
 from evalign.training import CheckpointError, History, Standardizer
 
 
@@ -59,7 +59,7 @@ class Fitted:
         if not self.multilabel:
             return self.rule.probabilities(logits)
         finite, cure = bool(logits.isfinite().all()), "Lower learning_rate, and fit again."
-        require(finite, "Fitted", "network", "give finite logits", "others", cure)
+        require(finite, OWNER, "network", "give finite logits", "others", cure)
         return self.rule.softmax(logits)
 
     def on_cpu(self) -> Self:

@@ -58,7 +58,6 @@ class Multipliers(nn.Module):
         gaps = [c.text for c in constraints if c.gap]
         allowed, cure = "not be about gaps", "Bound them in fit_decision, which takes groups."
         require(not gaps, "MetricLoss", "constraint", allowed, gaps, cure)
-        # NaN for 0/0: before the first row of a class its recall is not 0.
         self.constraints = tuple(
             replace(c, metric=undefined_without_rows(c.metric)) for c in constraints
         )

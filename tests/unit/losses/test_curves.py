@@ -196,6 +196,17 @@ def test_a_network_that_has_diverged_stays_visible(make):
     assert loss(logits.requires_grad_(), target).isfinite()  # and is not remembered
 
 
+def test_a_curve_below_the_bound_on_recall_has_the_slope_without_it():
+    z = torch.tensor([-1.0, 2.0, 1.0, -2.0, 2.1], requires_grad=True)
+    y = torch.tensor([1, 0, 0, 0, 1])
+    bounded = PartialAUCLoss(0.2, 0.9, statistics="batch")(z, y)
+    free = PartialAUCLoss(0.2, statistics="batch")(z, y)
+    assert bounded == 1
+    (found,), (expected,) = torch.autograd.grad(bounded, z), torch.autograd.grad(free, z)
+    assert torch.equal(found, expected)
+    assert found.abs().sum() > 0
+
+
 def test_training_ranks_the_rows():
     """From scores that say nothing, by the loss alone."""
     generator = torch.Generator().manual_seed(0)

@@ -157,6 +157,15 @@ def test_batches_that_say_nothing_do_not_move_them(make):
     assert slope(loss, logits, target)[0].isfinite()
 
 
+def test_a_label_that_is_given_up_does_not_meet_a_bound_on_precision():
+    """No row has the third label, so its precision is 0, as for a rule."""
+    logits = torch.tensor([[9.0, 0, 0], [0, 9, 0], [9, 0, 0]], requires_grad=True)
+    loss = MetricLoss("f1_macro", constraint="precision_macro >= 0.8")
+    loss(logits, torch.tensor([0, 1, 2]))
+    assert loss.multipliers.reached()["precision_macro >= 0.8"] == pytest.approx(1.5 / 3)
+    assert loss.multipliers.values.item() > 0
+
+
 def test_a_class_that_has_not_come_yet_is_not_missed():
     logits, _ = rows("binary")
     loss = MetricLoss("precision", constraint="recall >= 0.9")
