@@ -1,7 +1,5 @@
 """Losses over all thresholds: average precision, partial area, recall at a precision."""
 
-from abc import abstractmethod
-
 import torch
 from torch import Tensor
 
@@ -9,7 +7,6 @@ from evalign.aggregation import MoreRows, Ranks, Statistics
 from evalign.core import curves, membership
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import check_temperature, require
-from evalign.core.confusion import Confusion
 from evalign.core.rows import Task
 from evalign.losses.base import AdditiveLoss, zero_if_empty
 from evalign.losses.temperature import fill_temperature, register_temperature
@@ -17,51 +14,7 @@ from evalign.losses.temperature import fill_temperature, register_temperature
 MOST = 100_000  # thresholds: a step of 0.0002 in asinh(z)
 
 
-class CurveLoss(AdditiveLoss):
-    """1 − a score of the soft counts at many thresholds, see `AveragePrecisionLoss`."""
-
-    def __init__(
-        self,
-        *,
-        thresholds: int,
-        statistics: Statistics,
-        momentum: float,
-        ranks: Ranks,
-        task: Task | None,
-        ignore_index: int,
-        validate: bool,
-        class_dim: int | None,
-    ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
-        name = type(self).__name__
-        ok = isinstance(thresholds, int) and 2 <= thresholds <= MOST
-        allowed = f"be an integer from 2 to {MOST:,}"
-        require(ok, name, "thresholds", allowed, repr(thresholds))
-        self.thresholds = thresholds
-        self.statistics: Statistics = statistics
-        self.momentum = momentum
-        self.more_rows = MoreRows(statistics, momentum, ranks, name)
-
-    @property
-    def ranks(self) -> Ranks:
-        return self.more_rows.over_ranks.ranks
-
-    @abstractmethod
-    def score(self, curve: Confusion) -> Tensor:
-        """The score of each class."""
-
-    def sums_from_batch(self, batch: Batch) -> Sums:
-        return (curves.soft_counts(batch, self.thresholds),)
-
-    def loss_from_sums(self, sums: Sums) -> Tensor:
-        batch, curve = self.more_rows(*sums)
-        score = curves.mean_over_classes(self.score(curve), curve)
-        return zero_if_empty(1 - score, batch.total.sum())
-
-
-class AveragePrecisionLoss(CurveLoss):
+class AveragePrecisionLoss(AdditiveLoss):
     """1 − average precision of soft counts at many thresholds.
 
     Binary problems score the positive class, others the mean over classes, each against the rest,
@@ -97,21 +50,27 @@ class AveragePrecisionLoss(CurveLoss):
         class_dim: int | None = None,
     ) -> None:
         super().__init__(
-            thresholds=thresholds,
-            statistics=statistics,
-            momentum=momentum,
-            ranks=ranks,
-            task=task,
-            ignore_index=ignore_index,
-            validate=validate,
-            class_dim=class_dim,
+            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
         )
+        self.thresholds = _number("AveragePrecisionLoss", thresholds)
+        self.statistics: Statistics = statistics
+        self.momentum = momentum
+        self.more_rows = MoreRows(statistics, momentum, ranks, "AveragePrecisionLoss")
 
-    def score(self, curve: Confusion) -> Tensor:
-        return curves.average_precision(curve)
+    @property
+    def ranks(self) -> Ranks:
+        return self.more_rows.over_ranks.ranks
+
+    def sums_from_batch(self, batch: Batch) -> Sums:
+        return (curves.soft_counts(batch, self.thresholds),)
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        batch, curve = self.more_rows(*sums)
+        score = curves.average_precision(curve)
+        return zero_if_empty(1 - curves.mean_over_classes(score, curve), batch.total.sum())
 
 
-class PartialAUCLoss(CurveLoss):
+class PartialAUCLoss(AdditiveLoss):
     """1 − the area under the soft ROC curve where it matters: few false positives, high recall.
 
     The area lies left of FPR = `max_fpr` and above TPR = `min_tpr`, and is divided by the largest
@@ -148,14 +107,7 @@ class PartialAUCLoss(CurveLoss):
         class_dim: int | None = None,
     ) -> None:
         super().__init__(
-            thresholds=thresholds,
-            statistics=statistics,
-            momentum=momentum,
-            ranks=ranks,
-            task=task,
-            ignore_index=ignore_index,
-            validate=validate,
-            class_dim=class_dim,
+            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
         )
         inside = isinstance(max_fpr, int | float) and 0 < max_fpr <= 1
         require(inside, "PartialAUCLoss", "max_fpr", "lie in (0, 1]", repr(max_fpr))
@@ -163,20 +115,33 @@ class PartialAUCLoss(CurveLoss):
         require(inside, "PartialAUCLoss", "min_tpr", "lie in [0, 1)", repr(min_tpr))
         self.max_fpr = max_fpr
         self.min_tpr = min_tpr
+        self.thresholds = _number("PartialAUCLoss", thresholds)
+        self.statistics: Statistics = statistics
+        self.momentum = momentum
+        self.more_rows = MoreRows(statistics, momentum, ranks, "PartialAUCLoss")
 
-    def score(self, curve: Confusion) -> Tensor:
+    @property
+    def ranks(self) -> Ranks:
+        return self.more_rows.over_ranks.ranks
+
+    def sums_from_batch(self, batch: Batch) -> Sums:
+        return (curves.soft_counts(batch, self.thresholds),)
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        batch, curve = self.more_rows(*sums)
         area = curves.partial_area(curve, self.max_fpr, self.min_tpr)
-        whole = curves.partial_area(curve, self.max_fpr, 0.0)
-        return area + torch.where(area == 0, whole - whole.detach(), 0)
+        unbound = curves.partial_area(curve, self.max_fpr, 0.0)
+        score = area + torch.where(area == 0, unbound - unbound.detach(), 0)
+        return zero_if_empty(1 - curves.mean_over_classes(score, curve), batch.total.sum())
 
 
-class RecallAtPrecisionLoss(CurveLoss):
+class RecallAtPrecisionLoss(AdditiveLoss):
     """1 − the largest recall whose precision is at least a bound, of soft counts.
 
     At the best threshold alone few rows have a slope, so every positive counts by a soft step of
-    the precision that it can be had at, and at temperature 0 the loss is the metric
-    (a precision that equals the bound counts half). Classes and
-    labels are averaged as by `AveragePrecisionLoss`.
+    the precision that it can be had at, and at temperature 0 the loss is the metric, in
+    which a precision that equals the bound counts half. Classes and labels are averaged as by
+    `AveragePrecisionLoss`.
 
     Args:
         precision: the bound, in (0, 1).
@@ -206,25 +171,37 @@ class RecallAtPrecisionLoss(CurveLoss):
         class_dim: int | None = None,
     ) -> None:
         super().__init__(
-            thresholds=thresholds,
-            statistics=statistics,
-            momentum=momentum,
-            ranks=ranks,
-            task=task,
-            ignore_index=ignore_index,
-            validate=validate,
-            class_dim=class_dim,
+            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
         )
         inside = isinstance(precision, int | float) and 0 < precision < 1
         require(inside, "RecallAtPrecisionLoss", "precision", "lie in (0, 1)", repr(precision))
         self.precision = precision
         register_temperature(self, temperature, "linear")
+        self.thresholds = _number("RecallAtPrecisionLoss", thresholds)
+        self.statistics: Statistics = statistics
+        self.momentum = momentum
+        self.more_rows = MoreRows(statistics, momentum, ranks, "RecallAtPrecisionLoss")
+
+    @property
+    def ranks(self) -> Ranks:
+        return self.more_rows.over_ranks.ranks
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
         fill_temperature(self, temperature)
 
-    def score(self, curve: Confusion) -> Tensor:
+    def sums_from_batch(self, batch: Batch) -> Sums:
+        return (curves.soft_counts(batch, self.thresholds),)
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
         check_temperature("RecallAtPrecisionLoss", self.temperature, validate=self.validate)
+        batch, curve = self.more_rows(*sums)
         step = membership.step("linear", self.temperature)
-        return curves.recall_at_precision(curve, self.precision, step)
+        score = curves.recall_at_precision(curve, self.precision, step)
+        return zero_if_empty(1 - curves.mean_over_classes(score, curve), batch.total.sum())
+
+
+def _number(owner: str, thresholds: int) -> int:
+    ok = isinstance(thresholds, int) and 2 <= thresholds <= MOST
+    require(ok, owner, "thresholds", f"be an integer from 2 to {MOST:,}", repr(thresholds))
+    return thresholds
