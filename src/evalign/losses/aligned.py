@@ -54,7 +54,7 @@ class AlignedLoss(AdditiveLoss):
             binary. As in `torch.nn.CrossEntropyLoss` the mean is over weights, so that their scale
             does not matter. Logits are then those for the metric of rows that are weighted so: with
             weights that make all classes as heavy, `offsets` + log(class_weight) is about 0.
-            "balanced" are those weights, 1 / counts: the best for a class for each pixel.
+            "balanced" are those weights, 1 / counts.
         label_smoothing: ε of the cross-entropy: the target is (1 − ε)·target + ε / classes.
         per_image: the metric is the mean over images, see `MetricLoss`; without running statistics.
         labels: the classes that count in the metric, e.g. all but the background; for metrics that
