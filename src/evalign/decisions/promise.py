@@ -65,8 +65,11 @@ def promised(
     these rows, and a warning says how many rows it takes.
     """
     level = (1 - confidence) / len(goal.constraints)
-    search = _best_threshold if logits.shape[1] == 2 else _best_rule
-    rule, seen, passes = search(owner, logits, y, target, weight, goal, argmax, level, groups)
+    if logits.shape[1] == 2:
+        found = _best_threshold(owner, logits, target, weight, goal, level, groups)
+    else:
+        found = _best_rule(owner, logits, y, target, weight, goal, argmax, level, groups)
+    rule, seen, passes = found
     if not passes:
         lacks = [lacking(each, seen, level, names) for each in goal.constraints]
         why = " ".join(filter(None, lacks)) or "Enough rows for one threshold are not for several."
@@ -84,11 +87,9 @@ Found = tuple[Tuned, CellSums, bool]
 def _best_threshold(
     owner: str,
     logits: Tensor,
-    y: Tensor,
     target: Tensor,
     weight: Tensor,
     goal: Goal,
-    argmax: Tensor,
     level: float,
     groups: Tensor | None,
 ) -> Found:

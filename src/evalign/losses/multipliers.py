@@ -17,11 +17,10 @@ from evalign.core.constraints import Constraint, undefined_without_rows
 from evalign.core.numerics import moved
 
 # What is missing to a bound is measured in the room that the bound leaves: 0.1 for recall >= 0.9,
-# 0.01 for fpr <= 0.01. Multipliers then end between 0.05 and 0.6 on most problems, whatever the
-# metric, so that one rate serves all: 0.005 arrives in a few hundred steps, 0.02 overshoots.
+# 0.01 for fpr <= 0.01. Multipliers are then of one size whatever the metric, and one rate serves
+# all. It and the next two are careful round numbers, read off a few made problems.
 RATE = 0.005
-# A weight also answers at once to what is missing, which keeps multipliers from swinging. With 0.1
-# of it, labels met bounds more closely than with 0.03; 0.3 made networks give up a label for good.
+# A weight also answers at once to what is missing, which keeps multipliers from swinging.
 PENALTY = 0.1
 # A bound that needs a greater multiplier is taken to be out of reach. Two such bounds then pull
 # evenly, and beside them the loss keeps a say.
