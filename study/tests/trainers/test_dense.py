@@ -12,9 +12,9 @@ from evalign_study.data import VOID, Dataset, card
 from evalign_study.records.results import Results
 from evalign_study.records.run import Run
 from evalign_study.suite.standings import scores
-from evalign_study.trainers import dense, methods
+from evalign_study.trainers import crops, dense, methods
 from evalign_study.trainers.choice import PIXELS, trainer_of
-from evalign_study.trainers.crops import Scenes
+from evalign_study.trainers.crops import Scenes, Views
 from evalign_study.trainers.dense import DICE, MIOU, DenseTraining, parts_of, train_dense
 from evalign_study.trainers.side_by_side import train_side_by_side
 from sklearn.metrics import f1_score, jaccard_score
@@ -88,22 +88,43 @@ def test_other_splits_are_stretches_without_the_publishers_test_images(published
     assert len(tests) == 8
 
 
-def test_labels_are_mirrored_with_their_images():
+@pytest.fixture
+def numbered():
+    """Two images in which each pixel has a class of its own, and a colour that tells it."""
     y = torch.arange(2 * 4 * 4, dtype=torch.uint8).view(2, 4, 4)
-    pixels = y.unsqueeze(-1).expand(-1, -1, -1, 3)
     rows = torch.arange(2)
-    images = Scenes(pixels, y, rows, rows, rows, 32, turned=True)
-    seen = set()
+    return Scenes(y.unsqueeze(-1).expand(-1, -1, -1, 3), y, rows, rows, rows, 32, turned=True)
+
+
+def test_labels_are_mirrored_with_their_images(numbered, monkeypatch):
+    monkeypatch.setattr(crops, "ZOOM", 1.0)
+    monkeypatch.setattr(crops, "LIGHT", 0.0)
+    rows, seen = numbered.training, set()
     for seed in range(40):
-        mirrored = images.draw(2, torch.Generator().manual_seed(seed))
-        labels = images.labels(rows, mirrored)
-        x = 255 * images.crops(rows, mirrored)
+        views = numbered.draw(2, torch.Generator().manual_seed(seed))
+        labels = numbered.labels(rows, views)
+        x = 255 * numbered.crops(rows, views)
         torch.testing.assert_close(x, labels.float().unsqueeze(1).expand_as(x))
         seen.add(tuple(labels[0].flatten().tolist()))
     assert len(seen) == 8  # all ways to turn and mirror a square
-    torch.testing.assert_close(images.labels(rows), y.long())
-    still = images._replace(turned=False).draw(100, torch.Generator())
-    assert still.any(0).tolist() == [True, False, False]
+    torch.testing.assert_close(numbered.labels(rows), numbered.y.long())
+    still = numbered._replace(turned=False).draw(100, torch.Generator()).places
+    torch.testing.assert_close(still[:, :, :2].abs(), torch.eye(2).expand(100, 2, 2))
+    assert (still[:, 1, 1] > 0).all()
+    assert 0 < (still[:, 0, 0] > 0).sum() < 100
+
+
+def test_views_have_classes_inside_of_an_image_alone(numbered):
+    """Of a view that is twice as wide and high, the middle shows the image, the rest nothing."""
+    places = torch.tensor([[2.0, 0, 0], [0, 2, 0]]).expand(2, 2, 3)
+    views = Views(places, torch.ones(2, 1, 1, 1), torch.zeros(2, 3, 1, 1))
+    labels = numbered.labels(numbered.training, views)
+    inside = labels != VOID
+    assert inside[:, 1:3, 1:3].all()
+    assert inside.sum() == 8
+    drawn = [numbered.draw(50, torch.Generator().manual_seed(seed)).places for seed in range(4)]
+    sizes = torch.cat(drawn)[:, :, :2].abs().amax((1, 2))
+    assert 0.75 <= sizes.min() < 0.8 < 1.25 < sizes.max() <= 4 / 3
 
 
 def test_matrices_are_counted_by_image(made):

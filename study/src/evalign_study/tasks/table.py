@@ -22,8 +22,9 @@ DENSE = Task(
     title="A class for each pixel",
     how=(
         "A small U-Net, trained by AdamW with a cosine schedule and an average of its weights; "
-        "images are mirrored, sections of tissue also turned. mIoU is of all test pixels together, "
-        "mean Dice the mean over images; of two classes it is that of the second. The epoch is the "
+        "images are mirrored, enlarged or reduced, and seen in other light, sections of tissue "
+        "also turned. mIoU is of all test pixels together, mean Dice the mean over images; of two "
+        "classes it is that of the second. The epoch is the "
         "best by the mIoU of the validation images. Rules are fitted on 60,000 of their pixels, "
         "and the decision of each loss is chosen on the validation images. RankSEG decides image "
         "by image, without labels. CamVid has its publisher's split, so that its intervals are "

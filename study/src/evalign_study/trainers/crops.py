@@ -3,9 +3,11 @@
 from typing import NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 SIZE = 32  # of the images that networks see
+ZOOM = 4 / 3  # of a scene's views, at most, and as much in the other direction
+LIGHT = 0.3  # how far their contrast and colours differ, at most
 
 
 class Places(NamedTuple):
@@ -62,6 +64,20 @@ class Images(NamedTuple):
         return (self.pixels[index].permute(0, 3, 1, 2) / 255 - self.center) / self.scale
 
 
+class Views(NamedTuple):
+    """How images are looked at.
+
+    Args:
+        places: (N, 2, 3), from a view's coordinates to the image's, both between −1 and 1.
+        contrast: (N, 1, 1, 1), what standardised colours are multiplied by.
+        light: (N, 3, 1, 1), what is then added.
+    """
+
+    places: Tensor
+    contrast: Tensor
+    light: Tensor
+
+
 class Scenes(NamedTuple):
     """A data set of images whose pixels have a class each, on a device.
 
@@ -85,30 +101,51 @@ class Scenes(NamedTuple):
     scale: Tensor | float = 1.0
     turned: bool = False
 
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw how images are mirrored: across, down, along the diagonal; a row for each image."""
+    def draw(self, count: int, generator: torch.Generator) -> Views:
+        """Draw views: mirrored, smaller or larger by a third, in other light.
+
+        Parts that lie outside of an image have no class.
+        """
         device = self.pixels.device
-        drawn = torch.rand(count, 3, generator=generator, device=device) < 0.5
-        return drawn & torch.tensor([True, self.turned, self.turned], device=device)
 
-    def crops(self, rows: Tensor, mirrored: Tensor | None = None) -> Tensor:
-        """Images (rows, 3, height, width), whole."""
-        x = self._mirrored(self.pixels[rows], mirrored)
-        return (x.permute(0, 3, 1, 2) / 255 - self.center) / self.scale
+        def uniform(*shape: int) -> Tensor:
+            """Between −1 and 1."""
+            return 2 * torch.rand(count, *shape, generator=generator, device=device) - 1
 
-    def labels(self, rows: Tensor, mirrored: Tensor | None = None) -> Tensor:
+        across, down, diagonal = uniform(3, 1).unbind(1)
+        size = torch.where(across < 0, -1.0, 1.0) * ZOOM ** uniform(1)
+        height = torch.where((down < 0) & self.turned, -1.0, 1.0) * size.abs()
+        straight = torch.stack([size, torch.zeros_like(size), torch.zeros_like(size), height], 1)
+        turned = straight.view(-1, 2, 2)
+        turned = torch.where((diagonal < 0)[:, :, None] & self.turned, turned.flip(1), turned)
+        middle = (1 - size.abs()).unsqueeze(1) * uniform(2, 1)
+        return Views(
+            torch.cat([turned, middle], 2),
+            1 + LIGHT * uniform(1, 1, 1),
+            LIGHT * uniform(3, 1, 1),
+        )
+
+    def crops(self, rows: Tensor, views: Views | None = None) -> Tensor:
+        """Images (rows, 3, height, width), whole, or the views of them."""
+        x = self.pixels[rows].permute(0, 3, 1, 2)
+        if views is None:
+            return (x / 255 - self.center) / self.scale
+        seen = _seen(x.float(), views.places, "bilinear")
+        return (seen / 255 - self.center) / self.scale * views.contrast + views.light
+
+    def labels(self, rows: Tensor, views: Views | None = None) -> Tensor:
         """The classes (rows, height, width) of the same pixels, int64."""
-        return self._mirrored(self.y[rows], mirrored).long()
+        y = self.y[rows]
+        if views is None:
+            return y.long()
+        outside_is_void = (y + 1).unsqueeze(1).float()  # bytes: VOID becomes 0, as outside is
+        return (_seen(outside_is_void, views.places, "nearest").squeeze(1).byte() - 1).long()
 
-    def _mirrored(self, x: Tensor, mirrored: Tensor | None) -> Tensor:
-        if mirrored is None:
-            return x
-        across, down, diagonal = mirrored.view(len(x), 3, *[1] * (x.ndim - 1)).unbind(1)
-        x = torch.where(across, x.flip(2), x)
-        if self.turned:
-            x = torch.where(down, x.flip(1), x)
-            x = torch.where(diagonal, x.transpose(1, 2), x)
-        return x
+
+def _seen(images: Tensor, places: Tensor, mode: str) -> Tensor:
+    """Sample images where the places say; 0 outside of them."""
+    grid = nn.functional.affine_grid(places, list(images.shape), align_corners=False)
+    return nn.functional.grid_sample(images, grid, mode, "zeros", align_corners=False)
 
 
 Stored = TypeVar("Stored", Images, Scenes)
