@@ -2,6 +2,7 @@
 
 from evalign.core.checks import nearest, require
 from evalign_study.decided.table import DecisionsTable
+from evalign_study.goals.table import GoalsTable
 from evalign_study.modelled.table import ModelsTable
 from evalign_study.papers import tables as papers
 from evalign_study.papers.paper import PaperTable
@@ -16,7 +17,7 @@ def tables() -> dict[str, StudyTable]:
     printed = map(papers.table, papers.names())
     found: list[StudyTable] = [PaperTable(Plan(table, table.trials)) for table in printed]
     ours = [RecipeTable(), DecisionsTable(), ModelsTable(), tasks.dense(), tasks.many_labels()]
-    return {table.name: table for table in [*found, *ours]}
+    return {table.name: table for table in [*found, *ours, GoalsTable()]}
 
 
 def named(name: str) -> list[StudyTable]:

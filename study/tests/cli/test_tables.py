@@ -4,6 +4,7 @@ import json
 
 import pytest
 from evalign_study.decided.table import DecisionsTable
+from evalign_study.goals.table import GoalsTable
 from evalign_study.modelled.table import ModelsTable
 from evalign_study.papers import tables
 from evalign_study.suite import plan
@@ -13,7 +14,7 @@ from evalign_study.tasks.table import TaskTable
 from study.tests.commands import done, invoke, refused
 from study.tests.pipeline.made_table import SMALL
 
-OURS = ("recipe", "decisions", "models", "dense", "multilabel")
+OURS = ("recipe", "decisions", "models", "dense", "multilabel", "goals")
 
 
 @pytest.fixture
@@ -21,6 +22,7 @@ def no_recipe(monkeypatch):
     """Leave our own tables out, as they have tests of their own."""
     for table in (RecipeTable, DecisionsTable, ModelsTable, TaskTable):
         monkeypatch.setattr(table, "runs", lambda table: [])
+    monkeypatch.setattr(GoalsTable, "runs", lambda table, records: [])
 
 
 def test_list():
@@ -40,7 +42,7 @@ def test_quick_look_end_to_end(small, no_recipe, tmp_path):
     result = done("run", "all", *options)
     lines = [line.rstrip() for line in result.out.splitlines()]
     assert lines[0] == "A small table (small)"
-    assert lines[-5:-3] == ["Many labels a row (multilabel)", "Not run."]  # the last of all
+    assert lines[-5:-3] == ["Goals beyond one number (goals)", "Not run."]  # the last of all
     assert lines[-2:] == [
         "A quick look: these numbers mean nothing.",
         f"Written to {out / 'quick'}.",
@@ -120,7 +122,7 @@ def test_render_trains_nothing(tmp_path):
         (["run", "east-tabel1"], "Got 'east-tabel1'. Did you mean 'east-table1'?"),
         (
             ["render", "recip"],
-            ", decisions, models, dense, multilabel, all. Got 'recip'. Did you mean 'recipe'?",
+            ", models, dense, multilabel, goals, all. Got 'recip'. Did you mean 'recipe'?",
         ),
         (["render", "--results", "nowhere"], "folder of the records. Got 'nowhere'"),
         (

@@ -9,9 +9,9 @@ from evalign_study.data.readers import READERS
 
 ASKED = """
 adult mammography creditcard cocktailparty cocktailparty_frames cifar10 cifar10_transportation
-cifar10_frog cifar10_airplane fashion_mnist fashion_mnist_tshirt caltech256 caltech256_clip satimage
-yeast page_blocks winequality_white reuters_r8 annthyroid cardiotocography campaign magic_gamma
-waveform camvid membrane emotions scene yeast_genes medical enron bibtex
+cifar10_frog cifar10_airplane cifar10_half fashion_mnist fashion_mnist_tshirt caltech256
+caltech256_clip satimage yeast page_blocks winequality_white reuters_r8 annthyroid cardiotocography
+campaign magic_gamma waveform camvid membrane emotions scene yeast_genes medical enron bibtex
 """
 VERIFIED = {"adult", "creditcard", "cifar10", "fashion_mnist", "caltech256"}
 CHECKSUM = r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}"

@@ -12,6 +12,8 @@ from evalign_study.trainers.classical import CLASSICAL, train_classical
 from evalign_study.trainers.deciding import METHODS, train_decided
 from evalign_study.trainers.dense import train_dense
 from evalign_study.trainers.frames import train_frames
+from evalign_study.trainers.goals import PREFIX as GOAL
+from evalign_study.trainers.goals import train_goal
 from evalign_study.trainers.images import train_image
 from evalign_study.trainers.modelling import METHODS as MODELLED_METHODS
 from evalign_study.trainers.modelling import train_models
@@ -48,6 +50,7 @@ DECIDED = Trainer("classifiers", partial(_each, train_decided), _alone)
 MODELLED = Trainer("models and ensembles", partial(_each, train_models), _alone)
 PIXELS = Trainer("networks of pixels", partial(_each, train_dense), _alone)
 LABELS = Trainer("networks of many labels", partial(_each, train_multilabel), _alone)
+GOALS = Trainer("networks for goals", partial(_each, train_goal), _alone)
 FRAMES = Trainer("networks of frames", partial(_each, train_frames), _alone)
 IMAGES = Trainer("networks of images", partial(_each, train_image), _alone)
 TAILED_IMAGES = Trainer("networks of images", partial(_each, tailed.train), _alone)
@@ -63,6 +66,8 @@ def trainer_of(run: Run) -> Trainer:
         return DECIDED
     if run.method in MODELLED_METHODS:
         return MODELLED
+    if run.method.startswith(GOAL):
+        return GOALS
     if run.network == "unet":
         return PIXELS
     if card(run.dataset).format == "multilabel":

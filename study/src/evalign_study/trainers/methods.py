@@ -307,6 +307,7 @@ def _mlp32(n_features: int, n_classes: int, dropout: float) -> nn.Module:
 # (features, classes, dropout) -> module; networks for images ignore the features.
 NETWORKS: dict[str, Callable[[int, int, float], nn.Module]] = {
     "mlp": lambda n, classes, dropout: mlp(n, classes, dropout=dropout),
+    "mlp128": lambda n, classes, dropout: mlp(n, classes, hidden=(128, 128), dropout=dropout),
     "mlp32": _mlp32,
     "darknet19": lambda n, classes, dropout: networks.darknet19(classes, dropout=dropout),
     "tiny_darknet": lambda n, classes, dropout: networks.tiny_darknet(classes, dropout=dropout),
