@@ -4,14 +4,14 @@ A *cell* is a data set and a goal, a contender a loss with its rule. Gains are i
 of a metric, and paired split by split.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from evalign_study.decided.standings import LEVEL, Cell, Scores, compared, mean
+from evalign_study.decided.standings import LEVEL, Scores, compared
+from evalign_study.pipeline.intervals import NO_INTERVAL, Interval, interval
 from evalign_study.records.made import Record
 from evalign_study.suite.standings import Bar, named
 from evalign_study.trainers.goal_methods import (
@@ -149,9 +149,19 @@ def _missed(goal: str, matrix: Matrix) -> bool:
     return part < sought.bound * whole if sought.at_least else part > sought.bound * whole
 
 
-def gain(scores: Scores, goals: Sequence[str], rival: str = PLAIN) -> float:
-    """The mean gain of ours over a rival, each data set with the same weight."""
-    return mean(compared(of_goals(scores, goals), rival, TRAINED).gains)
+def gain(scores: Scores, goals: Sequence[str], rival: str = PLAIN) -> Interval:
+    """The mean gain of ours over a rival, and its interval over data sets, each of which is the
+    mean of its goals.
+    """
+    sets: dict[str, list[float]] = {}
+    for (dataset, *_), found in compared(of_goals(scores, goals), rival, TRAINED).gains.items():
+        sets.setdefault(dataset, []).append(found.mean)
+    return interval(map(np.mean, sets.values())) if sets else NO_INTERVAL
+
+
+def pays(found: Interval) -> bool:
+    """Tell whether a gain is as large as asked for, and more than chance over data sets."""
+    return found.mean >= LEAST and found.low > 0
 
 
 def bars(records: Sequence[Record]) -> list[Bar]:
@@ -162,37 +172,47 @@ def bars(records: Sequence[Record]) -> list[Bar]:
         text = f"promised bounds that test rows break beyond chance, of {kept.judged:,}, share"
         bar = f"no more than {MISSED:.0%}, by a binomial test"
         found.append(Bar(text, kept.broken / kept.judged, bar, kept.chance >= LEVEL))
-    asked: dict[str, tuple[Sequence[str], str, float]] = {
-        "training for the goal over cross-entropy, same rule": (GOALS, PLAIN, LEAST)
-    }
+    trained = gain(scores, GOALS)
+    if trained.trials:  # a single split has no gain
+        text = "mean gain of training for the goal over cross-entropy, same rule, points"
+        bar = f"{LEAST:g} or more, beyond chance over data sets"
+        found.append(Bar(text, trained.mean, bar, pays(trained)))
     for goal, name in {AP: "average precision", PAUC: "partial area"}.items():
         best = best_of_libauc(scores, goal)
-        if best is not None:
-            asked[f"ours in {name} over the best loss of LibAUC"] = ([goal], best, 0.0)
-    for text, (goals, rival, least) in asked.items():
-        over = gain(scores, goals, rival)
-        if not math.isnan(over):  # a single split has no interval, and no gain
-            text = f"mean gain of {text}, points"
-            found.append(Bar(text, over, f"{least:g} or more", over >= least))
+        over = NO_INTERVAL if best is None else gain(scores, [goal], best)
+        if over.trials:
+            text = f"mean gain of ours in {name} over the best loss of LibAUC, points"
+            found.append(Bar(text, over.mean, "0 or more", over.mean >= 0))
     return found
 
 
 def verdict(scores: Scores) -> str:
-    """Say in a sentence whether the rule alone is enough."""
-    cells = compared(of_goals(scores, tuple(BOUNDED)), PLAIN, TRAINED)
-    areas = compared(of_goals(scores, CURVES), PLAIN, TRAINED)
-    over, in_areas = (mean(each.gains) for each in (cells, areas))
-    told = (
-        "training for it pays beside the rule: it"
-        if over >= LEAST
-        else "the rule alone is enough: training for it as well"
-    )
+    """Say whether the rule alone is enough, or that these data sets do not tell."""
+    under, areas = gain(scores, tuple(BOUNDED)), gain(scores, CURVES)
+    if pays(under):
+        told = "training for it pays beside the rule"
+    elif under.mean >= LEAST:
+        told = "these data sets do not tell whether training for it pays beside the rule"
+    else:
+        told = "the rule alone is enough"
     return (
-        f"Under a bound, {told} brings {points(over)} points on average over cross-entropy with "
-        f"the same rule, in {len(cells.gains)} cells (data set and goal); "
-        f"{_count(cells.won, cells.lost)} For areas under curves our losses bring "
-        f"{points(in_areas)} points over cross-entropy, in {len(areas.gains)} cells; "
-        f"{_count(areas.won, areas.lost)}"
+        f"Under a bound, {told}: over cross-entropy with the same rule, training for it brings "
+        f"{_told(under)} points{_cells(scores, tuple(BOUNDED))} For areas under curves our losses "
+        f"bring {_told(areas)} points over cross-entropy{_cells(scores, CURVES)} Intervals are "
+        "over data sets."
+    )
+
+
+def _told(found: Interval) -> str:
+    mean, low, high = map(points, found[:3])
+    return mean if found.trials == 1 else f"{mean} ({low} to {high})"
+
+
+def _cells(scores: Scores, goals: Sequence[str]) -> str:
+    cells = compared(of_goals(scores, goals), PLAIN, TRAINED)
+    return (
+        f"; of {len(cells.gains)} cells (data set and goal), {len(cells.won)} are better and "
+        f"{len(cells.lost)} are worse beyond chance."
     )
 
 
@@ -204,10 +224,6 @@ def points(value: float) -> str:
         '−0.2'
     """
     return f"{value:+.1f}".replace("-", "−")
-
-
-def _count(won: Sequence[Cell], lost: Sequence[Cell]) -> str:
-    return f"beyond chance, {len(won)} are better and {len(lost)} are worse."
 
 
 def by_dataset(scores: Scores, goal: str, rival: str) -> Mapping[str, Any]:
