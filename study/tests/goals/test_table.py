@@ -7,7 +7,7 @@ import pytest
 from evalign_study.goals import plan, standings
 from evalign_study.goals.standings import TRAINED, collected
 from evalign_study.goals.table import NAMES, SHOWN, GoalsTable
-from evalign_study.pipeline.formats import markdown
+from evalign_study.pipeline.formats import fill, markdown
 from evalign_study.trainers import choice
 from evalign_study.trainers.goal_methods import AP, BOUNDED, GOALS, METHODS, OURS, share
 from evalign_study.trainers.goals import PREFIX
@@ -237,3 +237,10 @@ def test_stages_search_first():
     stages = GoalsTable(["adult"]).stages({})
     assert next(stages) == plan.search(["adult"])
     assert next(stages) == []
+
+
+def test_documentation_shows_the_records(committed):
+    """If not, run: evalign-study render goals --page docs/goals_measured.md."""
+    page = (ROOT / "docs/goals_measured.md").read_text(encoding="utf-8")
+    found = GoalsTable().findings(committed, ROOT)
+    assert fill(page, "goals", markdown(found.parts)) == page
