@@ -7,7 +7,8 @@ import pytest
 from evalign_study.goals import plan, standings
 from evalign_study.goals.standings import TRAINED, collected
 from evalign_study.goals.table import NAMES, SHOWN, GoalsTable
-from evalign_study.pipeline.formats import fill, markdown
+from evalign_study.pipeline.formats import markdown
+from evalign_study.pipeline.writing import fill
 from evalign_study.trainers import choice
 from evalign_study.trainers.goal_methods import AP, BOUNDED, GOALS, METHODS, OURS, share
 from evalign_study.trainers.goals import PREFIX
