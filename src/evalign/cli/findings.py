@@ -1,6 +1,7 @@
 """What a report says of models beyond their answers: their rules, and the columns that matter."""
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -8,15 +9,14 @@ import pandas as pd
 import torch
 
 from evalign.cli.dataset import Rows
-from evalign.cli.labels import Labels
 from evalign.cli.outcome import decided, judged
 from evalign.cli.run import Model
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
 from evalign.report import ModelFindings
 
-# Rows that are shuffled, how often each column is, and the rows that are labelled for it, at most.
-ROWS, REPEATS, LABELLED = 1000, 5, 60_000
+# Rows that are shuffled, and how often each column is, at most.
+ROWS, REPEATS = 1000, 5
 # Fewer rows for a column tell nothing, and a frame of all columns must fit into memory.
 FEWEST, CELLS = 100, 2**22
 # Halvings of the range of a probability, which give it to the last digit that is shown and more.
@@ -28,32 +28,32 @@ CLASSES = 1000
 def findings(
     models: Sequence[Model],
     tested: Rows,
-    labels: Labels,
     *,
     metric: str,
     counts: Sequence[int],
     notes: Sequence[str],
     seed: int,
+    seconds: float,
 ) -> ModelFindings:
     """The findings on the models, of which the first is the one whose columns are looked at.
 
     Args:
         models: in the order of the report.
         tested: the test rows.
-        labels: of the run.
         metric: by its name.
         counts: the rows of each class.
         notes: the warnings so far.
         seed: of the shuffling.
+        seconds: about what the shuffling may take.
     """
-    against = 0 if len(labels.names) == 2 else int(np.argmax(counts))
-    rows = _some(tested, len(tested.X.columns), seed)
+    against = 0 if len(counts) == 2 else int(np.argmax(counts))
+    columns, rows = importance(models[0], tested, metric, seed, seconds)
     return ModelFindings(
         list(dict.fromkeys(notes)),
         against,
-        [cuts(model, len(labels.names), against) for model in models],
-        [] if rows is None else importance(models[0], rows, metric, seed),
-        0 if rows is None else len(rows.y),
+        [cuts(model, len(counts), against) for model in models],
+        columns,
+        rows,
     )
 
 
@@ -83,16 +83,26 @@ def cuts(model: Model, classes: int, against: int) -> list[float | None]:
     return [None if code == against else cut for code, cut in enumerate(found)]
 
 
-def importance(model: Model, rows: Rows, metric: str, seed: int) -> list[dict[str, Any]]:
-    """How much worse the metric gets if the values of a column are shuffled among the rows.
+def importance(
+    model: Model, tested: Rows, metric: str, seed: int, seconds: float
+) -> tuple[list[dict[str, Any]], int]:
+    """How much worse the metric gets if the values of a column are shuffled, and among how many.
 
-    Several columns are shuffled at once, each in a copy of the rows of its own: a model that is
-    asked often takes longer.
+    A first call tells how many rows the model labels in the time. There are no columns if these are
+    too few for all of them. Several are shuffled at once, each in a copy of the rows of its own, as
+    a model that is asked often takes longer.
     """
-    judge, rng, number = resolve(metric), np.random.default_rng(seed), len(rows.y)
-    names = list(rows.X.columns)
-    repeats = max(1, min(REPEATS, LABELLED // (number * len(names))))
-    shuffled = [(name, rng.permutation(number)) for name in names for _ in range(repeats)]
+    rng, names = np.random.default_rng(seed), list(tested.X.columns)
+    rows = _some(tested, ROWS, rng)
+    start = monotonic()
+    judged(model, rows.X)
+    affordable = int(len(rows.y) * seconds / max(monotonic() - start, 1e-9))
+    each = min(len(rows.y), affordable // len(names))
+    if each < min(FEWEST, len(rows.y)):
+        return [], 0
+    rows, repeats = _some(rows, each, rng), min(REPEATS, affordable // (each * len(names)))
+
+    judge = resolve(metric)
     sign = 1 if judge.greater_is_better else -1
 
     def value(codes: np.ndarray) -> float:
@@ -109,31 +119,29 @@ def importance(model: Model, rows: Rows, metric: str, seed: int) -> list[dict[st
             ).item()
         )
 
-    whole, drops = value(judged(model, rows.X)[0]), dict[str, list[float]]()
-    at_once = max(1, CELLS // (number * len(names)))
+    shuffled = [(name, rng.permutation(each)) for name in names for _ in range(repeats)]
+    whole, worse = value(judged(model, rows.X)[0]), dict[str, list[float]]()
+    at_once = max(1, CELLS // (each * len(names)))
     for start in range(0, len(shuffled), at_once):
         part = shuffled[start : start + at_once]
         copies = pd.concat([rows.X] * len(part), ignore_index=True)
         for i, (name, order) in enumerate(part):
             place = np.arange(len(copies))
-            place[i * number : (i + 1) * number] = i * number + order
+            place[i * each : (i + 1) * each] = i * each + order
             copies[name] = copies[name].array.take(place)
-        codes = judged(model, copies)[0].reshape(len(part), number)
+        codes = judged(model, copies)[0].reshape(len(part), each)
         for (name, _), labels in zip(part, codes, strict=True):
-            drops.setdefault(name, []).append(whole - value(labels))
+            worse.setdefault(name, []).append(whole - value(labels))
     found = [
-        {"column": name, "value": float(np.mean(all_)), "low": min(all_), "high": max(all_)}
-        for name, all_ in drops.items()
+        {"column": name, "value": float(np.mean(by)), "low": min(by), "high": max(by)}
+        for name, by in worse.items()
     ]
-    return sorted(found, key=lambda row: -row["value"])
+    return sorted(found, key=lambda row: -row["value"]), each
 
 
-def _some(rows: Rows, columns: int, seed: int) -> Rows | None:
-    """As many rows as there is time for, in which classes have their shares; None for too few."""
-    counted = np.flatnonzero(rows.counted)
-    number = min(len(counted), ROWS, LABELLED // columns)
-    if number < min(FEWEST, len(counted)):
-        return None
-    order = np.random.default_rng(seed).permutation(counted)
+def _some(rows: Rows, most: int, rng: np.random.Generator) -> Rows:
+    """At most so many of the rows that count, in which classes have their shares."""
+    order = rng.permutation(np.flatnonzero(rows.counted))
     order = order[np.argsort(rows.y[order], kind="stable")]
+    number = min(most, len(order))
     return rows.take(order[np.linspace(0, len(order) - 1, number).round().astype(int)])

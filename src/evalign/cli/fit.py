@@ -45,6 +45,8 @@ from evalign.report import render, scores
 # A preview: rows, folds, seconds until the end of the training, and how a network is trained.
 QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 2.5
 QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
+# Seconds for telling which columns matter, at most.
+SHUFFLING, QUICK_SHUFFLING = 20.0, 1.0
 PREVIEW = "This is a preview. Without --quick all rows and models are used."
 AT_LEAST = 0.1  # seconds for the training, however long the table took to read
 
@@ -271,15 +273,15 @@ def _build(
         name: model.history_ if isinstance(model, AlignedClassifier) else []
         for name, model in models.items()
     }
-    arguments = about["arguments"]
+    arguments, quick = about["arguments"], about["arguments"]["--quick"]
     found = findings(
         list(models.values()),
         tested,
-        dataset.labels,
         metric=arguments["--metric"],
         counts=about["rows_per_class"],
-        notes=[PREVIEW, *warned] if arguments["--quick"] else warned,
+        notes=[PREVIEW, *warned] if quick else warned,
         seed=arguments["--seed"],
+        seconds=QUICK_SHUFFLING if quick else SHUFFLING,
     )
     _write_json(folder / "findings.json", asdict(found))
     content = contents(

@@ -76,10 +76,13 @@ class _Page:
 
     def columns(self) -> str:
         """The columns whose values matter most."""
-        findings = self.contents.findings
-        if findings is None or not findings.columns:
+        findings, title = self.contents.findings, "Columns that matter"
+        if findings is None:
             return ""
-        every, title = findings.columns, "Columns that matter"
+        if not findings.columns:
+            why = "it would take this model too long to label rows with each of them shuffled"
+            return section(title, paragraph(f"Not looked at: {why}."))
+        every = findings.columns
         shown = [{**row, "column": visible(row["column"])} for row in every if row["value"] > 0]
         if not shown:
             return section(
