@@ -11,7 +11,7 @@ from sklearn import metrics as reference
 
 from evalign.core.confusion import Confusion
 from evalign.report import scores
-from tests.report.made import contents
+from tests.report.made import contents, findings
 from tests.tolerances import HARD
 
 
@@ -170,9 +170,34 @@ def test_methods_with_the_same_labels():
         ({"y": np.full(400, 3)}, "y of Contents must hold codes of the 3 classes. Got 3 to 3."),
         ({"weight": np.ones(7)}, "weight of Contents must have shape (400,). Got (7,)."),
         ({"classes": ["a", "b"]}, "y of Contents must hold codes of the 2 classes. Got 0 to 2."),
+        (
+            {"findings": findings(4)},
+            "cuts of Contents must be of 3 classes for each model. Got [4, 4].",
+        ),
+        (
+            {"findings": replace(findings(), against=3)},
+            "against of Contents must be the code of a class. Got 3.",
+        ),
         ({"y": np.zeros(0, int)}, "y of Contents must hold rows of two classes or more. Got 0."),
     ],
 )
 def test_errors(change, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         replace(contents(), **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"notes": [3]}, "notes of ModelFindings must hold texts."),
+        ({"cuts": [[1.5]]}, "cuts of ModelFindings must hold probabilities or None."),
+        ({"rows": 0.5}, "rows of ModelFindings must be a number of rows."),
+        (
+            {"columns": [{"column": "x", "value": float("inf"), "low": 0, "high": 0}]},
+            "columns of ModelFindings must hold names and numbers.",
+        ),
+    ],
+)
+def test_errors_of_findings(change, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        replace(findings(), **change)

@@ -92,14 +92,17 @@ class ModelFindings:
         def is_number(value: Any) -> bool:
             return isinstance(value, int | float) and math.isfinite(value)
 
-        ok = all(isinstance(note, str) for note in self.notes)
-        ok = ok and isinstance(self.against, int) and isinstance(self.rows, int)
-        for cuts in self.cuts:
-            ok = ok and all(cut is None or (is_number(cut) and 0 <= cut <= 1) for cut in cuts)
-        for row in self.columns:
-            ok = ok and isinstance(row["column"], str)
-            ok = ok and all(is_number(row[key]) for key in ("value", "low", "high"))
-        require(ok, "ModelFindings", "values", "be texts and numbers", "others")
+        def check(name: str, ok: bool, allowed: str) -> None:
+            require(ok, "ModelFindings", name, allowed, repr(getattr(self, name))[:100])
+
+        check("notes", all(isinstance(note, str) for note in self.notes), "hold texts")
+        every = [cut for cuts in self.cuts for cut in cuts if cut is not None]
+        ok = all(is_number(cut) and 0 <= cut <= 1 for cut in every)
+        check("cuts", ok, "hold probabilities or None")
+        ok = all(isinstance(row["column"], str) for row in self.columns)
+        ok = ok and all(is_number(row[k]) for row in self.columns for k in ("value", "low", "high"))
+        check("columns", ok, "hold names and numbers")
+        check("rows", isinstance(self.rows, int), "be a number of rows")
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +166,10 @@ class Contents:
             check(f"probabilities of {model.name}", model.probabilities, rows, classes)
         if self.findings is not None:
             given = [len(cuts) for cuts in self.findings.cuts]
-            ok = given == [classes] * len(self.models) and 0 <= self.findings.against < classes
+            ok, against = given == [classes] * len(self.models), self.findings.against
             require(ok, "Contents", "cuts", f"be of {classes} classes for each model", given)
+            known = isinstance(against, int) and 0 <= against < classes
+            require(known, "Contents", "against", "be the code of a class", repr(against))
 
     @property
     def models(self) -> list[Scored]:

@@ -64,6 +64,8 @@ def _rule(contents: Contents) -> str:
     if len(contents.classes) == 2:
         words = (rule_in_words(contents, i) for i in range(len(contents.models)))
         return paragraph(" ".join(words))
+    if all(cut is None for cuts in findings.cuts for cut in cuts):
+        return ""
     against = contents.classes[findings.against]
     text = (
         f"The rule: a class is the label from this probability on, where all of the rest is "
