@@ -22,6 +22,7 @@ def test_the_run_folder(fitted, data):
     names = {path.as_posix() for path in files(fitted)}
     model = {"manifest.json", "state.json", "tensors.safetensors"}
     whole = {"metrics.json", "history.json", "run.json", "report.html", "test_predictions.parquet"}
+    whole |= {"findings.json"}
     whole |= {f"{name}/{file}" for name in ("model", "baseline") for file in model}
     assert names == whole
     assert not fitted.with_name("run.partial").exists()
@@ -60,7 +61,12 @@ def test_the_columns_are_learnt_from_the_training_rows(fitted, data):
 
 def test_it_learns(fitted):
     methods = {m["key"]: m for m in json.loads((fitted / "metrics.json").read_text())["methods"]}
-    assert methods.keys() == {"aligned", "cross_entropy", "cross_entropy_argmax"}
+    assert list(methods) == [
+        "aligned",
+        "aligned_argmax",
+        "cross_entropy",
+        "cross_entropy_argmax",
+    ]
     assert methods["aligned"]["value"] > 0.6
     assert methods["aligned"]["low"] < methods["aligned"]["value"] < methods["aligned"]["high"]
 
@@ -113,8 +119,8 @@ def test_json_stands_alone(data, tmp_path, capfd):
     out, err = capfd.readouterr()
     said = json.loads(out)
     assert said["run"] == str(tmp_path / "run")
-    assert [method["key"] for method in said["methods"]] == ["aligned"]
-    assert said["differences"] == []
+    assert [method["key"] for method in said["methods"]] == ["aligned", "aligned_argmax"]
+    assert [difference["against"] for difference in said["differences"]] == ["aligned_argmax"]
     assert "Left out: person (id), country (constant)." in err
     assert "aligned: epoch 2/2" in err
 

@@ -11,8 +11,7 @@ from sklearn import metrics as reference
 
 from evalign.core.confusion import Confusion
 from evalign.report import scores
-from evalign.report.summary import _verdict
-from tests.report.made import contents
+from tests.report.made import contents, findings
 from tests.tolerances import HARD
 
 
@@ -26,6 +25,7 @@ def test_numbers_are_scikit_learns(made):
     result = scores(made)
     methods = {
         "aligned": made.aligned.predicted,
+        "aligned_argmax": made.aligned.probabilities.argmax(1),
         "cross_entropy": made.baseline.predicted,
         "cross_entropy_argmax": made.baseline.probabilities.argmax(1),
     }
@@ -96,8 +96,8 @@ def test_the_soft_confusion():
 
 def test_without_baseline():
     result = scores(contents(baseline=False))
-    assert [entry["key"] for entry in result["methods"]] == ["aligned"]
-    assert result["differences"] == []
+    assert [entry["key"] for entry in result["methods"]] == ["aligned", "aligned_argmax"]
+    assert [entry["against"] for entry in result["differences"]] == ["aligned_argmax"]
     assert "cross_entropy" not in result["per_class"][0]
 
 
@@ -109,50 +109,59 @@ def test_absent_class():
     assert row["aligned"]["recall"] == row["aligned"]["f1"] == 0
 
 
-def against(metric, errors, other_errors):
-    """Make two models, each wrong in its given number of rows, the first of 400."""
-    made = contents(2, metric=metric)
-    y = np.arange(400) % 2
-
-    def model(scored, wrong):
-        return replace(scored, predicted=np.where(np.arange(400) < wrong, 1 - y, y))
-
-    made = replace(
-        made, y=y, aligned=model(made.aligned, errors), baseline=model(made.baseline, other_errors)
-    )
-    return scores(made)["differences"][0]
+def scarce(classes=4, rows=400, **changes):
+    """Make contents whose last class has three rows, and the one before none."""
+    made = contents(classes, rows, **changes)
+    y = made.y.copy()
+    y[y >= classes - 2] = 0
+    y[[3, 50, 77]] = classes - 1
+    return replace(made, y=y)
 
 
-COST = "expected_cost[[0, 1], [1, 0]]"
+@pytest.mark.parametrize(
+    ("metric", "score"),
+    [
+        ("f1_macro", lambda *a, **k: reference.f1_score(*a, average="macro", **k)),
+        ("f1_micro", lambda *a, **k: reference.f1_score(*a, average="micro", **k)),
+        ("jaccard_weighted", lambda *a, **k: reference.jaccard_score(*a, average="weighted", **k)),
+        ("accuracy", reference.accuracy_score),
+        ("matthews_corrcoef", reference.matthews_corrcoef),
+    ],
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_score_without_classes_of_few_rows(metric, score, weighted):
+    """scikit-learn's on the rows of the other classes, averaged over these."""
+    weight = np.random.default_rng(9).uniform(0.5, 2, 400) if weighted else None
+    made = scarce(metric=metric, weight=weight)
+    found = scores(made)["scarce"]
+    assert found["classes"] == {"class 2": 0, "class 3": 3}
+    rows = made.y < 2
+    more = {"labels": [0, 1]} if "_" in metric and "matthews" not in metric else {}
+    more |= {"sample_weight": weight[rows]} if weighted else {}
+    for key, predicted in {
+        "aligned": made.aligned.predicted,
+        "cross_entropy_argmax": made.baseline.probabilities.argmax(1),
+    }.items():
+        expected = score(made.y[rows], predicted[rows], **more)
+        assert found["values"][key] == pytest.approx(expected, abs=HARD)
 
 
-@pytest.mark.parametrize(("metric", "sign"), [("accuracy", 1), (COST, -1)])
-def test_the_better_one_is_named(metric, sign):
-    span = r"\(95% interval 0\.\d+ to 0\.\d+\)\."
-    difference = against(metric, 40, 100)
-    assert difference["value"] == pytest.approx(sign * 0.15)
-    assert sign * difference["low"] > 0
-    assert sign * difference["high"] > 0
-    text = rf"Against cross-entropy: aligned is better by 0\.150 {span}"
-    assert re.fullmatch(text, difference["verdict"])
-
-    difference = against(metric, 100, 40)
-    assert difference["value"] == pytest.approx(-sign * 0.15)
-    text = rf"Against cross-entropy: cross-entropy is better by 0\.150 {span}"
-    assert re.fullmatch(text, difference["verdict"])
-
-    difference = against(metric, 50, 51)
-    assert difference["low"] <= 0 <= difference["high"]
-    assert difference["verdict"].startswith(
-        "Against cross-entropy: no clear difference, the interval contains 0 ("
-    )
+def test_classes_of_few_rows_that_leave_nothing():
+    assert scores(contents())["scarce"] == {"classes": {}, "values": None}
+    assert scores(scarce(3))["scarce"]["values"] is None
 
 
-def test_an_end_that_is_not_zero_does_not_read_so():
-    verdict = against("accuracy", 40, 100)["verdict"]
-    assert "0.000" not in verdict
-    text = _verdict({"value": 0.001, "low": 0.00004, "high": 0.002}, "a", "b", True)
-    assert text == "Against b: a is better by 0.001 (95% interval 4e-05 to 0.002)."
+def test_methods_with_the_same_labels():
+    made = contents()
+    made = replace(made, baseline=replace(made.aligned, name="cross_entropy"))
+    result = scores(made)
+    assert [method["same_as"] for method in result["methods"]] == [
+        None,
+        None,
+        "aligned",
+        "aligned_argmax",
+    ]
+    assert result["differences"][1]["verdict"] == "Against cross-entropy: the labels are the same."
 
 
 @pytest.mark.parametrize(
@@ -161,9 +170,34 @@ def test_an_end_that_is_not_zero_does_not_read_so():
         ({"y": np.full(400, 3)}, "y of Contents must hold codes of the 3 classes. Got 3 to 3."),
         ({"weight": np.ones(7)}, "weight of Contents must have shape (400,). Got (7,)."),
         ({"classes": ["a", "b"]}, "y of Contents must hold codes of the 2 classes. Got 0 to 2."),
+        (
+            {"findings": findings(4)},
+            "cuts of Contents must be of 3 classes for each model. Got [4, 4].",
+        ),
+        (
+            {"findings": replace(findings(), against=3)},
+            "against of Contents must be the code of a class. Got 3.",
+        ),
         ({"y": np.zeros(0, int)}, "y of Contents must hold rows of two classes or more. Got 0."),
     ],
 )
 def test_errors(change, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         replace(contents(), **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"notes": [3]}, "notes of ModelFindings must hold texts."),
+        ({"cuts": [[1.5]]}, "cuts of ModelFindings must hold probabilities or None."),
+        ({"rows": 0.5}, "rows of ModelFindings must be a number of rows."),
+        (
+            {"columns": [{"column": "x", "value": float("inf"), "low": 0, "high": 0}]},
+            "columns of ModelFindings must hold names and numbers.",
+        ),
+    ],
+)
+def test_errors_of_findings(change, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        replace(findings(), **change)

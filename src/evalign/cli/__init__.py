@@ -4,8 +4,9 @@
 options: what a person sees before anything is computed. These, `options`, `files` and `errors`
 import only typer, so that help and an error about a path come at once. Each command imports its
 work when it runs. The work is in `fit`, `predict`, `decide` and `compare`. They use `outcome` (the
-models' answers for rows), `run` (the folder that `fit` leaves behind), `dataset`, `labels` and
-`columns` (from a table to numbers) and `tables` (files of rows). `loaded` opens a run in Python.
+models' answers for rows), `findings` (what else a report tells of them), `run` (the folder that
+`fit` leaves behind), `dataset`, `labels` and `columns` (from a table to numbers) and `tables`
+(files of rows). `loaded` opens a run in Python.
 May import everything else; only `evalign.load` imports it. Needs the extra `cli`.
 """
 

@@ -32,7 +32,7 @@ from evalign.comparison import (
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
-from evalign.report.summary import number
+from evalign.report.words import number
 from evalign.training import TrainingWarning
 
 # The demo has few rows and should be quick: a small network and some of the methods are enough.

@@ -19,9 +19,8 @@ from evalign.cli.terminal import Terminal
 from evalign.core.checks import nearest
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
+from evalign.report.contents import FEW
 from evalign.training import holdout_split
-
-FEW = 5  # rows; scores of a class with fewer are rough
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from evalign.decisions.inputs import FROM_ONE, look_like_probabilities
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Method, as_argument
 from evalign.estimator.evidence import NOT_PROMISED, Wanted, evidence
-from evalign.report.summary import number
+from evalign.report.words import number
 
 PREFIX = "probability_"  # of the columns that `evalign predict` writes
 PREDICTION = "prediction"

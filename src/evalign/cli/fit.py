@@ -27,6 +27,7 @@ from evalign.cli.dataset import (
 )
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import digest
+from evalign.cli.findings import findings
 from evalign.cli.labels import Labels
 from evalign.cli.outcome import coded, contents, met, predictions, shown, tried_models, was_seen
 from evalign.cli.run import NETWORK, PREDICTIONS, REPORT
@@ -44,6 +45,9 @@ from evalign.report import render, scores
 # A preview: rows, folds, seconds until the end of the training, and how a network is trained.
 QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 2.5
 QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
+# Seconds for telling which columns matter, at most.
+SHUFFLING, QUICK_SHUFFLING = 20.0, 1.0
+PREVIEW = "This is a preview. Without --quick all rows and models are used."
 AT_LEAST = 0.1  # seconds for the training, however long the table took to read
 
 
@@ -138,7 +142,8 @@ def fit_table(
         try:
             with run.building(out, arguments) as (folder, checkpoints, about):
                 about |= _about(dataset, data.name, parts)
-                result = _build(folder, checkpoints, about, dataset, parts, estimators)
+                told = spoken.warned
+                result = _build(folder, checkpoints, about, dataset, parts, estimators, told)
         except KeyboardInterrupt:
             spoken.note("The same command goes on where this one was.")
             raise
@@ -226,8 +231,12 @@ def _build(
     dataset: TrainingTable,
     parts: dict[str, Rows],
     estimators: dict[str, run.Model],
+    warned: list[str],
 ) -> dict[str, Any]:
-    """Write all files of a run except `run.json`, and return the scores."""
+    """Write all files of a run except `run.json`, and return the scores.
+
+    What was `warned` of until the report is written is in it.
+    """
     training, tested, validated = parts["training"], parts["test"], parts.get("validation")
     held_out: tuple[Any, ...] | None = None
     if validated is not None:
@@ -264,8 +273,26 @@ def _build(
         name: model.history_ if isinstance(model, AlignedClassifier) else []
         for name, model in models.items()
     }
-    seen = was_seen(about, about["arguments"]["--test"])
-    content = contents(table, dataset.labels, about, histories, seen=seen, tried=tried)
+    arguments, quick = about["arguments"], about["arguments"]["--quick"]
+    found = findings(
+        list(models.values()),
+        tested,
+        metric=arguments["--metric"],
+        counts=about["rows_per_class"],
+        notes=[PREVIEW, *warned] if quick else warned,
+        seed=arguments["--seed"],
+        seconds=QUICK_SHUFFLING if quick else SHUFFLING,
+    )
+    _write_json(folder / "findings.json", asdict(found))
+    content = contents(
+        table,
+        dataset.labels,
+        about,
+        histories,
+        seen=was_seen(about, arguments["--test"]),
+        tried=tried,
+        findings=found,
+    )
     result = scores(content) | met(content, dataset.labels, about)
     _write_json(folder / "history.json", histories)
     _write_json(folder / "metrics.json", result)

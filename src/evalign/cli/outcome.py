@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import torch
-from rich.table import Table
+from rich.table import Column, Table
 
 from evalign.cli.dataset import Rows
 from evalign.cli.errors import UsageError
@@ -18,8 +18,8 @@ from evalign.core.metrics import resolve
 from evalign.core.text import visible
 from evalign.ensemble import AlignedEnsemble
 from evalign.estimator.constrained import renamed
-from evalign.report import Contents, Scored, TriedModels
-from evalign.report.summary import number
+from evalign.report import Contents, ModelFindings, Scored, TriedModels
+from evalign.report.words import number
 
 Histories = dict[str, list[dict[str, Any]]]
 
@@ -41,11 +41,14 @@ def predictions(rows: Rows, labels: Labels, models: Mapping[str, Model]) -> pa.T
 def judged(model: Model, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """The answers of `predict` and `predict_proba`, for which the model runs once."""
     values = model.predict_proba(X)
+    return model.classes_[decided(model, values)], values
+
+
+def decided(model: Model, values: np.ndarray) -> np.ndarray:
+    """The class codes that a model's rule gives for its probabilities (N, C)."""
     if isinstance(model, AlignedEnsemble):
-        codes = model.rule_(probabilities=values)
-    else:
-        codes = model.rule_.labels_of(torch.from_numpy(values)).numpy()
-    return model.classes_[codes], values
+        return model.rule_(probabilities=values)
+    return model.rule_.labels_of(torch.from_numpy(values)).numpy()
 
 
 def probabilities(stem: str, values: np.ndarray, labels: Labels) -> dict[str, pa.Array]:
@@ -64,6 +67,7 @@ def contents(
     *,
     seen: bool,
     tried: TriedModels | None = None,
+    findings: ModelFindings | None = None,
 ) -> Contents:
     """The contents of a report on a table of `predictions`. Rows without weight are left out.
 
@@ -74,6 +78,7 @@ def contents(
         histories: a record per epoch, for each model.
         seen: the rows are no test, see `was_seen`.
         tried: the models that the model was made of.
+        findings: what else is known of the models.
     """
     names = table.column_names
     if "weight" in names:
@@ -110,10 +115,24 @@ def contents(
         cards=cards,
         seen=seen,
         tried=tried,
+        findings=findings,
+        how=_how(usual, network),
+        constrained=arguments.get("--constraint") is not None,
     )
     if rows := met(found, labels, about):
         cards["Constraint"] = {row["constraint"]: row["verdict"] for row in rows["constraints"]}
     return found
+
+
+def _how(usual: str, network: bool) -> dict[str, str]:
+    """How to get a method, by its key in the report."""
+    model, argmax = f"--recipe {usual}" if network else f"--model {usual}", "--decision argmax"
+    return {
+        "aligned": "evalign predict does",
+        "aligned_argmax": f"evalign fit with {argmax}",
+        usual: f"evalign fit with {model}",
+        f"{usual}_argmax": f"evalign fit with {model} {argmax}",
+    }
 
 
 def coded(constraint: str | None, labels: Labels) -> str | None:
@@ -172,8 +191,9 @@ def was_seen(about: About, checksum: str | None) -> bool:
 
 def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
     """Show the scores to a person: a table of metrics, and which model is better."""
-    methods = scores["methods"]
-    table = Table("", *(method["name"] for method in methods), box=None, pad_edge=False)
+    methods = [method for method in scores["methods"] if not method.get("same_as")]
+    first = Column(no_wrap=True)  # the names of metrics
+    table = Table(first, *(method["name"] for method in methods), box=None, pad_edge=False)
     intervals = (f"{number(m['low'])} to {number(m['high'])}" for m in methods)
     table.add_row(scores["metric"], *(number(m["value"]) for m in methods), style="bold")
     table.add_row("95% interval", *intervals)
@@ -188,6 +208,8 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
         yield f"{row['constraint']}: {row['verdict']}."
     for difference in scores["differences"]:
         yield difference["verdict"]
+    if "answer" in scores:
+        yield " ".join([scores["answer"]["sentence"], *scores["answer"]["next"]])
     if "tried" in scores:
         yield ""
         yield _shown_models(scores)

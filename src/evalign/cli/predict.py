@@ -108,8 +108,15 @@ def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) ->
         with opened.reading(PREDICTIONS):
             about = opened.about
             seen = was_seen(about, about["arguments"]["--test"])
-            histories, tried = opened.read("history.json"), opened.tried
-            content = contents(table, opened.labels, about, histories, seen=seen, tried=tried)
+            content = contents(
+                table,
+                opened.labels,
+                about,
+                opened.read("history.json"),
+                seen=seen,
+                tried=opened.tried,
+                findings=opened.findings,
+            )
         page = render(content, scores(content))
         with replacing(out) as aside:
             aside.write_text(page, encoding="utf-8")

@@ -8,6 +8,7 @@
 | `metrics.json`             | `evalign.report.scores` of them                                 |
 | `history.json`             | a record per epoch, for each network                            |
 | `candidates.json`          | what each model of an ensemble reaches                          |
+| `findings.json`            | warnings, the rules, and the columns that matter                |
 | `report.html`              | made from the others, and the only one without a checksum       |
 
 It is built in `<folder>.partial/run` and renamed at the end. The checkpoints of the training lie
@@ -30,7 +31,7 @@ from evalign.cli.files import digest, partial_folder, replacing, synced
 from evalign.cli.labels import Labels
 from evalign.ensemble import AlignedEnsemble
 from evalign.estimator import AlignedClassifier
-from evalign.report import TriedModels
+from evalign.report import ModelFindings, TriedModels
 from evalign.training import CheckpointError
 from evalign.training.checkpoint import WRONG_TREE, read_plain, sync_folder
 
@@ -130,6 +131,13 @@ class FinishedRun:
         name = "candidates.json"
         with self.reading(name):
             return TriedModels(**self.read(name)) if name in self.about["files"] else None
+
+    @property
+    def findings(self) -> ModelFindings | None:
+        """What else is known of the models, unless an older version wrote the run."""
+        name = "findings.json"
+        with self.reading(name):
+            return ModelFindings(**self.read(name)) if name in self.about["files"] else None
 
     def read(self, name: str) -> Any:
         """One of its JSON files."""

@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +15,8 @@ from evalign.cli.errors import DataWarning, UsageError
 from evalign.core.text import visible
 from evalign.training import CheckpointError, TrainingWarning
 
+WARNING = "Note: "
+
 
 @dataclass(frozen=True)
 class Terminal:
@@ -23,12 +25,16 @@ class Terminal:
     Args:
         as_json: print the result as one JSON object, and nothing else on standard output.
         quiet: print only errors, and JSON if asked for.
+        warned: the notes that warn of something, which a report repeats.
     """
 
     as_json: bool
     quiet: bool
+    warned: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
+        if text.startswith(WARNING):
+            self.warned.append(text.removeprefix(WARNING))
         if not self.quiet:
             print(visible(text), file=sys.stderr, flush=True)
 
@@ -53,8 +59,9 @@ def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
 
         def show(message: Any, category: type[Warning], *where: Any) -> None:
             if category.__module__.startswith(("evalign.", "evalign_study.")):
-                spoken.note(f"Note: {message}")
+                spoken.note(f"{WARNING}{message}")
             else:
+                spoken.warned.append(f"{category.__name__}: {message}")
                 plain(message, category, *where)
 
         warnings.simplefilter("always", DataWarning)

@@ -53,9 +53,11 @@ def bootstrap(
         True
     """
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, float)
-    # A metric depends on the cell of a row alone: its true class and each method's label.
-    joint = np.ravel_multi_index((y, *predictions), (classes,) * (1 + len(predictions)))
-    _, first, cell = np.unique(joint, return_index=True, return_inverse=True)
+    # A metric depends on the cell of a row alone: its true class and each method's label. Cells are
+    # numbered anew with each method, as the product of many classes would overflow.
+    cell = first = np.zeros(len(y), np.int64)
+    for labels in (y, *predictions):
+        _, first, cell = np.unique(cell * classes + labels, return_index=True, return_inverse=True)
     unit = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
     times = np.ones(unit.max() + 1, int)
     if groups is None:  # rows of the same cell and weight are units of one kind

@@ -1,6 +1,7 @@
 """The contents of a report: test rows, and the answers of one or two models."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
+
+FEW = 5  # test rows; scores of a class with fewer are rough
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +66,45 @@ class TriedModels:
         require(ok, "TriedModels", "rows", "hold names and numbers", self.rows[:1])
 
 
+@dataclass(frozen=True)
+class ModelFindings:
+    """What was found out about the models beyond their answers.
+
+    Args:
+        notes: the warnings that were given on the way.
+        against: the code of the class that the others are held against: of two the first, of more
+            the most frequent one.
+        cuts: for each model and each class, the probability from which the rule gives the class
+            where all others but `against` have none. None where there is no such probability.
+        columns: of the table, the most important first, each with its "column" (the name) and how
+            much worse the metric gets if its values are shuffled: "value" is the mean, "low" and
+            "high" are the least and the most.
+        rows: how many rows were shuffled.
+    """
+
+    notes: list[str]
+    against: int
+    cuts: list[list[float | None]]
+    columns: list[dict[str, Any]]
+    rows: int
+
+    def __post_init__(self) -> None:
+        def is_number(value: Any) -> bool:
+            return isinstance(value, int | float) and math.isfinite(value)
+
+        def check(name: str, ok: bool, allowed: str) -> None:
+            require(ok, "ModelFindings", name, allowed, repr(getattr(self, name))[:100])
+
+        check("notes", all(isinstance(note, str) for note in self.notes), "hold texts")
+        every = [cut for cuts in self.cuts for cut in cuts if cut is not None]
+        ok = all(is_number(cut) and 0 <= cut <= 1 for cut in every)
+        check("cuts", ok, "hold probabilities or None")
+        ok = all(isinstance(row["column"], str) for row in self.columns)
+        ok = ok and all(is_number(row[k]) for row in self.columns for k in ("value", "low", "high"))
+        check("columns", ok, "hold names and numbers")
+        check("rows", isinstance(self.rows, int), "be a number of rows")
+
+
 @dataclass(frozen=True, eq=False)
 class Contents:
     """All that a report shows.
@@ -81,6 +123,9 @@ class Contents:
         cards: {title: {name: value}}, shown as they are.
         seen: the models were trained on these rows, or chosen by them: they are no test.
         tried: the models that the aligned one was made of, or chosen from.
+        findings: what else is known of the models.
+        how: how to get a method, by its key (see `scores`), such as a command.
+        constrained: the rules keep to a constraint, which the most probable classes do not.
     """
 
     metric: str
@@ -95,6 +140,9 @@ class Contents:
     cards: dict[str, dict[str, str]]
     seen: bool = False
     tried: TriedModels | None = None
+    findings: ModelFindings | None = None
+    how: dict[str, str] = field(default_factory=dict)
+    constrained: bool = False
 
     def __post_init__(self) -> None:
         rows, classes = len(self.y), len(self.classes)
@@ -116,6 +164,12 @@ class Contents:
         for model in self.models:
             check_codes(f"predicted of {model.name}", model.predicted)
             check(f"probabilities of {model.name}", model.probabilities, rows, classes)
+        if self.findings is not None:
+            given = [len(cuts) for cuts in self.findings.cuts]
+            ok, against = given == [classes] * len(self.models), self.findings.against
+            require(ok, "Contents", "cuts", f"be of {classes} classes for each model", given)
+            known = isinstance(against, int) and 0 <= against < classes
+            require(known, "Contents", "against", "be the code of a class", repr(against))
 
     @property
     def models(self) -> list[Scored]:
@@ -132,21 +186,31 @@ class Contents:
         return np.ones(len(self.y)) if self.weight is None else np.asarray(self.weight, float)
 
     @property
+    def scarce(self) -> np.ndarray:
+        """The codes of the classes with few rows, whatever these weigh."""
+        return np.flatnonzero(np.bincount(self.y, minlength=len(self.classes)) < FEW)
+
+    @property
     def kind(self) -> str:
         """What the rows are called."""
         return "rows seen in training" if self.seen else "test rows"
 
     @property
+    def metric_name(self) -> str:
+        """The name of the metric; that of a cost is without its matrix."""
+        return self.metric.split("[")[0]
+
+    @property
     def resolved(self) -> Metric:
         return resolve(self.metric, owner="Contents")
 
-    def hard(self, predicted: np.ndarray, *, matrix: bool) -> Confusion:
-        """The confusion matrix of predicted codes."""
+    def hard(self, predicted: np.ndarray, *, matrix: bool, rows: Any = slice(None)) -> Confusion:
+        """The confusion matrix of predicted codes, of all rows or some."""
         return Confusion.from_predictions(
-            torch.tensor(predicted),
-            torch.tensor(self.y),
+            torch.tensor(predicted[rows]),
+            torch.tensor(self.y[rows]),
             num_classes=len(self.classes),
-            sample_weight=torch.tensor(self.weights),
+            sample_weight=torch.tensor(self.weights[rows]),
             matrix=matrix,
         )
 

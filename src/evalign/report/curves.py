@@ -6,20 +6,18 @@ import numpy as np
 
 from evalign.report.contents import Contents, Scored
 
-# Classes that the figures show, at most; the tables show them all.
-SHOWN = 100
+# Classes that the figures show, at most.
+SHOWN = 30
 # Thresholds of one class, at most, and of all classes together.
 THRESHOLDS = 300
-ALL_THRESHOLDS = 12_000
+ALL_THRESHOLDS = 4_000
 BINS = 12
 
 
-def shown_classes(contents: Contents) -> np.ndarray:
-    """The codes the figures show: all, or the SHOWN with the most wrongly labelled rows."""
-    if len(contents.classes) <= SHOWN:
-        return np.arange(len(contents.classes))
+def shown_classes(contents: Contents, most: int = SHOWN) -> np.ndarray:
+    """The codes to show: all, or as many as may be with the most wrongly labelled rows."""
     c = contents.hard(contents.aligned.predicted, matrix=False)
-    return np.sort((c.fn + c.fp).argsort(descending=True, stable=True)[:SHOWN].numpy())
+    return np.sort((c.fn + c.fp).argsort(descending=True, stable=True)[:most].numpy())
 
 
 def precision_recall(contents: Contents) -> list[dict[str, Any]]:
@@ -35,6 +33,7 @@ def precision_recall(contents: Contents) -> list[dict[str, Any]]:
     return [
         {
             "name": contents.classes[code],
+            "rows": int((contents.y == code).sum()),
             "actual": float(contents.weights[contents.y == code].sum()),
             "total": float(contents.weights.sum()),
             "models": [_thresholds(contents, model, code, points) for model in contents.models],

@@ -1,224 +1,241 @@
-"""The figures, in one style. Colours of text and lines follow the page's scheme, see `page.css`."""
+"""The figures, as SVG that no program has to draw. Colours are those of `page.css`.
 
-from collections.abc import Sequence
+Lengths are pixels of a phone, on which a figure is as wide as the page. It grows a little where
+there is more room. Names of lines are beside the figures, as text, see `markup.legend`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
+from unicodedata import east_asian_width
 
 import numpy as np
-import plotly.graph_objects as go
 
 from evalign.core.confusion import Confusion
-from evalign.report.contents import Contents, Scored
-from evalign.report.curves import reliability, shown_classes
+from evalign.report.contents import Contents
+from evalign.report.curves import shown_classes
+from evalign.report.words import number
+from evalign.report.words import span as ends
 
-# Legible on white and on black, and for the colour-blind.
-ALIGNED, BASELINE, MUTED = "#3b7dd8", "#d9822b", "#8a8f98"
-COLOURS = [ALIGNED, BASELINE, MUTED]
-# Transparent at 0, so that the page shows through, and never so strong that text is hard to read.
-SHADES = [[0, "rgba(59,125,216,0)"], [0.25, "rgba(59,125,216,0.3)"], [1, "rgba(59,125,216,0.65)"]]
-# Counts are written into the cells of matrices up to this size, and beyond it shown on hover.
-WRITTEN = 10
-# Labels on an axis, and characters in one, at most.
-LABELS, CHARACTERS = 20, 14
-
-_axis = {
-    "automargin": True,
-    "fixedrange": True,
-    "zeroline": False,
-    "ticks": "",
-    "title": {"font": {"size": 13}, "standoff": 8},
-}
-STYLE = go.layout.Template(
-    layout={
-        "font": {"family": "system-ui, sans-serif", "size": 13},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 8, "r": 12, "t": 12, "b": 8},
-        "xaxis": _axis,
-        "yaxis": _axis,
-        "legend": {"orientation": "h", "x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom"},
-        "dragmode": False,
-        "height": 320,
-    }
-)
-EPOCH = {"title": {"text": "epoch"}}
-UNIT = {"range": [-0.02, 1.02], "tickvals": [0, 0.25, 0.5, 0.75, 1]}
+WIDTH, HEIGHT = 350, 220
+KINDS = ("s0", "s1")  # of the models, in `page.css`
+# The side of a confusion matrix, and the classes up to which it has the counts in its cells.
+SIDE, WRITTEN = 230, 10
+# Labels on an axis, and their length, at most.
+LABELS, LONGEST = 20, 95
+QUARTERS = [0, 0.25, 0.5, 0.75, 1]
+UNIT = (-0.02, 1.02)
 
 
-def intervals(methods: Sequence[dict[str, Any]]) -> go.Figure:
-    """Each method's value and interval, the first on top."""
-    value, low, high = (np.array([m[k] for m in methods]) for k in ("value", "low", "high"))
-    colours = COLOURS[: len(methods)]
-    bars = [
-        go.Scatter(
-            x=[low[i], high[i]],
-            y=[i, i],
-            mode="lines",
-            line={"color": colour, "width": 3},
-            hoverinfo="skip",
+class ChartLine(NamedTuple):
+    """A line of a chart.
+
+    Args:
+        x, y: its points; those that are not finite are left out.
+        kind: its class in `page.css`.
+        dots: the indices of the points that are marked, and what they say on hover.
+    """
+
+    x: Sequence[float]
+    y: Sequence[float]
+    kind: str
+    dots: Mapping[int, str] = {}
+
+
+def chart(
+    name: str,
+    words: str,
+    lines: Sequence[ChartLine],
+    *,
+    axes: tuple[str, str],
+    unit: bool = False,
+    inside: str = "",
+) -> str:
+    """Lines over two axes with their names. With `unit` both go from 0 to 1.
+
+    What is `inside` has the coordinates of a unit chart, downwards with a minus.
+    """
+    points = [_finite(line) for line in lines]
+    spans = [UNIT, UNIT] if unit else [_room(values) for values in np.concatenate(points, 1)]
+    marks = [QUARTERS, QUARTERS] if unit else [ticks(*span) for span in spans]
+    if not unit and all(value == round(value) for line in lines for value in line.x):
+        marks[0] = [mark for mark in marks[0] if mark == round(mark)]
+    left = 10 + max(_length(_tick(mark)) for mark in marks[1])
+    right, top = WIDTH - 18, 24 if axes[1] else 8
+    bottom = top + (right - left if unit else HEIGHT - 60)
+    x, y = _scale(spans[0], left, right), _scale(spans[1], bottom, top)
+
+    parts = [_text(0, 12, axes[1]), _text(right, bottom + 34, axes[0], "end")]
+    for mark in marks[0]:
+        parts.append(_grid(x(mark), top, x(mark), bottom))
+        parts.append(_text(x(mark), bottom + 16, _tick(mark), "middle"))
+    for mark in marks[1]:
+        parts.append(_grid(left, y(mark), right, y(mark)))
+        parts.append(_text(left - 6, y(mark) + 4, _tick(mark), "end"))
+    for line, found in zip(lines, points, strict=True):
+        if found.shape[1] > 1:
+            path = "L".join(f"{x(a):.1f} {y(b):.1f}" for a, b in found.T)
+            parts.append(f'<path class="line {line.kind}" d="M{path}"/>')
+        for index, title in line.dots.items():
+            if np.isfinite(line.y[index]):
+                parts.append(_dot(x(line.x[index]), y(line.y[index]), line.kind, title))
+    if inside:
+        low, width = UNIT[0], UNIT[1] - UNIT[0]
+        parts.append(
+            f'<svg x="{left:.1f}" y="{top}" width="{right - left:.1f}" '
+            f'height="{right - left:.1f}" viewBox="{low} {-UNIT[1]} {width} {width}">{inside}</svg>'
         )
-        for i, colour in enumerate(colours)
+    return _svg(name, words, bottom + 40, parts)
+
+
+def precision_recall(name: str, words: str, kinds: Sequence[str]) -> str:
+    """A chart whose curves `page.js` draws, with a diamond for each and a ring."""
+    thin = 'vector-effect="non-scaling-stroke"'  # a width in pixels, not in units of the chart
+    drawn = [
+        f'<path class="line {kind}" id="curve-{i}" {thin}/>'
+        f'<path class="dot {kind}" id="rule-{i}" d="M0-.024L.024 0 0 .024-.024 0Z"/>'
+        for i, kind in enumerate(kinds)
     ]
-    dots = go.Scatter(
-        x=value,
-        y=np.arange(len(methods)),
-        mode="markers",
-        marker={"color": colours, "size": 11},
-        customdata=np.stack([low, high], 1),
-        hovertemplate="%{x:.4f}<br>%{customdata[0]:.4f} to %{customdata[1]:.4f}<extra></extra>",
-    )
-    # Names are above the lines, not beside them, where a phone has no room.
-    above = {"xref": "paper", "x": 0, "xanchor": "left", "xshift": -9}
-    above |= {"yshift": 17, "showarrow": False}
-    names = [{"text": escape(m["name"]), "y": i, **above} for i, m in enumerate(methods)]
-    y = {"showgrid": False, "showticklabels": False, "range": [len(methods) - 0.6, -0.8]}
-    room = 0.04 * (max(high) - min(low)) or 0.01
-    x = {"range": [min(low) - room, max(high) + room], "nticks": 6}
-    return _figure(
-        [*bars, dots],
-        xaxis=x,
-        yaxis=y,
-        annotations=names,
-        showlegend=False,
-        height=30 + 50 * len(methods),
-    )
+    ring = f'<circle class="ring {kinds[0]}" id="ring" r=".03" {thin}/>'
+    inside = "".join(drawn) + ring
+    return chart(name, words, [], axes=("recall", "precision"), unit=True, inside=inside)
 
 
-def matrix(contents: Contents, confusion: Confusion) -> go.Figure:
-    """The confusion matrix: a cell's colour is its share of the true class, its text the count."""
+def intervals(
+    name: str, words: str, methods: Sequence[Mapping[str, Any]], kinds: Sequence[str]
+) -> str:
+    """Each method's value and interval, the first on top; its name is above."""
+    span = _room(np.array([[m["low"], m["high"]] for m in methods]))
+    x, bottom = _scale(span, 20, WIDTH - 20), 8 + 40 * len(methods)
+    parts = []
+    for mark in ticks(*span):
+        parts.append(_grid(x(mark), 0, x(mark), bottom))
+        parts.append(_text(x(mark), bottom + 16, _tick(mark), "middle"))
+    for i, (method, kind) in enumerate(zip(methods, kinds, strict=True)):
+        at, low, high = 30 + 40 * i, x(method["low"]), x(method["high"])
+        parts.append(_text(0, at - 12, _short(method["name"], WIDTH)))
+        parts.append(f'<path class="bar {kind}" d="M{low:.1f} {at}H{high:.1f}"/>')
+        parts.append(
+            _dot(x(method["value"]), at, kind, f"{number(method['value'])}, {ends(method)}")
+        )
+    return _svg(name, words, bottom + 24, parts)
+
+
+def bars(name: str, words: str, rows: Sequence[Mapping[str, Any]], kind: str) -> str:
+    """A bar for each "column" with its name and "value" above, and a line from "low" to "high"."""
+    span = min(0, *(row["low"] for row in rows)), max(0, *(row["high"] for row in rows))
+    x, parts = _scale(span, 2, WIDTH - 2), []
+    for i, row in enumerate(rows):
+        at, value = 22 + 34 * i, number(row["value"])
+        left, right = sorted((x(0), x(row["value"])))
+        parts.append(_text(0, at - 8, _short(row["column"], WIDTH - 20 - _length(value))))
+        parts.append(_text(WIDTH, at - 8, value, "end"))
+        parts.append(
+            f'<rect class="cell {kind}" x="{left:.1f}" y="{at - 3}" width="{right - left:.1f}" '
+            f'height="8"/><path class="line ink" d="M{x(row["low"]):.1f} {at + 1}'
+            f'H{x(row["high"]):.1f}"/>'
+        )
+    return _svg(name, words, 34 * len(rows), parts)
+
+
+def matrix(name: str, words: str, contents: Contents, confusion: Confusion) -> str:
+    """The confusion matrix: a cell's shade is its share of the true class, its text the count."""
     codes = shown_classes(contents)
     counts = confusion.matrix.numpy()
     share = counts / np.maximum(counts.sum(1, keepdims=True), np.finfo(float).tiny)
     counts, share = counts[np.ix_(codes, codes)], share[np.ix_(codes, codes)]
-    # Names are categories, even if they look like numbers or dates.
-    names = [escape(contents.classes[code]) for code in codes]
-    places = np.arange(0, len(codes), -(-len(codes) // LABELS))
-    ticks = {
-        "type": "category",
-        "tickvals": places,
-        "ticktext": [_short(contents.classes[codes[place]]) for place in places],
-        "showgrid": False,
-        "constrain": "domain",
-        "autotickangles": [0, 90],
-    }
-    gap = 1 if len(codes) <= LABELS else 0
-    written = len(codes) <= WRITTEN
-    heat = go.Heatmap(
-        x=names,
-        y=names,
-        z=share.astype(np.float32),
-        zmin=0,
-        zmax=1,
-        colorscale=SHADES,
-        showscale=False,
-        xgap=gap,
-        ygap=gap,
-        text=[[_count(count) for count in row] for row in counts],
-        texttemplate="%{text}" if written else None,
-        hovertemplate="true %{y}<br>predicted %{x}<br>"
-        "%{text} rows, %{z:.1%} of the class<extra></extra>",
-    )
-    x = {"title": {"text": "predicted"}, "constraintoward": "left", **ticks}
-    y = {"title": {"text": "true"}, "constraintoward": "top", **ticks}
-    y |= {"autorange": "reversed", "scaleanchor": "x"}
-    return _figure([heat], xaxis=x, yaxis=y, height=320 if written else 400)
+    labels = [_short(contents.classes[code], LONGEST) for code in codes]
+    texts = [[_count(count) for count in row] for row in counts]
+    longest = max(map(_length, labels))
+    left, top, cell = 10 + longest, 22, SIDE / len(codes)
+    bottom, step, upright = top + SIDE, -(-len(codes) // LABELS), longest > cell - 4
+    # Digits are about 0.6 of their size wide.
+    size = min(12.0, (cell - 3) / (0.6 * max(len(text) for row in texts for text in row)))
+    written = len(codes) <= WRITTEN and size > 6
 
-
-def precision_recall(contents: Contents) -> go.Figure:
-    """For each model a curve and its rule's point, then the slider's; `page.js` fills them in."""
-    traces = []
-    for model, colour in zip(contents.models, COLOURS, strict=False):
-        label = escape(model.label)
-        curve = {"mode": "lines", "line": {"color": colour, "width": 2}}
-        point = {"mode": "markers", "marker": {"color": colour, "size": 12, "symbol": "diamond"}}
-        hover = "recall %{x:.3f}<br>precision %{y:.3f}"
-        traces += [
-            go.Scatter(x=[], y=[], name=label, hovertemplate=hover, **curve),
-            go.Scatter(x=[], y=[], name=label, hovertemplate=hover, showlegend=False, **point),
-        ]
-    ring = {"color": "rgba(0,0,0,0)", "size": 17, "line": {"color": ALIGNED, "width": 3}}
-    slider = go.Scatter(x=[], y=[], mode="markers", marker=ring, hoverinfo="skip", showlegend=False)
-    return _figure(
-        [*traces, slider],
-        xaxis={"title": {"text": "recall"}, **UNIT},
-        yaxis={"title": {"text": "precision"}, **UNIT},
-        height=380,
-    )
-
-
-def reliability_curve(contents: Contents) -> go.Figure:
-    ends = [0, 1]
-    line = {"color": MUTED, "dash": "dot", "width": 1}
-    ideal = go.Scatter(x=ends, y=ends, mode="lines", line=line, name="ideal", hoverinfo="skip")
-    curves = []
-    for model, colour in zip(contents.models, COLOURS, strict=False):
-        bins = reliability(contents, model)
-        curves.append(
-            go.Scatter(
-                x=bins.probability,
-                y=bins.frequency,
-                customdata=bins.rows,
-                name=escape(model.label),
-                mode="lines+markers",
-                line={"color": colour, "width": 2},
-                hovertemplate="said %{x:.3f}<br>found %{y:.3f}<br>%{customdata:,} rows",
+    frame = f'<rect class="frame" x="{left:.1f}" y="{top}" width="{SIDE}" height="{SIDE}"/>'
+    parts = [_text(0, 12, "true"), frame]
+    for i, label in enumerate(labels):
+        middle = (i + 0.5) * cell
+        if i % step == 0:
+            parts.append(_text(left - 6, top + middle + 4, label, "end"))
+            at = (left + middle + 4, bottom + 6) if upright else (left + middle, bottom + 14)
+            parts.append(_text(*at, label, "end" if upright else "middle", turned=upright))
+        for j in (j for j, text in enumerate(texts[i]) if text != "0"):
+            title = f"true {label}, predicted {labels[j]}: {texts[i][j]}, {share[i, j]:.1%}"
+            parts.append(
+                f'<rect class="cell s0" x="{left + j * cell:.1f}" y="{top + i * cell:.1f}" '
+                f'width="{cell:.1f}" height="{cell:.1f}" opacity="{0.05 + 0.55 * share[i, j]:.2f}">'
+                f"<title>{escape(title)}</title></rect>"
             )
-        )
-    return _figure(
-        [ideal, *curves],
-        xaxis={"title": {"text": "probability"}, **UNIT},
-        yaxis={"title": {"text": "frequency"}, **UNIT},
-        height=420,
+        for j, text in enumerate(texts[i] if written else ()):
+            at = left + (j + 0.5) * cell, top + middle + size / 3
+            parts.append(_text(*at, text, "middle", size=size))
+    below = bottom + (longest if upright else 14)
+    parts.append(_text(left + SIDE, below + 22, "predicted", "end"))
+    return _svg(name, words, below + 28, parts)
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two, six at most.
+
+    Examples:
+        >>> ticks(0.41, 0.58), ticks(1, 12)
+        ([0.45, 0.5, 0.55], [2.0, 4.0, 6.0, 8.0, 10.0, 12.0])
+    """
+    power = 10.0 ** np.floor(np.log10(high - low))
+    for part in (0.1, 0.2, 0.5, 1, 2):
+        step = part * power
+        first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
+        if last - first < 6:
+            break
+    return [float(f"{step * i:.10g}") for i in np.arange(first, last + 1)]
+
+
+def _finite(line: ChartLine) -> np.ndarray:
+    """The points of a line that can be drawn, (2, n)."""
+    points = np.array([line.x, line.y], float)
+    return points[:, np.isfinite(points).all(0)]
+
+
+def _room(values: np.ndarray) -> tuple[float, float]:
+    """The least and the greatest, with some room on both sides."""
+    low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+    more = 0.04 * (high - low) or 0.01 * abs(high) or 0.01
+    return low - more, high + more
+
+
+def _scale(span: tuple[float, float], start: float, end: float) -> Callable[[float], float]:
+    width = span[1] - span[0] or 1.0
+    return lambda value: start + (end - start) * (value - span[0]) / width
+
+
+def _svg(name: str, words: str, height: float, parts: Sequence[str]) -> str:
+    return (
+        f'<svg class="plot" id="{name}" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
+        f'aria-label="{escape(words)}">{"".join(parts)}</svg>'
     )
 
 
-def loss_curve(model: Scored, colour: str) -> go.Figure:
-    return _figure(
-        [
-            _epochs(model, "validation_loss", "validation rows", {"color": colour}),
-            _epochs(model, "loss", "training rows", {"color": colour, "dash": "dot"}),
-            _best(model, "validation_loss", colour),
-        ],
-        xaxis=EPOCH,
-    )
+def _text(
+    x: float, y: float, text: str, anchor: str = "start", *, turned: bool = False, size: float = 0
+) -> str:
+    more = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
+    more += f' font-size="{size:.1f}"' if size else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{escape(text)}</text>'
 
 
-def metric_curve(contents: Contents) -> go.Figure:
-    traces = []
-    for model, colour in zip(contents.models, COLOURS, strict=False):
-        traces.append(_epochs(model, "validation_metric", escape(model.label), {"color": colour}))
-        traces.append(_best(model, "validation_metric", colour))
-    return _figure(traces, xaxis=EPOCH)
+def _grid(x: float, y: float, to_x: float, to_y: float) -> str:
+    return f'<path class="grid-line" d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"/>'
 
 
-def temperature_curve(model: Scored) -> go.Figure:
-    line = {"color": ALIGNED, "shape": "hv"}
-    trace = _epochs(model, "temperature", escape(model.label), line)
-    y = {"rangemode": "tozero"}
-    return _figure([trace], xaxis=EPOCH, yaxis=y, showlegend=False)
+def _dot(x: float, y: float, kind: str, title: str) -> str:
+    told = f"<title>{escape(title)}</title>" if title else ""
+    return f'<circle class="dot {kind}" cx="{x:.1f}" cy="{y:.1f}" r="4.5">{told}</circle>'
 
 
-def _epochs(model: Scored, key: str, name: str, line: dict[str, Any]) -> go.Scatter:
-    epochs = [record["epoch"] for record in model.history]
-    values = [record[key] for record in model.history]
-    return go.Scatter(x=epochs, y=values, name=name, mode="lines", line={"width": 2, **line})
-
-
-def _best(model: Scored, key: str, colour: str) -> go.Scatter:
-    """The epoch whose weights were kept."""
-    best = [record for record in model.history if record["best"]][-1:]
-    return go.Scatter(
-        x=[record["epoch"] for record in best],
-        y=[record[key] for record in best],
-        mode="markers",
-        marker={"color": colour, "size": 10},
-        name="best epoch",
-        showlegend=False,
-    )
-
-
-def _figure(traces: Sequence[Any], **layout: Any) -> go.Figure:
-    return go.Figure(traces, {"template": STYLE, **layout})
+def _tick(value: float) -> str:
+    return f"{value:.6g}".replace("-", "−")
 
 
 def _count(value: float) -> str:
@@ -226,6 +243,23 @@ def _count(value: float) -> str:
     return f"{value:,.1f}".removesuffix(".0")
 
 
-def _short(name: str) -> str:
-    """A class name for an axis; plotly reads a little HTML, so it is escaped."""
-    return escape(name if len(name) <= CHARACTERS else name[: CHARACTERS - 1] + "…")
+def _length(text: str) -> float:
+    """About how long a text is in the size that `page.css` gives it here, rather more than less."""
+    return sum(
+        12.5
+        if character in "WMwm@%—…" or east_asian_width(character) in "WF"
+        else 9.5
+        if character.isupper()
+        else 7.6
+        for character in text
+    )
+
+
+def _short(text: str, length: float) -> str:
+    """As much of a text as there is room for."""
+    if _length(text) <= length:
+        return text
+    text = text[: int(length)]  # a name may be as long as a book
+    while _length(f"{text}…") > length:
+        text = text[:-1]
+    return f"{text}…"

@@ -1,13 +1,7 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
-const options = { responsive: true, displayModeBar: false };
-
-for (const [id, figure] of Object.entries(data.figures)) {
-  Plotly.newPlot(id, figure.data, figure.layout, options);
-}
 
 if (data.curves.length) {
-  const plot = document.getElementById("precision-recall");
   const slider = document.getElementById("threshold");
   const choice = document.getElementById("class"); // absent for two classes
   const curve = () => data.curves[choice ? choice.selectedIndex : 0];
@@ -19,6 +13,13 @@ if (data.curves.length) {
     for (const [name, text] of Object.entries(values)) {
       document.getElementById("at-" + name).textContent = text;
     }
+  };
+
+  // The chart's own coordinates: recall and, downwards, minus the precision.
+  const place = (id, recall, precision) => {
+    const mark = document.getElementById(id);
+    mark.style.display = Number.isNaN(recall + precision) ? "none" : "";
+    mark.setAttribute("transform", `translate(${recall || 0} ${-precision || 0})`);
   };
 
   function moveSlider() {
@@ -38,17 +39,16 @@ if (data.curves.length) {
       fn: count(fn),
       tn: count(total - predicted - fn),
     });
-    Plotly.restyle(plot, { x: [[recall]], y: [[precision]] }, [plot.data.length - 1]);
+    place("ring", recall, precision);
   }
 
   function showClass() {
     const { actual, models } = curve();
-    const x = [], y = [];
-    for (const { tp, predicted, rule } of models) {
-      x.push(tp.map((n) => ratio(n, actual)), [ratio(rule.tp, actual)]);
-      y.push(tp.map((n, i) => ratio(n, predicted[i])), [ratio(rule.tp, rule.predicted)]);
-    }
-    Plotly.restyle(plot, { x, y }, x.map((_, i) => i));
+    models.forEach(({ tp, predicted, rule }, i) => {
+      const points = tp.map((n, j) => `${ratio(n, actual)} ${-ratio(n, predicted[j])}`);
+      document.getElementById(`curve-${i}`).setAttribute("d", "M" + points.join("L"));
+      place(`rule-${i}`, ratio(rule.tp, actual), ratio(rule.tp, rule.predicted));
+    });
     slider.max = models[0].tp.length - 1;
     slider.value = models[0].at;
     say({ class: curve().name });
@@ -59,14 +59,3 @@ if (data.curves.length) {
   choice?.addEventListener("change", showClass);
   showClass();
 }
-
-// A figure has a width in pixels, and the browser does not tell it that of the paper.
-const plots = () => document.querySelectorAll(".js-plotly-plot");
-addEventListener("beforeprint", () => {
-  document.documentElement.classList.add("paper");
-  for (const plot of plots()) Plotly.relayout(plot, { width: plot.clientWidth });
-});
-addEventListener("afterprint", () => {
-  document.documentElement.classList.remove("paper");
-  for (const plot of plots()) Plotly.relayout(plot, { width: null, autosize: true });
-});

@@ -1,12 +1,15 @@
 """The numbers of a report, ready for JSON."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from evalign.core.metrics import FBeta, Precision, Recall, resolve
+from evalign.core.metrics.base import ClassMetric
 from evalign.core.resampling import bootstrap, interval
-from evalign.report.contents import Contents, TriedModels
+from evalign.report.contents import Contents
+from evalign.report.words import answer, verdict, verdict_of_tried
 
 OTHERS = ["accuracy", "balanced_accuracy", "f1_macro", "matthews_corrcoef"]
 OTHERS_OF_TWO = ["f1", "precision", "recall"]
@@ -18,13 +21,18 @@ def scores(contents: Contents) -> dict[str, Any]:
     Returns:
         - "metric", "greater_is_better", "rows" (their number), "groups" (their number, or None),
           "test" (false for rows that the models have seen);
-        - "methods": for each "key" ("aligned", and with a baseline its name, "cross_entropy", by
-          the same kind of rule, and "cross_entropy_argmax"), "name", "value", "low", "high";
+        - "answer": "verdict" ("helped", "did not help" or "cannot tell"), a "sentence" that says
+          so, and "next", sentences on what to do;
+        - "methods": for each "key" ("aligned" by its rule and "aligned_argmax" by the most probable
+          class; with a baseline also its name, "cross_entropy", and "cross_entropy_argmax"),
+          "name", "value", "low", "high" and "same_as", an earlier key with the same labels;
         - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
           the other's (for a cost, a negative one favours the aligned model), and "verdict", a
           sentence;
         - "per_class": "class", "rows" (their weight) and, for each model, under its key,
           "predicted", "precision", "recall", "f1";
+        - "scarce": the "classes" with few rows, {class: rows}, and the "values" of the metric
+          without them, {key: value}, or None if there are none, or fewer than two others;
         - "others": {metric: {key: value}};
         - "tried", where models were: "rows", "gain" and "left_out" of `TriedModels`, and "verdict",
           a sentence.
@@ -51,30 +59,41 @@ def scores(contents: Contents) -> dict[str, Any]:
         low, high = interval(draws)
         return {"value": value, "low": low, "high": high}
 
+    methods = [
+        {
+            "key": key,
+            "name": name,
+            **entry(values[key], drawn[key]),
+            "same_as": _same(predictions, key),
+        }
+        for key, name in names.items()
+    ]
     differences = []
-    for key in list(predictions)[1:]:
-        value = values["aligned"] - values[key]
-        difference = entry(value, drawn["aligned"] - drawn[key])
+    for method in methods[1:]:
+        key, name = method["key"], method["name"]
+        difference = entry(values["aligned"] - values[key], drawn["aligned"] - drawn[key])
+        text = verdict(difference, names["aligned"], name, metric.greater_is_better)
         if contents.seen:
-            verdict = f"Against {names[key]}: no verdict, as the models have seen these rows."
-        else:
-            verdict = _verdict(difference, names["aligned"], names[key], metric.greater_is_better)
-        differences.append({"against": key, **difference, "verdict": verdict})
+            text = f"Against {name}: no verdict, as the models have seen these rows."
+        elif method["same_as"] == "aligned":
+            text = f"Against {name}: the labels are the same."
+        differences.append({"against": key, **difference, "verdict": text})
 
     others = OTHERS + (OTHERS_OF_TWO if len(contents.classes) == 2 else [])
-    tried = {} if contents.tried is None else {"tried": _tried(contents.tried)}
+    tried = {}
+    if contents.tried is not None:
+        tried["tried"] = vars(contents.tried) | {"verdict": verdict_of_tried(contents.tried)}
     return tried | {
+        "answer": answer(contents, methods, {each["against"]: each for each in differences}),
         "metric": contents.metric,
         "greater_is_better": metric.greater_is_better,
         "rows": len(contents.y),
         "groups": None if contents.groups is None else len(np.unique(contents.groups)),
         "test": not contents.seen,
-        "methods": [
-            {"key": key, "name": names[key], **entry(values[key], drawn[key])}
-            for key in predictions
-        ],
+        "methods": methods,
         "differences": differences,
         "per_class": _per_class(contents),
+        "scarce": _scarce(contents, predictions),
         "others": {
             name: {key: resolve(name)(c).item() for key, c in confusions.items()}
             for name in others
@@ -83,61 +102,46 @@ def scores(contents: Contents) -> dict[str, Any]:
     }
 
 
-def number(value: float) -> str:
-    """Write three decimals, or four digits of a large number, with a minus sign, not a hyphen.
-
-    Examples:
-        >>> number(0.12345), number(-1234.5)
-        ('0.123', '−1234')
-    """
-    text = f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
-    return text.replace("-0.000", "0.000").replace("-", "−")
-
-
 def _methods(contents: Contents) -> dict[str, np.ndarray]:
-    methods = {"aligned": contents.aligned.predicted}
-    if contents.baseline is not None:
-        name = contents.baseline.name
-        methods[name] = contents.baseline.predicted
-        methods[f"{name}_argmax"] = contents.baseline.probabilities.argmax(1)
+    methods = {}
+    for key, model in zip(contents.keys, contents.models, strict=True):
+        methods |= {key: model.predicted, f"{key}_argmax": model.probabilities.argmax(1)}
     return methods
 
 
 def _names(contents: Contents) -> dict[str, str]:
-    names = {"aligned": contents.aligned.label}
-    if contents.baseline is not None:
-        name, label = contents.baseline.name, contents.baseline.label
-        names |= {name: label, f"{name}_argmax": f"{label} with argmax"}
+    names = {}
+    for key, model in zip(contents.keys, contents.models, strict=True):
+        names |= {key: model.label, f"{key}_argmax": f"{model.label} with argmax"}
     return names
 
 
-def _verdict(
-    difference: dict[str, float], aligned: str, other: str, greater_is_better: bool
-) -> str:
-    value, low, high = (difference[k] for k in ("value", "low", "high"))
-    if low <= 0 <= high:
-        interval = f"95% interval {number(low)} to {number(high)}"
-        return (
-            f"Against {other}: no clear difference, the interval contains 0 "
-            f"({number(value)}, {interval})."
-        )
-    better = aligned if (low > 0) == greater_is_better else other
-    ends = sorted([abs(low), abs(high)])
-    # An end close to 0 gets more digits: "0.000" would say that it is 0.
-    low, high = (number(end) if end >= 0.0005 else f"{end:.1g}" for end in ends)
-    by = f"{better} is better by {number(abs(value))}"
-    return f"Against {other}: {by} (95% interval {low} to {high})."
+def _same(predictions: dict[str, np.ndarray], key: str) -> str | None:
+    """The first of the methods before this one with the same labels."""
+    before = list(predictions)[: list(predictions).index(key)]
+    same = (one for one in before if np.array_equal(predictions[one], predictions[key]))
+    return next(same, None)
 
 
-def _tried(tried: TriedModels) -> dict[str, Any]:
-    name, against = tried.rows[-1]["candidate"], f"{tried.gain['against']} with argmax"
-    verdict = _verdict(tried.gain, name, against, greater_is_better=True)
-    return {
-        "rows": tried.rows,
-        "gain": tried.gain,
-        "left_out": tried.left_out,
-        "verdict": f"On the training rows, each by models that have not seen it. {verdict}",
+def _scarce(contents: Contents, predictions: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The classes with few rows, and the metric of the rows of the others.
+
+    An average over classes is then one over the others, as with `labels` of scikit-learn.
+    """
+    scarce, metric = contents.scarce, contents.resolved
+    kept = np.setdiff1d(np.arange(len(contents.classes)), scarce)
+    counts = np.bincount(contents.y, minlength=len(contents.classes))
+    classes = {contents.classes[code]: int(counts[code]) for code in scarce}
+    if not len(scarce) or len(kept) < 2:
+        return {"classes": classes, "values": None}
+    if isinstance(metric, ClassMetric):
+        metric = replace(metric, labels=tuple(kept.tolist()))
+    rows = np.isin(contents.y, kept)
+    values = {
+        key: metric(contents.hard(predicted, matrix=metric.needs_matrix, rows=rows)).item()
+        for key, predicted in predictions.items()
     }
+    return {"classes": classes, "values": values}
 
 
 def _per_class(contents: Contents) -> list[dict[str, Any]]:

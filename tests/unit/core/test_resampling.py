@@ -161,3 +161,10 @@ def test_whole_groups_cover_where_rows_do_not():
             covered[name] += low <= 2 / 3 <= high
     assert 0.9 < covered["groups"] / trials < 0.99
     assert covered["rows"] / trials < 0.8
+
+
+def test_many_classes_and_methods():
+    """Their combinations would not fit into an integer."""
+    y = np.arange(40) * 250
+    values = bootstrap(resolve("accuracy"), y, [y] * 5, classes=10_000, resamples=2)
+    np.testing.assert_array_equal(values, np.ones((5, 2)))

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from evalign.report.figures import EPOCH, STYLE
 from evalign_study.papers.evidence import Evidence
 from evalign_study.papers.plan import Cell
 from evalign_study.papers.tables import Panel
+from evalign_study.pipeline.style import EPOCH, STYLE
 from evalign_study.records.made import Record
 from evalign_study.records.run import LOSS
 

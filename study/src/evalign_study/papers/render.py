@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from evalign.report.summary import number
+from evalign.report.words import number
 from evalign_study.papers.evidence import Evidence, Selection, View
 from evalign_study.papers.figures import figures
 from evalign_study.papers.tables import MARGIN, Claim, Column, Line, Panel, Printed, PrintedTable

@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 from plotly.io.json import to_json_plotly
 from plotly.offline import get_plotlyjs
 
-from evalign.report import page
+from evalign.report.markup import asset, table
+from evalign_study.pipeline.style import CSS, SCRIPT
 
 
 class Heading(NamedTuple):
@@ -93,16 +94,15 @@ def html(title: str, parts: Iterable[Part], figures: Mapping[str, go.Figure]) ->
             case Points(points):
                 body.append("".join(["<ul>", *(f"<li>{escape(x)}</li>" for x in points), "</ul>"]))
             case Grid(caption, head, rows):
-                body.append(page.table(caption, head, rows))
+                body.append(table(caption, head, rows))
     for name in figures:
-        place = f'<div class="plot" id="{escape(name)}" role="img" aria-label="{escape(name)}">'
+        place = f'<div id="{escape(name)}" role="img" aria-label="{escape(name)}">'
         body.append(f"<figure><h3>{escape(name)}</h3>{place}</div></figure>")
-    data = {"figures": {name: figure.to_dict() for name, figure in figures.items()}, "curves": []}
-    return Template(page.asset("page.html")).substitute(
+    data = {"figures": {name: figure.to_dict() for name, figure in figures.items()}}
+    return Template(asset("page.html")).substitute(
         title=escape(title),
-        css=page.asset("page.css") + WRAPPED,
+        css=asset("page.css") + CSS + WRAPPED,
         body="\n".join(body),
         data=to_json_plotly(data),
-        plotly=get_plotlyjs() if figures else "",
-        script=page.asset("page.js"),
+        script=f"{get_plotlyjs()}\n{SCRIPT}" if figures else "",
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from evalign.core.checks import nearest, require
-from evalign.report.figures import ALIGNED, MUTED, STYLE
 from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Text
 from evalign_study.pipeline.intervals import Interval, interval
+from evalign_study.pipeline.style import ALIGNED, MUTED, STYLE
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run

@@ -1,0 +1,214 @@
+"""What a report tells beyond the scores: warnings, rules in words, columns that matter."""
+
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.inspection import permutation_importance
+
+from evalign import AlignedClassifier, AlignedEnsemble
+from evalign.cli import findings as work
+from evalign.cli import fit as command
+from evalign.cli import run as runs
+from evalign.cli.dataset import Rows
+from evalign.cli.errors import DataWarning
+from evalign.cli.files import digest
+from evalign.cli.findings import cuts, importance
+from evalign.cli.outcome import decided
+from evalign.cli.run import FinishedRun
+from tests.cli.commands import done, fit, refused, table, written
+
+ENOUGH = 1e6  # seconds
+
+
+def rows_of(frame, weight=None):
+    X = frame[["age", "income", "colour", "member"]].astype(
+        {"colour": "category", "member": "category"}
+    )
+    return Rows(X, frame["label"].astype("category").cat.codes.to_numpy(np.int64), weight, None)
+
+
+def two(rows, seed=0):
+    return table(rows, seed).replace({"label": {"middle": "low"}})
+
+
+@pytest.fixture(scope="module")
+def models():
+    """An ensemble of one model, and a network, of three classes and of two."""
+    made = {}
+    for classes, frame in {3: table(240), 2: two(240)}.items():
+        rows = rows_of(frame)
+        ensemble = AlignedEnsemble("f1_macro", candidates=["linear"], cv=2, random_state=0)
+        network = AlignedClassifier(
+            "f1_macro", network="linear", epochs=3, validation_fraction=0.2, random_state=0
+        )
+        made[classes] = [model.fit(rows.X, rows.y) for model in (ensemble, network)]
+    return made
+
+
+def test_the_rule_of_two_classes(models):
+    ensemble, network = models[2]
+    assert cuts(ensemble, 2, 0) == [None, pytest.approx(ensemble.rule_.threshold, abs=1e-9)]
+    # Of the network's probabilities, which the rule has mended.
+    gain = network.rule_.gain.numpy()
+    lost, won = gain[0, 0] - gain[0, 1], gain[1, 1] - gain[1, 0]
+    assert cuts(network, 2, 0) == [None, pytest.approx(lost / (lost + won), abs=1e-9)]
+
+
+def test_the_rule_of_three_classes(models):
+    """Against all probabilities of a grid."""
+    grid = np.linspace(0, 1, 1001)
+    for model in models[3]:
+        found = cuts(model, 3, 1)
+        assert found[1] is None
+        for code in (0, 2):
+            rows = np.zeros((1001, 3))
+            rows[:, code], rows[:, 1] = grid, 1 - grid
+            given = decided(model, rows) == code
+            assert grid[given].min() == pytest.approx(found[code], abs=0.001)
+            assert (np.diff(given.astype(int)) >= 0).all()
+
+
+def test_a_class_that_is_never_or_always_given(models):
+    model = models[2][0]
+    for code, cut in {0: None, 1: 0.0}.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(work, "decided", lambda _, rows, code=code: np.full(len(rows), code))
+            assert cuts(model, 2, 0) == [None, cut]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_columns_that_matter_are_scikit_learns(models, weighted):
+    frame = table(300, seed=7)
+    weight = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else None
+    rows, model = rows_of(frame, weight), models[3][0]
+    found = {row["column"]: row for row in importance(model, rows, "f1_macro", 0, ENOUGH)[0]}
+    expected = permutation_importance(
+        model, rows.X, rows.y, sample_weight=weight, n_repeats=8, random_state=0
+    )
+    for name, mean, spread in zip(
+        rows.X.columns, expected.importances_mean, expected.importances_std, strict=True
+    ):
+        # Of five shuffles and of eight.
+        error = 4 * spread * np.sqrt(1 / 5 + 1 / 8)
+        assert found[name]["value"] == pytest.approx(mean, abs=error + 1e-12)
+        assert found[name]["low"] <= found[name]["value"] <= found[name]["high"]
+    values = [row["value"] for row in found.values()]
+    assert list(found)[:2] == ["age", "colour"]
+    assert values == sorted(values, reverse=True)
+    assert values[0] > 0.1
+
+
+def test_a_cost_gets_larger(models):
+    cost = "expected_cost[[0, 1, 1], [1, 0, 1], [1, 1, 0]]"
+    rows = rows_of(table(200, seed=7))
+    (first, *_), again = (importance(models[3][1], rows, cost, 0, ENOUGH)[0] for _ in range(2))
+    assert first["column"] == "age"
+    assert first["low"] > 0
+    assert again[0] == first
+
+
+def test_the_time_is_bounded(models, monkeypatch):
+    """However many rows and columns there are: fewer rows in which classes have their shares."""
+    frame = table(600)
+    rows, asked, judged, now = rows_of(frame), [], work.judged, [0.0]
+
+    def counting(model, X):
+        asked.append(X)
+        now[0] += len(X) / 100  # a hundred rows a second
+        return judged(model, X)
+
+    monkeypatch.setattr(work, "judged", counting)
+    monkeypatch.setattr(work, "monotonic", lambda: now[0])
+    monkeypatch.setattr(work, "CELLS", 2000)
+    columns, number = importance(models[3][0], rows, "f1_macro", 0, seconds=10)
+    assert (len(columns), number) == (4, 250)
+    assert [len(X) for X in asked] == [600, 250, 500, 500]
+    shares = [
+        labels.value_counts(normalize=True)
+        for labels in (frame["label"], frame["label"][asked[1].index])
+    ]
+    assert (shares[0] - shares[1]).abs().max() < 0.005
+    assert importance(models[3][0], rows, "f1_macro", 0, seconds=3) == ([], 0)
+    few = Rows(rows.X[:40], rows.y[:40], (np.arange(40) < 30).astype(float), None)
+    assert importance(models[3][0], few, "f1_macro", 0, seconds=3)[1] == 30
+    # Each of four columns twice, as there is time for 300 rows.
+    assert [len(X) for X in asked[-2:]] == [30, 2 * 4 * 30]
+
+
+def test_warnings_stand_in_the_report(tmp_path, monkeypatch):
+    """Those of the data and of the training, of evalign and of others, once."""
+    data = written(tmp_path / "data.csv", table(120))
+    train = command.AlignedEnsemble.fit
+
+    def warning(*given, **more):
+        warnings.warn("something <odd>", UserWarning, stacklevel=2)
+        warnings.warn("said twice", DataWarning, stacklevel=2)
+        warnings.warn("said twice", DataWarning, stacklevel=2)
+        return train(*given, **more)
+
+    monkeypatch.setattr(command.AlignedEnsemble, "fit", warning)
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("default")
+        more = ["--quiet", "--test", data, "--quick"]
+        done(*fit(data, tmp_path / "run", *more, model="linear"))
+    found = FinishedRun(tmp_path / "run").findings
+    assert found.notes == [
+        command.PREVIEW,
+        "DATA and --test are the same file, so that the scores are too good.",
+        "UserWarning: something <odd>",
+        "said twice",
+    ]
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "<li>Note: UserWarning: something &lt;odd&gt;</li>" in page
+    assert page.count("said twice") == 1
+
+
+def test_what_the_run_holds(fitted):
+    found = FinishedRun(fitted).findings
+    assert {row["column"] for row in found.columns} == {"age", "income", "colour", "member"}
+    assert found.rows == 48
+    assert [len(row) for row in found.cuts] == [3, 3]
+    counts = FinishedRun(fitted).about["rows_per_class"]
+    assert found.against == np.argmax(counts)
+    page = (fitted / "report.html").read_text(encoding="utf-8")
+    assert "Columns that matter" in page
+    assert len(page) < 10**6
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"notes": [3]},
+        {"cuts": [[0.5, 2, None]] * 2},
+        {"cuts": [[0.5, None]] * 2},
+        {"cuts": [["0.5", None, None]] * 2},
+        {"against": 3},
+        {"columns": [{"column": "age", "value": float("nan"), "low": 0, "high": 0}]},
+        {"columns": [{}]},
+        {"rows": None},
+        {"more": 1},
+    ],
+)
+def test_forged_findings(fitted, tmp_path, change):
+    run, name = shutil.copytree(fitted, tmp_path / "run"), "findings.json"
+    (run / name).write_text(json.dumps(json.loads((run / name).read_text()) | change))
+    about = json.loads((run / "run.json").read_text())
+    about.pop("sha256")
+    about["files"][name] = digest(run / name)
+    (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
+    assert "cannot be used" in refused("report", run)
+
+
+def test_a_run_of_before(fitted, tmp_path):
+    """It has no findings, and no answer in its scores."""
+    run = shutil.copytree(fitted, tmp_path / "run")
+    (run / "findings.json").unlink()
+    about = json.loads((run / "run.json").read_text())
+    about.pop("sha256")
+    del about["files"]["findings.json"]
+    (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
+    done("report", run)
+    assert "Columns that matter" not in (run / "report.html").read_text(encoding="utf-8")

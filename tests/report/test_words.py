@@ -1,0 +1,164 @@
+"""The sentences: whether it helped, what to do next, and how many rows would tell."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evalign.report import scores
+from evalign.report.words import TIMES, rows_to_tell, verdict
+from tests.report.made import contents, tried
+
+
+def against(metric, errors, other_errors):
+    """Make two models, each wrong in its given number of rows, the first of 400."""
+    made = contents(2, metric=metric)
+    y = np.arange(400) % 2
+
+    def model(scored, wrong):
+        return replace(scored, predicted=np.where(np.arange(400) < wrong, 1 - y, y))
+
+    made = replace(
+        made, y=y, aligned=model(made.aligned, errors), baseline=model(made.baseline, other_errors)
+    )
+    return scores(made)["differences"][1]
+
+
+COST = "expected_cost[[0, 1], [1, 0]]"
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("accuracy", 1), (COST, -1)])
+def test_the_better_one_is_named(metric, sign):
+    span = r"\(95% interval 0\.\d+ to 0\.\d+\)\."
+    difference = against(metric, 40, 100)
+    assert difference["value"] == pytest.approx(sign * 0.15)
+    assert sign * difference["low"] > 0
+    assert sign * difference["high"] > 0
+    text = rf"Against cross-entropy: aligned is better by 0\.150 {span}"
+    assert re.fullmatch(text, difference["verdict"])
+
+    difference = against(metric, 100, 40)
+    assert difference["value"] == pytest.approx(-sign * 0.15)
+    text = rf"Against cross-entropy: cross-entropy is better by 0\.150 {span}"
+    assert re.fullmatch(text, difference["verdict"])
+
+    difference = against(metric, 50, 51)
+    assert difference["low"] <= 0 <= difference["high"]
+    assert difference["verdict"].startswith(
+        "Against cross-entropy: no clear difference, the interval contains 0 ("
+    )
+
+
+def test_an_end_that_is_not_zero_does_not_read_so():
+    assert "0.000" not in against("accuracy", 40, 100)["verdict"]
+    text = verdict({"value": 0.001, "low": 0.00004, "high": 0.002}, "a", "b", True)
+    assert text == "Against b: a is better by 0.001 (95% interval 4e-05 to 0.002)."
+
+
+ROWS = 400
+HOW = {"aligned": "how to get it", "cross_entropy_argmax": "how to get the other"}
+
+
+def answered(own, own_argmax, other=None, other_argmax=None, metric="accuracy", **changes):
+    """Return the answer for methods that are wrong in so many rows, the first ones."""
+    y, rows = np.arange(ROWS) % 2, np.arange(ROWS)
+
+    def model(scored, wrong, argmax_wrong):
+        likely = np.where(rows < argmax_wrong, 1 - y, y)
+        probabilities = np.stack([1 - likely, likely], 1) * 0.8 + 0.1
+        return replace(
+            scored, predicted=np.where(rows < wrong, 1 - y, y), probabilities=probabilities
+        )
+
+    made = contents(2, ROWS, metric=metric, how=HOW)
+    baseline = None if other is None else model(made.baseline, other, other_argmax)
+    changes = {"y": y, "aligned": model(made.aligned, own, own_argmax)} | changes
+    return scores(replace(made, baseline=baseline, **changes))["answer"]
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("accuracy", 1), (COST, -1)])
+def test_it_helped(metric, sign):
+    found = answered(20, 60, 21, 100, metric)
+    assert found["verdict"] == "helped"
+    own, other = (0.95, 0.75) if sign > 0 else (0.05, 0.25)
+    name = metric.split("[")[0]
+    text = (
+        f"It helped: {name} is {own:.3f} by aligned and {other:.3f} by cross-entropy with argmax, "
+    )
+    assert found["sentence"].startswith(f"{text}better by 0.200 (95% interval 0.1")
+    use, simple = found["next"]
+    assert use == "Use aligned with its rule (how to get it)."
+    assert simple.startswith("cross-entropy with a rule of its own has 0.")
+    assert "which these rows cannot tell from it" in simple
+
+    assert answered(20, 60, 80, 100, metric)["next"] == [
+        "Use aligned with its rule (how to get it).",
+        "It is better than cross-entropy with a rule of its own, too.",
+    ]
+    found = answered(60, 60, 10, 100, metric)
+    assert found["next"][0] == "Use cross-entropy with its rule."
+
+
+def test_it_did_not_help():
+    found = answered(100, 100, 21, 20)
+    assert found["verdict"] == "did not help"
+    assert ", worse by 0.200 (95% interval 0.1" in found["sentence"]
+    use = "Use cross-entropy with argmax (how to get the other)."
+    assert found["next"] == ["Cross-entropy is enough.", use]
+    found = answered(20, 30, 40, 20)
+    same = "aligned gives all 400 rows the labels of cross-entropy with argmax"
+    assert found["sentence"] == f"It did not help: {same}."
+    assert found["next"] == ["Cross-entropy is enough.", use]
+    found = answered(100, 20)
+    assert found["verdict"] == "did not help"
+    assert found["next"] == ["The rule is not needed.", "Use aligned with argmax."]
+
+
+def test_it_cannot_be_told():
+    found = answered(50, 60, 54, 53)
+    assert found["verdict"] == "cannot tell"
+    assert found["sentence"].startswith(
+        "Cannot tell whether it helped: accuracy is 0.875 by aligned"
+    )
+    assert re.match(r"About \d+,?\d* test rows would tell", found["next"][0])
+    assert found["next"][1] == "Until then either will do."
+    # The candidates were compared on more rows.
+    clear = answered(50, 60, 54, 53, tried=tried())
+    assert "blend is better by 0.200" in clear["next"][1]
+    groups = answered(50, 60, 54, 53, groups=np.arange(ROWS) // 2)
+    assert re.match(r"About [\d.]+ times as many groups of test rows", groups["next"][0])
+    seen = answered(20, 60, 21, 100, seen=True)
+    assert seen["verdict"] == "cannot tell"
+    assert "trained on these rows" in seen["sentence"]
+    assert answered(20, 20)["verdict"] == "cannot tell"  # there is nothing else
+
+
+def test_under_a_constraint_rules_are_compared():
+    """The most probable classes need not keep to it."""
+    found = answered(60, 20, 100, 20, constrained=True)
+    assert found["verdict"] == "helped"
+    assert "0.750 by cross-entropy, better by 0.100" in found["sentence"]
+    assert answered(60, 20, constrained=True)["verdict"] == "cannot tell"
+
+
+def test_the_rows_that_would_tell():
+    """With as many rows four of five tests tell; with those at hand few do."""
+    assert rows_to_tell(0.0, 0.0, 0.0, 100) is None
+    assert rows_to_tell(1e-6, -0.1, 0.1, 100) is None
+    assert rows_to_tell(0.1, -0.05, 0.25, 100) == 460
+    assert rows_to_tell(0.1, -0.05, 0.25, 100) <= TIMES * 100
+    # One method is right in 83 of 100 rows, the other, by itself, in 80.
+    wrong, rng = np.array([0.17, 0.2]), np.random.default_rng(0)
+    variance = (wrong * (1 - wrong)).sum()
+
+    def told(rows):
+        """The share of tests of so many rows whose interval does not hold 0."""
+        share = rng.binomial(rows, wrong, (20_000, 2)) / rows
+        return np.mean(share[:, 1] - share[:, 0] > 1.96 * np.sqrt(variance / rows))
+
+    half = 1.96 * np.sqrt(variance / 500)
+    needed = rows_to_tell(0.03, 0.03 - half, 0.03 + half, 500)
+    assert told(500) < 0.3
+    # The figure has two digits, and the standard error of the share is 0.003.
+    assert told(needed) == pytest.approx(0.8, abs=0.02)
