@@ -239,7 +239,9 @@ def compare(
     data: Data,
     target: Target,
     metric: Metric = "f1_macro",
-    folds: Annotated[int, Option(min=2, help="Of the cross-validation.")] = 5,
+    folds: Annotated[
+        int, Option(min=2, help="Of the cross-validation; fewer if a class has fewer rows.")
+    ] = 5,
     seeds: Annotated[int, Option(min=1, help="How often the cross-validation is repeated.")] = 3,
     epochs: Epochs = None,
     group: Group = None,
@@ -276,6 +278,18 @@ def compare(
         as_json=as_json,
         quiet=quiet,
     )
+
+
+def metrics(as_json: Json = False) -> None:
+    """List the names of metrics, with what each tells.
+
+    Examples:
+
+        evalign metrics
+    """
+    from evalign.cli.metrics import list_metrics
+
+    list_metrics(as_json=as_json)
 
 
 def report(

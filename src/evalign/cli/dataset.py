@@ -12,6 +12,7 @@ import pyarrow as pa
 import torch
 
 from evalign.cli.columns import Columns, as_numbers, as_text, frame, plan
+from evalign.cli.dates import example
 from evalign.cli.errors import DataWarning, UsageError, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
@@ -228,6 +229,8 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
     dates = f", {len(used.dates)} of dates" if used.dates else ""
     features = f"{numbers} columns of numbers, {categories} of categories{dates}"
     spoken.note(f"{dataset.found} rows; {features}.")
+    for name, form in used.date_forms.items():
+        spoken.note(f"The dates of {name!r} are read in the order of {example(form)}.")
     if (used_rows := len(dataset.rows.y)) < dataset.found:
         spoken.note(
             f"A preview with {used_rows} of the rows. Without --quick it is trained on all."
@@ -248,7 +251,9 @@ def check_metric(metric: str, classes: int | None = None) -> None:
         function = resolve(metric, owner="evalign")
     except ValueError as error:
         library = "metric of evalign must be a name of metrics.names()"
-        known = "--metric must be the name of a metric, such as f1_macro or matthews_corrcoef"
+        known = (
+            "--metric must be the name of a metric, such as f1_macro; `evalign metrics` lists them"
+        )
         raise UsageError(str(error).replace(library, known)) from error
     with refused():
         if classes is not None:
@@ -260,6 +265,4 @@ def check_name(source: TableFile, option: str, name: str | None) -> None:
     if name is None or name in source.schema.names:
         return
     cure = nearest(name, source.schema.names) or f"It has {listed(source.schema.names)}."
-    if len(source.schema.names) == 1 and ";" in source.schema.names[0]:
-        cure += " Is it separated by semicolons? Save it with commas, or as .tsv with tabs."
     raise UsageError(f"{option} must name a column of {source}. Got {name!r}. {cure}")

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from evalign.cli.columns import Columns
+from evalign.cli.dates import FORMS
 from evalign.cli.errors import UsageError
 from evalign.cli.files import digest, partial_folder, replacing, synced
 from evalign.cli.labels import Labels
@@ -279,6 +280,9 @@ def _is_sound(about: About) -> bool:
         names = [*found.used, *found.left_out]
         kinds = {type(label) for label in classes}
         ok = all(isinstance(name, str) and "\0" not in name for name in [*names, *about["files"]])
+        forms = found.date_forms
+        ok = ok and isinstance(forms, dict) and set(forms) <= set(found.dates)
+        ok = ok and set(forms.values()) <= set(FORMS)
         alike = len(kinds) == 1 and kinds <= {str, int, float}
         return ok and alike and len(set(classes)) == len(classes) > 1
     except TypeError:
