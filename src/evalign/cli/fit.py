@@ -135,6 +135,9 @@ def fit_table(
         limit = QUICK_TIME if quick and time is None else time
         left = limit and max(AT_LEAST, limit - (monotonic() - start))
         estimators = _estimators(arguments, dataset.labels, left, 0 if quiet else 1)
+        if len(estimators) == 2:
+            also = "Leave it out with --no-baseline."
+            spoken.note(f"Two networks are trained, the second one to compare with. {also}")
         try:
             with run.building(out, arguments) as (folder, checkpoints, about):
                 about |= _about(dataset, data.name, parts)
