@@ -1,5 +1,6 @@
 """The commands: their arguments and their help. Each imports its work when it runs."""
 
+from time import monotonic
 from typing import Annotated
 
 from typer import Option
@@ -90,7 +91,7 @@ def fit(
 
         evalign fit data.parquet --target fraud --positive yes --metric f1 --out run --time 5m
     """
-    limit = seconds(time)
+    start, limit = monotonic(), seconds(time)  # the import takes seconds, which count
     from evalign.cli.fit import fit_table
 
     fit_table(
@@ -100,6 +101,7 @@ def fit(
         metric=metric,
         model=model,
         time=limit,
+        start=start,
         quick=quick,
         recipe=recipe,
         decision=decision,

@@ -3,8 +3,10 @@
 import json
 import platform
 import shlex
+import warnings
 from contextlib import nullcontext
 from dataclasses import asdict
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,13 +27,14 @@ from evalign.cli.dataset import (
     warn_of_overlap,
     warn_of_scarce,
 )
-from evalign.cli.errors import UsageError, refused
+from evalign.cli.errors import DataWarning, UsageError, refused
 from evalign.cli.files import digest
 from evalign.cli.labels import Labels
 from evalign.cli.outcome import coded, contents, met, predictions, shown, tried_models, was_seen
 from evalign.cli.run import NETWORK, PREDICTIONS, REPORT
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
+from evalign.core.constraints import Infeasible
 from evalign.decisions import Decision
 from evalign.decisions.fit import check_promise
 from evalign.ensemble import AlignedEnsemble
@@ -41,10 +44,12 @@ from evalign.estimator.constrained import check_constraint
 from evalign.recipes import RECIPES
 from evalign.report import render, scores
 
-# A preview: rows, folds, seconds until the end of the training, and how a network is trained.
-QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 2.5
+# A preview: rows, folds, seconds for all of it, and how a network is trained.
+QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 10.0
 QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
-AT_LEAST = 0.1  # seconds for the training, however long the table took to read
+# Of a time limit: what the report may take, in seconds and as a share; and what is left for the
+# training, however long it took to load the libraries and to read the table.
+REPORT_TAKES, REPORT_SHARE, AT_LEAST = 1.0, 0.05, 1.0
 
 
 def fit_table(
@@ -55,6 +60,7 @@ def fit_table(
     metric: str,
     model: str,
     time: float | None,
+    start: float,
     quick: bool,
     recipe: str,
     decision: Decision,
@@ -72,8 +78,10 @@ def fit_table(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Do the work of `evalign fit`; its options are explained in `commands`."""
-    start = monotonic()
+    """Do the work of `evalign fit`; its options are explained in `commands`.
+
+    `start` is when the command began, on the monotonic clock: a time limit counts from there.
+    """
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
         if recipe not in RECIPES:
@@ -133,7 +141,7 @@ def fit_table(
             warn_of_scarce(name, parts[name].y[parts[name].counted], dataset.labels)
 
         limit = QUICK_TIME if quick and time is None else time
-        left = limit and max(AT_LEAST, limit - (monotonic() - start))
+        left = None if limit is None else _left(limit, start)
         estimators = _estimators(arguments, dataset.labels, left, 0 if quiet else 1)
         if len(estimators) == 2:
             also = "Leave it out with --no-baseline."
@@ -146,6 +154,9 @@ def fit_table(
             spoken.note("The same command goes on where this one was.")
             raise
         _show(spoken, out, result)
+        if time is not None and (took := monotonic() - start) > time:
+            why = "to load, to read and to train the quickest model takes as long"
+            spoken.note(f"Note: it took {took:.0f} s, more than --time allows: {why}.")
 
 
 def _check_names(source: TableFile, dataset: TrainingTable) -> None:
@@ -164,6 +175,13 @@ def _check_columns(training: Rows) -> None:
         got = f"Got {len(used)} rows that are all alike."
         cure = "Give more rows, other columns, or another --seed."
         raise UsageError(f"The training rows must differ in a column to learn from. {got} {cure}")
+
+
+def _left(limit: float, start: float) -> float:
+    """Seconds for the training, of a limit that counts from the start."""
+    import_module("skops.io")  # saves what is trained, and takes seconds to load
+    used = monotonic() - start + REPORT_TAKES + REPORT_SHARE * limit
+    return max(AT_LEAST, limit - used)
 
 
 def _estimators(
@@ -239,20 +257,27 @@ def _build(
     constrained = about["arguments"]["--constraint"] is not None
     for name, estimator in estimators.items():
         # A constraint that no rule meets is known after the training only.
-        with refused() if constrained else nullcontext():
-            if isinstance(estimator, AlignedClassifier):
-                estimator.fit(
-                    training.X,
-                    training.y,
-                    training.weight,
-                    groups=training.groups,
-                    validation_data=held_out,
-                    checkpoint=checkpoints / name,
-                )
-            else:
-                _fit_ensemble(estimator, training, validated, checkpoints / name)
+        try:
+            with refused() if constrained and name == "model" else nullcontext():
+                if isinstance(estimator, AlignedClassifier):
+                    estimator.fit(
+                        training.X,
+                        training.y,
+                        training.weight,
+                        groups=training.groups,
+                        validation_data=held_out,
+                        checkpoint=checkpoints / name,
+                    )
+                else:
+                    _fit_ensemble(estimator, training, validated, checkpoints / name)
+        except Infeasible as error:
+            del models[name]
+            text = f"The baseline is left out, as it does not meet the constraint. {error}"
+            warnings.warn(text, DataWarning, stacklevel=2)
+            continue
         if isinstance(estimator, AlignedEnsemble):
-            models |= run.with_baseline(estimator, about["arguments"])
+            about["baseline"] = run.strongest(estimator)
+            models |= run.with_baseline(estimator, about)
             tried = tried_models(estimator)
             _write_json(folder / "candidates.json", asdict(tried))
         estimator.set_params(verbose=0).save(folder / name)

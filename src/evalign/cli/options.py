@@ -149,7 +149,7 @@ Time = Annotated[
     str | None,
     Option(
         metavar="TIME",
-        help="For training several models, such as 90s, 5m or 1h; the report comes after it.",
+        help="For all of it, such as 90s, 5m or 1h: models that would take longer are left out.",
     ),
 ]
 Recipe = Annotated[str, Option(help=f"How to train a network: {', '.join(RECIPES)}.")]

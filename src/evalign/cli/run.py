@@ -24,6 +24,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evalign.cli.columns import Columns
 from evalign.cli.dates import FORMS
 from evalign.cli.errors import UsageError
@@ -41,11 +43,11 @@ except ImportError:  # Windows, where two commands at once do not notice each ot
     fcntl = None
 
 FORMAT = "evalign run"
-VERSION = 3  # since there are ensembles
+VERSION = 4  # since an ensemble is held to the strongest of its candidates
 PREDICTIONS = "test_predictions.parquet"
 REPORT = "report.html"
 MODELS = ("model", "baseline")
-NETWORK, BASELINE = "network", "boosting"  # of --model: one network, and what others are held to
+NETWORK = "network"  # of --model: one network, which has no candidates
 LARGEST = 2**30  # bytes of a file, but for those of the models
 About = dict[str, Any]
 Model = AlignedClassifier | AlignedEnsemble
@@ -101,7 +103,7 @@ class FinishedRun:
         if self._is_network:
             return [name for name in MODELS if f"{name}/manifest.json" in self.about["files"]]
         with self.reading("run.json"):
-            return list(with_baseline(self._ensemble, self.about["arguments"]))
+            return list(with_baseline(self._ensemble, self.about))
 
     @property
     def _is_network(self) -> bool:
@@ -118,7 +120,7 @@ class FinishedRun:
             if self._is_network:
                 model = AlignedClassifier.load(self.folder / name)
             else:
-                model = with_baseline(self._ensemble, self.about["arguments"])[name]
+                model = with_baseline(self._ensemble, self.about)[name]
             if model.classes_.tolist() != list(range(len(self.labels.values))):
                 raise ValueError("its classes are others than those of run.json")
             if list(model.features_.given) != self.columns.features:
@@ -149,13 +151,21 @@ class FinishedRun:
             raise _damaged(self.folder, f"{name} cannot be used: {why[:300]}") from error
 
 
-def with_baseline(ensemble: AlignedEnsemble, arguments: About) -> dict[str, AlignedEnsemble]:
-    """An ensemble as "model", and as "baseline" the usual one of its candidates, if it has it."""
+def with_baseline(ensemble: AlignedEnsemble, about: About) -> dict[str, AlignedEnsemble]:
+    """An ensemble as "model", and as "baseline" the candidate that it is held to, if any."""
     models = {"model": ensemble}
-    several = arguments["--model"] != BASELINE and BASELINE in ensemble.models_
-    if arguments["--baseline"] and several:
-        models["baseline"] = ensemble.only(BASELINE)
+    if about["arguments"]["--baseline"] and about["baseline"] is not None:
+        models["baseline"] = ensemble.only(about["baseline"])
     return models
+
+
+def strongest(ensemble: AlignedEnsemble) -> str | None:
+    """The candidate with the best score on held-out rows, but for one that the ensemble is."""
+    scores = dict(
+        zip(ensemble.cv_results_["candidate"], ensemble.cv_results_["rule_score"], strict=True)
+    )
+    others = [name for name in ensemble.models_ if list(ensemble.weights_) != [name]]
+    return max(others, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf), default=None)
 
 
 def finished(folder: Path, arguments: About) -> FinishedRun | None:

@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 EpochRecord = dict[str, Any]
@@ -45,13 +45,13 @@ def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRe
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn
     except ImportError:
-        console = None
-    else:
-        console = Console(stderr=True)
-    if console is None or not console.is_terminal:
-        lines = _Lines(title, metric, left)
-        yield lines
-        lines.close()
+        with closing(_Lines(title, metric, left)) as lines:
+            yield lines
+        return
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        with closing(_Lines(title, metric, left)) as lines:
+            yield lines
         return
     columns = ("{task.description}", BarColumn(), TaskProgressColumn())
     with Progress(*columns, console=console) as bar:
