@@ -127,10 +127,6 @@ def test_a_cost_is_best_when_small(binary):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ["--folds", 60],
-            "folds of compare must be at most 47, the rows of the rarest class. Got 60.",
-        ),
         (["--folds", 1], "Invalid value for '--folds'"),
         (["--seeds", 0], "Invalid value for '--seeds'"),
         (["--metric", "f1_makro"], 'Did you mean "f1_macro"?'),
@@ -143,6 +139,19 @@ def test_a_cost_is_best_when_small(binary):
 )
 def test_bad_input(binary, options, message):
     assert message in refused("compare", binary, "--target", "label", *options)
+
+
+def test_folds_shrink_with_the_rarest_class(tmp_path, monkeypatch):
+    """Three rows of a class make three folds, all of which hold it."""
+    monkeypatch.setattr(command, "METHODS", {PLAIN: METHODS[PLAIN]})
+    frame = table(60)
+    frame.loc[frame.index[:3], "label"] = "rare"
+    path = written(tmp_path / "data.csv", frame)
+    said = done("compare", path, "--target", "label", "--epochs", 1, "--seeds", 1, "--json")
+    assert "Note: 3 folds in the place of 5: a class has 3 rows." in said.err
+    result = json.loads(said.out)
+    assert result["folds"] == 3
+    assert {record["fold"] for record in result["records"]} == {0, 1, 2}
 
 
 def test_metric_of_two_classes_on_three(data):

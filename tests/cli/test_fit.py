@@ -337,6 +337,16 @@ def test_help():
         assert command in said
 
 
+def test_metrics():
+    """Each that the library knows has a line, as in JSON."""
+    listed = json.loads(done("metrics", "--json").out)["metrics"]
+    assert sorted(listed) == evalign.metrics.names()
+    said = done("metrics").out
+    for name, meaning in listed.items():
+        assert f"{name:<24}{meaning}\n" in said
+    assert "evalign metrics" in done("fit", "--help").out
+
+
 def test_version():
     assert done("--version").out == f"evalign {evalign.__version__}\n"
 

@@ -16,6 +16,7 @@ from evalign.cli import run as runs
 from evalign.cli.files import digest
 from evalign.cli.options import MODEL, MODELS, seconds
 from evalign.cli.run import FinishedRun
+from evalign.core.constraints import Infeasible
 from evalign.ensemble import candidates
 from evalign.ensemble.candidates import DEFAULT, NAMES
 from evalign.training import CheckpointError, holdout_split
@@ -52,17 +53,25 @@ def test_the_run_folder(blend):
     run = FinishedRun(blend)
     assert run.models == ["model", "baseline"]
     assert isinstance(run.classifier("model"), AlignedEnsemble)
-    assert run.classifier("baseline").weights_ == {"boosting": 1.0}
+    assert run.classifier("baseline").weights_ == {run.about["baseline"]: 1.0}
+
+
+def test_it_is_held_to_the_strongest_candidate(blend):
+    """By the rows that were held out, not by the test rows."""
+    saved = json.loads((blend / "metrics.json").read_text())
+    *candidates, _ = saved["tried"]["rows"]
+    best = max(candidates, key=lambda row: row["rule_score"])["candidate"]
+    assert FinishedRun(blend).about["baseline"] == best
+    keys = [method["key"] for method in saved["methods"]]
+    assert keys == ["aligned", best, f"{best}_argmax"]
+    assert f"{best} with argmax" in (blend / "report.html").read_text(encoding="utf-8")
+    ensemble = FinishedRun(blend).classifier("model")
+    alone = ensemble.only(best)
+    assert runs.strongest(alone) not in (None, best)  # an ensemble is not held to itself
 
 
 def test_what_it_found(blend, pair):
     saved = json.loads((blend / "metrics.json").read_text())
-    assert [method["key"] for method in saved["methods"]] == [
-        "aligned",
-        "aligned_argmax",
-        "boosting",
-        "boosting_argmax",
-    ]
     tried = saved["tried"]
     assert [row["candidate"] for row in tried["rows"]] == [
         "linear",
@@ -78,7 +87,6 @@ def test_what_it_found(blend, pair):
     assert tried["verdict"] in again.out
     page = (blend / "report.html").read_text(encoding="utf-8")
     assert "<h2>Candidates</h2>" in page
-    assert "boosting with argmax" in page
 
 
 def test_the_report_again(blend, tmp_path):
@@ -93,7 +101,7 @@ def test_predict_and_evaluate(blend, tmp_path):
     said = json.loads(done("evaluate", blend, new, "--json").out)
     value = evalign.score("f1_macro", *(codes(scored[name]) for name in ("prediction", "label")))
     assert said["methods"][0]["value"] == pytest.approx(float(value))
-    assert said["methods"][2]["key"] == "boosting"
+    assert said["methods"][2]["key"] == FinishedRun(blend).about["baseline"]
     assert "tried" not in said
 
 
@@ -204,15 +212,52 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
         lambda self, *arguments, **more: seen.append(self.get_params(deep=False)) or 1 / 0,
     )
     with pytest.raises(ZeroDivisionError):
-        invoke(*fit(data, tmp_path / "run", "--time", "1.5m", "--seed", 3, model="auto"))
+        invoke(*fit(data, tmp_path / "run", "--time", "30m", "--seed", 3, model="auto"))
     (given,) = seen
-    assert 80 < given["time_limit"] < 90
+    assert 1600 < given["time_limit"] < 0.95 * 1800
     assert given["choose"] == "auto"
     assert given["random_state"] == 3
     names = [one if isinstance(one, str) else one[0] for one in given["candidates"]]
     assert names == list(DEFAULT)
     network = dict(one for one in given["candidates"] if not isinstance(one, str))["network"]
     assert network.epochs == 2
+
+
+def test_the_time_for_training(monkeypatch):
+    """Of the limit, less what was used and what the report takes; but some there is always."""
+    monkeypatch.setattr(work, "monotonic", lambda: 30.0)
+    assert work._left(100, 10.0) == pytest.approx(100 - 20 - work.REPORT_TAKES - 5)
+    assert work._left(20, 10.0) == work.AT_LEAST
+
+
+def test_a_time_that_was_too_short_is_told_of(data, tmp_path):
+    said = done(*fit(data, tmp_path / "run", "--time", "0.01s", model="linear")).err
+    assert "s, more than --time allows: to load, to read and to train the quickest" in said
+
+
+def test_a_baseline_that_does_not_meet_the_constraint(data, tmp_path, monkeypatch):
+    """It is left out, and the run is whole. A model that does not is refused."""
+    plain = AlignedClassifier.fit
+
+    def fails(recipe):
+        def fit(self, *arguments, **more):
+            if self.recipe == recipe:
+                raise Infeasible("No rule meets it.")
+            return plain(self, *arguments, **more)
+
+        monkeypatch.setattr(AlignedClassifier, "fit", fit)
+
+    bound = ["--constraint", "recall[low] >= 0.1"]
+    fails("cross_entropy")
+    said = done(*fit(data, tmp_path / "run", *bound, decision="tuned", epochs=1)).err
+    text = "The baseline is left out, as it does not meet the constraint. No rule meets it."
+    assert f"Note: {text}" in said
+    assert FinishedRun(tmp_path / "run").models == ["model"]
+    fails("aligned")
+    result = invoke(*fit(data, tmp_path / "no", *bound, decision="tuned", epochs=1))
+    assert result.code == 2
+    assert result.err.splitlines()[-1] == "evalign: No rule meets it."
+    assert not (tmp_path / "no").exists()
 
 
 def test_a_preview(tmp_path, monkeypatch):

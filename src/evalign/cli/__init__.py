@@ -1,4 +1,4 @@
-"""The command line: `evalign demo`, `fit`, `predict`, `evaluate`, `decide`, `compare` and `report`.
+"""The command line: `evalign demo`, `fit`, `predict`, `evaluate`, `decide`, `compare`, `report`.
 
 `app` is the program and turns bad input into one line. `commands` holds the commands with their
 options: what a person sees before anything is computed. These, `options`, `files` and `errors`
@@ -6,7 +6,8 @@ import only typer, so that help and an error about a path come at once. Each com
 work when it runs. The work is in `fit`, `predict`, `decide` and `compare`. They use `outcome` (the
 models' answers for rows), `findings` (what else a report tells of them), `run` (the folder that
 `fit` leaves behind), `dataset`, `labels` and `columns` (from a table to numbers) and `tables`
-(files of rows). `loaded` opens a run in Python.
+(files of rows; `dialects` tells how a CSV is written, `sheets` reads Excel, `dates` what is not
+ISO 8601). `loaded` opens a run in Python. `metrics` lists names.
 May import everything else; only `evalign.load` imports it. Needs the extra `cli`.
 """
 

@@ -10,7 +10,16 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from evalign import __version__
-from evalign.cli.commands import compare, decide, demo, evaluate, fit, predict, report
+from evalign.cli.commands import (
+    compare,
+    decide,
+    demo,
+    evaluate,
+    fit,
+    metrics,
+    predict,
+    report,
+)
 from evalign.cli.errors import UsageError
 from evalign.core.text import nearest, visible
 
@@ -19,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted.",
 )
-for command in (demo, fit, predict, evaluate, decide, compare, report):
+for command in (demo, fit, predict, evaluate, decide, compare, report, metrics):
     app.command()(command)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute
 from pyarrow import types
 
+from evalign.cli import dates
 from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.tables import is_date, is_number, is_usable
 from evalign.estimator.cells import ColumnValues, parsed_dates, role
@@ -22,6 +23,7 @@ MARKS = ["", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN", "-NaN", "-nan", "NaN", 
 WORDS = ["#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null", "None"]
 MISSING = pa.array([*MARKS, *WORDS])
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+WITH_COMMAS = r"^\s*[+-]?(\d+(,\d+)?|\d{1,3}(,\d{3})+(\.\d+)?)\s*$"
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -37,6 +39,7 @@ class Columns:
         categories: features; a gap is a level.
         dates: features, perhaps with gaps.
         left_out: the reason why a column is not a feature, by its name.
+        date_forms: of dates that are not written as ISO 8601 has them, by the column's name.
     """
 
     target: str
@@ -46,6 +49,7 @@ class Columns:
     categories: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
+    date_forms: dict[str, str] = field(default_factory=dict)
 
     @property
     def features(self) -> list[str]:
@@ -71,16 +75,18 @@ def plan(
     for name in table.column_names:
         if name not in (target, group, weight, *drop):
             kinds[name] = _kind(f"Column {name!r} of {source}", name, table[name])
-    numbers, categories, dates = (
+    numbers, categories, days = (
         tuple(name for name, kind in kinds.items() if kind == wanted)
         for wanted in ("number", "category", "date")
     )
-    features = {*numbers, *categories, *dates}
+    features = {*numbers, *categories, *days}
     left_out = {name: kind for name, kind in kinds.items() if name not in features}
     if not features:
         why = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
         raise UsageError(f"{source} holds no column to learn from. Left out: {why or 'none'}.")
-    return Columns(target, group, weight, numbers, categories, dates, left_out)
+    found = {name: _date_form(f"Column {name!r} of {source}", table[name]) for name in days}
+    forms = {name: form for name, form in found.items() if form is not None}
+    return Columns(target, group, weight, numbers, categories, days, left_out, forms)
 
 
 def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1) -> pd.DataFrame:
@@ -93,7 +99,8 @@ def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1)
     for name in columns.categories:
         data[name] = as_text(table[name]).dictionary_encode().combine_chunks().to_pandas()
     for name in columns.dates:
-        data[name] = _read_dates(f"Column {name!r} of {source}", table[name], first_row)
+        what, form = f"Column {name!r} of {source}", columns.date_forms.get(name)
+        data[name] = _read_dates(what, table[name], form, first_row)
     return pd.DataFrame(data)
 
 
@@ -131,17 +138,31 @@ def as_objects(texts: pa.ChunkedArray) -> np.ndarray:
     return np.array(texts.to_pylist(), dtype=object)
 
 
-def _read_dates(what: str, column: pa.ChunkedArray, first_row: int) -> np.ndarray:
-    """Dates. Those with a time zone are in UTC, and files may differ in whether they name one."""
+def _date_form(what: str, column: pa.ChunkedArray) -> str | None:
+    """The form of dates that are text, None for that of ISO 8601 and for what is no date."""
+    return None if is_date(column.type) else dates.find_form(what, as_objects(as_text(column)))
+
+
+def _read_dates(what: str, column: pa.ChunkedArray, form: str | None, first_row: int) -> np.ndarray:
+    """Dates. Those with a time zone are in UTC, and files may differ in whether they name one.
+
+    A file may have them in the form of the training table, or as ISO 8601 has them.
+    """
     texts = as_objects(as_text(column))
-    dates = as_dates(column) if is_date(column.type) else parsed_dates(texts)
-    if dates is None:
-        wrong = [text is not None and parsed_dates([text]) is None for text in texts]
-        row = int(np.argmax(wrong))
-        found = f"Got {texts[row]!r} in row {first_row + row}" if any(wrong) else "Got both"
-        allowed = "dates, such as 2024-01-31" if any(wrong) else "dates with or without a zone"
-        raise UsageError(f"{what} must hold {allowed}. {found}. Correct it, or leave it empty.")
-    return dates.values
+    found = as_dates(column) if is_date(column.type) else parsed_dates(texts)
+    if found is not None:
+        return found.values
+    if form is not None:
+        values = dates.parsed(texts, form)
+        wrong = [text is not None for text in texts] & np.isnat(values)
+        if not wrong.any():
+            return values
+    else:
+        wrong = np.array([text is not None and parsed_dates([text]) is None for text in texts])
+    row, such = int(np.argmax(wrong)), dates.example(form or "%Y-%m-%d")
+    got = f"Got {texts[row]!r} in row {first_row + row}" if wrong.any() else "Got both"
+    allowed = f"dates, such as {such}" if wrong.any() else "dates with or without a zone"
+    raise UsageError(f"{what} must hold {allowed}. {got}. Correct it, or leave it empty.")
 
 
 def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
@@ -159,6 +180,8 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
     else:
         given = ColumnValues("text", as_objects(texts))
     found = role(name, given)
+    if given.kind == "text" and found in ("id", "category", "prose") and _date_form(what, column):
+        return "date"
     example = repr(texts.drop_null()[0].as_py()[:40]) if found != "empty" else ""
     if found == "empty":
         raise UsageError(f"{what} must hold a value. Got {len(texts)} gaps. Fill it in, {drop}")
@@ -166,19 +189,27 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
         got = f"Got text, such as {example}. Make features of it, {drop}"
         raise UsageError(f"{what} must hold numbers, categories or dates. {got}")
     if given.kind == "text" and found in ("id", "category"):
-        _check_almost_numbers(what, name, texts, wrong)
+        _check_almost_numbers(what, drop, texts, wrong)
     return found
 
 
-def _check_almost_numbers(what: str, name: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
-    """Refuse numbers that hardly repeat with a word among them; warn of a category of numbers."""
+def _check_almost_numbers(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
+    """Refuse numbers with commas, and ones that hardly repeat with a word among them.
+
+    Warn of a category of numbers.
+    """
     present = texts.drop_null()
+    if pc.all(pc.match_substring_regex(present, WITH_COMMAS)).as_py():
+        comma = next(text for text in present.to_pylist() if "," in text)
+        got = f"Got {comma!r}: is the comma a decimal one, or does it mark thousands?"
+        cure = "Write numbers with decimal points alone, or with decimal commas in all columns"
+        raise UsageError(f"{what} must hold numbers that can be told. {got} {cure}, {drop}")
     if 2 * wrong.sum() >= len(present):
         return
     row = int(np.argmax(wrong))
     flaw = repr(texts[row].as_py())
     if 2 * len(present.unique()) > len(present):  # not a category, whose values would repeat
-        cure = f"Correct it or leave it empty, or leave the column out with --drop {name!r}."
+        cure = f"Correct it or leave it empty, {drop}"
         raise UsageError(f"{what} must hold finite numbers. Got {flaw} in row {row + 1}. {cure}")
     got = f"{wrong.sum()} values that are no numbers, such as {flaw}"
     cure = "Correct them or leave them empty for a column of numbers."

@@ -1,5 +1,6 @@
 """The commands: their arguments and their help. Each imports its work when it runs."""
 
+from time import monotonic
 from typing import Annotated
 
 from typer import Option
@@ -90,7 +91,7 @@ def fit(
 
         evalign fit data.parquet --target fraud --positive yes --metric f1 --out run --time 5m
     """
-    limit = seconds(time)
+    start, limit = monotonic(), seconds(time)  # the import takes seconds, which count
     from evalign.cli.fit import fit_table
 
     fit_table(
@@ -100,6 +101,7 @@ def fit(
         metric=metric,
         model=model,
         time=limit,
+        start=start,
         quick=quick,
         recipe=recipe,
         decision=decision,
@@ -239,7 +241,9 @@ def compare(
     data: Data,
     target: Target,
     metric: Metric = "f1_macro",
-    folds: Annotated[int, Option(min=2, help="Of the cross-validation.")] = 5,
+    folds: Annotated[
+        int, Option(min=2, help="Of the cross-validation; fewer if a class has fewer rows.")
+    ] = 5,
     seeds: Annotated[int, Option(min=1, help="How often the cross-validation is repeated.")] = 3,
     epochs: Epochs = None,
     group: Group = None,
@@ -276,6 +280,18 @@ def compare(
         as_json=as_json,
         quiet=quiet,
     )
+
+
+def metrics(as_json: Json = False) -> None:
+    """List the names of metrics, with what each tells.
+
+    Examples:
+
+        evalign metrics
+    """
+    from evalign.cli.metrics import list_metrics
+
+    list_metrics(as_json=as_json)
 
 
 def report(

@@ -76,6 +76,8 @@ def compare_methods(
         )
         labels, rows = dataset.labels, dataset.rows
         check_metric(metric, len(labels.values))
+        rarest = int(np.bincount(rows.y[rows.counted]).min())
+        wanted, folds = folds, min(folds, max(2, rarest))
         with refused():
             records = comparison.compare(
                 AlignedClassifier(metric, epochs=epochs),
@@ -88,6 +90,8 @@ def compare_methods(
                 sample_weight=rows.weight,
             )
         introduce(spoken, dataset)
+        if folds < wanted:
+            spoken.note(f"Note: {folds} folds in the place of {wanted}: a class has {rarest} rows.")
         about = {"rows": len(rows.y), "classes": labels.names, "folds": folds, "seeds": seeds}
         _show(spoken, about, metric, _run(spoken, records, len(METHODS) * folds * seeds))
 

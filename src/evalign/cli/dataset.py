@@ -12,6 +12,7 @@ import pyarrow as pa
 import torch
 
 from evalign.cli.columns import Columns, as_numbers, as_text, frame, plan
+from evalign.cli.dates import example
 from evalign.cli.errors import DataWarning, UsageError, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
@@ -227,6 +228,8 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
     dates = f", {len(used.dates)} of dates" if used.dates else ""
     features = f"{numbers} columns of numbers, {categories} of categories{dates}"
     spoken.note(f"{dataset.found} rows; {features}.")
+    for name, form in used.date_forms.items():
+        spoken.note(f"The dates of {name!r} are read in the order of {example(form)}.")
     if (used_rows := len(dataset.rows.y)) < dataset.found:
         spoken.note(
             f"A preview with {used_rows} of the rows. Without --quick it is trained on all."
@@ -247,7 +250,9 @@ def check_metric(metric: str, classes: int | None = None) -> None:
         function = resolve(metric, owner="evalign")
     except ValueError as error:
         library = "metric of evalign must be a name of metrics.names()"
-        known = "--metric must be the name of a metric, such as f1_macro or matthews_corrcoef"
+        known = (
+            "--metric must be the name of a metric, such as f1_macro; `evalign metrics` lists them"
+        )
         raise UsageError(str(error).replace(library, known)) from error
     with refused():
         if classes is not None:
@@ -259,6 +264,47 @@ def check_name(source: TableFile, option: str, name: str | None) -> None:
     if name is None or name in source.schema.names:
         return
     cure = nearest(name, source.schema.names) or f"It has {listed(source.schema.names)}."
-    if len(source.schema.names) == 1 and ";" in source.schema.names[0]:
-        cure += " Is it separated by semicolons? Save it with commas, or as .tsv with tabs."
     raise UsageError(f"{option} must name a column of {source}. Got {name!r}. {cure}")
+
+
+def split(
+    dataset: TrainingTable,
+    test: Path | None,
+    validation: Path | None,
+    most: int | None,
+    seed: int,
+    *,
+    inner: bool,
+) -> dict[str, Rows]:
+    """Split the rows into "training", "test" and "validation", the last two of `most` rows.
+
+    Without groups there is no "validation": the classifier holds those rows out itself. With groups
+    they are held out here, if it has no folds of its own (`inner`), and a split that takes a class
+    from the training rows is refused.
+    """
+    parts = {"training": dataset.rows}
+    for name, path in {"test": test, "validation": validation}.items():
+        training = parts["training"]
+        if path is not None:
+            parts[name] = read_rows(path, dataset, most, seed)
+        elif name == "test" or (inner and training.groups is not None):
+            parts["training"], parts[name] = training.hold_out(dataset.labels, seed, name)
+    return parts
+
+
+def check_names(source: TableFile, dataset: TrainingTable) -> None:
+    """Refuse a feature with a name that `predict` gives to a column of its own."""
+    taken = [name for name in dataset.columns.features if name in dataset.labels.written]
+    if taken:
+        cure = f"Rename it, or leave it out with --drop {taken[0]!r}."
+        what = f"Column {taken[0]!r} of {source}"
+        raise UsageError(f"{what} has the name of one that `evalign predict` adds. {cure}")
+
+
+def check_columns(training: Rows) -> None:
+    """Refuse rows that are all alike: what differs may be in the test rows."""
+    used = training.X[training.counted]
+    if all(column.nunique(dropna=False) < 2 for _, column in used.items()):
+        got = f"Got {len(used)} rows that are all alike."
+        cure = "Give more rows, other columns, or another --seed."
+        raise UsageError(f"The training rows must differ in a column to learn from. {got} {cure}")

@@ -14,17 +14,18 @@ from pathlib import Path
 from evalign.cli.errors import UsageError
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+EXCEL = ".xlsx"  # which is read, and not written
 
 
-def check_suffix(path: Path) -> None:
-    """Refuse a file name without the suffix of a table."""
-    if not path.name.lower().endswith(SUFFIXES):
-        raise UsageError(f"{path} must end in {', '.join(SUFFIXES)}.")
+def check_suffix(path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> None:
+    """Refuse a file name without the suffix of a table, by default of one to be written."""
+    if not path.name.lower().endswith(suffixes):
+        raise UsageError(f"{path} must end in {', '.join(suffixes)}.")
 
 
 def check_table(path: Path) -> None:
     """Refuse a path that does not lead to a table."""
-    check_suffix(path)
+    check_suffix(path, (*SUFFIXES, EXCEL))
     if path.is_dir():
         raise UsageError(f"{path} is a folder. Give one of the files in it.")
     if not path.exists():
@@ -100,5 +101,10 @@ def digest(path: Path) -> str:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the name is that of a Parquet file; other tables are CSV."""
+    """Whether the name is that of a Parquet file."""
     return path.suffix.lower() == ".parquet"
+
+
+def is_excel(path: Path) -> bool:
+    """Whether the name is that of a workbook of Excel; what is neither is CSV."""
+    return path.suffix.lower() == EXCEL

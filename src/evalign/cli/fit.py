@@ -3,8 +3,10 @@
 import json
 import platform
 import shlex
+import warnings
 from contextlib import nullcontext
 from dataclasses import asdict
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,14 +20,16 @@ from evalign.cli import run
 from evalign.cli.dataset import (
     Rows,
     TrainingTable,
+    check_columns,
     check_metric,
+    check_names,
     introduce,
     load,
-    read_rows,
+    split,
     warn_of_overlap,
     warn_of_scarce,
 )
-from evalign.cli.errors import UsageError, refused
+from evalign.cli.errors import DataWarning, UsageError, refused
 from evalign.cli.files import digest
 from evalign.cli.findings import findings
 from evalign.cli.labels import Labels
@@ -33,6 +37,7 @@ from evalign.cli.outcome import coded, contents, met, predictions, shown, tried_
 from evalign.cli.run import NETWORK, PREDICTIONS, REPORT
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
+from evalign.core.constraints import Infeasible
 from evalign.decisions import Decision
 from evalign.decisions.fit import check_promise
 from evalign.ensemble import AlignedEnsemble
@@ -42,13 +47,14 @@ from evalign.estimator.constrained import check_constraint
 from evalign.recipes import RECIPES
 from evalign.report import render, scores
 
-# A preview: rows, folds, seconds until the end of the training, and how a network is trained.
-QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 2.5
+# A preview: rows, folds, seconds for all of it, and how a network is trained.
+QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 10.0
 QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
-# Seconds for telling which columns matter, at most.
-SHUFFLING, QUICK_SHUFFLING = 20.0, 1.0
 PREVIEW = "This is a preview. Without --quick all rows and models are used."
-AT_LEAST = 0.1  # seconds for the training, however long the table took to read
+# Of a time limit: what the report may take in seconds, the share of telling which columns matter,
+# which also has a limit of its own; and what is left for the training, however long it took to load
+# the libraries and to read the table.
+REPORT_TAKES, SHUFFLING_SHARE, SHUFFLING, AT_LEAST = 1.0, 0.1, 20.0, 1.0
 
 
 def fit_table(
@@ -59,6 +65,7 @@ def fit_table(
     metric: str,
     model: str,
     time: float | None,
+    start: float,
     quick: bool,
     recipe: str,
     decision: Decision,
@@ -76,8 +83,10 @@ def fit_table(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Do the work of `evalign fit`; its options are explained in `commands`."""
-    start = monotonic()
+    """Do the work of `evalign fit`; its options are explained in `commands`.
+
+    `start` is when the command began, on the monotonic clock: a time limit counts from there.
+    """
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
         if recipe not in RECIPES:
@@ -127,18 +136,21 @@ def fit_table(
             if constraint is not None:
                 names = dataset.labels.names
                 check_constraint("evalign fit", metric, decision, constraint, names)
-        _check_names(source, dataset)
-        parts = _split(dataset, test, validation, most, seed, inner=model == NETWORK)
-        _check_columns(parts["training"])
+        check_names(source, dataset)
+        parts = split(dataset, test, validation, most, seed, inner=model == NETWORK)
+        check_columns(parts["training"])
         introduce(spoken, dataset)
         files = {"DATA": arguments["data"], **{k: v for k, v in others.items() if v}}
         warn_of_overlap(files, parts)
         for name in [name for name in parts if name != "training"]:
             warn_of_scarce(name, parts[name].y[parts[name].counted], dataset.labels)
 
-        limit = QUICK_TIME if quick and time is None else time
-        left = limit and max(AT_LEAST, limit - (monotonic() - start))
+        limit = _limit(arguments)
+        left = None if limit is None else _left(limit, start)
         estimators = _estimators(arguments, dataset.labels, left, 0 if quiet else 1)
+        if len(estimators) == 2:
+            also = "Leave it out with --no-baseline."
+            spoken.note(f"Two networks are trained, the second one to compare with. {also}")
         try:
             with run.building(out, arguments) as (folder, checkpoints, about):
                 about |= _about(dataset, data.name, parts)
@@ -148,24 +160,27 @@ def fit_table(
             spoken.note("The same command goes on where this one was.")
             raise
         _show(spoken, out, result)
+        if time is not None and (took := monotonic() - start) > time:
+            why = "to load, to read and to train the quickest model takes as long"
+            spoken.note(f"Note: it took {took:.0f} s, more than --time allows: {why}.")
 
 
-def _check_names(source: TableFile, dataset: TrainingTable) -> None:
-    """Refuse a feature with a name that `predict` gives to a column of its own."""
-    taken = [name for name in dataset.columns.features if name in dataset.labels.written]
-    if taken:
-        cure = f"Rename it, or leave it out with --drop {taken[0]!r}."
-        what = f"Column {taken[0]!r} of {source}"
-        raise UsageError(f"{what} has the name of one that `evalign predict` adds. {cure}")
+def _left(limit: float, start: float) -> float:
+    """Seconds for the training, of a limit that counts from the start."""
+    import_module("skops.io")  # saves what is trained, and takes seconds to load
+    used = monotonic() - start + REPORT_TAKES + _shuffling(limit)
+    return max(AT_LEAST, limit - used)
 
 
-def _check_columns(training: Rows) -> None:
-    """Refuse rows that are all alike: what differs may be in the test rows."""
-    used = training.X[training.counted]
-    if all(column.nunique(dropna=False) < 2 for _, column in used.items()):
-        got = f"Got {len(used)} rows that are all alike."
-        cure = "Give more rows, other columns, or another --seed."
-        raise UsageError(f"The training rows must differ in a column to learn from. {got} {cure}")
+def _limit(arguments: run.About) -> float | None:
+    """Seconds for the whole command, if they are limited."""
+    asked = arguments["--time"]
+    return QUICK_TIME if arguments["--quick"] and asked is None else asked
+
+
+def _shuffling(limit: float | None) -> float:
+    """Seconds for telling which columns matter."""
+    return SHUFFLING if limit is None else min(SHUFFLING, SHUFFLING_SHARE * limit)
 
 
 def _estimators(
@@ -199,31 +214,6 @@ def _estimators(
     return {"model": ensemble}
 
 
-def _split(
-    dataset: TrainingTable,
-    test: Path | None,
-    validation: Path | None,
-    most: int | None,
-    seed: int,
-    *,
-    inner: bool,
-) -> dict[str, Rows]:
-    """Split the rows into "training", "test" and "validation", the last two of `most` rows.
-
-    Without groups there is no "validation": the classifier holds those rows out itself. With groups
-    they are held out here, if it has no folds of its own (`inner`), and a split that takes a class
-    from the training rows is refused.
-    """
-    parts = {"training": dataset.rows}
-    for name, path in {"test": test, "validation": validation}.items():
-        training = parts["training"]
-        if path is not None:
-            parts[name] = read_rows(path, dataset, most, seed)
-        elif name == "test" or (inner and training.groups is not None):
-            parts["training"], parts[name] = training.hold_out(dataset.labels, seed, name)
-    return parts
-
-
 def _build(
     folder: Path,
     checkpoints: Path,
@@ -245,20 +235,27 @@ def _build(
     constrained = about["arguments"]["--constraint"] is not None
     for name, estimator in estimators.items():
         # A constraint that no rule meets is known after the training only.
-        with refused() if constrained else nullcontext():
-            if isinstance(estimator, AlignedClassifier):
-                estimator.fit(
-                    training.X,
-                    training.y,
-                    training.weight,
-                    groups=training.groups,
-                    validation_data=held_out,
-                    checkpoint=checkpoints / name,
-                )
-            else:
-                _fit_ensemble(estimator, training, validated, checkpoints / name)
+        try:
+            with refused() if constrained and name == "model" else nullcontext():
+                if isinstance(estimator, AlignedClassifier):
+                    estimator.fit(
+                        training.X,
+                        training.y,
+                        training.weight,
+                        groups=training.groups,
+                        validation_data=held_out,
+                        checkpoint=checkpoints / name,
+                    )
+                else:
+                    _fit_ensemble(estimator, training, validated, checkpoints / name)
+        except Infeasible as error:
+            del models[name]
+            text = f"The baseline is left out, as it does not meet the constraint. {error}"
+            warnings.warn(text, DataWarning, stacklevel=2)
+            continue
         if isinstance(estimator, AlignedEnsemble):
-            models |= run.with_baseline(estimator, about["arguments"])
+            about["baseline"] = run.strongest(estimator)
+            models |= run.with_baseline(estimator, about)
             tried = tried_models(estimator)
             _write_json(folder / "candidates.json", asdict(tried))
         estimator.set_params(verbose=0).save(folder / name)
@@ -273,15 +270,15 @@ def _build(
         name: model.history_ if isinstance(model, AlignedClassifier) else []
         for name, model in models.items()
     }
-    arguments, quick = about["arguments"], about["arguments"]["--quick"]
+    arguments = about["arguments"]
     found = findings(
         list(models.values()),
         tested,
         metric=arguments["--metric"],
         counts=about["rows_per_class"],
-        notes=[PREVIEW, *warned] if quick else warned,
+        notes=[PREVIEW, *warned] if arguments["--quick"] else warned,
         seed=arguments["--seed"],
-        seconds=QUICK_SHUFFLING if quick else SHUFFLING,
+        seconds=_shuffling(_limit(arguments)),
     )
     _write_json(folder / "findings.json", asdict(found))
     content = contents(

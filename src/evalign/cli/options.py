@@ -70,7 +70,7 @@ Data = Annotated[
     Path,
     Argument(
         metavar="DATA",
-        help="A table: .csv, .csv.gz, .tsv or .parquet.",
+        help="A table: .csv, .tsv (either may be .gz), .parquet or .xlsx.",
         callback=checked(check_table),
     ),
 ]
@@ -90,7 +90,7 @@ NewTable = Annotated[
     Path,
     Option(
         metavar="FILE",
-        help="The table to write, in any of the formats.",
+        help="The table to write: .csv, .tsv (either may be .gz) or .parquet.",
         callback=checked(check_suffix, check_file),
     ),
 ]
@@ -134,7 +134,7 @@ Test = Annotated[
     ),
 ]
 Target = Annotated[str, Option(metavar="COL", help="The column with the label.")]
-Metric = Annotated[str, Option(help="What to train for, by scikit-learn's name of the scorer.")]
+Metric = Annotated[str, Option(help="What to train for; `evalign metrics` lists the names.")]
 Seed = Annotated[int, Option(min=0, max=2**31 - 1, help="Of the split and of the training.")]
 Epochs = Annotated[
     int | None, Option(min=1, help="Passes over the rows at most; else what the network wants.")
@@ -149,7 +149,7 @@ Time = Annotated[
     str | None,
     Option(
         metavar="TIME",
-        help="For training several models, such as 90s, 5m or 1h; the report comes after it.",
+        help="For all of it, such as 90s, 5m or 1h: models that would take longer are left out.",
     ),
 ]
 Recipe = Annotated[str, Option(help=f"How to train a network: {', '.join(RECIPES)}.")]

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from evalign.cli.dataset import Rows
 from evalign.cli.errors import UsageError
 from evalign.cli.labels import Labels
-from evalign.cli.run import BASELINE, NETWORK, PREDICTIONS, About, Model
+from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
 from evalign.core.text import visible
@@ -101,7 +101,7 @@ def contents(
     arguments, history = about["arguments"], histories["model"]
     cards = _cards(about)
     network = arguments["--model"] == NETWORK
-    usual = "cross_entropy" if network else BASELINE
+    usual = "cross_entropy" if network else str(about.get("baseline"))
     found = Contents(
         metric=arguments["--metric"],
         classes=labels.names,

@@ -25,7 +25,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evalign.cli.columns import Columns
+from evalign.cli.dates import FORMS
 from evalign.cli.errors import UsageError
 from evalign.cli.files import digest, partial_folder, replacing, synced
 from evalign.cli.labels import Labels
@@ -41,11 +44,11 @@ except ImportError:  # Windows, where two commands at once do not notice each ot
     fcntl = None
 
 FORMAT = "evalign run"
-VERSION = 3  # since there are ensembles
+VERSION = 4  # since an ensemble is held to the strongest of its candidates
 PREDICTIONS = "test_predictions.parquet"
 REPORT = "report.html"
 MODELS = ("model", "baseline")
-NETWORK, BASELINE = "network", "boosting"  # of --model: one network, and what others are held to
+NETWORK = "network"  # of --model: one network, which has no candidates
 LARGEST = 2**30  # bytes of a file, but for those of the models
 About = dict[str, Any]
 Model = AlignedClassifier | AlignedEnsemble
@@ -101,7 +104,7 @@ class FinishedRun:
         if self._is_network:
             return [name for name in MODELS if f"{name}/manifest.json" in self.about["files"]]
         with self.reading("run.json"):
-            return list(with_baseline(self._ensemble, self.about["arguments"]))
+            return list(with_baseline(self._ensemble, self.about))
 
     @property
     def _is_network(self) -> bool:
@@ -118,7 +121,7 @@ class FinishedRun:
             if self._is_network:
                 model = AlignedClassifier.load(self.folder / name)
             else:
-                model = with_baseline(self._ensemble, self.about["arguments"])[name]
+                model = with_baseline(self._ensemble, self.about)[name]
             if model.classes_.tolist() != list(range(len(self.labels.values))):
                 raise ValueError("its classes are others than those of run.json")
             if list(model.features_.given) != self.columns.features:
@@ -156,13 +159,21 @@ class FinishedRun:
             raise _damaged(self.folder, f"{name} cannot be used: {why[:300]}") from error
 
 
-def with_baseline(ensemble: AlignedEnsemble, arguments: About) -> dict[str, AlignedEnsemble]:
-    """An ensemble as "model", and as "baseline" the usual one of its candidates, if it has it."""
+def with_baseline(ensemble: AlignedEnsemble, about: About) -> dict[str, AlignedEnsemble]:
+    """An ensemble as "model", and as "baseline" the candidate that it is held to, if any."""
     models = {"model": ensemble}
-    several = arguments["--model"] != BASELINE and BASELINE in ensemble.models_
-    if arguments["--baseline"] and several:
-        models["baseline"] = ensemble.only(BASELINE)
+    if about["arguments"]["--baseline"] and about["baseline"] is not None:
+        models["baseline"] = ensemble.only(about["baseline"])
     return models
+
+
+def strongest(ensemble: AlignedEnsemble) -> str | None:
+    """The candidate with the best score on held-out rows, but for one that the ensemble is."""
+    scores = dict(
+        zip(ensemble.cv_results_["candidate"], ensemble.cv_results_["rule_score"], strict=True)
+    )
+    others = [name for name in ensemble.models_ if list(ensemble.weights_) != [name]]
+    return max(others, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf), default=None)
 
 
 def finished(folder: Path, arguments: About) -> FinishedRun | None:
@@ -287,6 +298,9 @@ def _is_sound(about: About) -> bool:
         names = [*found.used, *found.left_out]
         kinds = {type(label) for label in classes}
         ok = all(isinstance(name, str) and "\0" not in name for name in [*names, *about["files"]])
+        forms = found.date_forms
+        ok = ok and isinstance(forms, dict) and set(forms) <= set(found.dates)
+        ok = ok and set(forms.values()) <= set(FORMS)
         alike = len(kinds) == 1 and kinds <= {str, int, float}
         return ok and alike and len(set(classes)) == len(classes) > 1
     except TypeError:

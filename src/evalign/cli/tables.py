@@ -1,31 +1,47 @@
-"""Tables on disk, CSV and Parquet: read whole or in blocks, written whole or not at all.
+"""Tables on disk, CSV, Parquet and Excel: read whole or in blocks, written whole or not at all.
 
-CSV is read as text: types that are guessed would differ between blocks, and between files.
+CSV is read as text: types that are guessed would differ between blocks, and between files. Its
+numbers are given with decimal points, however the file has them.
 """
 
 import gzip
 import os
+import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 from pyarrow import types
 
-from evalign.cli.errors import UsageError, listed
-from evalign.cli.files import is_parquet, replacing
+from evalign.cli.dialects import (
+    DECIMAL_COMMA,
+    POINT_OR_THOUSANDS,
+    Dialect,
+    find_dialect,
+    separator_of,
+)
+from evalign.cli.errors import DataWarning, UsageError, listed
+from evalign.cli.files import is_excel, is_parquet, replacing
+from evalign.cli.sheets import read_sheet
+
+pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
 
 BLOCK_BYTES = 2**22  # of CSV at a time; Arrow reads up to 32 blocks ahead
 BLOCK_CELLS = 2**19  # of Parquet
 
 
 class TableFile:
-    """A table on disk, of which only the header has been read.
+    """A table on disk, of which only the header has been read, or of Excel all of it.
+
+    It is said how a CSV is read, where that is not what its name stands for.
 
     Args:
         path: a file that `check_table` lets pass.
@@ -36,8 +52,15 @@ class TableFile:
         with self._reading():
             if is_parquet(path):
                 self.schema = parquet.read_schema(path).remove_metadata()
+            elif is_excel(path):
+                self._sheet = read_sheet(path)
+                self.schema = self._sheet.schema
             else:
-                with csv.open_csv(path, parse_options=_dialect(path)) as reader:
+                self._dialect = find_dialect(path)
+                if assumed := self._dialect.assumed(path):
+                    text = f"{path} is read as a table {assumed}."
+                    warnings.warn(text, DataWarning, stacklevel=2)
+                with csv.open_csv(path, *_options(self._dialect)) as reader:
                     names = reader.schema.names
                 self.schema = pa.schema([(name, pa.string()) for name in names])
         twice = [name for name, count in Counter(self.schema.names).items() if count > 1]
@@ -55,16 +78,16 @@ class TableFile:
                 file = parquet.ParquetFile(self.path, pre_buffer=False)  # else it reads all at once
                 for batch in file.iter_batches(rows):
                     yield pa.Table.from_batches([batch.replace_schema_metadata()])
+            elif is_excel(self.path):
+                yield self._sheet
             else:
                 as_text = dict(zip(self.schema.names, self.schema.types, strict=True))
-                reader = csv.open_csv(
-                    self.path,
-                    csv.ReadOptions(block_size=BLOCK_BYTES),
-                    _dialect(self.path),
-                    csv.ConvertOptions(column_types=as_text),
-                )
-                for batch in reader:
-                    yield pa.Table.from_batches([batch])
+                convert = csv.ConvertOptions(column_types=as_text)
+                count = 0
+                for batch in csv.open_csv(self.path, *_options(self._dialect), convert):
+                    block = pa.Table.from_batches([batch])
+                    yield block if self._dialect.decimal == "." else self._pointed(block, 1 + count)
+                    count += batch.num_rows
 
     def read(self) -> pa.Table:
         """The whole table. A table without rows is refused."""
@@ -98,6 +121,24 @@ class TableFile:
                 what = f"Column {name!r} of {self}"
                 raise UsageError(f"{what} must hold numbers, text or dates. Got {kind}.")
 
+    def _pointed(self, block: pa.Table, first_row: int) -> pa.Table:
+        """Rows with decimal points in the place of commas."""
+        columns = {}
+        for name in block.column_names:
+            column = block[name]
+            doubtful = pc.match_substring_regex(column, rf"^\s*{POINT_OR_THOUSANDS}\s*$")
+            row = pc.index(doubtful, True).as_py()
+            if row >= 0:
+                number = column[row].as_py().strip()
+                got = f"Got {number!r} in row {first_row + row}, and decimal commas in other cells"
+                cure = "Write numbers without a mark of thousands."
+                what = f"Column {name!r} of {self} must hold numbers that can be told"
+                raise UsageError(f"{what}. {got}. {cure}")
+            number = pc.match_substring_regex(column, rf"^\s*{DECIMAL_COMMA}\s*$")
+            pointed = pc.replace_substring(pc.replace_substring(column, ".", ""), ",", ".")
+            columns[name] = pc.if_else(number, pointed, column)
+        return pa.table(columns, schema=block.schema)
+
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
@@ -105,8 +146,6 @@ class TableFile:
         except (UnicodeDecodeError, pa.ArrowException, OSError, EOFError, zlib.error) as error:
             number = getattr(error, "errno", None)
             text = os.strerror(number) if number else str(error).splitlines()[0]
-            if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
-                text = "it is not in UTF-8. Save it in that encoding"
             raise UsageError(f"{self} cannot be read: {text.rstrip('.')}.") from error
 
 
@@ -118,7 +157,7 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], obje
             with parquet.ParquetWriter(aside, schema) as writer:
                 yield writer.write_table
             return
-        separator = _dialect(path).delimiter
+        separator = separator_of(path)
         opened = gzip.open if path.suffix.lower() == ".gz" else open
         with opened(aside, "wt", encoding="utf-8", newline="") as file:
 
@@ -150,6 +189,6 @@ def is_usable(kind: pa.DataType) -> bool:
     return text or known or is_number(inner)
 
 
-def _dialect(path: Path) -> csv.ParseOptions:
-    delimiter = "\t" if ".tsv" in path.name.lower() else ","
-    return csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+def _options(dialect: Dialect) -> tuple[csv.ReadOptions, csv.ParseOptions]:
+    read = csv.ReadOptions(block_size=BLOCK_BYTES, encoding=dialect.encoding)
+    return read, csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True)

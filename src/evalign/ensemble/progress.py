@@ -1,9 +1,12 @@
 """What an ensemble says while it is fitted."""
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
+
+from evalign.estimator.progress import MINUTE
 
 
 class Tell(Protocol):
@@ -16,7 +19,7 @@ class Tell(Protocol):
 def narrated(verbose: int) -> Iterator[Tell]:
     """Give a function that prints lines on standard error, or does nothing.
 
-    Passing ones are shown on a terminal alone: a log has no use for them.
+    Passing ones are shown on a terminal; of a log a minute without a line has one of them.
     """
     if not verbose:
         yield _nothing
@@ -24,11 +27,11 @@ def narrated(verbose: int) -> Iterator[Tell]:
     try:
         from rich.console import Console
     except ImportError:
-        yield _line
+        yield _Lines()
         return
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
-        yield _line
+        yield _Lines()
         return
     with console.status("") as status:
 
@@ -44,6 +47,13 @@ def _nothing(text: str, *, passing: bool = False) -> None:
     pass
 
 
-def _line(text: str, *, passing: bool = False) -> None:
-    if not passing:
-        print(text, file=sys.stderr, flush=True)
+class _Lines:
+    """Prints what was done, and what passes if nothing was printed for a minute."""
+
+    def __init__(self) -> None:
+        self.printed = time.monotonic()
+
+    def __call__(self, text: str, *, passing: bool = False) -> None:
+        if not passing or time.monotonic() - self.printed >= MINUTE:
+            print(text, file=sys.stderr, flush=True)
+            self.printed = time.monotonic()

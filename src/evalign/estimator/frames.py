@@ -30,6 +30,10 @@ SAID = {"number": "numbers", "boolean": "truth values", "date": "dates"}
 Given = TypedTable | np.ndarray | Any  # the last is a sparse matrix
 
 
+class NothingToLearn(ValueError):
+    """All columns of some rows are constant, empty or ids."""
+
+
 @dataclass(frozen=True)
 class Features:
     """What is learnt of the columns of a table.
@@ -64,8 +68,9 @@ class Features:
         left_out = {name: why for name, why in learnt.items() if isinstance(why, str)}
         columns = tuple(column for column in learnt.values() if not isinstance(column, str))
         why = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
-        allowed = "hold a column to learn from"
-        require(len(columns) > 0, owner, "X", allowed, f"none: {why or 'it has no columns'}")
+        if not columns:
+            allowed, got = "hold a column to learn from", f"none: {why or 'it has no columns'}"
+            raise NothingToLearn(complaint(owner, "X", allowed, got))
         return cls(given, names is not None, columns, left_out)
 
     @property

@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_method_params
 
 from evalign.core.checks import require
 from evalign.estimator.answers import OWNER, Answers, Method, Split
+from evalign.estimator.frames import NothingToLearn
 from evalign.training.split import strata, stratified_folds
 
 FOLDS = 5
@@ -91,12 +92,19 @@ def fitted(estimator: Any, X: Any, y: Any, params: dict[str, Any]) -> Any:
 
 
 def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, Any]) -> Any:
-    """A copy of a classifier, trained on some of the rows."""
+    """A copy of a classifier, trained on some of the rows.
+
+    Where all of them are of one class, or have nothing to learn from, the shares of the classes are
+    its answer: most classifiers refuse such rows.
+    """
     params = _check_method_params(X, params, indices=rows)
     X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
-    if y.ndim == 1 and len(np.unique(y)) == 1:  # most classifiers refuse it
-        return DummyClassifier(strategy="prior").fit(X, y)
-    return fitted(estimator, X, y, params)
+    if y.ndim == 2 or len(np.unique(y)) > 1:
+        try:
+            return fitted(estimator, X, y, params)
+        except NothingToLearn:
+            pass
+    return DummyClassifier(strategy="prior").fit(X, y)
 
 
 def gathered(

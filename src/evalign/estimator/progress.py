@@ -1,12 +1,36 @@
-"""The progress of a training: a bar on a terminal, a line per epoch elsewhere."""
+"""The progress of a training: a bar on a terminal, a line a minute elsewhere."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 EpochRecord = dict[str, Any]
+MINUTE = 60.0  # seconds between the lines of a log
+MARGIN = 1.5  # by which later epochs may be slower than those seen: a machine has other work too
+
+
+class TimeLeft:
+    """A bound on the time that a training still takes. It is set once, and only ever falls.
+
+    Args:
+        epochs: the most there may be.
+    """
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs, self.start, self.end, self.first = epochs, time.monotonic(), math.inf, 0
+
+    def said(self, epoch: int) -> str:
+        """What is said of it after an epoch."""
+        now = time.monotonic()
+        self.first = self.first or epoch  # a resumed run starts later
+        needed = (now - self.start) / (epoch - self.first + 1) * (self.epochs - epoch)
+        self.end = min(self.end, now + MARGIN * needed)
+        if now + needed > self.end + 1:  # what takes no time is never late
+            return "slower than expected"
+        return f"at most {max(0.0, self.end - now):.0f} s left"
 
 
 @contextmanager
@@ -14,41 +38,52 @@ def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRe
     """Give a function to call with the record of each epoch.
 
     It shows a bar on standard error. Where that is not a terminal, or rich is not installed, it
-    prints a line instead: a log has no use for a bar.
+    prints a line now and then instead: a log has no use for a bar.
     """
+    left = TimeLeft(epochs)
     try:
         from rich.console import Console
-        from rich.progress import Progress
+        from rich.progress import BarColumn, Progress, TaskProgressColumn
     except ImportError:
-        yield _lines(title, metric, epochs)
+        with closing(_Lines(title, metric, left)) as lines:
+            yield lines
         return
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(title, metric, epochs)
+        with closing(_Lines(title, metric, left)) as lines:
+            yield lines
         return
-    with Progress(console=console) as bar:  # its last columns are the share and the time left
+    columns = ("{task.description}", BarColumn(), TaskProgressColumn())
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task(title, total=epochs)
 
         def show(record: EpochRecord) -> None:
-            text = f"{title}: {_text(record, metric)}"
+            said = left.said(record["epoch"])
+            text = f"{title}: {_text(record, metric)}  {said}"
             bar.update(task, completed=record["epoch"], description=text)
 
         yield show
         bar.update(task, completed=epochs)  # the training may have ended early
 
 
-def _lines(title: str, metric: str, epochs: int) -> Callable[[EpochRecord], None]:
-    start, first = time.perf_counter(), 0
+class _Lines:
+    """Prints the first epoch, then one a minute, and the last."""
 
-    def show(record: EpochRecord) -> None:
-        nonlocal first
-        first = first or record["epoch"]  # a resumed run starts later
-        each = (time.perf_counter() - start) / (record["epoch"] - first + 1)
-        left = each * (epochs - record["epoch"])
-        text = f"{title}: epoch {record['epoch']}/{epochs}  {_text(record, metric)}"
-        print(f"{text}  at most {left:.0f} s left", file=sys.stderr, flush=True)
+    def __init__(self, title: str, metric: str, left: TimeLeft) -> None:
+        self.title, self.metric, self.left = title, metric, left
+        self.printed, self.waiting = -math.inf, ""
 
-    return show
+    def __call__(self, record: EpochRecord) -> None:
+        epoch, said = record["epoch"], self.left.said(record["epoch"])
+        text = f"{self.title}: epoch {epoch}/{self.left.epochs}  {_text(record, self.metric)}"
+        self.waiting = f"{text}  {said}"
+        if time.monotonic() - self.printed >= MINUTE:
+            self.close()
+
+    def close(self) -> None:
+        if self.waiting:
+            print(self.waiting, file=sys.stderr, flush=True)
+            self.printed, self.waiting = time.monotonic(), ""
 
 
 def _text(record: EpochRecord, metric: str) -> str:

@@ -1,0 +1,142 @@
+"""How a CSV is written: its encoding, separator and decimal mark, as far as the file itself tells.
+
+What can be read in one way alone is read so. What can be read in two ways is refused.
+"""
+
+import codecs
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from evalign.cli.errors import UsageError
+
+BLOCK = 2**22  # bytes at a time
+SAMPLE = 2**18  # characters from which separator and decimal mark are told
+MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# What the bytes of a text that is not in UTF-8 become, and those that Windows-1252 does not have.
+OTHER_BYTES, WIDE = re.compile("[\udc80-\udcff]"), re.compile("[\x80-\ud7ff\ue000-\U0010ffff]")
+NOT_WINDOWS = re.compile("[\udc81\udc8d\udc8f\udc90\udc9d]")
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+DECIMAL_COMMA = r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+([eE][+-]?\d+)?"
+DECIMAL_POINT = r"[+-]?\d*\.\d+([eE][+-]?\d+)?"
+# Of these the mark may be one of thousands, too.
+COMMA_OR_THOUSANDS = r"[+-]?[1-9]\d{0,2},\d{3}"
+POINT_OR_THOUSANDS = r"[+-]?[1-9]\d{0,2}\.\d{3}"
+
+
+class Dialect(NamedTuple):
+    """How a CSV is written.
+
+    Args:
+        encoding: as Python calls it.
+        separator: between cells.
+        decimal: the mark in numbers.
+    """
+
+    encoding: str
+    separator: str
+    decimal: str
+
+    def assumed(self, path: Path) -> str:
+        """What is not as the name of the file says it, in words."""
+        usual = separator_of(path)
+        parts = [
+            f"in {self.encoding.upper()}" if self.encoding == "utf-16" else "",
+            "in Windows-1252, as it is not in UTF-8" if self.encoding == "cp1252" else "",
+            f"separated by {SEPARATORS[self.separator]}" if self.separator != usual else "",
+            "with decimal commas" if self.decimal == "," else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+
+def separator_of(path: Path) -> str:
+    """The separator that the name of a file stands for."""
+    return "\t" if ".tsv" in path.name.lower() else ","
+
+
+def find_dialect(path: Path) -> Dialect:
+    """Look at all bytes for the encoding, and at the first rows for the rest."""
+    encoding = _encoding(path)
+    with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
+        sample = text.read(SAMPLE)
+        whole = not text.read(1)
+    tables = {mark: _rows(sample, mark, whole) for mark in SEPARATORS}
+    agreeing = {mark: _agreeing(rows) for mark, rows in tables.items()}
+    most = max(agreeing.values())
+    found = [mark for mark, number in agreeing.items() if number == most > 0]
+    if len(found) > 1:
+        ways = " or ".join(SEPARATORS[mark] for mark in found)
+        cure = "Write it with one of them alone, or as .parquet."
+        raise UsageError(f"{path} may be separated by {ways}: both give even rows. {cure}")
+    separator = found[0] if found else separator_of(path)
+    cells = [cell.strip() for row in tables[separator][1:] for cell in row]
+    return Dialect(encoding, separator, _decimal(cells))
+
+
+def _encoding(path: Path) -> str:
+    """UTF-8, UTF-16 by its mark, or Windows-1252, which is what else most tables are in."""
+    with _opened(path) as file:
+        start = file.read(4)
+    for mark, name in MARKS.items():
+        if start.startswith(mark):
+            return name
+    other, wide, save = False, False, "Save it in UTF-8."
+    for text in _decoded(path):
+        if "\0" in text:
+            raise UsageError(f"{path} cannot be read: it holds bytes that are not text. {save}")
+        if text.isascii():
+            continue
+        other, wide = other or bool(OTHER_BYTES.search(text)), wide or bool(WIDE.search(text))
+        if (other and wide) or NOT_WINDOWS.search(text):
+            known = "all of it in UTF-8, nor in Windows-1252"
+            raise UsageError(f"{path} cannot be read: it is neither {known}. {save}")
+    return "cp1252" if other else "utf-8"
+
+
+def _decoded(path: Path) -> Iterator[str]:
+    """The text in blocks. Bytes that are not of UTF-8 become surrogates."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    with _opened(path) as file:
+        for block in iter(partial(file.read, BLOCK), b""):
+            yield decoder.decode(block)
+    yield decoder.decode(b"", final=True)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    packed = path.suffix.lower() == ".gz"
+    return cast(IO[bytes], gzip.open(path) if packed else open(path, "rb"))
+
+
+def _rows(sample: str, separator: str, whole: bool) -> list[list[str]]:
+    """The rows of a sample; its last one is cut off, unless it is the whole file."""
+    try:
+        rows = list(csv.reader(io.StringIO(sample, newline=""), delimiter=separator))
+    except csv.Error:  # a cell without an end
+        return []
+    rows = [row for row in rows if row]
+    return rows if whole else rows[:-1]
+
+
+def _agreeing(rows: list[list[str]]) -> int:
+    """How many rows have as many cells as the header; none if it has one."""
+    return sum(len(row) == len(rows[0]) > 1 for row in rows)
+
+
+def _decimal(cells: list[str]) -> str:
+    """A comma where numbers have one and none has a point, but for marks of thousands."""
+
+    def some(number: str, doubtful: str) -> bool:
+        clear = re.compile(f"(?!{doubtful}$){number}")
+        return any(clear.fullmatch(cell) for cell in cells)
+
+    commas = some(DECIMAL_COMMA, COMMA_OR_THOUSANDS)
+    return "," if commas and not some(DECIMAL_POINT, POINT_OR_THOUSANDS) else "."

@@ -1,0 +1,53 @@
+"""The work of `evalign metrics`: all names of metrics, with what they tell."""
+
+from evalign.cli.terminal import terminal
+
+OF_CLASSES = {
+    "f1": "harmonic mean of precision and recall",
+    "f2": "as F1, recall twice as important",
+    "f0.5": "as F1, precision twice as important",
+    "precision": "share right of the rows given a class",
+    "recall": "share found of the rows of a class",
+    "specificity": "share not given it of the rows of others",
+    "npv": "share right of the rows not given a class",
+    "jaccard": "share right of the rows that have or get it",
+    "informedness": "recall + specificity − 1 (Youden's J)",
+    "markedness": "precision + npv − 1",
+    "fowlkes_mallows": "geometric mean of precision and recall",
+}
+AVERAGES = {
+    "": "positive class",
+    "_macro": "mean of classes",
+    "_micro": "all rows together",
+    "_weighted": "mean by rows",
+}
+OF_ALL = {
+    "accuracy": "share of rows with the right label",
+    "balanced_accuracy": "mean recall of the classes",
+    "g_mean": "geometric mean of the recalls of the classes",
+    "matthews_corrcoef": "correlation of true and given labels (MCC)",
+    "cohen_kappa": "agreement of true and given labels beyond chance",
+    "cohen_kappa_linear": "the same for ordered classes, by their distance",
+    "cohen_kappa_quadratic": "the same, by the square of the distance",
+}
+MORE = """
+Also fB with another B, such as f0.25 or f3_macro: recall is B times as important as precision.
+Also a mean cost, where less is better: "expected_cost[[0, 1], [5, 0]]", with a row for each true
+class and a column for each given one."""
+
+
+def meanings() -> dict[str, str]:
+    """What each metric tells, by its name."""
+    of_classes = {
+        stem + end: f"{meaning}; {average}"
+        for stem, meaning in OF_CLASSES.items()
+        for end, average in AVERAGES.items()
+    }
+    return of_classes | OF_ALL
+
+
+def list_metrics(*, as_json: bool) -> None:
+    """Do the work of `evalign metrics`."""
+    lines = [f"{name:<24}{meaning}" for name, meaning in meanings().items()]
+    with terminal(as_json=as_json, quiet=False) as spoken:
+        spoken.result({"metrics": meanings()}, *lines, *MORE.splitlines())

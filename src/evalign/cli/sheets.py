@@ -1,0 +1,58 @@
+"""Workbooks of Excel as tables. Needs the extra `excel`."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import pyarrow as pa
+
+from evalign.cli.errors import DataWarning, UsageError, listed
+
+
+def read_sheet(path: Path) -> pa.Table:
+    """The first sheet. Its first row holds the names of the columns; formulas have their values."""
+    try:
+        from openpyxl import load_workbook
+        from openpyxl.utils.exceptions import InvalidFileException
+    except ImportError as error:
+        cure = "Run: pip install 'evalign[excel]', or save it as .csv"
+        raise UsageError(f"{path} cannot be read without openpyxl. {cure}.") from error
+    try:
+        book = load_workbook(path, read_only=True, data_only=True)
+        sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
+        rows = [list(row) for row in sheets[0].iter_rows(values_only=True)] if sheets else []
+        book.close()
+    except (BadZipFile, InvalidFileException, KeyError, ValueError, EOFError, SyntaxError) as error:
+        # A broken XML file is a SyntaxError.
+        raise UsageError(f"{path} cannot be read: it is not a workbook of Excel.") from error
+    if len(sheets) > 1:
+        others = listed([sheet.title for sheet in sheets[1:]], 3)
+        text = f"{path} is read from its first sheet, {sheets[0].title!r}, and not from {others}."
+        warnings.warn(text, DataWarning, stacklevel=2)
+    return _table(path, [row for row in rows if any(cell is not None for cell in row)])
+
+
+def _table(path: Path, rows: list[list[Any]]) -> pa.Table:
+    """Typed columns of rows that are not empty, the first of which is the header."""
+    header, *cells = rows or [[]]
+    columns = [
+        (name, list(values))
+        for name, *values in zip(*([header, *cells]), strict=True)
+        if name is not None or any(value is not None for value in values)
+    ]
+    unnamed = [name for name, _ in columns if not isinstance(name, str)]
+    if unnamed or not columns:
+        got = f"Got {unnamed[0]!r}" if unnamed else "It is empty"
+        raise UsageError(f"{path} must have the names of its columns in the first row. {got}.")
+    return pa.Table.from_arrays(
+        [_typed(values) for _, values in columns], names=[name for name, _ in columns]
+    )
+
+
+def _typed(values: list[Any]) -> pa.Array:
+    """Numbers, truth values or dates where all cells hold them, else text."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if value is None else str(value) for value in values])

@@ -1,0 +1,314 @@
+"""Tables as they are: separators, decimal marks, encodings, dates, Parquet and Excel."""
+
+import datetime
+import gzip
+import json
+import sys
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from evalign.cli import dialects
+from evalign.cli.columns import frame, plan
+from evalign.cli.dates import FORMS, example, find_form, parsed
+from evalign.cli.errors import DataWarning, UsageError
+from evalign.cli.run import _is_sound
+from evalign.cli.tables import TableFile
+from tests.cli.commands import done, fit, table, written
+
+ROWS = {"who": ["Zoë", "Köln", ""], "n": ["1.5", "-20.25", "3e4"], "label": ["a", "b", "a"]}
+
+
+def text(separator, decimal):
+    """The rows of ROWS as a file has them."""
+    return (
+        pd.DataFrame(ROWS)
+        .map(lambda cell: cell.replace(".", decimal))
+        .to_csv(index=False, sep=separator)
+    )
+
+
+READ = [
+    (",", ".", "utf-8", None),
+    (",", ".", "utf-8-sig", None),
+    (";", ".", "utf-8", "separated by semicolons"),
+    (";", ",", "utf-8", "separated by semicolons, with decimal commas"),
+    (",", ",", "utf-8", "with decimal commas"),  # in quotes
+    ("|", ".", "utf-8-sig", "separated by bars"),
+    ("\t", ",", "utf-16", "in UTF-16, separated by tabs, with decimal commas"),
+    (",", ".", "cp1252", "in Windows-1252, as it is not in UTF-8"),
+    (";", ",", "cp1252", "in Windows-1252, as it is not in UTF-8, separated by semicolons, with"),
+]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+@pytest.mark.parametrize(("separator", "decimal", "encoding", "said"), READ)
+def test_dialects(tmp_path, recwarn, suffix, separator, decimal, encoding, said):
+    path, content = tmp_path / f"data.{suffix}", text(separator, decimal).encode(encoding)
+    path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    assert TableFile(path).read().to_pydict() == ROWS
+    notes = [str(warning.message) for warning in recwarn]
+    assert [f"{path} is read as a table {said}" in note for note in notes] == [True] * bool(said)
+
+
+def test_a_tsv_has_tabs(tmp_path, recwarn):
+    path = tmp_path / "data.tsv"
+    path.write_text(text("\t", "."), encoding="utf-8")
+    assert TableFile(path).read().to_pydict() == ROWS
+    assert not recwarn.list
+    path.write_text("only\na\nb\n", encoding="utf-8")
+    assert TableFile(path).read().to_pydict() == {"only": ["a", "b"]}
+
+
+def test_cells_may_hold_any_mark(tmp_path):
+    """What counts is that the rows are even, and a row with a flaw does not hide them."""
+    path = tmp_path / "data.csv"
+    path.write_text('a;b\n1,5;"x;y, z"\n2,5;u,v,w\n3,5;w\n', encoding="utf-8")
+    with pytest.warns(DataWarning, match="separated by semicolons, with decimal commas"):
+        read = TableFile(path).read()
+    assert read.to_pydict() == {"a": ["1.5", "2.5", "3.5"], "b": ["x;y, z", "u,v,w", "w"]}
+    path.write_text("a;b\n" + "1,5;x\n" * 50 + "1,5\n", encoding="utf-8")
+    with (
+        pytest.warns(DataWarning, match="separated by semicolons"),
+        pytest.raises(UsageError, match="Expected 2 columns, got 1"),
+    ):
+        TableFile(path).read()
+
+
+def test_the_encoding_is_that_of_the_last_byte(tmp_path, monkeypatch):
+    """All bytes are looked at, and letters may lie across blocks."""
+    monkeypatch.setattr(dialects, "BLOCK", 7)
+    for letters, encoding in (("é€ü" * 9, "utf-8"), ("abc" * 9, "cp1252")):
+        path = tmp_path / "data.csv"
+        path.write_bytes(f"a,b\n1,{letters}\n2,é\n".encode(encoding))
+        assert dialects.find_dialect(path).encoding == encoding
+        assert dialects.find_dialect(path).separator == ","
+
+
+def test_a_long_table_is_told_by_its_start(tmp_path, monkeypatch):
+    """The row at the end of the sample is cut off."""
+    path = tmp_path / "data.csv"
+    path.write_text("a;b;c\n" + "1,5;2;3\n" * 100, encoding="utf-8")
+    for size in range(8, 24):
+        monkeypatch.setattr(dialects, "SAMPLE", size)
+        assert dialects.find_dialect(path).separator == ";"
+
+
+THOUSANDS = "amount;label\n" + "1.234,50;a\n999,00;b\n-1.234.567,25;a\n"
+DOUBTS = {
+    "separators": (b"a;b,label\n1;2,x\n", "may be separated by commas or semicolons: both give"),
+    "a mixture": (
+        "a,label\né,x\n".encode() + b"\xe9,y\n",
+        "it is neither all of it in UTF-8, nor in Windows-1252. Save it in UTF-8.",
+    ),
+    "another code page": (b"a,label\n\x81,x\n", "it is neither all of it in UTF-8"),
+    "no byte order mark": ("a,label\n1,x\n".encode("utf-16-le"), "it holds bytes that are not"),
+    "thousands or decimals": (
+        b"x;y;label\n1,5;1.234;a\n2,5;1.234;b\n",
+        "Column 'y' of {} must hold numbers that can be told. Got '1.234' in row 1, and decimal "
+        "commas in other cells. Write numbers without a mark of thousands.",
+    ),
+    "commas of thousands": (
+        b'x,n,label\n0.5,"1,234",a\n0.7,"2,500",b\n' + b'0.9,"3,100",a\n0.1,700,b\n' * 9,
+        "Got '1,234': is the comma a decimal one, or does it mark thousands? Write numbers with",
+    ),
+    "both marks": (
+        b"x;n;label\n0.5;1,5;a\n0.7;2,5;b\n" + b"0.9;3,5;a\n0.1;7;b\n" * 9,
+        "Got '1,5': is the comma a decimal one",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTS)
+def test_what_may_be_read_in_two_ways_is_refused(tmp_path, name):
+    content, words = DOUBTS[name]
+    path = tmp_path / "data.csv"
+    path.write_bytes(content)
+    with pytest.raises(UsageError) as caught:  # noqa: PT012
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("warnings.warn", lambda *_, **__: None)
+            read = TableFile(path).read()
+        plan(read, path, target="label")
+    assert words.format(path) in str(caught.value)
+
+
+def test_marks_of_thousands_that_are_clear(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(THOUSANDS, encoding="utf-8")
+    with pytest.warns(DataWarning, match="with decimal commas"):
+        assert TableFile(path).read()["amount"].to_pylist() == ["1234.50", "999.00", "-1234567.25"]
+
+
+def test_answers_to_several_questions_are_no_numbers():
+    answers = pa.table({"q": ["1,2", "1,2,3", "2"] * 20, "y": ["a", "b"] * 30})
+    assert plan(answers, "data.csv", target="y").categories == ("q",)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_dates(form):
+    """Read against Python's own parser, with gaps and blanks around."""
+    days = pd.date_range("2023-11-25 13:05:07", periods=60, freq="31h")
+    texts = np.array([f" {day.strftime(form)}" for day in days[:-1]] + [None], dtype=object)
+    assert find_form("Column 'day'", texts) == form
+    found = parsed(texts, form)
+    assert np.isnat(found).tolist() == [False] * 59 + [True]
+    for text, value in zip(texts[:-1], found.tolist(), strict=False):
+        assert datetime.datetime.strptime(text.strip(), form) == value
+
+
+def test_an_order_that_cannot_be_told():
+    few = np.array(["03/04/2024", "05/06/2024", None], dtype=object)
+    with pytest.raises(UsageError, match=r"Got '03/04/2024': day or month first\? Write them as 2"):
+        find_form("Column 'day'", few)
+    assert find_form("Column 'day'", np.array(["31/04/2024"], dtype=object)) is None
+    assert find_form("Column 'day'", np.array(["1.5", "2.5"], dtype=object)) is None
+
+
+def dated(form, days=60):
+    day = pd.date_range("2024-01-01", periods=days).strftime(form)
+    return pa.table({"day": day, "x": np.arange(days) % 7, "y": ["a", "b"] * (days // 2)})
+
+
+def test_dates_of_new_rows():
+    """They have the form of training, or that of ISO 8601, whatever the rows are."""
+    columns = plan(dated("%m/%d/%Y"), "data.csv", target="y")
+    assert columns.dates == ("day",)
+    assert columns.date_forms == {"day": "%m/%d/%Y"}
+    for form in ("%m/%d/%Y", "%Y-%m-%d"):
+        new = frame(dated(form).slice(0, 3), columns, "new.csv")["day"]  # which alone is in doubt
+        assert new.tolist() == list(pd.date_range("2024-01-01", periods=3))
+    with pytest.raises(
+        UsageError, match=r"must hold dates, such as 01/31/2024\. Got '13/01/2024' in row 13\."
+    ):
+        frame(dated("%d/%m/%Y"), columns, "new.csv")
+    assert plan(dated("%Y-%m-%d"), "data.csv", target="y").date_forms == {}
+    assert example("%d.%m.%Y %H:%M") == "31.01.2024 18:30"
+
+
+def workbook(path, *sheets):
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for number, rows in enumerate(sheets):
+        sheet = book.create_sheet(f"s{number}")
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return path
+
+
+def test_a_workbook(tmp_path):
+    day = datetime.datetime(2024, 1, 31)
+    rows = [
+        ["n", "whole", "day", "yes", "mixed", None],
+        [1.5, 1, day, True, "x"],
+        [None, 2, None, None, 3],
+        [],
+        [2, 3, day, False, None],
+    ]
+    path = workbook(tmp_path / "data.xlsx", rows)
+    assert TableFile(path).read().to_pydict() == {
+        "n": [1.5, None, 2.0],
+        "whole": [1, 2, 3],
+        "day": [day, None, day],
+        "yes": [True, None, False],
+        "mixed": ["x", "3", None],
+    }
+
+
+def test_several_sheets(tmp_path):
+    path = workbook(tmp_path / "data.xlsx", [["a"], [1]], [["b"], [2]])
+    with pytest.warns(DataWarning, match=r"from its first sheet, 's0', and not from 's1'\."):
+        assert TableFile(path).schema.names == ["a"]
+
+
+BAD_SHEETS = {
+    "empty": ([], "must have the names of its columns in the first row. It is empty."),
+    "a title": ([["Sales", None], ["a", "b"], [1, 2]], "in the first row. Got None."),
+    "numbers": ([[2023, 2024], [1, 2]], "in the first row. Got 2023."),
+    "twice": ([["a", "a"], [1, 2]], "has several columns named 'a'. Rename them."),
+    "no rows": ([["a", "b"]], "holds no rows."),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SHEETS)
+def test_bad_sheets(tmp_path, name):
+    rows, words = BAD_SHEETS[name]
+    path = workbook(tmp_path / "data.xlsx", rows)
+    with pytest.raises(UsageError) as caught:
+        TableFile(path).read()
+    assert words in str(caught.value)
+
+
+def test_what_is_not_a_workbook(tmp_path, monkeypatch):
+    path = tmp_path / "data.xlsx"
+    path.write_bytes(b"PK no workbook")
+    with pytest.raises(UsageError, match="cannot be read: it is not a workbook of Excel"):
+        TableFile(path)
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(UsageError, match=r"without openpyxl\. Run: pip install 'evalign\[excel\]'"):
+        TableFile(path)
+
+
+def test_parquet_of_polars(tmp_path):
+    frame_of = pl.DataFrame(
+        {
+            "text": ["x", "y", None] * 20,
+            "level": pl.Series(["u", "v"] * 30, dtype=pl.Categorical),
+            "known": pl.Series(["u", "v"] * 30, dtype=pl.Enum(["u", "v"])),
+            "n": pl.Series([1, 2, None] * 20, dtype=pl.UInt8),
+            "day": [datetime.date(2024, 1, 1 + i % 28) for i in range(60)],
+            "y": [True, False] * 30,
+        }
+    )
+    frame_of.write_parquet(tmp_path / "data.parquet")
+    found = plan(TableFile(tmp_path / "data.parquet").read(), "data.parquet", target="y")
+    assert (found.numbers, found.dates) == (("n",), ("day",))
+    assert found.categories == ("text", "level", "known")
+
+
+def test_commands_read_alike(tmp_path):
+    """A run of one kind of file labels the same rows in all others, and says how it reads them."""
+    made = table(120).drop(columns="person").round(2)
+    made["day"] = pd.date_range("2024-01-01", periods=120).strftime("%d/%m/%Y")
+    made["label"] = made["label"].replace({"middle": "mäßig"})
+    plain = written(tmp_path / "plain.csv", made)
+    european, book = tmp_path / "european.csv", tmp_path / "book.xlsx"
+    european.write_bytes(made.to_csv(index=False, sep=";", decimal=",").encode("cp1252"))
+    made.to_excel(book, index=False)
+    said = done(*fit(european, tmp_path / "run", model="linear")).err
+    assert "is read as a table in Windows-1252" in said
+    assert "The dates of 'day' are read in the order of 31/01/2024." in said
+    values = set()
+    for data in (plain, european, book):
+        scored = json.loads(done("evaluate", tmp_path / "run", data, "--json").out)
+        values.add(scored["methods"][0]["value"])
+        out = tmp_path / f"{data.stem}.parquet"
+        done("predict", tmp_path / "run", data, "--out", out)
+    assert len(values) == 1
+    labels = [
+        pd.read_parquet(tmp_path / f"{name}.parquet")["prediction"]
+        for name in ("plain", "european", "book")
+    ]
+    assert labels[0].tolist() == labels[1].tolist() == labels[2].tolist()
+    scored = pd.read_parquet(tmp_path / "european.parquet")
+    scores = written(tmp_path / "scores.csv", scored[["label"]].join(scored.filter(like="prob")))
+    content = pd.read_csv(scores).to_csv(index=False, sep=";", decimal=",")
+    (tmp_path / "scores2.csv").write_text(content, encoding="utf-8")
+    rules = []
+    for name in ("scores", "scores2"):
+        done("decide", tmp_path / f"{name}.csv", "--target", "label", "--out", tmp_path / "r.json")
+        rules.append((tmp_path / "r.json").read_text())
+    assert rules[0] == rules[1]
+
+
+def test_a_form_of_dates_that_is_not_ours():
+    columns = {"target": "y", "dates": ["day"]}
+    about = {"columns": columns, "classes": ["a", "b"], "files": {}}
+    assert _is_sound(about)
+    assert _is_sound(about | {"columns": columns | {"date_forms": {"day": "%d.%m.%Y"}}})
+    for forged in ({"day": "%s"}, {"other": "%d.%m.%Y"}, {"day": []}, []):
+        assert not _is_sound(about | {"columns": columns | {"date_forms": forged}})
