@@ -63,7 +63,7 @@ def test_it_is_held_to_the_strongest_candidate(blend):
     best = max(candidates, key=lambda row: row["rule_score"])["candidate"]
     assert FinishedRun(blend).about["baseline"] == best
     keys = [method["key"] for method in saved["methods"]]
-    assert keys == ["aligned", best, f"{best}_argmax"]
+    assert keys == ["aligned", "aligned_argmax", best, f"{best}_argmax"]
     assert f"{best} with argmax" in (blend / "report.html").read_text(encoding="utf-8")
     ensemble = FinishedRun(blend).classifier("model")
     alone = ensemble.only(best)
@@ -214,7 +214,7 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         invoke(*fit(data, tmp_path / "run", "--time", "30m", "--seed", 3, model="auto"))
     (given,) = seen
-    assert 1600 < given["time_limit"] < 0.95 * 1800
+    assert 1600 < given["time_limit"] < 1800 - work.SHUFFLING
     assert given["choose"] == "auto"
     assert given["random_state"] == 3
     names = [one if isinstance(one, str) else one[0] for one in given["candidates"]]
@@ -226,7 +226,7 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
 def test_the_time_for_training(monkeypatch):
     """Of the limit, less what was used and what the report takes; but some there is always."""
     monkeypatch.setattr(work, "monotonic", lambda: 30.0)
-    assert work._left(100, 10.0) == pytest.approx(100 - 20 - work.REPORT_TAKES - 5)
+    assert work._left(100, 10.0) == pytest.approx(100 - 20 - work.REPORT_TAKES - 10)
     assert work._left(20, 10.0) == work.AT_LEAST
 
 
