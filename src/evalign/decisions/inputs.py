@@ -19,7 +19,7 @@ from torch import Tensor
 
 from evalign.core.checks import complaint, numbers, require
 from evalign.core.doubts import LIKE_ONE, SO_MANY, rows_of_probabilities, warn, warn_of_layout
-from evalign.core.rows import Task, check_indices, check_weights, row_weights, signed, tensor_inside
+from evalign.core.rows import Task, check_indices, check_weights, per_row, signed, tensor_inside
 
 # A probability of 0 becomes this one, since its logarithm has to be finite. It is half of what
 # float32 adds to 1, so next to a probability that went through float32 nothing smaller is known.
@@ -277,7 +277,7 @@ def as_weights(
     weight = tensor_of(owner, "sample_weight", sample_weight).to(scores.rows)
     if read:
         check_weights(owner, weight)
-    return row_weights(owner, weight, torch.Size(scores.shape)).flatten()
+    return per_row(owner, "sample_weight", weight, torch.Size(scores.shape)).flatten()
 
 
 def as_groups(owner: str, groups: Groups, scores: Scores) -> Tensor:

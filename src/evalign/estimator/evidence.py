@@ -13,6 +13,7 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Infeasible, parse, undefined_without_rows
 from evalign.core.estimates import UNBOUNDED, Estimate, estimate
+from evalign.core.groups import stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.goal import Goal
@@ -235,7 +236,7 @@ def _slacks(
             continue
         parts = None
         if groups is not None:
-            parts = [of(own & (groups == group)) for group in np.unique(groups[own])]
+            parts = stacked([of(own & (groups == group)) for group in np.unique(groups[own])])
         for each in constraints:
             strict = replace(each, metric=undefined_without_rows(each.metric))
             result[each.text][place] = strict.slack(of(own), parts).item()
