@@ -280,14 +280,22 @@ def as_weights(
     return per_row(owner, "sample_weight", weight, torch.Size(scores.shape)).flatten()
 
 
-def as_groups(owner: str, groups: Groups, scores: Scores) -> Tensor:
-    """The number of the group of each row (R,), for any integers or strings."""
+def group_values(
+    owner: str, groups: Groups, shape: tuple[int, ...], argument: str = "groups"
+) -> np.ndarray:
+    """The group of each row, an integer or a string, as they were given."""
     given = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
     strings = given.dtype.kind == "O" and all(isinstance(each, str) for each in given.flat)
     allowed, cure = "be integers or strings", "Give rows that lack one a group of their own."
-    require(strings or given.dtype.kind in "iubU", owner, "groups", allowed, given.dtype, cure)
-    allowed = f"be one for each row, {scores.shape}"
-    require(given.shape == scores.shape, owner, "groups", allowed, given.shape)
+    require(strings or given.dtype.kind in "iubU", owner, argument, allowed, given.dtype, cure)
+    allowed = f"be one for each row, {shape}"
+    require(given.shape == shape, owner, argument, allowed, given.shape)
+    return given
+
+
+def as_groups(owner: str, groups: Groups, scores: Scores) -> Tensor:
+    """The number of the group of each row (R,), for any integers or strings."""
+    given = group_values(owner, groups, scores.shape)
     known, codes = np.unique(given, return_inverse=True)
     require(len(known) > 1, owner, "groups", "name two groups at least", len(known))
     return torch.from_numpy(codes.reshape(-1)).to(scores.rows.device)

@@ -11,7 +11,13 @@ from torch import Tensor, nn
 
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule, fit_decision
-from evalign.estimator.constrained import ConstrainedScore, class_names, oriented_constraint
+from evalign.estimator.constrained import (
+    ConstrainedScore,
+    check_groups,
+    class_names,
+    group_numbers,
+    oriented_constraint,
+)
 from evalign.estimator.folds import Folds
 from evalign.estimator.frames import Features
 from evalign.estimator.members import Members, MembersAsRows
@@ -93,12 +99,17 @@ def fit_rows(
     counts = training.class_counts(len(classes))
     constraint = oriented_constraint(arguments, classes, many)
     names = names if constraint is None else class_names(classes)
+    gaps = check_groups(constraint, class_names(classes), training, validation)
     aim = Aim(metric, counts, arguments["patience"], constraint, names)
     recipe = RECIPES[arguments["recipe"]](aim)
     for part in network.modules():
         if isinstance(part, Members | Folds):
             part.offsets.copy_(recipe.offsets)
-    history = _train(arguments, network, recipe, rows, held_out, aim, seed, past, checkpoint)
+    if recipe.loss.gaps:
+        numbers = group_numbers(training, validation)
+        rows, held_out = map(_with_groups, (rows, held_out), numbers)
+    apart = validation.apart if gaps else None
+    history = _train(arguments, network, recipe, rows, held_out, apart, aim, seed, past, checkpoint)
     rule = fit_decision(
         blockwise(network, held_out[0], device),
         torch.from_numpy(validation.y),
@@ -106,6 +117,7 @@ def fit_rows(
         decision=arguments["decision"],
         sample_weight=None if equal else torch.from_numpy(validation.weight),
         constraint=constraint,
+        groups=apart,
         confidence=None if constraint is None else arguments["confidence"],
         classes=names,
         offsets=recipe.offsets,
@@ -121,6 +133,7 @@ def _train(
     recipe: Recipe,
     rows: tuple[Tensor, ...],
     held_out: tuple[Tensor, ...],
+    apart: np.ndarray | None,
     aim: Aim,
     seed: int,
     past: History,
@@ -130,7 +143,7 @@ def _train(
     score = None
     if aim.constraint is not None and aim.classes is not None:
         offsets = tuple(recipe.offsets.tolist())
-        score = ConstrainedScore(aim.metric, aim.constraint, tuple(aim.classes), offsets)
+        score = ConstrainedScore(aim.metric, aim.constraint, tuple(aim.classes), offsets, apart)
     several = isinstance(network, Members | Folds)
     loss = MembersAsRows(recipe.loss) if several else recipe.loss
     parts = [part for part in network.modules() if isinstance(part, Members)]
@@ -147,7 +160,8 @@ def _train(
             network,
             loss.to(held_out[0].device),
             *rows[:2],
-            sample_weight=rows[2] if len(rows) == 3 else None,
+            sample_weight=rows[2] if len(rows) > 2 else None,
+            groups=rows[3] if len(rows) > 3 else None,
             validation=held_out,
             metric=aim.metric,
             score=score,
@@ -166,6 +180,12 @@ def _train(
             checkpoint=checkpoint,
             resume=True,
         )
+
+
+def _with_groups(rows: tuple[Tensor, ...], groups: Tensor) -> tuple[Tensor, ...]:
+    """(X, y, weight, groups) of (X, y) or (X, y, weight)."""
+    X, y, *weight = rows
+    return X, y, *(weight or [torch.ones(len(X), device=X.device)]), groups.to(X.device)
 
 
 def _after(past: History, record: EpochRecord) -> EpochRecord:
