@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from evalign import AlignedClassifier, load, score
+from evalign import AlignedClassifier, fit_decision, load, score
 from evalign.estimator.constrained import ConstrainedScore
 from evalign.metrics import resolve
 from tests.estimator.models import imbalanced, quick
@@ -215,6 +215,23 @@ def test_bad_groups_are_refused_before_training(two_groups, change, text):
     data |= {k: change.pop(k) for k in list(change) if k == "constraint_groups"}
     with pytest.raises(ValueError, match=re.escape(text)):
         quick(**(BOUNDED | change), on_epoch=never).fit(X, y, **data)
+
+
+@pytest.mark.parametrize("metric", ["f1_macro", "expected_cost[[0,1,1],[1,0,1],[2,2,0]]"])
+def test_the_score_of_an_epoch_among_three_classes_follows_the_best_rule(metric):
+    """It is a quick look, below what a search finds, but it puts networks in the same order."""
+    generator = torch.Generator().manual_seed(0)
+    y, noise = torch.arange(600) % 3, torch.randn(600, 3, generator=generator)
+    about = "recall[2] >= 0.8", ("0", "1", "2"), (0.0, 0.5, -0.5)
+    better = 1 if resolve(metric).greater_is_better else -1
+    found, best = [], []
+    for skill in (1.0, 1.5, 2.0, 3.0):
+        logits = noise + skill * torch.eye(3)[y] - torch.tensor(about[2])
+        found.append(better * ConstrainedScore(resolve(metric), *about)(logits, y).item())
+        rule = fit_decision(logits, y, metric=metric, constraint=about[0], offsets=about[2])
+        best.append(better * score(metric, rule(logits), y))
+    assert sorted(found) == found
+    assert found == pytest.approx(best, abs=0.03)  # of the metric, whose span is 1
 
 
 def test_a_promise_for_new_rows(table):

@@ -2,19 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import Infeasible, OfClass, parse
+from evalign.core.constraints import OfClass, parse
 from evalign.core.groups import MOST, stacked
 from evalign.core.metrics import Metric, MetricFunction
-from evalign.decisions import Decision, fit_decision
+from evalign.decisions import Decision
 from evalign.decisions.fit import check_arguments, check_promise
+from evalign.decisions.gains import quick_standing
+from evalign.decisions.goal import Goal
 from evalign.estimator.rows import OWNER, LabelledRows
 
 
@@ -41,33 +44,32 @@ def check_constraint(
         each.slack(perfect, stacked([perfect]))  # complains if it is for two classes
 
 
-def check_groups(
+def group_numbers(
     constraint: str | None, names: Sequence[str], training: LabelledRows, validation: LabelledRows
-) -> list[str]:
-    """The gaps of a constraint. Refuse them without groups of rows, and groups without them."""
+) -> list[np.ndarray] | None:
+    """The groups of rows to train and to choose on as numbers from 0; None without a gap.
+
+    Refuse a gap without groups, and groups without a gap.
+    """
     gaps = [c.text for c in parse(constraint, names) if c.gap] if constraint is not None else []
-    name, none = "constraint_groups", training.apart is None and validation.apart is None
+    name, apart, chosen = "constraint_groups", training.apart, validation.apart
     if not gaps:
         allowed, cure = "be None without a gap", 'A gap is constraint="gap(recall) <= 0.05".'
-        require(none, OWNER, name, allowed, "groups", cure)
-        return gaps
-    allowed, cure = f"be given for {gaps[0]!r}", "Pass fit(..., constraint_groups=...), one a row."
-    require(training.apart is not None, OWNER, name, allowed, None, cure)
-    allowed, cure = f"have groups for {gaps[0]!r}", "Pass (X, y, None, constraint_groups)."
-    require(validation.apart is not None, OWNER, "validation_data", allowed, None, cure)
-    number = len(np.unique(cast(np.ndarray, validation.apart)))
-    allowed = "leave rows of two groups to choose on"
-    require(number > 1, OWNER, name, allowed, f"{number} group")
-    return gaps
-
-
-def group_numbers(training: LabelledRows, validation: LabelledRows) -> list[Tensor]:
-    """The groups of rows to train and to choose on as numbers from 0, which losses take."""
-    values = [cast(np.ndarray, rows.apart) for rows in (training, validation)]
-    known, numbers = np.unique(np.concatenate(values), return_inverse=True)
+        require(apart is None and chosen is None, OWNER, name, allowed, "groups", cure)
+        return None
+    if apart is None:
+        cure = "Pass fit(X, y, constraint_groups=...), a group for each row."
+        raise ValueError(complaint(OWNER, name, f"be given for {gaps[0]!r}", None, cure))
+    if chosen is None:
+        allowed, cure = f"have groups for {gaps[0]!r}", "Pass (X, y, None, constraint_groups)."
+        raise ValueError(complaint(OWNER, "validation_data", allowed, None, cure))
+    known, numbers = np.unique(np.concatenate([apart, chosen]), return_inverse=True)
     allowed, cure = f"name at most {MOST} groups", "Merge the smallest of them."
-    require(len(known) <= MOST, OWNER, "constraint_groups", allowed, len(known), cure)
-    return list(torch.from_numpy(numbers).split([len(each) for each in values]))
+    require(len(known) <= MOST, OWNER, name, allowed, len(known), cure)
+    parts = np.split(numbers, [len(apart)])
+    several = len(np.unique(chosen)) > 1
+    require(several, OWNER, name, "leave rows of two groups to choose on", "one group")
+    return parts
 
 
 def oriented_constraint(
@@ -116,17 +118,18 @@ def renamed(text: str, names: Sequence[str], to: Sequence[str], positive: int | 
 
 @dataclass(frozen=True)
 class ConstrainedScore:
-    """The metric of the best rule that meets a constraint, for the choice of the best epoch.
+    """The metric of a rule that meets a constraint, for the choice of the best epoch.
 
-    Where no rule meets it, the score is worse than any of the metric, the more so the more the
-    plain labels miss: the epoch that is closest to the bound is then the best.
+    The rule is the best that a quick look finds near the plain labels; of two classes it is the
+    best. Where it does not meet the constraint, the score is worse than any of the metric, the more
+    so the more is missing: the epoch that is closest to the bound is then the best.
 
     Args:
         metric: what is maximised, or a cost that is minimised.
         constraint: what the rule has to meet.
         classes: the names of the classes.
         offsets: to add to logits, for probabilities.
-        groups: of the rows, in their order, for a gap; None for no gap.
+        groups: the numbers of the rows' groups, in their order, for a gap; None for no gap.
     """
 
     metric: Metric
@@ -136,40 +139,17 @@ class ConstrainedScore:
     groups: np.ndarray | None = None
 
     def __call__(self, logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-        better = 1 if self.metric.greater_is_better else -1
-        common: dict[str, Any] = {"sample_weight": weight, "offsets": list(self.offsets)}
-        try:
-            rule = fit_decision(
-                logits,
-                y,
-                metric=self.metric,
-                constraint=self.constraint,
-                classes=list(self.classes),
-                groups=self.groups,
-                **common,
-            )
-        except Infeasible:
-            low, high = (max(-1e6, min(bound, 1e6)) for bound in self.metric.bounds)
-            plain = self._confusion(logits.argmax(1), y, weight, matrix=True)
-            parts = self._parts(logits.argmax(1), y, weight)
-            slacks = [each.slack(plain, parts) for each in parse(self.constraint, self.classes)]
-            worst = low if better > 0 else high
-            return worst - better * (1 - min(slacks).clamp(max=0))
-        labels = rule.labels_of(rule.probabilities(logits)).to(y.device)
-        return self.metric(self._confusion(labels, y, weight, matrix=self.metric.needs_matrix))
-
-    def _parts(self, labels: Tensor, y: Tensor, weight: Tensor | None) -> Confusion | None:
-        """The Confusions of the groups."""
-        if self.groups is None:
-            return None
-        weight = torch.ones(len(y)).to(y.device) if weight is None else weight
-        number = torch.from_numpy(np.unique(self.groups, return_inverse=True)[1]).to(y.device)
-        own = (weight * (number == g) for g in range(int(number.amax()) + 1))
-        return stacked([self._confusion(labels, y, each, matrix=True) for each in own])
-
-    def _confusion(
-        self, labels: Tensor, y: Tensor, weight: Tensor | None, *, matrix: bool
-    ) -> Confusion:
-        return Confusion.from_predictions(
-            labels, y, num_classes=len(self.classes), sample_weight=weight, matrix=matrix
+        logits = logits.double()
+        mass = torch.ones_like(logits[:, 0]) if weight is None else weight.to(logits)
+        groups = None if self.groups is None else torch.from_numpy(self.groups).to(y)
+        number = 0 if groups is None else int(groups.amax()) + 1
+        goal = Goal.of(OWNER, self.metric, self.constraint, self.classes, number).compacted()
+        offsets = logits.new_tensor(self.offsets)
+        target = goal.by_group(one_hot(y, len(self.classes)).to(logits), groups)
+        missing, score = quick_standing(
+            (logits + offsets).softmax(1), target, mass, goal, (-offsets).softmax(0)
         )
+        better = 1 if self.metric.greater_is_better else -1
+        low, high = (max(-1e6, min(bound, 1e6)) for bound in self.metric.bounds)
+        worst = low if better > 0 else high
+        return torch.where(missing < 0, worst - better * (1 - missing), better * score)

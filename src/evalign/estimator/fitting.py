@@ -13,7 +13,6 @@ from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.estimator.constrained import (
     ConstrainedScore,
-    check_groups,
     class_names,
     group_numbers,
     oriented_constraint,
@@ -99,16 +98,15 @@ def fit_rows(
     counts = training.class_counts(len(classes))
     constraint = oriented_constraint(arguments, classes, many)
     names = names if constraint is None else class_names(classes)
-    gaps = check_groups(constraint, class_names(classes), training, validation)
+    numbers = group_numbers(constraint, class_names(classes), training, validation)
     aim = Aim(metric, counts, arguments["patience"], constraint, names)
     recipe = RECIPES[arguments["recipe"]](aim)
     for part in network.modules():
         if isinstance(part, Members | Folds):
             part.offsets.copy_(recipe.offsets)
-    if recipe.loss.gaps:
-        numbers = group_numbers(training, validation)
+    apart = None if numbers is None else numbers[1]
+    if recipe.loss.gaps and numbers is not None:
         rows, held_out = map(_with_groups, (rows, held_out), numbers)
-    apart = validation.apart if gaps else None
     history = _train(arguments, network, recipe, rows, held_out, apart, aim, seed, past, checkpoint)
     rule = fit_decision(
         blockwise(network, held_out[0], device),
@@ -182,10 +180,11 @@ def _train(
         )
 
 
-def _with_groups(rows: tuple[Tensor, ...], groups: Tensor) -> tuple[Tensor, ...]:
+def _with_groups(rows: tuple[Tensor, ...], groups: np.ndarray) -> tuple[Tensor, ...]:
     """(X, y, weight, groups) of (X, y) or (X, y, weight)."""
     X, y, *weight = rows
-    return X, y, *(weight or [torch.ones(len(X), device=X.device)]), groups.to(X.device)
+    ones = torch.ones(len(X), device=X.device)
+    return X, y, *(weight or [ones]), torch.from_numpy(groups).to(X.device)
 
 
 def _after(past: History, record: EpochRecord) -> EpochRecord:
