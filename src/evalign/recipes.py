@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.metrics import Metric
 from evalign.core.rows import Task
 from evalign.losses import AlignedLoss, FocalLoss, LogitAdjustedLoss, MetricLoss
+from evalign.losses.base import Loss
 from evalign.training import TemperatureAnnealing
 
 COOLINGS = 3  # coolings in vain before EAST's training ends
@@ -24,7 +25,7 @@ class Recipe(NamedTuple):
         annealing: cools the loss and ends the training, in the place of plain early stopping.
     """
 
-    loss: nn.Module
+    loss: Loss
     offsets: Tensor
     annealing: TemperatureAnnealing | None = None
 

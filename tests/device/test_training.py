@@ -35,6 +35,13 @@ def test_every_recipe_learns(recipe):
     assert np.allclose(clf.predict_proba(X).sum(1), 1)
 
 
+@pytest.mark.parametrize("constraint", ["recall[1] >= 0.8", "gap(recall[1]) <= 0.2"])
+def test_a_constraint_is_met(constraint):
+    groups = {"constraint_groups": np.arange(600) % 2} if "gap" in constraint else {}
+    clf = classifier(constraint=constraint, epochs=5).fit(X, Y, **groups)
+    assert min(clf.rule_.slacks.values()) >= -tolerances.SAME
+
+
 @pytest.mark.parametrize("rows", [600, 200])  # of folds, if few
 def test_the_default_network(rows, tmp_path):
     few = {} if rows < 600 else {"validation_fraction": 0.2}

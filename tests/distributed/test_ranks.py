@@ -36,6 +36,8 @@ LOSSES = {
     "aligned by image": partial(AlignedLoss, "f1_macro", [5, 3, 2, 1], per_image=True),
     "constraint": partial(MetricLoss, "f1_macro", constraint="recall[1] >= 0.9"),
     "aligned, constraint": partial(AlignedLoss, "f1_macro", constraint="recall[1] >= 0.9"),
+    "gap": partial(MetricLoss, "f1_macro", constraint="gap(recall[1]) <= 0.01, fpr[2] <= 0.1"),
+    "aligned, gap": partial(AlignedLoss, "f1_macro", constraint="gap(recall_macro) <= 0.01"),
     "dice": DiceLoss,
     "auroc": AUROCLoss,
     "average precision": AveragePrecisionLoss,
@@ -62,12 +64,17 @@ def alone(shares, dtype=torch.float64):
     return [rows(sum(shares), dtype, seed) for seed in (1, 2)]
 
 
+def groups_of(loss, x):
+    """Make groups for a loss that asks for some. The last of them is on few ranks."""
+    return {"groups": (x[:, 0] > 0).long() + (x[:, 1] > 1)} if loss.gaps else {}
+
+
 def steps(model, loss, parts):
     """Compute values and gradients of some steps, all of which enter the running statistics."""
     answers = []
     for x, y, w in parts:
         model.zero_grad()
-        value = loss(model(x), y, sample_weight=w)
+        value = loss(model(x), y, sample_weight=w, **groups_of(loss, x))
         value.backward()
         gradients = [p.grad.clone() for p in model.parameters()]
         answers.append((value.item(), [g.tolist() for g in gradients]))
@@ -141,14 +148,15 @@ def exact(rank, size, shares, dtype, name):
     """Micro-batches of two rows; some ranks have more of them than others."""
     model = DistributedDataParallel(network(dtype))
     (x, y, w), _ = parts_of(rank, shares, dtype)
-    microbatches = list(zip(x.split(2), y.split(2), w.split(2), strict=True))
     loss = copy.deepcopy(LOSSES[name](ranks=dist.group.WORLD))  # the group is shared
+    parts = x, y, w, *groups_of(loss, x).values()
+    microbatches = list(zip(*(part.split(2) for part in parts), strict=True))
     value = exact_backward(loss, model, microbatches)
     return [(value.item(), [p.grad.tolist() for p in model.parameters()])]
 
 
 @pytest.mark.parametrize(
-    "name", ["O(classes)", "aligned", "aligned, weights", "constraint", "dice"]
+    "name", ["O(classes)", "aligned", "aligned, weights", "constraint", "aligned, gap", "dice"]
 )
 def test_exact_backward_under_ddp(name):
     shares, dtype = SHARES["uneven"], torch.float64
@@ -212,10 +220,10 @@ def test_only_training_on_the_group_asked_for_waits_for_other_ranks():
 
 def running_state(rank, size):
     answers = []
-    bounded = AlignedLoss("f1_macro", constraint="recall[1] >= 0.9")
+    bounded = AlignedLoss("f1_macro", constraint="recall[1] >= 0.9, gap(accuracy) <= 0.05")
     for loss in (AlignedLoss("f1_macro"), AlignedLoss("f1_macro", label_smoothing=0.1), bounded):
         for x, y, _ in 2 * parts_of(rank, [4, 3], torch.float64):
-            loss(network(torch.float64)(x), y)
+            loss(network(torch.float64)(x), y, **groups_of(loss, x))
         answers.append({name: value.tolist() for name, value in loss.state_dict().items()})
     return answers
 

@@ -34,6 +34,14 @@ def filled(module, temperature):
     return module
 
 
+NUMBERED = "Number those of all rows once: numpy.unique(groups, return_inverse=True)[1]."
+
+
+def grouped(groups):
+    bounded = losses.AlignedLoss("f1_macro", constraint="gap(recall_macro) <= 0.1")
+    return bounded(logits(4, 3), LABELS, groups=groups)
+
+
 # name: (action, error, full text)
 FULL = {
     # Logits.
@@ -116,10 +124,45 @@ FULL = {
         "validate, class_dim. Got list. Weights of classes are class_weight. Weights of rows go "
         "into the call: loss(logits, target, sample_weight=...).",
     ),
+    "a gap without groups": (
+        lambda: MetricLoss("f1_macro", constraint="gap(recall_macro) <= 0.1")(logits(4, 3), LABELS),
+        ValueError,
+        "groups of MetricLoss must be given for 'gap(recall_macro) <= 0.1'. Got None. Pass "
+        "groups=, the number of a group for each row.",
+    ),
+    "groups without a gap": (
+        lambda: losses.FocalLoss()(logits(4, 3), LABELS, groups=LABELS),
+        ValueError,
+        "groups of FocalLoss must be None without a gap in a constraint. Got Tensor. Leave them "
+        'out; MetricLoss takes some for constraint="gap(recall) <= 0.05".',
+    ),
+    "groups that are not integers": (
+        lambda: grouped(["a", "b", "a", "b"]),
+        TypeError,
+        "groups of AlignedLoss must be a tensor of integers from 0 to 63, the group of each row. "
+        f"Got list. {NUMBERED}",
+    ),
+    "fractions of groups": (
+        lambda: grouped(torch.rand(4)),
+        TypeError,
+        "groups of AlignedLoss must be a tensor of integers from 0 to 63, the group of each row. "
+        f"Got torch.float32. {NUMBERED}",
+    ),
+    "a group beyond the last": (
+        lambda: grouped(torch.tensor([0, 1, 64, 1])),
+        ValueError,
+        "groups of AlignedLoss must be a tensor of integers from 0 to 63, the group of each row. "
+        f"Got [64]. {NUMBERED}",
+    ),
+    "groups of other rows": (
+        lambda: grouped(LABELS[:3]),
+        ValueError,
+        "groups of AlignedLoss must have shape (4,). Got (3,).",
+    ),
     "weight in the call": (
         lambda: MetricLoss("f1_macro")(logits(4, 3), LABELS, weight=torch.ones(4)),
         TypeError,
-        "weight of MetricLoss must be left out: it is not one of sample_weight, "
+        "weight of MetricLoss must be left out: it is not one of sample_weight, groups, "
         "num_items_in_batch. Got Tensor. Weights of rows go into the call: loss(logits, target, "
         "sample_weight=...).",
     ),

@@ -47,6 +47,7 @@ class Batch:
     | multiclass | (R, C) | (R,) indices or (R, C) probabilities  | (R,)   |
     | multilabel | (R, L) | (R, L) probability of each label      | (R, L) |
 
+    Groups, where rows have some, are their numbers, (R,).
     Logits, weights and probabilities are float32 or float64. `given` holds the logits of a
     multiclass problem in their original precision: a kernel does not need a wider copy. The rows of
     an image follow each other; without further dimensions each row is an image.
@@ -57,6 +58,7 @@ class Batch:
     target: Tensor
     weight: Tensor
     images: int = 1
+    groups: Tensor | None = None
 
     @classmethod
     def of(cls, rows: GivenRows) -> "Batch":
@@ -86,6 +88,7 @@ class Batch:
             target.reshape(-1, *(() if rows.indices else width)),
             weight.reshape(-1, *(width if task == "multilabel" else ())),
             len(logits),
+            None if rows.groups is None else rows.groups.flatten(),
         )
 
     @property

@@ -20,7 +20,7 @@ from evalign.core.rows import (
     check_types,
     check_weights,
     mask_of_255,
-    row_weights,
+    per_row,
     signed,
 )
 
@@ -299,7 +299,7 @@ class Confusion:
         seen = target != ignore_index
         weight = seen.to(dtype)
         if sample_weight is not None:
-            weight = weight * row_weights(owner, sample_weight, target.shape)
+            weight = weight * per_row(owner, "sample_weight", sample_weight, target.shape)
         weight = weight.flatten()
         columns = target.shape[1] if target.ndim == 2 else 1
         predictions = predictions.long().masked_fill(~seen, 0).flatten()

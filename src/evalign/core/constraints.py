@@ -10,6 +10,7 @@ from torch import Tensor
 
 from evalign.core.checks import complaint, nearest, require
 from evalign.core.confusion import Confusion
+from evalign.core.groups import of_each
 from evalign.core.metrics import ClassMetric, MatrixMetric, Metric, resolve
 from evalign.core.metrics.names import LONGEST, split
 from evalign.core.numerics import safe_ratio
@@ -126,28 +127,28 @@ class Constraint:
         """The name of what is bounded."""
         return f"gap({self.metric.name})" if self.gap else self.metric.name
 
-    def value(self, c: Confusion, groups: Sequence[Confusion] | None = None) -> Tensor:
+    def value(self, c: Confusion, groups: Confusion | None = None) -> Tensor:
         """What is bounded.
 
         Args:
             c: the confusion of all rows.
-            groups: those of each group, of which a gap is the largest value minus the smallest. A
-                group does not count where the metric is 0/0, as recall is without a row of the
-                class. Where none counts, the gap is 0.
+            groups: those of each group (`core.groups`), of which a gap is the largest value minus
+                the smallest. A group does not count where the metric is 0/0, as recall is without
+                a row of the class. Where none counts, the gap is 0.
         """
         if not self.gap:
             return self.metric(c)
         if groups is None:
             allowed, cure = f"be given for {self.text!r}", "Pass groups=, a group for each row."
             raise ValueError(complaint(self.owner, "groups", allowed, None, cure))
-        values = torch.stack([self.metric(group) for group in groups])
+        values = of_each(self.metric, groups)
         counted = ~values.isnan()
         most = torch.where(counted, values, -torch.inf).amax(0)
         least = torch.where(counted, values, torch.inf).amin(0)
         gap = torch.where(counted.any(0), most - least, 0)
         return torch.where(c.tp.isnan().any(), torch.nan, gap)  # NaN logits stay visible
 
-    def slack(self, c: Confusion, groups: Sequence[Confusion] | None = None) -> Tensor:
+    def slack(self, c: Confusion, groups: Confusion | None = None) -> Tensor:
         """How far it is on the allowed side of its bound; negative on the other side."""
         value = self.value(c, groups)
         return value - self.bound if self.at_least else self.bound - value

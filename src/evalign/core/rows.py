@@ -35,7 +35,7 @@ class GivenRows(NamedTuple):
     | multiclass | (N, C, ...) | (N, ...) indices or (N, C, ...) | (N, ...)   |
     | multilabel | (N, L, ...) | (N, L, ...)                     | (N, ...)   |
 
-    A weight of None is 1 for every row.
+    A weight of None is 1 for every row. Groups, where there are some, have the shape of weights.
     """
 
     task: Task
@@ -43,6 +43,13 @@ class GivenRows(NamedTuple):
     target: Tensor
     weight: Tensor | None
     ignore_index: int
+    groups: Tensor | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        """The dimensions of the rows, (N, ...)."""
+        shape = self.logits.shape
+        return shape if self.task == "binary" else shape[:1] + shape[2:]
 
     @property
     def indices(self) -> bool:
@@ -86,10 +93,9 @@ def as_rows(
         logits, target = _binary_layout(owner, logits, target)
     else:
         _check_classes(owner, logits, target, task)
-    shape = logits.shape if task == "binary" else logits.shape[:1] + logits.shape[2:]
+    rows = GivenRows(task, logits, target, None, ignore_index)
     if sample_weight is not None:
-        sample_weight = row_weights(owner, sample_weight, shape)
-    rows = GivenRows(task, logits, target, sample_weight, ignore_index)
+        rows = rows._replace(weight=per_row(owner, "sample_weight", sample_weight, rows.shape))
     unsaid = class_dim is None and task != "binary" and (rows.indices or not declared)
     if look and unsaid and not traced():
         warn_of_layout(owner, tuple(logits.shape), tuple(target.shape))
@@ -196,19 +202,19 @@ def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> No
         raise TypeError(complaint(owner, "target", allowed, target.dtype, cure))
 
 
-def row_weights(owner: str, weight: Tensor, shape: torch.Size) -> Tensor:
-    """One weight per row: as many dimensions as the rows have, or one per example."""
-    given = tuple(weight.shape)
-    if weight.ndim == len(shape) + 1 and weight.shape[1] == 1:
-        weight = weight.squeeze(1)
-    if weight.shape == shape:
-        return weight
-    if weight.shape == shape[:1]:
-        return weight.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
+def per_row(owner: str, argument: str, values: Tensor, shape: torch.Size) -> Tensor:
+    """One value per row: as many dimensions as the rows have, or one per example."""
+    given = tuple(values.shape)
+    if values.ndim == len(shape) + 1 and values.shape[1] == 1:
+        values = values.squeeze(1)
+    if values.shape == shape:
+        return values
+    if values.shape == shape[:1]:
+        return values.reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
     allowed = f"have shape {tuple(shape[:1])}"
     if len(shape) > 1:
         allowed += f" or {tuple(shape)}"
-    raise ValueError(complaint(owner, "sample_weight", allowed, given))
+    raise ValueError(complaint(owner, argument, allowed, given))
 
 
 def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tensor | None) -> None:

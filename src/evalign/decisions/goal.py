@@ -11,6 +11,7 @@ from torch.nn.functional import softplus
 from evalign.core.checks import complaint
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, Infeasible, parse
+from evalign.core.groups import stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
 
 # Scores are quotients of float64 sums of up to 2²⁰ terms: below this, a difference is rounding.
@@ -22,7 +23,7 @@ CHUNK = 2**15
 SOFTNESS = 0.01
 
 # A function of the confusion of all rows, and of those of each group where there are groups.
-Score = Callable[[Confusion, Sequence[Confusion] | None], Tensor]
+Score = Callable[[Confusion, Confusion | None], Tensor]
 
 
 @dataclass(frozen=True)
@@ -159,9 +160,7 @@ class Goal:
             (slopes,) = torch.autograd.grad(total, points, materialize_grads=True)
         return slopes.nan_to_num(0, 0, 0)
 
-    def _mixed(
-        self, confusion: Confusion, groups: Sequence[Confusion] | None, share: Tensor
-    ) -> Tensor:
+    def _mixed(self, confusion: Confusion, groups: Confusion | None, share: Tensor) -> Tensor:
         metric = self.metric(confusion, groups)
         if self.slack is None:
             return metric
@@ -171,12 +170,12 @@ class Goal:
     def _each(self, function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) -> Tensor:
         return each_of(lambda x, *rest: function(*self._confusion(x), *rest), confusions, *more)
 
-    def _confusion(self, confusion: Tensor) -> tuple[Confusion, list[Confusion] | None]:
+    def _confusion(self, confusion: Tensor) -> tuple[Confusion, Confusion | None]:
         if self.multilabel:
             return Confusion(*confusion, multilabel=True), None
         if self.groups:
             parts = [Confusion.from_matrix(part) for part in confusion.chunk(self.groups)]
-            return Confusion.from_matrix(self.over_groups(confusion)), parts
+            return Confusion.from_matrix(self.over_groups(confusion)), stacked(parts)
         if not self.compact:
             return Confusion.from_matrix(confusion), None
         tp, predicted, actual = confusion
@@ -192,14 +191,12 @@ def _span(metric: Metric) -> float:
     return high - low if 0 < high - low < math.inf else 1.0
 
 
-def _shares(
-    constraints: tuple[Constraint, ...], c: Confusion, groups: Sequence[Confusion] | None
-) -> Tensor:
+def _shares(constraints: tuple[Constraint, ...], c: Confusion, groups: Confusion | None) -> Tensor:
     return torch.stack([each.slack(c, groups) / _span(each.metric) for each in constraints])
 
 
 def _smooth_minimum(constraints: tuple[Constraint, ...]) -> Score:
-    def slack(c: Confusion, groups: Sequence[Confusion] | None) -> Tensor:
+    def slack(c: Confusion, groups: Confusion | None) -> Tensor:
         slacks = _shares(constraints, c, groups)
         if len(constraints) == 1:
             return slacks[0]

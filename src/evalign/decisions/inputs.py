@@ -19,7 +19,7 @@ from torch import Tensor
 
 from evalign.core.checks import complaint, numbers, require
 from evalign.core.doubts import LIKE_ONE, SO_MANY, rows_of_probabilities, warn, warn_of_layout
-from evalign.core.rows import Task, check_indices, check_weights, row_weights, signed, tensor_inside
+from evalign.core.rows import Task, check_indices, check_weights, per_row, signed, tensor_inside
 
 # A probability of 0 becomes this one, since its logarithm has to be finite. It is half of what
 # float32 adds to 1, so next to a probability that went through float32 nothing smaller is known.
@@ -277,17 +277,25 @@ def as_weights(
     weight = tensor_of(owner, "sample_weight", sample_weight).to(scores.rows)
     if read:
         check_weights(owner, weight)
-    return row_weights(owner, weight, torch.Size(scores.shape)).flatten()
+    return per_row(owner, "sample_weight", weight, torch.Size(scores.shape)).flatten()
+
+
+def group_values(
+    owner: str, groups: Groups, shape: tuple[int, ...], argument: str = "groups"
+) -> np.ndarray:
+    """The group of each row, an integer or a string, as they were given."""
+    given = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
+    strings = given.dtype.kind == "O" and all(isinstance(each, str) for each in given.flat)
+    allowed, cure = "be integers or strings", "Give rows that lack one a group of their own."
+    require(strings or given.dtype.kind in "iubU", owner, argument, allowed, given.dtype, cure)
+    allowed = f"be one for each row, {shape}"
+    require(given.shape == shape, owner, argument, allowed, given.shape)
+    return given
 
 
 def as_groups(owner: str, groups: Groups, scores: Scores) -> Tensor:
     """The number of the group of each row (R,), for any integers or strings."""
-    given = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
-    strings = given.dtype.kind == "O" and all(isinstance(each, str) for each in given.flat)
-    allowed, cure = "be integers or strings", "Give rows that lack one a group of their own."
-    require(strings or given.dtype.kind in "iubU", owner, "groups", allowed, given.dtype, cure)
-    allowed = f"be one for each row, {scores.shape}"
-    require(given.shape == scores.shape, owner, "groups", allowed, given.shape)
+    given = group_values(owner, groups, scores.shape)
     known, codes = np.unique(given, return_inverse=True)
     require(len(known) > 1, owner, "groups", "name two groups at least", len(known))
     return torch.from_numpy(codes.reshape(-1)).to(scores.rows.device)

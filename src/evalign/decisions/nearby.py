@@ -20,14 +20,26 @@ FARTHEST = 1e8
 
 
 def best_nearby(
-    eta: Tensor, target: Tensor, weight: Tensor, rules: Tensor, reached: Tensor, goal: Goal
+    eta: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    rules: Tensor,
+    reached: Tensor,
+    goal: Goal,
+    *,
+    most_moves: int = MOVES,
+    numbers: int = NUMBERS,
 ) -> tuple[Tensor, Tensor]:
-    """The best rule near some rules, of which the standings are known, and its standing."""
+    """The best rule near some rules, of which the standings are known, and its standing.
+
+    A move tries as many cuts, evenly spread, as `numbers` allow.
+    """
     ranked = sorted(range(len(rules)), key=lambda k: reached[k].tolist(), reverse=True)
     best, standing = rules[ranked[0]], reached[ranked[0]]
     moves = LOOKED_AT // eta.numel()
     for k in ranked[: max(1, moves // MOVES)]:
-        rule, end = _climb(eta, target, weight, rules[k], reached[k], goal, min(moves, MOVES))
+        steps = min(moves, most_moves)
+        rule, end = _climb(eta, target, weight, rules[k], reached[k], goal, steps, numbers)
         if _better(end, standing):
             best, standing = rule, end
     return best, standing
@@ -41,6 +53,7 @@ def _climb(
     standing: Tensor,
     goal: Goal,
     steps: int,
+    numbers: int,
 ) -> tuple[Tensor, Tensor]:
     """Move one class after the other until none can be moved for the better.
 
@@ -54,7 +67,7 @@ def _climb(
     since = 0
     for step in range(steps):
         j, multiplied = moves[step % len(moves)]
-        moved, reached = _best_move(eta, target, weight, rule, goal, j, multiplied)
+        moved, reached = _best_move(eta, target, weight, rule, goal, j, multiplied, numbers)
         since += 1
         if _better(reached, standing):
             rule, standing, since = moved, reached, 0
@@ -81,7 +94,14 @@ def _better(one: Tensor, other: Tensor) -> bool:
 
 
 def _best_move(
-    eta: Tensor, target: Tensor, weight: Tensor, rule: Tensor, goal: Goal, j: int, multiplied: bool
+    eta: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    rule: Tensor,
+    goal: Goal,
+    j: int,
+    multiplied: bool,
+    numbers: int,
 ) -> tuple[Tensor, Tensor]:
     """The best rule that gives label j to the rows before some cut, and its standing."""
     scores = torch.addcmul(rule[1], eta, rule[0]) if goal.compact else eta @ rule
@@ -106,7 +126,7 @@ def _best_move(
     cuts, values = cuts[allowed], values[allowed]
     if not len(cuts):
         return rule, overtakes.new_full((2,), -torch.inf)
-    most = NUMBERS // rule.numel()
+    most = max(2, numbers // rule.numel())
     if len(cuts) > most:
         even = torch.linspace(0, len(cuts) - 1, most, device=cuts.device).long()
         cuts, values = cuts[even], values[even]

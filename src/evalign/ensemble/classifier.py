@@ -27,9 +27,9 @@ from evalign.ensemble.state import FittedEnsemble
 from evalign.ensemble.training import Clock
 from evalign.ensemble.trying import folds, try_all
 from evalign.estimator import held_out
-from evalign.estimator.evidence import Wanted, constraint_values
+from evalign.estimator.evidence import Wanted
 from evalign.estimator.frames import Features
-from evalign.estimator.rows import weights
+from evalign.estimator.rows import constraint_values, weights
 from evalign.estimator.storage import reading
 from evalign.estimator.targets import warn_of_lost
 from evalign.training import TrainingWarning

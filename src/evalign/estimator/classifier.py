@@ -28,6 +28,7 @@ from evalign.estimator.rows import (
     FOLDS,
     OWNER,
     LabelledRows,
+    constraint_values,
     learn_features,
     read_labelled,
     read_validation,
@@ -155,6 +156,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         *,
         validation_data: tuple[Any, ...] | None = None,
         groups: Any = None,
+        constraint_groups: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Train, choose the best epoch and fit the decision rule.
@@ -171,8 +173,10 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             y: a label per row: numbers or strings; or many labels a row: 0 and 1 of shape (N, L),
                 L at least 2, as an array, a frame or a sparse matrix.
             sample_weight: a weight per row; rows of weight 0 are left out.
-            validation_data: (X, y) or (X, y, sample_weight) to use instead of held-out rows.
+            validation_data: (X, y) or (X, y, sample_weight) to use instead of held-out rows, or
+                (X, y, sample_weight, constraint_groups), where the weights may be None.
             groups: a value per row; the rows of a group are held out together.
+            constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
             checkpoint: a folder to save the training to as it runs, and to continue from if it
                 exists. The same call then ends as if it had never been stopped (on the CPU to the
                 bit). It must be the same call on the same rows, with a fixed `random_state`.
@@ -195,7 +199,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
         weight = row_weights(sample_weight, codes, factors)
         features = learn_features(OWNER, X, weight) if before is None else before.features
-        rows = LabelledRows(features.matrix(OWNER, X), codes, weight)
+        apart = constraint_values(OWNER, constraint_groups, len(codes))
+        rows = LabelledRows(features.matrix(OWNER, X), codes, weight, apart)
         rows, groups = rows.counted(groups)
         if validation_data is None:
             number = self._folds(rows, before)

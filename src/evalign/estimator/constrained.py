@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import Infeasible, OfClass, parse
+from evalign.core.constraints import OfClass, parse
+from evalign.core.groups import MOST, stacked
 from evalign.core.metrics import Metric, MetricFunction
-from evalign.decisions import Decision, fit_decision
+from evalign.decisions import Decision
 from evalign.decisions.fit import check_arguments, check_promise
-from evalign.estimator.rows import OWNER
+from evalign.decisions.gains import quick_standing
+from evalign.decisions.goal import Goal
+from evalign.estimator.rows import OWNER, LabelledRows
 
 
 def class_names(classes: np.ndarray) -> list[str]:
@@ -23,15 +27,49 @@ def class_names(classes: np.ndarray) -> list[str]:
 
 
 def check_constraint(
-    owner: str, metric: str | MetricFunction, decision: Decision, text: str, names: Sequence[str]
+    owner: str,
+    metric: str | MetricFunction,
+    decision: Decision,
+    text: str,
+    names: Sequence[str],
+    *,
+    gaps: bool = False,
 ) -> None:
-    """Refuse what no training can heed, before it begins."""
+    """Refuse what no training can heed, before it begins; where rows have groups, `gaps` can be."""
     check_arguments(owner, metric, decision, None, text, names)
     perfect = Confusion.from_matrix(torch.eye(len(names)))
     for each in parse(text, names, owner=owner):
         allowed, cure = "not be about gaps", "Bound them in fit_decision, which takes groups."
-        require(not each.gap, owner, "constraint", allowed, repr(each.text), cure)
-        each.slack(perfect)  # complains if it is for two classes
+        require(gaps or not each.gap, owner, "constraint", allowed, repr(each.text), cure)
+        each.slack(perfect, stacked([perfect]))  # complains if it is for two classes
+
+
+def group_numbers(
+    constraint: str | None, names: Sequence[str], training: LabelledRows, validation: LabelledRows
+) -> list[np.ndarray] | None:
+    """The groups of rows to train and to choose on as numbers from 0; None without a gap.
+
+    Refuse a gap without groups, and groups without a gap.
+    """
+    gaps = [c.text for c in parse(constraint, names) if c.gap] if constraint is not None else []
+    name, apart, chosen = "constraint_groups", training.apart, validation.apart
+    if not gaps:
+        allowed, cure = "be None without a gap", 'A gap is constraint="gap(recall) <= 0.05".'
+        require(apart is None and chosen is None, OWNER, name, allowed, "groups", cure)
+        return None
+    if apart is None:
+        cure = "Pass fit(X, y, constraint_groups=...), a group for each row."
+        raise ValueError(complaint(OWNER, name, f"be given for {gaps[0]!r}", None, cure))
+    if chosen is None:
+        allowed, cure = f"have groups for {gaps[0]!r}", "Pass (X, y, None, constraint_groups)."
+        raise ValueError(complaint(OWNER, "validation_data", allowed, None, cure))
+    known, numbers = np.unique(np.concatenate([apart, chosen]), return_inverse=True)
+    allowed, cure = f"name at most {MOST} groups", "Merge the smallest of them."
+    require(len(known) <= MOST, OWNER, name, allowed, len(known), cure)
+    parts = np.split(numbers, [len(apart)])
+    several = len(np.unique(chosen)) > 1
+    require(several, OWNER, name, "leave rows of two groups to choose on", "one group")
+    return parts
 
 
 def oriented_constraint(
@@ -50,7 +88,7 @@ def oriented_constraint(
     check_promise(OWNER, arguments["decision"], text, arguments["confidence"])
     if text is None or len(names) < 2:
         return None
-    check_constraint(OWNER, arguments["metric"], arguments["decision"], text, names)
+    check_constraint(OWNER, arguments["metric"], arguments["decision"], text, names, gaps=True)
     first = arguments["pos_label"] is not None and arguments["pos_label"] == classes[0]
     return renamed(text, names, names, 0) if first else text
 
@@ -71,7 +109,8 @@ def renamed(text: str, names: Sequence[str], to: Sequence[str], positive: int | 
         if isinstance(of, OfClass):
             index = positive if of.index is None else of.index
         if isinstance(of, OfClass) and index is not None:
-            terms.append(f"{of.metric.stem}[{to[index]}] {sign} {each.bound!r}")
+            name = f"{of.metric.stem}[{to[index]}]"
+            terms.append(f"{f'gap({name})' if each.gap else name} {sign} {each.bound!r}")
         else:
             terms.append(each.text)
     return ", ".join(terms)
@@ -79,47 +118,38 @@ def renamed(text: str, names: Sequence[str], to: Sequence[str], positive: int | 
 
 @dataclass(frozen=True)
 class ConstrainedScore:
-    """The metric of the best rule that meets a constraint, for the choice of the best epoch.
+    """The metric of a rule that meets a constraint, for the choice of the best epoch.
 
-    Where no rule meets it, the score is worse than any of the metric, the more so the more the
-    plain labels miss: the epoch that is closest to the bound is then the best.
+    The rule is the best that a quick look finds near the plain labels; of two classes it is the
+    best. Where it does not meet the constraint, the score is worse than any of the metric, the more
+    so the more is missing: the epoch that is closest to the bound is then the best.
 
     Args:
         metric: what is maximised, or a cost that is minimised.
         constraint: what the rule has to meet.
         classes: the names of the classes.
         offsets: to add to logits, for probabilities.
+        groups: the numbers of the rows' groups, in their order, for a gap; None for no gap.
     """
 
     metric: Metric
     constraint: str
     classes: tuple[str, ...]
     offsets: tuple[float, ...]
+    groups: np.ndarray | None = None
 
     def __call__(self, logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-        better = 1 if self.metric.greater_is_better else -1
-        common: dict[str, Any] = {"sample_weight": weight, "offsets": list(self.offsets)}
-        try:
-            rule = fit_decision(
-                logits,
-                y,
-                metric=self.metric,
-                constraint=self.constraint,
-                classes=list(self.classes),
-                **common,
-            )
-        except Infeasible:
-            low, high = (max(-1e6, min(bound, 1e6)) for bound in self.metric.bounds)
-            plain = self._confusion(logits.argmax(1), y, weight, matrix=True)
-            slacks = [each.slack(plain) for each in parse(self.constraint, self.classes)]
-            worst = low if better > 0 else high
-            return worst - better * (1 - min(slacks).clamp(max=0))
-        labels = rule.labels_of(rule.probabilities(logits)).to(y.device)
-        return self.metric(self._confusion(labels, y, weight, matrix=self.metric.needs_matrix))
-
-    def _confusion(
-        self, labels: Tensor, y: Tensor, weight: Tensor | None, *, matrix: bool
-    ) -> Confusion:
-        return Confusion.from_predictions(
-            labels, y, num_classes=len(self.classes), sample_weight=weight, matrix=matrix
+        logits = logits.double()
+        mass = torch.ones_like(logits[:, 0]) if weight is None else weight.to(logits)
+        groups = None if self.groups is None else torch.from_numpy(self.groups).to(y)
+        number = 0 if groups is None else int(groups.amax()) + 1
+        goal = Goal.of(OWNER, self.metric, self.constraint, self.classes, number).compacted()
+        offsets = logits.new_tensor(self.offsets)
+        target = goal.by_group(one_hot(y, len(self.classes)).to(logits), groups)
+        missing, score = quick_standing(
+            (logits + offsets).softmax(1), target, mass, goal, (-offsets).softmax(0)
         )
+        better = 1 if self.metric.greater_is_better else -1
+        low, high = (max(-1e6, min(bound, 1e6)) for bound in self.metric.bounds)
+        worst = low if better > 0 else high
+        return torch.where(missing < 0, worst - better * (1 - missing), better * score)

@@ -23,9 +23,9 @@ from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.estimator import held_out
 from evalign.estimator.answers import OWNER, Answers, Method, as_argument, asked, method_of
-from evalign.estimator.evidence import Wanted, constraint_values, evidence
+from evalign.estimator.evidence import Wanted, evidence
 from evalign.estimator.plot import plot
-from evalign.estimator.rows import weights
+from evalign.estimator.rows import constraint_values, weights
 from evalign.estimator.targets import Targets, read_targets, warn_of_lost
 from evalign.training import TrainingWarning
 

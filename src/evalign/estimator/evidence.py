@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 
-from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Infeasible, parse, undefined_without_rows
 from evalign.core.estimates import UNBOUNDED, Estimate, estimate
+from evalign.core.groups import stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.goal import Goal
@@ -86,16 +86,6 @@ def unspoken() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", NOT_PROMISED)
         yield
-
-
-def constraint_values(owner: str, groups: Any, rows: int) -> np.ndarray | None:
-    """The groups that gaps are between, one for each row."""
-    if groups is None:
-        return None
-    values = np.asarray(groups)
-    allowed = f"hold a group for each of the {rows} rows"
-    require(values.shape == (rows,), owner, "constraint_groups", allowed, values.shape)
-    return values
 
 
 def score_of(
@@ -235,7 +225,7 @@ def _slacks(
             continue
         parts = None
         if groups is not None:
-            parts = [of(own & (groups == group)) for group in np.unique(groups[own])]
+            parts = stacked([of(own & (groups == group)) for group in np.unique(groups[own])])
         for each in constraints:
             strict = replace(each, metric=undefined_without_rows(each.metric))
             result[each.text][place] = strict.slack(of(own), parts).item()

@@ -11,7 +11,12 @@ from torch import Tensor, nn
 
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule, fit_decision
-from evalign.estimator.constrained import ConstrainedScore, class_names, oriented_constraint
+from evalign.estimator.constrained import (
+    ConstrainedScore,
+    class_names,
+    group_numbers,
+    oriented_constraint,
+)
 from evalign.estimator.folds import Folds
 from evalign.estimator.frames import Features
 from evalign.estimator.members import Members, MembersAsRows
@@ -93,12 +98,16 @@ def fit_rows(
     counts = training.class_counts(len(classes))
     constraint = oriented_constraint(arguments, classes, many)
     names = names if constraint is None else class_names(classes)
+    numbers = group_numbers(constraint, class_names(classes), training, validation)
     aim = Aim(metric, counts, arguments["patience"], constraint, names)
     recipe = RECIPES[arguments["recipe"]](aim)
     for part in network.modules():
         if isinstance(part, Members | Folds):
             part.offsets.copy_(recipe.offsets)
-    history = _train(arguments, network, recipe, rows, held_out, aim, seed, past, checkpoint)
+    apart = None if numbers is None else numbers[1]
+    if recipe.loss.gaps and numbers is not None:
+        rows, held_out = map(_with_groups, (rows, held_out), numbers)
+    history = _train(arguments, network, recipe, rows, held_out, apart, aim, seed, past, checkpoint)
     rule = fit_decision(
         blockwise(network, held_out[0], device),
         torch.from_numpy(validation.y),
@@ -106,6 +115,7 @@ def fit_rows(
         decision=arguments["decision"],
         sample_weight=None if equal else torch.from_numpy(validation.weight),
         constraint=constraint,
+        groups=apart,
         confidence=None if constraint is None else arguments["confidence"],
         classes=names,
         offsets=recipe.offsets,
@@ -121,6 +131,7 @@ def _train(
     recipe: Recipe,
     rows: tuple[Tensor, ...],
     held_out: tuple[Tensor, ...],
+    apart: np.ndarray | None,
     aim: Aim,
     seed: int,
     past: History,
@@ -130,7 +141,7 @@ def _train(
     score = None
     if aim.constraint is not None and aim.classes is not None:
         offsets = tuple(recipe.offsets.tolist())
-        score = ConstrainedScore(aim.metric, aim.constraint, tuple(aim.classes), offsets)
+        score = ConstrainedScore(aim.metric, aim.constraint, tuple(aim.classes), offsets, apart)
     several = isinstance(network, Members | Folds)
     loss = MembersAsRows(recipe.loss) if several else recipe.loss
     parts = [part for part in network.modules() if isinstance(part, Members)]
@@ -147,7 +158,8 @@ def _train(
             network,
             loss.to(held_out[0].device),
             *rows[:2],
-            sample_weight=rows[2] if len(rows) == 3 else None,
+            sample_weight=rows[2] if len(rows) > 2 else None,
+            groups=rows[3] if len(rows) > 3 else None,
             validation=held_out,
             metric=aim.metric,
             score=score,
@@ -166,6 +178,13 @@ def _train(
             checkpoint=checkpoint,
             resume=True,
         )
+
+
+def _with_groups(rows: tuple[Tensor, ...], groups: np.ndarray) -> tuple[Tensor, ...]:
+    """(X, y, weight, groups) of (X, y) or (X, y, weight)."""
+    X, y, *weight = rows
+    ones = torch.ones(len(X), device=X.device)
+    return X, y, *(weight or [ones]), torch.from_numpy(groups).to(X.device)
 
 
 def _after(past: History, record: EpochRecord) -> EpochRecord:

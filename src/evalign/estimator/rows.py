@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples
 from torch import Tensor
 
 from evalign.core.checks import require
+from evalign.decisions.inputs import group_values
 from evalign.estimator.cells import TypedTable
 from evalign.estimator.frames import Features, Given, read
 from evalign.estimator.labels import (
@@ -37,17 +38,22 @@ OUTLIER = 1e6  # deviations; a value farther out says no more, and would overflo
 class LabelledRows(NamedTuple):
     """The matrix of rows, dense or sparse, with class indices and weights.
 
-    Of many labels a row, `y` holds 0 and 1 of shape (N, L).
+    Of many labels a row, `y` holds 0 and 1 of shape (N, L). `apart` are the groups that the gaps of
+    a constraint are between.
     """
 
     X: Any
     y: np.ndarray
     weight: np.ndarray
+    apart: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> "LabelledRows":
         """Some of the rows, by a mask or by their numbers."""
         everything = rows.dtype == bool and rows.all()
-        return self if everything else LabelledRows(*(part[rows] for part in self))
+        if everything:
+            return self
+        X, y, weight, apart = self
+        return LabelledRows(X[rows], y[rows], weight[rows], None if apart is None else apart[rows])
 
     def tensors(
         self, scaler: Scaler, device: torch.device, unit: float | None
@@ -204,8 +210,8 @@ def read_validation(
 
     Many labels a row have no factors, and may have names.
     """
-    ok = isinstance(data, tuple | list) and len(data) in (2, 3)
-    allowed = "be (X, y) or (X, y, sample_weight)"
+    ok = isinstance(data, tuple | list) and len(data) in (2, 3, 4)
+    allowed = "be (X, y), (X, y, sample_weight) or (X, y, sample_weight, constraint_groups)"
     got = f"{len(data)} parts" if isinstance(data, tuple | list) else type(data).__name__
     require(ok, OWNER, "validation_data", allowed, got)
     check_names(f"{OWNER}'s validation_data", label_names(data[1]), names)
@@ -220,8 +226,15 @@ def read_validation(
         allowed = "hold classes of y only"
         require(not len(new), OWNER, "validation_data", allowed, new[:3].tolist())
         codes = np.searchsorted(classes, y)
-    weight = row_weights(data[2] if len(data) == 3 else None, codes, factors)
-    return LabelledRows(features.matrix(OWNER, X), codes, weight)
+    weight = row_weights(data[2] if len(data) > 2 else None, codes, factors)
+    apart = data[3] if len(data) > 3 else None
+    apart = constraint_values(f"{OWNER}'s validation_data", apart, len(codes))
+    return LabelledRows(features.matrix(OWNER, X), codes, weight, apart)
+
+
+def constraint_values(owner: str, groups: Any, rows: int) -> np.ndarray | None:
+    """The groups that gaps are between, one for each row."""
+    return None if groups is None else group_values(owner, groups, (rows,), "constraint_groups")
 
 
 def network_input(X: Tensor, scaler: Scaler) -> Tensor:

@@ -59,8 +59,9 @@ class AlignedLoss(AdditiveLoss):
         per_image: the metric is the mean over images, see `MetricLoss`; without running statistics.
         labels: the classes that count in the metric, e.g. all but the background; for metrics that
             are averages over classes.
-        constraint: such as "recall >= 0.9", of the largest logits, see `MetricLoss`. It is not
-            scaled by `metric_weight`, and `offsets` are those for the metric alone.
+        constraint: such as "recall >= 0.9", of the largest logits, see `MetricLoss`; a gap takes
+            groups=... in the call. It is not scaled by `metric_weight`, and `offsets` are those for
+            the metric alone.
         classes: the names that the constraint may give the classes, in order.
         ranks: whose rows are summed in both parts, see `MetricLoss`.
 
@@ -151,6 +152,10 @@ class AlignedLoss(AdditiveLoss):
     @property
     def temperature(self) -> Tensor:
         return self.metric_loss.temperature
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        return self.metric_loss.gaps
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""

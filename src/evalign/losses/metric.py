@@ -1,7 +1,7 @@
 """Any metric of the confusion matrix as a loss."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import parse
+from evalign.core.groups import confusion_by_group
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
 from evalign.core.rows import GivenRows, Task
 from evalign.kernels import soft_confusion
@@ -50,7 +51,9 @@ class MetricLoss(AdditiveLoss):
         constraint: such as "recall >= 0.9", or several, as in `fit_decision`: the least loss is
             sought among networks whose labels meet it on the training rows. Lagrange multipliers
             (`multipliers`, in the state dict) are learnt with the network, from running statistics
-            in any case. See `evalign.losses.multipliers`.
+            in any case. See `evalign.losses.multipliers`. For "gap(recall) <= 0.05" pass the
+            number of each row's group, from 0 to 63, as loss(logits, target, groups=...). Groups
+            may come and go from batch to batch and from rank to rank.
         classes: the names that the constraint may give the classes, in order.
         ranks: "all" sums over the processes of `torch.distributed` when it is initialised, in
             training mode with gradients only, so that the gradient that DDP averages is that of all
@@ -176,8 +179,7 @@ class MetricLoss(AdditiveLoss):
         soft = self._confusion(batch, tau)
         if self.multipliers is None:
             return (soft,)
-        with torch.no_grad():
-            return self._labelled(batch), soft
+        return *self._constrained_sums(batch, self.multipliers), soft
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         return self.loss_of_all(self.of_all_ranks(sums))
@@ -195,7 +197,8 @@ class MetricLoss(AdditiveLoss):
         """What the metric, and what the constraints add to the loss."""
         if self.per_image:
             return sums[0].value(), None
-        hard, soft = sums[0], sums if self.multipliers is None else sums[1:]
+        *labelled, _ = sums
+        soft = sums if self.multipliers is None else sums[-1:]
         averages, empty = soft, soft[0].total.sum() == 0
         if self.learns() and self.running is not None:
             averages = tuple(self.running(confusion) for confusion in soft)
@@ -204,7 +207,8 @@ class MetricLoss(AdditiveLoss):
         loss = losses[0] if len(losses) == 1 else torch.stack(losses).mean()
         if self.multipliers is None:
             return loss, None
-        added = self.multipliers(averages[0], hard, learn=self.learns())
+        hard, *groups = labelled
+        added = self.multipliers(averages[0], hard, *groups, learn=self.learns())
         return loss, zero_if_empty(added, hard.total.sum())
 
     def learns(self) -> bool:
@@ -212,25 +216,38 @@ class MetricLoss(AdditiveLoss):
         return self.training and torch.is_grad_enabled()
 
     def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
-        return soft_confusion(
-            "MetricLoss",
-            batch,
-            temperature=self.temperature,
-            heaviside=self.heaviside,
-            threshold=threshold,
-            detach_threshold=self.detach_threshold,
-            matrix=self._needs_matrix,
-        )
+        step = self._soft_step(threshold)
+        return soft_confusion("MetricLoss", batch, **step, matrix=self._needs_matrix)
 
-    def _labelled(self, batch: Batch) -> Confusion:
-        """The Confusion of the labels that the rows get."""
-        return soft_confusion(
-            "MetricLoss",
-            batch,
-            temperature=torch.full_like(self.temperature, HARD),
-            threshold=self.threshold,
-            matrix=self._needs_matrix,
-        )
+    def _soft_step(self, threshold: Tensor | None) -> dict[str, Any]:
+        return {
+            "temperature": self.temperature,
+            "heaviside": self.heaviside,
+            "threshold": threshold,
+            "detach_threshold": self.detach_threshold,
+        }
+
+    def _constrained_sums(self, batch: Batch, multipliers: Multipliers) -> Sums:
+        """What `multipliers` takes beside the soft Confusion: that of the labels that the rows get,
+        and if a gap is bounded both of each group.
+        """
+        cold = torch.full_like(self.temperature, HARD)
+        label = {"temperature": cold, "threshold": self.threshold}
+
+        def by_group(step: dict[str, Any]) -> Confusion:
+            soft = membership.of_batch("MetricLoss", batch, **step)
+            return confusion_by_group(batch, soft, matrix=multipliers.groups_need_matrix)
+
+        with torch.no_grad():
+            hard = soft_confusion("MetricLoss", batch, **label, matrix=self._needs_matrix)
+            hard_groups = by_group(label) if self.gaps else None
+        if hard_groups is None:
+            return (hard,)
+        return hard, hard_groups, by_group(self._soft_step(self.threshold))
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        return () if self.multipliers is None else self.multipliers.gaps
 
     @property
     def _needs_matrix(self) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from evalign.aggregation import RunningConfusion
 from evalign.aggregation.running import keep
-from evalign.core.checks import require, traced, values_readable
+from evalign.core.checks import traced, values_readable
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, undefined_without_rows
 from evalign.core.numerics import moved
@@ -54,31 +54,46 @@ class Multipliers(nn.Module):
 
     def __init__(self, constraints: tuple[Constraint, ...], momentum: float) -> None:
         super().__init__()
-        gaps = [c.text for c in constraints if c.gap]
-        allowed, cure = "not be about gaps", "Bound them in fit_decision, which takes groups."
-        require(not gaps, "MetricLoss", "constraint", allowed, gaps, cure)
         self.constraints = tuple(
             replace(c, metric=undefined_without_rows(c.metric)) for c in constraints
         )
         self.needs_matrix = any(c.metric.needs_matrix for c in constraints)
+        self.groups_need_matrix = any(c.metric.needs_matrix for c in constraints if c.gap)
+        self.gaps = tuple(c.text for c in constraints if c.gap)
         self.labels = RunningConfusion(momentum)
+        self.labels_of_groups, self.soft_groups = (
+            RunningConfusion(momentum) if self.gaps else None for _ in range(2)
+        )
         self.register_buffer("values", torch.zeros(len(constraints), dtype=torch.float64))
         self._warned = False
 
-    def forward(self, soft: Confusion, hard: Confusion, *, learn: bool) -> Tensor:
+    def forward(
+        self,
+        soft: Confusion,
+        hard: Confusion,
+        hard_groups: Confusion | None = None,
+        soft_groups: Confusion | None = None,
+        *,
+        learn: bool,
+    ) -> Tensor:
         """What the constraints add to the loss.
 
         Args:
             soft: has the value of the running average and the gradient of the batch.
             hard: of the labels of the batch.
+            hard_groups: of the labels of each group of rows, where gaps are bounded.
+            soft_groups: of each group's memberships in the batch.
             learn: whether to move the multipliers.
         """
         counts = (hard.total.sum() != 0) & hard.predicted.sum().isfinite()
         if learn:
             hard = self.labels(hard)
+            if self.labels_of_groups is not None and self.soft_groups is not None:
+                hard_groups = self.labels_of_groups(hard_groups)
+                soft_groups = self.soft_groups(soft_groups)
         values = self.values.to(hard.tp)
         # More than one room is as bad as one: far from its bound λ must not run ahead.
-        missing = torch.where(counts, self._missing(hard), 0).clamp(-1, 1)
+        missing = torch.where(counts, self._missing(hard, hard_groups), 0).clamp(-1, 1)
         weight = (values + PENALTY * missing).clamp(0, LARGEST)
         if learn:
             if values.device != self.values.device:  # the logits are elsewhere than the loss
@@ -86,13 +101,15 @@ class Multipliers(nn.Module):
             keep(self, "values", (values + RATE * missing).clamp(0, LARGEST))
             if not traced() and values_readable(self.values):
                 self._warn_if_out_of_reach()
-        return (weight * self._missing(soft)).sum()
+        return (weight * self._missing(soft, soft_groups)).sum()
 
     def reached(self) -> dict[str, float]:
         """The constrained metrics of the labels of recent batches; NaN before there is one."""
-        now = self._recent()
-        values = [math.nan if now is None else c.metric(now).item() for c in self.constraints]
-        return {c.text: value for c, value in zip(self.constraints, values, strict=True)}
+        now, groups = _average(self.labels), _average(self.labels_of_groups)
+        return {
+            c.text: math.nan if now is None else c.value(now, groups).item()
+            for c in self.constraints
+        }
 
     def train(self, mode: bool = True) -> Self:
         # Once an epoch multipliers may be read on any device; forward reads them on the CPU only.
@@ -109,18 +126,10 @@ class Multipliers(nn.Module):
     def extra_repr(self) -> str:
         return ", ".join(c.text for c in self.constraints)
 
-    def _missing(self, c: Confusion) -> Tensor:
+    def _missing(self, c: Confusion, groups: Confusion | None) -> Tensor:
         """What is missing to each bound, in the room that it leaves; 0 where nothing is known."""
-        missing = torch.stack([-each.slack(c) / _room(each) for each in self.constraints])
+        missing = torch.stack([-each.slack(c, groups) / _room(each) for each in self.constraints])
         return torch.where(missing.isnan(), 0, missing)
-
-    def _recent(self) -> Confusion | None:
-        kept = self.labels
-        if kept.tp is None or not kept.seen > 0:
-            return None
-        full: Any = kept.full
-        many = kept.total.ndim == 1
-        return Confusion(kept.tp, kept.predicted, kept.actual, kept.total, full, multilabel=many)
 
     def _warn_if_out_of_reach(self) -> None:
         if self._warned or not (self.values == LARGEST).any():
@@ -136,7 +145,16 @@ class Multipliers(nn.Module):
         warnings.warn(text, UserWarning, stacklevel=3)
 
 
+def _average(kept: RunningConfusion | None) -> Confusion | None:
+    """The sums that were kept, up to a common factor; None if there are none."""
+    if kept is None or kept.tp is None or not kept.seen > 0:
+        return None
+    full: Any = kept.full
+    many = kept.total.ndim == kept.tp.ndim
+    return Confusion(kept.tp, kept.predicted, kept.actual, kept.total, full, multilabel=many)
+
+
 def _room(c: Constraint) -> float:
-    low, high = c.metric.bounds
+    low, high = (0.0, math.inf) if c.gap else c.metric.bounds
     room = high - c.bound if c.at_least else c.bound - low
     return max(room, LEAST_ROOM) if room < math.inf else 1.0

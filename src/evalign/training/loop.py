@@ -36,6 +36,7 @@ def fit(
     score: Callable[..., Tensor] | None = None,
     settings: Settings | None = None,
     sample_weight: Tensor | None = None,
+    groups: Tensor | None = None,
     annealing: TemperatureAnnealing | None = None,
     undecayed: Iterable[nn.Parameter] = (),
     on_epoch: Callable[[dict[str, Any]], object] | None = None,
@@ -47,19 +48,21 @@ def fit(
 
     Args:
         network: any module from rows to logits.
-        loss: called as loss(logits, target), with sample_weight=... where there are weights. A
-            module's state (temperature, running statistics) is part of the checkpoint; the module
-            is in eval mode for the validation rows.
-        X: the training rows, on the network's device; or a DataLoader that yields (x, y) or
-            (x, y, sample_weight), for data that does not fit, and sets the batch size itself.
+        loss: called as loss(logits, target), with sample_weight=... where there are weights, and
+            groups=... where there are groups. A module's state (temperature, running statistics) is
+            part of the checkpoint; the module is in eval mode for the validation rows.
+        X: the training rows, on the network's device; or a DataLoader that yields (x, y), (x, y,
+            sample_weight) or (x, y, sample_weight, groups), for data that does not fit, and sets
+            the batch size itself.
         y: their targets; None with a DataLoader.
-        validation: (X, y) or (X, y, sample_weight) of the validation rows, or a DataLoader.
+        validation: the same of the validation rows: a tuple, or a DataLoader.
         metric: a name, or a function of a `Confusion`; evaluated on labels (argmax; logit > 0).
         score: called with the logits, the targets and, where there are some, the weights of all
             validation rows, takes the place of the metric's value there: its labels may be other
             than those.
         settings: how to train; None for the defaults.
         sample_weight: a weight per training row.
+        groups: a number per training row, for a constraint of the loss that bounds a gap.
         annealing: stepped with the watched score after each epoch; training ends with it.
         undecayed: the parameters of the network that weight decay leaves alone.
         on_epoch: called with each record of the history. What it changes in the loss or the
@@ -94,13 +97,16 @@ def fit(
     data = check_data("X", X if y is None else (X, y), device)
     if sample_weight is not None:
         data = check_data("sample_weight", (X, y, sample_weight), device)
+    if groups is not None:
+        weight = torch.ones(len(groups), device=device) if sample_weight is None else sample_weight
+        data = check_data("groups", (X, y, weight, groups), device)
     validation = check_data("validation", validation, device)
     in_memory = isinstance(data, tuple)
     batches = math.ceil(len(data[0]) / settings.batch_size) if in_memory else len(data)
     half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(settings.precision)
     fused = device.type in ("cpu", "cuda")
     left_alone = set(undecayed)
-    groups: list[dict[str, Any]] = [
+    by_decay: list[dict[str, Any]] = [
         {"params": [p for p in parameters if p not in left_alone]},
         {"params": [p for p in parameters if p in left_alone], "weight_decay": 0.0},
     ]
@@ -108,7 +114,7 @@ def fit(
         settings,
         network,
         averaged=copy.deepcopy(network).requires_grad_(False) if settings.ema_decay else network,
-        optimizer=torch.optim.AdamW(groups, weight_decay=settings.weight_decay, fused=fused),
+        optimizer=torch.optim.AdamW(by_decay, weight_decay=settings.weight_decay, fused=fused),
         scaler=torch.amp.GradScaler(device.type, enabled=half == torch.float16),
         loss=loss,
         progress=Progress(

@@ -36,6 +36,7 @@ def validate(
     `score` of logits, targets and weights takes the place of the metric of plain labels.
     """
     outputs = [(predict(x), *rest) for x, *rest in batches]
+    # After the target come weights, and groups.
     logits, target, *weight = (torch.cat(part) for part in zip(*outputs, strict=True))
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
     pairwise = any(isinstance(module, WMWLoss) for module in modules)
@@ -51,15 +52,20 @@ def validate(
         matrix=metric.needs_matrix,
         **reading(loss),
     )
-    found = metric(confusion) if score is None else score(logits, target, *weight)
+    found = metric(confusion) if score is None else score(logits, target, *weight[:1])
     return Validation(values.mean(), found, _collapsed(confusion))
 
 
 def loss_of(
-    loss: Callable[..., Tensor], logits: Tensor, target: Tensor, weight: Tensor | None = None
+    loss: Callable[..., Tensor],
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    groups: Tensor | None = None,
 ) -> Tensor:
-    """Call the loss, with weights only where there are some: torch's own losses take none."""
-    return loss(logits, target) if weight is None else loss(logits, target, sample_weight=weight)
+    """Call the loss, with weights and groups where there are some: torch's own losses take none."""
+    more = {"sample_weight": weight, "groups": groups}
+    return loss(logits, target, **{name: x for name, x in more.items() if x is not None})
 
 
 def reading(loss: Callable[..., Tensor], **given: Any) -> dict[str, Any]:

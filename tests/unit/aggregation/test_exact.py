@@ -152,7 +152,7 @@ def test_no_graph_is_kept_of_pass_one():
         (iter([]), TypeError, "must be a list, as it is gone through twice. Got list_iterator."),
         ((x for x in [1]), TypeError, "Got generator. Pass a list of (x, target)"),
         ({"x": 1}, TypeError, "Got dict. Pass a list of (x, target)"),
-        ([torch.ones(8, 6)], TypeError, "must hold pairs (x, target) or triples"),
+        ([torch.ones(8, 6)], TypeError, "must hold (x, target), and perhaps"),
         ([(torch.ones(8, 6),)], TypeError, "Got tuple of 1."),
         (torch.zeros(3, 2), TypeError, "Got Tensor."),
         ([], ValueError, "microbatches of exact_backward must not be empty."),
