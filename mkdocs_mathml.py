@@ -14,11 +14,12 @@ EQUATION = re.compile(
 
 def mathml(match):
     latex = html.unescape(match["latex"])
-    element = convert(latex, display="block" if match["tag"] == "div" else "inline")
+    block = match["tag"] == "div"
+    element = convert(latex, display="block" if block else "inline")
     # The converter passes on a command that it does not know; a reader should not meet it.
     if "\\" in element:
         raise PluginError(f"not in latex2mathml: {latex}")
-    return element
+    return f'<div class="equation">{element}</div>' if block else element
 
 
 def on_page_content(content, **kwargs):
