@@ -55,15 +55,12 @@ class ChosenModels(NamedTuple):
         answers: their mean for rows that they were not trained on.
         results: see `AlignedEnsemble.cv_results_`.
         gain: see `AlignedEnsemble.gain_`.
-        plain: whether one of them by argmax was clearly better than what was asked for. It is then
-            what is used.
     """
 
     weights: dict[str, float]
     answers: Answers
     results: dict[str, list[Any]]
     gain: dict[str, Any]
-    plain: bool
 
 
 # Chooses by some of the rows; the last argument gives the labels of a candidate.
@@ -160,11 +157,6 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
     chosen = {way: labels(pick, way) for way in WAYS}
     everything = np.ones(len(rows.y), bool)
     weights = pick(tried, everything, judge, lambda name: tried[name].found.labels["rule"])
-    plainly, best = labels(_best, "argmax"), _best(tried, everything, judge, plain)
-    *_, (_, _, high) = judge.compare(chosen["rule"], plainly)
-    behind = high < 0 and wanted.constraint is None
-    if behind:
-        chosen, weights = dict.fromkeys(WAYS, plainly), best
     table = {name: one.found.labels for name, one in tried.items()} | {how: chosen}
     results: dict[str, list[Any]] = {
         "candidate": list(table),
@@ -179,10 +171,10 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
         for stem, entry in zip(stems, (rule, argmax, gain), strict=True):
             for end, value in zip(ENDS, entry, strict=True):
                 results[f"{stem}{end}"].append(value)
-    *_, gain = judge.compare(chosen["rule"], plainly)
+    *_, gain = judge.compare(chosen["rule"], labels(_best, "argmax"))
     found = dict(zip(("value", "low", "high"), gain, strict=True))
-    found |= {"against": next(iter(best))}
-    return ChosenModels(weights, mean_answers(tried, weights), results, found, behind)
+    found |= {"against": next(iter(_best(tried, everything, judge, plain)))}
+    return ChosenModels(weights, mean_answers(tried, weights), results, found)
 
 
 def mean_answers(tried: dict[str, Trial], weights: dict[str, float]) -> Answers:

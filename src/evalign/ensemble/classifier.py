@@ -81,7 +81,6 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             rows (a paired bootstrap). The ensemble is chosen anew for each fold, by the others.
         gain_: how far the ensemble is ahead of the best candidate by argmax, which is chosen anew
             for each fold too: "value", "low" and "high". "against" is the one that all rows choose.
-            Where that one is clearly ahead, and there is no constraint, it is used by argmax.
         left_out_: why a candidate is not in it, by its name: time, or the constraint.
         features_: the `Features`: what was learnt of the columns, and which were left out.
         n_features_in_, feature_names_in_: as in scikit-learn.
@@ -187,18 +186,14 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
                 tell=tell,
             )
             chosen = choose(trials.tried, self.choose, wanted, trials.judge)
-        if chosen.plain:
-            (name,) = chosen.weights
-            text = f"the {self.choose} with its rule, on rows held out: it is used"
-            warnings.warn(f"{name} with argmax was clearly better than {text}.", TrainingWarning, 2)
-        elif doubt := wanted.doubt(chosen.answers):
+        if doubt := wanted.doubt(chosen.answers):
             warnings.warn(doubt, TrainingWarning, stacklevel=2)
         self._fitted = FittedEnsemble(
             targets,
             features,
             trials.trained,
             chosen.weights,
-            wanted.rule(chosen.answers, "argmax" if chosen.plain else None),
+            wanted.rule(chosen.answers),
             trials.rules,
             chosen.results,
             chosen.gain,

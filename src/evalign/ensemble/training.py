@@ -145,6 +145,7 @@ def train(
     n_jobs: int | None,
     checkpoint: str | os.PathLike[str] | None,
     tell: Tell,
+    others_took: float = 0.0,
 ) -> TrainedModels:
     """A model for each fold, trained on the other folds; or `OutOfTime`, and none of them.
 
@@ -156,6 +157,7 @@ def train(
         n_jobs: how many of the others are trained at once.
         checkpoint: a folder for the checkpoints of networks, or None.
         tell: takes a line on how far it is.
+        others_took: the seconds of the slowest candidate so far; a network takes longer.
     """
     X, y = table.seen_by(candidate)
     arguments = candidate.fit_arguments(table.weight, table.groups)
@@ -180,7 +182,7 @@ def train(
             estimator.on_epoch = Watch(clock, 2 if fold else how.epochs * folds, said, tell)
         return estimator, X, y, rows, more
 
-    clock.require(0, "nothing was trained")
+    clock.require(others_took if is_network else 0, "nothing was trained")
     if clock.limit is not None and len(rows) > PROBE:
         seconds = folds * _expected(network, how, X, y, rows, arguments)
         clock.require(seconds, f"its training would take about {seconds:.0f} s")

@@ -96,7 +96,14 @@ def try_all(
         limit = clock if tried else Clock(None)
         try:
             models = train(
-                candidate, table, parts, limit, n_jobs=n_jobs, checkpoint=checkpoint, tell=tell
+                candidate,
+                table,
+                parts,
+                limit,
+                n_jobs=n_jobs,
+                checkpoint=checkpoint,
+                tell=tell,
+                others_took=max((one.seconds for one in tried.values()), default=0.0),
             )
         except OutOfTime as error:
             left_out[name] = str(error)
