@@ -1,6 +1,6 @@
 """A Confusion averaged over batches, for classes that most batches lack."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -31,6 +31,16 @@ def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:
     else:
         before.copy_(value)
     return value
+
+
+def make_saved(
+    owner: nn.Module, names: Iterable[str], state: dict[str, Any], prefix: str, like: Tensor
+) -> None:
+    """Make buffers as large as saved ones, beside `like`: one that is None would not be loaded."""
+    for name in names:
+        saved = state.get(prefix + name)
+        here = None if saved is None else torch.zeros_like(saved, device=like.device)
+        setattr(owner, name, here)
 
 
 _PARTS = ("tp", "predicted", "actual", "total", "full", "rows")
@@ -153,9 +163,5 @@ class RunningConfusion(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        # A buffer that is None would not be loaded, so the saved ones are made first.
-        for part in _PARTS:
-            saved = state_dict.get(prefix + part)
-            here = None if saved is None else torch.zeros_like(saved, device=self.seen.device)
-            setattr(self, part, here)
+        make_saved(self, _PARTS, state_dict, prefix, self.seen)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -17,9 +17,9 @@ from evalign.cli.errors import DataWarning, UsageError, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import Terminal
-from evalign.core.checks import nearest
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
+from evalign.core.text import nearest
 from evalign.report.contents import FEW
 from evalign.training import holdout_split
 

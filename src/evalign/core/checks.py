@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evalign.core.text import nearest as nearest
-
 
 def complaint(owner: str, argument: str, allowed: str, got: object, cure: str = "") -> str:
     """The text of an error: whose argument it is, what is allowed, what was given, and the cure."""

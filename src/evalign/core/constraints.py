@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, nearest, require
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.groups import of_each
 from evalign.core.metrics import ClassMetric, MatrixMetric, Metric, resolve
 from evalign.core.metrics.names import LONGEST, split
 from evalign.core.numerics import safe_ratio
+from evalign.core.text import nearest
 
 FORM = "be a metric's name, >= or <=, and a number"
 EXAMPLE = 'As in "recall >= 0.9", or several: "recall >= 0.9, specificity >= 0.8".'

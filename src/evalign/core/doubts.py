@@ -17,12 +17,12 @@ LIKE_ONE, LIKE_ONE_IN_HALF = 1e-3, 2e-2
 SO_MANY = 20
 
 
-def warn(text: str) -> None:
+def warn(text: str, kind: type[Warning] = UserWarning) -> None:
     """Warn at the line that called evalign, past the frames of evalign and torch."""
     level, frame = 2, sys._getframe(1)
     while frame is not None and _inside(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, UserWarning, stacklevel=level)
+    warnings.warn(text, kind, stacklevel=level)
 
 
 def _inside(module: str) -> bool:
@@ -48,16 +48,24 @@ def warn_of_layout(owner: str, shape: tuple[int, ...], target: tuple[int, ...]) 
         )
 
 
-def warn_of_one_hot(owner: str, target: Tensor) -> None:
+def warn_of_one_hot(
+    owner: str,
+    target: Tensor,
+    name: str = "target",
+    *,
+    else_pass: str = ', or task="multilabel"',
+    kind: type[Warning] = UserWarning,
+) -> None:
     """Warn of one class a row that is written as many labels a row, (N, L, ...)."""
     ones = (target == 1).sum(1)
     many = ones.numel() >= SO_MANY  # few rows may have one label each by chance
     if many and bool((ones == 1).all()) and bool(((target == 0) | (target == 1)).all()):
-        warn(
-            f"Every row of the target of {owner} holds exactly one 1, as for classes that exclude "
+        text = (
+            f"Every row of the {name} of {owner} holds exactly one 1, as for classes that exclude "
             "each other, but its shape is that of many labels a row, and so it is read. Pass "
-            'target.argmax(1) if these are classes, or task="multilabel".'
+            f"{name}.argmax(1) if these are classes{else_pass}."
         )
+        warn(text, kind)
 
 
 def warn_of_columns(owner: str, columns: int) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import complaint, require
+from evalign.core.doubts import LIKE_ONE, warn_of_one_hot
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.rows import Task, check_task
 from evalign.decisions import multilabel
@@ -24,7 +25,6 @@ from evalign.decisions.inputs import (
     as_weights,
     class_vector,
     layout,
-    warn_of_one_hot,
     with_mean_one,
     without_floor,
 )
@@ -123,7 +123,9 @@ def fit_decision(
         labels, seen = as_labels(owner, y, scores, multilabel=many, ignore_index=ignore_index)
         weight = weight * seen
         if many and task is None and probabilities is not None:
-            warn_of_one_hot(owner, labels, rows)
+            from_one = (rows.sigmoid().sum(1) - 1).abs()
+            if bool((from_one < LIKE_ONE).all()):  # also the scores are as of exclusive classes
+                warn_of_one_hot(owner, labels, "y")
     group = None if groups is None else as_groups(owner, groups, scores)
     weight = with_mean_one(owner, weight)
     if y is not None or sample_weight is not None:

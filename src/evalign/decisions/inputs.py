@@ -214,18 +214,6 @@ def _shape(values: Any) -> tuple[int, ...]:
         return ()
 
 
-def warn_of_one_hot(owner: str, labels: Tensor, rows: Tensor) -> None:
-    """Warn of one class a row that is written as many labels a row: (R, L), and log-odds."""
-    one = bool((labels.sum(1) == 1).all())
-    if one and bool(((rows.sigmoid().sum(1) - 1).abs() < LIKE_ONE).all()):
-        text = (
-            f"The y of {owner} has one 1 in every row and its probabilities add up to 1, as for "
-            "classes that exclude each other, but its shape is that of many labels a row, and so "
-            'it is read. Pass y.argmax(1) if these are classes, or task="multilabel".'
-        )
-        warn(text)
-
-
 def as_labels(
     owner: str,
     y: Values,

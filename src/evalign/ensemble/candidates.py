@@ -11,8 +11,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
-from evalign.core.checks import complaint, nearest, require
+from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
+from evalign.core.text import nearest
 from evalign.estimator import AlignedClassifier
 
 OWNER = "AlignedEnsemble"

@@ -8,7 +8,6 @@ import numpy as np
 from scipy import sparse
 
 from evalign.core.checks import complaint, require
-from evalign.core.doubts import SO_MANY
 from evalign.training import TrainingWarning
 
 SHOWN = 5  # labels in a text
@@ -72,16 +71,6 @@ def check_names(owner: str, given: Sequence[Any] | None, known: Sequence[Any] | 
 def present(y: np.ndarray) -> np.ndarray:
     """The classes, or the numbers of the labels, that some row has."""
     return np.unique(y) if y.ndim == 1 else np.flatnonzero(y.any(0))
-
-
-def warn_of_one_hot(y: np.ndarray) -> None:
-    """Warn of one class a row that is written as many labels a row."""
-    if len(y) >= SO_MANY and (y.sum(1) == 1).all():
-        text = (
-            "Every row of y holds exactly one 1, as for classes that exclude each other, but it "
-            "has a column per label, and so it is read. Pass y.argmax(1) if these are classes."
-        )
-        warnings.warn(text, TrainingWarning, stacklevel=3)
 
 
 def warn_of_absent(lost: np.ndarray, missing: np.ndarray) -> None:

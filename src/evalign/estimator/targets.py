@@ -11,10 +11,11 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
+from evalign.core.doubts import warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator.answers import Split
 from evalign.estimator.evidence import score_of
-from evalign.estimator.labels import indicators, label_array, warn_of_one_hot
+from evalign.estimator.labels import indicators, label_array
 from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.state import Fitted
 from evalign.training import TrainingWarning
@@ -162,7 +163,7 @@ def read_classes(
     metric = resolve(oriented(classifier.metric, classifier.pos_label, classes), owner=owner)
     targets.check_metric(metric)
     if many:
-        warn_of_one_hot(y)
+        warn_of_one_hot(owner, torch.from_numpy(y), "y", else_pass="", kind=TrainingWarning)
         return targets, codes, metric, None
     if classifier.pos_label is None:
         warn_of_positive(metric, classes, codes)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evalign.aggregation import Ranks
-from evalign.aggregation.running import keep
+from evalign.aggregation.running import keep, make_saved
 from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
@@ -266,12 +266,8 @@ class AlignedLoss(AdditiveLoss):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        # A buffer that is None would not be loaded, so the saved ones are made first.
-        for name in LEARNED if self.class_counts is None else ():
-            saved = state_dict.get(prefix + name)
-            device = self.metric_loss.temperature.device
-            here = None if saved is None else torch.zeros_like(saved, device=device)
-            setattr(self, name, here)
+        learned = LEARNED if self.class_counts is None else ()
+        make_saved(self, learned, state_dict, prefix, self.temperature)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 

@@ -139,6 +139,10 @@ class Loss(KnownKeywords, nn.Module, ABC):
         require(bool(self.gaps), name, "groups", allowed, type(groups).__name__, cure)
         return rows._replace(groups=as_groups(name, groups, rows, validate=self.validate))
 
+    def learns(self) -> bool:
+        """Whether a call is one of training: rows of other ranks and batches count then."""
+        return self.training and torch.is_grad_enabled()
+
     def whole(self, rows: GivenRows) -> Tensor | None:
         """The loss as one function, None where there is not one for these rows."""
         return None

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from inspect import Parameter, signature
 from typing import Any, Self
 
-from evalign.core.checks import complaint, nearest
+from evalign.core.checks import complaint
+from evalign.core.text import nearest
 
 OF_ROWS = "Weights of rows go into the call: loss(logits, target, sample_weight=...)."
 ONE_NUMBER = "The loss is one number of the whole batch, with nothing to reduce."

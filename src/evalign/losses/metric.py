@@ -211,10 +211,6 @@ class MetricLoss(AdditiveLoss):
         added = self.multipliers(averages[0], hard, *groups, learn=self.learns())
         return loss, zero_if_empty(added, hard.total.sum())
 
-    def learns(self) -> bool:
-        """Whether a call is one of training: rows of other ranks and batches count then."""
-        return self.training and torch.is_grad_enabled()
-
     def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
         step = self._soft_step(threshold)
         return soft_confusion("MetricLoss", batch, **step, matrix=self._needs_matrix)

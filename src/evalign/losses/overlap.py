@@ -51,8 +51,7 @@ class DiceLoss(AdditiveLoss):
         return (Confusion(*sums, multilabel=True),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        in_training = self.training and torch.is_grad_enabled()
-        (c,) = self.over_ranks(sums) if in_training else sums
+        (c,) = self.over_ranks(sums) if self.learns() else sums
         mass = c.predicted + c.actual
         loss = 1 - _mean_where(safe_ratio(2 * c.tp, mass), mass != 0)
         return zero_if_empty(loss, c.total.sum())

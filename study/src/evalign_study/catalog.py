@@ -1,6 +1,7 @@
 """All tables of the study, by name."""
 
-from evalign.core.checks import nearest, require
+from evalign.core.checks import require
+from evalign.core.text import nearest
 from evalign_study.decided.table import DecisionsTable
 from evalign_study.goals.table import GoalsTable
 from evalign_study.modelled.table import ModelsTable

@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evalign.core.checks import nearest, require
+from evalign.core.checks import require
+from evalign.core.text import nearest
 from evalign.core.theory import shannon_equitability
 
 VOID = 255  # in the place of a pixel's class, where it has none

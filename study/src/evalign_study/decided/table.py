@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from evalign.core.checks import nearest, require
+from evalign.core.checks import require
+from evalign.core.text import nearest
 from evalign_study.decided import plan, standings
 from evalign_study.decided.standings import OURS, RIVALS, Cells
 from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Text

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evalign.core.checks import nearest, require
+from evalign.core.checks import require
+from evalign.core.text import nearest
 from evalign_study.decided.standings import Scores
 from evalign_study.goals import plan, standings
 from evalign_study.goals.standings import PLAIN, TRAINED, collected, points

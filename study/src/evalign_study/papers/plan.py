@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from evalign.core.checks import nearest, require
+from evalign.core.checks import require
+from evalign.core.text import nearest
 from evalign_study.data import card
 from evalign_study.papers.search import chosen, grid
 from evalign_study.papers.tables import Line, Panel, PrintedTable

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from evalign.core.checks import nearest, require
+from evalign.core.checks import require
+from evalign.core.text import nearest
 from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Text
 from evalign_study.pipeline.intervals import Interval, interval
 from evalign_study.pipeline.style import ALIGNED, MUTED, STYLE

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from evalign.core.checks import nearest, require
+from evalign.core.checks import require
+from evalign.core.text import nearest
 from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Text
 from evalign_study.pipeline.intervals import Interval
 from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, origins
