@@ -3,7 +3,7 @@ PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: test test-slow attack release-check demo lint types contract unit gpu reproduce-quick docs clean
+.PHONY: test test-slow attack release-check demo lint types contract unit gpu reproduce-quick docs notebooks clean
 
 test: lint types contract unit docs
 
@@ -49,11 +49,17 @@ reproduce-quick: $(READY)
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# The gallery as notebooks, run: examples/notebooks/.
+notebooks: $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[notebooks]'
+	$(BIN)/python examples/notebooks.py
+
 # --clear: a set-up that was interrupted or has other pins leaves nothing behind. The stamp lies
 # inside, so that it goes with the environment, and is written last.
 $(READY): pyproject.toml study/pyproject.toml constraints.txt
+	@echo 'Setting up .venv (3.5 GB, three to ten minutes, once). pip tells how far it is:'
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]' -e study
+	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]' -e study
 	touch $@
 
 clean:

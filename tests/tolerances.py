@@ -98,3 +98,7 @@ FLOAT32_MOMENTS = 1e-5
 # The logarithm of a quotient of slopes, each a central difference of step 1e-6 of a metric with
 # classes of a share of 0.02: (1e-6 / 0.02)² = 2.5e-9 of curvature, 1e-10 of rounding.
 SLOPES = 1e-8
+
+# Scores that a page of the documentation prints: processors round differently, and a network or a
+# forest trained from there answers a few of some hundred rows otherwise.
+PRINTED = 0.02

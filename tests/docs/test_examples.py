@@ -1,4 +1,7 @@
-"""Run the Python blocks and `evalign` commands of README.md and docs/, and src/'s docstrings."""
+"""Run the Python blocks and `evalign` commands of README.md and docs/, and src/'s docstrings.
+
+A block spelled `output` holds what the blocks before it print.
+"""
 
 import doctest
 import re
@@ -12,6 +15,7 @@ from sybil.parsers.doctest import DocTestParser
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
 from evalign.cli import main
+from tests import tolerances
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -20,6 +24,7 @@ PAGES = [README, *sorted(ROOT.glob("docs/**/*.md"))]
 MODULES = sorted([*ROOT.glob("src/**/*.py"), *ROOT.glob("study/src/**/*.py")])
 
 PROGRAMS = {"evalign": main, "evalign-study": study}
+DECIMAL = re.compile(r"-?\d+\.\d+")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -31,10 +36,24 @@ def run_commands(example):
             with pytest.raises(SystemExit) as end:
                 PROGRAMS[name](arguments)
             assert end.value.code == 0, line
+    example.namespace["capsys"].readouterr()  # what a command says is not a page's output
+
+
+def check_output(example):
+    """Compare with what was printed since the last such block, decimals with a tolerance."""
+    texts = example.parsed, example.namespace["capsys"].readouterr().out
+    shown, printed = (DECIMAL.sub("#", text).split() for text in texts)
+    assert shown == printed
+    shown, printed = ([float(x) for x in DECIMAL.findall(text)] for text in texts)
+    assert shown == pytest.approx(printed, abs=tolerances.PRINTED)
 
 
 PAGE = Sybil(
-    [PythonCodeBlockParser(doctest_optionflags=FLAGS), CodeBlockParser("bash", run_commands)]
+    [
+        PythonCodeBlockParser(doctest_optionflags=FLAGS),
+        CodeBlockParser("bash", run_commands),
+        CodeBlockParser("output", check_output),
+    ]
 )
 DOCSTRING = Sybil([DocTestParser(FLAGS), PythonCodeBlockParser()])
 
@@ -45,7 +64,7 @@ def name(path):
 
 # One test per file, because the blocks of a page build on each other.
 @pytest.mark.parametrize("path", PAGES + MODULES, ids=name)
-def test_examples_run(path, tmp_path, monkeypatch):
+def test_examples_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     if path in OWN_FILES:
         rows = [f"{x % 7 + x / 200},{'yes' if x % 7 > 4 else 'no'}" for x in range(120)]
@@ -54,8 +73,16 @@ def test_examples_run(path, tmp_path, monkeypatch):
         yes = [x % 11 / 11 for x in range(120)]
         scores = [f"{p},{1 - p},{'yes' if x % 7 < 7 * p else 'no'}" for x, p in enumerate(yes)]
         Path("scores.csv").write_text("\n".join(["yes,no,label", *scores]))
-    for example in (PAGE if path.suffix == ".md" else DOCSTRING).parse(path):
+    document = (PAGE if path.suffix == ".md" else DOCSTRING).parse(path)
+    document.namespace["capsys"] = capsys
+    for example in document:
         example.evaluate()
+
+
+def test_installation_is_told_in_one_way():
+    told = [page.read_text(encoding="utf-8") for page in (README, ROOT / "docs" / "index.md")]
+    readme, index = (re.search(r"^## Install\n(.*?)^## ", x, re.DOTALL | re.M)[1] for x in told)
+    assert readme == index
 
 
 def test_readme_has_an_example():
