@@ -418,7 +418,7 @@ def test_a_promise_sees_a_row_once():
 def test_wrong_promises():
     with pytest.raises(ValueError, match="confidence of AlignedDecisionCV must be None without a"):
         decided(confidence=0.95).fit(X, Y)
-    text = f"constraint_groups of AlignedDecisionCV must hold a group for each of the {len(Y)} rows"
+    text = "constraint_groups of AlignedDecisionCV must be one for each row"
     with pytest.raises(ValueError, match=text):
         decided(constraint="gap(recall) <= 0.5").fit(X, Y, constraint_groups=[1, 2])
     with pytest.raises(ValueError, match="groups of fit_decision must be given for 'gap"):

@@ -693,8 +693,14 @@ def test_a_network_function_that_returns_no_module():
             "groups of AlignedClassifier must hold a value for each of the 600",
         ),
         ({"groups": np.ones(600)}, "groups of holdout_split must name at least 2 groups"),
-        ({"validation_data": X}, "validation_data of AlignedClassifier must be (X, y) or (X, y, s"),
-        ({"validation_data": (X,)}, "validation_data of AlignedClassifier must be (X, y) or (X, y"),
+        (
+            {"validation_data": X},
+            "validation_data of AlignedClassifier must be (X, y), (X, y, s",
+        ),
+        (
+            {"validation_data": (X,)},
+            "validation_data of AlignedClassifier must be (X, y), (X, y, s",
+        ),
         ({"validation_data": (X, Y + 1)}, "validation_data of AlignedClassifier must hold classes"),
         ({"validation_data": (X[:, :2], Y)}, "X has 2 features"),
     ],

@@ -147,7 +147,7 @@ def test_an_unknown_name_gets_the_closest():
     ("place", "value", "text"),
     [
         (("made", "lines", "CE"), "cross_entropie", "method of made must be one of a study"),
-        (("made", "network"), "mlp33", "network of made must be one of mlp, mlp32"),
+        (("made", "network"), "mlp33", "network of made must be one of mlp, mlp128, mlp32"),
         (("made", "kind"), "picture", "kind of made must be one of table, convergence, scatter"),
         (
             ("made", "panels", 0, "printed", "CE"),
