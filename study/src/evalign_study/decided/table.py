@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Self
 
 from evalign.core.checks import require
-from evalign.core.text import nearest
 from evalign_study.decided import plan, standings
 from evalign_study.decided.standings import OURS, RIVALS, Cells
 from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Text
-from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, origins
+from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, check_datasets, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
 from evalign_study.trainers.deciding import CUTOFFS, MODELS, PREDICT, TUNER
@@ -44,9 +43,7 @@ class SplitTable(StudyTable):
     """
 
     def __init__(self, datasets: Sequence[str] | None = None, *, quick: bool = False) -> None:
-        for dataset in datasets or ():
-            allowed, cure = f"be one of {', '.join(plan.SETS)}", nearest(dataset, plan.SETS)
-            require(dataset in plan.SETS, self.name, "dataset", allowed, repr(dataset), cure)
+        check_datasets(self.name, datasets or (), plan.SETS)
         self.quick, self.asked = quick, list(datasets or (plan.QUICK_SETS if quick else plan.SETS))
 
     @property

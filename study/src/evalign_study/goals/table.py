@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from evalign.core.checks import require
-from evalign.core.text import nearest
 from evalign_study.decided.standings import Scores
 from evalign_study.goals import plan, standings
 from evalign_study.goals.standings import PLAIN, TRAINED, collected, points
 from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Text
 from evalign_study.pipeline.intervals import Interval
-from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, origins
+from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, check_datasets, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
 from evalign_study.suite.standings import named
@@ -79,9 +77,7 @@ class GoalsTable(StudyTable):
         trials: int | None = None,
         quick: bool = False,
     ) -> None:
-        for dataset in datasets or ():
-            allowed, cure = f"be one of {', '.join(plan.SETS)}", nearest(dataset, plan.SETS)
-            require(dataset in plan.SETS, self.name, "dataset", allowed, repr(dataset), cure)
+        check_datasets(self.name, datasets or (), plan.SETS)
         self.quick, self.trials = quick, trials
         self.asked = list(datasets or (plan.QUICK_SETS if quick else plan.SETS))
 

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple, Self
 
 import plotly.graph_objects as go
 
+from evalign.core.checks import require
+from evalign.core.text import nearest
 from evalign_study.pipeline.formats import Part
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
@@ -110,6 +112,13 @@ class Findings(NamedTuple):
     sheets: Mapping[str, Sheet]
     lines: Sequence[str]
     data: Sequence[Mapping[str, Any]]
+
+
+def check_datasets(table: str, asked: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse the name of a data set that a table does not have."""
+    for name in asked:
+        allowed = f"be one of {', '.join(known)}"
+        require(name in known, table, "dataset", allowed, repr(name), nearest(name, known))
 
 
 def origins(records: Sequence[Record], text: str) -> str:

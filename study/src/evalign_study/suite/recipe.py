@@ -10,11 +10,10 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from evalign.core.checks import require
-from evalign.core.text import nearest
 from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Text
 from evalign_study.pipeline.intervals import Interval, interval
 from evalign_study.pipeline.style import ALIGNED, MUTED, STYLE
-from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, origins
+from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, check_datasets, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
 from evalign_study.suite import plan, standings
@@ -89,9 +88,7 @@ class RecipeTable(StudyTable):
     name, title = "recipe", "The recipe against the losses of today"
 
     def __init__(self, datasets: Sequence[str] | None = None, *, quick: bool = False) -> None:
-        for dataset in datasets or ():
-            allowed, cure = f"be one of {', '.join(SETS)}", nearest(dataset, SETS)
-            require(dataset in SETS, self.name, "dataset", allowed, repr(dataset), cure)
+        check_datasets(self.name, datasets or (), SETS)
         self.quick, self.asked = quick, list(datasets or (plan.QUICK_SETS if quick else SETS))
         images = any(dataset not in plan.SETS for dataset in self.asked)
         allowed, got = "be one with a quick look, which images have not", ", ".join(self.asked)

@@ -5,11 +5,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from evalign.core.checks import require
-from evalign.core.text import nearest
 from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Text
 from evalign_study.pipeline.intervals import Interval
-from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, origins
+from evalign_study.pipeline.table import QUICK, Findings, Sheet, StudyTable, check_datasets, origins
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run
 from evalign_study.suite.standings import Choice, Scores, scores
@@ -114,9 +112,7 @@ class TaskTable(StudyTable):
         trials: int | None = None,
         quick: bool = False,
     ) -> None:
-        for dataset in datasets or ():
-            allowed, cure = f"be one of {', '.join(known)}", nearest(dataset, known)
-            require(dataset in known, task.name, "dataset", allowed, repr(dataset), cure)
+        check_datasets(task.name, datasets or (), known)
         self.name, self.title, self.task, self.quick = task.name, task.title, task, quick
         self.asked = list(datasets or known)
         self.trials = trials
