@@ -102,8 +102,8 @@ def partial_area(curve: Confusion, max_fpr: float, min_tpr: float) -> Tensor:
     low = tpr[..., :-1] - min_tpr
     high = low + inside * torch.diff(tpr)
     over_low, over_high = low.relu(), high.relu()
-    inside = safe_ratio(over_high - over_low, high - low, fill=1.0)  # the share above the bound
-    area = (width * inside * (over_low + over_high) / 2).sum(-1)
+    above = safe_ratio(over_high - over_low, high - low, fill=1.0)  # of what is left of the line
+    area = (width * above * (over_low + over_high) / 2).sum(-1)
     return area / (max_fpr * (1 - min_tpr))
 
 
@@ -118,6 +118,12 @@ def recall_at_precision(curve: Confusion, precision: float, step: Step) -> Tenso
     best = found.flip(-1).cummax(-1).values.flip(-1)
     counted = step(best, torch.full_like(best, precision))
     return safe_ratio((_gain(curve) * counted).sum(-1), curve.actual.squeeze(-1))
+
+
+def is_useless(curve: Confusion) -> Tensor:
+    """Whether no threshold has a better precision than the lowest one, which all rows are above."""
+    precision = safe_ratio(curve.tp, curve.predicted)
+    return precision[..., :-1].amax(-1) <= precision[..., -1]
 
 
 def mean_over_classes(score: Tensor, curve: Confusion) -> Tensor:

@@ -79,7 +79,7 @@ class PartialAUCLoss(AdditiveLoss):
     the whole area. Classes and labels are averaged as by `AveragePrecisionLoss`.
 
     Where the curve does not reach `min_tpr` in time, the area is 0 and has no slope. The gradient
-    is then that of the area without that bound.
+    is then that of the area without that bound, or if that is 0 too, of the whole area.
 
     Args:
         max_fpr: the bound on false positives, in (0, 1].
@@ -129,9 +129,10 @@ class PartialAUCLoss(AdditiveLoss):
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         batch, curve = self.more_rows(*sums)
-        area = curves.partial_area(curve, self.max_fpr, self.min_tpr)
-        unbound = curves.partial_area(curve, self.max_fpr, 0.0)
-        score = area + torch.where(area == 0, unbound - unbound.detach(), 0)
+        bounds = (self.max_fpr, self.min_tpr), (self.max_fpr, 0.0), (1.0, 0.0)
+        area, left, whole = (curves.partial_area(curve, *each) for each in bounds)
+        slope = torch.where(area != 0, area, torch.where(left != 0, left, whole))
+        score = area.detach() + (slope - slope.detach())
         return zero_if_empty(1 - curves.mean_over_classes(score, curve), batch.total.sum())
 
 
@@ -139,9 +140,10 @@ class RecallAtPrecisionLoss(AdditiveLoss):
     """1 − the largest recall whose precision is at least a bound, of soft counts.
 
     At the best threshold alone few rows have a slope, so every positive counts by a soft step of
-    the precision that it can be had at, and at temperature 0 the loss is the metric, in
-    which a precision that equals the bound counts half. Classes and labels are averaged as by
-    `AveragePrecisionLoss`.
+    the precision that it can be had at. At temperature 0 the loss is the metric, in which a
+    precision that equals the bound counts half. Where no threshold has a better precision than the
+    lowest, which all rows are above, the gradient is that of the average precision. Classes and
+    labels are averaged as by `AveragePrecisionLoss`.
 
     Args:
         precision: the bound, in (0, 1).
@@ -198,6 +200,8 @@ class RecallAtPrecisionLoss(AdditiveLoss):
         batch, curve = self.more_rows(*sums)
         step = membership.step("linear", self.temperature)
         score = curves.recall_at_precision(curve, self.precision, step)
+        whole = curves.average_precision(curve)
+        score = score + torch.where(curves.is_useless(curve), whole - whole.detach(), 0)
         return zero_if_empty(1 - curves.mean_over_classes(score, curve), batch.total.sum())
 
 

@@ -25,7 +25,7 @@ PENALTY = 0.1
 # A bound that needs a greater multiplier is taken to be out of reach. Two such bounds then pull
 # evenly, and beside them the loss keeps a say.
 LARGEST = 5.0
-LEAST_ROOM = 0.01  # a bound at the very end of a metric, recall >= 1, leaves none
+LEAST_ROOM = 0.01  # of what a metric spans: a bound at its very end, recall >= 1, leaves none
 HARD = 1e-30  # the temperature at which a soft label is a hard one
 
 
@@ -37,10 +37,13 @@ class Multipliers(nn.Module):
     the proxy Lagrangian of Cotter et al. (JMLR 20, 2019). A soft recall of 0.9 may be a recall of
     0.8. Both are averages over batches, so that rare classes count.
 
-    Each batch adds Σ w·missing to the loss, with w = max(0, λ + PENALTY·missing), and then moves
-    λ ← max(0, λ + RATE·missing), where missing is negative if the constraint is met with room to
-    spare. A constraint that never binds has λ = w = 0 and changes nothing. A batch without rows or
-    with a logit that is not finite does not move them.
+    Each batch adds Σ w·missing(soft) to the loss, with w = λ + PENALTY·missing(labels), and then
+    moves λ ← λ + RATE·missing(labels). What labels miss is taken from −1 to 1, and is negative if
+    the constraint is met with room to spare; w and λ are taken from 0 to LARGEST. A constraint that
+    never binds has λ = w = 0 and changes nothing. A batch without rows or with a logit that is not
+    finite does not move them.
+
+    Of a gap between groups, both are averages for each group.
 
     Args:
         constraints: what is bounded.
@@ -155,6 +158,9 @@ def _average(kept: RunningConfusion | None) -> Confusion | None:
 
 
 def _room(c: Constraint) -> float:
-    low, high = (0.0, math.inf) if c.gap else c.metric.bounds
+    """What the bound leaves of what the metric spans; 1 if there is no end to it."""
+    low, high = c.metric.bounds
+    span = high - low if high - low < math.inf else 1.0
+    low = 0.0 if c.gap else low
     room = high - c.bound if c.at_least else c.bound - low
-    return max(room, LEAST_ROOM) if room < math.inf else 1.0
+    return max(room, LEAST_ROOM * span) if room < math.inf else 1.0

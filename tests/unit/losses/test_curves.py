@@ -207,6 +207,36 @@ def test_a_curve_below_the_bound_on_recall_has_the_slope_without_it():
     assert found.abs().sum() > 0
 
 
+def upside_down(rows=200):
+    """Make scores that are the lower, the more likely a row is positive."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(rows) % 10 == 0
+    z = torch.randn(rows, generator=generator, dtype=torch.float64) - 3 * y
+    return z.requires_grad_(), y
+
+
+def test_a_curve_along_the_axis_has_the_slope_of_the_whole_area():
+    """No positive is above the hardest negatives, and none of the tighter areas has a slope."""
+    z, y = upside_down()
+    (whole,) = torch.autograd.grad(PartialAUCLoss(1.0)(z, y), z)
+    for min_tpr in (0.0, 0.5):
+        loss = PartialAUCLoss(0.05, min_tpr)(z, y)
+        assert loss == 1
+        assert torch.equal(torch.autograd.grad(loss, z)[0], whole)
+    assert (whole[y] < 0).any()
+    assert (whole[~y] > 0).any()
+
+
+def test_a_ranking_without_a_useful_threshold_has_the_slope_of_average_precision():
+    z, y = upside_down()
+    slopes = [
+        torch.autograd.grad(loss(z, y), z)[0]
+        for loss in (RecallAtPrecisionLoss(0.9), AveragePrecisionLoss())
+    ]
+    torch.testing.assert_close(*slopes, rtol=0, atol=tolerances.SAME)
+    assert (slopes[0][y] < 0).any()
+
+
 def test_training_ranks_the_rows():
     """From scores that say nothing, by the loss alone."""
     generator = torch.Generator().manual_seed(0)

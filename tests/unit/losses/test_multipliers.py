@@ -128,6 +128,20 @@ def test_what_one_batch_adds_and_moves(task):
     assert reached == pytest.approx(1 - missing.item(), abs=1e-6)  # of float32
 
 
+def test_the_unit_of_a_cost_does_not_matter():
+    """Also where the bound leaves no room."""
+    found = []
+    for unit in (1.0, 0.001):
+        cost = f"[[0, {unit}], [{5 * unit}, 0]]"
+        loss = MetricLoss("f1", constraint=f"expected_cost{cost} <= {0.1 * unit}")
+        none = MetricLoss("f1", constraint=f"expected_cost{cost} <= 0")
+        for each in (loss, none):
+            value, gradient = slope(each, *rows("binary"))
+            found.append(torch.cat([value.view(1), gradient, each.multipliers.values]))
+    torch.testing.assert_close(found[0], found[2], rtol=0, atol=tolerances.SAME)
+    torch.testing.assert_close(found[1], found[3], rtol=0, atol=tolerances.SAME)
+
+
 def test_evaluation_does_not_move_them():
     loss, batch = MetricLoss("precision", constraint="recall >= 1"), rows("binary")
     slope(loss, *batch)
