@@ -219,7 +219,7 @@ def fit_rows(
     goal = Goal.of(
         owner, metric, constraint, names, 0 if groups is None else int(groups.amax()) + 1
     )
-    _check_groups(owner, goal, many, confidence)
+    check_groups(owner, goal, many, confidence)
     own = rows.new_zeros(number)
     argmax = torch.eye(number, dtype=rows.dtype, device=rows.device)
     if offsets is not None:
@@ -290,7 +290,7 @@ def fit_rows(
     )
 
 
-def _check_groups(owner: str, goal: Goal, many: bool, confidence: float | None) -> None:
+def check_groups(owner: str, goal: Goal, many: bool, confidence: float | None = None) -> None:
     """Refuse groups without a gap and a gap without groups, and what many labels cannot have."""
     gaps = [each.text for each in goal.constraints if each.gap]
     cure = 'Leave them out, or bound a gap: constraint="gap(recall) <= 0.05".'
