@@ -210,6 +210,20 @@ def test_a_gap_is_broken_by_its_worst_pair():
     assert error.item() == pytest.approx(math.sqrt((p * (1 - p) + q * (1 - q)) / n))
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_nothing_is_promised_of_a_group_without_a_row_of_the_class(classes):
+    y = torch.arange(900) % classes
+    logits = 5 * torch.nn.functional.one_hot(y, classes).double()
+    group = (torch.arange(900) // classes) % 2
+    how = {"metric": "f1_macro", "constraint": "gap(recall[1]) <= 0.2", "confidence": 0.9}
+    assert fit_decision(logits, y, groups=group, **how).promised
+    with pytest.warns(UserWarning, match="<= 0.2' has a group without a row that it counts. It is"):
+        rule = fit_decision(logits, y, groups=torch.where(y == 1, 0, group), **how)
+    assert rule.promised is False
+    with pytest.raises(ValueError, match="groups of fit_decision must name two groups"):
+        fit_decision(logits, y, groups=group, sample_weight=group, **how)
+
+
 # What comes out.
 
 

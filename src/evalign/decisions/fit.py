@@ -126,14 +126,13 @@ def fit_decision(
             from_one = (rows.sigmoid().sum(1) - 1).abs()
             if bool((from_one < LIKE_ONE).all()):  # also the scores are as of exclusive classes
                 warn_of_one_hot(owner, labels, "y")
-    group = None if groups is None else as_groups(owner, groups, scores)
     weight = with_mean_one(owner, weight)
-    if y is not None or sample_weight is not None:
-        counts = weight.sum(1) > 0 if many else weight > 0
-        if not counts.all():  # else copies would take a tenth of the time
-            rows, weight = rows[counts], weight[counts]
-            labels = None if labels is None else labels[counts]
-            group = None if group is None else group[counts]
+    counts = weight.sum(1) > 0 if many else weight > 0
+    group = None if groups is None else as_groups(owner, groups, scores, counts)
+    if not counts.all():  # else copies would take a tenth of the time
+        rows, weight = rows[counts], weight[counts]
+        labels = None if labels is None else labels[counts]
+        group = None if group is None else group[counts]
     return fit_rows(
         owner,
         rows,
