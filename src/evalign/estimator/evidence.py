@@ -145,10 +145,12 @@ def rule_without(
 ) -> DecisionRule | None:
     """The rule of all answers but some; None if no others are there or the constraint is too much.
 
-    All rows may allow for a constraint that is too much for some.
+    All rows may allow for a constraint that is too much for some, and some may be of one group.
     """
     rest = answers.take(others(answers, some))
-    if not len(rest.row):
+    gap = wanted.groups is not None and decision != "argmax"
+    alone = gap and len(np.unique(cast(np.ndarray, wanted.groups)[rest.row])) < 2
+    if not len(rest.row) or alone:
         return None
     try:
         with unspoken():
