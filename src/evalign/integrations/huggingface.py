@@ -145,9 +145,9 @@ class AlignedTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The loss of these rows; for a micro-batch, a term with its part of the gradient."""
-        outputs, *rows = self._forward(model, inputs)
+        outputs, logits, labels, *more = self._forward(model, inputs)
         exact = self._exact if model.training else None
-        value = loss_of((exact or self).loss, *rows)
+        value = loss_of((exact or self).loss, logits, labels, *more)
         return (value, outputs) if return_outputs else value
 
     def get_batch_samples(

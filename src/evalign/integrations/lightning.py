@@ -162,13 +162,13 @@ class AlignedModule(LightningModule):
         return value
 
     def _labelled(self, batch: Any) -> tuple[Any, Tensor, Tensor | None, Tensor | None]:
-        x, target, *more = BatchParts(*self.unpack(batch))
+        x, target, weight, groups = BatchParts(*self.unpack(batch))
         if target is None:
             got = [*batch] if isinstance(batch, Mapping) else type(batch).__name__
             allowed = f"be (x, target[, weight]), or a dict with one of {', '.join(TARGETS)}"
             cure = "Override AlignedModule.unpack."
             raise ValueError(complaint("AlignedModule", "a batch", allowed, got, cure))
-        return x, target, *more
+        return x, target, weight, groups
 
     def _in_parts(self, x: Any) -> Tensor:
         size = self.microbatch_size
