@@ -400,6 +400,16 @@ def test_promises_and_groups():
         assert slack == pytest.approx(0.6 - abs(each[0] - each[1]))
 
 
+def test_folds_that_leave_one_group_have_no_rule():
+    """One row is the whole second group: there is no rule without its fold, no gap in others."""
+    alone = np.arange(len(Y)) == 0
+    clf = decided(constraint="gap(recall) <= 0.5").fit(X, Y, constraint_groups=alone)
+    (slacks,) = clf.cv_results_["fold_slacks"].values()
+    assert np.isnan(slacks).all()
+    assert np.isnan(clf.cv_results_["rule_scores"]).sum() == 1
+    assert np.isfinite(clf.cv_results_["argmax_scores"]).all()
+
+
 def split_by(groups):
     return [groups == group for group in np.unique(groups)]
 

@@ -182,3 +182,49 @@ def test_offsets_that_a_loss_learns_reach_the_rule():
         logits = fitted(x)
     expected = (logits + loss.offsets).softmax(1)
     torch.testing.assert_close(fitted.rule.probabilities(logits), expected)
+
+
+def test_the_rule_meets_the_constraint_of_the_loss():
+    x, y = made_rows(60)
+    loss = AlignedLoss("f1_macro", constraint="recall[rare] >= 0.9", classes=["a", "b", "rare"])
+    fitted = AlignedModule(network(), loss, "f1_macro")
+    Trainer(max_epochs=1, **QUIET).fit(fitted, loader((x, y)), loader((x, y)))
+    with torch.no_grad():
+        labels = fitted.rule(fitted(x))
+    assert (labels[y == 2] == 2).double().mean() >= 0.9
+    assert fitted.rule.constraint == "recall[rare] >= 0.9"
+    assert loss.metric_loss.multipliers.labels.seen > 0
+
+
+def test_a_constraint_that_no_rule_meets_does_not_stop_a_checkpoint(tmp_path):
+    x, y = made_rows(60)
+    with torch.no_grad():
+        x.zero_()
+    loss = MetricLoss("f1_macro", constraint="precision[0] >= 0.99")
+    fitted = AlignedModule(network(), loss, "f1_macro")
+    trainer = Trainer(max_epochs=1, **QUIET)
+    trainer.fit(fitted, loader((x, y)), loader((x, y)))
+    trainer.save_checkpoint(tmp_path / "last")
+    assert "rule" not in torch.load(tmp_path / "last", weights_only=True)
+    with pytest.raises(ValueError, match="be met by some rule on these rows"):
+        _ = fitted.rule
+
+
+@pytest.mark.parametrize("kind", ["tuple", "dict"])
+def test_groups_of_rows_reach_the_loss(kind):
+    x, y = made_rows(60)
+    group = torch.arange(60) % 2
+    loss = MetricLoss("f1_macro", constraint="gap(recall[1]) <= 0.01")
+    with pytest.raises(ValueError, match=r'decision of AlignedModule must be "argmax" for a loss'):
+        AlignedModule(network(), loss, "f1_macro")
+    fitted = AlignedModule(network(), loss, "f1_macro", decision="argmax")
+    weight = torch.ones(60, dtype=torch.float64)
+    rows = (x, y, weight, group) if kind == "tuple" else {"x": x, "y": y, "groups": group}
+    with torch.no_grad():
+        labels = fitted(x).argmax(1)
+    Trainer(max_epochs=1, **QUIET).fit(fitted, loader(rows), loader(rows))
+    recall = [(labels[(y == 1) & (group == g)] == 1).double().mean().item() for g in (0, 1)]
+    found = loss.multipliers.reached()["gap(recall[1]) <= 0.01"]
+    assert found == pytest.approx(abs(recall[0] - recall[1]), abs=tolerances.SAME)
+    with pytest.raises(ValueError, match="groups of MetricLoss must be given for 'gap"):
+        fitted.training_step((x, y), 0)

@@ -214,6 +214,8 @@ BAD = {
     "recal >= 0.9": "metric of fit's constraint must be a name of metrics.names(). Got 'recal'. "
     'Did you mean "recall"?',
     "sensitivity >= 0.9": 'Did you mean "recall"?',
+    "tpr >= 0.9": 'Did you mean "recall"?',
+    "true_negative_rate >= 0.9": 'Did you mean "specificity"?',
     "roc_auc >= 0.9": "It ranks over all thresholds",
     "FPR <= 0.1": "fpr, fnr or predicted_rate. Got 'FPR'. Did you mean 'fpr'?",
     "false_positive_rate <= 0.1": "Did you mean 'fpr'?",

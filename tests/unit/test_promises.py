@@ -210,6 +210,20 @@ def test_a_gap_is_broken_by_its_worst_pair():
     assert error.item() == pytest.approx(math.sqrt((p * (1 - p) + q * (1 - q)) / n))
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_nothing_is_promised_of_a_group_without_a_row_of_the_class(classes):
+    y = torch.arange(900) % classes
+    logits = 5 * torch.nn.functional.one_hot(y, classes).double()
+    group = (torch.arange(900) // classes) % 2
+    how = {"metric": "f1_macro", "constraint": "gap(recall[1]) <= 0.2", "confidence": 0.9}
+    assert fit_decision(logits, y, groups=group, **how).promised
+    with pytest.warns(UserWarning, match="<= 0.2' has a group without a row that it counts. It is"):
+        rule = fit_decision(logits, y, groups=torch.where(y == 1, 0, group), **how)
+    assert rule.promised is False
+    with pytest.raises(ValueError, match="groups of fit_decision must name two groups"):
+        fit_decision(logits, y, groups=group, sample_weight=group, **how)
+
+
 # What comes out.
 
 
@@ -414,10 +428,8 @@ def test_what_has_no_groups_or_promises():
     many = torch.stack([Y, 1 - Y], 1)
     with pytest.raises(ValueError, match="confidence of fit_decision must be None for many labels"):
         quietly(torch.stack([Z, -Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1")
-    fitter = DecisionFitter("f1", constraint="gap(recall) <= 0.5")
-    fitter.update(Z, Y)
     with pytest.raises(ValueError, match=r"with groups=\. DecisionFitter keeps no"):
-        fitter.compute()
+        DecisionFitter("f1", constraint="gap(recall) <= 0.5")
     rule = fit_decision(Z, Y, **GAP, groups=torch.arange(40) % 2)
     with pytest.raises(ValueError, match="must not bound a gap, whose groups are not known here"):
         rule.adapt(Z)

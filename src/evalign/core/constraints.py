@@ -12,7 +12,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.groups import of_each
 from evalign.core.metrics import ClassMetric, MatrixMetric, Metric, resolve
-from evalign.core.metrics.names import LONGEST, split
+from evalign.core.metrics.names import LONGEST, OTHER_WORDS, split
 from evalign.core.numerics import safe_ratio
 from evalign.core.text import nearest
 
@@ -55,7 +55,7 @@ class PredictedRate(ClassMetric):
 # They bound a rule but are not goals: whoever makes them small alone labels no row.
 RATES = {rate.stem: rate for rate in (FalsePositiveRate, FalseNegativeRate, PredictedRate)}
 OF_TRUE_ROWS = ("recall", "fnr", "specificity", "fpr")  # whose rows the labels do not choose
-OTHER_WORDS = {
+WORDS_FOR_RATES = {
     "false_positive_rate": "fpr",
     "false_negative_rate": "fnr",
     "miss_rate": "fnr",
@@ -282,9 +282,9 @@ def _known(name: str, owner: str) -> Metric:
         return resolve(name, owner=f"{owner}'s constraint")
     except ValueError:
         plain = name.lower().replace(" ", "_")
-        meant = OTHER_WORDS.get(plain, plain)
-        if not (cure := nearest(meant, RATES)):
-            raise
+        meant = WORDS_FOR_RATES.get(plain, plain)
+        if plain in OTHER_WORDS or not (cure := nearest(meant, RATES)):
+            raise  # that of `resolve` names the metric: TPR is not nearly FPR
     allowed = "be of metrics.names(), fpr, fnr or predicted_rate"
     raise ValueError(complaint(owner, "metric of the constraint", allowed, repr(name), cure))
 

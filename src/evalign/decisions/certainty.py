@@ -142,7 +142,7 @@ def standing(constraint: Constraint, seen: CellSums, z: float) -> tuple[Tensor, 
 
     A gap is broken if one pair of groups breaks it, so that it is enough that all pairs pass, each
     at the full level. The slack is that of the pair which is nearest to its bound, in standard
-    errors.
+    errors; −∞ if a group has rows, but none that tells of it.
     """
     mass, squares = _with_added_rows(seen if constraint.gap else seen.whole(), z)
     with torch.inference_mode(mode=False), torch.enable_grad():
@@ -157,12 +157,14 @@ def standing(constraint: Constraint, seen: CellSums, z: float) -> tuple[Tensor, 
     difference = (values.unsqueeze(2) - values.unsqueeze(1)).flatten(1)
     error = (variance.unsqueeze(2) + variance.unsqueeze(1)).flatten(1).sqrt()
     slack = constraint.bound - difference
-    # A group with itself, or without rows to compare, is as good as one that is equal for sure.
+    # A group with itself, or without any rows, is as good as one that is equal for sure.
     same = torch.eye(values.shape[1], dtype=torch.bool, device=values.device).flatten()
     none = same | difference.isnan()
     slack, error = slack.masked_fill(none, constraint.bound), error.masked_fill(none, 0)
     nearest = (slack / error.clamp(min=1e-300)).argmin(1, keepdim=True)
-    return slack.gather(1, nearest)[:, 0], error.gather(1, nearest)[:, 0]
+    unknown = (values.isnan() & (mass.sum((-2, -1)) > 0)).any(1)
+    slack = slack.gather(1, nearest)[:, 0].masked_fill(unknown, -torch.inf)
+    return slack, error.gather(1, nearest)[:, 0]
 
 
 def _with_added_rows(seen: CellSums, z: float) -> CellSums:
@@ -220,6 +222,8 @@ def lacking(
     else:
         z = float(ndtri(1 - level))
         slack, error = (x.item() for x in standing(constraint, seen, z))
+        if slack == -math.inf:
+            return f"{constraint.text!r} has a group without a row that it counts."
         mass, squares = (x.sum().item() for x in seen)
         rows = mass**2 / squares
         needed = rows * (z * error / slack) ** 2 if slack > 0 else math.inf

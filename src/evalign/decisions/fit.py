@@ -126,14 +126,13 @@ def fit_decision(
             from_one = (rows.sigmoid().sum(1) - 1).abs()
             if bool((from_one < LIKE_ONE).all()):  # also the scores are as of exclusive classes
                 warn_of_one_hot(owner, labels, "y")
-    group = None if groups is None else as_groups(owner, groups, scores)
     weight = with_mean_one(owner, weight)
-    if y is not None or sample_weight is not None:
-        counts = weight.sum(1) > 0 if many else weight > 0
-        if not counts.all():  # else copies would take a tenth of the time
-            rows, weight = rows[counts], weight[counts]
-            labels = None if labels is None else labels[counts]
-            group = None if group is None else group[counts]
+    counts = weight.sum(1) > 0 if many else weight > 0
+    group = None if groups is None else as_groups(owner, groups, scores, counts)
+    if not counts.all():  # else copies would take a tenth of the time
+        rows, weight = rows[counts], weight[counts]
+        labels = None if labels is None else labels[counts]
+        group = None if group is None else group[counts]
     return fit_rows(
         owner,
         rows,
@@ -219,7 +218,7 @@ def fit_rows(
     goal = Goal.of(
         owner, metric, constraint, names, 0 if groups is None else int(groups.amax()) + 1
     )
-    _check_groups(owner, goal, many, confidence)
+    check_groups(owner, goal, many, confidence)
     own = rows.new_zeros(number)
     argmax = torch.eye(number, dtype=rows.dtype, device=rows.device)
     if offsets is not None:
@@ -290,7 +289,7 @@ def fit_rows(
     )
 
 
-def _check_groups(owner: str, goal: Goal, many: bool, confidence: float | None) -> None:
+def check_groups(owner: str, goal: Goal, many: bool, confidence: float | None = None) -> None:
     """Refuse groups without a gap and a gap without groups, and what many labels cannot have."""
     gaps = [each.text for each in goal.constraints if each.gap]
     cure = 'Leave them out, or bound a gap: constraint="gap(recall) <= 0.05".'

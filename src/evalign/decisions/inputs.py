@@ -281,12 +281,14 @@ def group_values(
     return given
 
 
-def as_groups(owner: str, groups: Groups, scores: Scores) -> Tensor:
+def as_groups(owner: str, groups: Groups, scores: Scores, counted: Tensor) -> Tensor:
     """The number of the group of each row (R,), for any integers or strings."""
     given = group_values(owner, groups, scores.shape)
-    known, codes = np.unique(given, return_inverse=True)
-    require(len(known) > 1, owner, "groups", "name two groups at least", len(known))
-    return torch.from_numpy(codes.reshape(-1)).to(scores.rows.device)
+    codes = torch.from_numpy(np.unique(given, return_inverse=True)[1].reshape(-1))
+    codes = codes.to(scores.rows.device)
+    number = len(codes[counted].unique())
+    require(number > 1, owner, "groups", "name two groups at least", number)
+    return codes
 
 
 def with_mean_one(owner: str, weight: Tensor) -> Tensor:

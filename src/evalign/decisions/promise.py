@@ -187,6 +187,8 @@ def _best_rule(
         # The margins come from the delta method; whether it passes, from the exact test if any.
         if all(p_values(each, seen, level)[0] <= level for each in goal.constraints):
             return rule, seen, True
+        if np.isinf(short).any():  # no margin makes up for a group without rows
+            break
         margins = margins + np.maximum(short, 0)
     assert best is not None
     return best[1], best[2], False

@@ -18,7 +18,8 @@ from torch import Tensor
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
-from evalign.decisions.fit import check_arguments, fit_rows
+from evalign.decisions.fit import check_arguments, check_groups, fit_rows
+from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, layout
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.tuned import ENOUGH
@@ -200,6 +201,7 @@ class DecisionFitter:
     ) -> None:
         owner = "DecisionFitter"
         check_arguments(owner, metric, decision, task, constraint, classes)
+        check_groups(owner, Goal.of(owner, metric, constraint, classes), many=False)
         require(max_rows >= 1, owner, "max_rows", "be at least 1", max_rows)
         known = get_args(Ranks)
         require(ranks in known, owner, "ranks", f"be one of {', '.join(known)}", repr(ranks))

@@ -12,7 +12,7 @@ import torch
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Infeasible, parse, undefined_without_rows
 from evalign.core.estimates import UNBOUNDED, Estimate, estimate
-from evalign.core.groups import stacked
+from evalign.core.groups import of_each, stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.goal import Goal
@@ -145,10 +145,12 @@ def rule_without(
 ) -> DecisionRule | None:
     """The rule of all answers but some; None if no others are there or the constraint is too much.
 
-    All rows may allow for a constraint that is too much for some.
+    All rows may allow for a constraint that is too much for some, and some may be of one group.
     """
     rest = answers.take(others(answers, some))
-    if not len(rest.row):
+    gap = wanted.groups is not None and decision != "argmax"
+    alone = gap and len(np.unique(cast(np.ndarray, wanted.groups)[rest.row])) < 2
+    if not len(rest.row) or alone:
         return None
     try:
         with unspoken():
@@ -209,7 +211,7 @@ def _slacks(
 ) -> dict[str, np.ndarray]:
     """How far each constraint is from its bound on each fold, by the rule of the others.
 
-    NaN where there is no rule, or no row that the constraint is about.
+    NaN where there is no rule, no row that the constraint is about, or one group alone.
     """
     constraints = parse(wanted.constraint or "", wanted.classes, owner=OWNER)
     result = {each.text: np.full(len(folds), np.nan) for each in constraints}
@@ -228,7 +230,8 @@ def _slacks(
             parts = stacked([of(own & (groups == group)) for group in np.unique(groups[own])])
         for each in constraints:
             strict = replace(each, metric=undefined_without_rows(each.metric))
-            result[each.text][place] = strict.slack(of(own), parts).item()
+            if not each.gap or (parts and of_each(each.metric, parts).isfinite().sum() > 1):
+                result[each.text][place] = strict.slack(of(own), parts).item()
     return result
 
 

@@ -1,7 +1,7 @@
 """Hugging Face: a Trainer whose gradient is that of the loss over all rows of a step."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,13 @@ from evalign.aggregation import ExactAccumulation
 from evalign.aggregation.exact import warn_of_batch_statistics
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
+from evalign.core.constraints import Infeasible
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import classes_second, expect_classes_second, logits_of
 from evalign.training import TemperatureAnnealing
 from evalign.training.checkpoint import exists, load, save
-from evalign.training.validation import hard_confusion, reading
+from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of, reading
 
 try:
     from transformers import EvalPrediction, Trainer, TrainingArguments
@@ -78,9 +79,11 @@ class AlignedTrainer(Trainer):
 
     Args:
         loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T), and those of
-            pixels at the resolution of their labels.
+            pixels at the resolution of their labels. If it bounds a gap between groups of rows,
+            their numbers are the column groups, which remove_unused_columns=False keeps.
         metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
-        decision: how `rule` finds labels for that metric, as in `fit_decision`.
+        decision: how `rule` finds labels for that metric, as in `fit_decision`; under the
+            constraint of the loss, if it has one. With a gap it has to be "argmax".
         annealing: cools that loss by `eval_metric` during training, and ends the training.
         compute_metrics: scores of one's own, as in `Trainer`, reported beside `eval_metric`. It is
             called with the logits of all rows, which are then kept; or, if it takes
@@ -115,6 +118,7 @@ class AlignedTrainer(Trainer):
             metric,
             decision=decision,
             ranks="own",  # Trainer gives every process the rows of all
+            **bounds_of_rule("AlignedTrainer", loss, decision),
             **self._reading,
         )
         self._evaluated: DecisionFitter | DecisionRule | None = None
@@ -141,9 +145,9 @@ class AlignedTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The loss of these rows; for a micro-batch, a term with its part of the gradient."""
-        outputs, logits, labels = _forward(model, inputs)
+        outputs, logits, labels, *more = self._forward(model, inputs)
         exact = self._exact if model.training else None
-        value = (exact or self).loss(logits, labels)
+        value = loss_of((exact or self).loss, logits, labels, *more)
         return (value, outputs) if return_outputs else value
 
     def get_batch_samples(
@@ -180,8 +184,22 @@ class AlignedTrainer(Trainer):
         exact = ExactAccumulation(self.loss)
         with exact.counting(), self.compute_loss_context_manager():
             for inputs in self._microbatches:
-                exact.count(*_forward(model, self._prepare_inputs(inputs))[1:])
+                exact.count(*self._forward(model, self._prepare_inputs(inputs))[1:])
         return exact
+
+    def _forward(
+        self, model: nn.Module, inputs: dict[str, Any]
+    ) -> tuple[Any, Tensor, Tensor, None, Tensor | None]:
+        """Outputs, logits, labels, weights and groups. With labels a model has its own loss."""
+        named = {"labels": 'label_names=["labels"]'}
+        if getattr(self.loss, "gaps", ()):
+            named["groups"] = "remove_unused_columns=False"
+        for name, kept in named.items():
+            cure = f"Set TrainingArguments({kept}): Trainer drops what forward does not take."
+            require(name in inputs, "AlignedTrainer", "a batch", f"hold {name}", [*inputs], cure)
+        outputs = model(**{name: value for name, value in inputs.items() if name not in named})
+        rows = classes_second(logits_of(outputs), inputs["labels"])
+        return outputs, *rows, None, inputs["groups"] if "groups" in named else None
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Scores:
         scores = super().evaluate(*args, **kwargs)
@@ -257,7 +275,8 @@ class AlignedTrainer(Trainer):
         if self.args.should_save:
             tree = {name: part.state_dict() for name, part in self._stateful().items()}
             if self._evaluated is not None:
-                tree["rule"] = self.rule.state_dict()
+                with suppress(Infeasible):  # a later evaluation may meet the constraint
+                    tree["rule"] = self.rule.state_dict()
             save(Path(output_dir) / "evalign", tree)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -272,16 +291,6 @@ class AlignedTrainer(Trainer):
             metric = self._fitter.metric
             metric = None if isinstance(metric, str) else metric
             self._evaluated = DecisionRule.from_state_dict(tree["rule"], metric=metric)
-
-
-def _forward(model: nn.Module, inputs: dict[str, Any]) -> tuple[Any, Tensor, Tensor]:
-    """Call the model without labels: with them it would compute a loss of its own."""
-    cure = (
-        'Set TrainingArguments(label_names=["labels"]): Trainer drops what forward does not take.'
-    )
-    require("labels" in inputs, "AlignedTrainer", "a batch", "hold labels", [*inputs], cure)
-    outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
-    return outputs, *classes_second(logits_of(outputs), inputs["labels"])
 
 
 class _OwnScores:

@@ -1,6 +1,7 @@
 """Lightning: a module that trains any network on a metric, and a callback that cools its loss."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -10,12 +11,13 @@ from torch.utils.checkpoint import checkpoint
 from evalign.aggregation.exact import warn_of_batch_statistics
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
+from evalign.core.constraints import Infeasible
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.rows import infer_task
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import logits_of
 from evalign.training import TemperatureAnnealing
-from evalign.training.validation import hard_confusion, loss_of, reading
+from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of, reading
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -24,9 +26,10 @@ except ModuleNotFoundError as error:
     raise ImportError(f"evalign.integrations.lightning needs lightning. {cure}") from error
 
 
-# What the target and the weights of a batch that is a dict are called.
+# What the target, the weights and the groups of a batch that is a dict are called.
 TARGETS = ("labels", "label", "target", "y", "mask")
 WEIGHTS = ("sample_weight", "weight")
+GROUPS = ("groups",)
 
 
 class BatchParts(NamedTuple):
@@ -35,6 +38,7 @@ class BatchParts(NamedTuple):
     x: Any
     target: Tensor | None = None
     weight: Tensor | None = None
+    groups: Tensor | None = None
 
 
 class AlignedModule(LightningModule):
@@ -42,7 +46,8 @@ class AlignedModule(LightningModule):
 
     A batch may also be a dict with its target under one of the names labels, label, target, y or
     mask, and weights under sample_weight or weight. The network is called with the rest by name, or
-    with one entry as it is. Override `unpack` for other batches.
+    with one entry as it is. Override `unpack` for other batches. If the loss bounds a gap between
+    groups of rows, their numbers are the fourth part, or under groups.
 
     It logs `train_loss`, and after every validation or test the metric of all its rows, on all
     ranks, as `val_metric` or `test_metric`. A mean over batches would be another number.
@@ -55,7 +60,8 @@ class AlignedModule(LightningModule):
         network: from x to logits, or to the output of a model of Hugging Face.
         loss: such as `MetricLoss`, which sums over the ranks by itself.
         metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
-        decision: how `rule` finds labels for that metric, as in `fit_decision`.
+        decision: how `rule` finds labels for that metric, as in `fit_decision`; under the
+            constraint of the loss, if it has one. With a gap it has to be "argmax".
         learning_rate: of AdamW; override `configure_optimizers` for another optimiser.
         microbatch_size: send a training batch through the network in parts of so many rows, which
             are computed again in the backward pass. Memory holds the activations of one part, and
@@ -92,7 +98,8 @@ class AlignedModule(LightningModule):
         given = {} if ignore_index is None else {"ignore_index": ignore_index}
         self._reading = reading(loss, **given)
         self._many_labels = self._reading["task"] == "multilabel"
-        self._fitter = DecisionFitter(metric, decision=decision, **self._reading)
+        bounds = bounds_of_rule("AlignedModule", loss, decision)
+        self._fitter = DecisionFitter(metric, decision=decision, **bounds, **self._reading)
         self._validated: DecisionFitter | DecisionRule | None = None
 
     @property
@@ -110,18 +117,20 @@ class AlignedModule(LightningModule):
         return self._validated
 
     def unpack(self, batch: Any) -> BatchParts:
-        """The parts of a batch: x, and target and weight where it has them."""
+        """The parts of a batch: x, and target, weight and groups where it has them."""
         cure = "Override AlignedModule.unpack."
+        kinds = TARGETS, WEIGHTS, *([GROUPS] if getattr(self.loss, "gaps", ()) else [])
         if not isinstance(batch, Mapping):
             parts = batch if isinstance(batch, list | tuple) else [batch]
-            allowed, got = "be (x, target[, weight])", f"{len(parts)} parts"
-            require(len(parts) <= 3, "AlignedModule", "a batch", allowed, got, cure)
+            allowed = "be (x, target[, weight]), and groups if the loss bounds a gap"
+            got, ok = f"{len(parts)} parts", len(parts) <= 1 + len(kinds)
+            require(ok, "AlignedModule", "a batch", allowed, got, cure)
             return BatchParts(*parts)
-        named = [[name for name in names if name in batch] for names in (TARGETS, WEIGHTS)]
+        named = [[name for name in names if name in batch] for names in kinds]
         allowed = f"be at most one of {', '.join(TARGETS)}, and of {', '.join(WEIGHTS)}"
         ok = all(len(found) <= 1 for found in named)
         require(ok, "AlignedModule", "the target of a batch", allowed, [*batch], cure)
-        x = {name: value for name, value in batch.items() if name not in (*TARGETS, *WEIGHTS)}
+        x = {name: value for name, value in batch.items() if name not in sum(kinds, ())}
         parts = (batch[found[0]] if found else None for found in named)
         return BatchParts(x if len(x) != 1 else next(iter(x.values())), *parts)
 
@@ -145,21 +154,21 @@ class AlignedModule(LightningModule):
         require(steps == 1, "Trainer", "accumulate_grad_batches", allowed, steps, cure + ".")
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        x, target, weight = self._labelled(batch)
+        x, target, *more = self._labelled(batch)
         logits = self._in_parts(x)
         self._note(logits, target)
-        value = loss_of(self.loss, logits, target, weight)
+        value = loss_of(self.loss, logits, target, *more)
         self.log("train_loss", value)
         return value
 
-    def _labelled(self, batch: Any) -> tuple[Any, Tensor, Tensor | None]:
-        x, target, weight = self.unpack(batch)
+    def _labelled(self, batch: Any) -> tuple[Any, Tensor, Tensor | None, Tensor | None]:
+        x, target, weight, groups = BatchParts(*self.unpack(batch))
         if target is None:
             got = [*batch] if isinstance(batch, Mapping) else type(batch).__name__
             allowed = f"be (x, target[, weight]), or a dict with one of {', '.join(TARGETS)}"
             cure = "Override AlignedModule.unpack."
             raise ValueError(complaint("AlignedModule", "a batch", allowed, got, cure))
-        return x, target, weight
+        return x, target, weight, groups
 
     def _in_parts(self, x: Any) -> Tensor:
         size = self.microbatch_size
@@ -187,7 +196,7 @@ class AlignedModule(LightningModule):
         self._score(batch)
 
     def _score(self, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        x, target, weight = self._labelled(batch)
+        x, target, weight, _ = self._labelled(batch)
         logits = self(x)
         self._note(logits, target)
         self._seen = self._seen + hard_confusion(
@@ -225,7 +234,8 @@ class AlignedModule(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if self._validated is not None:
-            checkpoint["rule"] = self.rule.state_dict()
+            with suppress(Infeasible):  # a later epoch may meet the constraint
+                checkpoint["rule"] = self.rule.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if "rule" in checkpoint:

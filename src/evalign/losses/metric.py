@@ -179,6 +179,10 @@ class MetricLoss(AdditiveLoss):
         soft = self._confusion(batch, tau)
         if self.multipliers is None:
             return (soft,)
+        if self.classes is not None:
+            number, got = batch.num_classes, f"{len(self.classes)} names"
+            allowed = f"hold a name for each of the {number} classes"
+            require(len(self.classes) == number, "MetricLoss", "classes", allowed, got)
         return *self._constrained_sums(batch, self.multipliers), soft
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
@@ -234,9 +238,17 @@ class MetricLoss(AdditiveLoss):
             soft = membership.of_batch("MetricLoss", batch, **step)
             return confusion_by_group(batch, soft, matrix=multipliers.groups_need_matrix)
 
+        # A cold step leaves a trace of every row to the labels that it does not get. Averages count
+        # the classes that have any mass.
+        least = 1e-20 * batch.weight.sum()
+
+        def without_traces(x: Tensor) -> Tensor:
+            return torch.where(x < least, 0, x)
+
         with torch.no_grad():
             hard = soft_confusion("MetricLoss", batch, **label, matrix=self._needs_matrix)
-            hard_groups = by_group(label) if self.gaps else None
+            hard = hard.map(without_traces)
+            hard_groups = by_group(label).map(without_traces) if self.gaps else None
         if hard_groups is None:
             return (hard,)
         return hard, hard_groups, by_group(self._soft_step(self.threshold))

@@ -149,12 +149,11 @@ class Multipliers(nn.Module):
 
 
 def _average(kept: RunningConfusion | None) -> Confusion | None:
-    """The sums that were kept, up to a common factor; None if there are none."""
-    if kept is None or kept.tp is None or not kept.seen > 0:
+    """The average that was kept; None if there is none."""
+    if kept is None or not kept.seen > 0:
         return None
-    full: Any = kept.full
-    many = kept.total.ndim == kept.tp.ndim
-    return Confusion(kept.tp, kept.predicted, kept.actual, kept.total, full, multilabel=many)
+    sums: Any = {name: x / kept.seen for name, x in kept.named_buffers() if name != "seen"}
+    return Confusion(**sums, multilabel=kept.total.ndim == kept.tp.ndim)
 
 
 def _room(c: Constraint) -> float:

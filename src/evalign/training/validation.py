@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from evalign.core.checks import complaint
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
 from evalign.core.rows import Task, as_rows, check_types, signed
-from evalign.losses import WMWLoss
+from evalign.losses import MetricLoss, WMWLoss
 
 
 class Validation(NamedTuple):
@@ -86,6 +86,24 @@ def reading(loss: Callable[..., Tensor], **given: Any) -> dict[str, Any]:
             raise ValueError(complaint(type(loss).__name__, "loss", allowed, got, cure))
         found[name] = next(iter(values), found[name])
     return found
+
+
+def bounds_of_rule(owner: str, loss: nn.Module, decision: str) -> dict[str, Any]:
+    """The constraint of the loss or of one of its parts, which a rule has to meet as well.
+
+    A rule from a stream of rows knows no groups, so that beside a gap there is none but the argmax.
+    """
+    parts = (part for part in loss.modules() if isinstance(part, MetricLoss))
+    bounded = next((part for part in parts if part.constraint is not None), None)
+    if bounded is None:
+        return {}
+    cure = "Fit a rule for it by fit_decision(..., groups=...)."
+    ok = not bounded.gaps or decision == "argmax"
+    allowed = f'be "argmax" for a loss with {bounded.constraint!r}'
+    require(ok, owner, "decision", allowed, repr(decision), cure)
+    if decision == "argmax":
+        return {}
+    return {"constraint": bounded.constraint, "classes": bounded.classes}
 
 
 def hard_confusion(

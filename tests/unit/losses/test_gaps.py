@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from evalign import AlignedLoss, Confusion, MetricLoss, exact_backward
+from evalign import AlignedLoss, Confusion, MetricLoss, exact_backward, metrics
 from evalign.core import membership
 from evalign.core.batch import Batch
+from evalign.core.constraints import OfClass, parse
 from evalign.core.groups import MOST, confusion_by_group
 from evalign.losses.multipliers import PENALTY, RATE
 from tests import tolerances
@@ -115,6 +116,32 @@ def test_what_labels_miss_moves_the_multiplier(task, make):
     assert multipliers(loss).values.item() == pytest.approx(max(0, RATE * missing))
     (reached,) = multipliers(loss).reached().values()
     assert reached == pytest.approx(gap, abs=tolerances.SAME)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_what_is_reached_is_the_gap_of_the_labels_for_every_metric(task):
+    """One group is a single row: classes that it lacks, true and as labels, must not count."""
+    logits, target, groups = rows(task)
+    groups[0] = 60
+    classes = 2 if task == "binary" else 3
+    labels = (logits > 0).long() if task == "binary" else logits.argmax(1)
+    for name in metrics.names():
+        (bound,) = parse(f"gap({name}) <= {BOUND}")
+        if task == "multiclass" and isinstance(bound.metric, OfClass):
+            continue
+        loss = MetricLoss("f1_macro", constraint=bound.text)
+        loss(logits, target, groups=groups)
+        parts = [
+            Confusion.from_predictions(
+                labels[groups == g], target[groups == g].long(), num_classes=classes, matrix=True
+            )
+            for g in groups.unique()
+        ]
+        values = torch.stack([bound.metric(part) for part in parts])
+        values = values[~values.isnan()]
+        expected = (values.amax() - values.amin()).item() if len(values) else 0.0
+        found = loss.multipliers.reached()[bound.text]
+        assert found == pytest.approx(expected, abs=tolerances.SAME), name
 
 
 @pytest.mark.parametrize("task", TASKS)

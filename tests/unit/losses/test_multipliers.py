@@ -279,6 +279,8 @@ def test_bad_settings(settings, text):
 def test_a_class_may_go_by_its_name():
     loss = MetricLoss("f1", constraint="recall[cat] >= 1", classes=["dog", "cat"])
     assert loss.multipliers.constraints[0].metric.index == 1
+    with pytest.raises(ValueError, match="a name for each of the 3 classes"):
+        loss(*rows("multiclass"))
 
 
 def test_a_constraint_for_two_classes_names_its_cure_among_three():

@@ -58,11 +58,13 @@ _MATRIX_METRICS: dict[str, Callable[..., MatrixMetric]] = {
     "cohen_kappa_quadratic": partial(CohenKappa, weights="quadratic"),
     "g_mean": GMean,
 }
-_OTHER_WORDS = {
+OTHER_WORDS = {
     "mcc": "matthews_corrcoef",
     "sensitivity": "recall",
     "tpr": "recall",
+    "true_positive_rate": "recall",
     "tnr": "specificity",
+    "true_negative_rate": "specificity",
     "ppv": "precision",
     "iou": "jaccard",
     "intersection_over_union": "jaccard",
@@ -173,8 +175,8 @@ def _cure(name: str) -> str:
     if plain.startswith("mean"):
         plain = f"{plain.removeprefix('mean').removeprefix('_')}_macro"
     base, average = split(plain)
-    if base in _OTHER_WORDS:
-        plain = _OTHER_WORDS[base] + ("" if average == "binary" else f"_{average}")
+    if base in OTHER_WORDS:
+        plain = OTHER_WORDS[base] + ("" if average == "binary" else f"_{average}")
     words = {frozenset(known.split("_")): known for known in names()}  # "macro_f1" is "f1_macro"
     close = difflib.get_close_matches(plain, names(), n=1, cutoff=0.6)
     nearest = [*filter(None, [words.get(frozenset(plain.split("_")))]), *close]
