@@ -156,7 +156,7 @@ class GoalsTable(StudyTable):
         for goal in (AP, PAUC):
             best = standings.best_of_libauc(scores, goal)
             if best is not None:
-                caption = f"Gain of ours over {NAMES[best]}, the best of LibAUC for it"
+                caption = f"Gain of ours in {SHOWN[goal]} over {NAMES[best]}, the best there"
                 yield _gains(scores, best, [goal], caption)
         yield _kept(there)
         yield _rates(records, self.asked, quick=self.quick)
