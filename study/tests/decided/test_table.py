@@ -37,7 +37,7 @@ def records(**how):
 def test_gains_are_paired_by_split():
     scores = standings.collected(records())
     gains = standings.compared(scores, PREDICT).gains
-    assert len(gains) == 14  # data sets times models
+    assert len(gains) == 16  # data sets times models
     assert all(gain.mean == pytest.approx(10) and gain.trials == 5 for gain in gains.values())
     assert {cell[0] for cell in standings.compared(scores, TUNER).gains} == {"adult"}
 
@@ -45,10 +45,10 @@ def test_gains_are_paired_by_split():
 def test_a_clear_loss_is_found_and_told():
     found = [made(run, behind=["adult"]) for run in plan.runs(SETS)]
     cells = standings.compared(standings.collected(found), TUNER)
-    assert len(cells.lost) == 7
+    assert len(cells.lost) == 8
     assert not cells.won
     text = markdown(parts(plan.runs(SETS), found, quick=False))
-    assert "worse in 7" in text
+    assert "worse in 8" in text
     assert "Cells lost beyond chance" in text
 
 
@@ -78,7 +78,7 @@ def test_nothing_was_run(tmp_path):
 
 def test_runs():
     runs = DecisionsTable().runs()
-    assert len({run.key for run in runs}) == len(runs) == 14 * 35 + 15
+    assert len({run.key for run in runs}) == len(runs) == 14 * 40 + 15
     assert {choice.trainer_of(run) for run in runs} == {choice.DECIDED}
     assert not {run.key for run in DecisionsTable(quick=True).runs()} & {run.key for run in runs}
 

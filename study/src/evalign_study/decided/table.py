@@ -22,6 +22,7 @@ NAMES = {
     "hist_gradient_boosting": "histogram gradient boosting",
     "lightgbm": "LightGBM",
     "xgboost": "XGBoost",
+    "catboost": "CatBoost",
     "network": "our network, cross-entropy",
 }
 HOW = (
