@@ -70,6 +70,23 @@ def test_levels_are_of_the_same_data_sets():
     assert grid.rows[0] == ["logistic regression", "50.2", "60.2", "50.2", "+10.0"]
 
 
+def test_a_model_that_is_not_run_everywhere_shows_its_gain_alone():
+    """Levels of easy data sets would look as if the model were better than the others."""
+    some = [
+        one
+        for one in records()
+        if not (one["run"]["method"] == "decided_catboost" and one["run"]["dataset"] == "yeast")
+    ]
+    rows = {row[0]: row[1:] for row in headline(standings.collected(some)).rows}
+    assert rows["CatBoost (1 of 2 data sets)"] == ["–", "–", "–", "+10.0"]
+    assert rows["XGBoost"] == ["50.2", "60.2", "50.2", "+10.0"]
+    text = markdown(parts(plan.runs(SETS), some, quick=False))
+    assert "Not run: 5 of 80 runs." in text
+    none = [one for one in some if one["run"]["method"] != "decided_catboost"]
+    rows = {row[0]: row[1:] for row in headline(standings.collected(none)).rows}
+    assert rows["CatBoost"] == ["–"] * 4
+
+
 def test_nothing_was_run(tmp_path):
     found = DecisionsTable().findings({}, tmp_path)
     assert found.lines == [NOT_RUN]
