@@ -1,8 +1,11 @@
 """The default network: what it gives in training and in evaluation, and how it is trained."""
 
+import copy
 import math
+import re
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from sklearn.metrics import f1_score
@@ -70,6 +73,56 @@ def test_the_members_are_averaged_as_probabilities(edges, offsets):
     assert logits.shape == (50, 3)
     found = (logits.double() + net.offsets).softmax(1)
     torch.testing.assert_close(found, mean, rtol=0, atol=tolerances.FLOAT32_SUM)
+
+
+@pytest.mark.parametrize("edges", [EDGES, [None] * 4], ids=["embedded", "plain"])
+def test_some_members_are_kept(edges):
+    net, x = network(edges), rows()
+    net.backbone.eval()
+    net.offsets.copy_(torch.tensor([0.0, -2.0, 3.0]))
+    each = net(x).detach()
+    net.keep(2)
+    torch.testing.assert_close(net(x), each[:, :2], rtol=0, atol=tolerances.FLOAT32_SUM)
+    mean = (each[:, :2].double() + net.offsets).softmax(2).mean(1)
+    found = (net.eval()(x).double() + net.offsets).softmax(1)
+    torch.testing.assert_close(found, mean, rtol=0, atol=tolerances.FLOAT32_SUM)
+
+
+@pytest.mark.parametrize("number", [0, 3, 1.0, True])
+def test_a_number_of_members_that_there_are_not_is_refused(number):
+    net = network()
+    net.keep(2)
+    text = f"members of network_.keep must be a whole number from 1 to 2. Got {number!r}."
+    with pytest.raises(ValueError, match=re.escape(text)):
+        net.keep(number)
+    assert net(rows()).shape == (50, 2, 3)
+
+
+@pytest.fixture
+def with_two(fitted):
+    clf = copy.deepcopy(fitted)
+    clf.network_.keep(2)
+    return clf
+
+
+def test_a_classifier_with_fewer_members_is_saved_and_trained_on(with_two, fitted, tmp_path):
+    clf = with_two
+    assert not np.array_equal(clf.predict_proba(X), fitted.predict_proba(X))
+    clf.save(tmp_path / "model")
+    again = AlignedClassifier.load(tmp_path / "model")
+    assert np.array_equal(again.predict_proba(X), clf.predict_proba(X))
+    again.set_params(warm_start=True).fit(X, Y)
+    assert again.network_.head.k == 2
+
+
+@pytest.mark.slow
+def test_a_classifier_with_fewer_members_is_exported(with_two, tmp_path):
+    with_two.export(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    label, probability = session.run(["label", "probability"], {"X": X.astype(np.float32)})
+    assert np.array_equal(with_two.classes_[label], with_two.predict(X))
+    expected = with_two.predict_proba(X)
+    np.testing.assert_allclose(probability, expected, atol=tolerances.FLOAT32_SUM)
 
 
 def test_a_member_is_a_network_of_its_own():

@@ -1,11 +1,12 @@
 """Networks of several folds, trained side by side: every row is held out once."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from evalign.estimator.members import mean_of_members
+from evalign.estimator.members import Members, mean_of_members
 
 
 class Folds(nn.Module):
@@ -40,6 +41,11 @@ class Folds(nn.Module):
         self.networks = nn.ModuleList(networks)
         self.n_features = n_features
         self.register_buffer("offsets", torch.zeros(n_classes))
+
+    def keep(self, members: int) -> None:
+        """Keep the first members of each network, see `Members.keep`."""
+        for network in self.networks:
+            cast(Members, network).keep(members)
 
     def forward(self, x: Tensor) -> Tensor:
         folded = x.shape[1] > self.n_features

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import torch
 from rtdl_num_embeddings import PiecewiseLinearEmbeddings
-from tabm import EnsembleView, LinearEnsemble, make_tabm_backbone
+from tabm import EnsembleView, LinearBatchEnsemble, LinearEnsemble, make_tabm_backbone
 from torch import Tensor, nn
 
+from evalign.core.checks import require
 from evalign.training.validation import loss_of
 
 DIMENSIONS = 16  # of the embedding of a number
@@ -82,6 +83,21 @@ class Members(nn.Module):
         embedding = set() if self.embedding is None else set(self.embedding.parameters())
         named = self.named_parameters()
         return [p for name, p in named if p in embedding or name.endswith("bias")]
+
+    def keep(self, members: int) -> None:
+        """Keep the first members, so that all that is asked of the network is as much quicker.
+
+        The others are gone from it for good. Which they are is chance: none is better trained.
+        """
+        ok = type(members) is int and 1 <= members <= self.head.k
+        allowed = f"be a whole number from 1 to {self.head.k}"
+        require(ok, "network_.keep", "members", allowed, repr(members))
+        for part in self.modules():
+            own = {LinearEnsemble: ("weight", "bias"), LinearBatchEnsemble: ("r", "s", "bias")}
+            for name in own.get(type(part), ()):  # what all members share stays
+                each = getattr(part, name).detach()
+                setattr(part, name, nn.Parameter(each[:members].clone()))
+        self.view = EnsembleView(k=members)
 
     def forward(self, x: Tensor) -> Tensor:
         columns = x[:, self.others]

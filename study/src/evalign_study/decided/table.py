@@ -22,6 +22,7 @@ NAMES = {
     "hist_gradient_boosting": "histogram gradient boosting",
     "lightgbm": "LightGBM",
     "xgboost": "XGBoost",
+    "catboost": "CatBoost",
     "network": "our network, cross-entropy",
 }
 HOW = (
@@ -108,6 +109,15 @@ BESIDE = {
 }
 
 
+def _named(model: str, scores: standings.Scores) -> str:
+    """Name a model, with the number of its data sets where others are not run yet."""
+    of_all = plan.planned(model, dict.fromkeys(dataset for dataset, *_ in scores))
+    there = {dataset for dataset, one, _ in scores if one == model}
+    if len(there) in (0, len(of_all)):
+        return NAMES[model]
+    return f"{NAMES[model]} ({len(there)} of {len(of_all)} data sets)"
+
+
 def headline(scores: standings.Scores) -> Grid:
     """Compare in F1 what `predict` and our rules reach with each model, over all data sets."""
     caption = (
@@ -124,8 +134,11 @@ def _levels(caption: str, scores: standings.Scores, decisions: Sequence[str]) ->
         shown = [NOTHING] * (len(decisions) + 1)
         if found is not None:
             gain = found[decisions.index(OURS)] - found[0]
-            shown = [*(f"{x:.1f}" for x in found), f"{gain:+.1f}".replace("-", "−")]
-        rows.append([NAMES[model], *shown])
+            shown[-1] = f"{gain:+.1f}".replace("-", "−")
+        name = _named(model, scores)
+        if found is not None and name == NAMES[model]:  # levels of some data sets would mislead
+            shown[:-1] = [f"{x:.1f}" for x in found]
+        rows.append([name, *shown])
     ours = [f"ours, {name}" if name in (OURS, "expected") else name for name in decisions]
     return Grid(caption, ["", *ours, "gain"], rows)
 
@@ -158,7 +171,7 @@ def parts(runs: Sequence[Run], records: Sequence[Record], *, quick: bool) -> Ite
             f"Mean gain in points of our tuned rule over {name}:",
             ["", *metrics],
             [
-                [NAMES[model], *(_mean(cells, model, metric) for metric in metrics)]
+                [_named(model, scores), *(_mean(cells, model, metric) for metric in metrics)]
                 for model in MODELS
             ],
         )

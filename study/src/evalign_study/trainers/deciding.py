@@ -60,6 +60,14 @@ def _xgboost() -> Any:
     return XGBClassifier(n_jobs=1, random_state=0)
 
 
+def _catboost() -> Any:
+    from catboost import CatBoostClassifier  # pyright: ignore[reportMissingImports]
+
+    return CatBoostClassifier(
+        thread_count=1, random_seed=0, verbose=False, allow_writing_files=False
+    )
+
+
 def _network() -> Any:
     """Make our estimator with cross-entropy, which serves all metrics, and a small network."""
     return AlignedClassifier(
@@ -84,6 +92,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "hist_gradient_boosting": lambda: HistGradientBoostingClassifier(random_state=0),
     "lightgbm": _lightgbm,
     "xgboost": _xgboost,
+    "catboost": _catboost,
     "network": _network,
 }
 METHODS = tuple(PREFIX + name for name in MODELS)
