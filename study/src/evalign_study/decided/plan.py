@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from evalign_study.records.made import Record
 from evalign_study.records.run import Run
 from evalign_study.suite.plan import SETS, SPLITS
 from evalign_study.trainers.deciding import MODELS, PREFIX
@@ -14,10 +15,24 @@ MANY_CLASSES = ("caltech256_clip",)
 FOR_FEW_CLASSES = ("random_forest", "hist_gradient_boosting", "lightgbm", "xgboost", "catboost")
 
 
-def planned(model: str, datasets: Iterable[str] = SETS) -> list[str]:
-    """List those of the data sets that a model is run on."""
-    few = model in FOR_FEW_CLASSES
-    return [name for name in datasets if not (few and name in MANY_CLASSES)]
+def planned(method: str, dataset: str) -> bool:
+    """Tell whether a model is run on a data set."""
+    return dataset not in MANY_CLASSES or method.removeprefix(PREFIX) not in FOR_FEW_CLASSES
+
+
+def complete(records: Iterable[Record]) -> list[Record]:
+    """Keep the models that were run wherever others were; means of easy data sets would mislead."""
+    found: dict[str, dict[tuple[str, int], Record]] = {}
+    for record in records:
+        run = record["run"]
+        found.setdefault(run["method"], {})[run["dataset"], run["split_seed"]] = record
+    everywhere = set().union(*found.values())
+    return [
+        record
+        for method, there in found.items()
+        if there.keys() >= {cell for cell in everywhere if planned(method, cell[0])}
+        for record in there.values()
+    ]
 
 
 def runs(
@@ -46,5 +61,5 @@ def runs(
         for dataset in datasets
         for split in splits
         for model in models
-        if planned(model, [dataset])
+        if planned(model, dataset)
     ]

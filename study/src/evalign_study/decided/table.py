@@ -83,7 +83,7 @@ class DecisionsTable(SplitTable):
 
     def findings(self, records: Mapping[str, Record], folder: Path) -> Findings:
         runs = self.runs()
-        there = [records[run.key] for run in runs if run.key in records]
+        there = plan.complete(records[run.key] for run in runs if run.key in records)
         bars = standings.bars(there) if there else []
         scores = standings.collected(there)
         rows = [
@@ -109,13 +109,9 @@ BESIDE = {
 }
 
 
-def _named(model: str, scores: standings.Scores) -> str:
-    """Name a model, with the number of its data sets where others are not run yet."""
-    of_all = plan.planned(model, dict.fromkeys(dataset for dataset, *_ in scores))
-    there = {dataset for dataset, one, _ in scores if one == model}
-    if len(there) in (0, len(of_all)):
-        return NAMES[model]
-    return f"{NAMES[model]} ({len(there)} of {len(of_all)} data sets)"
+def _shown(scores: standings.Scores) -> list[str]:
+    there = {model for _, model, _ in scores}
+    return [model for model in MODELS if model in there]
 
 
 def headline(scores: standings.Scores) -> Grid:
@@ -129,16 +125,13 @@ def headline(scores: standings.Scores) -> Grid:
 
 def _levels(caption: str, scores: standings.Scores, decisions: Sequence[str]) -> Grid:
     rows = []
-    for model in MODELS:
+    for model in _shown(scores):
         found = standings.levels(scores, model, decisions)
         shown = [NOTHING] * (len(decisions) + 1)
         if found is not None:
             gain = found[decisions.index(OURS)] - found[0]
-            shown[-1] = f"{gain:+.1f}".replace("-", "−")
-        name = _named(model, scores)
-        if found is not None and name == NAMES[model]:  # levels of some data sets would mislead
-            shown[:-1] = [f"{x:.1f}" for x in found]
-        rows.append([name, *shown])
+            shown = [*(f"{x:.1f}" for x in found), f"{gain:+.1f}".replace("-", "−")]
+        rows.append([NAMES[model], *shown])
     ours = [f"ours, {name}" if name in (OURS, "expected") else name for name in decisions]
     return Grid(caption, ["", *ours, "gain"], rows)
 
@@ -171,8 +164,8 @@ def parts(runs: Sequence[Run], records: Sequence[Record], *, quick: bool) -> Ite
             f"Mean gain in points of our tuned rule over {name}:",
             ["", *metrics],
             [
-                [_named(model, scores), *(_mean(cells, model, metric) for metric in metrics)]
-                for model in MODELS
+                [NAMES[model], *(_mean(cells, model, metric) for metric in metrics)]
+                for model in _shown(scores)
             ],
         )
     beyond = [

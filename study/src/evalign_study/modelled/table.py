@@ -8,7 +8,7 @@ import numpy as np
 
 from evalign_study.decided import plan as decided
 from evalign_study.decided import standings
-from evalign_study.decided.standings import Cell, Scores, compared, goal, mean
+from evalign_study.decided.standings import Scores, compared, goal, mean
 from evalign_study.decided.table import SplitTable
 from evalign_study.modelled import plan
 from evalign_study.pipeline.formats import NOTHING, Grid, Heading, Part, Points, Text
@@ -36,8 +36,6 @@ NAMES = {
     "blend": "`AlignedEnsemble`",
 }
 BASE, BASE_RULE = (f"hist_gradient_boosting {way}" for way in (PREDICT, standings.OURS))
-# Not run on all data sets yet, and then apart, so that the others keep theirs.
-LATE = [f"catboost {way}" for way in (PREDICT, standings.OURS)]
 RULED = [f"{name} {standings.OURS}" for name in standings.BOOSTED]
 NETWORK, AUTO, BLEND = "network", "auto", "blend"
 HOW = (
@@ -62,7 +60,8 @@ class ModelsTable(SplitTable):
     def findings(self, records: Mapping[str, Record], folder: Path) -> Findings:
         runs = self.runs()
         there = [records[run.key] for run in runs if run.key in records]
-        others = [records[run.key] for run in decided.runs(self.asked) if run.key in records]
+        of_others = decided.runs(self.asked)
+        others = decided.complete(records[run.key] for run in of_others if run.key in records)
         scores = collected(there, others)
         rows = [
             [dataset, metric, name, split, score]
@@ -137,13 +136,20 @@ def parts(
     yield Text(HOW)
     scores = collected(ours, others)
     metrics = list(dict.fromkeys(cell[2] for cell, told in scores.items() if BLEND in told))
-    yield from _levels(scores, metrics)
+    there = set().union(*scores.values())
+    names = [name for name in NAMES if name in there]
+    levels = zip(names, _levels(scores, names, metrics), strict=True)
+    yield Grid(
+        "Mean in points over the data sets and splits that all of them have:",
+        ["", *metrics],
+        [[NAMES[name], *shown] for name, shown in levels],
+    )
     rows = [
         [bar.name, _value(bar.value), bar.bar, "met" if bar.met else "not met"]
         for bar in bars(scores)
     ]
     yield Grid("What they are judged by:", ["", "found", "bar", ""], rows)
-    yield Points([_verdict(scores, other) for other in (*RULED, AUTO, NETWORK)])
+    yield Points([_verdict(scores, other) for other in (*RULED, AUTO, NETWORK) if other in there])
     compared_with = [BASE, BASE_RULE, NETWORK, AUTO, BLEND]
     for metric in metrics:
         yield Grid(
@@ -168,39 +174,21 @@ def parts(
     )
 
 
-def _levels(scores: Scores, metrics: Sequence[str]) -> Iterator[Grid]:
-    """Average the scores over what all names have; apart with those that are late, if they are."""
-    early = [name for name in NAMES if name not in LATE]
-    common, fewer = _common(scores, early), _common(scores, list(NAMES))
-    head = ["", *metrics]
-    if common == fewer:
-        early = list(NAMES)
-    rows = [[NAMES[name], *_averages(scores, common, name, metrics)] for name in early]
-    yield Grid("Mean in points over the data sets and splits that all of them have:", head, rows)
-    if fewer and fewer != common:
-        sets = ", ".join(dict.fromkeys(dataset for dataset, *_ in fewer))
-        rows = [[NAMES[name], *_averages(scores, fewer, name, metrics)] for name in NAMES]
-        caption = f"The same beside CatBoost, over the data sets and splits that it has ({sets}):"
-        yield Grid(caption, head, rows)
+def _levels(scores: Scores, names: Sequence[str], metrics: Sequence[str]) -> Iterator[list[str]]:
+    """The mean score of each name for each metric, over the cells that have all names."""
+    whole = {cell: told for cell, told in scores.items() if told.keys() >= {*names}}
+    for name in names:
+        found = [
+            [_common(told, name, names) for cell, told in whole.items() if cell[2] == metric]
+            for metric in metrics
+        ]
+        yield [f"{100 * np.mean(each):.1f}" if each else NOTHING for each in found]
 
 
-def _common(scores: Scores, names: Sequence[str]) -> dict[Cell, set[int]]:
-    """Find the splits that all names have, of the cells in which there are some."""
-    found = {
-        cell: set.intersection(*({*told.get(name, {})} for name in names))
-        for cell, told in scores.items()
-    }
-    return {cell: splits for cell, splits in found.items() if splits}
-
-
-def _averages(
-    scores: Scores, common: Mapping[Cell, set[int]], name: str, metrics: Sequence[str]
-) -> Iterator[str]:
-    """The mean score of a model for each metric, each data set with the same weight."""
-    for metric in metrics:
-        cells = [(cell, splits) for cell, splits in common.items() if cell[2] == metric]
-        means = [np.mean([scores[cell][name][split] for split in splits]) for cell, splits in cells]
-        yield f"{100 * np.mean(means):.1f}" if means else NOTHING
+def _common(told: Mapping[str, Mapping[int, float]], name: str, names: Iterable[str]) -> float:
+    """The mean score of a model over the splits that all have."""
+    splits = set.intersection(*({*told[each]} for each in names))
+    return float(np.mean([told[name][split] for split in splits]))
 
 
 def _verdict(scores: Scores, other: str) -> str:
