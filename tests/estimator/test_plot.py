@@ -51,7 +51,7 @@ def test_without_matplotlib(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     X, y = imbalanced(100)
     clf = AlignedDecisionCV(GaussianNB(), decision="argmax").fit(X, y)
-    with pytest.raises(ImportError, match=r"plot needs matplotlib.*evalign\[plot\]"):
+    with pytest.raises(ImportError, match=r"plot needs matplotlib.*pip install -e '\.\[plot\]'"):
         clf.plot()
 
 

@@ -9,6 +9,7 @@ import torch
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, FBeta, Metric
+from evalign.core.text import installing
 from evalign.estimator.answers import Method
 
 SHOWN = 30  # classes at most: those that change most
@@ -24,8 +25,8 @@ def plot(
         try:
             pyplot = import_module("matplotlib.pyplot")
         except ImportError as error:
-            text = "plot needs matplotlib, which is not installed. Run: pip install 'evalign[plot]'"
-            raise ImportError(text) from error
+            text = "plot needs matplotlib, which is not installed."
+            raise ImportError(f"{text} {installing('.[plot]')}") from error
         ax = pyplot.figure().add_subplot()
     if "thresholds" in results:
         return _thresholds(results, metric, classes, method, ax)

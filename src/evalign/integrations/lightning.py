@@ -12,6 +12,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.rows import infer_task
+from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import logits_of
 from evalign.training import TemperatureAnnealing
@@ -20,8 +21,8 @@ from evalign.training.validation import hard_confusion, loss_of, reading
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
 except ModuleNotFoundError as error:
-    cure = "Run: pip install 'evalign[lightning]'"
-    raise ImportError(f"evalign.integrations.lightning needs lightning. {cure}") from error
+    text = f"evalign.integrations.lightning needs lightning. {installing('.[lightning]')}"
+    raise ImportError(text) from error
 
 
 # What the target and the weights of a batch that is a dict are called.
