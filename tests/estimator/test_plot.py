@@ -30,6 +30,15 @@ def test_two_classes(model):
     assert ax.get_ylabel() == "f1"
 
 
+def test_a_rule_that_is_argmax_has_one_dot():
+    X, y = imbalanced(300)
+    clf = AlignedDecisionCV(GaussianNB(), "f1", decision="argmax", cv=3).fit(X, y)
+    ax = clf.plot()
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels[-1] == "rule and argmax: 0.5"
+    assert len(labels) == 3
+
+
 def test_more_classes():
     X, y = imbalanced(300, classes=3)
     clf = AlignedDecisionCV(GaussianNB(), "f1_macro", decision="expected", cv=3, random_state=0)

@@ -44,10 +44,15 @@ def _thresholds(
     ax.plot(thresholds, mean, label="mean over folds")
     ax.fill_between(thresholds, mean - spread, mean + spread, alpha=0.2, label="± its deviation")
     own = 0.5 if method == "predict_proba" else 0.0
-    for place, name, style in ((results["threshold"], "rule", "-"), (own, "argmax", ":")):
+    # A full dot and an empty one; where they would lie upon each other, one for both.
+    shown = [(results["threshold"], "rule", "-", "black"), (own, "argmax", ":", "white")]
+    if f"{results['threshold']:.3g}" == f"{own:.3g}":
+        shown = [(own, "rule and argmax", "-", "black")]
+    for place, name, style, inside in shown:
         height = np.interp(place, thresholds, mean)
-        line = ax.axvline(place, linestyle=style, color="black", linewidth=1)
-        ax.plot([place], [height], "o", color=line.get_color(), label=f"{name}: {place:.3g}")
+        ax.axvline(place, linestyle=style, color="black", linewidth=1)
+        label = f"{name}: {place:.3g}"
+        ax.plot([place], [height], "o", color="black", markerfacecolor=inside, label=label)
     for place in results["fold_thresholds"]:
         ax.axvline(place, ymax=0.04, color="gray", linewidth=1)
     ax.set_xlabel(f"threshold on {method} of {classes[1]}")
