@@ -236,7 +236,8 @@ def _build(
     for name, estimator in estimators.items():
         # A constraint that no rule meets is known after the training only.
         try:
-            with refused() if constrained and name == "model" else nullcontext():
+            bad = refused() if constrained and name == "model" else nullcontext()
+            with bad, dataset.labels.spoken_of():
                 if isinstance(estimator, AlignedClassifier):
                     estimator.fit(
                         training.X,
@@ -256,7 +257,7 @@ def _build(
         if isinstance(estimator, AlignedEnsemble):
             about["baseline"] = run.strongest(estimator)
             models |= run.with_baseline(estimator, about)
-            tried = tried_models(estimator)
+            tried = tried_models(estimator, dataset.labels)
             _write_json(folder / "candidates.json", asdict(tried))
         estimator.set_params(verbose=0).save(folder / name)
 
