@@ -148,6 +148,8 @@ def test_a_run_opened_in_python(blend, fitted, tmp_path):
         assert isinstance(opened.model_, kind)
         assert opened.classes_.tolist() == ["high", "low", "middle"][: len(opened.classes_)]
         assert opened.columns_ == ["age", "income", "colour", "member"]
+        assert f"{kind.__name__}(" in repr(opened)
+        assert "columns: 'age', 'income', 'colour', 'member'; classes: 'high'," in repr(opened)
         columns = [f"probability_{label}" for label in opened.classes_]
         for given in (frame, pl.from_pandas(frame), frame[opened.columns_]):
             assert opened.predict(given).tolist() == scored["prediction"].tolist()
@@ -224,6 +226,12 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
     assert network.epochs == 2
 
 
+def test_auto_says_what_it_chose(pair, tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "DEFAULT", ("linear",))
+    assert "auto (linear)" in done(*fit(pair, tmp_path / "run", model="auto")).out
+    assert "auto (linear)" in done("evaluate", tmp_path / "run", pair).out
+
+
 def test_the_time_for_training(monkeypatch):
     """Of the limit, less what was used and what the report takes; but some there is always."""
     monkeypatch.setattr(work, "monotonic", lambda: 30.0)
@@ -233,7 +241,7 @@ def test_the_time_for_training(monkeypatch):
 
 def test_a_time_that_was_too_short_is_told_of(data, tmp_path):
     said = done(*fit(data, tmp_path / "run", "--time", "0.01s", model="linear")).err
-    assert "s, more than --time allows: to load, to read and to train the quickest" in said
+    assert "s, more than --time allows: reading, the quickest model and the report" in said
 
 
 def test_a_baseline_that_does_not_meet_the_constraint(data, tmp_path, monkeypatch):

@@ -438,7 +438,7 @@ def test_what_the_time_does_not_suffice_for_is_left_out_whole(capsys):
 def test_the_first_is_trained_whatever_time_it_takes():
     clf = ensemble(candidates=[("a", Slow(1)), ("b", Slow(1))], time_limit=0.01).fit(X, Y)
     assert clf.weights_ == {"a": 1.0}
-    assert clf.left_out_ == {"b": "nothing was trained, and 0.0 s were left"}
+    assert clf.left_out_ == {"b": "there was no time to begin, and 0.0 s were left"}
 
 
 def test_a_network_without_time_ends_after_an_epoch():
@@ -461,7 +461,7 @@ def test_a_network_is_not_begun_in_less_time_than_others_took():
     network = quick("f1", on_epoch=lambda record: 1 / 0)
     own = [("slow", Slow(0.01)), ("mine", network)]
     clf = ensemble(candidates=own, time_limit=15, decision="argmax").fit(X, Y)
-    assert clf.left_out_ == {"mine": "nothing was trained, and 7.0 s were left"}
+    assert clf.left_out_ == {"mine": "there was no time to begin, and 7.0 s were left"}
 
 
 def test_time_for_a_network_on_a_large_table_is_found_with_some_of_its_rows(monkeypatch):

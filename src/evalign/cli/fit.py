@@ -161,7 +161,7 @@ def fit_table(
             raise
         _show(spoken, out, result)
         if time is not None and (took := monotonic() - start) > time:
-            why = "to load, to read and to train the quickest model takes as long"
+            why = "reading, the quickest model and the report take as long as they do"
             spoken.note(f"Note: it took {took:.0f} s, more than --time allows: {why}.")
 
 
@@ -256,6 +256,8 @@ def _build(
             continue
         if isinstance(estimator, AlignedEnsemble):
             about["baseline"] = run.strongest(estimator)
+            if estimator.choose == AUTO:
+                about["called"] = f"{AUTO} ({', '.join(estimator.weights_)})"
             models |= run.with_baseline(estimator, about)
             tried = tried_models(estimator, dataset.labels)
             _write_json(folder / "candidates.json", asdict(tried))

@@ -149,7 +149,8 @@ def _complete(table: pa.Table, column: str, source: object) -> pd.Series:
     missing = int(texts.isna().sum())
     if missing:
         cure = "Remove those rows, or fill them in (NA, None and the like are not labels)."
-        raise UsageError(f"Column {column!r} of {source} has no label in {missing} rows. {cure}")
+        rows = "row" if missing == 1 else "rows"
+        raise UsageError(f"Column {column!r} of {source} has no label in {missing} {rows}. {cure}")
     return texts
 
 

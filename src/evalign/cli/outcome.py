@@ -102,11 +102,12 @@ def contents(
     cards = _cards(about)
     network = arguments["--model"] == NETWORK
     usual = "cross_entropy" if network else str(about.get("baseline"))
+    called = str(about.get("called", arguments["--recipe" if network else "--model"]))
     found = Contents(
         metric=arguments["--metric"],
         classes=labels.names,
         y=labels.encode(table, PREDICTIONS, "label"),
-        aligned=scored("model", arguments["--recipe" if network else "--model"]),
+        aligned=scored("model", called),
         baseline=scored("baseline", usual) if "baseline_prediction" in names else None,
         temperature=history[-1]["temperature"] if history else None,
         weight=column("weight"),
