@@ -2,7 +2,7 @@
 
 fastai is not a dependency of evalign, and brings torchvision. Run it with
 
-    pip install fastai evalign
+    pip install fastai    # beside evalign
     python examples/fastai_table.py
 """
 

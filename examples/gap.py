@@ -2,7 +2,7 @@
 
     python examples/gap.py
 
-It needs matplotlib (`pip install 'evalign[plot]'`) and takes seconds.
+It needs matplotlib (`pip install -e '.[plot]'`) and takes seconds.
 """
 
 from pathlib import Path

@@ -4,7 +4,7 @@
     python examples/notebooks.py threshold  # one of them
     python examples/notebooks.py --write    # and renew the pages' pictures and printed numbers
 
-It needs nbclient and ipykernel (`pip install 'evalign[notebooks]'`).
+It needs nbclient and ipykernel (`pip install -e '.[notebooks]'`).
 """
 
 import re

@@ -83,7 +83,7 @@ def test_an_empty_column_names_the_cure(tmp_path):
     [
         (["--metric", "f2_makro"], "--metric must be the name of a metric"),
         (["--metric", "f2_makro"], 'Did you mean "f2_macro"?'),
-        (["--metric", "f1"], 'by name "f1_macro"'),
+        (["--metric", "f1"], "--metric f1 is of one class, and the target has 3. Use f1_macro,"),
         (["--metric", "roc_auc"], "AUROCLoss"),
         (["--recipe", "east2"], "--recipe must be one of aligned, cross_entropy, east"),
         (["--decision", "best"], "'best' is not one of 'argmax', 'tuned', 'expected'."),
@@ -119,8 +119,8 @@ def test_arguments(tmp_path, data, more, words):
 
 
 def test_a_metric_of_two_classes_says_so(tmp_path, data):
-    """The library's own words reach the terminal."""
-    assert "binary" in refused(*fit(data, tmp_path / "run", "--metric", "precision"))
+    said = refused(*fit(data, tmp_path / "run", "--metric", "precision"))
+    assert said.endswith("the target has 3. Use precision_macro, the mean of the classes.")
 
 
 def test_places(tmp_path, data):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import runpy
 import sys
 
@@ -13,6 +14,7 @@ import evalign
 from evalign.cli import main
 from evalign.cli.columns import Columns
 from evalign.cli.run import FinishedRun
+from evalign.core.text import installing
 from evalign.estimator import AlignedClassifier
 from evalign.training import holdout_split
 from tests.cli.commands import done, files, fit, invoke, refused, table, written
@@ -343,7 +345,7 @@ def test_metrics():
     assert sorted(listed) == evalign.metrics.names()
     said = done("metrics").out
     for name, meaning in listed.items():
-        assert f"{name:<24}{meaning}\n" in said
+        assert re.search(rf"^{re.escape(f'{name}  ')} *{re.escape(meaning)}$", said, re.M)
     assert "evalign metrics" in done("fit", "--help").out
 
 
@@ -363,7 +365,7 @@ def test_without_the_extra(monkeypatch):
     """One line says what to install: a text for an exit code is printed, and the code is 1."""
     monkeypatch.delitem(sys.modules, "evalign.cli.app", raising=False)
     monkeypatch.setitem(sys.modules, "typer", None)
-    assert invoke().code == "evalign: typer is not installed. Run: pip install 'evalign[cli]'"
+    assert invoke().code == f"evalign: typer is not installed. {installing('.[cli]')}"
 
 
 def test_without_a_part_of_the_extra(monkeypatch, data, tmp_path):
@@ -373,7 +375,7 @@ def test_without_a_part_of_the_extra(monkeypatch, data, tmp_path):
     for name in ("columns", "tables"):
         monkeypatch.delitem(sys.modules, f"evalign.cli.{name}", raising=False)
     code = invoke(*fit(data, tmp_path / "run")).code
-    assert code == "evalign: pandas is not installed. Run: pip install 'evalign[cli]'"
+    assert code == f"evalign: pandas is not installed. {installing('.[cli]')}"
 
 
 def test_a_bug_keeps_its_traceback(fitted, data, monkeypatch, tmp_path):

@@ -14,6 +14,7 @@ from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import fit as work
 from evalign.cli import run as runs
 from evalign.cli.files import digest
+from evalign.cli.labels import Labels
 from evalign.cli.options import MODEL, MODELS, seconds
 from evalign.cli.run import FinishedRun
 from evalign.core.constraints import Infeasible
@@ -81,10 +82,10 @@ def test_what_it_found(blend, pair):
         "blend",
     ]
     assert tried["gain"].keys() == {"value", "low", "high", "against"}
-    assert tried["verdict"].startswith("On the training rows, each by models that have not seen it")
+    assert tried["verdict"].startswith("On the training rows, each labelled by models that have")
     again = done(*fit(pair, blend, model="blend", epochs=1))
     assert "is complete" in again.err
-    assert tried["verdict"] in again.out
+    assert again.out.count(tried["verdict"]) == 1
     page = (blend / "report.html").read_text(encoding="utf-8")
     assert "<h2>Candidates</h2>" in page
 
@@ -147,6 +148,8 @@ def test_a_run_opened_in_python(blend, fitted, tmp_path):
         assert isinstance(opened.model_, kind)
         assert opened.classes_.tolist() == ["high", "low", "middle"][: len(opened.classes_)]
         assert opened.columns_ == ["age", "income", "colour", "member"]
+        assert f"{kind.__name__}(" in repr(opened)
+        assert "columns: 'age', 'income', 'colour', 'member'; classes: 'high'," in repr(opened)
         columns = [f"probability_{label}" for label in opened.classes_]
         for given in (frame, pl.from_pandas(frame), frame[opened.columns_]):
             assert opened.predict(given).tolist() == scored["prediction"].tolist()
@@ -223,6 +226,12 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
     assert network.epochs == 2
 
 
+def test_auto_says_what_it_chose(pair, tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "DEFAULT", ("linear",))
+    assert "auto (linear)" in done(*fit(pair, tmp_path / "run", model="auto")).out
+    assert "auto (linear)" in done("evaluate", tmp_path / "run", pair).out
+
+
 def test_the_time_for_training(monkeypatch):
     """Of the limit, less what was used and what the report takes; but some there is always."""
     monkeypatch.setattr(work, "monotonic", lambda: 30.0)
@@ -232,7 +241,7 @@ def test_the_time_for_training(monkeypatch):
 
 def test_a_time_that_was_too_short_is_told_of(data, tmp_path):
     said = done(*fit(data, tmp_path / "run", "--time", "0.01s", model="linear")).err
-    assert "s, more than --time allows: to load, to read and to train the quickest" in said
+    assert "s, more than --time allows: reading, the quickest model and the report" in said
 
 
 def test_a_baseline_that_does_not_meet_the_constraint(data, tmp_path, monkeypatch):
@@ -258,6 +267,28 @@ def test_a_baseline_that_does_not_meet_the_constraint(data, tmp_path, monkeypatc
     assert result.code == 2
     assert result.err.splitlines()[-1] == "evalign: No rule meets it."
     assert not (tmp_path / "no").exists()
+
+
+def test_classes_are_called_by_their_names(tmp_path):
+    """Models are trained on codes, and speak of them."""
+    labels = Labels("label", ("low", "middle", "high"))
+    text = "classes [0, 2] a fold; class [1] is held out; 0.1 examples of class 2 on; recall[1] = 1"
+    named = "classes 'low', 'high' a fold; class 'middle' is held out; 0.1 examples of class 'high'"
+    assert labels.named(text) == f"{named} on; recall[middle] = 1"
+
+    frame = table(120)
+    frame["group"] = np.where(frame["label"] == "high", "all", np.arange(120) % 40)
+    frame.loc[frame["label"].eq("high").cumsum().eq(1).idxmax(), "group"] = "one"
+    given = fit(written(tmp_path / "data.csv", frame), tmp_path / "run", model="linear")
+    assert "Of the classes 'high' a fold holds all rows" in done(*given, "--group", "group").err
+    bound = ["--constraint", "recall[low] >= 0.999, recall[high] >= 0.999"]
+    hard = written(tmp_path / "hard.csv", two(120)[["income", "member", "label"]])
+    result = invoke(*fit(hard, tmp_path / "no", *bound, model="linear", decision="tuned"))
+    assert result.code == 2
+    assert "linear: left out, as it does not meet the constraint" in result.err
+    last = result.err.splitlines()[-1]
+    assert last.startswith("evalign: --constraint must be met by some rule on these rows. Got ")
+    assert "recall[high] = " in last
 
 
 def test_a_preview(tmp_path, monkeypatch):

@@ -249,7 +249,7 @@ def test_what_is_not_a_workbook(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="cannot be read: it is not a workbook of Excel"):
         TableFile(path)
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(UsageError, match=r"without openpyxl\. Run: pip install 'evalign\[excel\]'"):
+    with pytest.raises(UsageError, match=r"without openpyxl\. .*pip install -e '\.\[excel\]'; or"):
         TableFile(path)
 
 

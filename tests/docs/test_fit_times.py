@@ -28,3 +28,8 @@ def shown():
 def test_the_page_shows_the_stored_times():
     page = (ROOT / "docs" / "estimator.md").read_text(encoding="utf-8")
     assert "\n".join(shown()) in page
+    file = ROOT / "benchmarks" / "results" / "fit_speed_blend.json"
+    found = json.loads(file.read_text(encoding="utf-8"))["found"]
+    network, blend = (one["fit_processor_seconds"] for one in found)
+    assert f"{blend:.1f} s of one core" in page
+    assert f"took {network:.1f} s, {blend / network:.1f} times as long" in page

@@ -30,6 +30,15 @@ def test_two_classes(model):
     assert ax.get_ylabel() == "f1"
 
 
+def test_a_rule_that_is_argmax_has_one_dot():
+    X, y = imbalanced(300)
+    clf = AlignedDecisionCV(GaussianNB(), "f1", decision="argmax", cv=3).fit(X, y)
+    ax = clf.plot()
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels[-1] == "rule and argmax: 0.5"
+    assert len(labels) == 3
+
+
 def test_more_classes():
     X, y = imbalanced(300, classes=3)
     clf = AlignedDecisionCV(GaussianNB(), "f1_macro", decision="expected", cv=3, random_state=0)
@@ -51,7 +60,7 @@ def test_without_matplotlib(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     X, y = imbalanced(100)
     clf = AlignedDecisionCV(GaussianNB(), decision="argmax").fit(X, y)
-    with pytest.raises(ImportError, match=r"plot needs matplotlib.*evalign\[plot\]"):
+    with pytest.raises(ImportError, match=r"plot needs matplotlib.*pip install -e '\.\[plot\]'"):
         clf.plot()
 
 

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from evalign.core.text import installing
+
 
 @pytest.mark.parametrize(
     ("name", "engine"), [("lightning", "lightning"), ("huggingface", "transformers")]
@@ -17,4 +19,4 @@ def test_a_missing_engine_is_one_line_with_the_cure(name, engine, monkeypatch):
     monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(ImportError) as told:
         importlib.import_module(module)
-    assert str(told.value) == f"{module} needs {engine}. Run: pip install 'evalign[{name}]'"
+    assert str(told.value) == f"{module} needs {engine}. {installing(f'.[{name}]')}"

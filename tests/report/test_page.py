@@ -220,7 +220,7 @@ def test_the_candidates():
     made = contents(tried=tried())
     result = scores(made)
     assert result["tried"]["verdict"].endswith(
-        "Against trees with argmax: blend is better by 0.200 (95% interval 0.150 to 0.250)."
+        "blend is better than trees with argmax by 0.200 (95% interval 0.150 to 0.250)."
     )
     page = Page(render(made, result))
     assert result["tried"]["verdict"] in page.text
@@ -228,7 +228,10 @@ def test_the_candidates():
     assert "<i>0.30" in page.text
     assert "blend1.000.7000.650 to 0.7500.6000.550 to 0.650" in page.text
     assert "network was left out: it took <b>." in page.text
+    assert "The last line is chosen anew" in page.text
     assert "Candidates" not in Page(rendered(contents())).text
+    made = replace(made, tried=replace(made.tried, rows=made.tried.rows[:1]))
+    assert "The last line" not in Page(rendered(made)).text
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evalign.report import scores
-from evalign.report.words import TIMES, rows_to_tell, verdict
+from evalign.report.words import TIMES, _more_rows, rows_to_tell, verdict
 from tests.report.made import contents, tried
 
 
@@ -89,7 +89,7 @@ def test_it_helped(metric, sign):
     assert found["sentence"].startswith(f"{text}better by 0.200 (95% interval 0.1")
     use, simple = found["next"]
     assert use == "Use aligned with its rule (how to get it)."
-    assert simple.startswith("cross-entropy with a rule of its own has 0.")
+    assert simple.startswith("Cross-entropy with a rule of its own has 0.")
     assert "which these rows cannot tell from it" in simple
 
     assert answered(20, 60, 80, 100, metric)["next"] == [
@@ -125,13 +125,20 @@ def test_it_cannot_be_told():
     assert found["next"][1] == "Until then either will do."
     # The candidates were compared on more rows.
     clear = answered(50, 60, 54, 53, tried=tried())
-    assert "blend is better by 0.200" in clear["next"][1]
+    assert "it, blend is better than trees with argmax by 0.200" in clear["next"][1]
+    assert clear["next"][2] == "Use aligned with its rule (how to get it)."
     groups = answered(50, 60, 54, 53, groups=np.arange(ROWS) // 2)
     assert re.match(r"About [\d.]+ times as many groups of test rows", groups["next"][0])
     seen = answered(20, 60, 21, 100, seen=True)
     assert seen["verdict"] == "cannot tell"
     assert "trained on these rows" in seen["sentence"]
     assert answered(20, 20)["verdict"] == "cannot tell"  # there is nothing else
+
+
+def test_a_few_more_rows_where_the_interval_is_uneven():
+    found = {"value": -0.3, "low": -0.33, "high": 0.0}
+    assert rows_to_tell(**found, rows=80) == 80
+    assert _more_rows(contents(), found).startswith("A few more test rows would tell")
 
 
 def test_under_a_constraint_rules_are_compared():

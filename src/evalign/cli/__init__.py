@@ -15,6 +15,8 @@ import io
 import sys
 from collections.abc import Sequence
 
+from evalign.core.text import installing
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program. The exit code is 0, 1 (a bug), 2 (bad input) or 130 (interrupted)."""
@@ -28,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("evalign"):
             raise
-        code = f"evalign: {error.name} is not installed. Run: pip install 'evalign[cli]'"
+        code = f"evalign: {error.name} is not installed. {installing('.[cli]')}"
     except KeyboardInterrupt:  # while `app` is imported, which takes Ctrl-C from then on
         code = 130
     if code == 130:

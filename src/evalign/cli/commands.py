@@ -74,7 +74,7 @@ def fit(
     test: Test = None,
     baseline: Annotated[
         bool,
-        Option(help="Compare with a usual model: a cross-entropy network, or plain boosting."),
+        Option(help="Compare with the best single model, or with a cross-entropy network."),
     ] = True,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -18,7 +18,7 @@ from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import Terminal
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import resolve
+from evalign.core.metrics import names, resolve
 from evalign.core.text import nearest
 from evalign.report.contents import FEW
 from evalign.training import holdout_split
@@ -254,9 +254,17 @@ def check_metric(metric: str, classes: int | None = None) -> None:
             "--metric must be the name of a metric, such as f1_macro; `evalign metrics` lists them"
         )
         raise UsageError(str(error).replace(library, known)) from error
+    if classes is None:
+        return
     with refused():
-        if classes is not None:
+        try:
             function(Confusion.from_matrix(torch.eye(classes, dtype=torch.float64)))
+        except ValueError as error:
+            if classes == 2 or f"{metric}_macro" not in names():
+                raise
+            cure = f"Use {metric}_macro, the mean of the classes."
+            text = f"--metric {metric} is of one class, and the target has {classes}. {cure}"
+            raise UsageError(text) from error
 
 
 def check_name(source: TableFile, option: str, name: str | None) -> None:

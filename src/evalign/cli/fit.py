@@ -161,7 +161,7 @@ def fit_table(
             raise
         _show(spoken, out, result)
         if time is not None and (took := monotonic() - start) > time:
-            why = "to load, to read and to train the quickest model takes as long"
+            why = "reading, the quickest model and the report take as long as they do"
             spoken.note(f"Note: it took {took:.0f} s, more than --time allows: {why}.")
 
 
@@ -236,7 +236,8 @@ def _build(
     for name, estimator in estimators.items():
         # A constraint that no rule meets is known after the training only.
         try:
-            with refused() if constrained and name == "model" else nullcontext():
+            bad = refused() if constrained and name == "model" else nullcontext()
+            with bad, dataset.labels.spoken_of():
                 if isinstance(estimator, AlignedClassifier):
                     estimator.fit(
                         training.X,
@@ -255,8 +256,10 @@ def _build(
             continue
         if isinstance(estimator, AlignedEnsemble):
             about["baseline"] = run.strongest(estimator)
+            if estimator.choose == AUTO:
+                about["called"] = f"{AUTO} ({', '.join(estimator.weights_)})"
             models |= run.with_baseline(estimator, about)
-            tried = tried_models(estimator)
+            tried = tried_models(estimator, dataset.labels)
             _write_json(folder / "candidates.json", asdict(tried))
         estimator.set_params(verbose=0).save(folder / name)
 

@@ -1,6 +1,9 @@
 """Labels of the target column, and their codes."""
 
+import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,14 @@ from pyarrow import types
 from evalign.cli.columns import as_numbers, as_text
 from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.files import is_parquet
+from evalign.core.constraints import Infeasible
+from evalign.losses.multipliers import OutOfReachWarning
+from evalign.training import TrainingWarning
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet's formula may begin
+# How models, which are trained on codes, speak of classes: "class 3", "class [1]", "recall[1]".
+CODES = re.compile(r"(?<=class )\d+\b|(?<=class )\[[\d, ]+\]|(?<=classes )\[[\d, ]+\]")
+BOUNDED = re.compile(r"(?<=\w\[)\d+(?=\])")
 CLASSES = 20  # more numbers than this that hardly repeat are taken for a quantity
 
 
@@ -95,6 +104,32 @@ class Labels:
             raise UsageError(f"Column {column!r} of {source} holds {text}")
         return codes
 
+    def named(self, text: str) -> str:
+        """What a model says of classes, with their names in the place of codes."""
+
+        def name(found: re.Match[str]) -> str:
+            return listed([self.names[int(code)] for code in re.findall(r"\d+", found[0])])
+
+        return BOUNDED.sub(lambda found: self.names[int(found[0])], CODES.sub(name, text))
+
+    @contextmanager
+    def spoken_of(self) -> Iterator[None]:
+        """Give warnings and errors of models the names of classes."""
+        show = warnings.showwarning
+
+        def named(message: Any, category: type[Warning], *where: Any) -> None:
+            ours = category in (TrainingWarning, OutOfReachWarning)
+            show(self.named(str(message)) if ours else message, category, *where)
+
+        warnings.showwarning = named
+        try:
+            yield
+        except Infeasible as error:
+            text = re.sub(r"^constraint of \w+", "--constraint", self.named(str(error)))
+            raise Infeasible(text) from error
+        finally:
+            warnings.showwarning = show
+
     def decode(self, codes: np.ndarray) -> pa.Array:
         """The labels of codes, as they are in the training data."""
         return pa.array(self.values).take(pa.array(codes))
@@ -114,7 +149,8 @@ def _complete(table: pa.Table, column: str, source: object) -> pd.Series:
     missing = int(texts.isna().sum())
     if missing:
         cure = "Remove those rows, or fill them in (NA, None and the like are not labels)."
-        raise UsageError(f"Column {column!r} of {source} has no label in {missing} rows. {cure}")
+        rows = "row" if missing == 1 else "rows"
+        raise UsageError(f"Column {column!r} of {source} has no label in {missing} {rows}. {cure}")
     return texts
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from evalign.cli import columns
+from evalign.cli.errors import listed
 from evalign.cli.run import FinishedRun, Model
 from evalign.core.checks import complaint, require
 
@@ -31,6 +32,10 @@ class LoadedRun:
         self.model_: Model = self._run.classifier("model")
         self.classes_ = np.array(self._run.labels.values)
         self.columns_ = list(self._run.columns.features)
+
+    def __repr__(self) -> str:
+        columns, classes = listed(self.columns_, 5), listed([str(c) for c in self.classes_], 5)
+        return f"{type(self).__name__}({self.model_!r}, columns: {columns}; classes: {classes})"
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row, as it was in the training table."""

@@ -48,6 +48,7 @@ def meanings() -> dict[str, str]:
 
 def list_metrics(*, as_json: bool) -> None:
     """Do the work of `evalign metrics`."""
-    lines = [f"{name:<24}{meaning}" for name, meaning in meanings().items()]
+    width = max(map(len, meanings())) + 2
+    lines = [f"{name:<{width}}{meaning}" for name, meaning in meanings().items()]
     with terminal(as_json=as_json, quiet=False) as spoken:
         spoken.result({"metrics": meanings()}, *lines, *MORE.splitlines())

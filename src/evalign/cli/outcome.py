@@ -102,11 +102,12 @@ def contents(
     cards = _cards(about)
     network = arguments["--model"] == NETWORK
     usual = "cross_entropy" if network else str(about.get("baseline"))
+    called = str(about.get("called", arguments["--recipe" if network else "--model"]))
     found = Contents(
         metric=arguments["--metric"],
         classes=labels.names,
         y=labels.encode(table, PREDICTIONS, "label"),
-        aligned=scored("model", arguments["--recipe" if network else "--model"]),
+        aligned=scored("model", called),
         baseline=scored("baseline", usual) if "baseline_prediction" in names else None,
         temperature=history[-1]["temperature"] if history else None,
         weight=column("weight"),
@@ -168,7 +169,7 @@ def met(contents: Contents, labels: Labels, about: About) -> dict[str, Any]:
     return {"constraints": rows, "promised": promised}
 
 
-def tried_models(ensemble: AlignedEnsemble) -> TriedModels:
+def tried_models(ensemble: AlignedEnsemble, labels: Labels) -> TriedModels:
     """The candidates of an ensemble, for the report."""
     columns = ensemble.cv_results_
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -180,7 +181,8 @@ def tried_models(ensemble: AlignedEnsemble) -> TriedModels:
             for stem in ("rule_score", "argmax_score"):
                 high, low = -row[f"{stem}_low"], -row[f"{stem}_high"]
                 row |= {stem: -row[stem], f"{stem}_low": low, f"{stem}_high": high}
-    return TriedModels(rows, ensemble.gain_, ensemble.left_out_)
+    left_out = {name: labels.named(why) for name, why in ensemble.left_out_.items()}
+    return TriedModels(rows, ensemble.gain_, left_out)
 
 
 def was_seen(about: About, checksum: str | None) -> bool:
@@ -213,7 +215,8 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
     if "tried" in scores:
         yield ""
         yield _shown_models(scores)
-        yield scores["tried"]["verdict"]
+        if scores["tried"]["verdict"] not in scores["answer"]["next"]:
+            yield scores["tried"]["verdict"]
         for name, why in scores["tried"]["left_out"].items():
             yield f"Left out: {name}: {why}."
 

@@ -8,6 +8,7 @@ from zipfile import BadZipFile
 import pyarrow as pa
 
 from evalign.cli.errors import DataWarning, UsageError, listed
+from evalign.core.text import installing
 
 
 def read_sheet(path: Path) -> pa.Table:
@@ -16,8 +17,8 @@ def read_sheet(path: Path) -> pa.Table:
         from openpyxl import load_workbook
         from openpyxl.utils.exceptions import InvalidFileException
     except ImportError as error:
-        cure = "Run: pip install 'evalign[excel]', or save it as .csv"
-        raise UsageError(f"{path} cannot be read without openpyxl. {cure}.") from error
+        cure = f"{installing('.[excel]')}; or save it as .csv."
+        raise UsageError(f"{path} cannot be read without openpyxl. {cure}") from error
     try:
         book = load_workbook(path, read_only=True, data_only=True)
         sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from shlex import quote
 
 # ASCII and Latin-1 controls, line separators, and the marks that turn the direction of writing.
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -23,6 +24,16 @@ def visible(text: str, keep: str = "") -> str:
         return character if character in keep else character.encode("unicode_escape").decode()
 
     return CONTROL.sub(escape, text)
+
+
+def installing(what: str) -> str:
+    """The cure for a package that is missing, as the README tells the installation.
+
+    Examples:
+        >>> print(installing(".[cli]"))
+        Run in the clone of evalign: pip install -e '.[cli]'
+    """
+    return f"Run in the clone of evalign: pip install -e {quote(what)}"
 
 
 def nearest(name: object, known: Iterable[str]) -> str:

@@ -134,7 +134,7 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
     def plain(name: str) -> np.ndarray:
         return tried[name].found.labels["argmax"]
 
-    def labels(pick: Pick, way: str) -> np.ndarray:
+    def labels(way: str) -> np.ndarray:
         """Those of each fold, by the candidates and the rule that the other folds ask for."""
         given = np.full(len(rows.y), -1)
         for place, fold in enumerate(np.unique(rows.fold)):
@@ -154,7 +154,7 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
                 given[own] = rule(probabilities=answers.values[own])
         return given
 
-    chosen = {way: labels(pick, way) for way in WAYS}
+    chosen = {way: labels(way) for way in WAYS}
     everything = np.ones(len(rows.y), bool)
     weights = pick(tried, everything, judge, lambda name: tried[name].found.labels["rule"])
     table = {name: one.found.labels for name, one in tried.items()} | {how: chosen}
@@ -171,9 +171,10 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
         for stem, entry in zip(stems, (rule, argmax, gain), strict=True):
             for end, value in zip(ENDS, entry, strict=True):
                 results[f"{stem}{end}"].append(value)
-    *_, gain = judge.compare(chosen["rule"], labels(_best, "argmax"))
-    found = dict(zip(("value", "low", "high"), gain, strict=True))
-    found |= {"against": next(iter(_best(tried, everything, judge, plain)))}
+    # The opponent is chosen by all rows, which favours it: the gain is not too good for that.
+    (against,) = _best(tried, everything, judge, plain)
+    *_, gain = judge.compare(chosen["rule"], plain(against))
+    found = {"against": against} | dict(zip(("value", "low", "high"), gain, strict=True))
     return ChosenModels(weights, mean_answers(tried, weights), results, found)
 
 

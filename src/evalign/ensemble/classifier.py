@@ -79,8 +79,9 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             the most probable labels, and "gain" how far the ensemble is ahead of the candidate with
             its rule. "_low" and "_high" behind these are 95% intervals, for other
             rows (a paired bootstrap). The ensemble is chosen anew for each fold, by the others.
-        gain_: how far the ensemble is ahead of the best candidate by argmax, which is chosen anew
-            for each fold too: "value", "low" and "high". "against" is the one that all rows choose.
+        gain_: how far the ensemble is ahead of "against", the candidate with the best
+            "argmax_score": "value", "low" and "high". It was chosen by the very rows, the ensemble
+            was not, so that the gain is too small rather than too large.
         left_out_: why a candidate is not in it, by its name: time, or the constraint.
         features_: the `Features`: what was learnt of the columns, and which were left out.
         n_features_in_, feature_names_in_: as in scikit-learn.

@@ -25,6 +25,7 @@ from sklearn.ensemble import (
 )
 
 from evalign.core.checks import complaint, require
+from evalign.core.text import installing
 from evalign.ensemble.candidates import OWNER
 from evalign.ensemble.training import TrainedModels
 from evalign.estimator import AlignedClassifier
@@ -207,7 +208,7 @@ def _skops() -> Any:
     try:
         import skops.io
     except ImportError as error:
-        allowed, cure = "be installed to save an ensemble", "Run: pip install 'evalign[cli]'"
+        allowed, cure = "be installed to save an ensemble", installing(".[cli]")
         raise ModuleNotFoundError(
             complaint(OWNER, "skops", allowed, "none", cure), name="skops"
         ) from error

@@ -182,7 +182,7 @@ def train(
             estimator.on_epoch = Watch(clock, 2 if fold else how.epochs * folds, said, tell)
         return estimator, X, y, rows, more
 
-    clock.require(others_took if is_network else 0, "nothing was trained")
+    clock.require(others_took if is_network else 0, "there was no time to begin")
     if clock.limit is not None and len(rows) > PROBE:
         seconds = folds * _expected(network, how, X, y, rows, arguments)
         clock.require(seconds, f"its training would take about {seconds:.0f} s")

@@ -118,7 +118,7 @@ def try_all(
         except Infeasible as error:
             failed = error  # another candidate may meet the constraint
             left_out[name] = str(error)
-            tell(f"{name}: left out: {error}")
+            tell(f"{name}: left out, as it does not meet the constraint")
             continue
         trained[name] = models
         tried[name] = Trial(answers, found, seconds)

@@ -9,6 +9,7 @@ import torch
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, FBeta, Metric
+from evalign.core.text import installing
 from evalign.estimator.answers import Method
 
 SHOWN = 30  # classes at most: those that change most
@@ -24,8 +25,8 @@ def plot(
         try:
             pyplot = import_module("matplotlib.pyplot")
         except ImportError as error:
-            text = "plot needs matplotlib, which is not installed. Run: pip install 'evalign[plot]'"
-            raise ImportError(text) from error
+            text = "plot needs matplotlib, which is not installed."
+            raise ImportError(f"{text} {installing('.[plot]')}") from error
         ax = pyplot.figure().add_subplot()
     if "thresholds" in results:
         return _thresholds(results, metric, classes, method, ax)
@@ -43,10 +44,15 @@ def _thresholds(
     ax.plot(thresholds, mean, label="mean over folds")
     ax.fill_between(thresholds, mean - spread, mean + spread, alpha=0.2, label="± its deviation")
     own = 0.5 if method == "predict_proba" else 0.0
-    for place, name, style in ((results["threshold"], "rule", "-"), (own, "argmax", ":")):
+    # A full dot and an empty one; where they would lie upon each other, one for both.
+    shown = [(results["threshold"], "rule", "-", "black"), (own, "argmax", ":", "white")]
+    if f"{results['threshold']:.3g}" == f"{own:.3g}":
+        shown = [(own, "rule and argmax", "-", "black")]
+    for place, name, style, inside in shown:
         height = np.interp(place, thresholds, mean)
-        line = ax.axvline(place, linestyle=style, color="black", linewidth=1)
-        ax.plot([place], [height], "o", color=line.get_color(), label=f"{name}: {place:.3g}")
+        ax.axvline(place, linestyle=style, color="black", linewidth=1)
+        label = f"{name}: {place:.3g}"
+        ax.plot([place], [height], "o", color="black", markerfacecolor=inside, label=label)
     for place in results["fold_thresholds"]:
         ax.axvline(place, ymax=0.04, color="gray", linewidth=1)
     ax.set_xlabel(f"threshold on {method} of {classes[1]}")

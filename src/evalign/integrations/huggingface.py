@@ -16,6 +16,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Infeasible
 from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import classes_second, expect_classes_second, logits_of
 from evalign.training import TemperatureAnnealing
@@ -27,8 +28,8 @@ try:
     from transformers.trainer_pt_utils import EvalLoopContainer
     from transformers.trainer_utils import PredictionOutput
 except ModuleNotFoundError as error:
-    cure = "Run: pip install 'evalign[huggingface]'"
-    raise ImportError(f"evalign.integrations.huggingface needs transformers. {cure}") from error
+    text = f"evalign.integrations.huggingface needs transformers. {installing('.[huggingface]')}"
+    raise ImportError(text) from error
 
 
 Scores = dict[str, float]

@@ -14,6 +14,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.constraints import Infeasible
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.rows import infer_task
+from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import logits_of
 from evalign.training import TemperatureAnnealing
@@ -22,8 +23,8 @@ from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of,
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
 except ModuleNotFoundError as error:
-    cure = "Run: pip install 'evalign[lightning]'"
-    raise ImportError(f"evalign.integrations.lightning needs lightning. {cure}") from error
+    text = f"evalign.integrations.lightning needs lightning. {installing('.[lightning]')}"
+    raise ImportError(text) from error
 
 
 # What the target, the weights and the groups of a batch that is a dict are called.

@@ -29,6 +29,10 @@ LEAST_ROOM = 0.01  # of what a metric spans: a bound at its very end, recall >= 
 HARD = 1e-30  # the temperature at which a soft label is a hard one
 
 
+class OutOfReachWarning(UserWarning):
+    """A constraint does not seem to be within reach; training goes on."""
+
+
 class Multipliers(nn.Module):
     """Lagrange multipliers λ of constraints, which move with every batch of training.
 
@@ -145,7 +149,7 @@ class Multipliers(nn.Module):
             "multiplier: with this network, or together with other constraints, it seems to be out "
             "of reach. Training goes on; a bound that can be met would serve it better."
         )
-        warnings.warn(text, UserWarning, stacklevel=3)
+        warnings.warn(text, OutOfReachWarning, stacklevel=3)
 
 
 def _average(kept: RunningConfusion | None) -> Confusion | None:

@@ -163,16 +163,23 @@ def candidates(contents: Contents, scores: Scores) -> str:
             ends = {"low": row[f"{stem}_low"], "high": row[f"{stem}_high"]}
             cells.append((number(row[stem]), span(ends)))
         rows.append(cells)
-    rows[-1][-1] = ""  # it is not behind itself
     text = (
         f"{contents.metric_name} of the training rows, each by models that have not seen it and a "
-        "rule that was fitted without it, with 95% intervals. The last line is chosen anew for "
-        "each part of the rows, by the others, so that it is not too good for having been chosen."
+        "rule that was fitted without it, with 95% intervals."
     )
+    head = ["", "weight", "with its rule", "with argmax", "behind by"]
+    if len(rows) == 1:  # not behind itself
+        rows, head = [rows[0][:-1]], head[:-1]
+    else:
+        rows[-1][-1] = ""
+        text += (
+            " The last line is chosen anew for each part of the rows, by the others, so that it "
+            "is not too good for having been chosen."
+        )
     left_out = (f"{name} was left out: {why}." for name, why in found["left_out"].items())
     return section(
         "Candidates",
         paragraph(found["verdict"]),
-        table(text, ["", "weight", "with its rule", "with argmax", "behind by"], rows),
+        table(text, head, rows),
         bullets(left_out),
     )

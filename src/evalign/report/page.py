@@ -95,7 +95,8 @@ class _Page:
         )
         words = ", ".join(f"{row['column']} {number(row['value'])}" for row in shown[:COLUMNS])
         rest = len(every) - len(shown[:COLUMNS])
-        more = paragraph(f"{rest:,} others matter less, or not at all.", "quiet") if rest else ""
+        others = f"{rest:,} others matter" if rest > 1 else "One other matters"
+        more = paragraph(f"{others} less, or not at all.", "quiet") if rest else ""
         figure = figures.bars("columns", words, shown[:COLUMNS], KINDS[0])
         return section(title, paragraph(text), framed(figure), more)
 

@@ -49,9 +49,14 @@ def verdict(
 
 def verdict_of_tried(tried: TriedModels) -> str:
     """What choosing or blending brings."""
-    name, against = tried.rows[-1]["candidate"], f"{tried.gain['against']} with argmax"
-    found = verdict(tried.gain, name, against, greater_is_better=True)
-    return f"On the training rows, each by models that have not seen it. {found}"
+    gain, own = tried.gain, tried.rows[-1]["candidate"]
+    other = f"{gain['against']} with argmax"
+    where = "On the training rows, each labelled by models that have not seen it,"
+    if not is_clear(gain):
+        between = f"there is no clear difference between {own} and {other}"
+        return f"{where} {between} ({number(gain['value'])}, 95% interval {span(gain)})."
+    better, worse = (own, other) if gain["low"] > 0 else (other, own)
+    return f"{where} {better} is better than {worse} {_by(gain)}."
 
 
 def rows_to_tell(value: float, low: float, high: float, rows: int) -> int | None:
@@ -111,10 +116,11 @@ def answer(
     values = f"{metric} is {first} and {second}"
     if not is_clear(found):
         sentence = f"{unknown}: {values}; the difference may be {span(found)} (95% interval)."
-        then = "Until then either will do."
-        if contents.tried is not None and is_clear(contents.tried.gain):
-            then = verdict_of_tried(contents.tried)
-        return said("cannot tell", sentence, _more_rows(contents, found), then)
+        then = ["Until then either will do."]
+        if contents.tried is not None and is_clear(gain := contents.tried.gain):
+            use = [_use(contents, own)] if gain["low"] > 0 else []
+            then = [verdict_of_tried(contents.tried), *use]
+        return said("cannot tell", sentence, _more_rows(contents, found), *then)
     by = _by(found)
     if (found["low"] > 0) == contents.resolved.greater_is_better:
         then = _best(contents, methods, differences)
@@ -164,7 +170,7 @@ def _best(
     if not is_clear(found):
         simple = f"{name} has {number(rival['value'])}, which these rows cannot tell from it"
         then = f"if that is the simpler model for you, it is enough{_how(contents, rival)}."
-        return [_use(contents, own), f"{simple}: {then}"]
+        return [_use(contents, own), f"{simple[0].upper()}{simple[1:]}: {then}"]
     if (found["low"] > 0) == contents.resolved.greater_is_better:
         return [_use(contents, own), f"It is better than {name}, too."]
     return [_use(contents, rival), f"It has {number(rival['value'])} so: the rule is what helped."]
@@ -176,6 +182,8 @@ def _more_rows(contents: Contents, found: Mapping[str, float]) -> str:
     needed = rows_to_tell(found["value"], found["low"], found["high"], rows)
     if needed is None:
         return f"The difference is too small to be told by {TIMES:,} times as many rows."
+    if needed == rows:  # an interval that is not even on both sides
+        return "A few more test rows would tell, if it stays as large as it seems."
     what = f"{needed:,} test rows"
     if contents.groups is not None:
         what = f"{needed / rows:.1f} times as many groups of test rows"

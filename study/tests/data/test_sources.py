@@ -10,6 +10,7 @@ from evalign_study import data
 from evalign_study.data import DataError, UnverifiedWarning, card, damaged, load, locate
 from evalign_study.data.loading import content
 
+from evalign.core.text import installing
 from study.tests.data import made
 
 # Pooch leaves the connection of a failed download to the garbage collector.
@@ -112,7 +113,7 @@ def test_a_set_without_a_public_source_names_its_home(tmp_path, monkeypatch):
 def test_without_pooch_the_cure_is_to_install_it(give, monkeypatch):
     give("adult", public=made.adult()[0])
     monkeypatch.setitem(sys.modules, "pooch", None)
-    assert "Run: pip install evalign-study" in refused("adult")
+    assert installing("study") in refused("adult")
     assert locate(card("adult")).where == "absent"
 
 
@@ -122,7 +123,7 @@ def test_without_a_package_to_read_with_the_cure_is_to_install_it(name, package,
     monkeypatch.delitem(sys.modules, "evalign_study.data.readers", raising=False)
     monkeypatch.delattr(data, "readers", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
-    assert refused(name) == f"{name} is read with {package}. Run: pip install evalign-study."
+    assert refused(name) == f"{name} is read with {package}. {installing('study')}"
 
 
 def test_a_damaged_local_file_is_refused(give):

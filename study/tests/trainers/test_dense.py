@@ -20,6 +20,8 @@ from evalign_study.trainers.side_by_side import train_side_by_side
 from sklearn.metrics import f1_score, jaccard_score
 from torch import nn
 
+from evalign.core.text import installing
+
 RUN = Run(
     dataset="camvid",
     variant="sound",
@@ -196,7 +198,7 @@ def test_the_rule_of_another_package_gets_probabilities(made, monkeypatch):
 def test_without_that_package_only_a_quick_look_is_recorded(made):
     with pytest.raises(ModuleNotFoundError, match="rankseg") as caught:
         train_dense(made.but(rows=None))
-    assert caught.value.__notes__ == ["Run: pip install 'evalign-study[dense]'"]
+    assert caught.value.__notes__ == [installing("study[dense]")]
 
 
 def test_a_training_that_diverges_is_recorded(made):

@@ -29,6 +29,7 @@ from torch import nn
 
 from evalign import fit_decision
 from evalign import score as evalign_score
+from evalign.core.text import installing
 from evalign.estimator.network import mlp
 from study.tests.trainers import made_data
 
@@ -244,7 +245,7 @@ def test_without_that_library_the_cure_is_named(made, monkeypatch):
     monkeypatch.setitem(sys.modules, "libauc", None)  # as if it were not installed
     with pytest.raises(ModuleNotFoundError, match="libauc") as caught:
         train_goal(RUN.but(method=PREFIX + LIBAUC[0]))
-    assert caught.value.__notes__ == ["Run: pip install 'evalign-study[goals]'"]
+    assert caught.value.__notes__ == [installing("study[goals]")]
 
 
 def test_every_goal_has_a_loss_of_ours():

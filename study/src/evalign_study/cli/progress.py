@@ -9,6 +9,7 @@ from rich.console import Console
 
 from evalign.cli.errors import UsageError
 from evalign.cli.terminal import Terminal
+from evalign.core.text import installing
 from evalign_study.pipeline.running import Progress
 
 
@@ -40,6 +41,6 @@ def cluster(backend: str | None) -> AbstractContextManager[object]:
     try:
         from dask.distributed import Client  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError as error:
-        text = "distributed is not installed. Run: pip install evalign-study"
+        text = f"distributed is not installed. {installing('study')}"
         raise UsageError(text) from error
     return Client()

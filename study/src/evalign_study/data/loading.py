@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evalign.core.checks import require
+from evalign.core.text import installing
 from evalign_study.data.cards import Card
 from evalign_study.data.cards import card as find_card
 from evalign_study.data.sources import DataError, fetch
@@ -75,8 +76,8 @@ def load(name: str, *, preparation: str = "sound") -> Dataset:
         public = found.where != "local"
         read = readers.read(card, list(found.files), public=public)
     except ModuleNotFoundError as error:
-        cure = "Run: pip install evalign-study."
-        raise DataError(f"{name} is read with {error.name}. {cure}") from error
+        text = f"{name} is read with {error.name}. {installing('study')}"
+        raise DataError(text) from error
     classes = card.classes or read.classes or tuple(map(str, np.unique(read.label)))
     dataset = Dataset(
         PREPARE.get(name, plain)(read.X, preparation),

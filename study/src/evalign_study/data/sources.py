@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from evalign.core.text import installing
 from evalign_study.data.cards import Card
 
 FOLDER = "EVALIGN_DATA"
@@ -76,7 +77,7 @@ def _download(card: Card, url: str) -> tuple[Path, str]:
         import pooch
         from requests import RequestException
     except ModuleNotFoundError as error:
-        cure = f"Run: pip install evalign-study, or put {_listed(card)} there."
+        cure = f"{installing('study')}; or put {_listed(card)} there."
         raise DataError(f"{card.name} is not in {_looked()}; pooch fetches it. {cure}") from error
     path = pooch.os_cache("evalign") / _cached(url)
     expected = card.public[url] or _recorded(path)

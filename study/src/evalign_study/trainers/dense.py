@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
+from evalign.core.text import installing
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.training import Settings
 from evalign_study.data import VOID, Dataset, load
@@ -214,7 +215,7 @@ class DenseTraining:
         except ModuleNotFoundError as error:
             if self.run.rows is not None:
                 return {}
-            error.add_note("Run: pip install 'evalign-study[dense]'")
+            error.add_note(installing("study[dense]"))
             raise
         offsets = self.offsets.view(-1, 1, 1).to(self.device)
 

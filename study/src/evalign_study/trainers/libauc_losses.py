@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from evalign.core.text import installing
 from evalign_study.trainers.goal_methods import MAX_FPR
 
 
@@ -72,7 +73,7 @@ def rival(
         from libauc import losses, optimizers  # pyright: ignore[reportMissingImports]
         from libauc.sampler import DualSampler  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError as error:
-        error.add_note("Run: pip install 'evalign-study[goals]'")
+        error.add_note(installing("study[goals]"))
         raise
     rows, positives, device = len(y), int(y.sum()), y.device
     common = {"mode": "adam", "lr": learning_rate, "weight_decay": weight_decay, "device": device}
