@@ -28,7 +28,7 @@ TWO = table(6).assign(label=["a", "a", "a", "a", "a", "b"])
 REVIEWS = [f"this is the review number {i} of a long film" for i in range(240)]
 TUNED = ["--decision", "tuned", "--constraint"]  # argmax heeds none
 BAD_TABLES = {
-    "empty": (b"", "cannot be read: Empty CSV file"),
+    "empty": (b"", "is empty. Give a table with a line of names above its rows."),
     "header only": (b"age,label\n", "holds no rows"),
     "a short row": (b"age,label\n1,a\n2\n", "Expected 2 columns, got 1"),
     "a long row": (b"age,label\n1,a\n2,b,c\n", "Expected 2 columns, got 3"),

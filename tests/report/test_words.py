@@ -121,7 +121,7 @@ def test_it_cannot_be_told():
     assert found["sentence"].startswith(
         "Cannot tell whether it helped: accuracy is 0.875 by aligned"
     )
-    assert re.match(r"About \d+,?\d* test rows would tell", found["next"][0])
+    assert re.match(r"About \d+,?\d* test rows, where there are \d+, would tell", found["next"][0])
     assert found["next"][1] == "Until then either will do."
     # The candidates were compared on more rows.
     clear = answered(50, 60, 54, 53, tried=tried())

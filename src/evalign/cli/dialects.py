@@ -69,6 +69,8 @@ def find_dialect(path: Path) -> Dialect:
     with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
         sample = text.read(SAMPLE)
         whole = not text.read(1)
+    if not sample.strip():
+        raise UsageError(f"{path} is empty. Give a table with a line of names above its rows.")
     tables = {mark: _rows(sample, mark, whole) for mark in SEPARATORS}
     agreeing = {mark: _agreeing(rows) for mark, rows in tables.items()}
     most = max(agreeing.values())

@@ -184,7 +184,7 @@ def _more_rows(contents: Contents, found: Mapping[str, float]) -> str:
         return f"The difference is too small to be told by {TIMES:,} times as many rows."
     if needed == rows:  # an interval that is not even on both sides
         return "A few more test rows would tell, if it stays as large as it seems."
-    what = f"{needed:,} test rows"
+    what = f"{needed:,} test rows, where there are {rows:,},"
     if contents.groups is not None:
         what = f"{needed / rows:.1f} times as many groups of test rows"
     return (
