@@ -61,6 +61,21 @@ def test_many_speed():
     assert f"at 128 rows a batch, and {ups[2048]} times at 2,048" in text
 
 
+def test_metric_share():
+    scores = records("metric_share_caltech256.json", STUDY_RESULTS)["scores"]
+
+    def mean(metric, factor):
+        one = [x for x in scores if (x["metric"], x["factor"]) == (metric, factor)]
+        assert [x["split"] for x in one] == [0, 1, 2, 3, 4]
+        return f"{20 * sum(x['test']['argmax'] for x in one):.1f}"
+
+    f1, mcc = (
+        [mean(m, way) for way in ("with", "without")] for m in ("f1_macro", "matthews_corrcoef")
+    )
+    told = f"macro-F1 is {f1[0]} with the factor and {f1[1]} without it, MCC {mcc[0]} and {mcc[1]}"
+    assert told in page("losses/aligned.md")
+
+
 def test_networks_trained_for_the_tables():
     """Those of the papers' tables, which have a file of their name, or share another's."""
     files = [ROOT / "study" / "results" / f"{name}{SUFFIX}" for name in tables.names()]
