@@ -173,6 +173,26 @@ FULL = {
         "validate, class_dim. Got str. The loss is one number of the whole batch, with nothing to "
         "reduce.",
     ),
+    "an average apart from the metric": (
+        lambda: losses.DiceLoss(average="macro"),
+        TypeError,
+        "average of DiceLoss must be left out: it is not one of ranks, task, ignore_index, "
+        "validate, class_dim. Got str. It is a part of the name of a metric, as in "
+        'MetricLoss("f1_macro").',
+    ),
+    "background": (
+        lambda: losses.DiceLoss(include_background=False),
+        TypeError,
+        "include_background of DiceLoss must be left out: it is not one of ranks, task, "
+        "ignore_index, validate, class_dim. Got bool. AlignedLoss, and metrics such as Jaccard, "
+        "take labels=[1, 2, ...].",
+    ),
+    "alpha": (
+        lambda: losses.FocalLoss(alpha=0.25),
+        TypeError,
+        "alpha of FocalLoss must be left out: it is not one of gamma, class_weight, task, "
+        "ignore_index, validate, class_dim. Got float. Weights of classes are class_weight.",
+    ),
     "misspelt argument": (
         lambda: losses.FocalLoss(gama=1.0),
         TypeError,

@@ -266,7 +266,8 @@ def check_indices(
         allowed, wrong = "hold class indices of at least 0", labels[labels < 0]
     if wrong.numel():
         got = wrong[0].item()
-        cure = _cure_of_label(got, num_classes, labels) if argument == "target" else ""
+        true = argument != "predictions"
+        cure = cure_of_label(argument, got, num_classes, labels) if true else ""
         raise ValueError(complaint(owner, argument, allowed, got, cure))
 
 
@@ -275,9 +276,10 @@ def mask_of_255(labels: Tensor) -> bool:
     return bool((labels == 255).any()) and bool(((labels == 0) | (labels == 255)).all())
 
 
-def _cure_of_label(got: float, num_classes: int, labels: Tensor) -> str:
+def cure_of_label(argument: str, got: float, num_classes: int, labels: Tensor) -> str:
+    """What to do about a true label that is not one of the classes."""
     if got == 255 and mask_of_255(labels):
-        cure = "This is a mask of 0 and 255: divide by 255, as in target // 255."
+        cure = f"This is a mask of 0 and 255: divide by 255, as in {argument} // 255."
         left_out = "If 255 marks pixels to leave out, ignore_index=255."
         return cure if num_classes == 2 else f"{cure} {left_out}"
     if got == num_classes:
@@ -302,7 +304,7 @@ def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:
     if wrong.numel():
         got = wrong[0].item()
         if got in (-1, 255) or not labels.is_floating_point():
-            cure = _cure_of_label(got, 2, labels)
+            cure = cure_of_label("target", got, 2, labels)
         raise ValueError(complaint(owner, "target", allowed, got, cure))
 
 
