@@ -157,6 +157,8 @@ def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, 
     if logits.ndim > 1:
         allowed = "have shape (N,), (N, 1, ...) or (N, 2, ...) for a binary task"
         cure = 'Labels that do not exclude each other are task="multilabel".'
+        if logits.ndim == 3 and target.shape == logits.shape:
+            cure = f"For one logit a pixel or token pass logits.unsqueeze(1). {cure}"
         require(logits.shape[1] in (1, 2), owner, "logits", allowed, tuple(logits.shape), cure)
         logits = (
             logits[:, 0] if logits.shape[1] == 1 else upcast(logits[:, 1]) - upcast(logits[:, 0])
@@ -196,6 +198,12 @@ def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> No
             cure = "Classes belong in dimension 1; if yours come last, class_dim=-1."
         elif target.shape == (*shape[:1], 1, *shape[1:]):
             cure = "For one logit a pixel or token pass logits.unsqueeze(1)."
+        elif task == "multiclass" and target.shape == (*rows[:1], 1, *rows[1:]):
+            cure = "Pass target.squeeze(1)."
+        elif task == "multiclass" and target.shape == (*rows, shape[1]):
+            cure = "For one-hot rows pass target.argmax(-1)."
+        elif len(rows) == target.ndim == 3 and shape[2] < target.shape[1]:
+            cure = 'For coarse logits: F.interpolate(logits, target.shape[1:], mode="bilinear").'
         raise ValueError(complaint(owner, "target", allowed, tuple(target.shape), cure))
     if target.is_floating_point():
         allowed, cure = "hold integer class indices", "Use target.long()."
