@@ -173,6 +173,13 @@ FULL = {
         "validate, class_dim. Got str. The loss is one number of the whole batch, with nothing to "
         "reduce.",
     ),
+    "a loss of torch as the metric": (
+        lambda: MetricLoss(torch.nn.CrossEntropyLoss()),
+        TypeError,
+        "metric of MetricLoss must be a name, a metric or a function of one Confusion. Got "
+        "CrossEntropyLoss(). Of a function of labels, such as scikit-learn's, give the name: "
+        '"f1_macro".',
+    ),
     "an average apart from the metric": (
         lambda: losses.DiceLoss(average="macro"),
         TypeError,
