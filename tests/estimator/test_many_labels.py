@@ -343,6 +343,9 @@ def test_labels_of_a_frame_stay_in_their_order(fitted):
 def test_one_class_a_row_is_told_of():
     with pytest.warns(TrainingWarning, match=r"exactly one 1.* Pass y.argmax\(1\) if these are"):
         quick(epochs=1).fit(X, np.eye(3)[Y.sum(1) % 3])
+    labels = np.eye(3, dtype=int)[np.arange(len(X)) % 3]
+    with pytest.warns(TrainingWarning, match="y of AlignedDecisionCV holds exactly one 1"):
+        AlignedDecisionCV(MultiOutputClassifier(LogisticRegression()), "f1_macro").fit(X, labels)
 
 
 def gap(value):
@@ -359,6 +362,7 @@ WRONG = [
     ({"y": pd.DataFrame(gap(np.nan)).astype("Int64")}, "Got <NA>. Leave out the rows whose lab"),
     ({"y": pd.DataFrame(Y).astype(object).replace({1: "x"})}, "Got x. A column of other classes"),
     ({"y": [["a", "b"], ["a"]] * 250}, "Got lists of different lengths. MultiLabelBinarizer()"),
+    ({"y": [{"a", "b"}, {"a"}] * 250}, "Got a set in a row. MultiLabelBinarizer()"),
     ({"y": Y[:9]}, "Found input variables with inconsistent numbers of samples"),
     ({"validation_data": (X, Y[:, :2])}, "must hold 3 labels a row, as y does. Got y of shape"),
     ({"validation_data": (X, Y[:, 0])}, "must hold 3 labels a row, as y does. Got y of shape"),

@@ -216,7 +216,12 @@ def test_coarse_logits_meet_fine_labels(kind, tmp_path):
         given, true = (x[target != 255].numpy() for x in (fine.argmax(1), target))
         expected = jaccard_score(true, given, average="macro")
         assert found["eval_metric"] == pytest.approx(expected, abs=tolerances.HARD)
-        assert output.labels.shape == (ROWS, PIXELS // 4, PIXELS // 4)
+        # The rule was found for pixels of that size.
+        assert np.array_equal(output.labels, engine.rule(fine.numpy()))
+        assert output.probabilities.shape == (ROWS, CLASSES, PIXELS, PIXELS)
+        coarse = output._replace(label_ids=None)
+        coarse.rule = engine.rule
+        assert coarse.labels.shape == (ROWS, PIXELS // 4, PIXELS // 4)
 
 
 def test_predictions_have_labels_and_probabilities_with_the_offsets(tmp_path):

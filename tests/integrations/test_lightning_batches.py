@@ -33,6 +33,18 @@ class Sum(nn.Module):
         return self.cross_entropy(logits, target) + self.dice(logits, target)
 
 
+class AlignedSum(nn.Module):
+    """A loss whose parts have parts."""
+
+    def __init__(self):
+        super().__init__()
+        self.aligned = AlignedLoss("f1_macro", ignore_index=LEFT_OUT)
+        self.dice = losses.DiceLoss(ignore_index=LEFT_OUT)
+
+    def forward(self, logits, target):
+        return self.aligned(logits, target) + self.dice(logits, target)
+
+
 class Unknown(nn.Module):
     """A loss whose parts do not say it either."""
 
@@ -42,8 +54,13 @@ class Unknown(nn.Module):
 
 @pytest.mark.parametrize(
     ("loss", "given"),
-    [(Sum(), {}), (MetricLoss("f1_macro", ignore_index=LEFT_OUT), {}), (Unknown(), LEFT_OUT)],
-    ids=["parts", "loss", "module"],
+    [
+        (Sum(), {}),
+        (AlignedSum(), {}),
+        (MetricLoss("f1_macro", ignore_index=LEFT_OUT), {}),
+        (Unknown(), LEFT_OUT),
+    ],
+    ids=["parts", "parts of parts", "loss", "module"],
 )
 def test_rows_that_the_loss_leaves_out_are_not_evaluated(loss, given):
     x, y = made_rows(40)
@@ -140,10 +157,22 @@ def test_predict_before_a_validation_knows_many_labels(task):
     many = many.clamp(max=1)
     fitted = AlignedModule(network(), MetricLoss("f1_macro", task=task), "f1_macro")
     trainer = Trainer(max_epochs=1, limit_val_batches=0, **QUIET)
-    trainer.fit(fitted, loader((x, many)), loader((x, many)))
-    (found,) = trainer.predict(fitted, loader((x, many)))
+    for step in (lambda: None, lambda: trainer.fit(fitted, loader((x, many)), loader((x, many)))):
+        step()
+        (found,) = trainer.predict(fitted, loader((x, many)))
+        with torch.no_grad():
+            assert torch.equal(found, (fitted(x) > 0).long())
+
+
+def test_predict_takes_the_parts_that_unpack_returns_as_a_tuple():
+    class Turned(AlignedModule):
+        def unpack(self, batch):
+            return batch[1], batch[0]
+
+    x, y = made_rows(16)
+    fitted = Turned(network(), MetricLoss("f1_macro"), "f1_macro")
     with torch.no_grad():
-        assert torch.equal(found, (fitted(x) > 0).long())
+        assert torch.equal(fitted.predict_step((y, x)), fitted(x).argmax(1))
 
 
 class Tagger(nn.Module):

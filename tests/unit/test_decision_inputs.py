@@ -184,7 +184,7 @@ def test_classes_written_as_columns_are_noticed(kind):
         two[0] = 1
         fit_decision(probabilities=p, y=two, metric="f1_macro")
         fit_decision(probabilities=p * 0.9, y=columns, metric="f1_macro")
-        fit_decision(logits, columns, metric="f1_macro")
+        fit_decision(logits, columns, metric="f1_macro", task="multilabel")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -173,6 +173,33 @@ FULL = {
         "validate, class_dim. Got str. The loss is one number of the whole batch, with nothing to "
         "reduce.",
     ),
+    "a loss of torch as the metric": (
+        lambda: MetricLoss(torch.nn.CrossEntropyLoss()),
+        TypeError,
+        "metric of MetricLoss must be a name, a metric or a function of one Confusion. Got "
+        "CrossEntropyLoss(). Of a function of labels, such as scikit-learn's, give the name: "
+        '"f1_macro".',
+    ),
+    "an average apart from the metric": (
+        lambda: losses.DiceLoss(average="macro"),
+        TypeError,
+        "average of DiceLoss must be left out: it is not one of ranks, task, ignore_index, "
+        "validate, class_dim. Got str. It is a part of the name of a metric, as in "
+        'MetricLoss("f1_macro").',
+    ),
+    "background": (
+        lambda: losses.DiceLoss(include_background=False),
+        TypeError,
+        "include_background of DiceLoss must be left out: it is not one of ranks, task, "
+        "ignore_index, validate, class_dim. Got bool. AlignedLoss, and metrics such as Jaccard, "
+        "take labels=[1, 2, ...].",
+    ),
+    "alpha": (
+        lambda: losses.FocalLoss(alpha=0.25),
+        TypeError,
+        "alpha of FocalLoss must be left out: it is not one of gamma, class_weight, task, "
+        "ignore_index, validate, class_dim. Got float. Weights of classes are class_weight.",
+    ),
     "misspelt argument": (
         lambda: losses.FocalLoss(gama=1.0),
         TypeError,
@@ -192,6 +219,32 @@ FULL = {
         "class. Got torch.int64 of shape (2, 4, 4). For one logit a pixel or token pass "
         "logits.unsqueeze(1). For multilabel pass target.bool(); for one-hot rows pass "
         "target.argmax(1).",
+    ),
+    "masks with a dimension for one channel": (
+        lambda: loss(logits(2, 3, 4, 4), torch.zeros(2, 1, 4, 4, dtype=torch.int64)),
+        ValueError,
+        "target of MetricLoss must have shape (2, 4, 4) (class indices) or (2, 3, 4, 4) (a value "
+        "per class). Got (2, 1, 4, 4). Pass target.squeeze(1).",
+    ),
+    "one-hot masks, classes last": (
+        lambda: loss(logits(2, 3, 4, 4), torch.zeros(2, 4, 4, 3)),
+        ValueError,
+        "target of MetricLoss must have shape (2, 4, 4) (class indices) or (2, 3, 4, 4) (a value "
+        "per class). Got (2, 4, 4, 3). For one-hot rows pass target.argmax(-1).",
+    ),
+    "coarse logits": (
+        lambda: loss(logits(2, 3, 4, 4), torch.zeros(2, 8, 8, dtype=torch.int64)),
+        ValueError,
+        "target of MetricLoss must have shape (2, 4, 4) (class indices) or (2, 3, 4, 4) (a value "
+        "per class). Got (2, 8, 8). For coarse logits: F.interpolate(logits, target.shape[1:], "
+        'mode="bilinear").',
+    ),
+    "binary masks without a class dimension": (
+        lambda: losses.DiceLoss(task="binary")(logits(2, 4, 4), torch.zeros(2, 4, 4)),
+        ValueError,
+        "logits of DiceLoss must have shape (N,), (N, 1, ...) or (N, 2, ...) for a binary task. "
+        "Got (2, 4, 4). For one logit a pixel or token pass logits.unsqueeze(1). Labels that do "
+        'not exclude each other are task="multilabel".',
     ),
     "masks of one class, logits without it": (
         lambda: loss(logits(2, 4, 4), torch.zeros(2, 1, 4, 4)),
@@ -652,7 +705,7 @@ FULL = {
         lambda: losses.MAELoss(class_weight=[1.0, 0.0]),
         ValueError,
         "class_weight of MAELoss must hold two or more positive numbers, one for each class. "
-        f"Got [1.0, 0.0]. {NO_EXAMPLES}",
+        "Got [1.0, 0.0]. Such as inverse_frequency_weights(numpy.bincount(y)).",
     ),
     "class_weight of another problem": (
         lambda: losses.FocalLoss(class_weight=[1.0, 2.0])(logits(4, 3), LABELS),

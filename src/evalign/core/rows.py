@@ -157,6 +157,8 @@ def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, 
     if logits.ndim > 1:
         allowed = "have shape (N,), (N, 1, ...) or (N, 2, ...) for a binary task"
         cure = 'Labels that do not exclude each other are task="multilabel".'
+        if logits.ndim == 3 and target.shape == logits.shape:
+            cure = f"For one logit a pixel or token pass logits.unsqueeze(1). {cure}"
         require(logits.shape[1] in (1, 2), owner, "logits", allowed, tuple(logits.shape), cure)
         logits = (
             logits[:, 0] if logits.shape[1] == 1 else upcast(logits[:, 1]) - upcast(logits[:, 0])
@@ -196,6 +198,12 @@ def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> No
             cure = "Classes belong in dimension 1; if yours come last, class_dim=-1."
         elif target.shape == (*shape[:1], 1, *shape[1:]):
             cure = "For one logit a pixel or token pass logits.unsqueeze(1)."
+        elif task == "multiclass" and target.shape == (*rows[:1], 1, *rows[1:]):
+            cure = "Pass target.squeeze(1)."
+        elif task == "multiclass" and target.shape == (*rows, shape[1]):
+            cure = "For one-hot rows pass target.argmax(-1)."
+        elif len(rows) == target.ndim == 3 and shape[2] < target.shape[1]:
+            cure = 'For coarse logits: F.interpolate(logits, target.shape[1:], mode="bilinear").'
         raise ValueError(complaint(owner, "target", allowed, tuple(target.shape), cure))
     if target.is_floating_point():
         allowed, cure = "hold integer class indices", "Use target.long()."
@@ -266,7 +274,8 @@ def check_indices(
         allowed, wrong = "hold class indices of at least 0", labels[labels < 0]
     if wrong.numel():
         got = wrong[0].item()
-        cure = _cure_of_label(got, num_classes, labels) if argument == "target" else ""
+        true = argument != "predictions"
+        cure = cure_of_label(argument, got, num_classes, labels) if true else ""
         raise ValueError(complaint(owner, argument, allowed, got, cure))
 
 
@@ -275,9 +284,10 @@ def mask_of_255(labels: Tensor) -> bool:
     return bool((labels == 255).any()) and bool(((labels == 0) | (labels == 255)).all())
 
 
-def _cure_of_label(got: float, num_classes: int, labels: Tensor) -> str:
+def cure_of_label(argument: str, got: float, num_classes: int, labels: Tensor) -> str:
+    """What to do about a true label that is not one of the classes."""
     if got == 255 and mask_of_255(labels):
-        cure = "This is a mask of 0 and 255: divide by 255, as in target // 255."
+        cure = f"This is a mask of 0 and 255: divide by 255, as in {argument} // 255."
         left_out = "If 255 marks pixels to leave out, ignore_index=255."
         return cure if num_classes == 2 else f"{cure} {left_out}"
     if got == num_classes:
@@ -302,7 +312,7 @@ def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:
     if wrong.numel():
         got = wrong[0].item()
         if got in (-1, 255) or not labels.is_floating_point():
-            cure = _cure_of_label(got, 2, labels)
+            cure = cure_of_label("target", got, 2, labels)
         raise ValueError(complaint(owner, "target", allowed, got, cure))
 
 

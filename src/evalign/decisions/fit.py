@@ -122,9 +122,10 @@ def fit_decision(
     if y is not None:
         labels, seen = as_labels(owner, y, scores, multilabel=many, ignore_index=ignore_index)
         weight = weight * seen
-        if many and task is None and probabilities is not None:
+        if many and task is None:
+            # Probabilities of exclusive classes add up to 1. Logits do not tell.
             from_one = (rows.sigmoid().sum(1) - 1).abs()
-            if bool((from_one < LIKE_ONE).all()):  # also the scores are as of exclusive classes
+            if probabilities is None or bool((from_one < LIKE_ONE).all()):
                 warn_of_one_hot(owner, labels, "y")
     weight = with_mean_one(owner, weight)
     counts = weight.sum(1) > 0 if many else weight > 0

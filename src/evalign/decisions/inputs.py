@@ -19,7 +19,16 @@ from torch import Tensor
 
 from evalign.core.checks import complaint, numbers, require
 from evalign.core.doubts import LIKE_ONE, SO_MANY, rows_of_probabilities, warn, warn_of_layout
-from evalign.core.rows import Task, check_indices, check_weights, per_row, signed, tensor_inside
+from evalign.core.rows import (
+    Task,
+    check_indices,
+    check_weights,
+    cure_of_label,
+    mask_of_255,
+    per_row,
+    signed,
+    tensor_inside,
+)
 
 # A probability of 0 becomes this one, since its logarithm has to be finite. It is half of what
 # float32 adds to 1, so next to a probability that went through float32 nothing smaller is known.
@@ -249,6 +258,7 @@ def as_labels(
     if multilabel:
         wrong = labels[(labels != 0) & (labels != 1)]
         cure = f"Positions to leave out hold ignore_index, {ignore_index}."
+        cure = cure_of_label("y", 255, 2, labels) if mask_of_255(labels) else cure
         require(not len(wrong), owner, "y", "hold 0 and 1 only", wrong[:1].tolist(), cure)
     require(not len(wrong), owner, "y", "hold class indices", wrong[:1].tolist())
     if not multilabel:

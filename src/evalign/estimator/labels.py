@@ -14,16 +14,20 @@ SHOWN = 5  # labels in a text
 
 
 def label_array(owner: str, y: Any) -> np.ndarray:
-    """Labels as an array, dense. Refuse lists of different lengths, which are not one."""
+    """Labels as an array, dense. Refuse a list or a set of labels in each row."""
     if sparse.issparse(y):
         return y.toarray()
     try:
-        return np.asarray(y)
-    except ValueError as error:
-        allowed = "hold a label per row, or 0 and 1 of shape (N, L) for several labels a row"
-        cure = "MultiLabelBinarizer().fit_transform(y) of scikit-learn makes 0 and 1 of lists."
-        got = "lists of different lengths"
-        raise ValueError(complaint(owner, "y", allowed, got, cure)) from error
+        array, got = np.asarray(y), ""
+    except ValueError:
+        array, got = np.zeros(0), "lists of different lengths"
+    if array.dtype == object:
+        kinds = {type(row).__name__ for row in array.flat if isinstance(row, list | tuple | set)}
+        got = f"a {min(kinds)} in a row" if kinds else ""
+    allowed = "hold a label per row, or 0 and 1 of shape (N, L) for several labels a row"
+    cure = "MultiLabelBinarizer().fit_transform(y) of scikit-learn makes 0 and 1 of lists."
+    require(not got, owner, "y", allowed, got, cure)
+    return array
 
 
 def indicators(owner: str, y: Any) -> np.ndarray:

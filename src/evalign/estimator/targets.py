@@ -114,6 +114,7 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
         require(several, owner, "y", allowed, f"{type_of_target(y)} data")
         allowed, got = "be None for several labels a row", repr(classifier.pos_label)
         require(classifier.pos_label is None, owner, "pos_label", allowed, got)
+        warn_of_one_hot(owner, torch.from_numpy(y), "y", else_pass="", kind=TrainingWarning)
         return X, y, *Targets.of(y)
     classes = np.unique(y)
     model = getattr(classifier, "estimator", None)

@@ -38,19 +38,21 @@ Scores = dict[str, float]
 class AlignedPrediction(PredictionOutput):
     """What `Trainer.predict` returns, and the labels and probabilities by a rule.
 
-    `predictions` are logits as ever: offsets of the loss are in the probabilities alone.
+    `predictions` are logits as ever: offsets of the loss are in the probabilities alone. Labels and
+    probabilities of pixels have the resolution of `label_ids`, for which the rule was found, or
+    without these that of the logits.
     """
 
     rule: DecisionRule | None = None
 
     @property
     def labels(self) -> np.ndarray:
-        """The best labels for the metric: (N,), (N, T) of tokens, (N, h, w) of pixels."""
+        """The best labels for the metric: (N,), (N, T) of tokens, (N, H, W) of pixels."""
         return self._rule(self._logits())
 
     @property
     def probabilities(self) -> np.ndarray:
-        """Probabilities in the shape of the logits, with the offsets that the loss asks for."""
+        """Probabilities with the offsets of the loss. The classes are where logits have them."""
         eta = self._rule.probabilities(self._logits())
         return eta.swapaxes(1, 2) if eta.ndim == 3 else eta
 
@@ -63,6 +65,9 @@ class AlignedPrediction(PredictionOutput):
 
     def _logits(self) -> np.ndarray:
         logits = self.predictions[0] if isinstance(self.predictions, tuple) else self.predictions
+        if logits.ndim == 4 and self.label_ids is not None:
+            moved, _ = classes_second(torch.as_tensor(logits), torch.as_tensor(self.label_ids))
+            return moved.numpy()
         return logits.swapaxes(1, 2) if logits.ndim == 3 else logits
 
 

@@ -219,9 +219,12 @@ class AlignedModule(LightningModule):
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Labels by the rule; before there is one, those of the largest logit (or logits > 0)."""
-        logits = self(self.unpack(batch).x)
+        x, target, *_ = BatchParts(*self.unpack(batch))
+        logits = self(x)
         if self._validated is not None:
             return self.rule(logits)
+        if target is not None:
+            self._note(logits, target)
         classes = self._classes_second(logits)
         if self._many_labels or logits.ndim == 1:
             return (logits > 0).long()

@@ -105,9 +105,9 @@ class AlignedLoss(AdditiveLoss):
         validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        # The part reads rows alike: an evaluation asks all parts of a loss how it does.
+        rows = {"task": task, "ignore_index": ignore_index, "class_dim": class_dim}
+        super().__init__(validate=validate, **rows)
         ok = isinstance(metric_weight, int | float) and 0 <= metric_weight < math.inf
         allowed = "be finite and not negative"
         require(ok, "AlignedLoss", "metric_weight", allowed, repr(metric_weight))
@@ -125,6 +125,8 @@ class AlignedLoss(AdditiveLoss):
             constraint=constraint,
             classes=classes,
             ranks=ranks,
+            validate=validate,
+            **rows,
         )
         if isinstance(class_weight, str):
             allowed = 'be "balanced", numbers or None'

@@ -46,6 +46,8 @@ def class_vector(owner: str, argument: str, values: Sequence[float] | Tensor) ->
     vector = numbers(values)
     ok = vector.ndim == 1 and len(vector) > 1 and bool(((vector > 0) & vector.isfinite()).all())
     cure = "Such as numpy.bincount(y); count a class without examples as one, or leave it out."
+    if argument == "class_weight":
+        cure = "Such as inverse_frequency_weights(numpy.bincount(y))."
     allowed = "hold two or more positive numbers, one for each class"
     require(ok, owner, argument, allowed, values, cure)
     return vector

@@ -72,9 +72,8 @@ def _by_cells(metric: Metric, shares: Tensor) -> tuple[Tensor, Tensor]:
     matrix = shares.unsqueeze(1) * (SKILL * right + (1 - SKILL) * shares)
     (gain,) = _slopes(lambda m: metric(Confusion.from_matrix(m)), metric, matrix)
     own, most = gain.diagonal(), shares.argmax(0, keepdim=True)
-    return own - gain.index_select(1, most)[:, 0], own.gather(0, most) - gain.index_select(0, most)[
-        0
-    ]
+    to_most, of_most = gain.index_select(1, most)[:, 0], gain.index_select(0, most)[0]
+    return own - to_most, own.gather(0, most) - of_most
 
 
 def _by_sums(metric: Metric, shares: Tensor) -> tuple[Tensor, Tensor]:

@@ -67,6 +67,10 @@ WARNED = {
         lambda: DICE()(drawn(1, 3, 4, 5), ONE_HOT.T.reshape(1, 3, 4, 5)),
         ["exactly one 1"],
     ),
+    "one-hot rows of a rule": (
+        lambda: fit_decision(drawn(20, 3), ONE_HOT, metric="f1_macro"),
+        ["y of fit_decision holds exactly one 1", "y.argmax(1)", 'task="multilabel"'],
+    ),
     "probabilities": (
         lambda: MetricLoss("f1_macro")(drawn(4, 3).softmax(1), labels(3, 4)),
         ["MetricLoss look like probabilities", "before its softmax"],
@@ -205,13 +209,23 @@ MASKED = {
     ),
     "labels": (lambda: Confusion.from_predictions(labels(2, 2, 4, 4), MASK), DIVIDE),
     "labels of score": (lambda: score("f1_macro", labels(2, 32), MASK.flatten()), DIVIDE),
+    "a rule": (
+        lambda: fit_decision(drawn(2, 2, 4, 4), MASK, metric="jaccard"),
+        DIVIDE.replace("target", "y"),
+    ),
+    "a rule for many labels": (
+        lambda: fit_decision(
+            drawn(2, 2, 4, 4), MASK[:, None].repeat(1, 2, 1, 1), metric="f1_macro"
+        ),
+        DIVIDE.replace("target", "y"),
+    ),
 }
 
 
 @pytest.mark.parametrize("case", MASKED)
 def test_a_mask_of_255_is_divided(case):
     action, cure = MASKED[case]
-    with pytest.raises(ValueError, match=r"^target of ") as told:
+    with pytest.raises(ValueError, match=r"^(target|y) of ") as told:
         action()
     assert str(told.value).endswith(cure)
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import complaint, numbers, require
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import constant, safe_ratio
 
@@ -83,7 +83,8 @@ class FunctionMetric(Metric):
             if not callable(self.function) or isinstance(self.function, type) or counts:
                 raise TypeError
             with suppress(ValueError):  # a built-in function may have no signature
-                signature(self.function).bind(None)
+                # Modules, such as torch's losses, are called with whatever their forward takes.
+                signature(getattr(self.function, "forward", self.function)).bind(None)
         except TypeError:
             got = repr(self.function)
             raise TypeError(complaint(self.owner, "metric", allowed, got, cure)) from None
@@ -165,11 +166,10 @@ class ClassMetric(Metric):
         require(known, name, "average", allowed, repr(self.average))
         _check_zero_division(name, self.zero_division)
         if self.labels is not None:
-            integers = not isinstance(self.labels, str) and all(
-                label == int(label) for label in self.labels
-            )
-            require(integers, name, "labels", "hold class indices", self.labels)
-            object.__setattr__(self, "labels", tuple(int(label) for label in self.labels))
+            found = numbers(self.labels)
+            ok = found.ndim == 1 and len(found) > 0 and bool((found == found.round()).all())
+            require(ok, name, "labels", "hold class indices", self.labels)
+            object.__setattr__(self, "labels", tuple(map(int, found.tolist())))
 
     @property
     def name(self) -> str:

@@ -71,6 +71,7 @@ OTHER_WORDS = {
     "miou": "jaccard_macro",
     "dice": "f1",
     "dice_coefficient": "f1",
+    "dsc": "f1",
     "mdice": "f1_macro",
     "fbeta": "f2",
     "f_beta": "f2",
