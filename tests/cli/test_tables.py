@@ -219,6 +219,15 @@ def test_a_workbook(tmp_path):
     }
 
 
+def test_a_number_among_dates_is_not_a_date(tmp_path):
+    day, long = datetime.datetime(2024, 1, 31), 2**70
+    path = workbook(tmp_path / "data.xlsx", [["day", "long"], [day, long], [45322, 1]])
+    assert TableFile(path).read().to_pydict() == {
+        "day": ["2024-01-31 00:00:00", "45322"],
+        "long": [str(long), "1"],
+    }
+
+
 def test_several_sheets(tmp_path):
     path = workbook(tmp_path / "data.xlsx", [["a"], [1]], [["b"], [2]])
     with pytest.warns(DataWarning, match=r"from its first sheet, 's0', and not from 's1'\."):
