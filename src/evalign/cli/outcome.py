@@ -226,7 +226,8 @@ def shown_classes(scores: dict[str, Any]) -> Table:
     table = Table("class", "rows", "predicted", "precision", "recall", "f1", box=None)
     for row in scores["per_class"]:
         model = row["aligned"]
-        counts = [f"{row['rows']:g}", f"{model['predicted']:g}"]
+        masses = row["rows"], model["predicted"]
+        counts = [f"{mass:.0f}" if mass >= 1e5 else f"{mass:g}" for mass in masses]
         ratios = [number(model[name]) for name in ("precision", "recall", "f1")]
         table.add_row(visible(row["class"]), *counts, *ratios)
     return table
