@@ -106,6 +106,22 @@ def test_almost_numbers():
         assert kind_of(["1", "2", "3"] * 19 + ["1", "1,5", "inf"]) == "category"
 
 
+def test_a_percentage_is_a_number():
+    for blank in ("", " ", "\u00a0", "\u202f"):
+        given = pa.chunked_array([["12.5" + blank + "%", None, "0.125", " 7 ", "-3%", "%", "5%%"]])
+        values, wrong = as_numbers(given)
+        np.testing.assert_allclose(values, [0.125, np.nan, 0.125, 7, -0.03, np.nan, np.nan])
+        assert wrong.tolist() == [False] * 5 + [True] * 2
+    assert kind_of([f"{i % 7}%" for i in range(ROWS)]) == "number"
+
+
+@pytest.mark.parametrize("form", ["${}.50", "{:02}.01.24", "{} 500", "\u2212{}.5"])
+def test_what_may_be_numbers_or_dates_is_not_left_out_unseen(form):
+    values = [form.format(i % 28 + 1) + "0" * (i // 28) for i in range(ROWS)]
+    with pytest.warns(DataWarning, match=r"is read as text, for values such as .*2024-01-31, or"):
+        assert kind_of(values) == "id"
+
+
 def test_a_flaw_makes_no_id_of_numbers():
     values = [f"{i / 7}" for i in range(ROWS)]
     values[7] = "n.a.x"

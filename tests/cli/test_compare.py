@@ -1,13 +1,17 @@
 """`evalign compare` and `evalign demo`."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
 from evalign.cli import compare as command
+from evalign.cli.labels import Labels
+from evalign.cli.terminal import Terminal
 from evalign.comparison import METHODS, PLAIN, TUNED
+from evalign.training import TrainingWarning
 from tests.cli.commands import done, refused, table, written
 
 EAST = "EAST (argmax)"
@@ -152,6 +156,18 @@ def test_folds_shrink_with_the_rarest_class(tmp_path, monkeypatch):
     result = json.loads(said.out)
     assert result["folds"] == 3
     assert {record["fold"] for record in result["records"]} == {0, 1, 2}
+
+
+@pytest.mark.filterwarnings("always::evalign.training.TrainingWarning")
+def test_notes_name_classes(capsys):
+    def records():
+        for _ in range(2):
+            warnings.warn("No row that is held out is of class [1].", TrainingWarning, stacklevel=1)
+            yield from ()
+
+    labels = Labels("label", ("a", "b"))
+    command._run(Terminal(as_json=False, quiet=False), records(), 1, labels)
+    assert capsys.readouterr().err.count("Note: No row that is held out is of class 'b'.") == 1
 
 
 def test_metric_of_two_classes_on_three(data):

@@ -275,6 +275,8 @@ def test_classes_are_called_by_their_names(tmp_path):
     text = "classes [0, 2] a fold; class [1] is held out; 0.1 examples of class 2 on; recall[1] = 1"
     named = "classes 'low', 'high' a fold; class 'middle' is held out; 0.1 examples of class 'high'"
     assert labels.named(text) == f"{named} on; recall[middle] = 1"
+    odd = Labels("label", ("class 7", "x[9]"))  # names that read like codes
+    assert odd.named("class 1; recall[0]") == "class 'x[9]'; recall[class 7]"
 
     frame = table(120)
     frame["group"] = np.where(frame["label"] == "high", "all", np.arange(120) % 40)

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from evalign.cli import dialects
+from evalign.cli import dialects, sheets
 from evalign.cli.columns import frame, plan
 from evalign.cli.dates import FORMS, example, find_form, parsed
 from evalign.cli.errors import DataWarning, UsageError
@@ -143,6 +143,13 @@ def test_marks_of_thousands_that_are_clear(tmp_path):
         assert TableFile(path).read()["amount"].to_pylist() == ["1234.50", "999.00", "-1234567.25"]
 
 
+def test_percentages_with_decimal_commas(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("rate;n\n12,5 %;1\n7%;2\n", encoding="utf-8")
+    with pytest.warns(DataWarning, match="with decimal commas"):
+        assert TableFile(path).read()["rate"].to_pylist() == ["12.5 %", "7%"]
+
+
 def test_answers_to_several_questions_are_no_numbers():
     answers = pa.table({"q": ["1,2", "1,2,3", "2"] * 20, "y": ["a", "b"] * 30})
     assert plan(answers, "data.csv", target="y").categories == ("q",)
@@ -217,6 +224,17 @@ def test_a_workbook(tmp_path):
         "yes": [True, None, False],
         "mixed": ["x", "3", None],
     }
+
+
+def test_a_number_among_dates_is_not_a_date(tmp_path):
+    rows = [["day"], [datetime.datetime(2024, 1, 31)], [45322]]
+    found = TableFile(workbook(tmp_path / "data.xlsx", rows)).read()
+    assert found.to_pydict() == {"day": ["2024-01-31 00:00:00", "45322"]}
+
+
+def test_a_number_longer_than_arrow_has_room_for():
+    """Excel itself writes fifteen digits and an exponent, other programs all digits."""
+    assert sheets._typed([2**70, None, 1]).to_pylist() == [str(2**70), None, "1"]
 
 
 def test_several_sheets(tmp_path):

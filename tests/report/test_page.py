@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from sklearn.metrics import confusion_matrix
 
 from evalign.report import render, scores
 from tests.report.made import contents, findings, rendered, tried
@@ -127,6 +128,18 @@ def test_what_is_there():
     assert plots(three) == figures | {"temperature"}
     alone = Page(rendered(VARIANTS["no baseline"]))
     assert plots(alone) == plots(three) - {"hard-cross_entropy", "loss-cross_entropy"}
+
+
+def test_the_matrix_is_told_to_who_cannot_see_it():
+    made = contents()
+    counts = confusion_matrix(made.y, made.aligned.predicted)
+    np.fill_diagonal(counts, 0)
+    true, given = np.unravel_index(counts.argmax(), counts.shape)
+    [svg] = [s for s in Page(rendered(made)).all("svg") if s.get("id") == "hard-aligned"]
+    most = f"true class {true}, predicted class {given}: {counts.max()};"
+    assert f" Most errors: {most}" in svg["aria-label"]
+    perfect = replace(made, aligned=replace(made.aligned, predicted=made.y))
+    assert "decision rule. No errors." in rendered(perfect)
 
 
 def test_the_answer_comes_first():

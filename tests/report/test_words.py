@@ -98,6 +98,9 @@ def test_it_helped(metric, sign):
     ]
     found = answered(60, 60, 10, 100, metric)
     assert found["next"][0] == "Use cross-entropy with its rule."
+    use, why = answered(60, 10, 20, 100, metric)["next"]
+    assert use == "Use aligned with argmax."
+    assert why.startswith("Its rule makes it worse by 0.125 (95% interval 0.")
 
 
 def test_it_did_not_help():

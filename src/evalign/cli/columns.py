@@ -12,6 +12,7 @@ import pyarrow.compute
 from pyarrow import types
 
 from evalign.cli import dates
+from evalign.cli.dialects import PERCENT
 from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.tables import is_date, is_number, is_usable
 from evalign.estimator.cells import ColumnValues, parsed_dates, role
@@ -22,8 +23,9 @@ pc: Any = pyarrow.compute  # its functions are made at import, where a type chec
 MARKS = ["", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN", "-NaN", "-nan", "NaN", "nan", "<NA>"]
 WORDS = ["#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null", "None"]
 MISSING = pa.array([*MARKS, *WORDS])
-NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-WITH_COMMAS = r"^\s*[+-]?(\d+(,\d+)?|\d{1,3}(,\d{3})+(\.\d+)?)\s*$"
+NUMBER = rf"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?{PERCENT}$"
+WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
+NO_LETTERS = r"^\PL*\d\PL*$"
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -116,13 +118,18 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def as_numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Values as float64, NaN for a gap, and a mask of those that are not finite numbers."""
+    """Values as float64, NaN for a gap, and a mask of those that are not finite numbers.
+
+    12% is 0.12, as which a workbook and other files hold it.
+    """
     if is_number(column.type):
         values = column.cast(pa.float64(), safe=False).to_numpy()  # 2⁵³ + 1 is rounded
         return values, np.abs(values) > LARGEST
     texts = pc.utf8_trim_whitespace(as_text(column))
     numeric = pc.match_substring_regex(texts, NUMBER)
-    values = pc.if_else(numeric, texts, pa.scalar(None, pa.string())).cast(pa.float64()).to_numpy()
+    bare = pc.replace_substring_regex(texts, f"{PERCENT}$", "")
+    values = pc.if_else(numeric, bare, pa.scalar(None, pa.string())).cast(pa.float64()).to_numpy()
+    values = np.where(pc.ends_with(texts, "%").fill_null(False).to_numpy(), values / 100, values)
     return values, texts.is_valid().to_numpy() & ~(np.abs(values) <= LARGEST)
 
 
@@ -148,9 +155,10 @@ def _read_dates(what: str, column: pa.ChunkedArray, form: str | None, first_row:
 
     A file may have them in the form of the training table, or as ISO 8601 has them.
     """
+    if is_date(column.type):
+        return as_dates(column).values
     texts = as_objects(as_text(column))
-    found = as_dates(column) if is_date(column.type) else parsed_dates(texts)
-    if found is not None:
+    if (found := parsed_dates(texts)) is not None:
         return found.values
     if form is not None:
         values = dates.parsed(texts, form)
@@ -196,7 +204,7 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
 def _check_almost_numbers(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
     """Refuse numbers with commas, and ones that hardly repeat with a word among them.
 
-    Warn of a category of numbers.
+    Warn of a category of numbers, and of what hardly repeats and may be numbers or dates.
     """
     present = texts.drop_null()
     if pc.all(pc.match_substring_regex(present, WITH_COMMAS)).as_py():
@@ -204,11 +212,15 @@ def _check_almost_numbers(what: str, drop: str, texts: pa.ChunkedArray, wrong: n
         got = f"Got {comma!r}: is the comma a decimal one, or does it mark thousands?"
         cure = "Write numbers with decimal points alone, or with decimal commas in all columns"
         raise UsageError(f"{what} must hold numbers that can be told. {got} {cure}, {drop}")
-    if 2 * wrong.sum() >= len(present):
-        return
     row = int(np.argmax(wrong))
-    flaw = repr(texts[row].as_py())
-    if 2 * len(present.unique()) > len(present):  # not a category, whose values would repeat
+    flaw, repeated = repr(texts[row].as_py()), 2 * len(present.unique()) <= len(present)
+    if 2 * wrong.sum() >= len(present):
+        if not repeated and pc.all(pc.match_substring_regex(present, NO_LETTERS)).as_py():
+            got = f"{what} is read as text, for values such as {flaw}."
+            cure = f"If they are numbers or dates, write them as 1234.5 or 2024-01-31, {drop}"
+            warnings.warn(f"{got} {cure}", DataWarning, stacklevel=5)
+        return
+    if not repeated:  # not a category, whose values would
         cure = f"Correct it or leave it empty, {drop}"
         raise UsageError(f"{what} must hold finite numbers. Got {flaw} in row {row + 1}. {cure}")
     got = f"{wrong.sum()} values that are no numbers, such as {flaw}"

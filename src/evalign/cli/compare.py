@@ -16,6 +16,7 @@ from torch import nn
 from evalign import comparison
 from evalign.cli.dataset import check_metric, introduce, load
 from evalign.cli.errors import refused
+from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import Terminal, terminal
 from evalign.comparison import (
@@ -93,14 +94,15 @@ def compare_methods(
         if folds < wanted:
             spoken.note(f"Note: {folds} folds in the place of {wanted}: a class has {rarest} rows.")
         about = {"rows": len(rows.y), "classes": labels.names, "folds": folds, "seeds": seeds}
-        _show(spoken, about, metric, _run(spoken, records, len(METHODS) * folds * seeds))
+        done = _run(spoken, records, len(METHODS) * folds * seeds, labels)
+        _show(spoken, about, metric, done)
 
 
 def show_demo(*, as_json: bool, quiet: bool) -> None:
     """Do the work of `evalign demo`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         X, y = long_tailed_digits()
-        names = [str(digit) for digit in range(10)]
+        labels = Labels("digit", tuple(range(10)))
         most, least = np.bincount(y)[[0, 9]]
         spoken.note(f"Handwritten digits, long-tailed: from {most} rows of 0 to {least} of 9.")
         torch.set_num_threads(1)  # the network is too small to gain from more
@@ -110,8 +112,8 @@ def show_demo(*, as_json: bool, quiet: bool) -> None:
         records = comparison.compare(
             classifier, X, y, methods=DEMO_METHODS, folds=DEMO_FOLDS, seeds=range(DEMO_SEEDS)
         )
-        done = _run(spoken, records, len(DEMO_METHODS) * DEMO_FOLDS * DEMO_SEEDS)
-        about = {"rows": len(y), "classes": names, "folds": DEMO_FOLDS, "seeds": DEMO_SEEDS}
+        done = _run(spoken, records, len(DEMO_METHODS) * DEMO_FOLDS * DEMO_SEEDS, labels)
+        about = {"rows": len(y), "classes": labels.names, "folds": DEMO_FOLDS, "seeds": DEMO_SEEDS}
         _show(spoken, about, DEMO_METRIC, done)
         for line in NEXT.splitlines():
             spoken.note(line)
@@ -133,7 +135,9 @@ def small(n_features: int, n_classes: int) -> nn.Module:
     return mlp(n_features, n_classes, hidden=(64,))
 
 
-def _run(spoken: Terminal, records: Iterator[FoldScore], total: int) -> list[FoldScore]:
+def _run(
+    spoken: Terminal, records: Iterator[FoldScore], total: int, labels: Labels
+) -> list[FoldScore]:
     """Collect all records behind a progress bar. A warning that repeats is shown once."""
     with warnings.catch_warnings(record=True) as caught:
         # The advice on batches that are small for EAST cannot be followed: there is no option.
@@ -141,7 +145,7 @@ def _run(spoken: Terminal, records: Iterator[FoldScore], total: int) -> list[Fol
         bar = Console(stderr=True)
         done = list(track(records, "Comparing", total, console=bar, disable=spoken.quiet))
     for text in dict.fromkeys(str(warning.message) for warning in caught):
-        spoken.note(f"Note: {text}")
+        spoken.note(f"Note: {labels.named(text)}")
     return done
 
 

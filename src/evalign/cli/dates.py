@@ -23,7 +23,7 @@ def find_form(what: str, texts: np.ndarray) -> str | None:
     found = [form for form in found if not np.isnat(parsed(present, form)).any()]
     if len(found) > 1:
         got = f"Got {present[0]!r}: day or month first?"
-        cure = "Write them as 2024-01-31."
+        cure = "Write them as 2024-01-31, or leave it out with --drop."
         raise UsageError(f"{what} must hold dates of which the order can be told. {got} {cure}")
     return found[0] if found else None
 

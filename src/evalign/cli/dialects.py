@@ -26,11 +26,12 @@ MARKS = {
 OTHER_BYTES, WIDE = re.compile("[\udc80-\udcff]"), re.compile("[\x80-\ud7ff\ue000-\U0010ffff]")
 NOT_WINDOWS = re.compile("[\udc81\udc8d\udc8f\udc90\udc9d]")
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-DECIMAL_COMMA = r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+([eE][+-]?\d+)?"
-DECIMAL_POINT = r"[+-]?\d*\.\d+([eE][+-]?\d+)?"
+PERCENT = "([ \u00a0\u202f]?%)?"  # at the end of a number; blanks that do not break are usual
+DECIMAL_COMMA = rf"[+-]?(\d+|[1-9]\d{{0,2}}(\.\d{{3}})+),\d+([eE][+-]?\d+)?{PERCENT}"
+DECIMAL_POINT = rf"[+-]?\d*\.\d+([eE][+-]?\d+)?{PERCENT}"
 # Of these the mark may be one of thousands, too.
-COMMA_OR_THOUSANDS = r"[+-]?[1-9]\d{0,2},\d{3}"
-POINT_OR_THOUSANDS = r"[+-]?[1-9]\d{0,2}\.\d{3}"
+COMMA_OR_THOUSANDS = rf"[+-]?[1-9]\d{{0,2}},\d{{3}}{PERCENT}"
+POINT_OR_THOUSANDS = rf"[+-]?[1-9]\d{{0,2}}\.\d{{3}}{PERCENT}"
 
 
 class Dialect(NamedTuple):

@@ -22,8 +22,9 @@ from evalign.training import TrainingWarning
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet's formula may begin
 # How models, which are trained on codes, speak of classes: "class 3", "class [1]", "recall[1]".
-CODES = re.compile(r"(?<=class )\d+\b|(?<=class )\[[\d, ]+\]|(?<=classes )\[[\d, ]+\]")
-BOUNDED = re.compile(r"(?<=\w\[)\d+(?=\])")
+CODES = re.compile(
+    r"(?<=class )\d+\b|(?<=class )\[[\d, ]+\]|(?<=classes )\[[\d, ]+\]|(?<=\w\[)(\d+)(?=\])"
+)
 CLASSES = 20  # more numbers than this that hardly repeat are taken for a quantity
 
 
@@ -108,9 +109,10 @@ class Labels:
         """What a model says of classes, with their names in the place of codes."""
 
         def name(found: re.Match[str]) -> str:
-            return listed([self.names[int(code)] for code in re.findall(r"\d+", found[0])])
+            called = [self.names[int(code)] for code in re.findall(r"\d+", found[0])]
+            return called[0] if found[1] else listed(called)
 
-        return BOUNDED.sub(lambda found: self.names[int(found[0])], CODES.sub(name, text))
+        return CODES.sub(name, text)
 
     @contextmanager
     def spoken_of(self) -> Iterator[None]:

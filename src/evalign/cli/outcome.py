@@ -19,7 +19,7 @@ from evalign.core.text import visible
 from evalign.ensemble import AlignedEnsemble
 from evalign.estimator.constrained import renamed
 from evalign.report import Contents, ModelFindings, Scored, TriedModels
-from evalign.report.words import number
+from evalign.report.words import number, span
 
 Histories = dict[str, list[dict[str, Any]]]
 
@@ -196,9 +196,8 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
     methods = [method for method in scores["methods"] if not method.get("same_as")]
     first = Column(no_wrap=True)  # the names of metrics
     table = Table(first, *(method["name"] for method in methods), box=None, pad_edge=False)
-    intervals = (f"{number(m['low'])} to {number(m['high'])}" for m in methods)
     table.add_row(scores["metric"], *(number(m["value"]) for m in methods), style="bold")
-    table.add_row("95% interval", *intervals)
+    table.add_row("95% interval", *map(span, methods))
     for name, values in scores["others"].items():
         table.add_row(name, *(number(values[method["key"]]) for method in methods))
     yield table
@@ -226,7 +225,8 @@ def shown_classes(scores: dict[str, Any]) -> Table:
     table = Table("class", "rows", "predicted", "precision", "recall", "f1", box=None)
     for row in scores["per_class"]:
         model = row["aligned"]
-        counts = [f"{row['rows']:g}", f"{model['predicted']:g}"]
+        masses = row["rows"], model["predicted"]
+        counts = [f"{mass:.0f}" if mass >= 1e5 else f"{mass:g}" for mass in masses]
         ratios = [number(model[name]) for name in ("precision", "recall", "f1")]
         table.add_row(visible(row["class"]), *counts, *ratios)
     return table
@@ -238,9 +238,9 @@ def _shown_models(scores: dict[str, Any]) -> Table:
     for heading in ("weight", "with its rule", "95% interval", "with argmax", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in scores["tried"]["rows"]:
-        span = f"{number(row['rule_score_low'])} to {number(row['rule_score_high'])}"
+        ends = span({"low": row["rule_score_low"], "high": row["rule_score_high"]})
         took = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
-        cells = [f"{row['weight']:.2f}", number(row["rule_score"]), span]
+        cells = [f"{row['weight']:.2f}", number(row["rule_score"]), ends]
         table.add_row(visible(row["candidate"]), *cells, number(row["argmax_score"]), took)
     return table
 

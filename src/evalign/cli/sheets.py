@@ -52,8 +52,14 @@ def _table(path: Path, rows: list[list[Any]]) -> pa.Table:
 
 
 def _typed(values: list[Any]) -> pa.Array:
-    """Numbers, truth values or dates where all cells hold them, else text."""
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if value is None else str(value) for value in values])
+    """Numbers, truth values or dates where all cells hold them, else text.
+
+    Arrow would take a number among dates for one since 1970, which is not what Excel counts from.
+    """
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) <= 1 or kinds == {int, float}:
+        try:
+            return pa.array(values)
+        except OverflowError:  # a number of more digits than Arrow has room for
+            pass
+    return pa.array([None if value is None else str(value) for value in values])

@@ -21,6 +21,7 @@ WIDTH, HEIGHT = 350, 220
 KINDS = ("s0", "s1")  # of the models, in `page.css`
 # The side of a confusion matrix, and the classes up to which it has the counts in its cells.
 SIDE, WRITTEN = 230, 10
+TOLD = 5  # errors in its words, at most
 # Labels on an axis, and their length, at most.
 LABELS, LONGEST = 20, 95
 QUARTERS = [0, 0.25, 0.5, 0.75, 1]
@@ -139,13 +140,19 @@ def bars(name: str, words: str, rows: Sequence[Mapping[str, Any]], kind: str) ->
 
 
 def matrix(name: str, words: str, contents: Contents, confusion: Confusion) -> str:
-    """The confusion matrix: a cell's shade is its share of the true class, its text the count."""
+    """The confusion matrix: a cell's shade is its share of the true class, its text the count.
+
+    Who cannot see it is told the most frequent errors.
+    """
     codes = shown_classes(contents)
     counts = confusion.matrix.numpy()
     share = counts / np.maximum(counts.sum(1, keepdims=True), np.finfo(float).tiny)
     counts, share = counts[np.ix_(codes, codes)], share[np.ix_(codes, codes)]
     labels = [_short(contents.classes[code], LONGEST) for code in codes]
     texts = [[_count(count) for count in row] for row in counts]
+    errors = sorted((-counts[i, j], i, j) for i, j in np.argwhere(counts) if i != j)[:TOLD]
+    told = (f"true {labels[i]}, predicted {labels[j]}: {texts[i][j]}" for _, i, j in errors)
+    words += f" Most errors: {'; '.join(told)}." if errors else " No errors."
     longest = max(map(_length, labels))
     left, top, cell = 10 + longest, 22, SIDE / len(codes)
     bottom, step, upright = top + SIDE, -(-len(codes) // LABELS), longest > cell - 4

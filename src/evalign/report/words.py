@@ -161,11 +161,14 @@ def _enough(contents: Contents, other: Mapping[str, Any]) -> list[str]:
 def _best(
     contents: Contents, methods: Sequence[Mapping[str, Any]], differences: Mapping[str, Any]
 ) -> list[str]:
-    """Which method to use, of those with a rule, as one of them is better than without."""
+    """Which method to use: the model, its most probable classes, or the other one with a rule."""
     own = methods[0]
     if contents.baseline is None or contents.constrained:
         return [_use(contents, own)]
-    rival = methods[2]
+    plain, rival = methods[1:3]
+    rule = differences[plain["key"]]
+    if is_clear(rule) and (rule["low"] > 0) != contents.resolved.greater_is_better:
+        return [_use(contents, plain), f"Its rule makes it worse {_by(rule)}."]
     found, name = differences[rival["key"]], f"{rival['name']} with a rule of its own"
     if not is_clear(found):
         simple = f"{name} has {number(rival['value'])}, which these rows cannot tell from it"
@@ -209,5 +212,12 @@ def rule_in_words(contents: Contents, model: int) -> str:
 
 
 def probability(cut: float) -> str:
-    """Write a probability, with more digits where it is close to 0 or 1."""
-    return f"{cut:.2f}" if 0.095 <= cut <= 0.905 else f"{cut:.3g}" if cut < 0.5 else f"{cut:.4f}"
+    """Write a probability, with more digits where it is close to 0 or 1.
+
+    Examples:
+        >>> probability(0.3149), probability(0.0012345), probability(0.99998765)
+        ('0.31', '0.00123', '0.999988')
+    """
+    if 0.095 <= cut <= 0.905:
+        return f"{cut:.2f}"
+    return f"{cut:.3g}" if cut < 0.5 else f"{1 - float(f'{1 - cut:.2g}'):.12g}"
