@@ -172,7 +172,7 @@ def test_notes_name_classes(capsys):
 
 def test_metric_of_two_classes_on_three(data):
     line = refused("compare", data, "--target", "label", "--metric", "f1")
-    assert 'Use average="macro", by name "f1_macro"' in line
+    assert "--metric f1 is of one class, and the target has 3. Use f1_macro" in line
 
 
 def test_a_class_that_lives_in_one_group(tmp_path):
