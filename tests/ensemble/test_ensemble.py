@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from scipy import optimize, sparse
@@ -26,6 +27,7 @@ from evalign.core.resampling import bootstrap, interval
 from evalign.ensemble import candidates, training, trying
 from evalign.ensemble.candidates import build
 from evalign.ensemble.choice import PRIOR
+from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced, quick
 
 X, Y = imbalanced(400)  # 67 rows of class 1
@@ -285,6 +287,25 @@ def test_a_classifier_that_is_given_sees_the_frame():
     assert clf.predict(frame).shape == Y.shape
     with pytest.raises(ValueError, match="X of AlignedEnsemble must be a frame"):
         clf.predict(X)
+
+
+def test_a_network_sees_a_column_as_all_rows_do(monkeypatch):
+    """A fold without the one row that is not a date would read dates, and not know that row."""
+    named = quick(epochs=1, network="linear", decision="argmax", validation_fraction=0.2)
+    monkeypatch.setattr(candidates, "network_candidate", lambda metric, seed: named)
+    days = np.array([f"2020-01-{1 + row % 28:02}" for row in range(len(Y))], dtype=object)
+    days[3] = "unknown"
+    number = np.random.default_rng(0).permutation(len(Y))  # counts rows, and some of it does not
+    frame = pd.DataFrame({"a": X[:, 0], "day": days, "number": number})
+    with pytest.warns(TrainingWarning, match="'number' differs in every row"):
+        fitted = ensemble(candidates=["linear", "network"], cv=2).fit(frame, Y)
+    for model in fitted.models_["network"]:
+        assert {c.name: c.kind for c in model.features_.columns} == {
+            "a": "number",
+            "day": "category",
+        }
+    polars = pl.from_pandas(frame)
+    assert np.array_equal(fitted.predict_proba(polars), fitted.predict_proba(frame))
 
 
 def test_a_frame_after_an_array_is_its_numbers(blend):

@@ -338,7 +338,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
     def _values(self, X: Any) -> np.ndarray:
         """The mean probability, with columns in the order of the rule."""
         fitted = self._state()
-        return fitted.mean(*read_rows(self, X, fitted.features))
+        return fitted.mean(read_rows(self, X, fitted.features))
 
     def _sorted(self, columns: np.ndarray) -> np.ndarray:
         """Columns in the order of `classes_`."""

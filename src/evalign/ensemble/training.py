@@ -58,13 +58,37 @@ class Clock:
             raise OutOfTime(f"{why}, and {max(0.0, self.left):.1f} s were left")
 
 
+class GivenRows(NamedTuple):
+    """Rows in the forms that candidates read.
+
+    Args:
+        given: as they came.
+        declared: the same with the columns that are learnt from, text declared a category. So a
+            network sees a column as what all rows say it is, whatever the rows of its fold are.
+        matrix: the same as numbers.
+    """
+
+    given: Any
+    declared: Any
+    matrix: np.ndarray
+
+    def seen_by(self, candidate: "CandidateModel | TrainedModels") -> Any:
+        """The form that a candidate reads."""
+        if candidate.own:
+            return self.given
+        return self.declared if candidate.frame else self.matrix
+
+    def take(self, rows: np.ndarray) -> "GivenRows":
+        """Some of the rows, by their numbers."""
+        return GivenRows(*(_safe_indexing(form, rows) for form in self))
+
+
 @dataclass(frozen=True, eq=False)
 class LabelledTable:
     """The rows that an ensemble learns from.
 
     Args:
-        X: as they came.
-        matrix: the same as numbers.
+        rows: in all forms.
         y: the labels as they came.
         codes: the labels' codes, of two the positive one last.
         weight: a weight per row, or None.
@@ -72,8 +96,7 @@ class LabelledTable:
         counted: the numbers of the rows in the table that was given; others had no weight.
     """
 
-    X: Any
-    matrix: np.ndarray
+    rows: GivenRows
     y: np.ndarray
     codes: np.ndarray
     weight: np.ndarray | None
@@ -82,8 +105,7 @@ class LabelledTable:
 
     def seen_by(self, candidate: CandidateModel) -> tuple[Any, np.ndarray]:
         """The rows and labels that a candidate is trained on."""
-        X = self.X if candidate.frame else self.matrix
-        return X, self.y if candidate.own else self.codes
+        return self.rows.seen_by(candidate), self.y if candidate.own else self.codes
 
 
 class TrainedModels(NamedTuple):
@@ -109,10 +131,10 @@ class TrainedModels(NamedTuple):
         known = classes if self.own else np.arange(len(classes))
         return asked(model, rows, "predict_proba", known, multilabel=False)
 
-    def mean(self, X: Any, matrix: Any, classes: np.ndarray) -> np.ndarray:
-        """The mean probability of its models for rows as they came, and as numbers."""
-        rows = X if self.frame else matrix
-        return np.mean([self.asked(model, rows, classes) for model in self.models], 0)
+    def mean(self, rows: GivenRows, classes: np.ndarray) -> np.ndarray:
+        """The mean probability of its models."""
+        seen = rows.seen_by(self)
+        return np.mean([self.asked(model, seen, classes) for model in self.models], 0)
 
 
 class Watch:

@@ -425,7 +425,7 @@ def test_replaces_no_folder_of_others(tmp_path, named):
     path = tmp_path / "work" / named
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    with pytest.raises(FileExistsError, match="did not write: .*Choose another path"):
+    with pytest.raises(FileExistsError, match=r"did not write: .*Choose another path"):
         checkpoint.save(tmp_path / "work", TREE)
     assert path.read_text() == "mine"
     assert os.listdir(tmp_path) == ["work"]
