@@ -8,22 +8,51 @@ import numpy as np
 from scipy import sparse
 
 from evalign.core.checks import complaint, require
+from evalign.estimator.cells import gaps_of_objects
 from evalign.training import TrainingWarning
 
 SHOWN = 5  # labels in a text
 
 
 def label_array(owner: str, y: Any) -> np.ndarray:
-    """Labels as an array, dense. Refuse lists of different lengths, which are not one."""
+    """Labels as an array, dense. Refuse lists of different lengths, which are not one.
+
+    In a list of strings and numbers these stay what they are.
+    """
     if sparse.issparse(y):
         return y.toarray()
     try:
-        return np.asarray(y)
+        labels = np.asarray(y)
+        if not (isinstance(y, list | tuple) and labels.dtype.kind in "US"):
+            return labels
+        objects = np.array(y, dtype=object)
+        return labels if all(isinstance(label, str) for label in objects.flat) else objects
     except ValueError as error:
         allowed = "hold a label per row, or 0 and 1 of shape (N, L) for several labels a row"
         cure = "MultiLabelBinarizer().fit_transform(y) of scikit-learn makes 0 and 1 of lists."
         got = "lists of different lengths"
         raise ValueError(complaint(owner, "y", allowed, got, cure)) from error
+
+
+def refuse_gaps(owner: str, labels: np.ndarray) -> None:
+    """Refuse objects of which some are missing."""
+    gaps = int(gaps_of_objects(labels.ravel()).sum())
+    cure = "Remove these rows, or give them a label."
+    require(not gaps, owner, "y", "hold a label in every row", f"gaps in {gaps} rows", cure)
+
+
+def alike(owner: str, labels: np.ndarray) -> np.ndarray:
+    """Labels of one type, one a row; nullable numbers of pandas are numbers of numpy again."""
+    allowed, cure = "hold numbers, strings or truth values", "Make strings of them."
+    require(labels.dtype.kind not in "mM", owner, "y", allowed, "dates or durations", cure)
+    if labels.dtype != object:
+        return labels
+    refuse_gaps(owner, labels)
+    kinds = {type(label) for label in labels.flat}
+    got = ", ".join(sorted(kind.__name__ for kind in kinds))
+    require(len(kinds) <= 1, owner, "y", "hold labels of one type", got)
+    whole = all(issubclass(kind, int | np.integer | np.bool_) for kind in kinds)
+    return np.array(labels.tolist()) if whole else labels
 
 
 def indicators(owner: str, y: Any) -> np.ndarray:

@@ -18,6 +18,7 @@ from evalign.decisions.inputs import group_values
 from evalign.estimator.cells import TypedTable
 from evalign.estimator.frames import Features, Given, read
 from evalign.estimator.labels import (
+    alike,
     check_names,
     indicators,
     label_array,
@@ -173,11 +174,7 @@ def read_labelled(
     require(y is not None, owner, "y", "hold labels", "None", cure)
     labels = label_array(owner, y)
     many = labels.ndim == 2 and labels.shape[1] > 1
-    if many:
-        y = indicators(owner, y)
-    elif labels.dtype == object:
-        kinds = sorted({type(label).__name__ for label in labels.flat})
-        require(len(kinds) <= 1, owner, "y", "hold labels of one type", ", ".join(kinds))
+    y = indicators(owner, y) if many else alike(owner, labels)
     X = read(estimator, X, reset=reset)
     rows = X.rows if isinstance(X, TypedTable) else _num_samples(X)
     _, y = check_X_y(np.zeros((rows, 1)), y, multi_output=True, estimator=estimator)
