@@ -1,5 +1,6 @@
 """`AlignedEnsemble` against scikit-learn's functions and what can be counted by hand."""
 
+import copy
 import pickle
 import sys
 
@@ -9,7 +10,7 @@ import polars as pl
 import pytest
 import torch
 from scipy import optimize, sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
@@ -306,6 +307,38 @@ def test_a_network_sees_a_column_as_all_rows_do(monkeypatch):
         }
     polars = pl.from_pandas(frame)
     assert np.array_equal(fitted.predict_proba(polars), fitted.predict_proba(frame))
+
+
+class Broken(ClassifierMixin, BaseEstimator):
+    """A classifier with these answers, or an error."""
+
+    def __init__(self, answers=None):
+        self.answers = answers
+
+    def fit(self, X, y):
+        if self.answers is None:
+            raise RuntimeError("no licence")
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.tile(self.answers, (len(X), 1))
+
+
+@pytest.mark.parametrize("answers", [[np.nan, 1.0], [0.7, 0.7], [-0.5, 1.5]])
+def test_a_candidate_without_probabilities_is_refused(answers):
+    with pytest.raises(ValueError, match=r"a sum of 1. Got 'mine', which does not"):
+        ensemble(candidates=[("mine", Broken(answers))]).fit(X, Y)
+
+
+def test_a_fit_that_fails_names_the_candidate_and_changes_nothing(blend):
+    clf, before = copy.copy(blend), blend.predict_proba(X)
+    clf.set_params(candidates=[*OWN.items(), ("mine", Broken())])
+    with pytest.raises(RuntimeError, match="no licence") as failed:
+        clf.fit(X[:, :2], Y)
+    assert "'mine'" in failed.value.__notes__[0]
+    assert clf.n_features_in_ == X.shape[1]
+    assert np.array_equal(clf.predict_proba(X), before)
 
 
 def test_a_frame_after_an_array_is_its_numbers(blend):

@@ -532,6 +532,19 @@ def test_labels_are_of_one_type():
         quick().fit(X, dates)
 
 
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_a_fit_that_is_stopped_changes_nothing(warm_start):
+    def stop(record):
+        raise KeyboardInterrupt
+
+    fitted = quick(epochs=2, warm_start=warm_start).fit(X, Y)
+    before, width = fitted.predict_proba(X), X.shape[1]
+    with pytest.raises(KeyboardInterrupt):
+        fitted.set_params(on_epoch=stop).fit(X if warm_start else X[:, :2], Y)
+    assert np.array_equal(fitted.predict_proba(X), before)
+    assert fitted.n_features_in_ == width
+
+
 @pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
 def test_a_label_is_in_every_row(gap):
     labels = pd.Series(["a", gap, "b"] * 200, dtype=object)

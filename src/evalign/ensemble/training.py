@@ -11,9 +11,11 @@ from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples
 from threadpoolctl import threadpool_limits
 
-from evalign.ensemble.candidates import CandidateModel
+from evalign.core.checks import require
+from evalign.ensemble.candidates import OWNER, CandidateModel
 from evalign.ensemble.progress import Tell
 from evalign.estimator import AlignedClassifier, held_out
 from evalign.estimator.answers import Split, asked
@@ -26,6 +28,7 @@ ONE_THREAD = 10_000
 # Rows of a fold from which on a network may choose its best epoch on it. Of labels that are noise
 # it then seems to have an MCC of 0.06 in the mean, and with fewer rows more.
 LARGE_FOLD = 200
+FLOAT32 = 1e-4  # how far from 1 probabilities of many classes in float32 may sum to
 
 
 class OutOfTime(Exception):
@@ -129,7 +132,12 @@ class TrainedModels(NamedTuple):
         `classes` are the labels in the order of the columns.
         """
         known = classes if self.own else np.arange(len(classes))
-        return asked(model, rows, "predict_proba", known, multilabel=False)
+        values = asked(model, rows, "predict_proba", known, multilabel=False)
+        ok = len(values) == _num_samples(rows) and bool((values >= 0).all())
+        ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
+        allowed = "give each row probabilities, with a sum of 1"
+        require(ok, OWNER, "candidates", allowed, f"{self.name!r}, which does not")
+        return values
 
     def mean(self, rows: GivenRows, classes: np.ndarray) -> np.ndarray:
         """The mean probability of its models."""

@@ -105,12 +105,16 @@ def try_all(
                 tell=tell,
                 others_took=max((one.seconds for one in tried.values()), default=0.0),
             )
+            seconds, start = time.monotonic() - start, time.monotonic()
+            answers = _answers(models, table, classes, parts, seed)
         except OutOfTime as error:
             left_out[name] = str(error)
             tell(f"{name}: left out: {error}")
             continue
-        seconds, start = time.monotonic() - start, time.monotonic()
-        answers = _answers(models, table, classes, parts, seed)
+        except Exception as error:
+            how = "It is given the rows as they came." if candidate.own else ""
+            error.add_note(f"This is an error of the candidate {name!r} of AlignedEnsemble. {how}")
+            raise
         found = cross_fit(answers, wanted, WAYS)
         try:
             with unspoken():

@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ from evalign.training import TrainingWarning, holdout_split
 from evalign.training.split import strata, stratified_folds
 
 OWNER = "AlignedClassifier"
+Fit = TypeVar("Fit", bound=Callable[..., Any])
 Scaler = Callable[[Tensor], Tensor]
 # A class with fewer rows than FEW has too few of them in a fifth of the table to choose on.
 FEW, FOLDS, HELD_OUT = 100, 5, 0.2
@@ -160,6 +162,25 @@ class LabelledRows(NamedTuple):
             if self.y.ndim == 1:
                 raise
             return holdout_split(self.y, **how)
+
+
+def restored(fit: Fit) -> Fit:
+    """A `fit` after whose error, or Ctrl-C, the estimator is as it was.
+
+    Reading makes the columns of new rows the estimator's, which an old model cannot answer for.
+    """
+
+    @wraps(fit)
+    def fitting(self: Any, *given: Any, **named: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *given, **named)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast(Fit, fitting)
 
 
 def read_labelled(
