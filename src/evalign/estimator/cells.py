@@ -52,10 +52,12 @@ class ColumnValues(NamedTuple):
             return self._replace(kind=kind)
         if self.gaps.all():
             return ColumnValues(kind, np.full(len(self.values), GAP[kind]))
-        if (kind, self.kind) == ("category", "boolean"):
-            names = np.array(["False", "True", None], dtype=object)
-            return ColumnValues(kind, names[np.where(self.gaps, 2, self.values).astype(int)])
         return parsed_dates(self.values) if (kind, self.kind) == ("date", "text") else None
+
+    def spelled(self, false: str, true: str) -> "ColumnValues":
+        """Truth values as categories with these names."""
+        names = np.array([false, true, None], dtype=object)
+        return ColumnValues("category", names[np.where(self.gaps, 2, self.values).astype(int)])
 
 
 GAP: dict[str, Any] = {
