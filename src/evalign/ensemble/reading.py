@@ -8,7 +8,7 @@ from scipy import sparse
 
 from evalign.core.checks import require
 from evalign.ensemble.candidates import OWNER
-from evalign.ensemble.training import GivenRows, LabelledTable
+from evalign.ensemble.training import TableForms, LabelledTable
 from evalign.estimator.columns import CategoryColumn
 from evalign.estimator.frames import Features, read
 from evalign.estimator.rows import learn_features, read_labelled, weights
@@ -39,22 +39,22 @@ def read_table(
     return LabelledTable(rows, labels, codes, weight, groups, counted), targets, features
 
 
-def read_rows(ensemble: Any, X: Any, features: Features) -> GivenRows:
+def read_rows(ensemble: Any, X: Any, features: Features) -> TableForms:
     """Rows without labels, with the columns of `fit`."""
     allowed = "be a frame with the columns of fit"
     require(hasattr(X, "columns") or not features.named, OWNER, "X", allowed, type(X).__name__)
     return _forms(X, features.matrix(OWNER, read(ensemble, X, reset=False)), features)
 
 
-def _forms(X: Any, numbers: Any, features: Features) -> GivenRows:
+def _forms(X: Any, numbers: Any, features: Features) -> TableForms:
     """The rows in all forms. Those of an array, or of a frame without names, are numbers in all."""
     matrix = numbers.toarray() if sparse.issparse(numbers) else numbers
     if not features.named:
-        return GivenRows(matrix, matrix, matrix)
+        return TableForms(matrix, matrix, matrix)
     frame = nw.from_native(X, eager_only=True).select([column.name for column in features.columns])
     texts = [
         nw.col(column.name).cast(nw.Categorical)
         for column in features.columns
         if isinstance(column, CategoryColumn) and frame.schema[column.name] == nw.String
     ]
-    return GivenRows(X, frame.with_columns(texts).to_native(), matrix)
+    return TableForms(X, frame.with_columns(texts).to_native(), matrix)

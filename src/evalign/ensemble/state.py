@@ -9,7 +9,7 @@ import numpy as np
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
-from evalign.ensemble.training import GivenRows, TrainedModels
+from evalign.ensemble.training import TableForms, TrainedModels
 from evalign.estimator.frames import Features
 from evalign.estimator.targets import Targets
 
@@ -40,7 +40,7 @@ class FittedEnsemble:
     gain: dict[str, Any]
     left_out: dict[str, str]
 
-    def mean(self, rows: GivenRows) -> np.ndarray:
+    def mean(self, rows: TableForms) -> np.ndarray:
         """The weighted mean of probabilities, with columns in the order of the rule."""
         if not self.weights:
             return np.ones((len(rows.matrix), 1))

@@ -61,8 +61,8 @@ class Clock:
             raise OutOfTime(f"{why}, and {max(0.0, self.left):.1f} s were left")
 
 
-class GivenRows(NamedTuple):
-    """Rows in the forms that candidates read.
+class TableForms(NamedTuple):
+    """Rows in all the forms that candidates read.
 
     Args:
         given: as they came.
@@ -81,9 +81,9 @@ class GivenRows(NamedTuple):
             return self.given
         return self.declared if candidate.frame else self.matrix
 
-    def take(self, rows: np.ndarray) -> "GivenRows":
+    def take(self, rows: np.ndarray) -> "TableForms":
         """Some of the rows, by their numbers."""
-        return GivenRows(*(_safe_indexing(form, rows) for form in self))
+        return TableForms(*(_safe_indexing(form, rows) for form in self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class LabelledTable:
         counted: the numbers of the rows in the table that was given; others had no weight.
     """
 
-    rows: GivenRows
+    rows: TableForms
     y: np.ndarray
     codes: np.ndarray
     weight: np.ndarray | None
@@ -139,7 +139,7 @@ class TrainedModels(NamedTuple):
         require(ok, OWNER, "candidates", allowed, f"{self.name!r}, which does not")
         return values
 
-    def mean(self, rows: GivenRows, classes: np.ndarray) -> np.ndarray:
+    def mean(self, rows: TableForms, classes: np.ndarray) -> np.ndarray:
         """The mean probability of its models."""
         seen = rows.seen_by(self)
         return np.mean([self.asked(model, seen, classes) for model in self.models], 0)
