@@ -7,7 +7,6 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from evalign.cli import columns
 from evalign.cli.run import FinishedRun, Model
@@ -85,7 +84,7 @@ class LoadedRun:
                 false, true = column.truths
                 place, texts = (
                     table.column_names.index(column.name),
-                    pc.if_else(values, true, false),
+                    columns.pc.if_else(values, true, false),
                 )
                 table = table.set_column(place, column.name, texts)
         return table

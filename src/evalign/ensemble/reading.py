@@ -8,7 +8,7 @@ from scipy import sparse
 
 from evalign.core.checks import require
 from evalign.ensemble.candidates import OWNER
-from evalign.ensemble.training import TableForms, LabelledTable
+from evalign.ensemble.training import LabelledTable, TableForms
 from evalign.estimator.columns import CategoryColumn
 from evalign.estimator.frames import Features, read
 from evalign.estimator.rows import learn_features, read_labelled, weights

@@ -83,7 +83,8 @@ class TableForms(NamedTuple):
 
     def take(self, rows: np.ndarray) -> "TableForms":
         """Some of the rows, by their numbers."""
-        return TableForms(*(_safe_indexing(form, rows) for form in self))
+        given, declared = (_safe_indexing(form, rows) for form in (self.given, self.declared))
+        return TableForms(given, declared, self.matrix[rows])
 
 
 @dataclass(frozen=True, eq=False)
