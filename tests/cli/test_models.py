@@ -137,6 +137,19 @@ def test_a_forged_run(blend, tmp_path, name, content):
             evalign.load(run)
 
 
+def test_a_run_of_truth_values_opened_in_python(tmp_path):
+    """A file spells them as it likes, and pandas makes truth values of them."""
+    member = {"yes": "true", "no": "false"}
+    data = written(tmp_path / "data.csv", two(120).replace({"member": member}))
+    done("fit", data, "--target", "label", "--model", "linear", "--out", tmp_path / "run")
+    opened = evalign.load(tmp_path / "run")
+    read, text = pd.read_csv(data), pd.read_csv(data, dtype={"member": str})
+    assert read["member"].dtype == bool
+    assert np.array_equal(opened.predict_proba(read), opened.predict_proba(text))
+    with pytest.raises(ValueError, match="'colour' held categories in fit and holds truth values"):
+        opened.predict(read.assign(colour=True))
+
+
 def test_a_run_opened_in_python(blend, fitted, tmp_path):
     frame = table(60, seed=5)
     frame.loc[:2, "colour"] = "violet"

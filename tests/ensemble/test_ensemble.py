@@ -1,14 +1,16 @@
 """`AlignedEnsemble` against scikit-learn's functions and what can be counted by hand."""
 
+import copy
 import pickle
 import sys
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from scipy import optimize, sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
@@ -26,6 +28,7 @@ from evalign.core.resampling import bootstrap, interval
 from evalign.ensemble import candidates, training, trying
 from evalign.ensemble.candidates import build
 from evalign.ensemble.choice import PRIOR
+from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced, quick
 
 X, Y = imbalanced(400)  # 67 rows of class 1
@@ -286,6 +289,57 @@ def test_a_classifier_that_is_given_sees_the_frame():
     assert clf.predict(frame).shape == Y.shape
     with pytest.raises(ValueError, match="X of AlignedEnsemble must be a frame"):
         clf.predict(X)
+
+
+def test_a_network_sees_a_column_as_all_rows_do(monkeypatch):
+    """A fold without the one row that is not a date would read dates, and not know that row."""
+    named = quick(epochs=1, network="linear", decision="argmax", validation_fraction=0.2)
+    monkeypatch.setattr(candidates, "network_candidate", lambda metric, seed: named)
+    days = np.array([f"2020-01-{1 + row % 28:02}" for row in range(len(Y))], dtype=object)
+    days[3] = "unknown"
+    number = np.random.default_rng(0).permutation(len(Y))  # counts rows, and some of it does not
+    frame = pd.DataFrame({"a": X[:, 0], "day": days, "number": number})
+    with pytest.warns(TrainingWarning, match="'number' differs in every row"):
+        fitted = ensemble(candidates=["linear", "network"], cv=2).fit(frame, Y)
+    for model in fitted.models_["network"]:
+        assert {c.name: c.kind for c in model.features_.columns} == {
+            "a": "number",
+            "day": "category",
+        }
+    polars = pl.from_pandas(frame)
+    assert np.array_equal(fitted.predict_proba(polars), fitted.predict_proba(frame))
+
+
+class Broken(ClassifierMixin, BaseEstimator):
+    """A classifier with these answers, or an error."""
+
+    def __init__(self, answers=None):
+        self.answers = answers
+
+    def fit(self, X, y):
+        if self.answers is None:
+            raise RuntimeError("no licence")
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.tile(self.answers, (len(X), 1))
+
+
+@pytest.mark.parametrize("answers", [[np.nan, 1.0], [0.7, 0.7], [-0.5, 1.5]])
+def test_a_candidate_without_probabilities_is_refused(answers):
+    with pytest.raises(ValueError, match=r"a sum of 1. Got 'mine', which does not"):
+        ensemble(candidates=[("mine", Broken(answers))]).fit(X, Y)
+
+
+def test_a_fit_that_fails_names_the_candidate_and_changes_nothing(blend):
+    clf, before = copy.copy(blend), blend.predict_proba(X)
+    clf.set_params(candidates=[*OWN.items(), ("mine", Broken())])
+    with pytest.raises(RuntimeError, match="no licence") as failed:
+        clf.fit(X[:, :2], Y)
+    assert "'mine'" in failed.value.__notes__[0]
+    assert clf.n_features_in_ == X.shape[1]
+    assert np.array_equal(clf.predict_proba(X), before)
 
 
 def test_a_frame_after_an_array_is_its_numbers(blend):

@@ -7,6 +7,7 @@ import shutil
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 import skops.io
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
@@ -211,3 +212,13 @@ def test_trees_that_lead_out_of_themselves():
         with pytest.raises(ValueError, match=why):
             _check_trees(boosting)
         nodes[name][0] = before
+
+
+def test_trees_that_ask_for_categories_are_not_saved(tmp_path):
+    """`load` opens none, so that the folder would be lost."""
+    frame = pd.DataFrame({"a": X[:, 0], "kind": pd.Categorical(NAMES)})
+    trees = HistGradientBoostingClassifier(max_iter=2)
+    clf = AlignedEnsemble(candidates=[("trees", trees)], cv=2, decision="argmax", random_state=0)
+    with pytest.raises(ValueError, match=r"Got categories: 'trees'. Put FrameEncoder before it"):
+        clf.fit(frame, Y).save(tmp_path / "model")
+    assert not any(tmp_path.iterdir())

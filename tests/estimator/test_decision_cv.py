@@ -270,7 +270,7 @@ def test_it_is_searched_cloned_and_saved(fitted):
 
 BAD_LABELS = {
     "no rows": (X[:0], [], r"y of AlignedDecisionCV must hold at least one row. Got none."),
-    "None": (X[:4], ["a", None, "b", None], r"hold a label in every row. Got None in 2 rows. Remo"),
+    "None": (X[:4], ["a", None, "b", None], r"hold a label in every row. Got gaps in 2 rows. Remo"),
     "mixed": (
         X[:2],
         np.array(["a", 1], dtype=object),

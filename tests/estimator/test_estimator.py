@@ -524,9 +524,38 @@ def test_the_largest_and_the_smallest_numbers(scale):
 
 
 def test_labels_are_of_one_type():
-    mixed = np.array(["a", 1, None] * 200, dtype=object)
-    with pytest.raises(ValueError, match=r"must hold labels of one type. Got NoneType, int, str"):
-        quick().fit(X, mixed)
+    for mixed in (np.array(["a", 1] * 300, dtype=object), ["a", 1] * 300):
+        with pytest.raises(ValueError, match=r"must hold labels of one type. Got int, str"):
+            quick().fit(X, mixed)
+    dates = np.array(["2020-01-01", "2021-01-01"] * 300, dtype="datetime64[D]")
+    with pytest.raises(ValueError, match=r"Got dates or durations. Make strings of them"):
+        quick().fit(X, dates)
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_a_fit_that_is_stopped_changes_nothing(warm_start):
+    def stop(record):
+        raise KeyboardInterrupt
+
+    fitted = quick(epochs=2, warm_start=warm_start).fit(X, Y)
+    before, width = fitted.predict_proba(X), X.shape[1]
+    with pytest.raises(KeyboardInterrupt):
+        fitted.set_params(on_epoch=stop).fit(X if warm_start else X[:, :2], Y)
+    assert np.array_equal(fitted.predict_proba(X), before)
+    assert fitted.n_features_in_ == width
+
+
+@pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
+def test_a_label_is_in_every_row(gap):
+    labels = pd.Series(["a", gap, "b"] * 200, dtype=object)
+    with pytest.raises(ValueError, match=r"Got gaps in 200 rows. Remove these rows"):
+        quick().fit(X, labels)
+
+
+@pytest.mark.parametrize(("kind", "as_numpy"), [("Int64", np.int64), ("boolean", np.bool_)])
+def test_nullable_labels_keep_their_type(kind, as_numpy):
+    fitted = quick(epochs=1).fit(X, pd.Series(Y > 0, dtype=kind))
+    assert fitted.classes_.dtype == fitted.predict(X[:2]).dtype == as_numpy
 
 
 def test_score_names_labels_that_fit_never_saw(fitted2):

@@ -373,6 +373,18 @@ def test_what_differs_is_said(new, text):
         FrameEncoder().fit(X).transform(new)
 
 
+@pytest.mark.parametrize("names", [("False", "True"), ("false", "true"), ("FALSE", "TRUE")])
+def test_truth_values_are_found_as_they_were_spelt(names):
+    member = X["member"].astype("boolean")
+    member[::5] = pd.NA
+    spelt = member.map(dict(zip((False, True), names, strict=True)), na_action="ignore")
+    encoder = FrameEncoder().fit(X.assign(member=spelt))
+    new = X.assign(member=member)
+    np.testing.assert_array_equal(encoder.transform(new), encoder.transform(X.assign(member=spelt)))
+    with pytest.raises(ValueError, match="'colour' held categories in fit and holds truth values"):
+        encoder.transform(X.assign(colour=True))
+
+
 def test_what_does_not_differ():
     """A column without a value is one of any kind, and some kinds hold others without loss."""
     encoder = FrameEncoder().fit(X)

@@ -425,9 +425,9 @@ def test_wrong_arguments_say_what_to_write(name):
 
 
 def test_what_has_no_groups_or_promises():
-    many = torch.stack([Y, 1 - Y], 1)
+    many = torch.stack([Y, Y], 1)
     with pytest.raises(ValueError, match="confidence of fit_decision must be None for many labels"):
-        quietly(torch.stack([Z, -Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1")
+        quietly(torch.stack([Z, Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1")
     with pytest.raises(ValueError, match=r"with groups=\. DecisionFitter keeps no"):
         DecisionFitter("f1", constraint="gap(recall) <= 0.5")
     rule = fit_decision(Z, Y, **GAP, groups=torch.arange(40) % 2)

@@ -6,11 +6,13 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from evalign.cli import columns
 from evalign.cli.errors import listed
 from evalign.cli.run import FinishedRun, Model
 from evalign.core.checks import complaint, require
+from evalign.estimator.columns import CategoryColumn
 
 
 class LoadedRun:
@@ -71,4 +73,23 @@ class LoadedRun:
         missing = [name for name in self.columns_ if name not in given.columns]
         allowed, got = "have the columns of the run", f"none named {missing[:3]}"
         require(not missing, "LoadedRun", "X", allowed, got)
-        return columns.frame(given.select(self.columns_).to_arrow(), self._run.columns, "X")
+        return columns.frame(self._spelled(given.select(self.columns_)), self._run.columns, "X")
+
+    def _spelled(self, given: nw.DataFrame[Any]) -> pa.Table:
+        """Truth values as the run's table spelt them: a file holds text, such as "true"."""
+        table = given.to_arrow()
+        for column in self.model_.features_.columns:
+            values = table[column.name]
+            some = pa.types.is_boolean(values.type) and values.null_count < len(values)
+            if isinstance(column, CategoryColumn) and some:
+                allowed = "have the columns of the run"
+                got = f"column {column.name!r} held categories in fit and holds truth values"
+                require(column.truths is not None, "LoadedRun", "X", allowed, got)
+                assert column.truths is not None
+                false, true = column.truths
+                place, texts = (
+                    table.column_names.index(column.name),
+                    columns.pc.if_else(values, true, false),
+                )
+                table = table.set_column(place, column.name, texts)
+        return table

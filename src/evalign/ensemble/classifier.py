@@ -29,7 +29,7 @@ from evalign.ensemble.trying import folds, try_all
 from evalign.estimator import held_out
 from evalign.estimator.evidence import Wanted
 from evalign.estimator.frames import Features
-from evalign.estimator.rows import constraint_values, weights
+from evalign.estimator.rows import constraint_values, restored, weights
 from evalign.estimator.storage import reading
 from evalign.estimator.targets import warn_of_lost
 from evalign.training import TrainingWarning
@@ -128,6 +128,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @restored
     def fit(
         self,
         X: Any,
@@ -339,7 +340,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
     def _values(self, X: Any) -> np.ndarray:
         """The mean probability, with columns in the order of the rule."""
         fitted = self._state()
-        return fitted.mean(*read_rows(self, X, fitted.features))
+        return fitted.mean(read_rows(self, X, fitted.features))
 
     def _sorted(self, columns: np.ndarray) -> np.ndarray:
         """Columns in the order of `classes_`."""

@@ -1,14 +1,15 @@
-"""The rows that an ensemble is given: as they came for some candidates, as numbers for others."""
+"""The rows that an ensemble is given, in the forms that its candidates read."""
 
-from typing import Any, cast
+from typing import Any
 
+import narwhals as nw
 import numpy as np
 from scipy import sparse
-from sklearn.utils import _safe_indexing
 
 from evalign.core.checks import require
 from evalign.ensemble.candidates import OWNER
-from evalign.ensemble.training import LabelledTable
+from evalign.ensemble.training import LabelledTable, TableForms
+from evalign.estimator.columns import CategoryColumn
 from evalign.estimator.frames import Features, read
 from evalign.estimator.rows import learn_features, read_labelled, weights
 from evalign.estimator.targets import Targets, read_targets
@@ -25,28 +26,35 @@ def read_table(
     weight = None if sample_weight is None else weights(sample_weight, len(labels))
     everything = np.ones(len(labels)) if weight is None else weight
     features = learn_features(OWNER, given, everything)
-    X, matrix = _both(X, features.matrix(OWNER, given), features)
+    rows = _forms(X, features.matrix(OWNER, given), features)
     groups = None if groups is None else np.asarray(groups)
     if groups is not None:
         allowed = f"hold a value for each of the {len(labels)} rows"
         require(groups.shape == labels.shape, OWNER, "groups", allowed, groups.shape)
     counted = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
     if weight is not None and len(counted) < len(weight):
-        X, matrix = cast(Any, _safe_indexing(X, counted)), matrix[counted]
-        labels, weight = labels[counted], weight[counted]
+        rows, labels, weight = rows.take(counted), labels[counted], weight[counted]
         groups = None if groups is None else groups[counted]
-    _, labels, targets, codes = read_targets(ensemble, matrix, labels)
-    return LabelledTable(X, matrix, labels, codes, weight, groups, counted), targets, features
+    _, labels, targets, codes = read_targets(ensemble, rows.matrix, labels)
+    return LabelledTable(rows, labels, codes, weight, groups, counted), targets, features
 
 
-def read_rows(ensemble: Any, X: Any, features: Features) -> tuple[Any, np.ndarray]:
-    """Rows without labels, with the columns of `fit`: as they came, and as numbers."""
+def read_rows(ensemble: Any, X: Any, features: Features) -> TableForms:
+    """Rows without labels, with the columns of `fit`."""
     allowed = "be a frame with the columns of fit"
     require(hasattr(X, "columns") or not features.named, OWNER, "X", allowed, type(X).__name__)
-    return _both(X, features.matrix(OWNER, read(ensemble, X, reset=False)), features)
+    return _forms(X, features.matrix(OWNER, read(ensemble, X, reset=False)), features)
 
 
-def _both(X: Any, numbers: Any, features: Features) -> tuple[Any, np.ndarray]:
-    """The rows as they came where `fit` was given a frame, and as numbers."""
+def _forms(X: Any, numbers: Any, features: Features) -> TableForms:
+    """The rows in all forms. Those of an array, or of a frame without names, are numbers in all."""
     matrix = numbers.toarray() if sparse.issparse(numbers) else numbers
-    return X if features.named else matrix, matrix
+    if not features.named:
+        return TableForms(matrix, matrix, matrix)
+    frame = nw.from_native(X, eager_only=True).select([column.name for column in features.columns])
+    texts = [
+        nw.col(column.name).cast(nw.Categorical)
+        for column in features.columns
+        if isinstance(column, CategoryColumn) and frame.schema[column.name] == nw.String
+    ]
+    return TableForms(X, frame.with_columns(texts).to_native(), matrix)

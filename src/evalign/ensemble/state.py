@@ -9,7 +9,7 @@ import numpy as np
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
-from evalign.ensemble.training import TrainedModels
+from evalign.ensemble.training import TableForms, TrainedModels
 from evalign.estimator.frames import Features
 from evalign.estimator.targets import Targets
 
@@ -40,17 +40,12 @@ class FittedEnsemble:
     gain: dict[str, Any]
     left_out: dict[str, str]
 
-    def mean(self, X: Any, matrix: np.ndarray) -> np.ndarray:
-        """The weighted mean of probabilities, with columns in the order of the rule.
-
-        Args:
-            X: rows as they came.
-            matrix: the same as numbers.
-        """
+    def mean(self, rows: TableForms) -> np.ndarray:
+        """The weighted mean of probabilities, with columns in the order of the rule."""
         if not self.weights:
-            return np.ones((len(matrix), 1))
+            return np.ones((len(rows.matrix), 1))
         classes = self.targets.classes[self.targets.order]
-        each = [self.trained[name].mean(X, matrix, classes) for name in self.weights]
+        each = [self.trained[name].mean(rows, classes) for name in self.weights]
         return np.average(each, 0, weights=list(self.weights.values()))
 
     def state_dict(self) -> dict[str, Any]:

@@ -72,6 +72,11 @@ def save(
                 cure = "Give a network by its name, and a metric by its name."
                 found = f"{functions} of {one.name!r}"
                 require(not functions, OWNER, "candidates", allowed, found, cure)
+            # `load` would refuse it: it cannot tell whether such trees lead out of themselves.
+            flags = getattr(model, "is_categorical_", None)
+            allowed, got = "ask for numbers to be saved", f"categories: {one.name!r}"
+            cure = "Put FrameEncoder before it in a pipeline."
+            require(flags is None or not np.any(flags), OWNER, "candidates", allowed, got, cure)
     with checkpoint.replacing(path) as new:
         files: dict[str, str] = {}
         (new / "models").mkdir()

@@ -11,9 +11,11 @@ from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples
 from threadpoolctl import threadpool_limits
 
-from evalign.ensemble.candidates import CandidateModel
+from evalign.core.checks import require
+from evalign.ensemble.candidates import OWNER, CandidateModel
 from evalign.ensemble.progress import Tell
 from evalign.estimator import AlignedClassifier, held_out
 from evalign.estimator.answers import Split, asked
@@ -26,6 +28,7 @@ ONE_THREAD = 10_000
 # Rows of a fold from which on a network may choose its best epoch on it. Of labels that are noise
 # it then seems to have an MCC of 0.06 in the mean, and with fewer rows more.
 LARGE_FOLD = 200
+FLOAT32 = 1e-4  # how far from 1 probabilities of many classes in float32 may sum to
 
 
 class OutOfTime(Exception):
@@ -58,13 +61,38 @@ class Clock:
             raise OutOfTime(f"{why}, and {max(0.0, self.left):.1f} s were left")
 
 
+class TableForms(NamedTuple):
+    """Rows in all the forms that candidates read.
+
+    Args:
+        given: as they came.
+        declared: the same with the columns that are learnt from, text declared a category. So a
+            network sees a column as what all rows say it is, whatever the rows of its fold are.
+        matrix: the same as numbers.
+    """
+
+    given: Any
+    declared: Any
+    matrix: np.ndarray
+
+    def seen_by(self, candidate: "CandidateModel | TrainedModels") -> Any:
+        """The form that a candidate reads."""
+        if candidate.own:
+            return self.given
+        return self.declared if candidate.frame else self.matrix
+
+    def take(self, rows: np.ndarray) -> "TableForms":
+        """Some of the rows, by their numbers."""
+        given, declared = (_safe_indexing(form, rows) for form in (self.given, self.declared))
+        return TableForms(given, declared, self.matrix[rows])
+
+
 @dataclass(frozen=True, eq=False)
 class LabelledTable:
     """The rows that an ensemble learns from.
 
     Args:
-        X: as they came.
-        matrix: the same as numbers.
+        rows: in all forms.
         y: the labels as they came.
         codes: the labels' codes, of two the positive one last.
         weight: a weight per row, or None.
@@ -72,8 +100,7 @@ class LabelledTable:
         counted: the numbers of the rows in the table that was given; others had no weight.
     """
 
-    X: Any
-    matrix: np.ndarray
+    rows: TableForms
     y: np.ndarray
     codes: np.ndarray
     weight: np.ndarray | None
@@ -82,8 +109,7 @@ class LabelledTable:
 
     def seen_by(self, candidate: CandidateModel) -> tuple[Any, np.ndarray]:
         """The rows and labels that a candidate is trained on."""
-        X = self.X if candidate.frame else self.matrix
-        return X, self.y if candidate.own else self.codes
+        return self.rows.seen_by(candidate), self.y if candidate.own else self.codes
 
 
 class TrainedModels(NamedTuple):
@@ -107,12 +133,17 @@ class TrainedModels(NamedTuple):
         `classes` are the labels in the order of the columns.
         """
         known = classes if self.own else np.arange(len(classes))
-        return asked(model, rows, "predict_proba", known, multilabel=False)
+        values = asked(model, rows, "predict_proba", known, multilabel=False)
+        ok = len(values) == _num_samples(rows) and bool((values >= 0).all())
+        ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
+        allowed = "give each row probabilities, with a sum of 1"
+        require(ok, OWNER, "candidates", allowed, f"{self.name!r}, which does not")
+        return values
 
-    def mean(self, X: Any, matrix: Any, classes: np.ndarray) -> np.ndarray:
-        """The mean probability of its models for rows as they came, and as numbers."""
-        rows = X if self.frame else matrix
-        return np.mean([self.asked(model, rows, classes) for model in self.models], 0)
+    def mean(self, rows: TableForms, classes: np.ndarray) -> np.ndarray:
+        """The mean probability of its models."""
+        seen = rows.seen_by(self)
+        return np.mean([self.asked(model, seen, classes) for model in self.models], 0)
 
 
 class Watch:

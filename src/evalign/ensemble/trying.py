@@ -53,7 +53,7 @@ def folds(owner: str, cv: Any, table: LabelledTable, seed: int) -> list[Split]:
     given = _groups(table)
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
         cv = [tuple(np.flatnonzero(np.isin(table.counted, rows)) for rows in part) for part in cv]
-    parts = held_out.splits(cv, table.matrix, table.y, table.codes, given, seed, owner=owner)
+    parts = held_out.splits(cv, table.rows.matrix, table.y, table.codes, given, seed, owner=owner)
     return parts or [(np.arange(rows), np.arange(rows))]
 
 
@@ -105,12 +105,16 @@ def try_all(
                 tell=tell,
                 others_took=max((one.seconds for one in tried.values()), default=0.0),
             )
+            seconds, start = time.monotonic() - start, time.monotonic()
+            answers = _answers(models, table, classes, parts, seed)
         except OutOfTime as error:
             left_out[name] = str(error)
             tell(f"{name}: left out: {error}")
             continue
-        seconds, start = time.monotonic() - start, time.monotonic()
-        answers = _answers(models, table, classes, parts, seed)
+        except Exception as error:
+            how = "It is given the rows as they came." if candidate.own else ""
+            error.add_note(f"This is an error of the candidate {name!r} of AlignedEnsemble. {how}")
+            raise
         found = cross_fit(answers, wanted, WAYS)
         try:
             with unspoken():
@@ -137,7 +141,7 @@ def _answers(
     trained: TrainedModels, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
 ) -> Answers:
     """What a candidate says of the rows that it was not trained on."""
-    X = table.X if trained.frame else table.matrix
+    X = table.rows.seen_by(trained)
     values = [
         trained.asked(model, _safe_indexing(X, rows), classes)
         for model, (_, rows) in zip(trained.models, parts, strict=True)
@@ -145,7 +149,7 @@ def _answers(
     return held_out.gathered(
         values,
         "predict_proba",
-        table.matrix,
+        table.rows.matrix,
         table.codes,
         table.weight,
         parts,

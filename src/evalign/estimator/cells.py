@@ -52,10 +52,12 @@ class ColumnValues(NamedTuple):
             return self._replace(kind=kind)
         if self.gaps.all():
             return ColumnValues(kind, np.full(len(self.values), GAP[kind]))
-        if (kind, self.kind) == ("category", "boolean"):
-            names = np.array(["False", "True", None], dtype=object)
-            return ColumnValues(kind, names[np.where(self.gaps, 2, self.values).astype(int)])
         return parsed_dates(self.values) if (kind, self.kind) == ("date", "text") else None
+
+    def spelled(self, false: str, true: str) -> "ColumnValues":
+        """Truth values as categories with these names."""
+        names = np.array([false, true, None], dtype=object)
+        return ColumnValues("category", names[np.where(self.gaps, 2, self.values).astype(int)])
 
 
 GAP: dict[str, Any] = {
@@ -147,6 +149,17 @@ def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
     return _of_dates(found)
 
 
+def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
+    """A mask of None, NaN, and pandas' NA and NaT among objects."""
+
+    def is_gap(value: Any) -> bool:
+        if value is None or type(value).__name__ in ("NAType", "NaTType"):
+            return True
+        return isinstance(value, float | np.floating | np.datetime64 | Decimal) and value != value
+
+    return np.fromiter(map(is_gap, cells), dtype=bool, count=len(cells))
+
+
 def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
     kind = series.dtype
     if kind.is_numeric():
@@ -180,7 +193,7 @@ def _of_array(
     require(cells.dtype.kind != "m", owner, "X", "hold numbers, categories or dates", got, cure)
     if cells.dtype.kind in "US":
         return _of_text_array(owner, name, cells.astype(str).astype(object))
-    gaps = _gaps(cells) if gaps is None else gaps
+    gaps = gaps_of_objects(cells) if gaps is None else gaps
     present = cells[~gaps].tolist()
     kinds = {_kind_of(kind) for kind in {type(value) for value in present}}
     if not kinds:
@@ -270,17 +283,6 @@ def _kind_of(kind: type) -> str | None:
     if issubclass(kind, str):
         return "text"
     return "date" if issubclass(kind, date | np.datetime64) else None
-
-
-def _gaps(cells: np.ndarray) -> np.ndarray:
-    """A mask of None, NaN, and pandas' NA and NaT among objects."""
-
-    def is_gap(value: Any) -> bool:
-        if value is None or type(value).__name__ in ("NAType", "NaTType"):
-            return True
-        return isinstance(value, float | np.floating | np.datetime64 | Decimal) and value != value
-
-    return np.fromiter(map(is_gap, cells), dtype=bool, count=len(cells))
 
 
 def _number(value: Any) -> float:

@@ -32,6 +32,7 @@ from evalign.estimator.rows import (
     learn_features,
     read_labelled,
     read_validation,
+    restored,
     row_weights,
     weights,
 )
@@ -148,6 +149,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
         self.on_epoch = on_epoch
 
+    @restored
     def fit(
         self,
         X: Any,

@@ -110,6 +110,14 @@ class CategoryColumn:
         """The place of the flag of an unseen level: that of the rare ones, or −1 for none."""
         return len(self.levels) if self.rare else -1
 
+    @property
+    def truths(self) -> tuple[str, str] | None:
+        """How it spells false and true, such as "FALSE" and "TRUE"; None if it knows neither."""
+        known = {level.lower(): level for level in reversed(self.codes) if level is not None}
+        if not {"false", "true"} & known.keys():
+            return None
+        return known.get("false", "False"), known.get("true", "True")
+
     def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
         place, other = self.codes, self.other
         values = column.values

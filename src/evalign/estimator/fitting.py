@@ -1,5 +1,6 @@
 """Make a `Fitted` of labelled rows: train a network and fit the decision rule."""
 
+import copy
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -83,7 +84,8 @@ def fit_rows(
         about = {"size": size, "folds": folds, "dropout": dropout, "seed": seed}
         network = build(kind, scaler, len(classes), **about, multilabel=many)
     else:
-        scaler, network = before.scaler, before.network
+        # A copy, so that what was fitted stays whole if this training is stopped.
+        scaler, network = before.scaler, copy.deepcopy(before.network)
     network.to(device).eval()
     past = [] if before is None else before.history
     if len(classes) == 1:  # nothing to learn

@@ -282,6 +282,8 @@ def _has_gaps(X: Any) -> bool:
 
 
 def _converted(learnt: LearntColumn, column: ColumnValues) -> ColumnValues | None:
+    if isinstance(learnt, CategoryColumn) and column.kind == "boolean" and learnt.truths:
+        return column.spelled(*learnt.truths)
     typed = column.converted(learnt.kind)
     if isinstance(learnt, DateColumn) and typed is not None and not typed.gaps.all():
         return typed if typed.utc == learnt.utc else None

@@ -8,17 +8,24 @@ import numpy as np
 from scipy import sparse
 
 from evalign.core.checks import complaint, require
+from evalign.estimator.cells import gaps_of_objects
 from evalign.training import TrainingWarning
 
 SHOWN = 5  # labels in a text
 
 
 def label_array(owner: str, y: Any) -> np.ndarray:
-    """Labels as an array, dense. Refuse a list or a set of labels in each row."""
+    """Labels as an array, dense. Refuse a list or a set of labels in each row.
+
+    In a list of strings and numbers these stay what they are.
+    """
     if sparse.issparse(y):
         return y.toarray()
     try:
         array, got = np.asarray(y), ""
+        if isinstance(y, list | tuple) and array.dtype.kind in "US":
+            objects = np.array(y, dtype=object)
+            array = array if all(isinstance(label, str) for label in objects.flat) else objects
     except ValueError:
         array, got = np.zeros(0), "lists of different lengths"
     if array.dtype == object:
@@ -28,6 +35,27 @@ def label_array(owner: str, y: Any) -> np.ndarray:
     cure = "MultiLabelBinarizer().fit_transform(y) of scikit-learn makes 0 and 1 of lists."
     require(not got, owner, "y", allowed, got, cure)
     return array
+
+
+def refuse_gaps(owner: str, labels: np.ndarray) -> None:
+    """Refuse objects of which some are missing."""
+    gaps = int(gaps_of_objects(labels.ravel()).sum())
+    cure = "Remove these rows, or give them a label."
+    require(not gaps, owner, "y", "hold a label in every row", f"gaps in {gaps} rows", cure)
+
+
+def alike(owner: str, labels: np.ndarray) -> np.ndarray:
+    """Labels of one type, one a row; nullable numbers of pandas are numbers of numpy again."""
+    allowed, cure = "hold numbers, strings or truth values", "Make strings of them."
+    require(labels.dtype.kind not in "mM", owner, "y", allowed, "dates or durations", cure)
+    if labels.dtype != object:
+        return labels
+    refuse_gaps(owner, labels)
+    kinds = {type(label) for label in labels.flat}
+    got = ", ".join(sorted(kind.__name__ for kind in kinds))
+    require(len(kinds) <= 1, owner, "y", "hold labels of one type", got)
+    whole = all(issubclass(kind, int | np.integer | np.bool_) for kind in kinds)
+    return np.array(labels.tolist()) if whole else labels
 
 
 def indicators(owner: str, y: Any) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from evalign.decisions.inputs import group_values
 from evalign.estimator.cells import TypedTable
 from evalign.estimator.frames import Features, Given, read
 from evalign.estimator.labels import (
+    alike,
     check_names,
     indicators,
     label_array,
@@ -29,6 +31,7 @@ from evalign.training import TrainingWarning, holdout_split
 from evalign.training.split import strata, stratified_folds
 
 OWNER = "AlignedClassifier"
+Fit = TypeVar("Fit", bound=Callable[..., Any])
 Scaler = Callable[[Tensor], Tensor]
 # A class with fewer rows than FEW has too few of them in a fifth of the table to choose on.
 FEW, FOLDS, HELD_OUT = 100, 5, 0.2
@@ -161,6 +164,25 @@ class LabelledRows(NamedTuple):
             return holdout_split(self.y, **how)
 
 
+def restored(fit: Fit) -> Fit:
+    """A `fit` after whose error, or Ctrl-C, the estimator is as it was.
+
+    Reading makes the columns of new rows the estimator's, which an old model cannot answer for.
+    """
+
+    @wraps(fit)
+    def fitting(self: Any, *given: Any, **named: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *given, **named)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast(Fit, fitting)
+
+
 def read_labelled(
     estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
 ) -> tuple[Given, np.ndarray]:
@@ -173,11 +195,7 @@ def read_labelled(
     require(y is not None, owner, "y", "hold labels", "None", cure)
     labels = label_array(owner, y)
     many = labels.ndim == 2 and labels.shape[1] > 1
-    if many:
-        y = indicators(owner, y)
-    elif labels.dtype == object:
-        kinds = sorted({type(label).__name__ for label in labels.flat})
-        require(len(kinds) <= 1, owner, "y", "hold labels of one type", ", ".join(kinds))
+    y = indicators(owner, y) if many else alike(owner, labels)
     X = read(estimator, X, reset=reset)
     rows = X.rows if isinstance(X, TypedTable) else _num_samples(X)
     _, y = check_X_y(np.zeros((rows, 1)), y, multi_output=True, estimator=estimator)

@@ -15,7 +15,7 @@ from evalign.core.doubts import warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator.answers import Split
 from evalign.estimator.evidence import score_of
-from evalign.estimator.labels import indicators, label_array
+from evalign.estimator.labels import indicators, label_array, refuse_gaps
 from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.state import Fitted
 from evalign.training import TrainingWarning
@@ -181,12 +181,9 @@ def _array(owner: str, y: Any) -> np.ndarray:
     """Labels as an array. Refuse what numpy would stumble over, or make strings of."""
     array = label_array(owner, y)
     require(array.ndim == 0 or len(array) > 0, owner, "y", "hold at least one row", "none")
-    if array.ndim == 1 and (array.dtype == object or isinstance(y, list)):
-        labels = array if array.dtype == object else y
-        gaps = sum(label is None for label in labels)
-        cure = "Remove these rows, or give them a label."
-        require(not gaps, owner, "y", "hold a label in every row", f"None in {gaps} rows", cure)
-        kinds = {isinstance(label, str) for label in labels}
+    if array.ndim == 1 and array.dtype == object:
+        refuse_gaps(owner, array)
+        kinds = {isinstance(label, str) for label in array}
         cure = "Make strings of all: np.array(y).astype(str)."
         got = "strings and other values"
         require(len(kinds) == 1, owner, "y", "hold strings or numbers, not both", got, cure)

@@ -100,10 +100,12 @@ def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
 def replacing(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a new folder beside this one, which takes its place at the end, whole or not at all.
 
-    After an error it is gone, and the old one as it was.
+    After an error it is gone, and the old one as it was. A file, or a folder with anything in it
+    that evalign does not write, is refused.
     """
     folder, new, old = _places(folder)
     _recover(folder)
+    _refuse_others(folder)
     _discard(old, new)
     try:
         new.mkdir(parents=True)
@@ -219,6 +221,19 @@ def _discard(old: Path, new: Path) -> None:
     if old.exists():
         os.rename(old, new)
         shutil.rmtree(new)
+
+
+def _refuse_others(folder: Path) -> None:
+    """Refuse to replace what is not ours: replacing it would delete all that is in it."""
+    if not folder.exists():
+        return
+    found = {path.name for path in folder.iterdir()} if folder.is_dir() else {"it is a file"}
+    ensemble = (folder / "ensemble" / "manifest.json").is_file()
+    others = sorted(found - ({"ensemble", "models"} if ensemble else {*LARGEST}))
+    if others:
+        more = " and more" if len(others) > 3 else ""
+        text = f"{folder} exists and holds what evalign did not write: {', '.join(others[:3])}"
+        raise FileExistsError(f"{text}{more}. Choose another path.")
 
 
 def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -418,3 +418,28 @@ def test_a_training_of_another_shape_is_refused(tmp_path, part, value):
     checkpoint.save(tmp_path / "run", tree)
     with pytest.raises(CheckpointError):
         fit(mlp(), nn.CrossEntropyLoss(), *data, **given, resume=True)
+
+
+@pytest.mark.parametrize("named", ["notes.txt", "models/mine.txt", "ensemble/mine.txt"])
+def test_replaces_no_folder_of_others(tmp_path, named):
+    path = tmp_path / "work" / named
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    with pytest.raises(FileExistsError, match=r"did not write: .*Choose another path"):
+        checkpoint.save(tmp_path / "work", TREE)
+    assert path.read_text() == "mine"
+    assert os.listdir(tmp_path) == ["work"]
+
+
+def test_replaces_no_file(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("mine")
+    with pytest.raises(FileExistsError, match="it is a file"):
+        checkpoint.save(path, TREE)
+    assert path.read_text() == "mine"
+    assert os.listdir(tmp_path) == ["data.csv"]
+
+
+def test_takes_an_empty_folder(tmp_path):
+    checkpoint.save(tmp_path, TREE)
+    assert flat(checkpoint.load(tmp_path)) == flat(TREE)
