@@ -200,7 +200,7 @@ BAD = {
         ["--target", "label", "--metric", "nosuch"],
         "--metric must be the name of a",
     ),
-    "metric of two": (["--target", "label", "--metric", "f1"], "Use f1_macro, the mean of the classes."),
+    "metric of two": (["--target", "label", "--metric", "f1"], "Use f1_macro, the mean"),
     "columns missing": (["--target", "middle"], "quantity"),
     "wrong classes": (["--target", "label", "--classes", "low,high"], "It lacks 'middle'"),
     "no such column": (["--target", "label", "--classes", "low,middle,hihg"], "'hihg'"),
