@@ -245,6 +245,15 @@ def test_auto_says_what_it_chose(pair, tmp_path, monkeypatch):
     assert "auto (linear)" in done("evaluate", tmp_path / "run", pair).out
 
 
+def test_a_constant_is_told_of(tmp_path):
+    """Of labels that no column tells of, the most frequent one is the most probable for all."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": draw.normal(size=200), "label": ["no", "yes", "yes", "yes"] * 50})
+    frame.to_csv(tmp_path / "noise.csv", index=False)
+    said = done(*fit(tmp_path / "noise.csv", tmp_path / "run", model="linear")).err
+    assert "The model labels every test row 'yes': it tells nothing apart." in said
+
+
 def test_the_time_for_training(monkeypatch):
     """Of the limit, less what was used and what the report takes; but some there is always."""
     monkeypatch.setattr(work, "monotonic", lambda: 30.0)

@@ -256,8 +256,9 @@ def _build(
             continue
         if isinstance(estimator, AlignedEnsemble):
             about["baseline"] = run.strongest(estimator)
-            if estimator.choose == AUTO:
-                about["called"] = f"{AUTO} ({', '.join(estimator.weights_)})"
+            model = about["arguments"]["--model"]
+            if model in (AUTO, BLEND) and len(estimator.weights_) == 1:
+                about["called"] = f"{model} ({', '.join(estimator.weights_)})"
             models |= run.with_baseline(estimator, about)
             tried = tried_models(estimator, dataset.labels)
             _write_json(folder / "candidates.json", asdict(tried))
@@ -269,6 +270,9 @@ def _build(
     table = predictions(tested, dataset.labels, models)
     with writing(folder / PREDICTIONS, table.schema) as write:
         write(table)
+    if len(given := table["model_prediction"].unique()) == 1:
+        alone = f"The model labels every test row {given[0].as_py()!r}: it tells nothing apart."
+        warnings.warn(alone, DataWarning, stacklevel=2)
     histories = {
         name: model.history_ if isinstance(model, AlignedClassifier) else []
         for name, model in models.items()
