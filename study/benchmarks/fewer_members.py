@@ -4,7 +4,7 @@
 
 The default network is trained for the F1 of tables of the suite. The test rows are then scored with
 all members and with a part of them, by the rule of all, and the time of answers for 4,000 rows on
-one core is taken. Of a small table each fold has a network, and each keeps that part of its members.
+one core is taken. Of a small table each fold has a network, which keeps that part of its members.
 Results are written after every split of a table.
 """
 
