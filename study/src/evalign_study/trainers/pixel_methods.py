@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from evalign import losses
 from evalign.core.checks import require
+from evalign.losses.offsets import offsets_of
 from evalign_study.data import VOID
 from evalign_study.trainers.methods import Method
 
@@ -119,15 +120,30 @@ def _metric(*, per_image: bool = False) -> nn.Module:
     )
 
 
+class OwnOffsetsLoss(losses.AlignedLoss):
+    """Our loss with the offsets for the metric of the pixels as they are, whatever their weights.
+
+    The largest logit is then the label for the metric itself, not for that of weighted pixels.
+    """
+
+    def _offsets_of(self, counts: Tensor) -> Tensor:
+        return offsets_of(self.metric_loss.metric, counts)
+
+
 def _aligned(
-    weights: str | None, weight: float, pixels: Pixels, *, temperature: float = 0.2
+    weights: str | None,
+    weight: float,
+    pixels: Pixels,
+    *,
+    temperature: float = 0.2,
+    made: type[losses.AlignedLoss] = losses.AlignedLoss,
 ) -> Method:
     """Our loss with its offsets and running statistics: without class weights, or with some."""
     named: dict[str | None, Any] = {
         "median": pixels.median_frequency,
         "root": pixels.counts**-0.5,
     }
-    loss = losses.AlignedLoss(
+    loss = made(
         TARGET,
         pixels.counts,
         metric_weight=weight,
@@ -157,6 +173,9 @@ FORMS: dict[str, Callable[[float], Callable[[Pixels], Method]]] = {
     "balanced": lambda weight: partial(_aligned, "balanced", weight),
     "balanced_wide": lambda weight: partial(_aligned, "balanced", weight, temperature=0.4),
     "root": lambda weight: partial(_aligned, "root", weight),
+    "own_median": lambda weight: partial(_aligned, "median", weight, made=OwnOffsetsLoss),
+    "own_balanced": lambda weight: partial(_aligned, "balanced", weight, made=OwnOffsetsLoss),
+    "own_root": lambda weight: partial(_aligned, "root", weight, made=OwnOffsetsLoss),
     "running": lambda weight: partial(_entropy, False, _metric, weight),
     "weighted_running": lambda weight: partial(_entropy, True, _metric, weight),
     "weighted_per_image": lambda weight: partial(
