@@ -70,7 +70,7 @@ def test_end(task, name, running, sums):
     form = closed_form(metrics.resolve(name))
     constants = {
         "TASK": TASKS[task],
-        "CROSS_ENTROPY": task != "multilabel" and running,
+        "CROSS_ENTROPY": 2 if task != "multilabel" and running else 0,
         "RUNNING": running,
         "MOMENTUM": 0.1,
         "KIND": KINDS[form.kind],
@@ -142,7 +142,7 @@ def settings(classes, columns, sigmoid, cross, logits):
     return {
         "CLASSES": classes,
         "WEIGHTED": cross,
-        "CROSS_ENTROPY": cross,
+        "CROSS_ENTROPY": 2 * cross,  # the classes have factors
         "SIGMOID": sigmoid,
         "EPS": EPS["fp64" if logits == "fp64" else "fp32"],
         "COLUMNS": columns,

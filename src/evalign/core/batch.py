@@ -50,7 +50,8 @@ class Batch:
     Groups, where rows have some, are their numbers, (R,).
     Logits, weights and probabilities are float32 or float64. `given` holds the logits of a
     multiclass problem in their original precision: a kernel does not need a wider copy. The rows of
-    an image follow each other; without further dimensions each row is an image.
+    an image follow each other; without further dimensions each row is an image. `pixels` is that of
+    `GivenRows`.
     """
 
     task: Task
@@ -59,6 +60,7 @@ class Batch:
     weight: Tensor
     images: int = 1
     groups: Tensor | None = None
+    pixels: bool = False
 
     @classmethod
     def of(cls, rows: GivenRows) -> "Batch":
@@ -89,6 +91,7 @@ class Batch:
             weight.reshape(-1, *(width if task == "multilabel" else ())),
             len(logits),
             None if rows.groups is None else rows.groups.flatten(),
+            rows.pixels,
         )
 
     @property

@@ -52,6 +52,11 @@ class GivenRows(NamedTuple):
         return shape if self.task == "binary" else shape[:1] + shape[2:]
 
     @property
+    def pixels(self) -> bool:
+        """Whether rows are places of an image or a volume, which are one class each."""
+        return self.task != "multilabel" and len(self.shape) > 2
+
+    @property
     def indices(self) -> bool:
         """Whether the target holds class indices."""
         return self.task == "multiclass" and self.target.ndim < self.logits.ndim

@@ -133,6 +133,7 @@ def forward(
     temperature: float,
     sigmoid: bool,
     odds: Tensor | None,
+    class_weight: Tensor | None = None,
 ) -> tuple[Array, float, tuple[Tensor, Tensor, Tensor]]:
     """tp, predicted and actual; the cross-entropy of logits + log(odds); what `backward` needs.
 
@@ -145,6 +146,7 @@ def forward(
         target: class indices (images, positions).
         weight: (images, positions).
         odds: of the classes, or None for no cross-entropy.
+        class_weight: the factors of the classes in the cross-entropy; None for 1.
     """
     step = _step(temperature, sigmoid, weight.dtype)
     images = logits.detach().to(weight.dtype).numpy()
@@ -157,6 +159,7 @@ def forward(
     rows, top, q = (x.numpy() for x in kept)
     targets, weights = target.reshape(-1).numpy(), weight.reshape(-1).numpy()
     factor = None if odds is None else odds.to(weight.dtype).numpy()
+    of_class = None if class_weight is None else class_weight.to(weight.dtype).numpy()
     few = np.int8 if classes < 2**7 else np.int16 if classes < 2**15 else np.int32
     names = np.arange(classes, dtype=few)[:, None]
 
@@ -178,7 +181,8 @@ def forward(
         if factor is not None:
             partition = np.einsum("c,cn->n", factor, e) + factor[one]
             # A row without weight may have its class ruled out: 0·∞ is 0 here.
-            cross = np.where(w == 0, 0, w * (np.log(partition) - (of_target - largest)))
+            heavy = w if of_class is None else w * of_class[y]
+            cross = np.where(w == 0, 0, heavy * (np.log(partition) - (of_target - largest)))
             cross_entropy = cross.sum(dtype=np.float64)
         row = RowFacts.of(flat[block.places(two)], rest)
         first, *slopes = step.of_largest(row)
@@ -202,7 +206,8 @@ def forward(
         tp = np.bincount(targets, rows[-2] * rows[-1], classes)
     actual = np.bincount(targets, weights, classes)
     if odds is not None:
-        cross_entropy -= float(actual @ odds.log().numpy())
+        heavy = actual if class_weight is None else actual * class_weight.numpy()
+        cross_entropy -= float(heavy @ odds.log().numpy())
     return np.stack([tp, tp + wrong, actual]), cross_entropy, kept
 
 
@@ -217,6 +222,7 @@ def backward(
     sigmoid: bool,
     detach_threshold: bool,
     odds: Tensor | None,
+    class_weight: Tensor | None = None,
 ) -> Tensor:
     """The gradient of the logits, given the slopes (2, C) by tp and predicted, and that by the
     cross-entropy.
@@ -226,6 +232,7 @@ def backward(
     of_tp, of_predicted = slopes.astype(q.dtype)
     targets, weights = target.reshape(-1).numpy(), weight.reshape(-1).numpy()
     factor = None if odds is None else odds.to(weight.dtype).numpy()
+    of_class = None if class_weight is None else class_weight.to(weight.dtype).numpy()
     grads = torch.empty_like(logits, dtype=weight.dtype)
 
     def of_block(result: Array, block: RowBlock, spare: Array) -> None:
@@ -260,6 +267,8 @@ def backward(
             gradient[at_one] = at_largest
         else:
             cross = weights[block.rows] * cross_entropy_slope
+            if of_class is not None:
+                cross = cross * of_class[y]
             per_partition = cross / partition
             # x is e times a number of the row.
             np.multiply(factor[:, None], per_partition / step.scale(row), out=h)

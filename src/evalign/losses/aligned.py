@@ -21,7 +21,9 @@ from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
 from evalign.losses.offsets import ODDS, PAIRS, Counts, checked_counts, offsets_of
 
+AUTO: Final = "auto"
 BALANCED: Final = "balanced"
+NAMED = (AUTO, BALANCED)
 LEARNED = ("counts", "offsets")  # buffers that have a size from the first batch on
 
 
@@ -52,9 +54,9 @@ class AlignedLoss(AdditiveLoss):
         momentum: weight of the new batch in the running statistics; 1 is the batch alone.
         class_weight: a factor per class (or label) of the cross-entropy, (negative, positive) if
             binary. As in `torch.nn.CrossEntropyLoss` the mean is over weights, so that their scale
-            does not matter. Logits are then those for the metric of rows that are weighted so: with
-            weights that make all classes as heavy, `offsets` + log(class_weight) is about 0.
-            "balanced" are those weights, 1 / counts.
+            does not matter. It is then of logits + offsets + log(class_weight), so that logits and
+            offsets mean what they mean without weights. "balanced" takes 1 / counts. "auto" takes
+            1 / √counts for pixels, one class each, and no weights for anything else.
         label_smoothing: ε of the cross-entropy: the target is (1 − ε)·target + ε / classes.
         per_image: the metric is the mean over images, see `MetricLoss`; without running statistics.
         labels: the classes that count in the metric, e.g. all but the background; for metrics that
@@ -81,7 +83,7 @@ class AlignedLoss(AdditiveLoss):
     """
 
     class_counts: Tensor | None
-    class_weight: Tensor | Literal["balanced"] | None
+    class_weight: Tensor | Literal["auto", "balanced"] | None
     counts: Tensor
     offsets: Tensor
 
@@ -94,7 +96,7 @@ class AlignedLoss(AdditiveLoss):
         metric_weight: float = 1.0,
         temperature: float = 0.2,
         momentum: float = 0.1,
-        class_weight: Sequence[float] | Tensor | Literal["balanced"] | None = None,
+        class_weight: Sequence[float] | Tensor | Literal["auto", "balanced"] | None = AUTO,
         label_smoothing: float = 0.0,
         per_image: bool = False,
         labels: Sequence[int] | None = None,
@@ -129,9 +131,9 @@ class AlignedLoss(AdditiveLoss):
             **rows,
         )
         if isinstance(class_weight, str):
-            allowed = 'be "balanced", numbers or None'
-            require(class_weight == BALANCED, "AlignedLoss", "class_weight", allowed, class_weight)
-            self.class_weight = BALANCED
+            allowed, known = 'be "auto", "balanced", numbers or None', class_weight in NAMED
+            require(known, "AlignedLoss", "class_weight", allowed, class_weight)
+            self.class_weight = class_weight
         else:
             if class_weight is not None:
                 class_weight = class_vector("AlignedLoss", "class_weight", class_weight)
@@ -143,11 +145,11 @@ class AlignedLoss(AdditiveLoss):
             number = len(weight if isinstance(weight, Tensor) else class_counts)
             ok = number == len(class_counts)
             require(ok, "AlignedLoss", "class_weight", allowed, f"{number} numbers")
-            self._check_balanced(isinstance(weight, str) and class_counts.ndim == 2)
+            self._check_balanced(pairs=class_counts.ndim == 2)
         self.register_buffer("class_counts", class_counts, persistent=False)
         if class_counts is not None:
             with torch.device("cpu"):  # whatever the default device is
-                offsets = self._offsets_of(class_counts)
+                offsets = offsets_of(self.metric_loss.metric, class_counts)
         self.register_buffer("counts", None)
         self.register_buffer("offsets", offsets)
 
@@ -164,14 +166,18 @@ class AlignedLoss(AdditiveLoss):
         self.metric_loss.set_temperature(temperature)
 
     def whole(self, rows: GivenRows) -> Tensor | None:
-        plain = self.class_weight is None and not self.label_smoothing
         classes = 2 if rows.task == "binary" else rows.logits.shape[1]
         counts = self.counts if self.class_counts is None else self.class_counts
         known = counts is not None and counts.shape == (classes,) and rows.task != "multilabel"
-        if not (plain and known and type(self) is AlignedLoss):  # a subclass may differ
+        plain = known and not self.label_smoothing
+        if not (plain and type(self) is AlignedLoss):  # a subclass may differ
+            return None
+        weight = self._weight(rows.pixels)
+        if weight is not None and weight.shape != (classes,):
             return None
         learn = self._learn if self.class_counts is None else None
-        return self.metric_loss.whole(rows, self.offsets.exp(), self.metric_weight, learn)
+        odds = self._shift(weight).exp()
+        return self.metric_loss.whole(rows, odds, self.metric_weight, learn, weight)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         self._check(batch)
@@ -194,11 +200,10 @@ class AlignedLoss(AdditiveLoss):
         return loss if constraints is None else loss + constraints
 
     def _cross_entropy(self, batch: Batch) -> Mean:
-        moved, weight = batch, self._weight_for(self._known_counts())
+        moved, weight = batch, self._weight(batch.pixels)
         if self.offsets is not None:
-            shift = self.offsets
-            if weight is not None and batch.task != "multilabel":
-                shift = shift + weight.log()
+            # The weight of a label leaves its odds alone.
+            shift = self._shift(weight if batch.task != "multilabel" else None)
             shift = shift.to(batch.logits)
             shift = shift[1] - shift[0] if batch.task == "binary" else shift
             moved = replace(batch, given=batch.logits + shift)
@@ -212,13 +217,6 @@ class AlignedLoss(AdditiveLoss):
             return mean
         return Mean(mean.sum, batch.mean(log_p, torch.ones_like, weight).sum)
 
-    def _offsets_of(self, counts: Tensor) -> Tensor:
-        """The offsets for probabilities of rows without class weights."""
-        metric, weight = self.metric_loss.metric, self._weight_for(counts)
-        if weight is None or counts.ndim == 2:  # the weight of a label leaves its odds alone
-            return offsets_of(metric, counts)
-        return offsets_of(metric, counts * weight) - weight.log()
-
     def _learn(self, here: Tensor) -> None:
         """Add the counts of a batch to those before, and take the offsets that they ask for."""
         for name, buffer in self.named_buffers(recurse=False):  # the logits may be elsewhere
@@ -226,7 +224,7 @@ class AlignedLoss(AdditiveLoss):
                 setattr(self, name, buffer.to(here.device))
         counts = here.clone() if self.counts is None else self.counts + here
         keep(self, "counts", counts)
-        keep(self, "offsets", self._offsets_of(_positive(counts)))
+        keep(self, "offsets", offsets_of(self.metric_loss.metric, _positive(counts)))
 
     def _known_counts(self) -> Tensor | None:
         """The counts that were given, or those of the batches before, if there were any."""
@@ -234,15 +232,24 @@ class AlignedLoss(AdditiveLoss):
             return self.class_counts
         return _positive(self.counts)
 
-    def _weight_for(self, counts: Tensor | None) -> Tensor | None:
-        """The weight of each class or label in the cross-entropy of rows with these counts."""
+    def _weight(self, pixels: bool) -> Tensor | None:
+        """The weight of each class or label in the cross-entropy of pixels, or of other rows."""
         if not isinstance(self.class_weight, str):
             return self.class_weight
-        return None if counts is None else 1 / counts
+        balanced = self.class_weight == BALANCED
+        counts = self._known_counts() if balanced or pixels else None
+        if counts is None:
+            return None
+        return 1 / counts if balanced else counts.rsqrt()
 
-    def _check_balanced(self, wrong: bool) -> None:
+    def _shift(self, weight: Tensor | None) -> Tensor:
+        """What the cross-entropy adds to logits: rows of heavy classes count as more of them."""
+        return self.offsets if weight is None else self.offsets + weight.log()
+
+    def _check_balanced(self, *, pairs: bool) -> None:
         cure = "A label has its own two classes. Give a number for each label, or None."
         allowed = "be numbers or None for many labels a row"
+        wrong = pairs and isinstance(self.class_weight, str) and self.class_weight == BALANCED
         require(not wrong, "AlignedLoss", "class_weight", allowed, repr(BALANCED), cure)
 
     def _check(self, batch: Batch) -> None:
@@ -250,7 +257,7 @@ class AlignedLoss(AdditiveLoss):
         number, pairs = batch.num_classes, batch.task == "multilabel"
         if isinstance(self.class_weight, Tensor):
             check_length("AlignedLoss", "class_weight", self.class_weight, batch)
-        self._check_balanced(isinstance(self.class_weight, str) and pairs)
+        self._check_balanced(pairs=pairs)
         shape = (number, 2) if pairs else (number,)
         if self.class_counts is None:
             if self.counts is not None:

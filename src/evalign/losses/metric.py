@@ -142,6 +142,7 @@ class MetricLoss(AdditiveLoss):
         odds: Tensor | None = None,
         metric_weight: float = 1.0,
         learn: Callable[[Tensor], None] | None = None,
+        class_weight: Tensor | None = None,
     ) -> Tensor | None:
         """The loss as one function; with the cross-entropy of logits + log(odds), if given."""
         # A subclass may compute something else.
@@ -158,6 +159,7 @@ class MetricLoss(AdditiveLoss):
             self.detach_threshold,
             self.threshold,
             odds,
+            class_weight,
             metric_weight,
             odds is not None and learns,
             learn if learns else None,

@@ -39,6 +39,7 @@ class WholeLoss(NamedTuple):
         form: its closed form.
         sigmoid: whether the step is the sigmoid.
         odds: exp(offsets) of the cross-entropy of logits + offsets; None for no cross-entropy.
+        class_weight: the factors of the classes in the cross-entropy; None for 1.
         metric_weight: the factor of the metric.
         by_accuracy: whether its gradient grows as rows are undecided, see `AlignedLoss`.
         learn: is told the mass of the classes in the batch; None for nobody.
@@ -55,6 +56,7 @@ class WholeLoss(NamedTuple):
     detach_threshold: bool
     threshold: Tensor | None
     odds: Tensor | None
+    class_weight: Tensor | None
     metric_weight: float
     by_accuracy: bool
     learn: Callable[[Tensor], None] | None
@@ -115,7 +117,8 @@ class WholeLoss(NamedTuple):
             offsets = self.odds.log().to(batch.logits)
             offsets = offsets[1] - offsets[0] if batch.task == "binary" else offsets
             moved = replace(batch, given=batch.logits + offsets)
-            return value + cross_slope * batch.mean(moved.log_probabilities(), torch.neg).sum
+            log_p = moved.log_probabilities()
+            return value + cross_slope * batch.mean(log_p, torch.neg, self.class_weight).sum
 
 
 class _Passed(NamedTuple):
@@ -173,12 +176,15 @@ def _forward_on_gpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
 
     # A loss that was not moved to the device is copied there in every call.
     device = rows.logits.device
+    odds = loss.odds
+    if odds is not None and loss.class_weight is not None:
+        odds = torch.stack([odds, loss.class_weight])
     step = fused.Step(
         loss.temperature.to(device),
         loss.sigmoid,
         loss.detach_threshold,
         None if loss.threshold is None else loss.threshold.to(device),
-        None if loss.odds is None else loss.odds.to(device),
+        None if odds is None else odds.to(device),
     )
     running, momentum = (), None
     with _current(device):
@@ -215,7 +221,7 @@ def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
     logits, target, weight = _batch(rows)
     temperature = loss.temperature.item()
     sums, cross, of_rows = plain.forward(
-        logits, target, weight, temperature, loss.sigmoid, loss.odds
+        logits, target, weight, temperature, loss.sigmoid, loss.odds, loss.class_weight
     )
     mass, count = float(sums[2].sum()), float(np.count_nonzero(weight.numpy() > 0))
     if loss.ranks is not None and ctx.size > 1:
@@ -229,14 +235,17 @@ def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
     undefined = loss.metric.nan_if_undefined and np.isnan(score)
     if mass == 0 or (undefined and not np.isnan(c.predicted.sum())):
         score, slopes = 1.0, np.zeros_like(slopes)
-    per_mass = 1 / mass if mass >= ZERO else 0.0
-    value = loss.metric_weight * (1 - score) + (0 if loss.odds is None else cross * per_mass)
+    per_mass = per_cross = 1 / mass if mass >= ZERO else 0.0
+    if loss.class_weight is not None:
+        heavy = float(sums[2] @ loss.class_weight.numpy())
+        per_cross = 1 / heavy if heavy >= ZERO else 0.0
+    value = loss.metric_weight * (1 - score) + (0 if loss.odds is None else cross * per_cross)
     strength = loss.metric_weight
     if loss.by_accuracy:
         accuracy = np.clip(now.tp.sum() * per_mass, 1 / len(now.tp), 0.5)  # NaN stays visible
         strength *= 0.5 / accuracy
     slopes = -ctx.size * strength * slopes.ravel()
-    facts = np.concatenate([slopes, [ctx.size * per_mass, temperature]])
+    facts = np.concatenate([slopes, [ctx.size * per_cross, temperature]])
     ends = [c.total, c.rows, strength]
     point = np.concatenate([c.tp, c.predicted, c.actual, c.actual, ends, now.actual])
     value = torch.tensor(value, dtype=weight.dtype)
@@ -264,7 +273,8 @@ def _moved(running: RunningConfusion, now: Sums) -> Sums:
 def _backward_on_cpu(
     ctx: Any, rows: GivenRows, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
 ) -> Tensor:
-    size, settings = outer.item(), (ctx.loss.sigmoid, ctx.loss.detach_threshold, ctx.loss.odds)
+    loss, size = ctx.loss, outer.item()
+    settings = loss.sigmoid, loss.detach_threshold, loss.odds, loss.class_weight
     # Python's numbers: numpy's would make float64 of all that they meet.
     by_class, (by_cross, temperature) = slopes[:-2].view(2, -1).numpy(), slopes[-2:].tolist()
     target, weight, *of_rows = kept

@@ -251,7 +251,7 @@ def test_a_class_without_rows_is_refused():
         ),
         (
             {"class_weight": "balance"},
-            'class_weight of AlignedLoss must be "balanced", numbers or None. Got balance.',
+            'class_weight of AlignedLoss must be "auto", "balanced", numbers or None. Got ',
         ),
         (
             {"class_counts": [[9, 1]], "class_weight": "balanced"},

@@ -20,7 +20,7 @@ from evalign import (
 )
 from evalign.losses.offsets import metric_offsets
 from tests import tolerances
-from tests.kernels.whole import assert_one_is_as_several, learning, pairs, rows_of
+from tests.kernels.whole import assert_one_is_as_several, learning, pairs, rows_of, separately
 
 COUNTS = [50, 30, 15, 5]
 NEAR = {"rtol": 0, "atol": tolerances.SAME}
@@ -165,17 +165,47 @@ def test_weights_and_smoothing_of_labels():
     assert_same(loss(logits, y), (weight * each).sum() / weight.sum(), logits)
 
 
-def test_probabilities_are_of_rows_without_weights():
-    """Of weighted rows class j is w_j as probable: offsets + log(w) are what the metric asks of
-    them.
-    """
-    weight = torch.tensor(COUNTS, dtype=torch.float64) ** -0.5
-    loss = AlignedLoss("jaccard_macro", COUNTS, class_weight=weight)
-    asked = metric_offsets(metrics.resolve("jaccard_macro"), torch.tensor(COUNTS) * weight)
-    torch.testing.assert_close(loss.offsets + weight.log(), asked, **NEAR)
-    even = AlignedLoss("jaccard_macro", COUNTS, class_weight="balanced")
-    shift = even.offsets - torch.tensor(COUNTS).double().log()
-    torch.testing.assert_close(shift, torch.zeros(4, dtype=torch.float64), **NEAR)
+@pytest.mark.parametrize("weight", [None, [3.0, 1.0, 0.2, 5.0], "balanced"])
+def test_weights_leave_probabilities_and_offsets_alone(weight):
+    """Where softmax(logits + offsets) are the probabilities of the rows, no logit has a slope."""
+    loss = AlignedLoss(
+        "jaccard_macro", COUNTS, metric_weight=0, class_weight=weight, task="multiclass"
+    )
+    asked = metric_offsets(metrics.resolve("jaccard_macro"), torch.tensor(COUNTS))
+    torch.testing.assert_close(loss.offsets, asked, **NEAR)
+    p = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]], dtype=torch.float64)
+    logits = (p.log() - loss.offsets).requires_grad_()
+    (slope,) = torch.autograd.grad(loss(logits, p), logits)
+    torch.testing.assert_close(slope, torch.zeros_like(slope), **NEAR)
+
+
+@pytest.mark.parametrize("learnt", [False, True])
+@pytest.mark.parametrize("classes", [1, 4])
+def test_pixels_are_weighted_by_the_roots_of_the_counts(classes, learnt):
+    logits, y = images(classes=classes)
+    if classes == 1:
+        y = torch.where(y == 0, torch.arange(20).view(5, 4) % 3 // 2, y)
+    counts = y[y >= 0].bincount(minlength=max(2, classes)).double()
+    given = None if learnt else counts
+    loss, plain = AlignedLoss("f1_macro", given), AlignedLoss("f1_macro", given, class_weight=None)
+    explicit = AlignedLoss("f1_macro", given, class_weight=counts**-0.5)
+    if learnt:  # nothing is known before the first batch
+        assert torch.equal(loss(logits, y), plain(logits, y))
+        explicit(logits, y)
+    assert_same(loss(logits, y), explicit(logits, y), logits)
+    assert not torch.isclose(loss(logits, y), plain(logits, y))
+
+
+def test_other_rows_have_no_weights():
+    logits, y = images()
+    many = labels(), (logits.flatten(2), y.flatten(1)), (logits[:, :, 0, 0], y[:, 0, 0])
+    for rows in many:
+        values = []
+        for weight in ("auto", None):
+            loss = AlignedLoss("f1_macro", class_weight=weight)
+            loss(*rows)
+            values.append(loss(*rows))
+        assert torch.equal(*values)
 
 
 @pytest.mark.parametrize("learnt", [False, True])
@@ -186,9 +216,9 @@ def test_balanced_weights_are_those_by_the_counts(learnt):
     if learnt:
         loss(logits, y)
         loss.metric_loss.running.reset()
-    expected = F.cross_entropy(logits, y, 1 / counts) + MetricLoss("jaccard_macro")(logits, y)
+    moved = logits + (loss.offsets - counts.log()).view(-1, 1, 1)
+    expected = F.cross_entropy(moved, y, 1 / counts) + MetricLoss("jaccard_macro")(logits, y)
     torch.testing.assert_close(loss(logits, y), expected, **NEAR)
-    torch.testing.assert_close(loss.offsets.diff(), counts.log().diff(), **NEAR)
 
 
 # Images, and some of the classes.
@@ -370,9 +400,9 @@ def test_the_growth_ends_at_a_guess_and_at_a_half(pull):
         torch.autograd.grad(loss(logits, y), logits)[0]
         for loss in (AlignedLoss("f1_macro", COUNTS, metric_weight=0), MetricLoss("f1_macro"))
     )
-    for settings in ({}, {"class_weight": [1.0] * 4}):  # as one function, and by core
-        loss = AlignedLoss("f1_macro", COUNTS, metric_weight=3, **settings)
-        (found,) = torch.autograd.grad(loss(logits, y), logits)
+    for compute in (lambda loss: loss(logits, y), lambda loss: separately(loss, logits, y, None)):
+        value = compute(AlignedLoss("f1_macro", COUNTS, metric_weight=3))
+        (found,) = torch.autograd.grad(value, logits)
         torch.testing.assert_close(found, entropy + 3 * times * metric, **NEAR)
 
 

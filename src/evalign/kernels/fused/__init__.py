@@ -61,7 +61,7 @@ def end(
 
     The slopes are those by tp and predicted of every class, and by the sum of the cross-entropy,
     times `scale`. The temperature stands behind, since it may change before the backward pass, and
-    the odds.
+    the odds, of `Step`.
     The sums are tp, predicted, actual and total of every class or label, and the total and the
     number of rows of exclusive classes. Behind them are the weight of the metric's slopes,
     that grows as the batch is undecided if `by_accuracy`, and the actual mass of the classes

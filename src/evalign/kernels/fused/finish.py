@@ -38,7 +38,7 @@ def finish(
     """Write the loss, and its slopes by tp and predicted (2, C) and by the cross-entropy's sum."""
     MULTILABEL: tl.constexpr = TASK == _MULTILABEL
     zero = tl.full([], 0, tl.float64)
-    mass, predictions, right = zero, zero, zero
+    mass, predictions, right, heavy = zero, zero, zero, zero
     for start in range(0, classes, COLUMNS):
         c = start + tl.arange(0, COLUMNS)
         tp, predicted, actual, total = _added_up(
@@ -49,6 +49,9 @@ def finish(
         mass += tl.sum(total if MULTILABEL else actual, 0)
         predictions += tl.sum(predicted, 0)
         right += tl.sum(tp, 0)
+        if CROSS_ENTROPY == 2:  # the classes have factors, which stand behind their odds
+            of_class = tl.load(odds + classes + c, mask=c < classes, other=0).to(tl.float64)
+            heavy += tl.sum(of_class * actual, 0)
     empty, whole = mass == 0, mass
     per_mass = tl.where(mass < 1e-19, 0, 1 / tl.where(mass < 1e-19, 1, mass))
     metric_weight = tl.full([], METRIC_WEIGHT, tl.float64)
@@ -180,8 +183,11 @@ def finish(
 
     loss = tl.where(nothing, 0, metric_weight * (1 - score))
     if CROSS_ENTROPY:
-        loss += crosses * per_mass
-        tl.store(slopes + 2 * classes, (per_mass * scale).to(slopes.dtype.element_ty))
+        per_cross = per_mass
+        if CROSS_ENTROPY == 2:
+            per_cross = tl.where(heavy < 1e-19, 0, 1 / tl.where(heavy < 1e-19, 1, heavy))
+        loss += crosses * per_cross
+        tl.store(slopes + 2 * classes, (per_cross * scale).to(slopes.dtype.element_ty))
     t = tl.load(temperature).to(slopes.dtype.element_ty)
     tl.store(slopes + 2 * classes + 1, t)
     tl.store(out, loss.to(out.dtype.element_ty))
@@ -229,6 +235,9 @@ def finish(
         if CROSS_ENTROPY:
             odd = tl.load(odds + c, mask=here).to(slopes.dtype.element_ty)
             tl.store(slopes + 2 * classes + 2 + c, odd, mask=here)
+        if CROSS_ENTROPY == 2:
+            of_class = tl.load(odds + classes + c, mask=here).to(slopes.dtype.element_ty)
+            tl.store(slopes + 3 * classes + 2 + c, of_class, mask=here)
 
 
 @triton.jit

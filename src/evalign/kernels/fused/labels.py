@@ -53,6 +53,9 @@ def label_sums(
         counts += tl.where(w > 0, tl.full([], 1, compute), tl.full([], 0, compute))
         if CROSS_ENTROPY:
             z += shift(odds, compute)
+            if CROSS_ENTROPY == 2:  # the classes have factors, which stand behind their odds
+                negative *= tl.load(odds + 2).to(compute)
+                positive *= tl.load(odds + 3).to(compute)
             # A share of 0 is 0 even where the logarithm is infinite.
             crosses += tl.where(positive == 0, 0, positive * _softplus(-z))
             crosses += tl.where(negative == 0, 0, negative * _softplus(z))
@@ -110,7 +113,11 @@ def label_gradient(
         out = slope * (y * of_tp + of_predicted)
         if CROSS_ENTROPY:
             p = 1 / (1 + tl.exp(-(z + shift(slopes + 2 * classes + 2, compute))))
-            out += tl.load(slopes + 2 * classes) * (p - y)
+            cross = p - y
+            if CROSS_ENTROPY == 2:
+                # The two factors stand behind two odds.
+                cross = tl.load(slopes + 8) * (1 - y) * p - tl.load(slopes + 9) * y * (1 - p)
+            out += tl.load(slopes + 2 * classes) * cross
         at = grad + image.to(tl.int64) * z_image + s.to(tl.int64) * z_row + label * z_class
         tl.store(at, (out * w * scale).to(grad.dtype.element_ty), mask=real & (s < size))
 

@@ -37,7 +37,11 @@ PLANS = 1000  # that are kept
 
 
 class Step(NamedTuple):
-    """How memberships are made. `odds` are exp(offsets) of a cross-entropy beside the metric."""
+    """How memberships are made.
+
+    `odds` are exp(offsets) of a cross-entropy beside the metric; on a second line, where there is
+    one, are the factors of the classes in it.
+    """
 
     temperature: Tensor
     sigmoid: bool = False
@@ -79,7 +83,7 @@ class CallPlan:
 
     def __init__(self, rows: GivenRows, step: Step) -> None:
         logits, weight = rows.logits, rows.weight
-        self.task, self.cross = rows.task, step.odds is not None
+        self.task, self.cross = rows.task, 0 if step.odds is None else step.odds.ndim
         self._ends: dict[tuple, Launch] = {}
         if rows.task == "binary":
             images, columns, size = 1, 1, logits.numel()
@@ -105,7 +109,7 @@ class CallPlan:
         # The classes of a row lie side by side from a multiple of this on; 0 if they do not.
         adjacent = gcd(of_logits.image, of_logits.position, 16) if of_logits.column == 1 else 0
         eps = torch.finfo(self.compute).eps
-        kind = weight is not None, step.odds is not None, step.sigmoid, eps
+        kind = weight is not None, self.cross, step.sigmoid, eps
         processors = _processors(logits.device)
         if rows.task != "multiclass":
             each = step.threshold is not None and step.threshold.ndim == 1
@@ -127,7 +131,7 @@ class CallPlan:
         rows = 32 * warps if narrow else max(1, 256 // columns)
         tiles = images * triton.cdiv(size, rows)
         self.programs = max(1, min(tiles, processors * SUM_WARPS // warps))
-        self.width, self.stats = 3 * classes + 2, 6 + self.cross
+        self.width, self.stats = 3 * classes + 2, 6 + (self.cross > 0)
         self.zeroed = False
         # The compiler gives a narrow row to one thread, if it does not know that it lies side by
         # side. What is summed over classes then needs no other thread.
@@ -145,7 +149,7 @@ class CallPlan:
     def _plan_long(
         self, places: Any, classes: int, kind: Any, detach: bool, processors: int, adjacent: int
     ) -> None:
-        self.width, self.stats, self.zeroed = 3 * classes + 2, 6 + 2 * self.cross, True
+        self.width, self.stats, self.zeroed = 3 * classes + 2, 6 + 2 * (self.cross > 0), True
         columns, warps = LONG_ROW
         rest = (*places, classes, *kind)
         first = Launch(long_row, (self.rows,), *rest, columns, warps=warps)
@@ -213,7 +217,7 @@ def plan_of(rows: GivenRows, step: Step) -> CallPlan:
         *(rows.task, rows.ignore_index, logits.shape, logits.stride(), logits.dtype, logits.device),
         *(logits.data_ptr() % 16, target.dtype, target.stride(), target.data_ptr() % 16),
         None if weight is None else (weight.dtype, weight.stride(), weight.data_ptr() % 16),
-        *(step.sigmoid, step.detach_threshold, step.odds is None),
+        *(step.sigmoid, step.detach_threshold, None if step.odds is None else step.odds.ndim),
         None if step.threshold is None else step.threshold.ndim,
     )
     plan = _plans.get(key)

@@ -1,7 +1,7 @@
 """The kernel of the gradient. A tile has the classes down and the rows across."""
 
 # Triton compiles this, and a type checker takes it for Python.
-# pyright: reportPossiblyUnboundVariable=false
+# pyright: reportPossiblyUnboundVariable=false, reportArgumentType=false
 
 import triton
 import triton.language as tl
@@ -20,9 +20,9 @@ def gradient(
 ):  # fmt: skip
     """`outer` times ∂/∂z of Σ_c of_tp·tp + of_predicted·predicted + of_cross·Σ cross-entropy.
 
-    `slopes` holds of_tp and of_predicted for each class, of_cross, the temperature, and the odds of
-    each class. A row is read twice, for its sums and for its gradient. If it fits into a tile, the
-    tile is kept and the row is read once.
+    `slopes` holds of_tp and of_predicted for each class, of_cross, the temperature, the odds of
+    each class, and with a `CROSS_ENTROPY` of 2 its factor. A row is read twice, for its sums and
+    for its gradient. If it fits into a tile, the tile is kept and the row is read once.
     """
     compute: tl.constexpr = stats.dtype.element_ty
     if ADJACENT:
@@ -111,6 +111,8 @@ def gradient(
         per_mass = tl.zeros([1, ROWS], compute)
         if CROSS_ENTROPY:
             cross = w * tl.load(slopes + 2 * CLASSES)
+            if CROSS_ENTROPY == 2:
+                cross *= tl.load(odds + CLASSES + y, mask=known, other=1)
             per_mass = cross / tl.load(stats + 6 * n + r, mask=live, other=1)
             at_one += per_mass * tl.load(odds + one, mask=one < CLASSES, other=0) - tl.where(
                 first, cross, 0

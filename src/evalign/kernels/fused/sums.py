@@ -92,7 +92,9 @@ def whole_rows(
         _store(stats, r, live, n, largest, runner_up, rest, total, one, two)
         if CROSS_ENTROPY:
             mass += tl.load(odds + one, mask=one < CLASSES, other=0).to(compute)
-            crosses += _cross_entropy(own_logit, largest, mass, odds, y, w, known, compute)
+            crosses += _cross_entropy(
+                own_logit, largest, mass, odds, y, w, known, CLASSES, CROSS_ENTROPY, compute
+            )
             tl.store(stats + 6 * n + r, mass, mask=live)
         counts += tl.where(w > 0, tl.full([], 1, compute), tl.full([], 0, compute))
         # Right and wrong are summed apart: a difference would round off a few false positives.
@@ -188,7 +190,9 @@ def long_row(
             odds + one, mask=one < CLASSES, other=0
         ).to(compute)
         own_logit = tl.load(z_rows + y * z_class, mask=known, other=0).to(compute)
-        cross = _cross_entropy(own_logit, largest, mass, odds, y, w, known, compute)
+        cross = _cross_entropy(
+            own_logit, largest, mass, odds, y, w, known, CLASSES, CROSS_ENTROPY, compute
+        )
         tl.store(stats + 6 * n + r, mass, mask=live)
         tl.store(stats + 7 * n + r, cross, mask=live)
 
@@ -255,10 +259,18 @@ def target_and_weight(
 
 
 @triton.jit
-def _cross_entropy(own_logit, largest, mass, odds, y, w, known, compute: tl.constexpr):
-    """w·(log Σ_c odds_c e_c − log(odds_y e_y)); 0 for rows without weight, even if y is masked."""
+def _cross_entropy(
+    own_logit, largest, mass, odds, y, w, known,
+    CLASSES: tl.constexpr, CROSS_ENTROPY: tl.constexpr, compute: tl.constexpr,
+):  # fmt: skip
+    """w·(log Σ_c odds_c e_c − log(odds_y e_y)); 0 for rows without weight, even if y is masked.
+
+    With a `CROSS_ENTROPY` of 2 the classes have factors, which stand behind their odds.
+    """
     odd = tl.load(odds + y, mask=known, other=1).to(compute)
     cross = tl.log(mass) - tl.log(odd) - (own_logit - largest)
+    if CROSS_ENTROPY == 2:
+        w *= tl.load(odds + CLASSES + y, mask=known, other=1).to(compute)
     return tl.where(w == 0, 0, w * cross)
 
 

@@ -120,14 +120,15 @@ def _metric(*, per_image: bool = False) -> nn.Module:
     )
 
 
-class OwnOffsetsLoss(losses.AlignedLoss):
-    """Our loss with the offsets for the metric of the pixels as they are, whatever their weights.
-
-    The largest logit is then the label for the metric itself, not for that of weighted pixels.
+class WeightedOffsetsLoss(losses.AlignedLoss):
+    """Our loss with the offsets for the metric of weighted pixels, not for that of pixels as they
+    are: log(class_weight) is then a part of them.
     """
 
-    def _offsets_of(self, counts: Tensor) -> Tensor:
-        return offsets_of(self.metric_loss.metric, counts)
+    def __init__(self, metric: str, counts: Tensor, *, class_weight: Any, **settings: Any) -> None:
+        super().__init__(metric, counts, class_weight=class_weight, **settings)
+        weight = 1 / counts if isinstance(class_weight, str) else class_weight
+        self.offsets = offsets_of(self.metric_loss.metric, counts * weight) - weight.log()
 
 
 def _aligned(
@@ -136,7 +137,7 @@ def _aligned(
     pixels: Pixels,
     *,
     temperature: float = 0.2,
-    made: type[losses.AlignedLoss] = losses.AlignedLoss,
+    made: type[losses.AlignedLoss] = WeightedOffsetsLoss,
 ) -> Method:
     """Our loss with its offsets and running statistics: without class weights, or with some."""
     named: dict[str | None, Any] = {
@@ -168,14 +169,14 @@ RIVALS: dict[str, Callable[[Pixels], Method]] = {
 # Forms of ours that were compared before one was chosen, each with several weights of the metric.
 WEIGHTS = (1, 3, 10)
 FORMS: dict[str, Callable[[float], Callable[[Pixels], Method]]] = {
-    "aligned": lambda weight: partial(_aligned, None, weight),
+    "aligned": lambda weight: partial(_aligned, None, weight, made=losses.AlignedLoss),
     "weighted_aligned": lambda weight: partial(_aligned, "median", weight),
     "balanced": lambda weight: partial(_aligned, "balanced", weight),
     "balanced_wide": lambda weight: partial(_aligned, "balanced", weight, temperature=0.4),
     "root": lambda weight: partial(_aligned, "root", weight),
-    "own_median": lambda weight: partial(_aligned, "median", weight, made=OwnOffsetsLoss),
-    "own_balanced": lambda weight: partial(_aligned, "balanced", weight, made=OwnOffsetsLoss),
-    "own_root": lambda weight: partial(_aligned, "root", weight, made=OwnOffsetsLoss),
+    "own_median": lambda weight: partial(_aligned, "median", weight, made=losses.AlignedLoss),
+    "own_balanced": lambda weight: partial(_aligned, "balanced", weight, made=losses.AlignedLoss),
+    "own_root": lambda weight: partial(_aligned, "auto", weight, made=losses.AlignedLoss),
     "running": lambda weight: partial(_entropy, False, _metric, weight),
     "weighted_running": lambda weight: partial(_entropy, True, _metric, weight),
     "weighted_per_image": lambda weight: partial(
