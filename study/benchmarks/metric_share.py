@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    precision = "bfloat16" if asked.images and device == "cuda" else "float32"
     scores = []
     for split in asked.splits:
         for name, loss in LOSSES.items():
@@ -66,7 +67,8 @@ def main() -> None:
                 told = {rule: found["test"][metric] for rule, found in pick["decisions"].items()}
                 scores.append({"split": split, "factor": name, "metric": metric, "test": told})
                 print(scores[-1], flush=True)
-        asked.out.write_text(json.dumps({"made": made(device), "scores": scores}, indent=1) + "\n")
+        told = {"made": made(device, precision), "scores": scores}
+        asked.out.write_text(json.dumps(told, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import importlib.util
 import json
 from pathlib import Path
 
+import numpy as np
+import pytest
 from evalign_study.papers import tables
 from evalign_study.records.results import SUFFIX, Results
 
@@ -61,8 +63,9 @@ def test_many_speed():
     assert f"at 128 rows a batch, and {ups[2048]} times at 2,048" in text
 
 
-def test_metric_share():
-    scores = records("metric_share_caltech256.json", STUDY_RESULTS)["scores"]
+@pytest.mark.parametrize("dataset", ["caltech256", "cifar10"])
+def test_metric_share(dataset):
+    scores = records(f"metric_share_{dataset}.json", STUDY_RESULTS)["scores"]
 
     def mean(metric, factor):
         one = [x for x in scores if (x["metric"], x["factor"]) == (metric, factor)]
@@ -74,6 +77,26 @@ def test_metric_share():
     )
     told = f"macro-F1 is {f1[0]} with the factor and {f1[1]} without it, MCC {mcc[0]} and {mcc[1]}"
     assert told in page("losses/aligned.md")
+
+
+def test_fewer_members():
+    scores = records("fewer_members.json", STUDY_RESULTS)["scores"]
+    whole, folds = ([x["kept"] for x in scores if x["each"] == members] for members in (32, 8))
+
+    def changes(trained):
+        found = 100 * np.array([x["1/4"]["test"] - x["1/1"]["test"] for x in trained])
+        error = found.std(ddof=1) / len(found) ** 0.5
+        return f"{found.mean():+.1f}", f"{error:.1f}", f"{found.min():.1f}"
+
+    mean, error, worst = changes(whole)
+    time = np.median([x["1/4"]["seconds"] / x["1/1"]["seconds"] for x in whole])
+    text = page("estimator.md").replace("−", "-")
+    assert f"In {len(whole)} trainings of 32 members" in text
+    assert f"by {mean} points with 8 of them (standard error {error}, the worst {worst})" in text
+    assert f"in {time:.2f} of the time" in text
+    mean, error, worst = changes(folds)
+    assert f"in {len(folds)} trainings of five folds" in text
+    assert f"changed it by {mean} points (standard error {error}), on one table by {worst}" in text
 
 
 def test_networks_trained_for_the_tables():

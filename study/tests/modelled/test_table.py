@@ -69,7 +69,7 @@ def test_a_model_that_was_not_run_is_not_in_the_way():
     without = [one for one in others if one["run"]["method"] != "decided_catboost"]
     text = markdown(parts(plan.runs(SETS), of_ours, without, quick=False))
     assert "| XGBoost, `predict` | 50.2 | 50.2 |" in text
-    assert "CatBoost" not in text
+    assert "| CatBoost" not in text
 
 
 def test_nothing_was_run(tmp_path):

@@ -9,15 +9,24 @@ from evalign_study.trainers.deciding import MODELS, PREFIX
 
 ROWS = 50_000  # at most, of the training part and of the test part; only creditcard has more
 QUICK_SETS, QUICK_ROWS = ("cardiotocography", "yeast"), 400
-# Boosting trains a tree for each class in each round, and a forest keeps all classes in each leaf.
-# A run of these with 257 classes did not end in the time of the others, and was left out.
-MANY_CLASSES = ("caltech256_clip",)
-FOR_FEW_CLASSES = ("random_forest", "hist_gradient_boosting", "lightgbm", "xgboost", "catboost")
+# Runs that did not end in the time of the others: boosting trains a tree for each class in each
+# round, and a forest keeps all classes in each leaf; one data set has 257 classes. CatBoost's six
+# fits on the other, 8 classes and 256 columns, had not ended after a quarter of an hour.
+LEFT_OUT = {
+    "caltech256_clip": (
+        "random_forest",
+        "hist_gradient_boosting",
+        "lightgbm",
+        "xgboost",
+        "catboost",
+    ),
+    "reuters_r8": ("catboost",),
+}
 
 
 def planned(method: str, dataset: str) -> bool:
     """Tell whether a model is run on a data set."""
-    return dataset not in MANY_CLASSES or method.removeprefix(PREFIX) not in FOR_FEW_CLASSES
+    return method.removeprefix(PREFIX) not in LEFT_OUT.get(dataset, ())
 
 
 def complete(records: Iterable[Record]) -> list[Record]:

@@ -49,10 +49,9 @@ class Task(NamedTuple):
     over_rival: float
     together: bool
 
-    @property
-    def plain(self) -> Choice:
-        """Cross-entropy with the plain decision."""
-        return Choice([next(iter(self.methods))], [next(iter(self.decisions))])
+    def plain(self, method: str | None = None) -> Choice:
+        """A method, by default cross-entropy, with the plain decision."""
+        return Choice([method or next(iter(self.methods))], [next(iter(self.decisions))])
 
     @property
     def rivals(self) -> list[str]:
@@ -116,8 +115,9 @@ def bars(found: Scores, task: Task, datasets: Sequence[str]) -> list[Bar]:
     ours, listed = task.chosen(task.ours[metric]), []
     for name, cells in groups(task, metric, datasets).items():
         best = best_rival(found, cells, task)
-        plain = f"{task.methods[task.plain.methods[0]]}, {task.decisions[task.plain.decisions[0]]}"
-        against = {plain: (task.plain, task.over_plain)}
+        (method,), (decision,) = task.plain()
+        plain = f"{task.methods[method]}, {task.decisions[decision]}"
+        against = {plain: (task.plain(), task.over_plain)}
         if best is not None:
             against[f"the best rival, {task.methods[best]}"] = task.chosen(best), task.over_rival
         for label, (rival, least) in against.items():

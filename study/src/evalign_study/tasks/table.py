@@ -188,6 +188,8 @@ class TaskTable(StudyTable):
                 yield _levels(found, task, cells, f"{shown} of the test part in points, {name}:")
         for metric, shown in task.metrics.items():
             yield _gains(found, task, metric, shown, self.asked)
+        judged = next(iter(task.metrics.items()))
+        yield _gains(found, task, *judged, self.asked, plain=True)
         all_of = partial(origins, records)
         yield Text(
             f"{len(records):,} runs. {all_of('{device}')}; torch {all_of('{torch}')}, "
@@ -205,17 +207,26 @@ def _levels(found: Scores, task: Task, cells: Sequence[standings.Cell], caption:
     return Grid(caption, ["", *task.decisions.values(), "chosen"], rows)
 
 
-def _gains(found: Scores, task: Task, metric: str, shown: str, datasets: Sequence[str]) -> Grid:
-    """The gain of ours over every rival, both with their chosen decisions, by data set."""
-    ours = task.chosen(task.ours[metric])
+def _gains(
+    found: Scores,
+    task: Task,
+    metric: str,
+    shown: str,
+    datasets: Sequence[str],
+    *,
+    plain: bool = False,
+) -> Grid:
+    """The gain of ours over every rival, all with chosen or with plain decisions, by data set."""
+    decided = task.plain if plain else task.chosen
+    ours = decided(task.ours[metric])
     rows = []
     for rival in task.rivals:
         each = [
-            standings.gain(found, [(dataset, metric)], ours, task.chosen(rival))
-            for dataset in datasets
+            standings.gain(found, [(dataset, metric)], ours, decided(rival)) for dataset in datasets
         ]
         rows.append([task.methods[rival], *map(_interval, each)])
-    caption = f"Gain of ours in {shown} over each rival, all with chosen decisions, 95% intervals:"
+    by = f"by {next(iter(task.decisions.values()))}" if plain else "with chosen decisions"
+    caption = f"Gain of ours in {shown} over each rival, all {by}, 95% intervals:"
     return Grid(caption, ["", *datasets], rows)
 
 
