@@ -269,7 +269,21 @@ def test_weights_and_groups_reach_their_places():
             assert (model.weight_ > 0).all()
             trained = np.isin(groups, model.groups_) & (weight > 0)
             assert trained.sum() == len(model.rows_) < (weight > 0).sum()
-            np.testing.assert_array_equal(model.weight_, weight[trained])
+            relative = weight[trained] / weight[weight > 0].mean()
+            np.testing.assert_allclose(model.weight_, relative)
+
+
+def test_only_the_ratios_of_weights_count():
+    weight = np.random.default_rng(0).uniform(0.25, 1, len(Y))
+    ours = {"candidates": ["boosting", "linear"], "cv": 2}
+    plain = ensemble(**ours).fit(X, Y, weight)
+    # A power of 2 is exact in floating point, as long as no weight is too small for all its digits.
+    for scale in (2.0**1023, 2.0**-1000):
+        scaled = ensemble(**ours).fit(X, Y, weight * scale)
+        np.testing.assert_array_equal(scaled.predict_proba(X), plain.predict_proba(X))
+        np.testing.assert_array_equal(scaled.predict(X), plain.predict(X))
+        assert scaled.cv_results_["rule_score"] == plain.cv_results_["rule_score"]
+        assert scaled.score(X, Y, weight * scale) == plain.score(X, Y, weight)
 
 
 def test_splits_are_of_the_rows_as_they_came():

@@ -286,6 +286,28 @@ def test_equal_weights_are_no_weights(recipe):
     assert same(plain, quick(recipe=recipe, epochs=3).fit(X, Y, sample_weight=np.full(600, 3.0)))
 
 
+# A power of 2 is exact in floating point, as long as no weight is too small for all its digits.
+SCALES = [2.0**1023, 2.0**-1000]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_only_the_ratios_of_weights_count(scale):
+    weight = np.random.default_rng(0).uniform(0.25, 1, 600)
+    plain = quick("f1", epochs=2).fit(X2, Y2, weight / weight.mean())
+    scaled = quick("f1", epochs=2).fit(X2, Y2, weight * scale)
+    assert plain.score(X2, Y2, weight * scale) == pytest.approx(plain.score(X2, Y2, weight))
+    np.testing.assert_allclose(scaled.predict_proba(X2), plain.predict_proba(X2), atol=1e-5)
+    classes = quick("f1", epochs=2, class_weight={0: scale, 1: scale}).fit(X2, Y2, weight)
+    assert same(classes, scaled)
+
+
+def test_weights_far_apart_leave_out_the_lightest_rows():
+    weight = np.where(np.arange(600) % 3, 1e300, 1e-300)
+    heavy = weight > 1
+    clf = quick("f1", epochs=2).fit(X2, Y2, weight)
+    assert same(clf, quick("f1", epochs=2).fit(X2[heavy], Y2[heavy]))
+
+
 # Balanced weights have already removed the prior, and logit adjustment removes it again.
 @pytest.mark.parametrize("recipe", sorted(set(RECIPES) - {"logit_adjusted"}))
 def test_weights_and_class_weights_count(recipe):
@@ -647,6 +669,7 @@ WRONG = [
     ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 classes.'),
     ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
     ({"class_weight": {0: 1, 1: -1, 2: 1}}, "class_weight of AlignedClassifier must hold no neg"),
+    ({"class_weight": {0: 1, 1: np.inf, 2: 1}}, "class_weight of AlignedClassifier must hold fin"),
     (
         {"class_weight": {0: 0, 1: 0, 2: 0}},
         "sample_weight of AlignedClassifier must give some row a weight, times class_weight.",

@@ -273,7 +273,20 @@ def weights(sample_weight: Any, rows: int) -> np.ndarray:
     return _check_sample_weight(sample_weight, like, dtype=np.float64, ensure_non_negative=True)
 
 
-def row_weights(sample_weight: Any, codes: np.ndarray, factors: np.ndarray | None) -> np.ndarray:
-    """The weights of rows, times the factor of each row's class where classes have some."""
-    weight = weights(sample_weight, len(codes))
-    return weight if factors is None else weight * factors[codes]
+def with_mean_one(weight: np.ndarray) -> np.ndarray:
+    """Weights in the same ratios that are 1 on average where they are not 0.
+
+    They are divided by the largest first, because their sum might overflow.
+    """
+    if not weight.any():
+        return weight
+    weight = weight / weight.max()
+    return weight / weight[weight > 0].mean()
+
+
+def row_weights(
+    sample_weight: Any, codes: np.ndarray, factors: np.ndarray | None = None
+) -> np.ndarray:
+    """The weights of rows, times the factor of each row's class, of which only ratios count."""
+    weight = with_mean_one(weights(sample_weight, len(codes)))
+    return weight if factors is None else with_mean_one(weight * with_mean_one(factors)[codes])
