@@ -301,6 +301,12 @@ def test_only_the_ratios_of_weights_count(scale):
     assert same(classes, scaled)
 
 
+def test_a_class_without_weight_stays():
+    clf = quick("f1_macro").fit(X, Y, sample_weight=Y != 1)
+    assert clf.classes_.tolist() == [0, 1, 2]
+    assert clf.predict_proba(X)[:, 1].mean() < 0.05
+
+
 def test_weights_far_apart_leave_out_the_lightest_rows():
     weight = np.where(np.arange(600) % 3, 1e300, 1e-300)
     heavy = weight > 1

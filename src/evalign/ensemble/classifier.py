@@ -147,7 +147,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             y: a label per row: numbers or strings.
             sample_weight: a weight per row: of the candidates that take one, the choice and the
                 rule. Only the ratios count: candidates are given weights with a mean of 1. Rows of
-                weight 0 are left out.
+                weight 0 are left out; a class that has no others stays in `classes_`, with
+                probability 0.
             groups: a value per row; the rows of a group stay together in the folds.
             constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
             checkpoint: a folder for the checkpoints of networks. The same call goes on from them,

@@ -31,11 +31,12 @@ def read_table(
     if groups is not None:
         allowed = f"hold a value for each of the {len(labels)} rows"
         require(groups.shape == labels.shape, OWNER, "groups", allowed, groups.shape)
+    _, labels, targets, codes = read_targets(ensemble, rows.matrix, labels)
     counted = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
     if weight is not None and len(counted) < len(weight):
-        rows, labels, weight = rows.take(counted), labels[counted], weight[counted]
+        rows, weight = rows.take(counted), weight[counted]
+        labels, codes = labels[counted], codes[counted]
         groups = None if groups is None else groups[counted]
-    _, labels, targets, codes = read_targets(ensemble, rows.matrix, labels)
     return LabelledTable(rows, labels, codes, weight, groups, counted), targets, features
 
 

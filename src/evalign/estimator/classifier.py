@@ -174,7 +174,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             y: a label per row: numbers or strings; or many labels a row: 0 and 1 of shape (N, L),
                 L at least 2, as an array, a frame or a sparse matrix.
             sample_weight: a weight per row, of which only the ratios count. Rows of weight 0 are
-                left out.
+                left out; a class that has no others stays in `classes_`, with small probabilities.
             validation_data: (X, y) or (X, y, sample_weight) to use instead of held-out rows, or
                 (X, y, sample_weight, constraint_groups), where the weights may be None.
             groups: a value per row; the rows of a group are held out together.
