@@ -15,11 +15,12 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import f1_score, get_scorer
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from evalign import metrics
+from evalign import AlignedDecisionCV, AlignedEnsemble, metrics
 from evalign.core.confusion import Confusion
 from evalign.decisions import fit_decision
 from evalign.estimator import AlignedClassifier
@@ -527,6 +528,31 @@ def test_a_class_of_one_row_is_told_of():
     y = np.where(np.arange(600) == 7, "rare", Y.astype(str))
     with pytest.warns(TrainingWarning, match=r"No row that is held out is of class \['rare'\]"):
         quick(epochs=1).fit(X, y)
+
+
+GAPS = "Got gaps in 5. Give rows that lack one a group of their own."
+KINDS = "hold strings or numbers, not both. Got strings and other values. Make strings of all, as"
+
+
+@pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
+@pytest.mark.parametrize(
+    "model",
+    [quick(), AlignedEnsemble(candidates=["linear"]), AlignedDecisionCV(GaussianNB())],
+    ids=lambda model: type(model).__name__,
+)
+def test_groups_with_gaps_or_of_two_types_are_refused(model, gap):
+    names = np.array([f"site {row // 5}" for row in range(600)], dtype=object)
+    names[50:55] = gap
+    owner = f"groups of {type(model).__name__} must"
+    with pytest.raises(
+        ValueError, match=re.escape(f"{owner} hold a value for each of the 600 row")
+    ):
+        model.fit(X, Y, groups=names)
+    with pytest.raises(ValueError, match=re.escape(GAPS)):
+        model.fit(X, Y, groups=pd.Series(np.where(np.arange(600) < 5, np.nan, 1.0)))
+    names[50:55] = 3
+    with pytest.raises(ValueError, match=re.escape(f"{owner} {KINDS}")):
+        model.fit(X, Y, groups=names)
 
 
 def test_groups_that_take_a_class_with_them(monkeypatch):

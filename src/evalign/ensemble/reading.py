@@ -11,7 +11,7 @@ from evalign.ensemble.candidates import OWNER
 from evalign.ensemble.training import LabelledTable, TableForms
 from evalign.estimator.columns import CategoryColumn
 from evalign.estimator.frames import Features, read
-from evalign.estimator.rows import learn_features, read_labelled, row_weights
+from evalign.estimator.rows import learn_features, read_labelled, row_groups, row_weights
 from evalign.estimator.targets import Targets, read_targets
 
 
@@ -27,10 +27,7 @@ def read_table(
     everything = np.ones(len(labels)) if weight is None else weight
     features = learn_features(OWNER, given, everything)
     rows = _forms(X, features.matrix(OWNER, given), features)
-    groups = None if groups is None else np.asarray(groups)
-    if groups is not None:
-        allowed = f"hold a value for each of the {len(labels)} rows"
-        require(groups.shape == labels.shape, OWNER, "groups", allowed, groups.shape)
+    groups = None if groups is None else row_groups(OWNER, groups, len(labels))
     _, labels, targets, codes = read_targets(ensemble, rows.matrix, labels)
     counted = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
     if weight is not None and len(counted) < len(weight):
