@@ -201,7 +201,10 @@ def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
     if scarce:
         more = f" and {len(scarce) - 3} more" if len(scarce) > 3 else ""
         found = f"{', '.join(scarce[:3])}{more}"
-        text = f"Some classes have few {part} rows ({found}): what is said of them is rough."
+        outcome = "what is said of them is rough"
+        if part == "training":  # fewer folds would leave less to learn from of all classes
+            outcome = "they can hardly be learnt, and some folds have none of them"
+        text = f"Some classes have few {part} rows ({found}): {outcome}."
         warnings.warn(text, DataWarning, stacklevel=2)
 
 
