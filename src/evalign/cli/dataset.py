@@ -16,7 +16,7 @@ from evalign.cli.dates import example
 from evalign.cli.errors import DataWarning, UsageError, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
-from evalign.cli.terminal import Terminal
+from evalign.cli.terminal import WARNING, Terminal
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import names, resolve
 from evalign.core.text import nearest
@@ -232,7 +232,7 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
     features = f"{numbers} columns of numbers, {categories} of categories{dates}"
     spoken.note(f"{dataset.found} rows; {features}.")
     for name, form in used.date_forms.items():
-        spoken.note(f"The dates of {name!r} are read in the order of {example(form)}.")
+        spoken.note(f"{WARNING}The dates of {name!r} are read in the order of {example(form)}.")
     if (used_rows := len(dataset.rows.y)) < dataset.found:
         spoken.note(
             f"A preview with {used_rows} of the rows. Without --quick it is trained on all."
