@@ -103,6 +103,19 @@ def test_folders_of_others_beside_it_stay(tmp_path, name):
     assert [path.name for path in tmp_path.rglob("*")] == [name, "mine.txt"]
 
 
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "disk").mkdir()
+    link = tmp_path / "latest"
+    link.symlink_to(tmp_path / "disk" / "run")
+    for epoch in (1, 2):
+        checkpoint.save(link, {"epoch": epoch})
+        assert checkpoint.load(link) == checkpoint.load(tmp_path / "disk" / "run")
+        assert checkpoint.load(link) == {"epoch": epoch}
+    assert link.is_symlink()
+    assert sorted(path.name for path in tmp_path.glob("*")) == ["disk", "latest"]
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["run"]
+
+
 def test_a_failed_write_leaves_the_old_one(tmp_path, monkeypatch):
     checkpoint.save(tmp_path / "run", {"epoch": 1})
 
