@@ -286,6 +286,14 @@ def test_only_the_ratios_of_weights_count():
         assert scaled.score(X, Y, weight * scale) == plain.score(X, Y, weight)
 
 
+@pytest.mark.filterwarnings("ignore:1 rows outside of the most frequent class")
+def test_two_rows_with_a_weight():
+    weight = np.zeros(len(Y))
+    weight[[np.argmax(Y), np.argmin(Y)]] = 1
+    clf = ensemble(cv=2).fit(X, Y, weight)  # where a warning of numpy would be an error
+    assert clf.score(X, Y, weight) == 1
+
+
 @pytest.mark.parametrize("left", [[0, 2], [1]])
 def test_a_class_without_weight_stays_with_probability_0(left):
     rows, labels = imbalanced(400, classes=3)

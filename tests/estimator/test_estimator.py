@@ -769,6 +769,14 @@ def test_a_network_function_that_returns_no_module():
     [
         ({"y": 2 * np.eye(3)[Y]}, "y of AlignedClassifier must hold 0 and 1 only, as it has a col"),
         ({"y": X[:, 0]}, "Unknown label type"),
+        (
+            {"y": np.ma.masked_array(Y, Y == 1)},
+            f"y of AlignedClassifier must be without masked cells. Got {(Y == 1).sum()} of them.",
+        ),
+        (
+            {"X": np.ma.masked_array(X, X > 3)},
+            f"X of AlignedClassifier must be without masked cells. Got {(X > 3).sum()} of them. Ma",
+        ),
         ({"sample_weight": -np.ones(600)}, "Negative values"),
         ({"sample_weight": np.zeros(600)}, "Sample weights must contain"),
         ({"sample_weight": np.ones(3)}, "sample_weight.shape"),
