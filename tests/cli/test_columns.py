@@ -55,6 +55,7 @@ KINDS = [
     ([str(10**19 + i // 2) for i in range(ROWS)], "category"),
     (["", *(str(10**19 + i % 2) for i in range(1, ROWS))], "category"),
     ([str(10**19)] * ROWS, "constant"),
+    ([str(10**40 + i // 2) for i in range(ROWS)], "category"),
     ((17 * 10**17 + SHUFFLED * 10**12).tolist(), "number"),  # times in nanoseconds
 ]
 

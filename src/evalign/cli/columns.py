@@ -217,8 +217,8 @@ def _check_almost_numbers(what: str, drop: str, texts: pa.ChunkedArray, wrong: n
     Warn of a category of numbers, and of what hardly repeats and may be numbers or dates.
     """
     present = texts.drop_null()
-    if pc.all(pc.match_substring_regex(present, WITH_COMMAS)).as_py():
-        comma = next(text for text in present.to_pylist() if "," in text)
+    comma = next((text for text in present.to_pylist() if "," in text), None)
+    if comma is not None and pc.all(pc.match_substring_regex(present, WITH_COMMAS)).as_py():
         got = f"Got {comma!r}: is the comma a decimal one, or does it mark thousands?"
         cure = "Write numbers with decimal points alone, or with decimal commas in all columns"
         raise UsageError(f"{what} must hold numbers that can be told. {got} {cure}, {drop}")
