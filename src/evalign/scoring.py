@@ -10,6 +10,7 @@ from torch import Tensor
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
+from evalign.core.metrics.base import FunctionMetric
 from evalign.core.rows import check_weights
 
 OWNER = "score"
@@ -64,6 +65,8 @@ def score(
         check_weights(OWNER, weight)
         counted = weight > 0
         given, true, weight = given[counted.numpy()], true[counted.numpy()], weight[counted]
+        if len(weight) and not isinstance(metric, FunctionMetric):
+            weight = weight / weight.amax()  # only ratios count, and sums must not overflow
     if true.ndim == 2:
         given, true, number = *_indicators(given, true, classes, pos_label), None
     else:

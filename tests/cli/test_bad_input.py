@@ -178,6 +178,16 @@ def test_a_class_in_one_group_of_the_training_rows(tmp_path):
     assert "were held out as validation rows. Give a table with --validation, or" in text
 
 
+@pytest.mark.parametrize("weight", [1e-300, 1e-13, 1e39, "1e400"])
+def test_weights_that_would_be_rounded_away(tmp_path, weight):
+    weights = np.where(table().index == 5, str(weight), "1")
+    data = written(tmp_path / "data.csv", table().assign(mass=weights))
+    text = refused(*fit(data, tmp_path / "run", "--weight", "mass"))
+    allowed = "must hold weights, 0 or numbers from 1e-12 to 3e+38."
+    cure = "Only their ratios count: multiply all by one number, or make the smallest 0."
+    assert f"{allowed} Got '{weight}' in row 6. {cure}" in text
+
+
 def test_no_weight(tmp_path):
     weight = np.where(table()["label"] == "low", 0, 1)
     data = written(tmp_path / "data.csv", table().assign(mass=weight))

@@ -49,6 +49,14 @@ KINDS = [
     ([f"Mr. Number {i}, Town" for i in range(ROWS)], "id"),  # a name is not a text
     ([f"u{i // 2}" for i in range(ROWS)], "category"),
     (pd.Categorical(["a", "b", "c"] * 20), "category"),
+    # More digits than float64 has: it would round all of them to one number.
+    ([str(10**19 + i) for i in range(ROWS)], "id"),
+    ((2**60 + SHUFFLED).tolist(), "id"),
+    ([str(10**19 + i // 2) for i in range(ROWS)], "category"),
+    (["", *(str(10**19 + i % 2) for i in range(1, ROWS))], "category"),
+    ([str(10**19)] * ROWS, "constant"),
+    ([str(10**40 + i // 2) for i in range(ROWS)], "category"),
+    ((17 * 10**17 + SHUFFLED * 10**12).tolist(), "number"),  # times in nanoseconds
 ]
 
 

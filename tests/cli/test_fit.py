@@ -270,8 +270,15 @@ def test_classes_with_few_rows_are_pointed_out(tmp_path):
     assert f"Note: Some classes have few test rows ('low': 0): {rough}" in said
     assert f"few validation rows ('high': 4, 'low': 4, 'middle': 4): {rough}" in said
     assert f"Next: evalign predict '{tmp_path / 'a run'}' new.csv --out scored.csv" in said
+    assert "few training rows" not in said
     said = done("evaluate", tmp_path / "a run", test, "--json").err
     assert f"Note: Some classes have few test rows ('low': 0): {rough}" in said
+    scarce = written(tmp_path / "scarce.csv", frame.drop(frame.index[frame["label"] == "low"][3:]))
+    more = ["--model", "linear", "--test", test]
+    said = done(*fit(scarce, tmp_path / "scarce run", *more)).err
+    unlearnt = "they can hardly be learnt, and some folds have none of them."
+    assert f"Note: Some classes have few training rows ('low': 3): {unlearnt}" in said
+    assert unlearnt in (tmp_path / "scarce run" / "report.html").read_text()
 
 
 def test_a_class_in_few_groups_is_pointed_out(tmp_path):

@@ -2,6 +2,7 @@
 
 import datetime
 import gzip
+import html
 import json
 import sys
 
@@ -299,7 +300,11 @@ def test_commands_read_alike(tmp_path):
     made.to_excel(book, index=False)
     said = done(*fit(european, tmp_path / "run", model="linear")).err
     assert "is read as a table in Windows-1252" in said
-    assert "The dates of 'day' are read in the order of 31/01/2024." in said
+    order = "The dates of 'day' are read in the order of 31/01/2024."
+    assert f"Note: {order}\n" in said
+    notes = json.loads((tmp_path / "run" / "findings.json").read_text())["notes"]
+    assert order in notes
+    assert html.escape(order) in (tmp_path / "run" / "report.html").read_text()
     values = set()
     for data in (plain, european, book):
         scored = json.loads(done("evaluate", tmp_path / "run", data, "--json").out)

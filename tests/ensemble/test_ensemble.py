@@ -269,7 +269,43 @@ def test_weights_and_groups_reach_their_places():
             assert (model.weight_ > 0).all()
             trained = np.isin(groups, model.groups_) & (weight > 0)
             assert trained.sum() == len(model.rows_) < (weight > 0).sum()
-            np.testing.assert_array_equal(model.weight_, weight[trained])
+            relative = weight[trained] / weight[weight > 0].mean()
+            np.testing.assert_allclose(model.weight_, relative)
+
+
+def test_only_the_ratios_of_weights_count():
+    weight = np.random.default_rng(0).uniform(0.25, 1, len(Y))
+    ours = {"candidates": ["boosting", "linear"], "cv": 2}
+    plain = ensemble(**ours).fit(X, Y, weight)
+    # A power of 2 is exact in floating point, as long as no weight is too small for all its digits.
+    for scale in (2.0**1023, 2.0**-1000):
+        scaled = ensemble(**ours).fit(X, Y, weight * scale)
+        np.testing.assert_array_equal(scaled.predict_proba(X), plain.predict_proba(X))
+        np.testing.assert_array_equal(scaled.predict(X), plain.predict(X))
+        assert scaled.cv_results_["rule_score"] == plain.cv_results_["rule_score"]
+        assert scaled.score(X, Y, weight * scale) == plain.score(X, Y, weight)
+
+
+@pytest.mark.filterwarnings("ignore:1 rows outside of the most frequent class")
+def test_two_rows_with_a_weight():
+    weight = np.zeros(len(Y))
+    weight[[np.argmax(Y), np.argmin(Y)]] = 1
+    clf = ensemble(cv=2).fit(X, Y, weight)  # where a warning of numpy would be an error
+    assert clf.score(X, Y, weight) == 1
+
+
+@pytest.mark.parametrize("left", [[0, 2], [1]])
+def test_a_class_without_weight_stays_with_probability_0(left):
+    rows, labels = imbalanced(400, classes=3)
+    weight = np.isin(labels, left).astype(float)
+    own = {"candidates": [*OWN.items(), ("logistic", LogisticRegression())], "decision": "argmax"}
+    clf = ensemble("f1_macro", cv=2, **own).fit(rows, labels, weight)
+    np.testing.assert_array_equal(clf.classes_, [0, 1, 2])
+    values = clf.predict_proba(rows)
+    assert (np.delete(values, left, 1) == 0).all()
+    np.testing.assert_allclose(values.sum(1), 1)
+    alone = ensemble("f1_macro", cv=2, **own).fit(rows[weight > 0], labels[weight > 0])
+    np.testing.assert_array_equal(clf.predict(rows), alone.predict(rows))
 
 
 def test_splits_are_of_the_rows_as_they_came():

@@ -15,11 +15,12 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import f1_score, get_scorer
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from evalign import metrics
+from evalign import AlignedDecisionCV, AlignedEnsemble, metrics
 from evalign.core.confusion import Confusion
 from evalign.decisions import fit_decision
 from evalign.estimator import AlignedClassifier
@@ -286,6 +287,34 @@ def test_equal_weights_are_no_weights(recipe):
     assert same(plain, quick(recipe=recipe, epochs=3).fit(X, Y, sample_weight=np.full(600, 3.0)))
 
 
+# A power of 2 is exact in floating point, as long as no weight is too small for all its digits.
+SCALES = [2.0**1023, 2.0**-1000]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_only_the_ratios_of_weights_count(scale):
+    weight = np.random.default_rng(0).uniform(0.25, 1, 600)
+    plain = quick("f1", epochs=2).fit(X2, Y2, weight / weight.mean())
+    scaled = quick("f1", epochs=2).fit(X2, Y2, weight * scale)
+    assert plain.score(X2, Y2, weight * scale) == pytest.approx(plain.score(X2, Y2, weight))
+    np.testing.assert_allclose(scaled.predict_proba(X2), plain.predict_proba(X2), atol=1e-5)
+    classes = quick("f1", epochs=2, class_weight={0: scale, 1: scale}).fit(X2, Y2, weight)
+    assert same(classes, scaled)
+
+
+def test_a_class_without_weight_stays():
+    clf = quick("f1_macro").fit(X, Y, sample_weight=Y != 1)
+    assert clf.classes_.tolist() == [0, 1, 2]
+    assert clf.predict_proba(X)[:, 1].mean() < 0.05
+
+
+def test_weights_far_apart_leave_out_the_lightest_rows():
+    weight = np.where(np.arange(600) % 3, 1e300, 1e-300)
+    heavy = weight > 1
+    clf = quick("f1", epochs=2).fit(X2, Y2, weight)
+    assert same(clf, quick("f1", epochs=2).fit(X2[heavy], Y2[heavy]))
+
+
 # Balanced weights have already removed the prior, and logit adjustment removes it again.
 @pytest.mark.parametrize("recipe", sorted(set(RECIPES) - {"logit_adjusted"}))
 def test_weights_and_class_weights_count(recipe):
@@ -501,6 +530,31 @@ def test_a_class_of_one_row_is_told_of():
         quick(epochs=1).fit(X, y)
 
 
+GAPS = "Got gaps in 5. Give rows that lack one a group of their own."
+KINDS = "hold strings or numbers, not both. Got strings and other values. Make strings of all, as"
+
+
+@pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
+@pytest.mark.parametrize(
+    "model",
+    [quick(), AlignedEnsemble(candidates=["linear"]), AlignedDecisionCV(GaussianNB())],
+    ids=lambda model: type(model).__name__,
+)
+def test_groups_with_gaps_or_of_two_types_are_refused(model, gap):
+    names = np.array([f"site {row // 5}" for row in range(600)], dtype=object)
+    names[50:55] = gap
+    owner = f"groups of {type(model).__name__} must"
+    with pytest.raises(
+        ValueError, match=re.escape(f"{owner} hold a value for each of the 600 row")
+    ):
+        model.fit(X, Y, groups=names)
+    with pytest.raises(ValueError, match=re.escape(GAPS)):
+        model.fit(X, Y, groups=pd.Series(np.where(np.arange(600) < 5, np.nan, 1.0)))
+    names[50:55] = 3
+    with pytest.raises(ValueError, match=re.escape(f"{owner} {KINDS}")):
+        model.fit(X, Y, groups=names)
+
+
 def test_groups_that_take_a_class_with_them(monkeypatch):
     from evalign.estimator import rows
 
@@ -647,6 +701,7 @@ WRONG = [
     ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 classes.'),
     ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
     ({"class_weight": {0: 1, 1: -1, 2: 1}}, "class_weight of AlignedClassifier must hold no neg"),
+    ({"class_weight": {0: 1, 1: np.inf, 2: 1}}, "class_weight of AlignedClassifier must hold fin"),
     (
         {"class_weight": {0: 0, 1: 0, 2: 0}},
         "sample_weight of AlignedClassifier must give some row a weight, times class_weight.",
@@ -714,6 +769,14 @@ def test_a_network_function_that_returns_no_module():
     [
         ({"y": 2 * np.eye(3)[Y]}, "y of AlignedClassifier must hold 0 and 1 only, as it has a col"),
         ({"y": X[:, 0]}, "Unknown label type"),
+        (
+            {"y": np.ma.masked_array(Y, Y == 1)},
+            f"y of AlignedClassifier must be without masked cells. Got {(Y == 1).sum()} of them.",
+        ),
+        (
+            {"X": np.ma.masked_array(X, X > 3)},
+            f"X of AlignedClassifier must be without masked cells. Got {(X > 3).sum()} of them. Ma",
+        ),
         ({"sample_weight": -np.ones(600)}, "Negative values"),
         ({"sample_weight": np.zeros(600)}, "Sample weights must contain"),
         ({"sample_weight": np.ones(3)}, "sample_weight.shape"),

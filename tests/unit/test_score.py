@@ -104,6 +104,18 @@ def test_one_integer_alone_is_negative_unless_it_is_one(name, label):
     assert_score(name, [label] * 3, [label] * 3, expected)
 
 
+@pytest.mark.parametrize("name", SCIKIT_LEARNS)
+@pytest.mark.parametrize("scale", [1e307, 1e-300])
+def test_only_the_ratios_of_weights_count(name, scale):
+    given, true, weight = rows(3, seed=8)
+    expected = SCIKIT_LEARNS[name](true, given, sample_weight=weight)
+    assert_score(name, given, true, expected, sample_weight=weight * scale)
+
+
+def test_a_function_has_the_weights_as_they_came():
+    assert evalign.score(lambda c: c.tp.sum(), [0, 1], [0, 1], sample_weight=[2, 3]) == 5
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_metrics_that_scikit_learn_does_not_have(name):
     given, true, weight = rows(4, seed=5)

@@ -27,6 +27,7 @@ NUMBER = rf"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?{PERCENT}$"
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 NO_LETTERS = r"^\PL*\d\PL*$"
 LARGEST = float(np.finfo(np.float32).max)
+EXACT = 2**53  # up to which float64 holds every whole number
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,8 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
     elif is_number(column.type) or not wrong.any():
         _check_numbers(what, column, wrong)
         given = ColumnValues("number", values)
+        if _too_long(texts, values):
+            given = ColumnValues("text", as_objects(texts))
     else:
         given = ColumnValues("text", as_objects(texts))
     found = role(name, given)
@@ -196,9 +199,16 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
     if found == "prose":
         got = f"Got text, such as {example}. Make features of it, {drop}"
         raise UsageError(f"{what} must hold numbers, categories or dates. {got}")
-    if given.kind == "text" and found in ("id", "category"):
+    if wrong.any() and found in ("id", "category"):
         _check_almost_numbers(what, drop, texts, wrong)
     return found
+
+
+def _too_long(texts: pa.ChunkedArray, values: np.ndarray) -> bool:
+    """Whether numbers have more digits than float64, in which they are hardly told apart."""
+    if not (np.abs(values) > EXACT).any():
+        return False
+    return 2 * len(np.unique(values[~np.isnan(values)])) <= pc.count_distinct(texts).as_py()
 
 
 def _check_almost_numbers(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
@@ -207,8 +217,8 @@ def _check_almost_numbers(what: str, drop: str, texts: pa.ChunkedArray, wrong: n
     Warn of a category of numbers, and of what hardly repeats and may be numbers or dates.
     """
     present = texts.drop_null()
-    if pc.all(pc.match_substring_regex(present, WITH_COMMAS)).as_py():
-        comma = next(text for text in present.to_pylist() if "," in text)
+    comma = next((text for text in present.to_pylist() if "," in text), None)
+    if comma is not None and pc.all(pc.match_substring_regex(present, WITH_COMMAS)).as_py():
         got = f"Got {comma!r}: is the comma a decimal one, or does it mark thousands?"
         cure = "Write numbers with decimal points alone, or with decimal commas in all columns"
         raise UsageError(f"{what} must hold numbers that can be told. {got} {cure}, {drop}")

@@ -11,17 +11,19 @@ import pandas as pd
 import pyarrow as pa
 import torch
 
-from evalign.cli.columns import Columns, as_numbers, as_text, frame, plan
+from evalign.cli.columns import LARGEST, Columns, as_numbers, as_text, frame, plan
 from evalign.cli.dates import example
 from evalign.cli.errors import DataWarning, UsageError, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
-from evalign.cli.terminal import Terminal
+from evalign.cli.terminal import WARNING, Terminal
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import names, resolve
 from evalign.core.text import nearest
 from evalign.report.contents import FEW
 from evalign.training import holdout_split
+
+LIGHTEST = 1e-12  # a weight; sums of much smaller ones count as 0 in metrics and trees
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,12 +163,16 @@ def rows(
 def read_weights(table: pa.Table, column: str, source: object, first_row: int = 1) -> np.ndarray:
     """The weights of rows."""
     weight, wrong = as_numbers(table[column])
-    wrong |= ~(weight >= 0)
+    allowed, cure = "weights, numbers that are not negative", ""
+    extreme = ((weight > 0) & (weight < LIGHTEST)) | (weight > LARGEST)
+    if extreme.any():
+        allowed = f"weights, 0 or numbers from {LIGHTEST:g} to {LARGEST:.0e}"
+        cure = " Only their ratios count: multiply all by one number, or make the smallest 0."
+    wrong |= extreme | ~(weight >= 0)
     if wrong.any():
         row = int(np.argmax(wrong))
         got = f"Got {table[column][row].as_py()!r} in row {first_row + row}."
-        what = f"Column {column!r} of {source}"
-        raise UsageError(f"{what} must hold weights, numbers that are not negative. {got}")
+        raise UsageError(f"Column {column!r} of {source} must hold {allowed}. {got}{cure}")
     return weight
 
 
@@ -201,7 +207,10 @@ def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
     if scarce:
         more = f" and {len(scarce) - 3} more" if len(scarce) > 3 else ""
         found = f"{', '.join(scarce[:3])}{more}"
-        text = f"Some classes have few {part} rows ({found}): what is said of them is rough."
+        outcome = "what is said of them is rough"
+        if part == "training":  # fewer folds would leave less to learn from of all classes
+            outcome = "they can hardly be learnt, and some folds have none of them"
+        text = f"Some classes have few {part} rows ({found}): {outcome}."
         warnings.warn(text, DataWarning, stacklevel=2)
 
 
@@ -229,7 +238,7 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
     features = f"{numbers} columns of numbers, {categories} of categories{dates}"
     spoken.note(f"{dataset.found} rows; {features}.")
     for name, form in used.date_forms.items():
-        spoken.note(f"The dates of {name!r} are read in the order of {example(form)}.")
+        spoken.note(f"{WARNING}The dates of {name!r} are read in the order of {example(form)}.")
     if (used_rows := len(dataset.rows.y)) < dataset.found:
         spoken.note(
             f"A preview with {used_rows} of the rows. Without --quick it is trained on all."

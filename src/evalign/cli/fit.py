@@ -142,8 +142,8 @@ def fit_table(
         introduce(spoken, dataset)
         files = {"DATA": arguments["data"], **{k: v for k, v in others.items() if v}}
         warn_of_overlap(files, parts)
-        for name in [name for name in parts if name != "training"]:
-            warn_of_scarce(name, parts[name].y[parts[name].counted], dataset.labels)
+        for name, part in parts.items():
+            warn_of_scarce(name, part.y[part.counted], dataset.labels)
 
         limit = _limit(arguments)
         left = None if limit is None else _left(limit, start)

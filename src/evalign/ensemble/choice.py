@@ -18,6 +18,7 @@ from evalign.core.resampling import bootstrap, interval
 from evalign.ensemble.candidates import BLEND
 from evalign.estimator.answers import Answers
 from evalign.estimator.evidence import CrossFitted, Wanted, others, rule_without, score_of
+from evalign.estimator.rows import with_mean_one
 
 WAYS: dict[str, Any] = {"rule": None, "argmax": "argmax"}
 ENDS = ("", "_low", "_high")  # a value and its interval
@@ -194,7 +195,7 @@ def _blend(
     that few rows do not leave out what many would not, there are `PRIOR` rows more for each.
     """
     part = judge.rows.take(rows)
-    mass = np.ones(len(part.y)) if part.weight is None else part.weight / part.weight.mean()
+    mass = np.ones(len(part.y)) if part.weight is None else with_mean_one(part.weight)
     true = [one.answers.values[rows][np.arange(len(part.y)), part.y] for one in tried.values()]
     likelihood = np.stack(true).clip(LEAST)
     weights = np.full(len(tried), 1 / len(tried))

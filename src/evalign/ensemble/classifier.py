@@ -29,7 +29,7 @@ from evalign.ensemble.trying import folds, try_all
 from evalign.estimator import held_out
 from evalign.estimator.evidence import Wanted
 from evalign.estimator.frames import Features
-from evalign.estimator.rows import constraint_values, restored, weights
+from evalign.estimator.rows import constraint_values, restored, row_weights
 from evalign.estimator.storage import reading
 from evalign.estimator.targets import warn_of_lost
 from evalign.training import TrainingWarning
@@ -146,7 +146,9 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
                 it came.
             y: a label per row: numbers or strings.
             sample_weight: a weight per row: of the candidates that take one, the choice and the
-                rule; rows of weight 0 are left out.
+                rule. Only the ratios count: candidates are given weights with a mean of 1. Rows of
+                weight 0 are left out; a class that has no others stays in `classes_`, with
+                probability 0.
             groups: a value per row; the rows of a group stay together in the folds.
             constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
             checkpoint: a folder for the checkpoints of networks. The same call goes on from them,
@@ -265,7 +267,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
         labels = self.predict(X)
-        weight = None if sample_weight is None else weights(sample_weight, len(labels))
+        weight = None if sample_weight is None else row_weights(sample_weight, labels)
         metric = resolve(self.metric, owner=OWNER)
         return self._state().targets.score(OWNER, metric, labels, y, weight)
 

@@ -11,7 +11,7 @@ from evalign.ensemble.candidates import OWNER
 from evalign.ensemble.training import LabelledTable, TableForms
 from evalign.estimator.columns import CategoryColumn
 from evalign.estimator.frames import Features, read
-from evalign.estimator.rows import learn_features, read_labelled, weights
+from evalign.estimator.rows import learn_features, read_labelled, row_groups, row_weights
 from evalign.estimator.targets import Targets, read_targets
 
 
@@ -23,19 +23,17 @@ def read_table(
     cure = "Use AlignedClassifier, or AlignedDecisionCV around a classifier that takes several."
     one, got = labels.ndim == 1, f"several, of shape {labels.shape}"
     require(one, OWNER, "y", "hold one label per row", got, cure)
-    weight = None if sample_weight is None else weights(sample_weight, len(labels))
+    weight = None if sample_weight is None else row_weights(sample_weight, labels)
     everything = np.ones(len(labels)) if weight is None else weight
     features = learn_features(OWNER, given, everything)
     rows = _forms(X, features.matrix(OWNER, given), features)
-    groups = None if groups is None else np.asarray(groups)
-    if groups is not None:
-        allowed = f"hold a value for each of the {len(labels)} rows"
-        require(groups.shape == labels.shape, OWNER, "groups", allowed, groups.shape)
+    groups = None if groups is None else row_groups(OWNER, groups, len(labels))
+    _, labels, targets, codes = read_targets(ensemble, rows.matrix, labels)
     counted = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
     if weight is not None and len(counted) < len(weight):
-        rows, labels, weight = rows.take(counted), labels[counted], weight[counted]
+        rows, weight = rows.take(counted), weight[counted]
+        labels, codes = labels[counted], codes[counted]
         groups = None if groups is None else groups[counted]
-    _, labels, targets, codes = read_targets(ensemble, rows.matrix, labels)
     return LabelledTable(rows, labels, codes, weight, groups, counted), targets, features
 
 

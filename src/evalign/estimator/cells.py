@@ -87,8 +87,15 @@ class TypedTable(NamedTuple):
         return TypedTable(self.names, columns, int(rows.sum()))
 
 
+def refuse_masked(owner: str, argument: str, values: Any, cure: str) -> None:
+    """Refuse masked cells: what is behind the mask would be taken for a value."""
+    number = np.ma.count_masked(values) if isinstance(values, np.ma.MaskedArray) else 0
+    require(not number, owner, argument, "be without masked cells", f"{number} of them", cure)
+
+
 def read_table(owner: str, X: Any) -> TypedTable | None:
     """The columns of a frame, or of an array of text or dates; None for whatever else."""
+    refuse_masked(owner, "X", X, "Make gaps of them: X.astype(float).filled(np.nan).")
     try:
         frame = nw.from_native(X, pass_through=True)
     except ValueError as error:  # two columns of one name

@@ -34,7 +34,6 @@ from evalign.estimator.rows import (
     read_validation,
     restored,
     row_weights,
-    weights,
 )
 from evalign.estimator.state import Fitted
 from evalign.estimator.targets import Targets, read_classes
@@ -174,7 +173,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
                 gaps; see `FrameEncoder`.
             y: a label per row: numbers or strings; or many labels a row: 0 and 1 of shape (N, L),
                 L at least 2, as an array, a frame or a sparse matrix.
-            sample_weight: a weight per row; rows of weight 0 are left out.
+            sample_weight: a weight per row, of which only the ratios count. Rows of weight 0 are
+                left out; a class that has no others stays in `classes_`, with small probabilities.
             validation_data: (X, y) or (X, y, sample_weight) to use instead of held-out rows, or
                 (X, y, sample_weight, constraint_groups), where the weights may be None.
             groups: a value per row; the rows of a group are held out together.
@@ -270,7 +270,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         labels = self.predict(X)
         if self._state().multilabel:
             check_names(f"{OWNER}.score", label_names(y), self.rule_.classes)
-        weight, metric = weights(sample_weight, len(labels)), self._metric(self.classes_)
+        weight, metric = row_weights(sample_weight, labels), self._metric(self.classes_)
         return self._targets.score(OWNER, metric, labels, y, weight)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -25,7 +25,7 @@ from evalign.estimator import held_out
 from evalign.estimator.answers import OWNER, Answers, Method, as_argument, asked, method_of
 from evalign.estimator.evidence import Wanted, evidence
 from evalign.estimator.plot import plot
-from evalign.estimator.rows import constraint_values, weights
+from evalign.estimator.rows import constraint_values, row_weights, weights, with_mean_one
 from evalign.estimator.targets import Targets, read_targets, warn_of_lost
 from evalign.training import TrainingWarning
 
@@ -152,6 +152,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         weight = None if sample_weight is None else weights(sample_weight, len(codes))
         groups = constraint_values(OWNER, constraint_groups, len(codes))
         routed = self._routed(weight, params)
+        weight = None if weight is None else with_mean_one(weight)
         split_params, fit_params = routed.splitter.split, routed.estimator.fit
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -219,7 +220,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
         labels = self.predict(X)
-        weight = None if sample_weight is None else weights(sample_weight, len(labels))
+        weight = None if sample_weight is None else row_weights(sample_weight, labels)
         metric = resolve(self.metric, owner=OWNER)
         return self._targets.score(OWNER, metric, labels, y, weight)
 

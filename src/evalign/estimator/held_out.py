@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_method_params
 from evalign.core.checks import require
 from evalign.estimator.answers import OWNER, Answers, Method, Split
 from evalign.estimator.frames import NothingToLearn
+from evalign.estimator.rows import row_groups
 from evalign.training.split import strata, stratified_folds
 
 FOLDS = 5
@@ -48,6 +49,7 @@ def splits(
         return list(splitter.split(X, y, **params))
     groups = params.get("groups")
     if groups is not None:
+        groups = row_groups(owner, groups, len(codes))
         number = len(np.unique(groups))
         require(number > 1, owner, "groups", "name two groups at least", number)
     return stratified_folds(strata(codes), int(cv), groups=groups, seed=seed)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.decisions.inputs import group_values
-from evalign.estimator.cells import TypedTable
+from evalign.estimator.cells import TypedTable, gaps_of_objects
 from evalign.estimator.frames import Features, Given, read
 from evalign.estimator.labels import (
     alike,
@@ -82,11 +82,7 @@ class LabelledRows(NamedTuple):
     def counted(self, groups: Any) -> tuple["LabelledRows", Any]:
         """The rows that have a weight, and their groups."""
         count = self.weight > 0
-        if groups is not None:
-            groups = np.asarray(groups)
-            allowed = f"hold a value for each of the {len(count)} rows"
-            require(groups.shape == count.shape, OWNER, "groups", allowed, groups.shape)
-            groups = groups[count]
+        groups = None if groups is None else row_groups(OWNER, groups, len(count))[count]
         return self.take(count), groups
 
     @property
@@ -250,6 +246,23 @@ def read_validation(
     return LabelledRows(features.matrix(OWNER, X), codes, weight, apart)
 
 
+def row_groups(owner: str, groups: Any, rows: int) -> np.ndarray:
+    """A value for each row; those with the same value are held out together."""
+    given = np.asarray(groups)
+    allowed = f"hold a value for each of the {rows} rows"
+    require(given.shape == (rows,), owner, "groups", allowed, given.shape)
+    gaps = int(gaps_of_objects(given).sum()) if given.dtype.kind in "OfM" else 0
+    cure = "Give rows that lack one a group of their own."
+    require(not gaps, owner, "groups", allowed, f"gaps in {gaps}", cure)
+    alike = given.dtype != object or len({isinstance(each, str) for each in given}) < 2
+    allowed, cure = (
+        "hold strings or numbers, not both",
+        "Make strings of all, as in map(str, groups).",
+    )
+    require(alike, owner, "groups", allowed, "strings and other values", cure)
+    return given
+
+
 def constraint_values(owner: str, groups: Any, rows: int) -> np.ndarray | None:
     """The groups that gaps are between, one for each row."""
     return None if groups is None else group_values(owner, groups, (rows,), "constraint_groups")
@@ -273,7 +286,20 @@ def weights(sample_weight: Any, rows: int) -> np.ndarray:
     return _check_sample_weight(sample_weight, like, dtype=np.float64, ensure_non_negative=True)
 
 
-def row_weights(sample_weight: Any, codes: np.ndarray, factors: np.ndarray | None) -> np.ndarray:
-    """The weights of rows, times the factor of each row's class where classes have some."""
-    weight = weights(sample_weight, len(codes))
-    return weight if factors is None else weight * factors[codes]
+def with_mean_one(weight: np.ndarray) -> np.ndarray:
+    """Weights in the same ratios that are 1 on average where they are not 0.
+
+    They are divided by the largest first, because their sum might overflow.
+    """
+    if not weight.any():
+        return weight
+    weight = weight / weight.max()
+    return weight / weight[weight > 0].mean()
+
+
+def row_weights(
+    sample_weight: Any, codes: np.ndarray, factors: np.ndarray | None = None
+) -> np.ndarray:
+    """The weights of rows, times the factor of each row's class, of which only ratios count."""
+    weight = with_mean_one(weights(sample_weight, len(codes)))
+    return weight if factors is None else with_mean_one(weight * with_mean_one(factors)[codes])

@@ -171,6 +171,7 @@ def read_classes(
     factors = compute_class_weight(classifier.class_weight, classes=classes, y=y)
     allowed, got = "hold no negative weight", repr(classifier.class_weight)
     require((factors >= 0).all(), owner, "class_weight", allowed, got)
+    require(np.isfinite(factors).all(), owner, "class_weight", "hold finite weights", got)
     return targets, codes, metric, factors
 
 

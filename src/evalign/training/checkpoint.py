@@ -197,8 +197,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def _places(folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
-    folder = Path(os.path.abspath(folder))
-    return folder, folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
+    """The folder, which a link may lead to, and where the new one and the old one are meanwhile.
+
+    What is found there is deleted, so nobody else may have such names. They are the same in every
+    process, so that what a killed one left is found.
+    """
+    folder = Path(os.path.realpath(folder))
+    new, old = (folder.with_name(f"{folder.name}.evalign-{age}") for age in ("new", "old"))
+    return folder, new, old
 
 
 def _recover(folder: str | os.PathLike[str]) -> None:

@@ -91,6 +91,31 @@ def test_whole_at_any_moment(tmp_path, monkeypatch):
     assert epochs == sorted(epochs)
 
 
+@pytest.mark.parametrize("name", ["run.new", "run.old", "run.partial", "run.bak", "run.tmp"])
+def test_folders_of_others_beside_it_stay(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "mine.txt").write_text("mine")
+    for epoch in (1, 2):
+        checkpoint.save(tmp_path / "run", {"epoch": epoch})
+        assert checkpoint.load(tmp_path / "run") == {"epoch": epoch}
+    shutil.rmtree(tmp_path / "run")
+    assert not checkpoint.exists(tmp_path / "run")
+    assert [path.name for path in tmp_path.rglob("*")] == [name, "mine.txt"]
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "disk").mkdir()
+    link = tmp_path / "latest"
+    link.symlink_to(tmp_path / "disk" / "run")
+    for epoch in (1, 2):
+        checkpoint.save(link, {"epoch": epoch})
+        assert checkpoint.load(link) == checkpoint.load(tmp_path / "disk" / "run")
+        assert checkpoint.load(link) == {"epoch": epoch}
+    assert link.is_symlink()
+    assert sorted(path.name for path in tmp_path.glob("*")) == ["disk", "latest"]
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["run"]
+
+
 def test_a_failed_write_leaves_the_old_one(tmp_path, monkeypatch):
     checkpoint.save(tmp_path / "run", {"epoch": 1})
 
