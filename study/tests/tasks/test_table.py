@@ -162,3 +162,20 @@ def test_documentation_shows_the_records(table, committed, tmp_path):
     page = (ROOT / "docs/tasks_measured.md").read_text(encoding="utf-8")
     text = markdown(table.findings(committed, tmp_path).parts)
     assert fill(page, table.name, text) == page
+
+
+def test_readme_tells_the_records_of_camvid(committed):
+    found = scores([committed[run.key] for run in dense().runs()])
+    cell, ours = [("camvid", MIOU)], DENSE.plain(plan.CHOSEN)
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"has {standings.mean(found, cell, ours):.1f} points of mIoU on CamVid" in readme
+    gained = {
+        rival: standings.gain(found, cell, ours, DENSE.plain(rival)) for rival in DENSE.rivals
+    }
+    entropy, *others = (gained[rival] for rival in DENSE.rivals)
+    least = min(others, key=lambda gain: gain.mean)
+    told = f"{entropy.mean:.1f} above cross-entropy and {least.mean:.1f} above the best of six"
+    assert told in readme
+    assert min(entropy.low, least.low) > 0  # beyond chance
+    behind = standings.gain(found, cell, DENSE.chosen(plan.CHOSEN), DENSE.chosen("weighted"))
+    assert f"it is {-behind.mean:.1f} behind class-weighted cross-entropy" in readme
