@@ -210,7 +210,7 @@ def test_vmap(case):
 
 
 # A graph takes a second, so a published loss is compiled for one of its tasks; for a release, all.
-LAST = {type(case.make()): case for case in MODULES}
+LAST = {type(case.make()): case for case in MODULES if not isinstance(case.make(), MetricLoss)}
 
 
 @pytest.mark.parametrize(

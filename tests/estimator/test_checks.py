@@ -17,7 +17,7 @@ EXPECTED_FAILURES = {
 
 
 @parametrize_with_checks(
-    [quick(epochs=3)],
+    [quick(epochs=1)],
     expected_failed_checks=lambda _: EXPECTED_FAILURES | {"check_classifiers_train": LABELS},
 )
 def test_scikit_learn(estimator, check, monkeypatch):
