@@ -74,7 +74,6 @@ def two(inputs, outputs):
             two(1 + 8, 8) + two(4 + 8, 8) + two(8 + 16, 8) + two(8 + 8, 8) + two(8 + 16, 1),
         ),
     ],
-    ids="mlp narrow_mlp darknet19 tiny_darknet resnet18 resnet34 binary_resnet18 unet people".split(),
 )
 def test_shapes_and_parameters(make, shape, logits, parameters):
     network = make()
