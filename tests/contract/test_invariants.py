@@ -56,11 +56,12 @@ def hostile_batches(task, dtype):
     )
 
 
-# A bfloat16 goes as far as a float32, in which its logits are computed, as is tested below.
+# A bfloat16 goes as far as a float32, in which its logits are computed, as is tested below; a
+# float64 goes further.
 @pytest.mark.parametrize(
     "dtype",
     [
-        torch.float64,
+        pytest.param(torch.float64, marks=pytest.mark.slow),
         torch.float32,
         torch.float16,
         pytest.param(torch.bfloat16, marks=pytest.mark.slow),
