@@ -14,7 +14,7 @@ def data(tmp_path_factory):
 def command(data, tmp_path_factory):
     """Return the command that makes `fitted`."""
     out = tmp_path_factory.mktemp("fitted") / "run"
-    return fit(data, out, epochs=10, decision="tuned")
+    return fit(data, out, epochs=4, decision="tuned")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from evalign.report import render
 from evalign.training import checkpoint
 from tests.cli.commands import done, files, fit, invoke, process, refused, small_disk
 
-EPOCHS = 6
+EPOCHS = 3
 
 
 @pytest.fixture(scope="module")

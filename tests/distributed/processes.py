@@ -16,7 +16,8 @@ TIMEOUT = 60  # seconds; a hang is a failure, not a wait
 def run(function, size, *arguments, timeout=TIMEOUT):
     """Return the results of all ranks, or raise with the traceback of the first that failed."""
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["evalign", function.__module__])  # imported once, not per rank
+    # Imported once, not per rank; DDP and optimisers import the compiler.
+    context.set_forkserver_preload(["evalign", "torch._dynamo", function.__module__])
     results = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         meeting = os.path.join(folder, "meeting")

@@ -14,7 +14,7 @@ from sybil import Sybil
 from sybil.parsers.doctest import DocTestParser
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
-from evalign.cli import main
+from evalign.cli import fit, main
 from tests import tolerances
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +66,7 @@ def name(path):
 @pytest.mark.parametrize("path", PAGES + MODULES, ids=name)
 def test_examples_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fit, "QUICK_TIME", 2.0)  # a preview would go on as long as it may
     if path in OWN_FILES:
         rows = [f"{x % 7 + x / 200},{'yes' if x % 7 > 4 else 'no'}" for x in range(120)]
         for file in ("data.csv", "new.csv"):

@@ -65,7 +65,14 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("task", "name", "running", "sums"), ENDS)
+# A second each. The kind and the average of these two are compiled for another task as well.
+TWICE = ("informedness_weighted", "specificity_micro")
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "running", "sums"),
+    [pytest.param(*x, marks=pytest.mark.slow) if x[1] in TWICE else x for x in ENDS],
+)
 def test_end(task, name, running, sums):
     form = closed_form(metrics.resolve(name))
     constants = {

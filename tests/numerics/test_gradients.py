@@ -18,7 +18,9 @@ def test_gradcheck(case):
     weight = torch.linspace(0.5, 2, 24, dtype=torch.float64)
     loss = case.make()
     assert torch.autograd.gradcheck(
-        lambda z: loss(z, target, sample_weight=weight), logits.requires_grad_()
+        lambda z: loss(z, target, sample_weight=weight),
+        logits.requires_grad_(),
+        **tolerances.GRADCHECK,
     )
 
 

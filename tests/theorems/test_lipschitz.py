@@ -5,6 +5,8 @@ entries of the d × d matrix), and the constants of metrics that EAST Thm 5.9 ne
 the largest of the entries' distances; matrices are scaled to sum to 1.
 """
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -200,13 +202,17 @@ def test_metrics(metric, seed, rarest):
     assert within(moved, constant, distance(a, near))
 
 
+@cache
+def random_matrices(rarest):
+    random = np.random.default_rng(0)
+    return torch.stack([random_matrix(random, 3, rarest) for _ in range(3000)])
+
+
 @pytest.mark.parametrize("metric", METRICS, ids=str)
 @pytest.mark.parametrize("rarest", [0.02, 0.3])
 def test_steepest_slopes_of_metrics(metric, rarest):
-    random = np.random.default_rng(0)
-    matrices = torch.stack([random_matrix(random, 3, rarest) for _ in range(3000)])
     slope = torch.func.grad(lambda matrix: metric(Confusion.from_matrix(matrix)))
-    g = torch.vmap(slope)(matrices).flatten(1)
+    g = torch.vmap(slope)(random_matrices(rarest)).flatten(1)
     # max g·v over |v| ≤ 1 whose entries sum to 0, as steps between matrices that sum to 1 do
     steepest = (g - g.median(1, keepdim=True).values).abs().sum(1).max().item()
     assert steepest <= theory.metric_lipschitz(metric, 3, rarest=rarest) * (1 + SAME)

@@ -55,7 +55,7 @@ def consistent(broken, draws, level=0.05):
     ],
 )
 def test_promises_are_kept_in_the_population(constraint, metric, rows):
-    draws, broken, promised, plain = 80, 0, 0, 0
+    draws, broken, promised, plain = 50, 0, 0, 0
     for seed in range(draws):
         z, y = two(rows, seed)
         rule = quietly(z, y, metric=metric, constraint=constraint)

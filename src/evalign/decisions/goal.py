@@ -209,8 +209,9 @@ def each_of(function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) 
     """Apply the function to every confusion, over all leading dimensions at once."""
     lead = confusions.shape[:-2]
     flat = [confusions.flatten(0, -3), *(x.flatten() for x in more)]
+    size = CHUNK if len(flat[0]) > CHUNK else None  # splitting takes time, even into one part
     try:
-        result = torch.vmap(function, chunk_size=CHUNK)(*flat)
+        result = torch.vmap(function, chunk_size=size)(*flat)
     except RuntimeError:  # a user's function with a Python `if` on values
         result = torch.stack([function(*each) for each in zip(*flat, strict=True)])
     return result.reshape(*lead, *result.shape[1:])

@@ -92,7 +92,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     Examples:
         >>> from sklearn.datasets import make_classification
         >>> X, y = make_classification(600, weights=[0.9], class_sep=2, random_state=0)
-        >>> clf = AlignedClassifier("f1", epochs=10, batch_size=64, random_state=0)
+        >>> clf = AlignedClassifier("f1", epochs=5, batch_size=64, random_state=0)
         >>> clf.fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.7
         True
     """

@@ -55,28 +55,28 @@ def two(inputs, outputs):
 
 
 @pytest.mark.parametrize(
-    ("network", "shape", "logits", "parameters"),
+    ("make", "shape", "logits", "parameters"),
     [
-        (mlp(13, 2), (13,), (2,), 14 * 512 + 513 * 256 + 257 * 128 + 129 * 2),
-        (mlp(22, 1, hidden=(32, 16)), (22,), (1,), 23 * 32 + 33 * 16 + 17),
-        (darknet19(10), (3, 32, 32), (10,), darknet(DARKNET_19, 10)),
-        (tiny_darknet(1), (3, 32, 32), (1,), darknet(TINY, 1)),
+        (lambda: mlp(13, 2), (13,), (2,), 14 * 512 + 513 * 256 + 257 * 128 + 129 * 2),
+        (lambda: mlp(22, 1, hidden=(32, 16)), (22,), (1,), 23 * 32 + 33 * 16 + 17),
+        (lambda: darknet19(10), (3, 32, 32), (10,), darknet(DARKNET_19, 10)),
+        (lambda: tiny_darknet(1), (3, 32, 32), (1,), darknet(TINY, 1)),
         # Known from many public CIFAR-10 networks of these names.
-        (resnet18(10), (3, 32, 32), (10,), 11_173_962),
-        (resnet34(10), (3, 32, 32), (10,), 21_282_122),
-        (resnet18(1), (3, 28, 28), (1,), 11_173_962 - 9 * 513),
-        (UNet(11), (3, 32, 48), (11, 32, 48), unet((32, 64, 128, 256), 11)),
+        (lambda: resnet18(10), (3, 32, 32), (10,), 11_173_962),
+        (lambda: resnet34(10), (3, 32, 32), (10,), 21_282_122),
+        (lambda: resnet18(1), (3, 28, 28), (1,), 11_173_962 - 9 * 513),
+        (lambda: UNet(11), (3, 32, 48), (11, 32, 48), unet((32, 64, 128, 256), 11)),
         # Rounds read an edge of 1, then 8, with two people of 4, then 8; the logit 8 and 2 · 8.
         (
-            PEOPLE,
+            lambda: PEOPLE,
             (6, 4),
             (15,),
             two(1 + 8, 8) + two(4 + 8, 8) + two(8 + 16, 8) + two(8 + 8, 8) + two(8 + 16, 1),
         ),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
 )
-def test_shapes_and_parameters(network, shape, logits, parameters):
+def test_shapes_and_parameters(make, shape, logits, parameters):
+    network = make()
     assert sum(p.numel() for p in network.parameters()) == parameters
     output = network(torch.randn(2, *shape, generator=torch.Generator().manual_seed(0)))
     assert output.shape == (2, *logits)

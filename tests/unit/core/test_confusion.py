@@ -532,10 +532,11 @@ def test_fields_agree_with_the_matrix_for_every_task():
 
 
 def test_float32_sums_of_millions_of_rows():
-    """One class with more than 2²⁴ rows, where adding up ones in float32 comes to a halt."""
-    rows = 17_000_000
-    logits = torch.zeros(1, 2).expand(rows, 2)
-    c = Confusion.from_logits(logits, torch.ones(1, dtype=torch.int64).expand(rows))
+    """Beyond 2²⁴ rows adding up ones in float32 comes to a halt; the first row stands for those."""
+    weight = torch.ones(100_001)
+    weight[0] = 2**24
+    rows, target = 2**24 + 100_000, torch.ones(len(weight), dtype=torch.int64)
+    c = Confusion.from_logits(torch.zeros(len(weight), 2), target, sample_weight=weight)
     assert c.actual.tolist() == [0, rows]
     assert c.tp[1].item() == pytest.approx(rows / 2, rel=tolerances.FLOAT32)
 

@@ -8,7 +8,7 @@ import numpy as np
 from evalign_study.papers.plan import Cell, Plan
 from evalign_study.papers.tables import MARGIN, Column, Panel
 from evalign_study.records.made import Record
-from evalign_study.records.run import LOSS, Triples, scores
+from evalign_study.records.run import LOSS, Triples, scores_of_each
 from evalign_study.trainers.decisions import THRESHOLDS
 
 Selection = Literal["papers", "strict"]
@@ -69,14 +69,13 @@ class Evidence:
             return {}
         criterion = LOSS if view.selection == "papers" else column.criterion
         goal = self._goal(panel, column, view.variant)
-        return {
-            record["run"]["seed"]: (
-                _of_curve(record["curve"], column, goal)
-                if column.curve
-                else _of_pick(record, column, panel.classes, criterion, view.decision)
-            )
-            for record in self.trials(Cell(panel, view.variant, method), criterion)
-        }
+        trials = self.trials(Cell(panel, view.variant, method), criterion)
+        found = (
+            [_of_curve(record["curve"], column, goal) for record in trials]
+            if column.curve
+            else _of_picks(trials, column, panel.classes, criterion, view.decision)
+        )
+        return {record["run"]["seed"]: x for record, x in zip(trials, found, strict=True)}
 
     def _goal(self, panel: Panel, column: Column, variant: str) -> float:
         """Compute the value from which a line counts as converged.
@@ -102,31 +101,34 @@ class Evidence:
         return [self.records[key] for key in keys if key in self.records]
 
 
-def _of_pick(
-    record: Record, column: Column, classes: int, criterion: str, decision: str
-) -> float | None:
-    """Look up a column in a kept epoch; None where the record does not have it."""
-    pick = record["picks"].get(criterion)
-    if pick is None:
-        return None
+def _of_picks(
+    records: list[Record], column: Column, classes: int, criterion: str, decision: str
+) -> list[float | None]:
+    """Look up a column in the kept epoch of each; None where a record does not have it."""
+    picks = [record["picks"].get(criterion) for record in records]
     if column.metric == "auroc":
-        return pick["auroc"]
-    decisions = THRESHOLDS if decision == "thresholds" else [decision]
-    if not all(name in pick["decisions"] for name in decisions):
-        return None
-    found = [_metric(pick["decisions"][name], column.metric, classes) for name in decisions]
-    return float(np.mean(found))
+        return [pick and pick["auroc"] for pick in picks]
+    names = THRESHOLDS if decision == "thresholds" else [decision]
+    there = [pick is not None and all(x in pick["decisions"] for x in names) for pick in picks]
+    kept = [pick["decisions"] for pick, is_there in zip(picks, there, strict=True) if is_there]
+    found = _metric([decisions[x] for decisions in kept for x in names], column.metric, classes)
+    means = iter(np.reshape(found, (len(kept), len(names))).mean(1).tolist())
+    return [next(means) if is_there else None for is_there in there]
 
 
-def _metric(decided: dict[str, Any], metric: str, classes: int) -> float:
-    """Return the recorded test score, or compute it from the confusion matrix."""
-    if metric in decided["test"]:
-        return decided["test"][metric]
-    matrix: Triples = decided["matrix"]
+def _metric(decided: list[dict[str, Any]], metric: str, classes: int) -> list[float]:
+    """Return the recorded test scores, or compute them from the confusion matrices."""
+    if all(metric in x["test"] for x in decided):
+        return [x["test"][metric] for x in decided]
+    matrices: list[Triples] = [x["matrix"] for x in decided]
     name, _, one_class = metric.partition(":")
     if not one_class:
-        return scores(matrix, classes, (metric,))[metric]
-    k = int(one_class)
+        return scores_of_each(matrices, classes, metric)
+    return [_of_class(matrix, name, int(one_class)) for matrix in matrices]
+
+
+def _of_class(matrix: Triples, name: str, k: int) -> float:
+    """Compute the precision or the recall of a class."""
     right = sum(count for true, predicted, count in matrix if true == predicted == k)
     side = 1 if name == "precision" else 0
     total = sum(cell[2] for cell in matrix if cell[side] == k)

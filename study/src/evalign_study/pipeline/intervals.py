@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -34,5 +35,10 @@ def interval(values: Iterable[float]) -> Interval:
         return Interval(mean, math.nan, math.nan, n)
     # The mean of equal values may differ from them in its last digit.
     spread = 0.0 if np.ptp(x) == 0 else float(x.std(ddof=1))
-    reach = float(stats.t.ppf(0.975, n - 1)) * spread / math.sqrt(n)
+    reach = _quantile(n - 1) * spread / math.sqrt(n)
     return Interval(mean, mean - reach, mean + reach, n)
+
+
+@cache  # scipy takes longer than all else here, and tables have ten thousand intervals
+def _quantile(degrees: int) -> float:
+    return float(stats.t.ppf(0.975, degrees))

@@ -104,8 +104,25 @@ def scores(matrix: Triples, classes: int, names: tuple[str, ...]) -> dict[str, f
         >>> scores([[0, 0, 1], [0, 1, 1], [1, 1, 1]], 2, ("accuracy",))
         {'accuracy': 0.6666666666666666}
     """
-    true, predicted, counts = torch.tensor(matrix).T
-    full = torch.zeros(classes, classes, dtype=torch.float64)
-    full[true, predicted] = counts.double()
-    confusion = Confusion.from_matrix(full)
+    confusion = Confusion.from_matrix(_full([matrix], classes)[0])
     return {name: float(resolve(name)(confusion)) for name in names}
+
+
+def scores_of_each(matrices: list[Triples], classes: int, name: str) -> list[float]:
+    """Compute a metric from each of several confusion matrices, in one go.
+
+    Examples:
+        >>> scores_of_each([[[0, 0, 1], [1, 1, 1]], [[0, 1, 1], [1, 1, 1]]], 2, "accuracy")
+        [1.0, 0.5]
+    """
+    metric = resolve(name)
+    of_one = lambda full: metric(Confusion.from_matrix(full))  # noqa: E731
+    return torch.vmap(of_one)(_full(matrices, classes)).tolist()
+
+
+def _full(matrices: list[Triples], classes: int) -> Tensor:
+    cells = torch.tensor([[i, *cell] for i, matrix in enumerate(matrices) for cell in matrix])
+    *places, counts = cells.T
+    full = torch.zeros(len(matrices), classes, classes, dtype=torch.float64)
+    full[*places] = counts.double()
+    return full
