@@ -233,14 +233,18 @@ class AlignedLoss(AdditiveLoss):
         return _positive(self.counts)
 
     def _weight(self, pixels: bool) -> Tensor | None:
-        """The weight of each class or label in the cross-entropy of pixels, or of other rows."""
-        if not isinstance(self.class_weight, str):
-            return self.class_weight
-        balanced = self.class_weight == BALANCED
-        counts = self._known_counts() if balanced or pixels else None
+        """The weight of each class or label in the cross-entropy of pixels, or of other rows.
+
+        The largest is 1: only ratios count, and sums of very small ones would be taken for 0.
+        """
+        given = self.class_weight
+        if not isinstance(given, str):
+            return None if given is None else given / given.amax()
+        counts = self._known_counts() if given == BALANCED or pixels else None
         if counts is None:
             return None
-        return 1 / counts if balanced else counts.rsqrt()
+        inverse = counts.amin() / counts
+        return inverse if given == BALANCED else inverse.sqrt()
 
     def _shift(self, weight: Tensor | None) -> Tensor:
         """What the cross-entropy adds to logits: rows of heavy classes count as more of them."""
