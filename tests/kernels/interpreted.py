@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from evalign import MetricLoss
+from evalign.aggregation import RankSum
 from evalign.core.rows import GivenRows
 from evalign.kernels import fused
 from evalign.kernels.fused import plan
@@ -267,6 +268,16 @@ def test_several_programs(task, alone, on_gpu, monkeypatch):
 
     assert_same(make, (logits, target, weight))
     assert max(x.programs for x in plan._plans.values()) > 1
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_sums_of_several_ranks(task, on_gpu, monkeypatch):
+    """As if three ranks had the same rows: their sums are thrice those of one."""
+    monkeypatch.setattr(RankSum, "size", lambda _: 3)
+    monkeypatch.setattr(RankSum, "total", lambda _, own, classes: 3 * own)
+    batches = rows_of(task), rows_of(task, images=True)  # without class weights, and with some
+    assert_same(lambda: aligned(task), *batches)
+    assert_same(lambda: learning(task), batches[1])
 
 
 def test_rows_longer_than_a_tile(on_gpu, tiles_of):
