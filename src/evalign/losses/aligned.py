@@ -47,8 +47,8 @@ class AlignedLoss(AdditiveLoss):
         metric: as in `MetricLoss`.
         class_counts: the counts or shares of the classes in the training rows, (negative, positive)
             if binary, a pair (negative, positive) for each label if there are many a row. None
-            learns them from the batches of training, of all ranks: the offsets of a batch are those
-            of the batches before it.
+            learns them from the batches of training, of all ranks: the offsets of a batch, and
+            weights by counts, are those of the batches before it.
         metric_weight: a factor of the metric's part; 0 leaves cross-entropy with its offsets.
         temperature: sharpness of the metric's step, see `MetricLoss`.
         momentum: weight of the new batch in the running statistics; 1 is the batch alone.
