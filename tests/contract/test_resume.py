@@ -129,7 +129,7 @@ CASES = {
             **COMMON,
             "metric": ("f2_macro", "loss.metric_loss.metric.beta was 1.0 and is now 2.0"),
             "class_counts": ([9, 2, 1], r"loss.class_counts was \[3.*\] and is now \[9.*\]"),
-            **WEIGHT,
+            "class_weight": (None, "loss.class_weight was 'auto' and is now None"),
             "metric_weight": (2.0, "loss.metric_weight was 1.0 and is now 2.0"),
             "label_smoothing": (0.1, "loss.label_smoothing was 0.0 and is now 0.1"),
             "per_image": (True, "loss.metric_loss.per_image was False and is now True"),

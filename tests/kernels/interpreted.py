@@ -10,6 +10,7 @@ import torch
 from triton.runtime import interpreter
 
 from evalign import MetricLoss
+from evalign.aggregation import RankSum
 from evalign.core.rows import GivenRows
 from evalign.kernels import fused
 from evalign.kernels.fused import plan
@@ -243,8 +244,17 @@ def test_running_average(task, on_gpu):
 def test_aligned(task, on_gpu):
     assert_same(lambda: aligned(task), rows_of(task), rows_of(task, images=True))
     assert_same(lambda: aligned(task, metric_weight=0.3).eval(), rows_of(task))
-    batches = [rows_of(task, seed=seed) for seed in range(2)]
+    batches = [rows_of(task, seed=seed, images=seed == 1) for seed in range(3)]
     assert_same(lambda: learning(task, metric_weight=3, momentum=1), *batches)
+
+
+def test_class_weights_in_both_layouts_and_precisions(on_gpu):
+    logits, target, weight = rows_of("multiclass", images=True)
+    last = logits.contiguous(memory_format=torch.channels_last), target, weight
+    assert_same(lambda: aligned("multiclass", class_weight="balanced"), last)
+    for task in ("binary", "multiclass"):
+        single = rows_of(task, images=True, dtype=torch.float32)
+        assert_same(lambda: aligned(task), single, atol=tolerances.FLOAT32)  # noqa: B023
 
 
 def test_threshold_of_each_label(on_gpu):
@@ -264,9 +274,25 @@ def test_several_programs(task, alone, on_gpu, monkeypatch):
         monkeypatch.setattr(fused, "ALONE", 8)
     copies = 12 if task == "multiclass" else 50  # the more columns a tile has, the fewer rows
     logits, target, weight = (torch.cat([x] * copies) for x in rows_of(task))
-    make = (lambda: MetricLoss("f1_macro")) if task == "multilabel" else (lambda: aligned(task))
+    of_class = [1, 2] if task == "binary" else [1, 5, 2, 3]
+
+    def make():
+        if task == "multilabel":
+            return MetricLoss("f1_macro")
+        return aligned(task, class_weight=of_class)
+
     assert_same(make, (logits, target, weight))
     assert max(x.programs for x in plan._plans.values()) > 1
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_sums_of_several_ranks(task, on_gpu, monkeypatch):
+    """As if three ranks had the same rows: their sums are thrice those of one."""
+    monkeypatch.setattr(RankSum, "size", lambda _: 3)
+    monkeypatch.setattr(RankSum, "total", lambda _, own, classes: 3 * own)
+    batches = rows_of(task), rows_of(task, images=True)  # without class weights, and with some
+    assert_same(lambda: aligned(task), *batches)
+    assert_same(lambda: learning(task), batches[1])
 
 
 def test_rows_longer_than_a_tile(on_gpu, tiles_of):
@@ -282,6 +308,7 @@ def test_more_classes_than_the_end_takes_at_a_time(on_gpu, monkeypatch):
     for name in ("f1_weighted", "matthews_corrcoef"):
         make = lambda: MetricLoss(name, statistics="running")  # noqa: B023, E731
         assert_same(make, rows_of("multiclass"), rows_of("multiclass", seed=1))
+    assert_same(lambda: aligned("multiclass"), rows_of("multiclass", images=True))
 
 
 def test_a_temperature_changed_before_the_backward_pass(on_gpu):

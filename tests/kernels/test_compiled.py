@@ -51,17 +51,18 @@ def compiled(kernel, constants, *, logits="fp32", target="i64", sums="fp32"):
     assert "cubin" in triton.compile(source, target=TARGET).asm
 
 
-# Every kind and average, with each of these once in every task that has it.
+# Every kind and average, with each of these once in every task that has it. The cross-entropy is
+# 0 for none, 1, or 2 where the classes have factors.
 ENDS = [
-    ("multiclass", "f1_macro", True, "fp32"),
-    ("multiclass", "markedness_micro", False, "fp64"),
-    ("multiclass", "informedness_weighted", True, "fp32"),
-    ("multiclass", "balanced_accuracy", False, "fp32"),
-    ("multiclass", "matthews_corrcoef", True, "fp32"),
-    ("multiclass", "cohen_kappa", False, "fp32"),
-    ("binary", "npv", True, "fp32"),
-    ("multilabel", "jaccard_weighted", True, "fp32"),
-    ("multilabel", "specificity_micro", False, "fp32"),
+    ("multiclass", "f1_macro", True, 2, "fp32"),
+    ("multiclass", "markedness_micro", False, 0, "fp64"),
+    ("multiclass", "informedness_weighted", True, 1, "fp32"),
+    ("multiclass", "balanced_accuracy", False, 0, "fp32"),
+    ("multiclass", "matthews_corrcoef", True, 2, "fp32"),
+    ("multiclass", "cohen_kappa", False, 1, "fp32"),
+    ("binary", "npv", True, 2, "fp32"),
+    ("multilabel", "jaccard_weighted", True, 0, "fp32"),
+    ("multilabel", "specificity_micro", False, 0, "fp32"),
 ]
 
 
@@ -70,14 +71,16 @@ TWICE = ("informedness_weighted", "specificity_micro")
 
 
 @pytest.mark.parametrize(
-    ("task", "name", "running", "sums"),
+    ("task", "name", "running", "cross", "sums"),
     [pytest.param(*x, marks=pytest.mark.slow) if x[1] in TWICE else x for x in ENDS],
 )
-def test_end(task, name, running, sums):
+def test_end(task, name, running, cross, sums):
     form = closed_form(metrics.resolve(name))
     constants = {
         "TASK": TASKS[task],
-        "CROSS_ENTROPY": 2 if task != "multilabel" and running else 0,
+        "CROSS_ENTROPY": cross,
+        "METRIC_WEIGHT": 1.0,
+        "BY_ACCURACY": cross > 0,
         "RUNNING": running,
         "MOMENTUM": 0.1,
         "KIND": KINDS[form.kind],
@@ -106,10 +109,10 @@ def test_ends_cover_all_kinds_and_averages():
 @pytest.mark.parametrize(
     ("rows", "columns", "sigmoid", "cross", "logits", "target"),
     [
-        (32, 4, True, False, "fp64", "u8"),
-        (1, 512, False, True, "bf16", "i32"),
-        pytest.param(32, 4, False, True, "fp32", "i64", marks=pytest.mark.slow),
-        pytest.param(1, 512, True, True, "fp16", "i64", marks=pytest.mark.slow),
+        (32, 4, True, 0, "fp64", "u8"),
+        (1, 512, False, 1, "bf16", "i32"),
+        pytest.param(32, 4, False, 2, "fp32", "i64", marks=pytest.mark.slow),
+        pytest.param(1, 512, True, 2, "fp16", "i64", marks=pytest.mark.slow),
     ],
 )
 def test_rows_of_a_tile(rows, columns, sigmoid, cross, logits, target):
@@ -120,25 +123,25 @@ def test_rows_of_a_tile(rows, columns, sigmoid, cross, logits, target):
     compiled(gradient, constants | {"DETACH": sigmoid, "WHOLE": True}, logits=logits, target=target)
 
 
-@pytest.mark.parametrize("sigmoid", [False, True])
-def test_rows_longer_than_a_tile(sigmoid):
-    constants = settings(5000, 512, sigmoid, not sigmoid, "fp32")
+@pytest.mark.parametrize(("sigmoid", "cross"), [(False, 2), (True, 0)])
+def test_rows_longer_than_a_tile(sigmoid, cross):
+    constants = settings(5000, 512, sigmoid, cross, "fp32")
     compiled(long_row, constants)
     compiled(long_columns, constants)
     compiled(gradient, constants | {"ROWS": 1, "DETACH": False, "WHOLE": False, "ADJACENT": 16})
 
 
 @pytest.mark.parametrize(
-    ("labels", "sigmoid", "logits", "target"),
+    ("labels", "sigmoid", "cross", "logits", "target"),
     [
-        (1, True, "bf16", "fp32"),
-        (80, False, "fp64", "i1"),
-        pytest.param(1, False, "fp32", "i64", marks=pytest.mark.slow),
+        (1, True, 2, "bf16", "fp32"),
+        (80, False, 0, "fp64", "i1"),
+        pytest.param(1, False, 1, "fp32", "i64", marks=pytest.mark.slow),
     ],
 )
-def test_labels(labels, sigmoid, logits, target):
+def test_labels(labels, sigmoid, cross, logits, target):
     binary = labels == 1
-    constants = settings(labels, 1 if binary else 16, sigmoid, binary, logits)
+    constants = settings(labels, 1 if binary else 16, sigmoid, cross, logits)
     constants = constants | {"LABELS": constants.pop("CLASSES"), "ROWS": 64}
     compute = "fp64" if logits == "fp64" else "fp32"
     compiled(label_sums, constants, logits=logits, target=target, sums=compute)
@@ -148,8 +151,8 @@ def test_labels(labels, sigmoid, logits, target):
 def settings(classes, columns, sigmoid, cross, logits):
     return {
         "CLASSES": classes,
-        "WEIGHTED": cross,
-        "CROSS_ENTROPY": 2 * cross,  # the classes have factors
+        "WEIGHTED": cross > 0,
+        "CROSS_ENTROPY": cross,
         "SIGMOID": sigmoid,
         "EPS": EPS["fp64" if logits == "fp64" else "fp32"],
         "COLUMNS": columns,

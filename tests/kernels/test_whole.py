@@ -21,6 +21,11 @@ from tests.kernels.whole import (
 )
 
 ZERO_DIVISION = (0.0, 1.0, torch.nan)
+ROWS = (
+    lambda: MetricLoss("f1_macro"),
+    lambda: aligned("multiclass"),
+    lambda: aligned("multiclass", class_weight=[3.0, 1.0, 0.2, 5.0]),
+)
 NEAR = {"rtol": 0, "atol": tolerances.SAME}
 
 
@@ -204,13 +209,13 @@ def layouts():
 
 
 @pytest.mark.parametrize("layout", layouts())
-@pytest.mark.parametrize("make", [lambda: MetricLoss("f1_macro"), lambda: aligned("multiclass")])
+@pytest.mark.parametrize("make", ROWS)
 def test_layouts(make, layout):
     assert_same(make, layouts()[layout])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("make", [lambda: MetricLoss("f1_macro"), lambda: aligned("multiclass")])
+@pytest.mark.parametrize("make", ROWS)
 def test_precisions(make, dtype):
     """The same logits in float64, but for what the computation and the gradient's type round."""
     logits, target, weight = rows_of("multiclass", dtype=dtype)
@@ -262,7 +267,8 @@ def test_a_class_ruled_out_beside_a_cross_entropy():
     target[target == -100] = 0
     logits[3, target[3]] = -torch.inf
     weight[3] = 0
-    assert_same(lambda: aligned("multiclass"), (logits, target, weight))
+    for make in ROWS[1:]:
+        assert_same(make, (logits, target, weight))
 
 
 # What happens between and after the passes.
@@ -271,10 +277,9 @@ def test_a_class_ruled_out_beside_a_cross_entropy():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: MetricLoss("f1_macro"),
+        *ROWS,
         lambda: MetricLoss("matthews_corrcoef", heaviside="sigmoid"),
         lambda: MetricLoss("f1_macro", statistics="running"),
-        lambda: aligned("multiclass"),
     ],
 )
 def test_second_derivative(make):

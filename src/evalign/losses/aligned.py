@@ -47,8 +47,8 @@ class AlignedLoss(AdditiveLoss):
         metric: as in `MetricLoss`.
         class_counts: the counts or shares of the classes in the training rows, (negative, positive)
             if binary, a pair (negative, positive) for each label if there are many a row. None
-            learns them from the batches of training, of all ranks: the offsets of a batch are those
-            of the batches before it.
+            learns them from the batches of training, of all ranks: the offsets of a batch, and
+            weights by counts, are those of the batches before it.
         metric_weight: a factor of the metric's part; 0 leaves cross-entropy with its offsets.
         temperature: sharpness of the metric's step, see `MetricLoss`.
         momentum: weight of the new batch in the running statistics; 1 is the batch alone.
@@ -233,14 +233,18 @@ class AlignedLoss(AdditiveLoss):
         return _positive(self.counts)
 
     def _weight(self, pixels: bool) -> Tensor | None:
-        """The weight of each class or label in the cross-entropy of pixels, or of other rows."""
-        if not isinstance(self.class_weight, str):
-            return self.class_weight
-        balanced = self.class_weight == BALANCED
-        counts = self._known_counts() if balanced or pixels else None
+        """The weight of each class or label in the cross-entropy of pixels, or of other rows.
+
+        The largest is 1: only ratios count, and sums of very small ones would be taken for 0.
+        """
+        given = self.class_weight
+        if not isinstance(given, str):
+            return None if given is None else given / given.amax()
+        counts = self._known_counts() if given == BALANCED or pixels else None
         if counts is None:
             return None
-        return 1 / counts if balanced else counts.rsqrt()
+        inverse = counts.amin() / counts
+        return inverse if given == BALANCED else inverse.sqrt()
 
     def _shift(self, weight: Tensor | None) -> Tensor:
         """What the cross-entropy adds to logits: rows of heavy classes count as more of them."""

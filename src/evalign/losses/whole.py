@@ -2,9 +2,9 @@
 
 The sums of the rows, those of other ranks, the running average, the metric and its slopes are
 computed in the forward pass without a graph, and the gradient of the logits in the backward pass.
-On a GPU that is three launches, for up to 4096 classes; counts of classes that `AlignedLoss` learns
-take more. `MetricLoss.value` and `AlignedLoss.value`
-say what it computes, and serve the rows and metrics that it does not cover.
+On a GPU that is three launches, for up to 4096 classes; offsets, class weights and the counts that
+`AlignedLoss` learns take more. `MetricLoss.value` and `AlignedLoss.value` say what it computes, and
+serve the rows and metrics that it does not cover.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class WholeLoss(NamedTuple):
         metric: the metric.
         form: its closed form.
         sigmoid: whether the step is the sigmoid.
-        odds: exp(offsets) of the cross-entropy of logits + offsets; None for no cross-entropy.
+        odds: exp(shift) of the cross-entropy of logits + shift; None for no cross-entropy.
         class_weight: the factors of the classes in the cross-entropy; None for 1.
         metric_weight: the factor of the metric.
         by_accuracy: whether its gradient grows as rows are undecided, see `AlignedLoss`.
@@ -114,9 +114,9 @@ class WholeLoss(NamedTuple):
             value = strength * value
             if self.odds is None:
                 return value
-            offsets = self.odds.log().to(batch.logits)
-            offsets = offsets[1] - offsets[0] if batch.task == "binary" else offsets
-            moved = replace(batch, given=batch.logits + offsets)
+            shift = self.odds.log().to(batch.logits)
+            shift = shift[1] - shift[0] if batch.task == "binary" else shift
+            moved = replace(batch, given=batch.logits + shift)
             log_p = moved.log_probabilities()
             return value + cross_slope * batch.mean(log_p, torch.neg, self.class_weight).sum
 
@@ -125,7 +125,8 @@ class _Passed(NamedTuple):
     """What the forward pass leaves behind beside the rows."""
 
     value: Tensor
-    slopes: Tensor  # by tp and predicted of every class, by the cross-entropy; temperature; odds
+    # By tp and predicted of every class, by the cross-entropy; temperature; on a GPU `Step.odds`.
+    slopes: Tensor
     # tp, predicted, actual, total of every label; total and rows of exclusive ones; the weight of
     # the metric; the actual mass of the labels in this batch.
     point: Tensor

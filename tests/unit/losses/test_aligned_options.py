@@ -221,6 +221,18 @@ def test_balanced_weights_are_those_by_the_counts(learnt):
     torch.testing.assert_close(loss(logits, y), expected, **NEAR)
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_the_scale_of_weights_and_counts_does_not_matter(scale):
+    logits, y = images()
+    numbers = torch.tensor(COUNTS).double()
+    for make in (
+        lambda scale: AlignedLoss("f1_macro", COUNTS, class_weight=scale * numbers),
+        lambda scale: AlignedLoss("f1_macro", scale * numbers, class_weight="balanced"),
+        lambda scale: AlignedLoss("f1_macro", scale * numbers),
+    ):
+        assert_same(make(scale)(logits, y), make(1)(logits, y), logits)
+
+
 # Images, and some of the classes.
 
 

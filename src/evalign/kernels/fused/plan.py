@@ -39,8 +39,8 @@ PLANS = 1000  # that are kept
 class Step(NamedTuple):
     """How memberships are made.
 
-    `odds` are exp(offsets) of a cross-entropy beside the metric; on a second line, where there is
-    one, are the factors of the classes in it.
+    `odds` are exp(shift) of a cross-entropy of logits + shift beside the metric; on a second line,
+    where there is one, are the factors of the classes in it.
     """
 
     temperature: Tensor
