@@ -78,6 +78,13 @@ def test_an_empty_column_names_the_cure(tmp_path):
     assert text.endswith(cure)
 
 
+def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
+    data = tmp_path / "data.csv"
+    data.write_bytes(changed(age="NaN", income="NaN", colour=""))
+    text = refused(*fit(data, tmp_path / "run"))
+    assert "'age'. Nor can these be used as they are: 'income', 'colour'." in text
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

@@ -100,7 +100,7 @@ def test_another_command(fitted, command, more, what):
 def test_other_data(fitted, command, tmp_path):
     other = written(tmp_path / "data.csv", table(seed=1))
     text = refused(*[other if part == command[1] else part for part in command])
-    assert "belongs to another command: data was " in text
+    assert "belongs to another command: DATA is another table, or has changed since." in text
 
 
 def test_seeds(data, tmp_path):

@@ -13,7 +13,7 @@ from pyarrow import types
 
 from evalign.cli import dates
 from evalign.cli.dialects import PERCENT
-from evalign.cli.errors import DataWarning, UsageError
+from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.tables import is_date, is_number, is_usable
 from evalign.estimator.cells import ColumnValues, parsed_dates, role
 
@@ -75,9 +75,17 @@ def plan(
 ) -> Columns:
     """Find the role of every column of the training table. Errors call the table `source`."""
     kinds = dict.fromkeys(drop, "dropped")
+    refused: dict[str, UsageError] = {}
     for name in table.column_names:
         if name not in (target, group, weight, *drop):
-            kinds[name] = _kind(f"Column {name!r} of {source}", name, table[name])
+            try:
+                kinds[name] = _kind(f"Column {name!r} of {source}", name, table[name])
+            except UsageError as error:  # the others are named with it, to mend them in one go
+                refused[name] = error
+    if refused:
+        first, *others = refused
+        also = f" Nor can these be used as they are: {listed(others)}." if others else ""
+        raise UsageError(f"{refused[first]}{also}")
     numbers, categories, days = (
         tuple(name for name, kind in kinds.items() if kind == wanted)
         for wanted in ("number", "category", "date")

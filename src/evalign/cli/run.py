@@ -311,6 +311,8 @@ def _check_same(folder: Path, then: About, now: About) -> None:
     for name in {**then, **now}:
         if then.get(name) != now.get(name):
             got = f"{name} was {then.get(name)} and is now {now.get(name)}"
+            if name == "data":  # a checksum, which tells a reader nothing
+                got = "DATA is another table, or has changed since"
             cure = "Choose another --out, or delete it."
             raise UsageError(f"{folder} belongs to another command: {got}. {cure}")
 

@@ -249,6 +249,11 @@ def as_labels(
         cure = "The classes of the scores are in dimension 1, unless you pass class_dim=-1."
     require(tuple(labels.shape) == shape, owner, "y", allowed, tuple(given.shape), cure)
     labels = labels.reshape(-1, classes) if multilabel else labels.flatten()
+    if read and ignore_index == 255 and mask_of_255(labels):
+        warn(
+            f"The y of {owner} holds 0 and 255 alone, and ignore_index=255 leaves all but 0 out. "
+            "If it is a mask, divide by 255, as in y // 255."
+        )
     seen = labels != ignore_index
     labels = labels.masked_fill(~seen, 0)
     whole = labels.long()

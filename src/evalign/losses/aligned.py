@@ -132,7 +132,7 @@ class AlignedLoss(AdditiveLoss):
         )
         if isinstance(class_weight, str):
             allowed, known = 'be "auto", "balanced", numbers or None', class_weight in NAMED
-            require(known, "AlignedLoss", "class_weight", allowed, class_weight)
+            require(known, "AlignedLoss", "class_weight", allowed, repr(class_weight))
             self.class_weight = class_weight
         else:
             if class_weight is not None:

@@ -236,6 +236,13 @@ def test_255_beside_other_classes_is_left_out():
     DICE(ignore_index=255)(drawn(4, 3), torch.tensor([0, 1, 2, 255]))
 
 
+def test_a_rule_warns_of_a_mask_of_which_only_0_is_left():
+    with pytest.warns(
+        UserWarning, match=r"^The y of fit_decision holds 0 and 255 alone, .* y // 255"
+    ):
+        fit_decision(drawn(2, 2, 4, 4), MASK, metric="jaccard", ignore_index=255)
+
+
 def test_few_rows_with_one_label_each_are_not_taken_for_classes():
     loss = losses.MetricLoss("f1_macro")
     with warnings.catch_warnings():

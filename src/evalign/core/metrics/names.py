@@ -77,6 +77,10 @@ OTHER_WORDS = {
     "f_beta": "f2",
     "youden": "informedness",
     "bacc": "balanced_accuracy",
+    "macc": "balanced_accuracy",
+    "accuracy_macro": "balanced_accuracy",
+    "macro_accuracy": "balanced_accuracy",
+    "class_accuracy_macro": "balanced_accuracy",
     "kappa": "cohen_kappa",
     "quadratic_weighted_kappa": "cohen_kappa_quadratic",
     "negative_predictive_value": "npv",
@@ -175,6 +179,7 @@ def _cure(name: str) -> str:
     plain = plain.removeprefix("binary_")
     if plain.startswith("mean"):
         plain = f"{plain.removeprefix('mean').removeprefix('_')}_macro"
+    plain = OTHER_WORDS.get(plain, plain)
     base, average = split(plain)
     if base in OTHER_WORDS:
         plain = OTHER_WORDS[base] + ("" if average == "binary" else f"_{average}")

@@ -125,5 +125,6 @@ def bars(found: Scores, task: Task, datasets: Sequence[str]) -> list[Bar]:
             if found_gain is not None:
                 met = found_gain.mean >= least and (least == 0 or found_gain.low > 0)
                 text = f"{name}: gain in {shown} over {label}, points"
-                listed.append(Bar(text, found_gain.mean, f"{least:g} or more", met))
+                asked = f"{least:g} or more{', beyond chance' if least else ''}"
+                listed.append(Bar(text, found_gain.mean, asked, met))
     return listed
