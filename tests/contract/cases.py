@@ -195,11 +195,13 @@ def _loss(id_, make, task, expected, exempt=None) -> Case:
 
 def _aligned(task: str) -> Case:
     """Make the case of our recipe for balanced accuracy, whose offsets are the whole log prior. It
-    is in evaluation mode, where running statistics are not used.
+    is in evaluation mode, where running statistics are not used, and has no class weights, which
+    only pixels have by default.
     """
     prior = WEIGHTS[task]
 
     def make(**settings):
+        settings = {"class_weight": None, **settings}
         return losses.AlignedLoss("balanced_accuracy", prior, **settings).eval()
 
     def expected(z, y, w):

@@ -14,6 +14,7 @@ mass of the classes in this batch.
 import triton
 import triton.language as tl
 
+from evalign.kernels.fused.ratios import score_of
 from evalign.kernels.fused.totals import added
 
 TASKS = {"binary": 0, "multiclass": 1, "multilabel": 2}
@@ -125,7 +126,7 @@ def finish(
                 sum_actual += tl.sum(counted * actual, 0)
                 sum_total += tl.sum(counted * total, 0)
             else:
-                score, _of_tp, _of_predicted, undefined = _score(
+                score, _of_tp, _of_predicted, undefined = score_of(
                     tp, predicted, actual, tn, negatives, rejected, TP, TN, BY_TP, BY_PREDICTED,
                     BY_ACTUAL, BY_NEGATIVES, BY_REJECTED, SECOND, ZERO_DIVISION,
                 )  # fmt: skip
@@ -154,7 +155,7 @@ def finish(
     if KIND == _RATIO:
         if AVERAGE == _MICRO:
             rest = sum_total - sum_actual
-            score, pooled_tp, pooled_predicted, undefined = _score(
+            score, pooled_tp, pooled_predicted, undefined = score_of(
                 sum_tp, sum_predicted, sum_actual, rest - (sum_predicted - sum_tp),
                 rest, sum_total - sum_predicted, TP, TN, BY_TP, BY_PREDICTED,
                 BY_ACTUAL, BY_NEGATIVES, BY_REJECTED, SECOND, ZERO_DIVISION,
@@ -202,7 +203,7 @@ def finish(
             if AVERAGE == _MICRO:
                 of_tp, of_predicted = counted * pooled_tp, counted * pooled_predicted
             else:
-                _s, of_tp, of_predicted, undefined_class = _score(
+                _s, of_tp, of_predicted, undefined_class = score_of(
                     tp, predicted, actual, tn, negatives, rejected, TP, TN, BY_TP, BY_PREDICTED,
                     BY_ACTUAL, BY_NEGATIVES, BY_REJECTED, SECOND, ZERO_DIVISION,
                 )  # fmt: skip
@@ -319,41 +320,3 @@ def _counted(actual, predicted, total, per_row, AVERAGE: tl.constexpr, MULTILABE
         if AVERAGE == _MICRO:
             counted = tl.where(counted != 0, one, zero)
     return counted
-
-
-@triton.jit
-def _score(
-    tp, predicted, actual, tn, negatives, rejected,
-    TP: tl.constexpr, TN: tl.constexpr, BY_TP: tl.constexpr, BY_PREDICTED: tl.constexpr,
-    BY_ACTUAL: tl.constexpr, BY_NEGATIVES: tl.constexpr, BY_REJECTED: tl.constexpr,
-    SECOND: tl.constexpr, ZERO_DIVISION: tl.constexpr,
-):  # fmt: skip
-    """Scores, their slopes by tp and predicted, and where they are undefined."""
-    by_actual = tl.full([], BY_ACTUAL, tl.float64)
-    under = BY_TP * tp + BY_PREDICTED * predicted + by_actual * actual
-    under += BY_NEGATIVES * negatives + BY_REJECTED * rejected
-    score, of_tp, of_predicted, undefined = _quotient(
-        tl.full([], TP, tl.float64) * tp + TN * tn, under, tl.full([], TP, tl.float64) + TN,
-        BY_TP, -TN, BY_PREDICTED - BY_REJECTED,
-    )  # fmt: skip
-    if SECOND:  # recall or precision came first; the rate among the negatives follows
-        under = rejected
-        if BY_ACTUAL != 0:
-            under = negatives
-        by_rejected: tl.constexpr = BY_ACTUAL == 0
-        other, more_tp, more_predicted, either = _quotient(
-            tn, under, tl.full([], 1, tl.float64), 0.0, -1.0, -1.0 * by_rejected
-        )
-        score, undefined = score + other - 1, undefined | either
-        of_tp, of_predicted = of_tp + more_tp, of_predicted + more_predicted
-    score = tl.where(undefined, ZERO_DIVISION, score)
-    return score, tl.where(undefined, 0, of_tp), tl.where(undefined, 0, of_predicted), undefined
-
-
-@triton.jit
-def _quotient(over, under, over_by_tp, under_by_tp, over_by_predicted, under_by_predicted):
-    undefined = under < 1e-19
-    under = tl.where(undefined, 1, under)
-    score = over / under
-    of_tp = (over_by_tp - under_by_tp * score) / under
-    return score, of_tp, (over_by_predicted - under_by_predicted * score) / under, undefined
