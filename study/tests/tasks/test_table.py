@@ -15,6 +15,7 @@ from evalign_study.trainers.pixel_methods import CANDIDATES, RIVALS
 from study.tests.papers.made_tables import record
 
 ROOT = Path(__file__).parents[3]
+LOSS = "losses/aligned.md"
 
 
 def made(run, task, level):
@@ -162,6 +163,26 @@ def test_documentation_shows_the_records(table, committed, tmp_path):
     page = (ROOT / "docs/tasks_measured.md").read_text(encoding="utf-8")
     text = markdown(table.findings(committed, tmp_path).parts)
     assert fill(page, table.name, text) == page
+
+
+def test_pages_tell_the_records_of_other_forms(committed):
+    """Those of forms of ours that are not in the table."""
+    cell, ways = [("camvid", MIOU)], ("argmax", "expected")
+    page, loss = ((ROOT / "docs" / x).read_text("utf-8") for x in ("tasks_measured.md", LOSS))
+    for form, told in {
+        "weighted_running_1": "with {} by argmax, {} expected and {} chosen on the test images",
+        "root_1": '"root 1" has {}, {} and {},',
+        "aligned_1": '"aligned 1" {}, {} and {}.',
+    }.items():
+        found = scores([committed[run.key] for run in plan.dense(["camvid"], methods=[form])])
+        choices = [Choice([form], [way]) for way in ways]
+        means = [standings.mean(found, cell, x) for x in (*choices, DENSE.chosen(form))]
+        assert told.format(*(f"{mean:.1f}" for mean in means)) in page
+    tried = ("own_root_1", "aligned_1", "own_balanced_1")
+    found = scores([committed[run.key] for run in plan.candidates(tried)])
+    means = [f"{standings.mean(found, cell, DENSE.plain(form)):.1f}" for form in tried]
+    told = "{} points of mIoU by argmax, against {} without weights and {} with"
+    assert told.format(*means) in loss
 
 
 def test_readme_tells_the_records_of_camvid(committed):
