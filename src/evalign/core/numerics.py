@@ -1,10 +1,16 @@
-"""Divisions and roots whose gradients stay finite, precision, and constants on the device."""
+"""Divisions and roots with finite gradients, weights of any scale, precision, and constants on the
+device.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
+
+Weights = TypeVar("Weights", Tensor, np.ndarray[Any, Any])
 
 
 def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Tensor:
@@ -20,6 +26,22 @@ def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Ten
     """
     zero = denominator < 1e-19
     return torch.where(zero, fill, numerator / torch.where(zero, 1, denominator))
+
+
+def with_mean_one(weight: Weights) -> Weights:
+    """Weights in the same ratios that are 1 on average where they are not 0, if any is not.
+
+    They are divided by the largest first, because their sum might overflow.
+
+    Examples:
+        >>> with_mean_one(torch.tensor([0.0, 1e38, 3e38]))
+        tensor([0.0000, 0.5000, 1.5000])
+    """
+    x: Any = weight  # all of this is the same for both kinds of array
+    if not x.any():
+        return weight
+    x = x / x.max()
+    return x / x[x > 0].mean()
 
 
 def safe_sqrt(x: Tensor) -> Tensor:

@@ -19,13 +19,13 @@ from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
     Groups,
     Values,
+    as_counts,
     as_groups,
     as_labels,
     as_scores,
     as_weights,
     class_vector,
     layout,
-    with_mean_one,
     without_floor,
 )
 from evalign.decisions.promise import promised
@@ -127,7 +127,7 @@ def fit_decision(
             from_one = (rows.sigmoid().sum(1) - 1).abs()
             if probabilities is None or bool((from_one < LIKE_ONE).all()):
                 warn_of_one_hot(owner, labels, "y")
-    weight = with_mean_one(owner, weight)
+    weight = as_counts(owner, weight)
     counts = weight.sum(1) > 0 if many else weight > 0
     group = None if groups is None else as_groups(owner, groups, scores, counts)
     if not counts.all():  # else copies would take a tenth of the time

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from evalign.core.checks import complaint, numbers, require
 from evalign.core.doubts import LIKE_ONE, SO_MANY, rows_of_probabilities, warn, warn_of_layout
+from evalign.core.numerics import with_mean_one
 from evalign.core.rows import (
     Task,
     check_indices,
@@ -306,16 +307,14 @@ def as_groups(owner: str, groups: Groups, scores: Scores, counted: Tensor) -> Te
     return codes
 
 
-def with_mean_one(owner: str, weight: Tensor) -> Tensor:
-    """Weights that are 1 on average where they are not 0, as without weights.
+def as_counts(owner: str, weight: Tensor) -> Tensor:
+    """Weights as counts of rows: 1 on average where they are not 0, as without weights.
 
-    Only their ratios count, but the priors of `calibrate` are for counts of rows. They are divided
-    by the largest first, because their sum might overflow.
+    Only their ratios count, but the priors of `calibrate` are for counts of rows.
     """
     allowed = "leave at least one row that is not ignored and whose weight is not 0"
     require(bool((weight > 0).any()), owner, "y and sample_weight", allowed, "none")
-    weight = weight / weight.amax()
-    return weight / weight[weight > 0].mean()
+    return with_mean_one(weight)
 
 
 def class_vector(owner: str, name: str, values: Any, classes: int) -> Tensor:

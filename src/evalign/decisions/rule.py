@@ -16,10 +16,10 @@ from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
     Scores,
     Values,
+    as_counts,
     as_scores,
     as_weights,
     class_vector,
-    with_mean_one,
 )
 
 Decision = Literal["argmax", "tuned", "expected"]
@@ -223,7 +223,7 @@ class DecisionRule:
         allowed = "not bound a gap, whose groups are not known here"
         require(not gaps, owner, "constraint of the rule", allowed, gaps, cure)
         scores, rows = self._rows(owner, logits, probabilities)
-        weight = with_mean_one(owner, as_weights(owner, sample_weight, scores))
+        weight = as_counts(owner, as_weights(owner, sample_weight, scores))
         rows, weight = self._calibrated(rows)[weight > 0], weight[weight > 0]
         old = self.class_prior.to(rows)
         if class_prior is None:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evalign.core.metrics import Metric
+from evalign.core.numerics import with_mean_one
 from evalign.core.resampling import bootstrap, interval
 from evalign.ensemble.candidates import BLEND
 from evalign.estimator.answers import Answers
 from evalign.estimator.evidence import CrossFitted, Wanted, others, rule_without, score_of
-from evalign.estimator.rows import with_mean_one
 
 WAYS: dict[str, Any] = {"rule": None, "argmax": "argmax"}
 ENDS = ("", "_low", "_high")  # a value and its interval

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples
 from torch import Tensor
 
 from evalign.core.checks import require
+from evalign.core.numerics import with_mean_one
 from evalign.decisions.inputs import group_values
 from evalign.estimator.cells import TypedTable, gaps_of_objects
 from evalign.estimator.frames import Features, Given, read
@@ -284,17 +285,6 @@ def weights(sample_weight: Any, rows: int) -> np.ndarray:
     """A weight for each row, not negative; 1 where none is given."""
     like = np.empty((rows, 1))
     return _check_sample_weight(sample_weight, like, dtype=np.float64, ensure_non_negative=True)
-
-
-def with_mean_one(weight: np.ndarray) -> np.ndarray:
-    """Weights in the same ratios that are 1 on average where they are not 0.
-
-    They are divided by the largest first, because their sum might overflow.
-    """
-    if not weight.any():
-        return weight
-    weight = weight / weight.max()
-    return weight / weight[weight > 0].mean()
 
 
 def row_weights(
