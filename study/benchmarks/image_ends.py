@@ -3,8 +3,9 @@
     python study/benchmarks/image_ends.py east fashion --side 9 --seconds 540
 
 Those of EAST's Table 1 on CIFAR-10 go on until 50 epochs bring no better validation loss, at most
-300; those of SurF's figures have the paper's 120 epochs. What the file has is not trained again,
-and what is not finished in time is lost: begin with what can end.
+300; those of SurF's figures have the paper's 120 epochs. "fashion-first" are losses of SurF that
+stayed at one class, after ten epochs of cross-entropy. What the file has is not trained again, and
+what is not finished in time is lost: begin with what can end.
 """
 
 import argparse
@@ -43,14 +44,20 @@ SURF = [
     *(f"surf_{beta}" for beta in ("0.5", "2", "3")),
     *(f"balanced_macro_soft_{beta}" for beta in ("0.5", "2", "3")),
 ]
+FIRST = 10  # epochs of cross-entropy
+STAYED = ["surf_2", "balanced_macro_soft_1", "surf_3", *SURF[-2:]]
 FIGURES = {  # data set, network, repetitions
     "fashion": ("fashion_mnist_tshirt", "resnet18", 5),
     "airplane": ("cifar10_airplane", "resnet34", 3),
 }
+PARTS = ["east", *FIGURES, "fashion-first"]
 
 
 def runs_of(part: str) -> list[Run]:
-    """List the runs of "east" or of a figure, the most wanted first."""
+    """List the runs of a part, the most wanted first."""
+    if part == "fashion-first":
+        longer = {run.method: run for run in runs_of("fashion") if run.seed == 1}
+        return [longer[method].but(cross_entropy_first=FIRST) for method in STAYED]
     if part == "east":
         given = Run(
             dataset="cifar10",
@@ -90,16 +97,18 @@ def runs_of(part: str) -> list[Run]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="+", choices=["east", *FIGURES])
+    parser.add_argument("parts", nargs="+", help=f"{', '.join(PARTS)}; fashion:8 for 8 of them")
     parser.add_argument("--side", type=int, default=9, help="trainings at a time")
     parser.add_argument("--seconds", type=float, required=True, help="no epoch begins after them")
     parser.add_argument("--assessors", type=int, default=5, help="processes that choose decisions")
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     results = Results(arguments.out)
-    runs = [run for part in arguments.parts for run in runs_of(part)]
-    runs = [run for run in runs if run.key not in results.keys]
-    print(f"{len(runs)} are not recorded", flush=True)
+    runs: list[Run] = []
+    for name, _, most in (part.partition(":") for part in arguments.parts):
+        missing = [run for run in runs_of(name) if run.key not in results.keys]
+        runs += missing[: int(most) if most else None]
+    print(f"{len(runs)} to train", flush=True)
     # Networks of one kind share their code, and each is compiled for itself.
     torch._dynamo.config.recompile_limit = 256  # pyright: ignore[reportPrivateUsage]
     torch._dynamo.config.accumulated_recompile_limit = 1024  # pyright: ignore[reportPrivateUsage]

@@ -31,7 +31,7 @@ def made(monkeypatch):
 def test_captured_as_plain(method, monkeypatch):
     run = RUN.but(method=method, epochs=4)
     captured = train_dense(run)
-    monkeypatch.setattr(dense._DenseLearner, "_captured", lambda learner: learner._step)
+    monkeypatch.setattr(dense._DenseLearner, "_prepared", lambda learner, step: step)
     # bfloat16 has three digits, and the order of additions is the algorithm's.
     assert captured["curve"] == pytest.approx(train_dense(run)["curve"], abs=0.1)
 

@@ -60,14 +60,20 @@ def double(monkeypatch):
     monkeypatch.setattr(images.Learner, "_forward", forward)
 
 
-# Plain, with running statistics, and with a temperature that falls.
+# Plain, with running statistics, with a temperature that falls, and with two losses in turn.
 @pytest.mark.parametrize(
-    ("method", "rate"), [("cross_entropy", None), ("anchored_f1", None), ("east_f1", 0.5)]
+    ("method", "rate", "first"),
+    [
+        ("cross_entropy", None, 0),
+        ("anchored_f1", None, 0),
+        ("east_f1", 0.5, 0),
+        ("anchored_f1", None, 2),
+    ],
 )
-def test_captured_as_plain(method, rate, double, monkeypatch):
-    run = RUN.but(method=method, rate=rate)
+def test_captured_as_plain(method, rate, first, double, monkeypatch):
+    run = RUN.but(method=method, rate=rate, cross_entropy_first=first)
     captured = losses(monkeypatch, run)
-    monkeypatch.setattr(images._PaperLearner, "_captured", lambda training: training._step)
+    monkeypatch.setattr(images._PaperLearner, "_prepared", lambda training, step: step)
     monkeypatch.setattr(torch, "compile", lambda network: network)
     assert captured == pytest.approx(losses(monkeypatch, run), rel=tolerances.CAPTURED)
 

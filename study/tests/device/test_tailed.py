@@ -46,7 +46,7 @@ def test_captured_as_plain(method, ema_decay, monkeypatch):
     found = image_runs([("cifar10", 10)], splits=[0], epochs=4)
     (run,) = (run for run in found if run.method == method)
     captured = losses(monkeypatch, run)
-    monkeypatch.setattr(tailed._TailedLearner, "_captured", lambda training: training._step)
+    monkeypatch.setattr(tailed._TailedLearner, "_prepared", lambda training, step: step)
     # bfloat16 has three digits, and the order of additions is the algorithm's.
     assert captured == pytest.approx(losses(monkeypatch, run), rel=0.1, abs=0.05)
 

@@ -126,6 +126,20 @@ def test_a_network_that_diverges_at_once_is_recorded_as_such(give, quick):
         assert {predicted for _, predicted, _ in pick["decisions"]["argmax"]["matrix"]} == {0}
 
 
+def test_cross_entropy_may_come_first(give):
+    give()
+    run = RUN.but(epochs=3, rows=16, method="dice", cross_entropy_first=2)
+    found, entropy, dice = (
+        train_image(run.but(**changes))["curve"]
+        for changes in ({}, {"method": "cross_entropy"}, {"cross_entropy_first": 0})
+    )
+    for point, other, late in zip(found, entropy, dice, strict=True):
+        assert (point["train_loss"] == other["train_loss"]) == (point["epoch"] <= 2)
+        assert point["train_loss"] != late["train_loss"]
+        # The validation rows are judged by the method's loss from the first epoch on.
+        assert point["validation_loss"] != other["validation_loss"]
+
+
 def test_the_seed_decides(give):
     give()
 

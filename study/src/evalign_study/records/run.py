@@ -38,6 +38,8 @@ class Run:
         dropout: the probability of all dropout layers.
         rate: the rate of the annealing; None for a method without annealing.
         epochs: the largest number of epochs.
+        cross_entropy_first: how many of them, the first, are trained by cross-entropy instead of
+            the method's loss; for images alone.
         patience: epochs without a new best before the training ends, None for never.
         seed: the seed of the initial weights and of the order of the rows.
         split_seed: the seed of the split.
@@ -59,6 +61,7 @@ class Run:
     split_seed: int = 0
     imbalance: float | None = None
     rows: int | None = None
+    cross_entropy_first: int = 0
 
     @property
     def key(self) -> str:

@@ -8,7 +8,6 @@ early stopping, colours standardised; no augmentation, as none is mentioned. Res
 
 import copy
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -137,7 +136,7 @@ class ImageTraining:
         """Train for one more."""
         start, number, learner = time.perf_counter(), self.progress.epoch + 1, self.learner
         test = cache(partial(learner.logits, self.images.test))
-        point = {"epoch": number} | learner.epoch()
+        point = {"epoch": number} | learner.epoch(number <= self.run.cross_entropy_first)
         validation = learner.logits(self.images.validation)
         loss = learner.loss_of(validation, self.known)
         metrics = self.picks.tell(number, loss, validation, test)
@@ -178,7 +177,7 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-class Learner(ABC, Generic[Stored]):
+class Learner(Generic[Stored]):
     """A network for images and how it is trained, a batch at a time.
 
     All batches of an epoch have one size. The rows that fill none are left out of it; which ones,
@@ -226,13 +225,14 @@ class Learner(ABC, Generic[Stored]):
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.cuda):
             return network(x).float()
 
-    @abstractmethod
-    def _step(self) -> None:
-        """Learn from the images `rows`."""
+    def _prepared(self, step: Callable[[], None]) -> Callable[[], None]:
+        """A step, which learns from the images `rows`; on a GPU as one CUDA graph.
 
-    def _captured(self) -> Callable[[], None]:
-        """The step as one CUDA graph: launching its hundreds of small kernels takes longer than
-        they do. A capture needs some steps before it; what they taught is undone."""
+        Launching its hundreds of small kernels would take longer than they do. A capture needs some
+        steps before it; what they taught is undone.
+        """
+        if not self.cuda:
+            return step
         self._set_mode(True)
         before = copy.deepcopy(self.network.state_dict())
         stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
@@ -240,13 +240,13 @@ class Learner(ABC, Generic[Stored]):
         with torch.backends.cudnn.flags(enabled=True, benchmark=True):
             with torch.cuda.stream(stream):
                 for _ in range(WARM_UP):
-                    self._step()
+                    step()
             torch.cuda.current_stream().wait_stream(stream)
             # Else graphs that run side by side would write into one workspace.
             torch._C._cuda_clearCublasWorkspaces()
             # What other threads do, such as giving memory back, is no part of it.
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self._step()
+                step()
             torch._C._cuda_clearCublasWorkspaces()
         self._restart(before)
         return graph.replay
@@ -283,10 +283,13 @@ class _PaperLearner(Learner[Images]):
         self.zero = torch.zeros_like(self.total)
         # Drawn before a step with a generator of its own: trainings side by side share the usual.
         self.places = images.draw(run.batch_size, self.order) if self.surf else None
-        self.step = self._captured() if self.cuda else self._step
+        self.step = self._prepared(partial(self._step, loss))
+        if run.cross_entropy_first:
+            self.first_step = self._prepared(partial(self._step, nn.CrossEntropyLoss()))
 
-    def epoch(self) -> dict[str, float]:
+    def epoch(self, by_cross_entropy: bool = False) -> dict[str, float]:
         """Train on all batches; tell their part of a curve."""
+        step = self.first_step if by_cross_entropy else self.step
         self._set_mode(True)
         for total in (self.matrix, self.total, self.zero):
             total.zero_()
@@ -297,7 +300,7 @@ class _PaperLearner(Learner[Images]):
                 drawn = self.images.draw(len(batch), self.order)
                 for place, new in zip(self.places, drawn, strict=True):
                     place.copy_(new)
-            self.step()
+            step()
         totals = {"train_loss": self.total, "zero_gradients": self.zero}
         values = {name: total.item() / len(batches) for name, total in totals.items()}
         if self.surf:
@@ -306,11 +309,11 @@ class _PaperLearner(Learner[Images]):
                 values[f"train_{name}"] = float(resolve(name)(confusion))
         return values
 
-    def _step(self) -> None:
+    def _step(self, loss_function: nn.Module) -> None:
         target = self.images.y[self.rows]
         logits = self._forward(self.fused, self.images.crops(self.rows, self.places))
         logits.retain_grad()
-        loss = self.loss(logits, target)
+        loss = loss_function(logits, target)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()

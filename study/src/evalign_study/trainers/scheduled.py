@@ -2,7 +2,7 @@
 
 import copy
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from evalign_study.trainers.crops import Stored
 from evalign_study.trainers.images import Learner
 
 
-class ScheduledLearner(Learner[Stored]):
+class ScheduledLearner(Learner[Stored], ABC):
     """Trains with a schedule. What a batch is, subclasses say."""
 
     def __init__(
@@ -40,7 +40,7 @@ class ScheduledLearner(Learner[Stored]):
             fused=True,
             capturable=self.cuda,
         )
-        self.step = self._captured() if self.cuda else self._step
+        self.step = self._prepared(self._step)
 
     def epoch(self) -> None:
         """Train on all batches."""
