@@ -23,12 +23,10 @@ def random_batch(rows, classes, *, seed=0, scale=3.0, dtype=torch.float64):
     target = torch.randint(classes, (rows,), generator=generator)
     target = torch.where(target == 1, 0, target)
     weight = torch.rand(rows, generator=generator, dtype=torch.float64).round(decimals=1)
-    loss_from_sums = torch.randn(3, classes, generator=generator, dtype=torch.float64)
-    loss_from_sums = (
-        loss_from_sums / 1000
-    )  # float16 ends at 65,504, and the ramp at T = 1e-9 rises by 4e6
+    of_sums = torch.randn(3, classes, generator=generator, dtype=torch.float64)
+    of_sums = of_sums / 1000  # float16 ends at 65,504, and the ramp at T = 1e-9 rises by 4e6
     wide = torch.promote_types(dtype, torch.float32)
-    return logits.to(dtype), target, weight.to(wide), loss_from_sums
+    return logits.to(dtype), target, weight.to(wide), of_sums
 
 
 def hostile_logits(dtype):
@@ -56,17 +54,17 @@ def run(kernels, batch, temperature, sigmoid, detach, device="cpu"):
     return sums.cpu(), gradient.cpu()
 
 
-def by_plain(logits, target, weight, loss_from_sums, t, sigmoid, detach):
+def by_plain(logits, target, weight, of_sums, t, sigmoid, detach):
     """Compute them by the kernels of the CPU, which take images, of one image here."""
     batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0), t.item()
     sums, cross_entropy, kept = plain.forward(*batch, sigmoid, None)
     assert cross_entropy == 0  # without odds there is none
-    slopes = loss_from_sums[:2].numpy()
+    slopes = of_sums[:2].numpy()
     gradient = plain.backward(*batch, kept, slopes, 0.0, sigmoid, detach, None)
     return torch.from_numpy(sums), gradient.squeeze(0).t()
 
 
-def by_fused(logits, target, weight, loss_from_sums, t, sigmoid, detach):
+def by_fused(logits, target, weight, of_sums, t, sigmoid, detach):
     """Compute them by the kernels of a GPU, or of Triton's interpreter."""
     from evalign.kernels import fused
 
@@ -79,21 +77,21 @@ def by_fused(logits, target, weight, loss_from_sums, t, sigmoid, detach):
     assert stats.numel() <= 8 * len(logits)  # numbers a row, none of the size of the logits
     right, wrong, actual = fused.total(plan, partial)[0, :-2].view(3, -1)
     # No slope by a cross-entropy, and the temperature.
-    slopes = torch.cat([loss_from_sums[:2].flatten(), t.new_zeros(1), t.view(1)]).to(weight.dtype)
+    slopes = torch.cat([of_sums[:2].flatten(), t.new_zeros(1), t.view(1)]).to(weight.dtype)
     gradient = fused.backward(plan, rows, step, stats, slopes, torch.ones_like(slopes[0]))
     return torch.stack([right, right + wrong, actual]), gradient
 
 
 def by_core(batch, temperature, sigmoid, detach, dtype):
     """Compute the same by the reference, in `dtype`."""
-    logits, target, weight, loss_from_sums = batch
+    logits, target, weight, of_sums = batch
     logits = logits.detach().to(dtype, copy=True).requires_grad_()
     heaviside = "sigmoid" if sigmoid else "linear"
     t = torch.tensor(temperature, dtype=torch.float64)
     soft = multiclass(logits, temperature=t, heaviside=heaviside, detach_threshold=detach)
     c = Confusion.from_membership(Batch("multiclass", logits, target, weight.to(dtype)), soft)
     sums = torch.stack([c.tp, c.predicted, c.actual])
-    (gradient,) = torch.autograd.grad(sums, logits, loss_from_sums)
+    (gradient,) = torch.autograd.grad(sums, logits, of_sums)
     return sums.detach(), gradient
 
 
@@ -101,7 +99,7 @@ def assert_agrees(kernels, batch, temperature, sigmoid, detach, *, device="cpu",
     """Require that it is as near to the float64 reference as the reference in the batch's
     precision.
     """
-    logits, _, weight, loss_from_sums = batch
+    logits, _, weight, of_sums = batch
     settings = temperature, sigmoid, detach
     ours = run(kernels, batch, *settings, device=device)
     exact = by_core(batch, *settings, torch.float64)
@@ -118,7 +116,7 @@ def assert_agrees(kernels, batch, temperature, sigmoid, detach, *, device="cpu",
     if gradient:
         # Where the gradient vanishes, its scale is that of the terms that cancelled. Half precision
         # then rounds it.
-        scale = exact[1].norm().item() + loss_from_sums.norm().item() * weight.norm().item()
+        scale = exact[1].norm().item() + of_sums.norm().item() * weight.norm().item()
         rounding = (exact[1].to(logits.dtype) - exact[1]).norm().item()
         assert error[1] <= allowed[1] + margin * scale + 2 * rounding
 

@@ -147,7 +147,7 @@ def test_a_target_that_is_no_class_stays_visible(small_tiles, classes, wrong):
 @pytest.fixture
 def on_gpu(monkeypatch):
     """Take the path of a GPU for tensors of the CPU."""
-    monkeypatch.setattr(whole, "_current", lambda device: nullcontext())
+    monkeypatch.setattr(fused, "current", lambda device: nullcontext())
     monkeypatch.setattr(whole.WholeLoss, "covers", lambda *_: True)
     monkeypatch.setattr(whole, "_forward_on_cpu", whole._forward_on_gpu)
     monkeypatch.setattr(whole, "_backward_on_cpu", whole._backward_on_gpu)

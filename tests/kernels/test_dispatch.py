@@ -145,8 +145,14 @@ def test_mistakes_stay_visible(value):
     assert MetricLoss("f1_macro")(logits, target).isnan()
 
 
-def test_operator_keeps_the_rules_of_torch():
-    logits, target, weight, _ = random_batch(12, 5)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_operator_keeps_the_rules_of_torch(transposed):
+    logits, target, weight, of_sums = random_batch(12, 5)
+    if transposed:  # as those of a single image are
+        logits = logits.t().contiguous().t()
     temperature = torch.tensor(0.2, dtype=torch.float64)
-    arguments = (logits.requires_grad_(), target, weight, temperature, False, False)
-    torch.library.opcheck(operation._operator, arguments)
+    batch, settings = (logits.requires_grad_(), target, weight, temperature), (False, False)
+    torch.library.opcheck(operation._operator, (*batch, *settings))
+    kept = [x.detach() for x in operation._operator(*batch, *settings)[1:]]
+    arguments = (logits.detach(), *batch[1:], *kept, of_sums, *settings)
+    torch.library.opcheck(operation._backward, arguments)

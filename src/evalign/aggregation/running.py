@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.numerics import moved
+from evalign.core.numerics import moved, sum_dtype
 
 
 def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:
@@ -36,10 +36,14 @@ def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:
 def make_saved(
     owner: nn.Module, names: Iterable[str], state: dict[str, Any], prefix: str, like: Tensor
 ) -> None:
-    """Make buffers as large as saved ones, beside `like`: one that is None would not be loaded."""
+    """Make buffers as large as saved ones, beside `like`: one that is None would not be loaded.
+
+    Counts stay in double precision, in whatever a state was saved.
+    """
+    kind = {"device": like.device, "dtype": sum_dtype(like)}
     for name in names:
         saved = state.get(prefix + name)
-        here = None if saved is None else torch.zeros_like(saved, device=like.device)
+        here = None if saved is None else torch.zeros_like(saved, **kind)
         setattr(owner, name, here)
 
 
@@ -152,7 +156,10 @@ class RunningConfusion(nn.Module):
     def _check_size(self, part: str, value: Tensor) -> None:
         running: Tensor = getattr(self, part)
         allowed = f"keep the {running.shape[:1].numel()} classes of the batches before"
-        got, cure = f"{value.shape[:1].numel()}", "Call reset() to start anew."
+        got, cure = (
+            f"{value.shape[:1].numel()}",
+            "Make a new loss.",
+        )
         require(running.shape == value.shape, "running statistics", "logits", allowed, got, cure)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "RunningConfusion":

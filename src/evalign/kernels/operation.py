@@ -56,24 +56,26 @@ def _grad(
     numbers: Tensor,
     top: Tensor,
     kept: Tensor,
-    loss_from_sums: Tensor,
+    of_sums: Tensor,
     sigmoid: bool,
     detach_threshold: bool,
 ) -> Tensor:
-    nothing = loss_from_sums.new_zeros(1)
+    nothing = of_sums.new_zeros(1)
     if not logits.is_cuda:
         batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0)
-        slopes, of_rows = loss_from_sums[:2].numpy(), (numbers, top, kept)
+        slopes, of_rows = of_sums[:2].numpy(), (numbers, top, kept)
         settings = sigmoid, detach_threshold, None
         step = temperature.item(), of_rows, slopes, 0.0, *settings
-        return plain.backward(*batch, *step).squeeze(0).t()
+        # As the compiler expects it, even where the logits lie otherwise.
+        return plain.backward(*batch, *step).squeeze(0).t().contiguous()
     from evalign.kernels import fused
 
     rows = GivenRows("multiclass", logits, target, weight, IGNORE)
     step = fused.Step(temperature, sigmoid, detach_threshold)
-    slopes = torch.cat([loss_from_sums[:2].flatten(), nothing, temperature.to(nothing).view(1)])
+    slopes = torch.cat([of_sums[:2].flatten(), nothing, temperature.to(nothing).view(1)])
     slopes, outer = slopes.to(weight.dtype), (nothing + 1).to(weight.dtype)
-    return fused.backward(fused.plan_of(rows, step), rows, step, numbers, slopes, outer)
+    with fused.current(logits.device):
+        return fused.backward(fused.plan_of(rows, step), rows, step, numbers, slopes, outer)
 
 
 _backward = torch.library.custom_op("evalign::soft_sums_backward", _grad, mutates_args=())
@@ -92,15 +94,15 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 
 def _gradient(
-    ctx: Any, loss_from_sums: Tensor | None, *_: Any, backward: Callable[..., Tensor] = _backward
+    ctx: Any, of_sums: Tensor | None, *_: Any, backward: Callable[..., Tensor] = _backward
 ) -> tuple[Tensor | None, ...]:
     logits, target, weight, temperature, *kept = ctx.saved_tensors
     rest = (None,) * 5
-    if loss_from_sums is None:
+    if of_sums is None:
         return None, *rest
     if not torch.is_grad_enabled():
         batch, settings = (logits, target, weight, temperature), (ctx.sigmoid, ctx.detach_threshold)
-        return backward(*batch, *kept, loss_from_sums, *settings), *rest
+        return backward(*batch, *kept, of_sums, *settings), *rest
     # A gradient that will be differentiated again comes from the reference.
     soft = membership.multiclass(
         logits,
@@ -110,7 +112,7 @@ def _gradient(
     )
     c = Confusion.from_membership(Batch("multiclass", logits, target, weight), soft)
     sums = torch.stack([c.tp, c.predicted, c.actual])
-    return *torch.autograd.grad(sums, logits, loss_from_sums, create_graph=True), *rest
+    return *torch.autograd.grad(sums, logits, of_sums, create_graph=True), *rest
 
 
 _operator.register_autograd(_gradient, setup_context=_keep)
@@ -140,8 +142,9 @@ def _forward(
 
     rows = GivenRows("multiclass", logits, target, weight, IGNORE)
     step = fused.Step(temperature.to(logits.device), sigmoid)
-    plan = fused.plan_of(rows, step)
-    partial, stats = fused.sums(plan, rows, step)
-    sums = fused.total(plan, partial)[0, :-2].view(3, -1)
+    with fused.current(logits.device):
+        plan = fused.plan_of(rows, step)
+        partial, stats = fused.sums(plan, rows, step)
+        sums = fused.total(plan, partial)[0, :-2].view(3, -1)
     sums[1] += sums[0]
     return sums, stats, target.new_empty(0), stats.new_empty(0)

@@ -47,7 +47,8 @@ class MetricLoss(AdditiveLoss):
         momentum: the weight of the new batch in that average, in (0, 1].
         per_image: take the mean over images of the metric of each, instead of the metric of all
             rows together. The first dimension of the logits are the images; without further ones
-            each row is an image, and "f1_micro" of many labels a row is the F1 of samples.
+            each row is an image, and "f1_micro" of many labels a row is the F1 of samples. An image
+            counts as much as the weight of its rows is on average; rows of weight 0 are not there.
         constraint: such as "recall >= 0.9", or several, as in `fit_decision`: the least loss is
             sought among networks whose labels meet it on the training rows. Lagrange multipliers
             (`multipliers`, in the state dict) are learnt with the network, from running statistics
@@ -265,18 +266,19 @@ class MetricLoss(AdditiveLoss):
         return self.metric.needs_matrix or constrained
 
     def _of_images(self, batch: Batch) -> tuple[Mean, Confusion]:
-        """The losses of the images that have rows, as a mean, and the sums of all of them."""
+        """The mean of the losses of images that have rows, and the sums of all of them."""
 
         def of_image(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
             c = self._confusion(Batch(batch.task, logits, target, weight), self.threshold)
-            empty = c.total.sum() == 0
-            return self._loss(c, empty), ~empty, c.tp, c.predicted, c.actual, c.total
+            size = weight.sum() / (weight > 0).sum().clamp(min=1)
+            loss = self._loss(c, c.total.sum() == 0)
+            return size * loss, size, c.tp, c.predicted, c.actual, c.total
 
         rows = batch.given, batch.target, batch.weight
         number = max(1, batch.images)
         images = (x.unflatten(0, (number, len(x) // number)) for x in rows)
-        loss, counts, *sums = (x.sum(0) for x in torch.vmap(of_image)(*images))
-        return Mean(loss, counts.to(loss)), Confusion(*sums, multilabel=batch.task == "multilabel")
+        loss, sizes, *sums = (x.sum(0) for x in torch.vmap(of_image)(*images))
+        return Mean(loss, sizes.to(loss)), Confusion(*sums, multilabel=batch.task == "multilabel")
 
     def _loss(self, confusion: Confusion, empty: Tensor) -> Tensor:
         if not isinstance(self.metric, ClassMetric | MatrixMetric):

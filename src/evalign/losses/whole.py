@@ -8,7 +8,6 @@ serve the rows and metrics that it does not cover.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -188,7 +187,7 @@ def _forward_on_gpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
         None if odds is None else odds.to(device),
     )
     running, momentum = (), None
-    with _current(device):
+    with fused.current(device):
         plan = fused.plan_of(rows, step)
         partial, stats = fused.sums(plan, rows, step)
         if loss.ranks is not None and ctx.size > 1:
@@ -207,15 +206,8 @@ def _backward_on_gpu(
 ) -> Tensor:
     from evalign.kernels import fused
 
-    with _current(rows.logits.device):
+    with fused.current(rows.logits.device):
         return fused.backward(ctx.plan, rows, ctx.step, kept[0], slopes, outer)
-
-
-def _current(device: torch.device) -> AbstractContextManager:
-    """Make a device the current one, on which kernels are launched."""
-    if device.index == torch.cuda.current_device():
-        return nullcontext()
-    return torch.cuda.device(device)
 
 
 def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:

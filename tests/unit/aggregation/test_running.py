@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from evalign import Confusion, MetricLoss, metrics
+from evalign import AlignedLoss, Confusion, MetricLoss, metrics
 from tests import tolerances
 
 
@@ -127,6 +127,18 @@ def test_a_loss_that_needs_more_starts_anew():
     cost.load_state_dict(lesser.state_dict())
     fresh = MetricLoss(cost.metric, statistics="running")
     assert torch.equal(cost(*second), fresh(*second))
+
+
+def test_a_state_in_half_precision_becomes_double_again():
+    trained = AlignedLoss("f1_macro")
+    first, second, *_ = batches()
+    trained(*first)
+    half = {name: value.bfloat16() for name, value in trained.state_dict().items()}
+    loss = AlignedLoss("f1_macro")
+    loss.load_state_dict(half)
+    assert {value.dtype for value in loss.state_dict().values()} == {torch.float64}
+    # Three digits are left of the counts and sums.
+    torch.testing.assert_close(loss(*second), trained(*second), rtol=0.01, atol=0)
 
 
 def test_built_on_the_meta_device():

@@ -247,6 +247,17 @@ def test_the_metric_of_each_image(metric):
     assert_same(with_entropy(logits, y), entropy + expected, logits)
 
 
+@pytest.mark.parametrize("by_row", [False, True])
+def test_an_image_of_weight_nine_is_nine_images(by_row):
+    logits, y = images()
+    weight, copies = torch.tensor([1.0, 9.0, 5.0]), [0, *[1] * 9, 2]
+    if by_row:
+        weight = weight.view(-1, 1, 1).expand(y.shape)
+    for loss in (MetricLoss("f1_macro", per_image=True), AlignedLoss("f1_macro", per_image=True)):
+        repeated = loss.eval()(logits[copies], y[copies])
+        assert_same(loss(logits, y, sample_weight=weight), repeated, logits)
+
+
 def test_rows_of_labels_are_images():
     """Then micro-F1 is what scikit-learn calls the F1 of samples."""
     logits, y = labels(rows=25)

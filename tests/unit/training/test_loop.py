@@ -179,7 +179,7 @@ def test_groups_reach_the_loss_with_their_rows(weighted):
         run(loss=loss, data=(X, y), **(given | {"groups": y[:5]}))
 
 
-# Where every row has two labels, a loss that falls while the metric does is what the warning is for.
+# With two labels for every row, a loss that falls while the metric does is worth the warning.
 @pytest.mark.filterwarnings("ignore:Over the last:evalign.training.advice.TrainingWarning")
 def test_sample_weight_zero_is_a_row_left_out():
     """Rows whose label is wrong and whose weight is 0 do not teach; with weight 1 they do."""

@@ -6,6 +6,8 @@ the sums. The backward pass reads and writes once, and reads a long row twice. E
 its own sums, and these are added up in one order, so that a result is the same from run to run.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
@@ -13,7 +15,14 @@ from evalign.core.rows import GivenRows
 from evalign.kernels.closed import Closed
 from evalign.kernels.fused.plan import ALONE, CallPlan, Step, plan_of
 
-__all__ = ["CallPlan", "Step", "backward", "end", "plan_of", "sums", "total"]
+__all__ = ["CallPlan", "Step", "backward", "current", "end", "plan_of", "sums", "total"]
+
+
+def current(device: torch.device) -> AbstractContextManager:
+    """Make a device the current one, on which kernels are launched."""
+    if device.index == torch.cuda.current_device():
+        return nullcontext()
+    return torch.cuda.device(device)
 
 
 def sums(this: CallPlan, rows: GivenRows, step: Step) -> tuple[Tensor, Tensor]:
