@@ -23,7 +23,7 @@ def read_table(
     cure = "Use AlignedClassifier, or AlignedDecisionCV around a classifier that takes several."
     one, got = labels.ndim == 1, f"several, of shape {labels.shape}"
     require(one, OWNER, "y", "hold one label per row", got, cure)
-    weight = None if sample_weight is None else row_weights(sample_weight, labels)
+    weight = None if sample_weight is None else row_weights(OWNER, sample_weight, labels)
     everything = np.ones(len(labels)) if weight is None else weight
     features = learn_features(OWNER, given, everything)
     rows = _forms(X, features.matrix(OWNER, given), features)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import complaint, refuse_masked, require
 
 # ISO 8601: a day, or a time.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
@@ -87,15 +87,14 @@ class TypedTable(NamedTuple):
         return TypedTable(self.names, columns, int(rows.sum()))
 
 
-def refuse_masked(owner: str, argument: str, values: Any, cure: str) -> None:
-    """Refuse masked cells: what is behind the mask would be taken for a value."""
-    number = np.ma.count_masked(values) if isinstance(values, np.ma.MaskedArray) else 0
-    require(not number, owner, argument, "be without masked cells", f"{number} of them", cure)
+def refuse_masked_rows(owner: str, X: Any) -> None:
+    """Refuse rows with masked cells."""
+    refuse_masked(owner, "X", X, "Make gaps of them: X.astype(float).filled(np.nan).")
 
 
 def read_table(owner: str, X: Any) -> TypedTable | None:
     """The columns of a frame, or of an array of text or dates; None for whatever else."""
-    refuse_masked(owner, "X", X, "Make gaps of them: X.astype(float).filled(np.nan).")
+    refuse_masked_rows(owner, X)
     try:
         frame = nw.from_native(X, pass_through=True)
     except ValueError as error:  # two columns of one name

@@ -24,6 +24,7 @@ from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.estimator import held_out
 from evalign.estimator.answers import OWNER, Answers, Method, as_argument, asked, method_of
+from evalign.estimator.cells import refuse_masked_rows
 from evalign.estimator.evidence import Wanted, evidence
 from evalign.estimator.plot import plot
 from evalign.estimator.rows import constraint_values, row_weights, weights
@@ -150,7 +151,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         prefit = self._check()
         X, y, targets, codes = read_targets(self, X, y)
-        weight = None if sample_weight is None else weights(sample_weight, len(codes))
+        weight = None if sample_weight is None else weights(OWNER, sample_weight, len(codes))
         groups = constraint_values(OWNER, constraint_groups, len(codes))
         routed = self._routed(weight, params)
         weight = None if weight is None else with_mean_one(weight)
@@ -195,6 +196,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Any:
         """The classifier's own probabilities, or their mean. What mends them is in the rule."""
         check_is_fitted(self)
+        refuse_masked_rows(OWNER, X)
         if len(self._models) == 1:
             return self._models[0].predict_proba(X)
         if not self._multilabel:
@@ -221,7 +223,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
         labels = self.predict(X)
-        weight = None if sample_weight is None else row_weights(sample_weight, labels)
+        weight = None if sample_weight is None else row_weights(OWNER, sample_weight, labels)
         metric = resolve(self.metric, owner=OWNER)
         return self._targets.score(OWNER, metric, labels, y, weight)
 
@@ -334,6 +336,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _applied(self, function: str, X: Any) -> np.ndarray:
         """The rule's function of the answers for rows."""
+        refuse_masked_rows(OWNER, X)
         values = np.mean([self._asked(model, X) for model in self._models], 0)
         if len(self.classes_) == 1:
             return (
