@@ -41,6 +41,11 @@ def refuse_masked(
     require(not number, owner, argument, "be without masked cells", f"{number} of them", cure)
 
 
+def refuse_masked_rows(owner: str, X: object) -> None:
+    """Refuse rows with masked cells."""
+    refuse_masked(owner, "X", X, "Make gaps of them: X.astype(float).filled(np.nan).")
+
+
 def check_temperature(owner: str, temperature: float | Tensor, *, validate: bool = False) -> None:
     """Check that a temperature lies in (0, 0.4], the domain of EAST eq. 4."""
     if isinstance(temperature, Tensor) and not values_readable(temperature, validate=validate):

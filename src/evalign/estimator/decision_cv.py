@@ -17,14 +17,13 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from evalign.core.checks import require
+from evalign.core.checks import refuse_masked_rows, require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.numerics import with_mean_one
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.estimator import held_out
 from evalign.estimator.answers import OWNER, Answers, Method, as_argument, asked, method_of
-from evalign.estimator.cells import refuse_masked_rows
 from evalign.estimator.evidence import Wanted, evidence
 from evalign.estimator.plot import plot
 from evalign.estimator.rows import constraint_values, row_weights, weights

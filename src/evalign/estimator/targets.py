@@ -9,12 +9,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import assert_all_finite, column_or_1d, compute_class_weight, indexable
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from evalign.core.checks import complaint, refuse_masked, require
+from evalign.core.checks import complaint, refuse_masked, refuse_masked_rows, require
 from evalign.core.confusion import Confusion
 from evalign.core.doubts import warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator.answers import Split
-from evalign.estimator.cells import refuse_masked_rows
 from evalign.estimator.evidence import score_of
 from evalign.estimator.labels import indicators, label_array, refuse_gaps
 from evalign.estimator.positive import oriented, warn_of_positive
