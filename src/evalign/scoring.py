@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
 from evalign.core.metrics.base import FunctionMetric
@@ -59,7 +59,7 @@ def score(
         raise ValueError(complaint(OWNER, "predictions", allowed, given.shape, cure))
     weight = None
     if sample_weight is not None:
-        weight = torch.from_numpy(_array(sample_weight).astype(np.float64))
+        weight = torch.from_numpy(_array("sample_weight", sample_weight).astype(np.float64))
         allowed, got = f"have shape {true.shape[:1]}", tuple(weight.shape)
         require(got == true.shape[:1], OWNER, "sample_weight", allowed, got)
         check_weights(OWNER, weight)
@@ -82,7 +82,8 @@ def score(
     return metric(confusion).item()
 
 
-def _array(values: Any) -> np.ndarray:
+def _array(argument: str, values: Any) -> np.ndarray:
+    refuse_masked(OWNER, argument, values)
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         values = values.double() if values.is_floating_point() else values  # numpy has no bfloat16
@@ -91,7 +92,7 @@ def _array(values: Any) -> np.ndarray:
 
 def _labels(argument: str, values: Any) -> np.ndarray:
     """Labels (N,) or indicators (N, L): integers, bools or strings."""
-    array = _array(values)
+    array = _array(argument, values)
     array = array.ravel() if array.ndim == 2 and array.shape[1] == 1 else array
     allowed, cure = "have shape (N,), or (N, L) if multilabel, with at least one row", ""
     if array.ndim > 2:
@@ -144,7 +145,7 @@ def _codes(
             mask = bool((array == 255).any()) and not (array == 1).any()
             require(not mask, OWNER, argument, "hold the labels 0 and 1", 255, cure)
     if classes is not None:
-        found, occur = _array(classes), found.tolist()
+        found, occur = _array("classes", classes), found.tolist()
         unknown = [label for label in occur if label not in found.tolist()]
         ok = not unknown and len(np.unique(found)) == len(found)
         allowed = "hold every class that occurs, each once"

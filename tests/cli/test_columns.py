@@ -1,5 +1,6 @@
 """The kinds of columns, tables on disk, and labels."""
 
+import warnings
 from contextlib import ExitStack
 
 import numpy as np
@@ -63,6 +64,39 @@ KINDS = [
 @pytest.mark.parametrize(("values", "kind"), KINDS)
 def test_kinds(values, kind):
     assert kind_of(values) == kind
+
+
+# Whole numbers, most of them longer than 64 bits, and one gap.
+LONG = [
+    [10**19 + i for i in range(ROWS)],
+    [10**19 + i // 2 for i in range(ROWS)],
+    [None, *(10**19 + i % 2 for i in range(1, ROWS))],
+    [10**19] * ROWS,
+    [-(10**30) - i % 3 for i in range(ROWS)],
+    [10**40 + i for i in range(ROWS)],
+    [10**40 + i // 2 for i in range(ROWS)],
+    [10**40 * (i + 1) // 7 for i in (SHUFFLED // 2).tolist()],  # which float64 tells apart
+    [10**20 * (i + 1) // 7 for i in (SHUFFLED // 2).tolist()],
+    [i % 3 for i in range(ROWS)],
+]
+
+
+@pytest.mark.parametrize("values", LONG, ids=lambda values: str(values[1]))
+def test_whole_numbers_are_in_python_what_they_are_in_a_file(values):
+    texts = [None if value is None else str(value) for value in values]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of text that may be numbers, and of ids
+        kind = kind_of(texts)
+        X = pd.DataFrame({"x": np.random.default_rng(0).normal(size=ROWS)})
+        encoders = [
+            FrameEncoder().fit(X.assign(column=pd.Series(column, dtype=object)))
+            for column in (values, texts)
+        ]
+    found = encoders[0].features_
+    columns = {column.name: column.kind for column in found.columns}
+    assert (columns | found.left_out)["column"] == kind
+    if kind != "number":
+        assert found == encoders[1].features_
 
 
 def test_names_of_ids():

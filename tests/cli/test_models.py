@@ -173,6 +173,9 @@ def test_a_run_opened_in_python(blend, fitted, tmp_path):
         assert opened.score(frame.loc[known.index], labels) == pytest.approx(expected)
     with pytest.raises(ValueError, match=r"y of LoadedRun must hold labels of the run, \['high"):
         opened.score(frame, ["huge"] * 60)
+    hidden = np.ma.masked_array(frame["label"].to_numpy(), np.arange(len(frame)) < 3)
+    with pytest.raises(ValueError, match=r"y of LoadedRun must be without masked cells\. Got 3 of"):
+        opened.score(frame, hidden)
     with pytest.raises(ValueError, match=r"columns of the run\. Got none named \['age"):
         opened.predict(frame.drop(columns="age"))
     with pytest.raises(TypeError, match=r"X of LoadedRun must be a pandas or polars frame with"):

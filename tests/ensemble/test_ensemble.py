@@ -346,6 +346,28 @@ def test_a_network_sees_a_column_as_all_rows_do(monkeypatch):
     assert np.array_equal(fitted.predict_proba(polars), fitted.predict_proba(frame))
 
 
+def test_long_numbers_are_text_for_all_candidates(monkeypatch):
+    named = quick(epochs=1, network="linear", decision="argmax", validation_fraction=0.2)
+    monkeypatch.setattr(candidates, "network_candidate", lambda metric, seed: named)
+    ids = [10**20 + (row % 2 if row % 9 else 7) for row in range(len(Y))]
+    long, text = (
+        pd.DataFrame({"a": X[:, 0], "ref": pd.Series(column, dtype=object)})
+        for column in (ids, [str(one) for one in ids])
+    )
+    fitted, other = (
+        ensemble(candidates=["boosting", "network"], cv=2).fit(frame, Y) for frame in (long, text)
+    )
+    for model in fitted.models_["network"]:
+        assert [column.kind for column in model.features_.columns] == ["number", "category"]
+    for frame in (
+        long,
+        long[8:9],
+        pl.DataFrame({"a": X[:, 0], "ref": pl.Series(ids, dtype=pl.Int128)}),
+    ):
+        rows = text[8:9] if len(frame) == 1 else text
+        assert np.array_equal(fitted.predict_proba(frame), other.predict_proba(rows))
+
+
 class Broken(ClassifierMixin, BaseEstimator):
     """A classifier with these answers, or an error."""
 

@@ -317,6 +317,68 @@ def test_a_median_that_is_as_large_as_numbers_get():
     np.testing.assert_array_equal(FrameEncoder().fit_transform(array)[:, 0], 1.7e308)
 
 
+# Numbers that float64 hardly tells apart are text.
+
+
+LONG = [None, *(2**61 + row % 3 for row in range(1, ROWS))]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(LONG, dtype=object),
+        pd.Series(LONG, dtype="Int64"),
+        pd.Series(LONG, dtype="int64[pyarrow]"),
+        pl.Series(LONG, dtype=pl.Int128),
+        pl.Series([value and Decimal(value) for value in LONG]),
+        pa.array(LONG),
+    ],
+    ids=lambda column: f"{type(column).__module__.split('.')[0]} {getattr(column, 'dtype', '')}",
+)
+def test_long_numbers_are_categories(column):
+    module = {pd.Series: pd.DataFrame, pl.Series: pl.DataFrame}.get(type(column), pa.table)
+    long = module({"ref": column})
+    text = pd.DataFrame({"ref": pd.Series([None if x is None else str(x) for x in LONG])})
+    encoder, expected = FrameEncoder().fit(long), FrameEncoder().fit(text)
+    assert encoder.features_ == expected.features_
+    assert len(encoder.get_feature_names_out()) == 4  # of which one is for the gap, as it is rare
+    for first, second in ((long, text), (long[:1], text[:1]), (long[4:5], text[4:5])):
+        np.testing.assert_array_equal(encoder.transform(first), expected.transform(second))
+        np.testing.assert_array_equal(expected.transform(first), expected.transform(second))
+
+
+@pytest.mark.parametrize("kind", [object, str, list])
+def test_long_numbers_of_an_array_with_text(kind):
+    cells = [["ab"[row % 2], 2**70 + row % 3] for row in range(60)]
+    array = cells if kind is list else np.array(cells, dtype=kind)
+    names = FrameEncoder().fit(array).get_feature_names_out().tolist()
+    assert names == ["x0=a", "x0=b", *(f"x1={2**70 + code}" for code in range(3))]
+    large = [[text, 1e40 * (number % 7)] for text, number in cells]
+    large = large if kind is list else np.array(large, dtype=kind)
+    assert FrameEncoder().fit(large).get_feature_names_out().tolist() == ["x1", "x0=a", "x0=b"]
+
+
+def test_long_numbers_that_were_told_apart_stay_numbers():
+    times = pd.DataFrame({"ns": 17 * 10**17 + np.random.default_rng(0).permutation(ROWS) * 10**12})
+    encoder = FrameEncoder().fit(times)
+    for rows in (times, times[:1], pd.DataFrame({"ns": times["ns"][0] + np.arange(20)})):
+        np.testing.assert_array_equal(encoder.transform(rows), rows.astype(float))
+
+
+def test_long_numbers_of_the_rows_with_a_weight():
+    ref = pd.Series([10**20 + row % 2 for row in range(ROWS)], dtype=object)
+    weight = (np.arange(ROWS) % 4 < 3).astype(float)
+    clf = quick(epochs=1).fit(X.assign(ref=ref), Y, sample_weight=weight)
+    levels = {column.name: column for column in clf.features_.columns}["ref"].levels
+    assert levels == ("100000000000000000000", "100000000000000000001")
+    text = quick(epochs=1).fit(X.assign(ref=ref.astype(str)), Y, sample_weight=weight)
+    given = clf.predict_proba(X.assign(ref=ref))
+    np.testing.assert_array_equal(given, text.predict_proba(X.assign(ref=ref.astype(str))))
+    ref[weight == 1] = None
+    empty = quick(epochs=1).fit(X.assign(ref=ref), Y, sample_weight=weight)
+    assert empty.features_.left_out["ref"] == "empty"
+
+
 # What is left out, and what differs.
 
 

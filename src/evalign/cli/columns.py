@@ -15,7 +15,7 @@ from evalign.cli import dates
 from evalign.cli.dialects import PERCENT
 from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.tables import is_date, is_number, is_usable
-from evalign.estimator.cells import ColumnValues, parsed_dates, role
+from evalign.estimator.cells import LARGEST, ColumnValues, parsed_dates, role
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
 
@@ -26,8 +26,6 @@ MISSING = pa.array([*MARKS, *WORDS])
 NUMBER = rf"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?{PERCENT}$"
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 NO_LETTERS = r"^\PL*\d\PL*$"
-LARGEST = float(np.finfo(np.float32).max)
-EXACT = 2**53  # up to which float64 holds every whole number
 
 
 @dataclass(frozen=True)
@@ -193,9 +191,7 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
         given = as_dates(column)
     elif is_number(column.type) or not wrong.any():
         _check_numbers(what, column, wrong)
-        given = ColumnValues("number", values)
-        if _too_long(texts, values):
-            given = ColumnValues("text", as_objects(texts))
+        given = ColumnValues("number", values).with_digits(texts.to_pylist)
     else:
         given = ColumnValues("text", as_objects(texts))
     found = role(name, given)
@@ -210,13 +206,6 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
     if wrong.any() and found in ("id", "category"):
         _check_almost_numbers(what, drop, texts, wrong)
     return found
-
-
-def _too_long(texts: pa.ChunkedArray, values: np.ndarray) -> bool:
-    """Whether numbers have more digits than float64, in which they are hardly told apart."""
-    if not (np.abs(values) > EXACT).any():
-        return False
-    return 2 * len(np.unique(values[~np.isnan(values)])) <= pc.count_distinct(texts).as_py()
 
 
 def _check_almost_numbers(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:

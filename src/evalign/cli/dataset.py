@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import torch
 
-from evalign.cli.columns import LARGEST, Columns, as_numbers, as_text, frame, plan
+from evalign.cli.columns import Columns, as_numbers, as_text, frame, plan
 from evalign.cli.dates import example
 from evalign.cli.errors import DataWarning, UsageError, listed, refused
 from evalign.cli.labels import Labels
@@ -20,6 +20,7 @@ from evalign.cli.terminal import WARNING, Terminal
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import names, resolve
 from evalign.core.text import nearest
+from evalign.estimator.cells import LARGEST
 from evalign.report.contents import FEW
 from evalign.training import holdout_split
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from evalign.cli import columns
 from evalign.cli.errors import listed
 from evalign.cli.run import FinishedRun, Model
-from evalign.core.checks import complaint, require
+from evalign.core.checks import complaint, refuse_masked, require
 from evalign.estimator.columns import CategoryColumn
 
 
@@ -55,6 +55,7 @@ class LoadedRun:
             y: the label of each row, as it was in the training table.
             sample_weight: a weight per row.
         """
+        refuse_masked("LoadedRun", "y", y)
         codes = pd.Index(self.classes_).get_indexer(pd.Index(np.asarray(y).ravel()))
         new = np.asarray(y).ravel()[codes < 0]
         allowed = f"hold labels of the run, {self.classes_[:5].tolist()}"

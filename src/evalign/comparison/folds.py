@@ -13,7 +13,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, check_consistent_length
 
 from evalign.comparison.summary import PLAIN, TUNED, FoldScore
-from evalign.core.checks import require
+from evalign.core.checks import OWN_GROUP, refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator import AlignedClassifier, FrameEncoder
@@ -80,6 +80,9 @@ def compare(
         cross-entropy (argmax) 1
         random forest (argmax) 1
     """
+    refuse_masked(OWNER, "y", y)
+    refuse_masked(OWNER, "groups", groups, OWN_GROUP)
+    refuse_masked(OWNER, "sample_weight", sample_weight)
     check_consistent_length(X, y, groups, sample_weight)
     y, groups = np.asarray(y), None if groups is None else np.asarray(groups)
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
+
+OWN_GROUP = "Give rows that lack one a group of their own."
 
 
 def complaint(owner: str, argument: str, allowed: str, got: object, cure: str = "") -> str:
@@ -28,6 +31,19 @@ def require(ok: bool, owner: str, argument: str, allowed: str, got: object, cure
     """Raise the complaint as a ValueError unless `ok`."""
     if not ok:
         raise ValueError(complaint(owner, argument, allowed, got, cure))
+
+
+def refuse_masked(
+    owner: str, argument: str, values: object, cure: str = "Leave these rows out."
+) -> None:
+    """Refuse masked cells of numpy: what is behind the mask would be taken for a value."""
+    number = np.ma.count_masked(values) if isinstance(values, np.ma.MaskedArray) else 0
+    require(not number, owner, argument, "be without masked cells", f"{number} of them", cure)
+
+
+def refuse_masked_rows(owner: str, X: object) -> None:
+    """Refuse rows with masked cells."""
+    refuse_masked(owner, "X", X, "Make gaps of them: X.astype(float).filled(np.nan).")
 
 
 def check_temperature(owner: str, temperature: float | Tensor, *, validate: bool = False) -> None:

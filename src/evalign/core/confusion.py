@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evalign.core import membership
 from evalign.core.batch import Batch, as_batch
-from evalign.core.checks import complaint, require, thresholds_tensor
+from evalign.core.checks import complaint, refuse_masked, require, thresholds_tensor
 from evalign.core.doubts import warn_of_columns, warn_of_masks
 from evalign.core.numerics import full_precision, sum_dtype
 from evalign.core.rows import (
@@ -234,7 +234,9 @@ class Confusion:
     @classmethod
     def from_matrix(cls, matrix: Tensor) -> "Confusion":
         """The confusion of a d × d matrix, rows true."""
-        owner, matrix = "Confusion.from_matrix", torch.as_tensor(matrix)
+        owner = "Confusion.from_matrix"
+        refuse_masked(owner, "matrix", matrix, "Fill them: matrix.filled(0).")
+        matrix = torch.as_tensor(matrix)
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
         require(square, owner, "matrix", "be square", tuple(matrix.shape))
         if not matrix.is_floating_point():
@@ -261,7 +263,9 @@ class Confusion:
         integers 0/1 with `task="multilabel"`. Integers 0/1 of shape (N, L) that come without a task
         or `num_classes` are classes too, with a warning.
         """
-        owner = "Confusion.from_predictions"
+        owner, given = "Confusion.from_predictions", (predictions, target, sample_weight)
+        for name, values in zip(("predictions", "target", "sample_weight"), given, strict=True):
+            refuse_masked(owner, name, values)
         predictions, target = torch.as_tensor(predictions), signed(torch.as_tensor(target))
         if sample_weight is not None:
             sample_weight = torch.as_tensor(sample_weight)

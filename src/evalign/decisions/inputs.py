@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, numbers, require
+from evalign.core.checks import OWN_GROUP, complaint, numbers, refuse_masked, require
 from evalign.core.doubts import LIKE_ONE, SO_MANY, rows_of_probabilities, warn, warn_of_layout
 from evalign.core.numerics import with_mean_one
 from evalign.core.rows import (
@@ -114,6 +114,7 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
     """A tensor without a graph of a tensor, an array, a list or a column of a frame."""
     if isinstance(values, Tensor):
         return values.detach()
+    refuse_masked(owner, name, values)
     try:
         array = np.array(values)  # a copy: torch warns of arrays that must not be written to
         if array.dtype.kind not in "biuf":
@@ -234,6 +235,8 @@ def as_labels(
     read: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Labels, (R,) or of a multilabel problem (R, L), and which of them are not ignored."""
+    cure = f"Leave them out by ignore_index: y.astype(int).filled({ignore_index})."
+    refuse_masked(owner, "y", y, cure)
     given = signed(tensor_of(owner, "y", y).to(scores.rows.device))
     classes, shape, labels = scores.rows.shape[1], scores.shape, given
     if multilabel:
@@ -288,10 +291,11 @@ def group_values(
     owner: str, groups: Groups, shape: tuple[int, ...], argument: str = "groups"
 ) -> np.ndarray:
     """The group of each row, an integer or a string, as they were given."""
+    refuse_masked(owner, argument, groups, OWN_GROUP)
     given = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
     strings = given.dtype.kind == "O" and all(isinstance(each, str) for each in given.flat)
-    allowed, cure = "be integers or strings", "Give rows that lack one a group of their own."
-    require(strings or given.dtype.kind in "iubU", owner, argument, allowed, given.dtype, cure)
+    allowed, ok = "be integers or strings", strings or given.dtype.kind in "iubU"
+    require(ok, owner, argument, allowed, given.dtype, OWN_GROUP)
     allowed = f"be one for each row, {shape}"
     require(given.shape == shape, owner, argument, allowed, given.shape)
     return given

@@ -267,7 +267,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
         labels = self.predict(X)
-        weight = None if sample_weight is None else row_weights(sample_weight, labels)
+        weight = None if sample_weight is None else row_weights(OWNER, sample_weight, labels)
         metric = resolve(self.metric, owner=OWNER)
         return self._state().targets.score(OWNER, metric, labels, y, weight)
 

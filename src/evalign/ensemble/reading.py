@@ -1,6 +1,6 @@
 """The rows that an ensemble is given, in the forms that its candidates read."""
 
-from typing import Any
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
@@ -9,8 +9,9 @@ from scipy import sparse
 from evalign.core.checks import require
 from evalign.ensemble.candidates import OWNER
 from evalign.ensemble.training import LabelledTable, TableForms
+from evalign.estimator.cells import TypedTable
 from evalign.estimator.columns import CategoryColumn
-from evalign.estimator.frames import Features, read
+from evalign.estimator.frames import Features, Given, read
 from evalign.estimator.rows import learn_features, read_labelled, row_groups, row_weights
 from evalign.estimator.targets import Targets, read_targets
 
@@ -23,10 +24,10 @@ def read_table(
     cure = "Use AlignedClassifier, or AlignedDecisionCV around a classifier that takes several."
     one, got = labels.ndim == 1, f"several, of shape {labels.shape}"
     require(one, OWNER, "y", "hold one label per row", got, cure)
-    weight = None if sample_weight is None else row_weights(sample_weight, labels)
+    weight = None if sample_weight is None else row_weights(OWNER, sample_weight, labels)
     everything = np.ones(len(labels)) if weight is None else weight
     features = learn_features(OWNER, given, everything)
-    rows = _forms(X, features.matrix(OWNER, given), features)
+    rows = _forms(X, given, features)
     groups = None if groups is None else row_groups(OWNER, groups, len(labels))
     _, labels, targets, codes = read_targets(ensemble, rows.matrix, labels)
     counted = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
@@ -41,18 +42,23 @@ def read_rows(ensemble: Any, X: Any, features: Features) -> TableForms:
     """Rows without labels, with the columns of `fit`."""
     allowed = "be a frame with the columns of fit"
     require(hasattr(X, "columns") or not features.named, OWNER, "X", allowed, type(X).__name__)
-    return _forms(X, features.matrix(OWNER, read(ensemble, X, reset=False)), features)
+    return _forms(X, read(ensemble, X, reset=False), features)
 
 
-def _forms(X: Any, numbers: Any, features: Features) -> TableForms:
+def _forms(X: Any, given: Given, features: Features) -> TableForms:
     """The rows in all forms. Those of an array, or of a frame without names, are numbers in all."""
-    matrix = numbers.toarray() if sparse.issparse(numbers) else numbers
+    matrix = features.matrix(OWNER, given)
+    matrix = matrix.toarray() if sparse.issparse(matrix) else matrix
     if not features.named:
         return TableForms(matrix, matrix, matrix)
     frame = nw.from_native(X, eager_only=True).select([column.name for column in features.columns])
-    texts = [
-        nw.col(column.name).cast(nw.Categorical)
+    table = cast(TypedTable, given)  # as a frame with names is read
+    columns = zip(table.names or features.given, table.columns, strict=True)
+    texts = {name for name, column in columns if column.digits is not None}
+    texts |= {name for name, kind in frame.schema.items() if kind == nw.String}
+    declared = [
+        nw.col(column.name).cast(nw.String).cast(nw.Categorical)
         for column in features.columns
-        if isinstance(column, CategoryColumn) and frame.schema[column.name] == nw.String
+        if isinstance(column, CategoryColumn) and column.name in texts
     ]
-    return TableForms(X, frame.with_columns(texts).to_native(), matrix)
+    return TableForms(X, frame.with_columns(declared).to_native(), matrix)

@@ -2,16 +2,16 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from numbers import Real
-from typing import Any, NamedTuple
+from numbers import Integral, Real
+from typing import Any, NamedTuple, cast
 
 import narwhals as nw
 import numpy as np
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import complaint, refuse_masked_rows, require
 
 # ISO 8601: a day, or a time.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
@@ -20,6 +20,8 @@ NAMED_ID = re.compile(r"(^|[^a-z])(id|uuid|guid|key|index|row)s?$", re.IGNORECAS
 PROSE_WORDS = 5  # per value, on average: more than a name has
 PROSE_VALUES = 20  # different ones; fewer are answers to a question
 ALLOWED = "hold numbers, text, truth values or dates"
+EXACT = 2**53  # up to which float64 holds every whole number
+LARGEST = float(np.finfo(np.float32).max)  # whole numbers beyond it are names
 
 
 class ColumnValues(NamedTuple):
@@ -30,11 +32,13 @@ class ColumnValues(NamedTuple):
         values: float64 with NaN for a gap (a boolean is 0 or 1), str with None for a gap, or
             datetime64[us] with NaT for one.
         utc: whether dates had a time zone; they are then in UTC.
+        digits: numbers as they came, where float64 may have rounded some; otherwise None.
     """
 
     kind: str
     values: np.ndarray
     utc: bool = False
+    digits: np.ndarray | None = None
 
     @property
     def gaps(self) -> np.ndarray:
@@ -43,8 +47,26 @@ class ColumnValues(NamedTuple):
             return np.isnan(self.values)
         return np.isnat(self.values) if self.kind == "date" else self.values == None  # noqa: E711
 
+    @property
+    def too_long(self) -> bool:
+        """Whether float64 hardly tells numbers apart, or most of them are beyond LARGEST."""
+        if self.digits is None or self.gaps.all():
+            return False
+        present, given = self.values[~self.gaps], self.digits[~self.gaps]
+        beyond = int((np.abs(present) > LARGEST).sum())
+        return 2 * len(np.unique(present)) <= len(set(given)) or 2 * beyond >= len(present)
+
+    def with_digits(self, given: Callable[[], list[Any]]) -> "ColumnValues":
+        """Numbers with those that they were made of, if float64 may have rounded some."""
+        if not (np.abs(self.values) > EXACT).any():
+            return self
+        digits = np.empty(len(self.values), dtype=object)
+        digits[:] = given()
+        return self._replace(digits=digits)
+
     def take(self, rows: np.ndarray) -> "ColumnValues":
-        return self._replace(values=self.values[rows])
+        digits = None if self.digits is None else self.digits[rows]
+        return self._replace(values=self.values[rows], digits=digits)
 
     def converted(self, kind: str) -> "ColumnValues | None":
         """The values as a column of this kind, where that loses nothing; otherwise None."""
@@ -52,6 +74,10 @@ class ColumnValues(NamedTuple):
             return self._replace(kind=kind)
         if self.gaps.all():
             return ColumnValues(kind, np.full(len(self.values), GAP[kind]))
+        if kind in ("text", "category") and self.digits is not None:
+            texts = np.full(len(self.values), None, dtype=object)
+            texts[~self.gaps] = [str(value) for value in self.digits[~self.gaps]]
+            return ColumnValues(kind, texts)
         return parsed_dates(self.values) if (kind, self.kind) == ("date", "text") else None
 
     def spelled(self, false: str, true: str) -> "ColumnValues":
@@ -87,15 +113,9 @@ class TypedTable(NamedTuple):
         return TypedTable(self.names, columns, int(rows.sum()))
 
 
-def refuse_masked(owner: str, argument: str, values: Any, cure: str) -> None:
-    """Refuse masked cells: what is behind the mask would be taken for a value."""
-    number = np.ma.count_masked(values) if isinstance(values, np.ma.MaskedArray) else 0
-    require(not number, owner, argument, "be without masked cells", f"{number} of them", cure)
-
-
 def read_table(owner: str, X: Any) -> TypedTable | None:
     """The columns of a frame, or of an array of text or dates; None for whatever else."""
-    refuse_masked(owner, "X", X, "Make gaps of them: X.astype(float).filled(np.nan).")
+    refuse_masked_rows(owner, X)
     try:
         frame = nw.from_native(X, pass_through=True)
     except ValueError as error:  # two columns of one name
@@ -121,6 +141,8 @@ def role(name: str, column: ColumnValues) -> str:
     That is "empty", "constant" or "id" (as good as a name for each row); or "prose", of which
     somebody has to make features.
     """
+    if column.too_long:
+        column = cast(ColumnValues, column.converted("text"))
     gaps = column.gaps
     present = column.values[~gaps]
     if not len(present):
@@ -170,7 +192,11 @@ def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
 def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
     kind = series.dtype
     if kind.is_numeric():
-        return _finite(owner, name, series.cast(nw.Float64).to_numpy())
+        # Arrow casts no integer that would be rounded, and numpy has none of 128 bits.
+        short = kind in (nw.Int64, nw.UInt64)
+        numbers = series.to_numpy() if short else series.cast(nw.Float64).to_numpy()
+        found = _finite(owner, name, numbers.astype(np.float64, copy=False))
+        return found if kind.is_float() else found.with_digits(series.to_list)
     if kind == nw.Boolean:
         return ColumnValues("boolean", series.cast(nw.Float64).to_numpy())
     utc = isinstance(kind, nw.Datetime) and kind.time_zone is not None
@@ -225,7 +251,9 @@ def _of_array(
         case kind:
             numbers = np.full(len(cells), np.nan)
             numbers[~gaps] = [_number(value) for value in present]
-            return _finite(owner, name, numbers)._replace(kind=kind)
+            found = _finite(owner, name, numbers)._replace(kind=kind)
+            whole = all(isinstance(value, Integral | Decimal) for value in present)
+            return found.with_digits(cells.tolist) if whole else found
 
 
 def _of_texts(values: np.ndarray) -> ColumnValues:
@@ -244,7 +272,9 @@ def _of_text_array(owner: str, name: str, texts: np.ndarray) -> ColumnValues:
         return column
     numbers = np.full(len(texts), np.nan)
     numbers[~column.gaps] = present.astype(np.float64)
-    return _finite(owner, name, numbers)
+    found = _finite(owner, name, numbers)
+    whole = all(text.strip().lstrip("+-").isdigit() for text in present)
+    return found.with_digits(texts.tolist) if whole else found
 
 
 def _of_dates(dates: list[Any]) -> ColumnValues | None:

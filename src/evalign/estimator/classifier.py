@@ -199,7 +199,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         draw = check_random_state(self.random_state).randint
         seed = int(draw(2**31 - 1)) if before is None else before.seed
 
-        weight = row_weights(sample_weight, codes, factors)
+        weight = row_weights(OWNER, sample_weight, codes, factors)
         features = learn_features(OWNER, X, weight) if before is None else before.features
         apart = constraint_values(OWNER, constraint_groups, len(codes))
         rows = LabelledRows(features.matrix(OWNER, X), codes, weight, apart)
@@ -270,7 +270,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         labels = self.predict(X)
         if self._state().multilabel:
             check_names(f"{OWNER}.score", label_names(y), self.rule_.classes)
-        weight, metric = row_weights(sample_weight, labels), self._metric(self.classes_)
+        weight, metric = row_weights(OWNER, sample_weight, labels), self._metric(self.classes_)
         return self._targets.score(OWNER, metric, labels, y, weight)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from evalign.core.checks import require
+from evalign.core.checks import refuse_masked_rows, require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.numerics import with_mean_one
 from evalign.decisions import Decision, DecisionRule
@@ -150,7 +150,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """
         prefit = self._check()
         X, y, targets, codes = read_targets(self, X, y)
-        weight = None if sample_weight is None else weights(sample_weight, len(codes))
+        weight = None if sample_weight is None else weights(OWNER, sample_weight, len(codes))
         groups = constraint_values(OWNER, constraint_groups, len(codes))
         routed = self._routed(weight, params)
         weight = None if weight is None else with_mean_one(weight)
@@ -195,6 +195,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Any:
         """The classifier's own probabilities, or their mean. What mends them is in the rule."""
         check_is_fitted(self)
+        refuse_masked_rows(OWNER, X)
         if len(self._models) == 1:
             return self._models[0].predict_proba(X)
         if not self._multilabel:
@@ -221,7 +222,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
         labels = self.predict(X)
-        weight = None if sample_weight is None else row_weights(sample_weight, labels)
+        weight = None if sample_weight is None else row_weights(OWNER, sample_weight, labels)
         metric = resolve(self.metric, owner=OWNER)
         return self._targets.score(OWNER, metric, labels, y, weight)
 
@@ -334,6 +335,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _applied(self, function: str, X: Any) -> np.ndarray:
         """The rule's function of the answers for rows."""
+        refuse_masked_rows(OWNER, X)
         values = np.mean([self._asked(model, X) for model in self._models], 0)
         if len(self.classes_) == 1:
             return (

@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
-from evalign.core.checks import require
+from evalign.core.checks import OWN_GROUP, refuse_masked, require
 from evalign.estimator.answers import OWNER, Answers, Method, Split
 from evalign.estimator.frames import NothingToLearn
 from evalign.estimator.rows import row_groups
@@ -45,6 +45,7 @@ def splits(
     than folds is missing in some of them.
     """
     if not isinstance(cv, Integral):
+        refuse_masked(owner, "groups", params.get("groups"), OWN_GROUP)
         splitter: Any = check_cv(cv, y, classifier=True)
         return list(splitter.split(X, y, **params))
     groups = params.get("groups")

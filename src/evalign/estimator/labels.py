@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from evalign.core.checks import complaint, require
-from evalign.estimator.cells import gaps_of_objects, refuse_masked
+from evalign.core.checks import complaint, refuse_masked, require
+from evalign.estimator.cells import gaps_of_objects
 from evalign.training import TrainingWarning
 
 SHOWN = 5  # labels in a text
@@ -21,7 +21,7 @@ def label_array(owner: str, y: Any) -> np.ndarray:
     """
     if sparse.issparse(y):
         return y.toarray()
-    refuse_masked(owner, "y", y, "Leave these rows out.")
+    refuse_masked(owner, "y", y)
     try:
         array, got = np.asarray(y), ""
         if isinstance(y, list | tuple) and array.dtype.kind in "US":

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples
 from torch import Tensor
 
-from evalign.core.checks import require
+from evalign.core.checks import OWN_GROUP, refuse_masked, require
 from evalign.core.numerics import with_mean_one
 from evalign.decisions.inputs import group_values
 from evalign.estimator.cells import TypedTable, gaps_of_objects
@@ -241,20 +241,20 @@ def read_validation(
         allowed = "hold classes of y only"
         require(not len(new), OWNER, "validation_data", allowed, new[:3].tolist())
         codes = np.searchsorted(classes, y)
-    weight = row_weights(data[2] if len(data) > 2 else None, codes, factors)
-    apart = data[3] if len(data) > 3 else None
-    apart = constraint_values(f"{OWNER}'s validation_data", apart, len(codes))
+    owner = f"{OWNER}'s validation_data"
+    weight = row_weights(owner, data[2] if len(data) > 2 else None, codes, factors)
+    apart = constraint_values(owner, data[3] if len(data) > 3 else None, len(codes))
     return LabelledRows(features.matrix(OWNER, X), codes, weight, apart)
 
 
 def row_groups(owner: str, groups: Any, rows: int) -> np.ndarray:
     """A value for each row; those with the same value are held out together."""
+    refuse_masked(owner, "groups", groups, OWN_GROUP)
     given = np.asarray(groups)
     allowed = f"hold a value for each of the {rows} rows"
     require(given.shape == (rows,), owner, "groups", allowed, given.shape)
     gaps = int(gaps_of_objects(given).sum()) if given.dtype.kind in "OfM" else 0
-    cure = "Give rows that lack one a group of their own."
-    require(not gaps, owner, "groups", allowed, f"gaps in {gaps}", cure)
+    require(not gaps, owner, "groups", allowed, f"gaps in {gaps}", OWN_GROUP)
     alike = given.dtype != object or len({isinstance(each, str) for each in given}) < 2
     allowed, cure = (
         "hold strings or numbers, not both",
@@ -281,15 +281,16 @@ def dense(X: Any) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def weights(sample_weight: Any, rows: int) -> np.ndarray:
+def weights(owner: str, sample_weight: Any, rows: int) -> np.ndarray:
     """A weight for each row, not negative; 1 where none is given."""
+    refuse_masked(owner, "sample_weight", sample_weight)
     like = np.empty((rows, 1))
     return _check_sample_weight(sample_weight, like, dtype=np.float64, ensure_non_negative=True)
 
 
 def row_weights(
-    sample_weight: Any, codes: np.ndarray, factors: np.ndarray | None = None
+    owner: str, sample_weight: Any, codes: np.ndarray, factors: np.ndarray | None = None
 ) -> np.ndarray:
     """The weights of rows, times the factor of each row's class, of which only ratios count."""
-    weight = with_mean_one(weights(sample_weight, len(codes)))
+    weight = with_mean_one(weights(owner, sample_weight, len(codes)))
     return weight if factors is None else with_mean_one(weight * with_mean_one(factors)[codes])

@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import assert_all_finite, column_or_1d, compute_class_weight, indexable
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import complaint, refuse_masked, refuse_masked_rows, require
 from evalign.core.confusion import Confusion
 from evalign.core.doubts import warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
@@ -72,6 +72,7 @@ class Targets(NamedTuple):
         self, owner: str, metric: Metric, labels: np.ndarray, y: Any, weight: np.ndarray | None
     ) -> float:
         """The metric of predicted labels, or minus the metric if it is a cost."""
+        refuse_masked(owner, "y", y)
         (codes, true), new = self.encode(owner, labels, y)
         try:
             return score_of(metric, codes, true, weight, len(self.classes) + len(new))
@@ -99,6 +100,7 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
     owner = type(classifier).__name__
     cure = "fit requires y to be passed, but the target y is None."
     require(y is not None, owner, "y", "hold labels", "None", cure)
+    refuse_masked_rows(owner, X)
     assert_all_finite(_array(owner, y), input_name="y")
     if type_of_target(y, input_name="y") == "multilabel-indicator":
         y = indicators(owner, y)

@@ -15,7 +15,7 @@ from sklearn.model_selection import (
 )
 from torch import Tensor
 
-from evalign.core.checks import require
+from evalign.core.checks import OWN_GROUP, refuse_masked, require
 
 
 def holdout_split(
@@ -38,7 +38,10 @@ def holdout_split(
         >>> len(kept), len(held_out), sum(held_out >= 80).item()
         (80, 20, 4)
     """
-    owner, labels = "holdout_split", np.asarray(y)
+    owner = "holdout_split"
+    refuse_masked(owner, "y", y)
+    refuse_masked(owner, "groups", groups, OWN_GROUP)
+    labels = np.asarray(y)
     require(0 < fraction < 1, owner, "fraction", "lie between 0 and 1", fraction)
     require(len(labels) >= 2, owner, "y", "hold at least 2 rows", f"{len(labels)} rows")
     held_out = (
@@ -105,11 +108,9 @@ def three_way_split(
         >>> [len(rows) for rows in three_way_split([0] * 80 + [1] * 20)]
         [64, 16, 20]
     """
-    labels = np.asarray(y)
-    groups = None if groups is None else np.asarray(groups)
-    rest, test = holdout_split(labels, groups=groups, seed=seed)
-    inner = None if groups is None else groups[rest]
-    training, validation = holdout_split(labels[rest], groups=inner, seed=seed)
+    rest, test = holdout_split(y, groups=groups, seed=seed)
+    inner = None if groups is None else np.asarray(groups)[rest]
+    training, validation = holdout_split(np.asarray(y)[rest], groups=inner, seed=seed)
     return rest[training], rest[validation], test
 
 
