@@ -33,6 +33,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 from evalign import AlignedDecisionCV, fit_decision, metrics
+from evalign.core.constraints import Infeasible
 from evalign.estimator.evidence import FEWEST
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced
@@ -433,6 +434,21 @@ def test_wrong_promises():
         decided(constraint="gap(recall) <= 0.5").fit(X, Y, constraint_groups=[1, 2])
     with pytest.raises(ValueError, match="groups of fit_decision must be given for 'gap"):
         decided(constraint="gap(recall) <= 0.5").fit(X, Y)
+
+
+def test_a_fit_that_fails_changes_nothing():
+    clf = decided(cv=2).fit(X, Y).set_params(constraint="recall >= 1, specificity >= 1")
+    before = dict(vars(clf))
+    with pytest.raises(Infeasible):
+        clf.fit(X[:, :2], np.where(Y == 1, "rare", "frequent"))
+    assert vars(clf).keys() == before.keys()
+    assert all(vars(clf)[name] is value for name, value in before.items())
+
+
+def test_a_warning_names_the_line_that_called_fit():
+    with pytest.warns(TrainingWarning, match="takes no sample_weight") as caught:
+        decided(make_pipeline(GaussianNB()), cv=2).fit(X, Y, sample_weight=np.ones(len(Y)))
+    assert {each.filename for each in caught} == {__file__}
 
 
 def test_a_constraint_that_some_folds_cannot_meet():
