@@ -572,6 +572,14 @@ def test_time_for_a_network_on_a_large_table_is_found_with_some_of_its_rows(monk
     assert seen[-1] == ("AlignedClassifier", 100, {})
 
 
+def test_time_for_a_network_where_some_of_the_rows_are_of_one_class(monkeypatch):
+    monkeypatch.setattr(training, "PROBE", 10)
+    codes = (np.arange(400) < 4).astype(int)
+    own = ["linear", ("mine", quick("f1", epochs=1))]
+    clf = ensemble(candidates=own, cv=2, time_limit=600, decision="argmax").fit(X, codes)
+    assert list(clf.models_) == ["linear", "mine"]
+
+
 def test_time_for_a_large_table_is_found_with_some_of_its_rows():
     features, codes = imbalanced(training.PROBE * 3)  # two thirds to train on
     own = [("first", Slow()), ("slow", Slow(1 / training.PROBE))]
