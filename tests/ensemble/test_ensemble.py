@@ -308,12 +308,22 @@ def test_a_class_without_weight_stays_with_probability_0(left):
     np.testing.assert_array_equal(clf.predict(rows), alone.predict(rows))
 
 
-def test_splits_are_of_the_rows_as_they_came():
-    weight = np.arange(len(Y)) % 2
-    split = [(np.arange(300), np.arange(300, 400))]
+@pytest.mark.parametrize("mask", [False, True])
+def test_splits_are_of_the_rows_as_they_came(mask):
+    weight, first = np.arange(len(Y)) % 2, np.arange(400) < 300
+    split = [(first, ~first)] if mask else [(np.arange(300), np.arange(300, 400))]
     own = [("bayes", Remembering())]
     clf = ensemble(candidates=own, cv=split, decision="argmax").fit(X, Y, weight)
     np.testing.assert_array_equal(clf.models_["bayes"][0].rows_, X[1:300:2, 0])
+    assert clf.rule_.rows == 50
+
+
+def test_splits_of_other_rows_are_refused():
+    weight = np.arange(len(Y)) % 2
+    text = "cv of AlignedEnsemble must hold numbers of rows from 0 to 399, or masks of 400 rows"
+    for held in (np.arange(300, 401), np.array([-1]), np.ones(200, bool)):
+        with pytest.raises(ValueError, match=text):
+            ensemble(cv=[(np.arange(300), held)]).fit(X, Y, weight)
 
 
 def test_a_classifier_that_is_given_sees_the_frame():

@@ -243,6 +243,13 @@ def test_every_kind_of_splitter(cv):
     assert np.isfinite(clf.cv_results_["gain_low"])
 
 
+def test_splits_by_masks():
+    split = [tuple(np.isin(np.arange(len(Y)), rows) for rows in part) for part in SPLIT.split(X, Y)]
+    masked, numbered = (decided(cv=cv).fit(X, Y) for cv in (split, SPLIT))
+    assert masked.rule_.threshold == numbered.rule_.threshold
+    assert masked.rule_.rows == len(Y)
+
+
 def test_a_frozen_classifier_keeps_its_classes():
     features, codes = THREE
     model = GaussianNB().fit(features, codes)
@@ -472,6 +479,11 @@ def test_a_constraint_that_some_folds_cannot_meet():
         ({"cv": "fit"}, ValueError, "cv of AlignedDecisionCV must be a number of folds"),
         ({"cv": 1}, ValueError, "cv of AlignedDecisionCV must be a number of folds, at least 2"),
         ({"cv": 0.5}, ValueError, "cv of AlignedDecisionCV must be a number of folds"),
+        (
+            {"cv": [(np.ones(399, bool), [399])]},
+            ValueError,
+            "cv of AlignedDecisionCV must hold numbers of rows from 0 to 399, or masks of 400 rows",
+        ),
         ({"pos_label": 2}, ValueError, "pos_label of AlignedDecisionCV must be None, or one of"),
         ({"metric": "nosuch"}, ValueError, "metric of AlignedDecisionCV must be a name"),
         ({"constraint": "recall > 2"}, ValueError, "constraint of fit_decision must"),
