@@ -133,8 +133,9 @@ def try_all(
         # The next candidate, and the ensemble, take as long for their rules.
         clock.reserve = max(clock.reserve, 2 * (time.monotonic() - start))
         judge = judge or _judge(answers, metric, len(classes), table.groups, seed)
-        with_rule, without = (judge.score(found.labels[way]) for way in WAYS)
-        tell(f"{name}: {metric.name} {with_rule:.4f} with its rule, {without:.4f} by argmax")
+        scores = (f"{judge.score(found.labels[way]):.4f}" for way in WAYS)
+        with_rule, without = (score.replace("nan", "unknown") for score in scores)  # too few rows
+        tell(f"{name}: {metric.name} {with_rule} with its rule, {without} by argmax")
     if judge is None:
         assert failed is not None
         raise failed
