@@ -255,8 +255,10 @@ def _shown_models(scores: dict[str, Any]) -> Table:
 def _cards(about: About) -> dict[str, dict[str, str]]:
     arguments, columns = about["arguments"], about["columns"]
     counts = zip(about["classes"], about["rows_per_class"], strict=True)
-    also = "; of the training rows a fifth for validation"
-    also = also if arguments["--model"] == NETWORK and "validation" not in about["rows"] else ""
+    also, folds = "", about.get("folds")
+    if folds is not None and "validation" not in about["rows"]:
+        part = f"all in {folds} folds" if folds else "a fifth"
+        also = f"; of the training rows {part} for validation"
     left_out = [f"{name} ({why})" for name, why in columns["left_out"].items()]
     data = {
         "File": about["file"],
