@@ -378,6 +378,24 @@ def test_a_candidate_without_probabilities_is_refused(answers):
         ensemble(candidates=[("mine", Broken(answers))]).fit(X, Y)
 
 
+def test_a_candidate_with_other_columns_is_refused():
+    text = "^candidates of AlignedEnsemble must give a column for each of the 2 classes"
+    with pytest.raises(ValueError, match=text) as failed:
+        ensemble(candidates=[("mine", Broken([0.2, 0.3, 0.5]))]).fit(X, Y)
+    assert "'mine'" in failed.value.__notes__[0]
+
+
+def test_a_candidate_with_other_classes_is_refused():
+    class Renaming(Broken):
+        def fit(self, X, y):
+            self.classes_ = np.array(["a", "b"])
+            return self
+
+    text = "^candidates of AlignedEnsemble must be fitted on the classes of y"
+    with pytest.raises(ValueError, match=text):
+        ensemble(candidates=[("mine", Renaming([0.2, 0.8]))]).fit(X, Y)
+
+
 def test_a_fit_that_fails_names_the_candidate_and_changes_nothing(blend):
     clf, before = copy.copy(blend), blend.predict_proba(X)
     clf.set_params(candidates=[*OWN.items(), ("mine", Broken())])
