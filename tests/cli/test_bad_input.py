@@ -97,6 +97,7 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
         (["--model", "boost"], "'catboost'. Did you mean 'boosting'?"),
         ([*TUNED, "recall >= 0.9"], "say which of the 3 classes it is about"),
         ([*TUNED, "recall[none] >= 0.9"], "name one of the classes"),
+        ([*TUNED, "accuracy >= 0.5, accuracy >= 0.5"], "name each of its parts once"),
         ([*TUNED, "gap(accuracy) <= 0.1"], "must not be about gaps"),
         (["--seed", "-1"], "'--seed': Input should be greater than or equal to 0"),
         (["--epochs", "0"], "'--epochs': Input should be greater than or equal to 1"),

@@ -41,6 +41,23 @@ def test_the_run_folder(fitted, data):
     assert "<html" in (fitted / "report.html").read_text(encoding="utf-8")
 
 
+def test_the_report_tells_what_was_validated_on(fitted, tmp_path):
+    def card(run):
+        page = (run / "report.html").read_text(encoding="utf-8")
+        return re.search(r"\d+ for training[^<]*", page)[0]
+
+    folds = FinishedRun(fitted).classifier("model").network_.networks
+    expected = f"192 for training, 48 for test; of the training rows all in {len(folds)} folds"
+    assert card(fitted) == f"{expected} for validation"
+    # From 100 rows of each class on, a fifth is enough.
+    many = written(tmp_path / "many.csv", table(1200))
+    done(*fit(many, tmp_path / "run", "--no-baseline", epochs=1))
+    expected = "960 for training, 240 for test; of the training rows a fifth for validation"
+    assert card(tmp_path / "run") == expected
+    done(*fit(many, tmp_path / "given", "--no-baseline", "--validation", many, epochs=1))
+    assert card(tmp_path / "given") == "960 for training, 240 for test, 1200 for validation"
+
+
 def test_the_test_rows_are_those_held_out(fitted, data):
     """The predictions are of rows of the table that keep the classes' shares."""
     tested = pd.read_parquet(fitted / "test_predictions.parquet")

@@ -13,10 +13,12 @@ import evalign
 from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import fit as work
 from evalign.cli import run as runs
+from evalign.cli.dataset import load, read_rows
 from evalign.cli.files import digest
 from evalign.cli.labels import Labels
 from evalign.cli.options import MODEL, MODELS, seconds
 from evalign.cli.run import FinishedRun
+from evalign.cli.tables import TableFile
 from evalign.core.constraints import Infeasible
 from evalign.ensemble import candidates
 from evalign.ensemble.candidates import DEFAULT, NAMES
@@ -335,6 +337,37 @@ def test_a_preview(tmp_path, monkeypatch):
     written(data, bad)
     text = refused(*fit(data, tmp_path / "bad", "--quick", model="linear"))
     assert f"Column 'age' of a sample of {data} must hold finite numbers. Got 'x'" in text
+
+
+@pytest.mark.parametrize("more", [1, 2, 3, 4])
+def test_a_preview_of_almost_all_rows(tmp_path, more):
+    """Three classes are left a row each."""
+    path = written(tmp_path / "data.csv", table(100 + more))
+    some = load(TableFile(path), target="label", most=100)
+    assert (some.found, len(some.rows.y)) == (100 + more, min(100, 97 + more))
+    assert len(read_rows(path, some, most=100).y) == len(some.rows.y)
+
+
+def test_two_validation_rows_tell_nothing(tmp_path):
+    frame = two(120)
+    data = written(tmp_path / "data.csv", frame)
+    some = written(tmp_path / "some.csv", frame.drop_duplicates("label"))
+    command = fit(data, tmp_path / "run", "--validation", some, model="linear")
+
+    def no(constant):
+        raise ValueError(f"{constant} is not JSON")
+
+    result = json.loads(done(*command, "--json").out, parse_constant=no)
+    assert result["tried"]["rows"][0]["rule_score"] is None
+    for name in ("candidates.json", "metrics.json"):
+        json.loads((tmp_path / "run" / name).read_text(), parse_constant=no)
+    text = "The rows held out in training are too few to tell linear from linear with argmax."
+    assert result["tried"]["verdict"] == text
+    shown = done(*command).out
+    assert text in shown
+    assert "nan" not in shown
+    done("report", tmp_path / "run", "--out", tmp_path / "page.html")
+    assert text in (tmp_path / "page.html").read_text()
 
 
 def test_a_cost_is_shown_as_it_is(tmp_path):

@@ -308,12 +308,22 @@ def test_a_class_without_weight_stays_with_probability_0(left):
     np.testing.assert_array_equal(clf.predict(rows), alone.predict(rows))
 
 
-def test_splits_are_of_the_rows_as_they_came():
-    weight = np.arange(len(Y)) % 2
-    split = [(np.arange(300), np.arange(300, 400))]
+@pytest.mark.parametrize("mask", [False, True])
+def test_splits_are_of_the_rows_as_they_came(mask):
+    weight, first = np.arange(len(Y)) % 2, np.arange(400) < 300
+    split = [(first, ~first)] if mask else [(np.arange(300), np.arange(300, 400))]
     own = [("bayes", Remembering())]
     clf = ensemble(candidates=own, cv=split, decision="argmax").fit(X, Y, weight)
     np.testing.assert_array_equal(clf.models_["bayes"][0].rows_, X[1:300:2, 0])
+    assert clf.rule_.rows == 50
+
+
+def test_splits_of_other_rows_are_refused():
+    weight = np.arange(len(Y)) % 2
+    text = "cv of AlignedEnsemble must hold numbers of rows from 0 to 399, or masks of 400 rows"
+    for held in (np.arange(300, 401), np.array([-1]), np.ones(200, bool)):
+        with pytest.raises(ValueError, match=text):
+            ensemble(cv=[(np.arange(300), held)]).fit(X, Y, weight)
 
 
 def test_a_classifier_that_is_given_sees_the_frame():
@@ -388,6 +398,24 @@ class Broken(ClassifierMixin, BaseEstimator):
 def test_a_candidate_without_probabilities_is_refused(answers):
     with pytest.raises(ValueError, match=r"a sum of 1. Got 'mine', which does not"):
         ensemble(candidates=[("mine", Broken(answers))]).fit(X, Y)
+
+
+def test_a_candidate_with_other_columns_is_refused():
+    text = "^candidates of AlignedEnsemble must give a column for each of the 2 classes"
+    with pytest.raises(ValueError, match=text) as failed:
+        ensemble(candidates=[("mine", Broken([0.2, 0.3, 0.5]))]).fit(X, Y)
+    assert "'mine'" in failed.value.__notes__[0]
+
+
+def test_a_candidate_with_other_classes_is_refused():
+    class Renaming(Broken):
+        def fit(self, X, y):
+            self.classes_ = np.array(["a", "b"])
+            return self
+
+    text = "^candidates of AlignedEnsemble must be fitted on the classes of y"
+    with pytest.raises(ValueError, match=text):
+        ensemble(candidates=[("mine", Renaming([0.2, 0.8]))]).fit(X, Y)
 
 
 def test_a_fit_that_fails_names_the_candidate_and_changes_nothing(blend):
@@ -592,6 +620,14 @@ def test_time_for_a_network_on_a_large_table_is_found_with_some_of_its_rows(monk
     clf = ensemble(candidates=own, time_limit=100).fit(X, Y, checkpoint="unused")
     assert clf.left_out_["mine"].startswith("its training would take about ")
     assert seen[-1] == ("AlignedClassifier", 100, {})
+
+
+def test_time_for_a_network_where_some_of_the_rows_are_of_one_class(monkeypatch):
+    monkeypatch.setattr(training, "PROBE", 10)
+    codes = (np.arange(400) < 4).astype(int)
+    own = ["linear", ("mine", quick("f1", epochs=1))]
+    clf = ensemble(candidates=own, cv=2, time_limit=600, decision="argmax").fit(X, codes)
+    assert list(clf.models_) == ["linear", "mine"]
 
 
 def test_time_for_a_large_table_is_found_with_some_of_its_rows():

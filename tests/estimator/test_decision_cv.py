@@ -33,6 +33,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 from evalign import AlignedDecisionCV, fit_decision, metrics
+from evalign.core.constraints import Infeasible
 from evalign.estimator.evidence import FEWEST
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced
@@ -242,6 +243,13 @@ def test_every_kind_of_splitter(cv):
     assert np.isfinite(clf.cv_results_["gain_low"])
 
 
+def test_splits_by_masks():
+    split = [tuple(np.isin(np.arange(len(Y)), rows) for rows in part) for part in SPLIT.split(X, Y)]
+    masked, numbered = (decided(cv=cv).fit(X, Y) for cv in (split, SPLIT))
+    assert masked.rule_.threshold == numbered.rule_.threshold
+    assert masked.rule_.rows == len(Y)
+
+
 def test_a_frozen_classifier_keeps_its_classes():
     features, codes = THREE
     model = GaussianNB().fit(features, codes)
@@ -435,6 +443,21 @@ def test_wrong_promises():
         decided(constraint="gap(recall) <= 0.5").fit(X, Y)
 
 
+def test_a_fit_that_fails_changes_nothing():
+    clf = decided(cv=2).fit(X, Y).set_params(constraint="recall >= 1, specificity >= 1")
+    before = dict(vars(clf))
+    with pytest.raises(Infeasible):
+        clf.fit(X[:, :2], np.where(Y == 1, "rare", "frequent"))
+    assert vars(clf).keys() == before.keys()
+    assert all(vars(clf)[name] is value for name, value in before.items())
+
+
+def test_a_warning_names_the_line_that_called_fit():
+    with pytest.warns(TrainingWarning, match="takes no sample_weight") as caught:
+        decided(make_pipeline(GaussianNB()), cv=2).fit(X, Y, sample_weight=np.ones(len(Y)))
+    assert {each.filename for each in caught} == {__file__}
+
+
 def test_a_constraint_that_some_folds_cannot_meet():
     """Its scores are NaN there, and the others count."""
     rows = np.concatenate([np.flatnonzero(Y == 0)[:60], np.flatnonzero(Y == 1)[:12]])
@@ -456,6 +479,11 @@ def test_a_constraint_that_some_folds_cannot_meet():
         ({"cv": "fit"}, ValueError, "cv of AlignedDecisionCV must be a number of folds"),
         ({"cv": 1}, ValueError, "cv of AlignedDecisionCV must be a number of folds, at least 2"),
         ({"cv": 0.5}, ValueError, "cv of AlignedDecisionCV must be a number of folds"),
+        (
+            {"cv": [(np.ones(399, bool), [399])]},
+            ValueError,
+            "cv of AlignedDecisionCV must hold numbers of rows from 0 to 399, or masks of 400 rows",
+        ),
         ({"pos_label": 2}, ValueError, "pos_label of AlignedDecisionCV must be None, or one of"),
         ({"metric": "nosuch"}, ValueError, "metric of AlignedDecisionCV must be a name"),
         ({"constraint": "recall > 2"}, ValueError, "constraint of fit_decision must"),

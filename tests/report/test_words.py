@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from evalign.report import scores
-from evalign.report.words import TIMES, _more_rows, rows_to_tell, verdict
+from evalign.report.words import (
+    TIMES,
+    _more_rows,
+    is_clear,
+    rows_to_tell,
+    verdict,
+    verdict_of_tried,
+)
 from tests.report.made import contents, tried
 
 
@@ -48,6 +55,17 @@ def test_the_better_one_is_named(metric, sign):
     assert difference["verdict"].startswith(
         "Against cross-entropy: no clear difference, the interval contains 0 ("
     )
+
+
+def test_a_difference_that_is_not_known_is_not_clear():
+    unknown = {"value": np.nan, "low": np.nan, "high": np.nan}
+    assert not is_clear(unknown)
+    assert not is_clear(dict.fromkeys(unknown))
+    assert is_clear({"low": -0.2, "high": -0.1})
+    made = tried()
+    made = replace(made, gain=dict.fromkeys(unknown) | {"against": "trees"})
+    text = "The rows held out in training are too few to tell blend from trees with argmax."
+    assert verdict_of_tried(made) == text
 
 
 def test_an_end_that_is_not_zero_does_not_read_so():

@@ -237,6 +237,9 @@ BAD = {
     "gap(recall) >= 0.1": "must bound a gap from above, by <=. Got 'gap(recall) >= 0.1'.",
     "gap(recall) <= 1.1": "from 0 to 1, where gap(recall) lies.",
     "gap(recal) <= 0.1": 'Did you mean "recall"?',
+    "recall_macro >= 0.5, recall_macro >= 0.50": "must name each of its parts once. "
+    "Got 'recall_macro >= 0.50'. It is 'recall_macro >= 0.5' again: leave one out.",
+    "recall[dog] >= 0.9, recall[1] >= 0.9": "It is 'recall[dog] >= 0.9' again: leave one out.",
     "recall[] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got ''.",
 }
 
@@ -245,6 +248,11 @@ BAD = {
 def test_a_wrong_constraint_says_what_to_write(text):
     with pytest.raises((ValueError, TypeError), match=re.escape(BAD[text])):
         parse(text, ANIMALS, owner="fit")
+
+
+def test_what_is_not_the_same_may_stand_together():
+    text = "recall >= 0.5, recall <= 0.5, recall >= 0.6, recall[0] >= 0.5, gap(recall) <= 0.5"
+    assert len(parse(text)) == 5
 
 
 def test_without_names():

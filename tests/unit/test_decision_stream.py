@@ -27,6 +27,39 @@ def on_grid(logits):
     return ((z / WIDTH).floor() + 0.5) * WIDTH
 
 
+@pytest.fixture(params=[torch.bfloat16, torch.float64], ids=str)
+def other_default(request):
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(request.param)
+    yield
+    torch.set_default_dtype(usual)
+
+
+@pytest.fixture(scope="module")
+def usual_rules():
+    return {key: rule_of(*key) for key in CASES}
+
+
+CASES = [(classes, streamed) for classes in (2, 3) for streamed in (True, False)]
+
+
+def rule_of(classes, streamed):
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    logits, y = problem(classes, 6000, ratio=3.0)
+    torch.set_default_dtype(usual)
+    if streamed:
+        return stream(DecisionFitter("f1_macro"), logits, y).compute()
+    return fit_decision(logits, y, metric="f1_macro")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_default_dtype_of_torch_changes_nothing(case, usual_rules, other_default):
+    found, expected = rule_of(*case), usual_rules[case]
+    assert torch.equal(found.gain, expected.gain)
+    assert found.score == expected.score
+
+
 @pytest.mark.parametrize("decision", ["tuned", "expected", "argmax"])
 @pytest.mark.parametrize("metric", ["f1", "matthews_corrcoef"])
 def test_two_classes_are_exact_to_the_bin(metric, decision):

@@ -196,6 +196,7 @@ def _some(
     if most is None or table.num_rows <= most:
         return table, str(source)
     y = labels.encode(table, source)
+    most = min(most, len(y) - len(np.unique(y)))  # a split leaves a row of each class
     with refused():
         _, some = holdout_split(y, fraction=most / len(y), seed=seed)
     return table.take(some), f"a sample of {source}"

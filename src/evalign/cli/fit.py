@@ -44,6 +44,7 @@ from evalign.ensemble import AlignedEnsemble
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.constrained import check_constraint
+from evalign.estimator.folds import Folds
 from evalign.recipes import RECIPES
 from evalign.report import render, scores
 
@@ -247,6 +248,8 @@ def _build(
                         validation_data=held_out,
                         checkpoint=checkpoints / name,
                     )
+                    network = estimator.network_
+                    about["folds"] = len(network.networks) if isinstance(network, Folds) else 0
                 else:
                     _fit_ensemble(estimator, training, validated, checkpoints / name)
         except Infeasible as error:

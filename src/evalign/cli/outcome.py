@@ -176,13 +176,20 @@ def tried_models(ensemble: AlignedEnsemble, labels: Labels) -> TriedModels:
     if len(rows) == 2:  # the ensemble is its only candidate
         rows = rows[:1]
     for row in rows:
-        row["seconds"] = None if np.isnan(row["seconds"]) else row["seconds"]
         if not resolve(ensemble.metric).greater_is_better:  # a cost, which is negated there
             for stem in ("rule_score", "argmax_score"):
                 high, low = -row[f"{stem}_low"], -row[f"{stem}_high"]
                 row |= {stem: -row[stem], f"{stem}_low": low, f"{stem}_high": high}
     left_out = {name: labels.named(why) for name, why in ensemble.left_out_.items()}
-    return TriedModels(rows, ensemble.gain_, left_out)
+    return TriedModels([_known(row) for row in rows], _known(ensemble.gain_), left_out)
+
+
+def _known(row: Mapping[str, Any]) -> dict[str, Any]:
+    """None for NaN, which JSON does not have."""
+    return {
+        name: None if isinstance(value, float) and np.isnan(value) else value
+        for name, value in row.items()
+    }
 
 
 def was_seen(about: About, checksum: str | None) -> bool:
@@ -248,8 +255,10 @@ def _shown_models(scores: dict[str, Any]) -> Table:
 def _cards(about: About) -> dict[str, dict[str, str]]:
     arguments, columns = about["arguments"], about["columns"]
     counts = zip(about["classes"], about["rows_per_class"], strict=True)
-    also = "; of the training rows a fifth for validation"
-    also = also if arguments["--model"] == NETWORK and "validation" not in about["rows"] else ""
+    also, folds = "", about.get("folds")
+    if folds is not None and "validation" not in about["rows"]:
+        part = f"all in {folds} folds" if folds else "a fifth"
+        also = f"; of the training rows {part} for validation"
     left_out = [f"{name} ({why})" for name, why in columns["left_out"].items()]
     data = {
         "File": about["file"],

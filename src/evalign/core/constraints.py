@@ -187,7 +187,15 @@ def parse(
     if names is not None:
         allowed = "be different names"
         require(len(set(names)) == len(names), owner, "classes", allowed, names)
-    return tuple(_constraint(term, names, owner) for term in _terms(text, names or []))
+    found: dict[tuple[str, bool, float], Constraint] = {}
+    for term in _terms(text, names or []):
+        each = _constraint(term, names, owner)
+        key = each.name, each.at_least, each.bound
+        cure = f"It is {found[key].text!r} again: leave one out." if key in found else ""
+        allowed = "name each of its parts once"
+        require(key not in found, owner, "constraint", allowed, repr(each.text), cure)
+        found[key] = each
+    return tuple(found.values())
 
 
 def _terms(text: str, names: Sequence[str]) -> Iterator[re.Match[str]]:

@@ -128,7 +128,7 @@ def _best_move(
         return rule, overtakes.new_full((2,), -torch.inf)
     most = max(2, numbers // rule.numel())
     if len(cuts) > most:
-        even = torch.linspace(0, len(cuts) - 1, most, device=cuts.device).long()
+        even = torch.linspace(0, len(cuts) - 1, most, dtype=eta.dtype, device=cuts.device).long()
         cuts, values = cuts[even], values[even]
 
     confusions = _cut_confusions(

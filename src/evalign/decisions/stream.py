@@ -79,8 +79,8 @@ def _rows_of_bins(counts: Tensor, mass: Tensor) -> tuple[Tensor, Tensor, Tensor]
     number, total = counts[y, bins], counts.sum(1)[y]
     copies = (number * (ENOUGH / total).clamp(max=1)).ceil().long()
     weight = (mass[y, bins] / copies).repeat_interleave(copies)
-    middle = (bins + 0.5 - BINS / 2) * WIDTH
-    return middle.double().repeat_interleave(copies), y.repeat_interleave(copies), weight
+    middle = (bins.double() + 0.5 - BINS / 2) * WIDTH
+    return middle.repeat_interleave(copies), y.repeat_interleave(copies), weight
 
 
 @dataclass
@@ -100,7 +100,7 @@ class _Sample:
     def empty(cls, classes: int, size: int, device: torch.device) -> "_Sample":
         rows = classes * max(1, size // classes)
         zeros = torch.zeros(rows, dtype=torch.float64, device=device)
-        logits = torch.zeros(rows, classes, device=device)
+        logits = torch.zeros(rows, classes, dtype=torch.float32, device=device)
         sums = zeros.new_zeros(classes)
         return cls(logits, torch.full_like(zeros, torch.inf), zeros, sums, sums.clone())
 

@@ -166,7 +166,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         apart = None if apart is None else apart[table.counted]
         wanted = Wanted(self.metric, decision, self.constraint, names, self.confidence, apart)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        parts = folds(OWNER, self.cv, table, seed)
+        parts = folds(OWNER, self.cv, table, rows, seed)
         warn_of_lost(targets, table.codes, parts)
         rows = max(len(rows) for rows, _ in parts)
         candidates = build(self.candidates, self.metric, rows, seed)

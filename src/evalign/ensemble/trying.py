@@ -43,17 +43,21 @@ class Trials(NamedTuple):
     judge: Judge
 
 
-def folds(owner: str, cv: Any, table: LabelledTable, seed: int) -> list[Split]:
-    """The rows to train on and those held out, for each fold; both are all if rows are too few."""
+def folds(owner: str, cv: Any, table: LabelledTable, given: int, seed: int) -> list[Split]:
+    """The rows to train on and those held out, for each fold; both are all if rows are too few.
+
+    `given` is the number of rows that came, also of those without weight.
+    """
     rows = len(table.codes)
     if cv is None:
         cv = next((number for most, number in FOLDS.items() if rows <= most), None)
     if cv is None:
         return [holdout_split(table.codes, groups=table.groups, seed=seed)]
-    given = _groups(table)
+    groups = _groups(table)
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
-        cv = [tuple(np.flatnonzero(np.isin(table.counted, rows)) for rows in part) for part in cv]
-    parts = held_out.splits(cv, table.rows.matrix, table.y, table.codes, given, seed, owner=owner)
+        named = ([held_out.row_numbers(owner, rows, given) for rows in part] for part in cv)
+        cv = [[np.flatnonzero(np.isin(table.counted, rows)) for rows in part] for part in named]
+    parts = held_out.splits(cv, table.rows.matrix, table.y, table.codes, groups, seed, owner=owner)
     return parts or [(np.arange(rows), np.arange(rows))]
 
 
@@ -129,8 +133,9 @@ def try_all(
         # The next candidate, and the ensemble, take as long for their rules.
         clock.reserve = max(clock.reserve, 2 * (time.monotonic() - start))
         judge = judge or _judge(answers, metric, len(classes), table.groups, seed)
-        with_rule, without = (judge.score(found.labels[way]) for way in WAYS)
-        tell(f"{name}: {metric.name} {with_rule:.4f} with its rule, {without:.4f} by argmax")
+        scores = (f"{judge.score(found.labels[way]):.4f}" for way in WAYS)
+        with_rule, without = (score.replace("nan", "unknown") for score in scores)  # too few rows
+        tell(f"{name}: {metric.name} {with_rule} with its rule, {without} by argmax")
     if judge is None:
         assert failed is not None
         raise failed

@@ -85,9 +85,19 @@ def method_of(estimator: Any) -> Method:
 
 
 def asked(
-    estimator: Any, X: Any, method: Method, classes: np.ndarray, *, multilabel: bool
+    estimator: Any,
+    X: Any,
+    method: Method,
+    classes: np.ndarray,
+    *,
+    multilabel: bool,
+    owner: str = OWNER,
+    argument: str = "estimator",
 ) -> np.ndarray:
-    """The answers of a fitted classifier, with a column for each of the classes, in their order."""
+    """The answers of a fitted classifier, with a column for each of the classes, in their order.
+
+    Errors name it as the `argument` of its `owner`.
+    """
     known = estimator.classes_
     if not multilabel and len(known) == 1:  # of one class there is nothing to ask
         given = np.full((_num_samples(X), 1), float(method == "predict_proba"))
@@ -100,11 +110,11 @@ def asked(
         values = np.stack([np.zeros_like(values), values], 1)
     allowed = f"give a column for each of the {len(known)} classes it was fitted on"
     got = f"{values.shape[1]} columns of {method}"
-    require(values.shape[1] == len(known), OWNER, "estimator", allowed, got)
+    require(values.shape[1] == len(known), owner, argument, allowed, got)
     place = {label: column for column, label in enumerate(classes.tolist())}
     unknown = [label for label in known.tolist() if label not in place]
     allowed = f"be fitted on the classes of y, {classes.tolist()[:5]}"
-    require(not unknown, OWNER, "estimator", allowed, f"also {unknown[:3]}")
+    require(not unknown, owner, argument, allowed, f"also {unknown[:3]}")
     lowest = 0.0 if method == "predict_proba" else values.min(1, keepdims=True) - UNKNOWN
     columns = np.broadcast_to(lowest, (len(values), len(classes))).copy()
     columns[:, [place[label] for label in known.tolist()]] = values

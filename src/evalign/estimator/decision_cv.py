@@ -26,7 +26,7 @@ from evalign.estimator import held_out
 from evalign.estimator.answers import OWNER, Answers, Method, as_argument, asked, method_of
 from evalign.estimator.evidence import Wanted, evidence
 from evalign.estimator.plot import plot
-from evalign.estimator.rows import constraint_values, row_weights, weights
+from evalign.estimator.rows import constraint_values, restored, row_weights, weights
 from evalign.estimator.targets import Targets, read_targets, warn_of_lost
 from evalign.training import TrainingWarning
 
@@ -128,6 +128,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @restored
     def fit(
         self,
         X: Any,
@@ -304,7 +305,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                     f"{name}.fit takes no sample_weight: the weights are those of the rule alone. "
                     "Use scikit-learn's metadata routing to pass them on inside a pipeline."
                 )
-                warnings.warn(text, TrainingWarning, stacklevel=3)
+                warnings.warn(text, TrainingWarning, stacklevel=4)
         return Bunch(splitter=Bunch(split=split), estimator=Bunch(fit=params))
 
     def _decide(self, answers: Answers, groups: np.ndarray | None) -> None:
@@ -316,7 +317,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         names, decision = targets.names, cast(Decision, self.decision)
         wanted = Wanted(self.metric, decision, self.constraint, names, self.confidence, groups)
         if doubt := wanted.doubt(answers):
-            warnings.warn(doubt, TrainingWarning, stacklevel=3)
+            warnings.warn(doubt, TrainingWarning, stacklevel=4)
         self.rule_ = wanted.rule(answers)
         self.cv_results_ = evidence(answers, wanted, self.rule_)
 

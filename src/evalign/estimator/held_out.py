@@ -47,13 +47,30 @@ def splits(
     if not isinstance(cv, Integral):
         refuse_masked(owner, "groups", params.get("groups"), OWN_GROUP)
         splitter: Any = check_cv(cv, y, classifier=True)
-        return list(splitter.split(X, y, **params))
+        return [
+            (row_numbers(owner, rows, len(codes)), row_numbers(owner, held, len(codes)))
+            for rows, held in splitter.split(X, y, **params)
+        ]
     groups = params.get("groups")
     if groups is not None:
         groups = row_groups(owner, groups, len(codes))
         number = len(np.unique(groups))
         require(number > 1, owner, "groups", "name two groups at least", number)
     return stratified_folds(strata(codes), int(cv), groups=groups, seed=seed)
+
+
+def row_numbers(owner: str, part: Any, number: int) -> np.ndarray:
+    """The numbers of the rows in a part of so many, which may come as a mask of all."""
+    rows = np.asarray(part)
+    if rows.dtype == bool:
+        ok = rows.shape == (number,)
+    else:
+        rows = rows if rows.size else rows.astype(np.int64)  # an empty list is one of floats
+        ok = rows.ndim == 1 and rows.dtype.kind in "iu"
+        ok = ok and bool(((rows >= 0) & (rows < number)).all())
+    allowed = f"hold numbers of rows from 0 to {number - 1}, or masks of {number} rows"
+    require(ok, owner, "cv", allowed, f"{rows.dtype} {rows.tolist()[:3]} of shape {rows.shape}")
+    return np.flatnonzero(rows) if rows.dtype == bool else rows
 
 
 def scored_folds(

@@ -42,7 +42,8 @@ class TriedModels:
     Args:
         rows: for each model, and last for what was made of them, a "candidate" (its name), its
             "weight", "rule_score" and "argmax_score" (the metric), "gain" (what the last one is
-            better by), each with "_low" and "_high", and "seconds".
+            better by), each with "_low" and "_high", and "seconds". Scores are None where rows
+            are too few for them.
         gain: of the last one over the best by argmax, "against": "value", "low", "high".
         left_out: why a model was not tried, by its name.
     """
@@ -58,11 +59,12 @@ class TriedModels:
         for row in self.rows:
             texts = [row["candidate"], *self.left_out, *self.left_out.values()]
             ok = ok and all(isinstance(text, str) for text in texts)
-            numbers = [row["weight"], *(row[name] for name in scores)]
-            numbers += [] if row["seconds"] is None else [row["seconds"]]
-            ok = ok and all(isinstance(value, int | float) for value in numbers)
+            ok = ok and isinstance(row["weight"], int | float)
+            numbers = [row[name] for name in (*scores, "seconds")]
+            ok = ok and all(isinstance(value, int | float | None) for value in numbers)
         ok = ok and isinstance(self.gain["against"], str)
-        ok = ok and all(isinstance(self.gain[key], int | float) for key in ("value", "low", "high"))
+        gain = [self.gain[key] for key in ("value", "low", "high")]
+        ok = ok and (gain == [None] * 3 or all(isinstance(value, int | float) for value in gain))
         require(ok, "TriedModels", "rows", "hold names and numbers", self.rows[:1])
 
 

@@ -14,24 +14,29 @@ POWER = 0.8
 TIMES = 1000
 
 
-def number(value: float) -> str:
+def number(value: float | None) -> str:
     """Write three decimals, or four digits of a large number, with a minus sign, not a hyphen.
 
     Examples:
-        >>> number(0.12345), number(-1234.5)
-        ('0.123', '−1234')
+        >>> number(0.12345), number(-1234.5), number(None)
+        ('0.123', '−1234', 'unknown')
     """
+    if value is None:
+        return "unknown"
     text = f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
     return text.replace("-0.000", "0.000").replace("-", "−")
 
 
 def span(entry: Mapping[str, Any]) -> str:
     """Write the ends of an interval."""
+    if entry["low"] is None:
+        return ""
     return f"{number(entry['low'])} to {number(entry['high'])}"
 
 
 def is_clear(difference: Mapping[str, Any]) -> bool:
-    return not difference["low"] <= 0 <= difference["high"]
+    low, high = difference["low"], difference["high"]
+    return low is not None and (low > 0 or high < 0)
 
 
 def verdict(
@@ -51,6 +56,8 @@ def verdict_of_tried(tried: TriedModels) -> str:
     """What choosing or blending brings."""
     gain, own = tried.gain, tried.rows[-1]["candidate"]
     other = f"{gain['against']} with argmax"
+    if gain["low"] is None:
+        return f"The rows held out in training are too few to tell {own} from {other}."
     where = "On the training rows, each labelled by models that have not seen it,"
     if not is_clear(gain):
         between = f"there is no clear difference between {own} and {other}"
