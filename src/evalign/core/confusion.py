@@ -237,8 +237,7 @@ class Confusion:
         owner, matrix = "Confusion.from_matrix", torch.as_tensor(matrix)
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
         require(square, owner, "matrix", "be square", tuple(matrix.shape))
-        if not matrix.is_floating_point():
-            matrix = matrix.to(sum_dtype(matrix))
+        matrix = matrix.to(sum_dtype(matrix))
         actual = matrix.sum(1)
         return cls(matrix.diagonal(), matrix.sum(0), actual, actual.sum(), matrix)
 
