@@ -256,9 +256,9 @@ class Confusion:
         """The hard confusion of predicted labels: counts in float64, so exact up to 2⁵³ rows.
 
         Integer labels of one shape are classes (`num_classes`, by default the largest seen plus
-        one, at least 2); bool or float 0/1 of shape (N, L, ...) are multilabel, and so are
-        integers 0/1 with `task="multilabel"`. Integers 0/1 of shape (N, L) that come without a task
-        or `num_classes` are classes too, with a warning.
+        one, at least 2; always 2 with `task="binary"`); bool or float 0/1 of shape (N, L, ...) are
+        multilabel, and so are integers 0/1 with `task="multilabel"`. Integers 0/1 of shape (N, L)
+        that come without a task or `num_classes` are classes too, with a warning.
         """
         owner = "Confusion.from_predictions"
         predictions, target = torch.as_tensor(predictions), signed(torch.as_tensor(target))
@@ -304,6 +304,10 @@ class Confusion:
         predictions = predictions.long().masked_fill(~seen, 0).flatten()
         target = target.long().masked_fill(~seen, 0).flatten()
         source = "num_classes"
+        if task == "binary":
+            allowed = 'be 2 with task="binary"'
+            require(num_classes in (None, 2), owner, "num_classes", allowed, num_classes)
+            num_classes, source = 2, 'as task="binary"'
         if num_classes is None:
             source = "as num_classes is not given"
             largest = int(torch.cat([predictions, target, predictions.new_ones(1)]).amax())
