@@ -275,6 +275,16 @@ def test_ignored_rows_are_dropped_rows(name, ignore_index):
     assert_same(c, expected)
 
 
+@pytest.mark.parametrize("name", ["binary", "multiclass"])
+@pytest.mark.parametrize("ignored", [0, 1])
+def test_ignored_class_among_indices(name, ignored):
+    """As in torch, whose float targets take no ignored value of 0 or above."""
+    logits, target = FLAT[name]()
+    expected = Confusion.from_logits(logits[target != ignored], target[target != ignored])
+    assert expected.total < 12
+    assert_same(Confusion.from_logits(logits, target, ignore_index=ignored), expected)
+
+
 def test_ignored_label_of_a_multilabel_row_leaves_the_others():
     logits, target = FLAT["multilabel"]()
     whole = Confusion.from_logits(logits, target)
