@@ -28,6 +28,7 @@ from tests.kernels.agreement import (
 from tests.kernels.whole import (
     aligned,
     assert_one_is_as_several,
+    counting_in_part,
     hard_to_average,
     learning,
     pairs,
@@ -177,6 +178,11 @@ CLOSED = {
 @pytest.mark.parametrize(("task", "name"), [(task, x) for task in TASKS for x in CLOSED[task]])
 def test_metrics(task, name, on_gpu):
     assert_same(lambda: MetricLoss(name), rows_of(task))
+
+
+@pytest.mark.parametrize("name", ["f1_macro", "specificity_micro", "markedness_micro"])
+def test_a_class_that_counts_in_part(name, on_gpu):
+    assert_same(lambda: MetricLoss(name), counting_in_part())
 
 
 @pytest.mark.parametrize(

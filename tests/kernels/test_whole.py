@@ -14,6 +14,7 @@ from tests.kernels.whole import (
     STEMS,
     aligned,
     assert_one_is_as_several,
+    counting_in_part,
     metric_names,
     pairs,
     rows_of,
@@ -65,6 +66,11 @@ def ordinary_and_hostile(classes=4):
 @pytest.mark.parametrize("name", metric_names("multiclass"))
 def test_metrics(name, zero_division):
     assert_same(lambda: MetricLoss(name, zero_division=zero_division), *ordinary_and_hostile())
+
+
+@pytest.mark.parametrize("name", metric_names("multiclass"))
+def test_a_class_that_counts_in_part(name):
+    assert_same(lambda: MetricLoss(name), counting_in_part())
 
 
 @pytest.mark.parametrize("zero_division", ZERO_DIVISION)

@@ -5,7 +5,7 @@ import itertools
 import torch
 from torch.testing import assert_close
 
-from evalign import AlignedLoss
+from evalign import AlignedLoss, Confusion
 from evalign.core.batch import Batch
 from tests import tolerances
 
@@ -34,6 +34,16 @@ def hard_to_average(task):
     broken = first[0].clone(), *first[1:]
     broken[0].view(-1)[1] = torch.nan
     return "f1" if task == "binary" else "f1_macro", (broken, first, empty, second, broken, second)
+
+
+def counting_in_part():
+    """Rows of which less than one is softly predicted as class 1, which is never true."""
+    logits, target, weight = rows_of("multiclass")
+    logits[:, 1] -= 6
+    c = Confusion.from_logits(logits, target, sample_weight=weight)
+    assert c.actual[1] == 0
+    assert 0.01 < c.predicted[1] * c.rows / c.total < 0.99
+    return logits, target, weight
 
 
 def separately(loss, logits, target, weight):

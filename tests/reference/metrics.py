@@ -107,8 +107,8 @@ def chosen_classes(confusion, labels):
 
 
 def share_of(confusion, k):
-    """How much class k counts in a mean by default: without true rows, as many predicted rows of
-    mean weight as it has, at most 1. Of labels, which are whole rows, that is always 1.
+    """How much class k counts in an average by default: without true rows, as many predicted rows
+    of mean weight as it has, at most 1. Of labels, which are whole rows, that is always 1.
     """
     if not isinstance(confusion, SoftMatrix) or confusion[k].sum() > 0:
         return 1.0
@@ -134,8 +134,10 @@ def averaged(confusion, score, average, labels, zero_division):
 
     classes = chosen_classes(confusion, labels)
     if average == "micro":
-        summed = [sum(every[k][entry] for k in classes) for entry in range(4)]
-        return score(*summed, zero_division, None)
+        tp, fp, fn, tn = (sum(every[k][entry] for k in classes) for entry in range(4))
+        if labels is None:  # a class has true negatives among its share of the rows
+            tn -= sum((1 - share_of(confusion, k)) * sum(every[k]) for k in classes)
+        return score(tp, fp, fn, tn, zero_division, None)
 
     weight_sum, score_sum, plain_sum, number = 0.0, 0.0, 0.0, 0.0
     for k in classes:

@@ -638,6 +638,50 @@ FULL = {
         "target of Confusion.from_predictions must hold class indices below 8192 (as num_classes "
         "is not given). Got 100000. Did you mean ignore_index=100000?",
     ),
+    "one-hot rows whose zeros are ignored": (
+        lambda: MetricLoss("f1_macro", task="multiclass", ignore_index=0)(
+            logits(4, 3), torch.eye(3)[LABELS]
+        ),
+        ValueError,
+        "ignore_index of MetricLoss must be neither 0 nor 1 for a float or multilabel target, "
+        "which holds them. Got 0. Mark what to leave out by another value, such as -100.",
+    ),
+    "float labels whose positives are ignored": (
+        lambda: Confusion.from_logits(logits(4), torch.ones(4), ignore_index=1),
+        ValueError,
+        "ignore_index of Confusion.from_logits must be neither 0 nor 1 for a float or multilabel "
+        "target, which holds them. Got 1. Mark what to leave out by another value, such as -100.",
+    ),
+    "indicators whose zeros are ignored": (
+        lambda: Confusion.from_predictions(
+            torch.ones(4, 3).bool(), torch.ones(4, 3).bool(), ignore_index=0
+        ),
+        ValueError,
+        "ignore_index of Confusion.from_predictions must be neither 0 nor 1 for a float or "
+        "multilabel target, which holds them. Got 0. Mark what to leave out by another value, such "
+        "as -100.",
+    ),
+    "five classes as a binary task": (
+        lambda: Confusion.from_predictions(LABELS, LABELS, num_classes=5, task="binary"),
+        ValueError,
+        'num_classes of Confusion.from_predictions must be 2 with task="binary". Got 5.',
+    ),
+    "a third class predicted in a binary task": (
+        lambda: Confusion.from_predictions(
+            torch.tensor([0, 4]), torch.tensor([0, 1]), task="binary"
+        ),
+        ValueError,
+        "predictions of Confusion.from_predictions must hold class indices below 2 (as "
+        'task="binary"). Got 4.',
+    ),
+    "labels from 1 on in a binary task": (
+        lambda: Confusion.from_predictions(
+            torch.tensor([0, 1]), torch.tensor([1, 2]), task="binary"
+        ),
+        ValueError,
+        'target of Confusion.from_predictions must hold class indices below 2 (as task="binary"). '
+        "Got 2. Labels count from 0: subtract 1 if yours count from 1.",
+    ),
     "NaN beta": (
         lambda: metrics.FBeta(beta=math.nan),
         ValueError,

@@ -239,8 +239,7 @@ class Confusion:
         matrix = torch.as_tensor(matrix)
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
         require(square, owner, "matrix", "be square", tuple(matrix.shape))
-        if not matrix.is_floating_point():
-            matrix = matrix.to(sum_dtype(matrix))
+        matrix = matrix.to(sum_dtype(matrix))
         actual = matrix.sum(1)
         return cls(matrix.diagonal(), matrix.sum(0), actual, actual.sum(), matrix)
 
@@ -259,9 +258,9 @@ class Confusion:
         """The hard confusion of predicted labels: counts in float64, so exact up to 2⁵³ rows.
 
         Integer labels of one shape are classes (`num_classes`, by default the largest seen plus
-        one, at least 2); bool or float 0/1 of shape (N, L, ...) are multilabel, and so are
-        integers 0/1 with `task="multilabel"`. Integers 0/1 of shape (N, L) that come without a task
-        or `num_classes` are classes too, with a warning.
+        one, at least 2; always 2 with `task="binary"`); bool or float 0/1 of shape (N, L, ...) are
+        multilabel, and so are integers 0/1 with `task="multilabel"`. Integers 0/1 of shape (N, L)
+        that come without a task or `num_classes` are classes too, with a warning.
         """
         owner, given = "Confusion.from_predictions", (predictions, target, sample_weight)
         for name, values in zip(("predictions", "target", "sample_weight"), given, strict=True):
@@ -309,6 +308,10 @@ class Confusion:
         predictions = predictions.long().masked_fill(~seen, 0).flatten()
         target = target.long().masked_fill(~seen, 0).flatten()
         source = "num_classes"
+        if task == "binary":
+            allowed = 'be 2 with task="binary"'
+            require(num_classes in (None, 2), owner, "num_classes", allowed, num_classes)
+            num_classes, source = 2, 'as task="binary"'
         if num_classes is None:
             source = "as num_classes is not given"
             largest = int(torch.cat([predictions, target, predictions.new_ones(1)]).amax())

@@ -82,7 +82,7 @@ def as_rows(
         target: likewise.
         task: None infers it.
         sample_weight: one per row or per example.
-        ignore_index: the target of rows that do not count.
+        ignore_index: the target of rows that do not count; 0 and 1 among class indices only.
         validate: read values where that costs a device synchronisation.
         class_dim: where the classes are; None is dimension 1, and nobody has said so.
         look: warn of what is probably a mistake.
@@ -98,6 +98,10 @@ def as_rows(
         logits, target = _binary_layout(owner, logits, target)
     else:
         _check_classes(owner, logits, target, task)
+    if ignore_index in (0, 1) and (task == "multilabel" or target.is_floating_point()):
+        allowed = "be neither 0 nor 1 for a float or multilabel target, which holds them"
+        cure = "Mark what to leave out by another value, such as -100."
+        raise ValueError(complaint(owner, "ignore_index", allowed, ignore_index, cure))
     rows = GivenRows(task, logits, target, None, ignore_index)
     if sample_weight is not None:
         rows = rows._replace(weight=per_row(owner, "sample_weight", sample_weight, rows.shape))

@@ -136,9 +136,9 @@ def value_and_slopes(form: Closed, c: Sums) -> tuple[float, Array]:
         return score[1], slopes * [0, 1]
     counted = _counted(form, c)
     if form.average == "micro":
+        total = counted.sum() * c.total
         counted = (counted != 0).astype(float)
         tp, predicted, actual = (np.array([counted @ x]) for x in c[:3])
-        total = counted.sum() * c.total
         score, slopes, _ = _score(form, _Pooled(tp, predicted, actual, total, c.rows))
         return score[0], counted * slopes
     score, slopes, undefined = _score(form, c)

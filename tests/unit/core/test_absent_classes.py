@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score, jaccard_score, recall_score
+from sklearn.metrics import f1_score, jaccard_score, precision_score, recall_score
 from torch import nn
 
 from evalign import Confusion, MetricLoss, exact_backward, metrics
@@ -32,6 +32,44 @@ def test_at_a_low_temperature_as_in_scikit_learn(name):
         expected = SCORES[name](target, labels, average="macro", zero_division=0)
         assert value.item() == pytest.approx(expected, abs=tolerances.LIMIT)
     assert min(lacking, predicted) > 0
+
+
+def of_indicators(name, target, labels):
+    """A micro average over the labels that occur, as scikit-learn's scores of their indicators."""
+    occur = np.unique(np.concatenate([target, labels]))
+    true, given = ((x[:, None] == occur).ravel() for x in (target.numpy(), labels.numpy()))
+    recall, specificity = (recall_score(true, given, pos_label=x) for x in (1, 0))
+    precision, npv = (precision_score(true, given, pos_label=x) for x in (1, 0))
+    return {
+        "specificity": specificity,
+        "npv": npv,
+        "informedness": recall + specificity - 1,
+        "markedness": precision + npv - 1,
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["specificity", "npv", "informedness", "markedness"])
+def test_true_negatives_of_a_micro_average_as_in_scikit_learn(name):
+    lacking = 0
+    for seed in range(20):
+        logits, target = batch(seed)
+        labels = logits.argmax(1)
+        lacking += len(set(range(8)) - {*labels.tolist(), *target.tolist()})
+        value = 1 - MetricLoss(f"{name}_micro", temperature=1e-9)(logits, target)
+        expected = of_indicators(name, target, labels)
+        assert value.item() == pytest.approx(expected, abs=tolerances.LIMIT)
+    assert lacking > 0
+
+
+def test_a_class_has_true_negatives_by_its_predicted_rows():
+    """Of its share of the rows those that are not predicted as it."""
+    logits, target = batch(1)
+    c = Confusion.from_logits(logits, target)
+    share = torch.where(c.actual > 0, 1, c.predicted.clamp(max=1))
+    assert ((share > 0.01) & (share < 0.99)).any()
+    fp, tn = c.fp.sum(), (share * c.total - c.tp - c.fp - c.fn).sum()
+    specificity = metrics.Specificity(average="micro")
+    torch.testing.assert_close(specificity(c), tn / (tn + fp), rtol=0, atol=tolerances.SAME)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

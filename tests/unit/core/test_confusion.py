@@ -123,9 +123,17 @@ def test_from_matrix():
     assert c.tp.dtype == torch.float64
     assert_is(c, counts.double(), tolerance=0)
     soft = torch.rand(4, 4, generator=generator())
-    c = Confusion.from_matrix(soft)
-    assert c.tp.dtype == torch.float32
-    assert_is(c, soft, tolerances.FLOAT32_SUM)
+    assert_is(Confusion.from_matrix(soft), soft.double())
+
+
+def test_from_matrix_sums_in_float64():
+    """float16 ends at 65,504, and float32 has no odd numbers above 2²⁴."""
+    half = torch.tensor([[30_000, 1], [30_000, 30_000]], dtype=torch.float16)
+    c = Confusion.from_matrix(half)
+    assert {x.dtype for x in c.tensors()} == {torch.float64}
+    assert c.total == half.double().sum()
+    assert metrics.Accuracy()(c) == 2 * half[0, 0].double() / c.total
+    assert Confusion.from_matrix(torch.tensor([[2.0**24, 1], [1, 1]])).total == 2**24 + 3
 
 
 # From logits: the reference, for every task.
@@ -265,6 +273,16 @@ def test_ignored_rows_are_dropped_rows(name, ignore_index):
     target[ignored] = ignore_index
     c = Confusion.from_logits(logits, target, ignore_index=ignore_index, **task_of(name))
     assert_same(c, expected)
+
+
+@pytest.mark.parametrize("name", ["binary", "multiclass"])
+@pytest.mark.parametrize("ignored", [0, 1])
+def test_ignored_class_among_indices(name, ignored):
+    """As in torch, whose float targets take no ignored value of 0 or above."""
+    logits, target = FLAT[name]()
+    expected = Confusion.from_logits(logits[target != ignored], target[target != ignored])
+    assert expected.total < 12
+    assert_same(Confusion.from_logits(logits, target, ignore_index=ignored), expected)
 
 
 def test_ignored_label_of_a_multilabel_row_leaves_the_others():

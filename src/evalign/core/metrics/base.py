@@ -149,7 +149,8 @@ class ClassMetric(Metric):
         labels: the classes that count. By default, as in scikit-learn, those with true or
             predicted rows (a class that does not occur does not pull the average down), and every
             label of a multilabel problem. A class without true rows that is predicted softly counts
-            in a macro average as much as it has predicted rows, at most 1.
+            in an average as much as it has predicted rows, at most 1; in a micro average, this is
+            its share of the rows, those that are not predicted as it being true negatives.
         zero_division: the score where it is 0/0; NaN leaves the class out of the average.
     """
 
@@ -196,10 +197,11 @@ class ClassMetric(Metric):
             return score if self.labels is None else score.index_select(0, self._indices(c))
         counted = self._counted(c)
         if self.average == "micro":
+            # The total by shares: else a trace of mass would bring all true negatives of a class.
+            total = (counted * c.total).sum(0, keepdim=True)
             counted = counted != 0
             pooled = ((counted * x).sum(0, keepdim=True) for x in (c.tp, c.predicted, c.actual))
             tp, predicted, actual = pooled
-            total = (counted * c.total).sum(0, keepdim=True)
             return self.score(Confusion(tp, predicted, actual, total, multilabel=True))[0]
         score = self.score(c)
         if self.nan_if_undefined:

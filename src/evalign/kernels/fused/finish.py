@@ -121,10 +121,10 @@ def finish(
         if KIND == _RATIO:
             if AVERAGE == _MICRO:
                 counted = _counted(actual, predicted, total, share * count, AVERAGE, MULTILABEL)
-                sum_tp += tl.sum(counted * tp, 0)
-                sum_predicted += tl.sum(counted * predicted, 0)
-                sum_actual += tl.sum(counted * actual, 0)
                 sum_total += tl.sum(counted * total, 0)
+                sum_tp += tl.sum(tl.where(counted != 0, tp, 0), 0)
+                sum_predicted += tl.sum(tl.where(counted != 0, predicted, 0), 0)
+                sum_actual += tl.sum(tl.where(counted != 0, actual, 0), 0)
             else:
                 score, _of_tp, _of_predicted, undefined = score_of(
                     tp, predicted, actual, tn, negatives, rejected, TP, TN, BY_TP, BY_PREDICTED,
@@ -201,7 +201,8 @@ def finish(
         if KIND == _RATIO:
             counted = _counted(actual, predicted, total, share * count, AVERAGE, MULTILABEL)
             if AVERAGE == _MICRO:
-                of_tp, of_predicted = counted * pooled_tp, counted * pooled_predicted
+                of_tp = tl.where(counted != 0, pooled_tp, 0)
+                of_predicted = tl.where(counted != 0, pooled_predicted, 0)
             else:
                 _s, of_tp, of_predicted, undefined_class = score_of(
                     tp, predicted, actual, tn, negatives, rejected, TP, TN, BY_TP, BY_PREDICTED,
@@ -317,6 +318,4 @@ def _counted(actual, predicted, total, per_row, AVERAGE: tl.constexpr, MULTILABE
     else:
         rows = predicted * per_row
         counted = tl.where((actual != 0) | (rows >= 1) | (rows != rows), one, rows)
-        if AVERAGE == _MICRO:
-            counted = tl.where(counted != 0, one, zero)
     return counted
