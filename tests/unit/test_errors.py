@@ -664,7 +664,7 @@ FULL = {
     "five classes as a binary task": (
         lambda: Confusion.from_predictions(LABELS, LABELS, num_classes=5, task="binary"),
         ValueError,
-        'num_classes of Confusion.from_predictions must be 2 with task="binary". Got 5.',
+        "num_classes of Confusion.from_predictions must be 2 if binary. Got 5.",
     ),
     "a third class predicted in a binary task": (
         lambda: Confusion.from_predictions(

@@ -262,17 +262,17 @@ class Confusion:
         multilabel, and so are integers 0/1 with `task="multilabel"`. Integers 0/1 of shape (N, L)
         that come without a task or `num_classes` are classes too, with a warning.
         """
-        owner, given = "Confusion.from_predictions", (predictions, target, sample_weight)
-        for name, values in zip(("predictions", "target", "sample_weight"), given, strict=True):
+        owner = "Confusion.from_predictions"
+        given = {"predictions": predictions, "target": target, "sample_weight": sample_weight}
+        for name, values in given.items():
             refuse_masked(owner, name, values)
         predictions, target = torch.as_tensor(predictions), signed(torch.as_tensor(target))
         if sample_weight is not None:
             sample_weight = torch.as_tensor(sample_weight)
             check_weights(owner, sample_weight)
-        if predictions.shape != target.shape:
-            allowed = f"have the shape of target, {tuple(target.shape)}"
-            got, cure = tuple(predictions.shape), "Pass labels, e.g. logits.argmax(1)."
-            raise ValueError(complaint(owner, "predictions", allowed, got, cure))
+        same, got = predictions.shape == target.shape, tuple(predictions.shape)
+        allowed = f"have the shape of target, {tuple(target.shape)}"
+        require(same, owner, "predictions", allowed, got, "Pass labels, e.g. logits.argmax(1).")
         dtype = sum_dtype(target)
         check_task(owner, task)
         indicators = target.is_floating_point() or target.dtype == torch.bool
@@ -293,11 +293,10 @@ class Confusion:
             )
             return cls.from_membership(batch, batch.logits)
 
-        for name, labels in {"predictions": predictions, "target": target}.items():
+        of_scores = "Pass labels, e.g. logits.argmax(1) or (p > 0.5).long()."
+        cures = {"predictions": (predictions, of_scores), "target": (target, "Use target.long().")}
+        for name, (labels, cure) in cures.items():
             if labels.is_floating_point():
-                cure = "Use target.long()."
-                if name == "predictions":
-                    cure = "Pass labels, e.g. logits.argmax(1) or (p > 0.5).long()."
                 raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
         seen = target != ignore_index
         weight = seen.to(dtype)
@@ -309,8 +308,7 @@ class Confusion:
         target = target.long().masked_fill(~seen, 0).flatten()
         source = "num_classes"
         if task == "binary":
-            allowed = 'be 2 with task="binary"'
-            require(num_classes in (None, 2), owner, "num_classes", allowed, num_classes)
+            require(num_classes in (None, 2), owner, "num_classes", "be 2 if binary", num_classes)
             num_classes, source = 2, 'as task="binary"'
         if num_classes is None:
             source = "as num_classes is not given"
@@ -323,13 +321,12 @@ class Confusion:
         check_indices(owner, "predictions", predictions, num_classes, source)
         check_indices(owner, "target", target, num_classes, source)
 
-        zeros = weight.new_zeros(num_classes)
+        zeros, full = weight.new_zeros(num_classes), None
         actual = zeros.index_add(0, target, weight)
-        full = None
         if matrix:
-            full = weight.new_zeros(num_classes**2)
-            full = full.index_add(0, target * num_classes + predictions, weight)
-            full = full.view(num_classes, num_classes)
+            cells = weight.new_zeros(num_classes**2)
+            cells = cells.index_add(0, target * num_classes + predictions, weight)
+            full = cells.view(num_classes, -1)
         return cls(
             tp=zeros.index_add(0, target, weight * (predictions == target)),
             predicted=zeros.index_add(0, predictions, weight),
