@@ -1,6 +1,7 @@
 """A rule for scores of every form: probabilities, arrays, images and tokens."""
 
 import json
+import math
 import warnings
 
 import numpy as np
@@ -131,6 +132,77 @@ def test_what_a_rule_remembers():
     expected = fit_decision(logits, metric="f1_macro", decision="expected")
     torch.testing.assert_close(expected.class_prior, logits.softmax(1).mean(0))
     assert fit_decision(logits[:, :2], metric="f1", decision="expected").task == "binary"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[0.0, 1.0], np.array([0.0, 1.0]), np.array([0.5, 2.5], np.float32), np.array([False, True])],
+    ids=["floats", "array", "float32", "bools"],
+)
+def test_names_that_are_numbers(names):
+    logits, y = problem(2, 60)
+    rule = fit_decision(
+        logits, y, metric="f1", classes=names, constraint=f"recall[{names[0]}] >= 0"
+    )
+    copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
+    for one in (rule, copy):
+        assert one.classes == list(names)
+        assert {type(name) for name in one.classes} <= {float, bool}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[None, "a"], [("a",), "b"], [math.nan, 1.0], [1, 1.0], np.array(["2020", "2021"], "M8")],
+)
+def test_names_that_would_not_come_back(names):
+    logits, y = problem(2, 60)
+    with pytest.raises(ValueError, match=r"classes, each once: strings or finite numbers\. Got"):
+        fit_decision(logits, y, metric="f1", classes=names)
+
+
+@pytest.mark.parametrize("name", ["gain", "decision", "source", "metric", "factor"])
+def test_a_state_without_a_field(name):
+    state = fit_decision(*problem(3, 60), metric="f1_macro").state_dict()
+    del state[name]
+    with pytest.raises(ValueError, match=f"state of DecisionRule must hold .*It lacks {name} "):
+        DecisionRule.from_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("task", "foo"),
+        ("class_dim", "x"),
+        ("class_dim", None),
+        ("slacks", 3),
+        ("slacks", {"recall >= 0.5": "much"}),
+        ("source", 1),
+        ("metric", 1),
+        ("constraint", 0.5),
+        ("score", "0.5"),
+        ("rows", 1.5),
+        ("rows", -1),
+        ("confidence", "0.9"),
+        ("calibration_gap", []),
+        ("factor", "1"),
+        ("classes", ["a", "a", "b"]),
+        ("classes", [0.0, 1.0, math.nan]),
+    ],
+)
+def test_a_state_with_a_wrong_field(name, value):
+    state = fit_decision(*problem(3, 60), metric="f1_macro").state_dict()
+    with pytest.raises(ValueError, match=f"^{name} of DecisionRule must .* Got "):
+        DecisionRule.from_state_dict(state | {name: value})
+
+
+def test_what_is_no_state():
+    state = fit_decision(*problem(3, 60), metric="f1_macro").state_dict()
+    with pytest.raises(ValueError, match=r"hold the fields of a rule only\. Got \['colour'\]"):
+        DecisionRule.from_state_dict(state | {"colour": 1})
+    with pytest.raises(ValueError, match=r"state of DecisionRule must be a dict\. Got list"):
+        DecisionRule.from_state_dict([state])
+    with pytest.raises(ValueError, match=r"gain of DecisionRule must be numbers \(L, 2, 2\)"):
+        DecisionRule.from_state_dict(state | {"task": "multilabel", "gain": [[[1, 0, 0]] * 3] * 3})
 
 
 def test_the_factor_makes_the_probabilities():

@@ -210,7 +210,7 @@ def p_values(constraint: Constraint, seen: CellSums, level: float) -> np.ndarray
 
 
 def lacking(
-    constraint: Constraint, seen: CellSums, level: float, names: list[str | int] | None
+    constraint: Constraint, seen: CellSums, level: float, names: list[str | float] | None
 ) -> str:
     """What the rows of one rule lack to pass; "" if they pass."""
     if p_values(constraint, seen, level)[0] <= level:
@@ -233,7 +233,7 @@ def lacking(
     return f"{takes} if they are like these, and there are {math.floor(rows + 1e-9)}."
 
 
-def _kind(rate: Rate, place: int, seen: CellSums, names: list[str | int] | None) -> str:
+def _kind(rate: Rate, place: int, seen: CellSums, names: list[str | float] | None) -> str:
     classes = seen.mass.shape[-1]
     words = [f"class {name!r}" for name in names or range(classes)]
     other = words[1 - place] if classes == 2 else f"others than {words[place]}"

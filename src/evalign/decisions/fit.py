@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from evalign.decisions.inputs import (
 from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.shift import gap
+from evalign.decisions.state import is_name
 from evalign.decisions.tuned import mend, search, tuned
 
 
@@ -47,7 +48,7 @@ def fit_decision(
     constraint: str | None = None,
     groups: Groups | None = None,
     confidence: float | None = None,
-    classes: Sequence[str | int] | np.ndarray | None = None,
+    classes: Sequence[str | float] | np.ndarray | None = None,
     offsets: Values | None = None,
     ignore_index: int = -100,
     class_dim: int | None = None,
@@ -157,7 +158,7 @@ def check_arguments(
     decision: Decision,
     task: Task | None,
     constraint: str | None,
-    classes: Sequence[str | int] | np.ndarray | None,
+    classes: Sequence[str | float] | np.ndarray | None,
 ) -> None:
     """Check what can be checked before there are rows."""
     allowed = f"be one of {', '.join(get_args(Decision))}"
@@ -196,7 +197,7 @@ def fit_rows(
     decision: Decision,
     task: Task | None,
     constraint: str | None,
-    classes: Sequence[str | int] | np.ndarray | None,
+    classes: Sequence[str | float] | np.ndarray | None,
     offsets: Values | None,
     class_dim: int,
     counted: int | None = None,
@@ -314,12 +315,14 @@ def _scale(rows: Tensor, many: bool) -> float:
 
 
 def _names(
-    owner: str, classes: Sequence[str | int] | np.ndarray | None, number: int
-) -> list[str | int] | None:
-    """The names of the classes as Python's own strings and integers, which JSON can hold."""
+    owner: str, classes: Sequence[str | float] | np.ndarray | None, number: int
+) -> list[str | float] | None:
+    """The names of the classes as Python's own strings and numbers, which JSON can hold."""
     if classes is None:
         return None
-    names = [name if isinstance(name, str | int) else name.item() for name in classes]
-    allowed = f"hold a name for each of the {number} classes, each once"
-    require(len(set(names)) == len(names) == number, owner, "classes", allowed, names)
+    given: Sequence[Any] = list(classes)
+    names = [name.item() if hasattr(name, "item") else name for name in given]
+    allowed = f"hold a name for each of the {number} classes, each once: strings or finite numbers"
+    ok = all(map(is_name, names)) and len(set(names)) == len(names) == number
+    require(ok, owner, "classes", allowed, names)
     return names

@@ -57,7 +57,7 @@ def promised(
     argmax: Tensor,
     confidence: float,
     groups: Tensor | None = None,
-    names: list[str | int] | None = None,
+    names: list[str | float] | None = None,
 ) -> tuple[Tuned, bool]:
     """The best rule that passes, and whether one does; the arguments are those of `tuned`.
 

@@ -1,13 +1,13 @@
 """A decision rule: from scores to labels."""
 
 import warnings
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, numbers, require
+from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions import shift
@@ -21,13 +21,11 @@ from evalign.decisions.inputs import (
     as_weights,
     class_vector,
 )
+from evalign.decisions.state import Decision, fields_of
 
-Decision = Literal["argmax", "tuned", "expected"]
 # Class shares that are estimated from fewer rows for each class, or with probabilities whose mean
 # was so far from the shares of the fitting rows, as a part of them, are not to be trusted.
 FEW_ROWS, LARGE_GAP = 30, 0.25
-# Numbers of a saved rule are below this: next to larger ones those of the scores have no digits.
-LARGEST = 1e8
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +75,7 @@ class DecisionRule:
     offsets: Tensor | None = None
     factor: float = 1.0
     task: Task | None = None
-    classes: list[str | int] | None = None
+    classes: list[str | float] | None = None
     class_dim: int = 1
     class_prior: Tensor | None = None
     calibration_gap: float | None = None
@@ -303,46 +301,7 @@ class DecisionRule:
         cls, state: dict[str, Any], *, metric: MetricFunction | None = None
     ) -> "DecisionRule":
         """The rule of a `state_dict`, with the metric again if that was not a name."""
-        cure = "It is of an older version: fit again."
-        require(
-            {"offsets", "factor"} <= state.keys(),
-            "DecisionRule",
-            "state",
-            "hold offsets and a factor",
-            list(state),
-            cure,
-        )
-        gain = numbers(state["gain"])
-        many = state.get("task") == "multilabel"
-        square = gain.ndim == 2 + many and gain.shape[-2] == gain.shape[-1] > 0 and len(gain) > 0
-        ok = square and bool((gain.abs() < LARGEST).all())
-        allowed = f"be numbers {'(L, 2, 2)' if many else '(C, C)'} below {LARGEST:g}"
-        require(ok, "DecisionRule", "gain", allowed, tuple(gain.shape))
-        known = get_args(Decision)
-        allowed = f"be one of {', '.join(known)}"
-        got = state["decision"]
-        require(got in known, "DecisionRule", "decision", allowed, repr(got))
-        vectors: dict[str, Any] = {
-            name: class_vector("DecisionRule", name, state[name], len(gain))
-            for name in ("offsets", "class_prior")
-            if state.get(name) is not None
-        }
-        for name, vector in vectors.items():
-            small = bool((vector.abs() < LARGEST).all())
-            require(small, "DecisionRule", name, f"be below {LARGEST:g}", state[name])
-        factor = state["factor"]
-        ok = isinstance(factor, float | int) and 0 < factor < LARGEST
-        require(ok, "DecisionRule", "factor", f"lie from 0 to {LARGEST:g}", repr(factor))
-        names = state.get("classes")
-        ok = names is None or (
-            isinstance(names, list)
-            and len(names) == len(gain)
-            and all(isinstance(each, str | int) for each in names)
-        )
-        require(ok, "DecisionRule", "classes", f"be None or {len(gain)} strings or integers", names)
-        promised = state.get("promised")
-        known = (None, True, False)
-        require(promised in known, "DecisionRule", "promised", "be True, False or None", promised)
-        metric = state["metric"] if metric is None else metric
-        fields: dict[str, Any] = state | vectors | {"gain": gain, "metric": metric}
-        return cls(**fields)
+        given = fields_of(state, [field.name for field in fields(cls)])
+        if metric is not None:
+            given["metric"] = metric
+        return cls(**given)

@@ -192,7 +192,7 @@ class DecisionFitter:
         decision: Decision = "tuned",
         task: Task | None = None,
         constraint: str | None = None,
-        classes: Sequence[str | int] | np.ndarray | None = None,
+        classes: Sequence[str | float] | np.ndarray | None = None,
         offsets: Values | None = None,
         ignore_index: int = -100,
         class_dim: int | None = None,
