@@ -205,6 +205,16 @@ def test_undefined_scores(task, name, zero_division, on_gpu):
     assert_same(lambda: MetricLoss(name, zero_division=zero_division), batch, nobody)
 
 
+@pytest.mark.parametrize("name", ["npv", "markedness"])
+def test_a_rate_among_rows_that_rounding_alone_has_rejected(name, on_gpu):
+    logits = torch.tensor([166.0, 98.0, 33.0], dtype=torch.float64)
+    for z in (logits, torch.stack([torch.zeros_like(logits), logits], 1)):
+        leaf = z.requires_grad_()
+        value = MetricLoss(name)(leaf, torch.tensor([0, 1, 1]))
+        assert value == 1
+        assert (torch.autograd.grad(value, leaf)[0] == 0).all()
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_images_in_both_layouts_and_precisions(task, on_gpu):
     logits, target, weight = rows_of(task, images=True)

@@ -1,5 +1,7 @@
 """Where floating point could lose digits: extremes against 60-digit arithmetic (mpmath)."""
 
+import itertools
+
 import mpmath
 import pytest
 import torch
@@ -93,6 +95,35 @@ def test_rare_positives(name, scale):
     confusion = Confusion.from_matrix(scale * torch.tensor(matrix, dtype=torch.float64))
     value = metrics.resolve(name)(confusion).item()
     assert value == pytest.approx(float(expected), rel=tolerances.RARE)
+
+
+SURE = [166.0, 98.0, 33.0]  # of the positive class: what is not predicted as it is rounding
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("name", ["npv", "markedness"])
+@pytest.mark.parametrize("zero_division", [0.0, 1.0])
+def test_a_rate_among_rows_that_rounding_alone_has_rejected(name, columns, zero_division):
+    """It is undefined, as if none were: `rejected` and `tn` are differences of equal sums."""
+    loss = losses.MetricLoss(name, zero_division=zero_division)
+    for target in itertools.product((0, 1), repeat=3):
+        logits = torch.tensor(SURE, dtype=torch.float64)
+        if columns == 2:
+            logits = torch.stack([torch.zeros_like(logits), logits], 1)
+        logits.requires_grad_()
+        value = loss(logits, torch.tensor(target))
+        (gradient,) = torch.autograd.grad(value, logits)
+        assert value.item() == 1 - zero_division
+        assert (gradient == 0).all()
+
+
+def test_a_rate_among_few_rejected_rows():
+    """Counts are exact, and five rows among 2·10¹⁴ are ten times what counts as rounding."""
+    c = Confusion.from_matrix(torch.tensor([[3, 10**14], [2, 10**14]]))
+    npv = metrics.NegativePredictiveValue()(c).item()
+    assert npv == pytest.approx(3 / 5, rel=tolerances.FEW_ULPS)
+    markedness = metrics.Markedness()(c).item()
+    assert markedness == pytest.approx(1 / 2 + 3 / 5 - 1, rel=tolerances.FEW_ULPS)
 
 
 @pytest.mark.parametrize("statistics", ["batch", "running"])

@@ -28,6 +28,7 @@ from evalign.core.metrics.per_class import (
 
 Array = np.ndarray[Any, Any]
 ZERO = 1e-19  # a denominator below counts as 0, as in `core.numerics.safe_ratio`
+NOISE = 8 * np.finfo(float).eps  # what rounding makes of a difference of sums, over the total
 
 
 class Ratio(NamedTuple):
@@ -184,7 +185,8 @@ def _quotient(ratio: Ratio, c: Sums) -> tuple[Array, Array, Array]:
     under = ratio.by_tp * c.tp + ratio.by_predicted * c.predicted + ratio.by_actual * c.actual
     if ratio.tn:
         over = over + ratio.tn * c.tn
-        under = under + ratio.by_negatives * c.negatives + ratio.by_rejected * c.rejected
+        rejected = np.where(c.rejected <= NOISE * c.total, 0, c.rejected)
+        under = under + ratio.by_negatives * c.negatives + ratio.by_rejected * rejected
     undefined = under < ZERO
     under = np.where(undefined, 1, under)
     score = over / under
@@ -198,8 +200,7 @@ def _matthews(form: Closed, c: Sums) -> tuple[float, Array]:
     covariance = (share * c.tp * (share * c.tn) - share * fp * (share * fn)).sum()
     variance_true = (share * c.actual * (share * c.negatives)).sum()
     variance_predicted = (share * c.predicted * (share * c.rejected)).sum()
-    noise = 8 * np.finfo(float).eps
-    if variance_true <= noise or variance_predicted <= noise:
+    if variance_true <= NOISE or variance_predicted <= NOISE:
         return form.zero_division, np.zeros((2, len(c.tp)))
     root = np.sqrt(variance_true * variance_predicted)
     score = covariance / root

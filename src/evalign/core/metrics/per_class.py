@@ -49,6 +49,15 @@ class Specificity(ClassMetric):
         return safe_ratio(c.tn, c.negatives, self.zero_division)
 
 
+def _surely_rejected(c: Confusion) -> Tensor:
+    """The rejected mass, 0 where it is no more than the rounding of sums.
+
+    It and tn are differences of sums, so that their quotient would be noise there.
+    """
+    noise = 8 * torch.finfo(c.rejected.dtype).eps * c.total
+    return torch.where(c.rejected <= noise, 0, c.rejected)  # NaN stays visible
+
+
 @dataclass(frozen=True, kw_only=True)
 class NegativePredictiveValue(ClassMetric):
     """tn / (tn + fn)."""
@@ -56,7 +65,7 @@ class NegativePredictiveValue(ClassMetric):
     stem = "npv"
 
     def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.tn, c.rejected, self.zero_division)
+        return safe_ratio(c.tn, _surely_rejected(c), self.zero_division)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +151,7 @@ class Markedness(_Skill):
     stem = "markedness"
 
     def score(self, c: Confusion) -> Tensor:
-        return self._skill(c.tp, c.predicted, c.tn, c.rejected)
+        return self._skill(c.tp, c.predicted, c.tn, _surely_rejected(c))
 
 
 @dataclass(frozen=True, kw_only=True)

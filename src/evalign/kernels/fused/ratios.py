@@ -15,6 +15,8 @@ def score_of(
     SECOND: tl.constexpr, ZERO_DIVISION: tl.constexpr,
 ):  # fmt: skip
     """Scores, their slopes by tp and predicted, and where they are undefined."""
+    noise = tl.full([], 1.7763568394002505e-15, tl.float64)  # 8 · 2⁻⁵²
+    rejected = tl.where(rejected <= noise * (actual + negatives), 0, rejected)
     by_actual = tl.full([], BY_ACTUAL, tl.float64)
     under = BY_TP * tp + BY_PREDICTED * predicted + by_actual * actual
     under += BY_NEGATIVES * negatives + BY_REJECTED * rejected
