@@ -652,6 +652,12 @@ FULL = {
         "ignore_index of Confusion.from_logits must be neither 0 nor 1 for a float or multilabel "
         "target, which holds them. Got 1. Mark what to leave out by another value, such as -100.",
     ),
+    "labels of a rule whose zeros are ignored": (
+        lambda: fit_decision(logits(4, 3), torch.ones(4, 3), task="multilabel", ignore_index=0),
+        ValueError,
+        "ignore_index of fit_decision must be neither 0 nor 1 for a float or multilabel target, "
+        "which holds them. Got 0. Mark what to leave out by another value, such as -100.",
+    ),
     "indicators whose zeros are ignored": (
         lambda: Confusion.from_predictions(
             torch.ones(4, 3).bool(), torch.ones(4, 3).bool(), ignore_index=0

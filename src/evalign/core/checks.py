@@ -46,6 +46,13 @@ def refuse_masked_rows(owner: str, X: object) -> None:
     refuse_masked(owner, "X", X, "Make gaps of them: X.astype(float).filled(np.nan).")
 
 
+def check_ignored(owner: str, ignore_index: int) -> None:
+    """Check that what marks labels to leave out is not a label itself, where they are 0 and 1."""
+    allowed = "be neither 0 nor 1 for a float or multilabel target, which holds them"
+    cure = "Mark what to leave out by another value, such as -100."
+    require(ignore_index not in (0, 1), owner, "ignore_index", allowed, ignore_index, cure)
+
+
 def check_temperature(owner: str, temperature: float | Tensor, *, validate: bool = False) -> None:
     """Check that a temperature lies in (0, 0.4], the domain of EAST eq. 4."""
     if isinstance(temperature, Tensor) and not values_readable(temperature, validate=validate):

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, require, traced, values_readable
+from evalign.core.checks import check_ignored, complaint, require, traced, values_readable
 from evalign.core.doubts import warn_of_layout, warn_of_one_hot, warn_of_probabilities
 from evalign.core.numerics import upcast
 
@@ -98,10 +98,8 @@ def as_rows(
         logits, target = _binary_layout(owner, logits, target)
     else:
         _check_classes(owner, logits, target, task)
-    if ignore_index in (0, 1) and (task == "multilabel" or target.is_floating_point()):
-        allowed = "be neither 0 nor 1 for a float or multilabel target, which holds them"
-        cure = "Mark what to leave out by another value, such as -100."
-        raise ValueError(complaint(owner, "ignore_index", allowed, ignore_index, cure))
+    if task == "multilabel" or target.is_floating_point():
+        check_ignored(owner, ignore_index)
     rows = GivenRows(task, logits, target, None, ignore_index)
     if sample_weight is not None:
         rows = rows._replace(weight=per_row(owner, "sample_weight", sample_weight, rows.shape))

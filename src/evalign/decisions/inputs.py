@@ -17,7 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalign.core.checks import OWN_GROUP, complaint, numbers, refuse_masked, require
+from evalign.core.checks import (
+    OWN_GROUP,
+    check_ignored,
+    complaint,
+    numbers,
+    refuse_masked,
+    require,
+)
 from evalign.core.doubts import LIKE_ONE, SO_MANY, rows_of_probabilities, warn, warn_of_layout
 from evalign.core.numerics import with_mean_one
 from evalign.core.rows import (
@@ -240,6 +247,7 @@ def as_labels(
     given = signed(tensor_of(owner, "y", y).to(scores.rows.device))
     classes, shape, labels = scores.rows.shape[1], scores.shape, given
     if multilabel:
+        check_ignored(owner, ignore_index)
         if given.ndim == len(shape) + 1:
             labels = given.movedim(scores.class_dim, -1)
         allowed = "have the shape of the scores, with a 0 or 1 for each label"
