@@ -653,7 +653,9 @@ FULL = {
         "target, which holds them. Got 1. Mark what to leave out by another value, such as -100.",
     ),
     "labels of a rule whose zeros are ignored": (
-        lambda: fit_decision(logits(4, 3), torch.ones(4, 3), task="multilabel", ignore_index=0),
+        lambda: fit_decision(
+            logits(4, 3), torch.ones(4, 3), metric="f1", task="multilabel", ignore_index=0
+        ),
         ValueError,
         "ignore_index of fit_decision must be neither 0 nor 1 for a float or multilabel target, "
         "which holds them. Got 0. Mark what to leave out by another value, such as -100.",
