@@ -376,6 +376,8 @@ def test_long_numbers_are_text_for_all_candidates(monkeypatch):
     ):
         rows = text[8:9] if len(frame) == 1 else text
         assert np.array_equal(fitted.predict_proba(frame), other.predict_proba(rows))
+    short, as_text = (pd.DataFrame({"a": X[:1, 0], "ref": [level]}) for level in (5, "5"))
+    assert np.array_equal(fitted.predict_proba(short), other.predict_proba(as_text))
 
 
 class Broken(ClassifierMixin, BaseEstimator):

@@ -345,6 +345,11 @@ def test_long_numbers_are_categories(column):
     for first, second in ((long, text), (long[:1], text[:1]), (long[4:5], text[4:5])):
         np.testing.assert_array_equal(encoder.transform(first), expected.transform(second))
         np.testing.assert_array_equal(expected.transform(first), expected.transform(second))
+    # A new row need not be long.
+    short, as_text = pd.DataFrame({"ref": [5]}), pd.DataFrame({"ref": ["5"]})
+    np.testing.assert_array_equal(encoder.transform(short), expected.transform(as_text))
+    with pytest.raises(ValueError, match="'ref' held categories in fit and holds numbers"):
+        encoder.transform(pd.DataFrame({"ref": [2.0**60, np.nan]}))  # whose digits are lost
 
 
 @pytest.mark.parametrize("kind", [object, str, list])

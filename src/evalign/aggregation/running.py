@@ -156,10 +156,7 @@ class RunningConfusion(nn.Module):
     def _check_size(self, part: str, value: Tensor) -> None:
         running: Tensor = getattr(self, part)
         allowed = f"keep the {running.shape[:1].numel()} classes of the batches before"
-        got, cure = (
-            f"{value.shape[:1].numel()}",
-            "Make a new loss.",
-        )
+        got, cure = value.shape[:1].numel(), "Make a new loss."
         require(running.shape == value.shape, "running statistics", "logits", allowed, got, cure)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "RunningConfusion":

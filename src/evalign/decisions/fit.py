@@ -324,5 +324,5 @@ def _names(
     names = [name.item() if hasattr(name, "item") else name for name in given]
     allowed = f"hold a name for each of the {number} classes, each once: strings or finite numbers"
     ok = all(map(is_name, names)) and len(set(names)) == len(names) == number
-    require(ok, owner, "classes", allowed, names)
+    require(ok, owner, "classes", allowed, names, "Name others by str(name).")
     return names

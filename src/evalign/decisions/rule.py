@@ -302,6 +302,5 @@ class DecisionRule:
     ) -> "DecisionRule":
         """The rule of a `state_dict`, with the metric again if that was not a name."""
         given = fields_of(state, [field.name for field in fields(cls)])
-        if metric is not None:
-            given["metric"] = metric
+        given["metric"] = given.get("metric") if metric is None else metric
         return cls(**given)

@@ -13,7 +13,7 @@ Decision = Literal["argmax", "tuned", "expected"]
 # Numbers of a saved rule are below this: next to larger ones those of the scores have no digits.
 LARGEST = 1e8
 OWNER = "DecisionRule"
-NEEDED = ("offsets", "factor", "gain", "decision", "source", "metric")
+NEEDED = ("offsets", "factor", "gain", "decision", "source")
 
 
 def _is_number(value: object) -> bool:
@@ -55,7 +55,7 @@ def fields_of(state: Any, known: Collection[str]) -> dict[str, Any]:
     """
     require(isinstance(state, dict), OWNER, "state", "be a dict", type(state).__name__)
     missing = [name for name in NEEDED if name not in state]
-    cure = f"It lacks {', '.join(missing)} and is of an older version: fit again."
+    cure = f"It lacks {', '.join(missing)}: fit again, or use the version that wrote it."
     require(not missing, OWNER, "state", f"hold {', '.join(NEEDED)}", list(state), cure)
     others = [name for name in state if name not in known]
     cure = "Use the version of evalign that wrote it."
@@ -86,8 +86,11 @@ def fields_of(state: Any, known: Collection[str]) -> dict[str, Any]:
     along = state.get("class_dim", 1)
     require(_is_integer(along), OWNER, "class_dim", "be an integer", repr(along))
     names = state.get("classes")
-    ok = names is None or (isinstance(names, list) and all(map(is_name, names)))
-    ok = ok and (names is None or len(set(names)) == len(names) == len(gain))
+    ok = names is None or (
+        isinstance(names, list)
+        and all(map(is_name, names))
+        and len(set(names)) == len(names) == len(gain)
+    )
     allowed = f"be None or {len(gain)} different strings or finite numbers"
     require(ok, OWNER, "classes", allowed, names)
     for name, (sound, words) in PLAIN.items():

@@ -55,7 +55,8 @@ def _forms(X: Any, given: Given, features: Features) -> TableForms:
     table = cast(TypedTable, given)  # as a frame with names is read
     columns = zip(table.names or features.given, table.columns, strict=True)
     texts = {name for name, column in columns if column.digits is not None}
-    texts |= {name for name, kind in frame.schema.items() if kind == nw.String}
+    schema = frame.schema.items()
+    texts |= {name for name, kind in schema if kind == nw.String or kind.is_integer()}
     declared = [
         nw.col(column.name).cast(nw.String).cast(nw.Categorical)
         for column in features.columns

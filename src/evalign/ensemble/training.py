@@ -133,8 +133,15 @@ class TrainedModels(NamedTuple):
         `classes` are the labels in the order of the columns.
         """
         known = classes if self.own else np.arange(len(classes))
-        told = {"owner": OWNER, "argument": "candidates"}
-        values = asked(model, rows, "predict_proba", known, multilabel=False, **told)
+        values = asked(
+            model,
+            rows,
+            "predict_proba",
+            known,
+            multilabel=False,
+            owner=OWNER,
+            argument="candidates",
+        )
         ok = len(values) == _num_samples(rows) and bool((values >= 0).all())
         ok = ok and np.allclose(values.sum(1), 1, atol=FLOAT32)
         allowed = "give each row probabilities, with a sum of 1"

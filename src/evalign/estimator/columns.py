@@ -95,6 +95,12 @@ class CategoryColumn:
         return cls(name, levels, tuple(level for level in known if level not in set(kept)))
 
     @property
+    def whole_numbers(self) -> bool:
+        """Whether all levels are whole numbers, as those of integers that are too long are."""
+        levels = [level for level in (*self.levels, *self.rare) if level is not None]
+        return all(level.removeprefix("-").isdecimal() for level in levels)
+
+    @property
     def flag_names(self) -> list[str]:
         named = [_missing(self.name) if x is None else f"{self.name}={x}" for x in self.levels]
         return [*named, f"{self.name} is rare"] if self.rare else named

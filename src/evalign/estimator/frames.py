@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evalign.core.checks import complaint, require
-from evalign.estimator.cells import ColumnValues, TypedTable, parsed_dates, read_table, role
+from evalign.estimator.cells import EXACT, ColumnValues, TypedTable, parsed_dates, read_table, role
 from evalign.estimator.columns import (
     KINDS,
     CategoryColumn,
@@ -284,10 +284,21 @@ def _has_gaps(X: Any) -> bool:
 def _converted(learnt: LearntColumn, column: ColumnValues) -> ColumnValues | None:
     if isinstance(learnt, CategoryColumn) and column.kind == "boolean" and learnt.truths:
         return column.spelled(*learnt.truths)
+    if isinstance(learnt, CategoryColumn) and column.kind == "number" and learnt.whole_numbers:
+        column = _with_digits(column)
     typed = column.converted(learnt.kind)
     if isinstance(learnt, DateColumn) and typed is not None and not typed.gaps.all():
         return typed if typed.utc == learnt.utc else None
     return typed
+
+
+def _with_digits(column: ColumnValues) -> ColumnValues:
+    """Numbers with their digits, if all are whole and float64 holds them exactly."""
+    present = column.values[~column.gaps]
+    if column.digits is not None or not ((abs(present) <= EXACT) & (present % 1 == 0)).all():
+        return column
+    digits = [str(int(value)) for value in np.nan_to_num(column.values)]
+    return column._replace(digits=np.array(digits, dtype=object))
 
 
 def _difference(learnt: LearntColumn, column: ColumnValues) -> str:

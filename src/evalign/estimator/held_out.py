@@ -69,7 +69,9 @@ def row_numbers(owner: str, part: Any, number: int) -> np.ndarray:
         ok = rows.ndim == 1 and rows.dtype.kind in "iu"
         ok = ok and bool(((rows >= 0) & (rows < number)).all())
     allowed = f"hold numbers of rows from 0 to {number - 1}, or masks of {number} rows"
-    require(ok, owner, "cv", allowed, f"{rows.dtype} {rows.tolist()[:3]} of shape {rows.shape}")
+    require(
+        ok, owner, "cv", allowed, f"{rows.dtype} {rows.ravel()[:3].tolist()} of shape {rows.shape}"
+    )
     return np.flatnonzero(rows) if rows.dtype == bool else rows
 
 

@@ -205,4 +205,4 @@ def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> Non
             f"Of the classes {names[:3]} a fold holds all rows, so that its classifier never saw "
             "them. Give more rows of them, merge them with others, or use fewer folds."
         )
-        warnings.warn(text, TrainingWarning, stacklevel=3)
+        warnings.warn(text, TrainingWarning, stacklevel=4)

@@ -47,8 +47,8 @@ class MetricLoss(AdditiveLoss):
         momentum: the weight of the new batch in that average, in (0, 1].
         per_image: take the mean over images of the metric of each, instead of the metric of all
             rows together. The first dimension of the logits are the images; without further ones
-            each row is an image, and "f1_micro" of many labels a row is the F1 of samples. An image
-            counts as much as the weight of its rows is on average; rows of weight 0 are not there.
+            each row is an image, and "f1_micro" of many labels a row is the F1 of samples. An
+            image's share in the mean is the mean weight of its rows; rows of weight 0 are left out.
         constraint: such as "recall >= 0.9", or several, as in `fit_decision`: the least loss is
             sought among networks whose labels meet it on the training rows. Lagrange multipliers
             (`multipliers`, in the state dict) are learnt with the network, from running statistics
