@@ -328,7 +328,7 @@ def test_the_report_tells_where_it_comes_from(fitted, data):
         about["arguments"]["data"],
         "data.csv",
         "person (id), country (constant)",
-        "192 for training, 48 for test; of the training rows a fifth",
+        "192 for training, 48 for test; of the training rows all in 5 folds",
     ):
         assert words in page
     assert about["versions"]["torch"] in page
