@@ -160,12 +160,18 @@ def test_names_that_would_not_come_back(names):
         fit_decision(logits, y, metric="f1", classes=names)
 
 
-@pytest.mark.parametrize("name", ["gain", "decision", "source", "metric", "factor"])
+@pytest.mark.parametrize("name", ["gain", "decision", "source", "factor"])
 def test_a_state_without_a_field(name):
     state = fit_decision(*problem(3, 60), metric="f1_macro").state_dict()
     del state[name]
-    with pytest.raises(ValueError, match=f"state of DecisionRule must hold .*It lacks {name} "):
+    with pytest.raises(ValueError, match=f"state of DecisionRule must hold .*It lacks {name}: fit"):
         DecisionRule.from_state_dict(state)
+
+
+def test_a_state_may_leave_its_metric_to_the_caller():
+    state = fit_decision(*problem(3, 60), metric="f1_macro").state_dict()
+    del state["metric"]
+    assert DecisionRule.from_state_dict(state, metric="f1_macro").metric == "f1_macro"
 
 
 @pytest.mark.parametrize(
