@@ -9,7 +9,7 @@ import pytest
 import torch
 from triton.runtime import interpreter
 
-from evalign import MetricLoss
+from evalign import MetricLoss, metrics
 from evalign.aggregation import RankSum
 from evalign.core.rows import GivenRows
 from evalign.kernels import fused
@@ -213,6 +213,26 @@ def test_a_rate_among_rows_that_rounding_alone_has_rejected(name, on_gpu):
         value = MetricLoss(name)(leaf, torch.tensor([0, 1, 1]))
         assert value == 1
         assert (torch.autograd.grad(value, leaf)[0] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["npv_macro", "markedness_macro"])
+def test_rows_that_float32_rounds_away(name, on_gpu):
+    """Rates stay in their range, and kappa is that of `core` in float64."""
+    metric = metrics.resolve(name)
+    for seed, lead in ((0, 16.0), (0, 24.0), (4, 24.0)):  # rounding adds to tn, or takes away
+        generator = torch.Generator().manual_seed(seed)
+        logits = 0.1 * torch.randn(4, 3, generator=generator)
+        logits[:, 0] += lead
+        target = torch.zeros(4, dtype=torch.int64)
+        if metric.name != "cohen_kappa":
+            target = torch.randint(3, (4,), generator=generator)
+        weight, leaf = torch.rand(4, generator=generator), logits.requires_grad_()
+        value = MetricLoss(metric)(leaf, target, sample_weight=weight)
+        low, high = metric.bounds
+        assert low - tolerances.FLOAT32 <= 1 - value.item() <= high + tolerances.FLOAT32
+        assert torch.autograd.grad(value, leaf)[0].abs().amax() <= 1
+        if metric.name == "cohen_kappa":  # one class, so no better than chance
+            assert value.item() == pytest.approx(1, abs=tolerances.SATURATED)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -14,7 +14,7 @@ mass of the classes in this batch.
 import triton
 import triton.language as tl
 
-from evalign.kernels.fused.ratios import score_of
+from evalign.kernels.fused.ratios import part_of, score_of
 from evalign.kernels.fused.totals import added
 
 TASKS = {"binary": 0, "multiclass": 1, "multilabel": 2}
@@ -141,17 +141,19 @@ def finish(
                 supports += tl.sum(counted * actual, 0)
                 supported += tl.sum(counted * actual * score, 0)
         else:
-            fp, fn = predicted - tp, actual - tp
+            fp = predicted - tp
             if KIND == _MATTHEWS:
+                tn, fn = part_of(rejected, tn), part_of(rejected, actual - tp)
                 covariance += tl.sum(share * tp * (share * tn) - share * fp * (share * fn), 0)
                 variance_true += tl.sum(share * actual * (share * negatives), 0)
                 variance_predicted += tl.sum(share * predicted * (share * rejected), 0)
             else:
-                covariance += tl.sum(share * fn, 0)  # the observed disagreement
+                covariance += tl.sum(share * (actual - tp), 0)  # the observed disagreement
                 variance_true += tl.sum(share * actual * (share * rejected), 0)  # the expected one
 
     by_support = False
     pooled_tp, pooled_predicted = zero, zero
+    noise = tl.full([], 1.7763568394002505e-15, tl.float64)  # 8 · 2⁻⁵²
     if KIND == _RATIO:
         if AVERAGE == _MICRO:
             rest = sum_total - sum_actual
@@ -171,7 +173,6 @@ def finish(
             number = tl.where(undefined, 1, number)
             score = tl.where(undefined, ZERO_DIVISION, scores / number)
     elif KIND == _MATTHEWS:
-        noise = tl.full([], 1.7763568394002505e-15, tl.float64)  # 8 · 2⁻⁵²
         undefined = (variance_true <= noise) | (variance_predicted <= noise)
         root = tl.sqrt(tl.where(undefined, 1, variance_true * variance_predicted))
         score = tl.where(undefined, ZERO_DIVISION, covariance / root)
