@@ -215,7 +215,7 @@ def test_a_rate_among_rows_that_rounding_alone_has_rejected(name, on_gpu):
         assert (torch.autograd.grad(value, leaf)[0] == 0).all()
 
 
-@pytest.mark.parametrize("name", ["npv_macro", "markedness_macro"])
+@pytest.mark.parametrize("name", ["npv_macro", "markedness_macro", "cohen_kappa"])
 def test_rows_that_float32_rounds_away(name, on_gpu):
     """Rates stay in their range, and kappa is that of `core` in float64."""
     metric = metrics.resolve(name)

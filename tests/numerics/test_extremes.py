@@ -164,7 +164,7 @@ def test_rates_of_rows_that_float32_rounds_away(name, classes):
 
 
 @pytest.mark.parametrize("true", [None, 1, 2])
-@pytest.mark.parametrize("name", ["matthews_corrcoef"])
+@pytest.mark.parametrize("name", ["matthews_corrcoef", "cohen_kappa"])
 def test_agreement_of_rows_that_float32_rounds_away(name, true):
     """It is that of float64, also where all rows are of one class, the one predicted or another."""
     for lead, seed in itertools.product(LEADS, SEEDS):

@@ -213,9 +213,9 @@ def _matthews(form: Closed, c: Sums) -> tuple[float, Array]:
 
 def _kappa(form: Closed, c: Sums) -> tuple[float, Array]:
     share = 1 / c.total if c.total >= ZERO else 0
-    observed = share * (c.actual - c.tp).sum()
+    observed = share * (c.predicted - c.tp).sum()
     expected = (share * c.actual * (share * c.rejected)).sum()
-    if expected < ZERO:
+    if expected <= NOISE:
         return form.zero_division, np.zeros((2, len(c.tp)))
     of_predicted = -observed / expected**2 * share**2 * c.actual
     slopes = np.stack([np.full_like(c.tp, share / expected), of_predicted])

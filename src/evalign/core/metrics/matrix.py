@@ -116,8 +116,11 @@ class CohenKappa(MatrixMetric):
         t = safe_ratio(c.actual, c.total)
         p = safe_ratio(c.predicted, c.total)
         if self.weights is None:
-            observed = safe_ratio(c.fn.sum(), c.total)
+            # By fp, not by fn: of rows predicted as one class, actual − tp may be rounding alone.
+            observed = safe_ratio(c.fp.sum(), c.total)
             expected = (t * safe_ratio(c.rejected, c.total)).sum()
+            noise = 8 * torch.finfo(expected.dtype).eps  # of the two differences
+            expected = torch.where(expected <= noise, 0, expected)  # NaN stays visible
         else:
             classes = torch.arange(c.num_classes, dtype=t.dtype, device=t.device)
             distance = (classes.unsqueeze(1) - classes).abs()

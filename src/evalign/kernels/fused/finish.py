@@ -148,7 +148,7 @@ def finish(
                 variance_true += tl.sum(share * actual * (share * negatives), 0)
                 variance_predicted += tl.sum(share * predicted * (share * rejected), 0)
             else:
-                covariance += tl.sum(share * (actual - tp), 0)  # the observed disagreement
+                covariance += tl.sum(share * fp, 0)  # the observed disagreement
                 variance_true += tl.sum(share * actual * (share * rejected), 0)  # the expected one
 
     by_support = False
@@ -178,7 +178,7 @@ def finish(
         score = tl.where(undefined, ZERO_DIVISION, covariance / root)
         of_variance = score / tl.where(undefined, 1, variance_predicted)
     else:
-        undefined = variance_true < 1e-19
+        undefined = variance_true <= noise
         expected = tl.where(undefined, 1, variance_true)
         score = tl.where(undefined, ZERO_DIVISION, (variance_true - covariance) / expected)
     nothing = (empty | undefined) if LEAVE_OUT else empty
