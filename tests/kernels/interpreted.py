@@ -284,6 +284,13 @@ def test_aligned(task, on_gpu):
     assert_same(lambda: learning(task, metric_weight=3, momentum=1), *batches)
 
 
+def test_a_weight_of_the_metric_that_changes_is_not_compiled_anew(on_gpu):
+    for weight in (1, 0.7, 0.1):
+        assert_same(lambda: aligned("multiclass", metric_weight=weight), rows_of("multiclass"))  # noqa: B023
+    (only,) = plan._plans.values()
+    assert len(only._ends) == 1
+
+
 def test_class_weights_in_both_layouts_and_precisions(on_gpu):
     logits, target, weight = rows_of("multiclass", images=True)
     last = logits.contiguous(memory_format=torch.channels_last), target, weight

@@ -29,12 +29,13 @@ _POSITIVE, _MICRO, _WEIGHTED, _PRESENT = (tl.constexpr(i) for i in (0, 2, 3, 4))
 def finish(
     partial, temperature, odds, point, out, slopes,
     seen, running_tp, running_predicted, running_actual, running_total, running_rows,
-    programs, scale, classes, TASK: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    METRIC_WEIGHT: tl.constexpr, BY_ACCURACY: tl.constexpr, RUNNING: tl.constexpr,
-    MOMENTUM: tl.constexpr, KIND: tl.constexpr, AVERAGE: tl.constexpr, ZERO_DIVISION: tl.constexpr,
-    LEAVE_OUT: tl.constexpr, TP: tl.constexpr, TN: tl.constexpr, BY_TP: tl.constexpr,
-    BY_PREDICTED: tl.constexpr, BY_ACTUAL: tl.constexpr, BY_NEGATIVES: tl.constexpr,
-    BY_REJECTED: tl.constexpr, SECOND: tl.constexpr, COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr,
+    main_weight, more_weight, programs, scale, classes,
+    TASK: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
+    BY_ACCURACY: tl.constexpr, RUNNING: tl.constexpr, MOMENTUM: tl.constexpr, KIND: tl.constexpr,
+    AVERAGE: tl.constexpr, ZERO_DIVISION: tl.constexpr, LEAVE_OUT: tl.constexpr, TP: tl.constexpr,
+    TN: tl.constexpr, BY_TP: tl.constexpr, BY_PREDICTED: tl.constexpr, BY_ACTUAL: tl.constexpr,
+    BY_NEGATIVES: tl.constexpr, BY_REJECTED: tl.constexpr, SECOND: tl.constexpr,
+    COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     """Write the loss, and its slopes by tp and predicted (2, C) and by the cross-entropy's sum."""
     MULTILABEL: tl.constexpr = TASK == _MULTILABEL
@@ -55,7 +56,7 @@ def finish(
             heavy += tl.sum(of_class * actual, 0)
     empty, whole = mass == 0, mass
     per_mass = tl.where(mass < 1e-19, 0, 1 / tl.where(mass < 1e-19, 1, mass))
-    metric_weight = tl.full([], METRIC_WEIGHT, tl.float64)
+    metric_weight = tl.cast(main_weight, tl.float64) + tl.cast(more_weight, tl.float64)
     strength = metric_weight
     if BY_ACCURACY:
         guess, accuracy = 1 / tl.cast(classes, tl.float64), right * per_mass
