@@ -18,6 +18,8 @@ from evalign.kernels.fused.sums import long_columns, long_row, whole_rows
 from evalign.kernels.fused.totals import add_up
 
 TARGET = GPUTarget("cuda", 90, 32)
+# Numbers that Triton hands over as float32.
+NUMBERS = ("main_weight", "more_weight")
 # float64 whatever the logits are
 WIDE = ("temperature", "odds", "threshold", "point", "seen", "totals")
 EPS = {"fp32": torch.finfo(torch.float32).eps, "fp64": torch.finfo(torch.float64).eps}
@@ -34,7 +36,7 @@ def empty_cache(tmp_path, monkeypatch):
 
 
 def compiled(kernel, constants, *, logits="fp32", target="i64", sums="fp32"):
-    """Compile a kernel for tensors of these types; every number that is not constant is an i32."""
+    """Compile a kernel for tensors of these types; every other number that changes is an i32."""
     compute = "fp64" if logits == "fp64" else "fp32"
     of_tensors = {"logits": logits, "grad": logits, "target": target, "partial": sums}
     of_tensors |= dict.fromkeys(("weight", "stats", "slopes", "outer", "out"), compute)
@@ -44,6 +46,8 @@ def compiled(kernel, constants, *, logits="fp32", target="i64", sums="fp32"):
             signature[name] = "constexpr"
         elif name in WIDE or name.startswith("running_"):
             signature[name] = "*fp64"
+        elif name in NUMBERS:
+            signature[name] = "fp32"
         else:
             signature[name] = f"*{of_tensors[name]}" if name in of_tensors else "i32"
     places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
@@ -79,7 +83,6 @@ def test_end(task, name, running, cross, sums):
     constants = {
         "TASK": TASKS[task],
         "CROSS_ENTROPY": cross,
-        "METRIC_WEIGHT": 1.0,
         "BY_ACCURACY": cross > 0,
         "RUNNING": running,
         "MOMENTUM": 0.1,
