@@ -172,7 +172,7 @@ def decide(
     positive: Positive = None,
     classes: Annotated[
         str | None,
-        Option(metavar="A,B,C", help="The columns of the classes (default: the labels' names)."),
+        Option(metavar="A,B,C", help="The classes, or their columns (default: those of the labels)."),
     ] = None,
     logits: Annotated[
         bool, Option("--logits", help="The columns hold logits, not probabilities.")
