@@ -1,8 +1,10 @@
 """Bad input: one line, exit code 2, nothing left behind."""
 
+import errno
 import gzip
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,7 @@ from evalign.cli.dataset import Rows
 from evalign.cli.errors import UsageError
 from evalign.cli.labels import Labels
 from evalign.training import holdout_split
-from tests.cli.commands import files, fit, refused, small_disk, table, written
+from tests.cli.commands import done, files, fit, refused, small_disk, table, written
 
 
 def text_of(frame):
@@ -146,6 +148,32 @@ def test_places(tmp_path, data):
     text = refused(*fit(data, tmp_path / "other"))
     assert "command.json cannot be read" in text
     assert text.endswith("Delete the folder to start afresh.")
+
+
+def test_places_that_take_no_file(fitted, data, tmp_path):
+    """Said first of all, as training may take hours. In /proc not even root may write."""
+    place = Path("/proc/place.csv")
+    for command in (
+        fit(data, place),
+        ["predict", fitted, data, "--out", place],
+        ["decide", data, "--target", "label", "--out", place.with_suffix(".json")],
+        ["report", fitted, "--out", place],
+    ):
+        text = refused(*command)
+        assert f"{place.with_suffix('')}" in text
+        assert "cannot be written: the folder /proc takes no file (" in text
+        assert text.endswith("Choose another --out.")
+
+
+def test_a_finished_run_in_a_place_that_takes_no_file(command, fitted, data, monkeypatch):
+    """It is shown again, which writes nothing. Its report is not made again."""
+
+    def refuse(**_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("evalign.cli.files.TemporaryFile", refuse)
+    assert "is complete" in done(*command).err
+    assert f"{fitted} takes no file (Read-only" in refused("report", fitted)
 
 
 def test_a_place_where_another_command_writes(tmp_path, data):

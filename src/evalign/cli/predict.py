@@ -11,7 +11,7 @@ import pyarrow as pa
 from evalign.cli import columns
 from evalign.cli.dataset import rows, warn_of_scarce
 from evalign.cli.errors import DataWarning, UsageError, listed
-from evalign.cli.files import digest, is_parquet, replacing
+from evalign.cli.files import check_file, digest, is_parquet, replacing
 from evalign.cli.labels import warn_of_formulas
 from evalign.cli.outcome import (
     contents,
@@ -102,6 +102,7 @@ def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) ->
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         opened = FinishedRun(run)
         out = out or run / REPORT
+        check_file(out)
         written = TableFile(run / PREDICTIONS)
         written.check_size(LARGEST)
         table = written.read()
