@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -136,6 +136,7 @@ def load(
     labels, found = Labels.of(table, target, positive, source), table.num_rows
     table, name = _some(table, labels, source, most, seed)
     columns = plan(table, name, target=target, group=group, weight=weight, drop=drop)
+    columns = replace(columns, decimal=source.decimal)
     read = rows(table, columns, labels, name)
     if read.weight is not None and (np.bincount(read.y, read.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {name} must give each class some weight.")
@@ -179,7 +180,7 @@ def read_weights(table: pa.Table, column: str, source: object, first_row: int = 
 
 def read_rows(path: Path, dataset: TrainingTable, most: int | None = None, seed: int = 0) -> Rows:
     """The rows of another table, for validation or the test, or a sample of them as in `load`."""
-    source = TableFile(path)
+    source = TableFile(path, dataset.columns.decimal)
     source.need(dataset.columns.used)
     table, name = _some(source.read(), dataset.labels, source, most, seed)
     read = rows(table, dataset.columns, dataset.labels, name)

@@ -31,7 +31,8 @@ from evalign.report import render, scores
 def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool) -> None:
     """Do the work of `evalign predict`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
-        opened, source = FinishedRun(run), TableFile(data)
+        opened = FinishedRun(run)
+        source = TableFile(data, opened.columns.decimal)
         source.need(opened.columns.features)
         if out.exists() and out.samefile(data):
             raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
@@ -71,7 +72,8 @@ def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
 def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
     """Do the work of `evalign evaluate`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
-        opened, source = FinishedRun(run), TableFile(data)
+        opened = FinishedRun(run)
+        source = TableFile(data, opened.columns.decimal)
         used, labels = opened.columns, opened.labels
         source.need(used.used)
         models = {name: opened.classifier(name) for name in opened.models}

@@ -45,10 +45,14 @@ class TableFile:
 
     Args:
         path: a file that `check_table` lets pass.
+        decimal: the mark in numbers of a CSV that do not tell it, as that of the training table.
+
+    Attributes:
+        decimal: the mark that they have.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, decimal: str = ".") -> None:
+        self.path, self.decimal = path, "."
         with self._reading():
             if is_parquet(path):
                 self.schema = parquet.read_schema(path).remove_metadata()
@@ -56,7 +60,8 @@ class TableFile:
                 self._sheet = read_sheet(path)
                 self.schema = self._sheet.schema
             else:
-                self._dialect = find_dialect(path)
+                self._dialect = find_dialect(path, decimal)
+                self.decimal = self._dialect.decimal
                 if assumed := self._dialect.assumed(path):
                     text = f"{path} is read as a table {assumed}."
                     warnings.warn(text, DataWarning, stacklevel=2)
@@ -86,7 +91,7 @@ class TableFile:
                 count = 0
                 for batch in csv.open_csv(self.path, *_options(self._dialect), convert):
                     block = pa.Table.from_batches([batch])
-                    yield block if self._dialect.decimal == "." else self._pointed(block, 1 + count)
+                    yield block if self.decimal == "." else self._pointed(block, 1 + count)
                     count += batch.num_rows
 
     def read(self) -> pa.Table:
@@ -130,8 +135,9 @@ class TableFile:
             row = pc.index(doubtful, True).as_py()
             if row >= 0:
                 number = column[row].as_py().strip()
-                got = f"Got {number!r} in row {first_row + row}, and decimal commas in other cells"
-                cure = "Write numbers without a mark of thousands."
+                place = "other cells, or in the training table"
+                got = f"Got {number!r} in row {first_row + row}, and decimal commas in {place}"
+                cure = "Write it with a decimal comma, or without a mark of thousands."
                 what = f"Column {name!r} of {self} must hold numbers that can be told"
                 raise UsageError(f"{what}. {got}. {cure}")
             number = pc.match_substring_regex(column, rf"^\s*{DECIMAL_COMMA}\s*$")
