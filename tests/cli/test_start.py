@@ -1,5 +1,6 @@
 """Help and path errors load nothing slow, which is seen from the modules, not the clock."""
 
+import os
 import subprocess
 import sys
 from typing import get_args
@@ -26,6 +27,9 @@ finally:
         ("--version", 0, "evalign 0."),
         ("--help", 0, "Train classifiers on the metric you report."),
         ("fit --help", 0, "--recipe"),
+        ("fit --help", 0, "A new folder for the results."),
+        ("fit --help", 0, "several models, whose probabilities are averaged (blend)"),
+        ("fit --help", 0, "From probabilities to labels: the most probable class (argmax)"),
         ("fit --nonsense", 2, "No such option"),
         ("fit nosuch.csv --target y", 2, "nosuch.csv cannot be read: No such file or directory."),
         ("fit data.csv --target y --out no/run", 2, "no does not exist. Create it first."),
@@ -38,10 +42,11 @@ finally:
 def test_quick(arguments, code, words, tmp_path):
     (tmp_path / "data.csv").write_text("x,y\n1,a\n")
     command = [sys.executable, "-c", SCRIPT, *arguments.split()]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    wide = os.environ | {"COLUMNS": "300"}  # a help text in one line
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=wide)
     said, loaded = done.stdout.split("loaded:")
     assert done.returncode == code
-    assert words in " ".join((said + done.stderr).split())
+    assert words in " ".join((said + done.stderr).replace("│", " ").split())
     assert not SLOW & set(loaded.split())
 
 

@@ -75,7 +75,7 @@ def test_cells_may_hold_any_mark(tmp_path):
     path.write_text("a;b\n" + "1,5;x\n" * 50 + "1,5\n", encoding="utf-8")
     with (
         pytest.warns(DataWarning, match="separated by semicolons"),
-        pytest.raises(UsageError, match="Expected 2 columns, got 1"),
+        pytest.raises(UsageError, match=r"header, 2\. Got 1"),
     ):
         TableFile(path).read()
 
@@ -250,7 +250,7 @@ BAD_SHEETS = {
     "a title": ([["Sales", None], ["a", "b"], [1, 2]], "in the first row. Got None."),
     "numbers": ([[2023, 2024], [1, 2]], "in the first row. Got 2023."),
     "twice": ([["a", "a"], [1, 2]], "has several columns named 'a'. Rename them."),
-    "no rows": ([["a", "b"]], "holds no rows."),
+    "no rows": ([["a", "b"]], "holds no rows. Give"),
 }
 
 
@@ -340,7 +340,9 @@ def test_a_row_is_read_as_the_training_table_where_it_does_not_tell_its_marks(tm
         done(*fit(data, runs[decimal], model="linear"))
     new, out = tmp_path / "new.csv", tmp_path / "out.parquet"
     new.write_text("size;age\n12;1,771\n", encoding="utf-8")
-    assert "with decimal commas" in done("predict", runs[","], new, "--out", out).err
+    said = done("predict", runs[","], new, "--out", out)
+    assert "with decimal commas" in said.err
+    assert said.out.startswith("Labelled 1 row: ")
     assert pd.read_parquet(out)["age"].tolist() == [1.771]
     text = refused("predict", runs["."], new, "--out", out, "--quiet")
     cure = "Write it with a decimal point, or without a mark of thousands."

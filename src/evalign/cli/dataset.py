@@ -13,7 +13,7 @@ import torch
 
 from evalign.cli.columns import Columns, as_numbers, as_text, frame, plan
 from evalign.cli.dates import example
-from evalign.cli.errors import DataWarning, UsageError, listed, refused
+from evalign.cli.errors import DataWarning, UsageError, counted, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import WARNING, Terminal
@@ -147,7 +147,10 @@ def rows(
     table: pa.Table, columns: Columns, labels: Labels, source: object, first_row: int = 1
 ) -> Rows:
     """The rows of a table with the columns of the training table."""
-    X, y = frame(table, columns, source, first_row), labels.encode(table, source)
+    X, y = (
+        frame(table, columns, source, first_row),
+        labels.encode(table, source, first_row=first_row),
+    )
     weight = groups = None
     if columns.weight is not None:
         weight = read_weights(table, columns.weight, source, first_row)
@@ -238,8 +241,8 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
     used, names = dataset.columns, dataset.labels.names
     numbers, categories = len(used.numbers), len(used.categories)
     dates = f", {len(used.dates)} of dates" if used.dates else ""
-    features = f"{numbers} columns of numbers, {categories} of categories{dates}"
-    spoken.note(f"{dataset.found} rows; {features}.")
+    features = f"{counted(numbers, 'column')} of numbers, {categories} of categories{dates}"
+    spoken.note(f"{counted(dataset.found)}; {features}.")
     for name, form in used.date_forms.items():
         spoken.note(f"{WARNING}The dates of {name!r} are read in the order of {example(form)}.")
     if (used_rows := len(dataset.rows.y)) < dataset.found:

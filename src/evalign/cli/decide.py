@@ -13,7 +13,7 @@ from rich.table import Table
 
 from evalign.cli.columns import as_numbers
 from evalign.cli.dataset import check_metric, check_name, read_weights
-from evalign.cli.errors import UsageError, listed, refused
+from evalign.cli.errors import UsageError, counted, listed, refused
 from evalign.cli.labels import Labels, warn_of_formulas
 from evalign.cli.saved_rule import SavedRule
 from evalign.cli.tables import TableFile, is_usable, writing
@@ -138,10 +138,9 @@ def apply_rule(path: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
                 parts = {name: block[name] for name in block.column_names}
                 write(pa.table(parts | {PREDICTION: saved.labels.decode(codes)}, schema=schema))
                 count += block.num_rows
-            if not count:
-                raise UsageError(f"{source} holds no rows.")
+            source.check_rows(count)
         warn_of_formulas(out, saved.labels)
-        spoken.result({"rows": count, "out": str(out)}, f"Labelled {count} rows: {out}")
+        spoken.result({"rows": count, "out": str(out)}, f"Labelled {counted(count)}: {out}")
 
 
 def _groups(table: pa.Table, name: str) -> np.ndarray:

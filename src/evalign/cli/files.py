@@ -26,9 +26,9 @@ def check_suffix(path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> None:
 
 def check_table(path: Path) -> None:
     """Refuse a path that does not lead to a table."""
-    check_suffix(path, (*SUFFIXES, EXCEL))
     if path.is_dir():
         raise UsageError(f"{path} is a folder. Give one of the files in it.")
+    check_suffix(path, (*SUFFIXES, EXCEL))
     if not path.exists():
         raise UsageError(f"{path} cannot be read: {os.strerror(errno.ENOENT)}.")
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from evalign.cli import columns
 from evalign.cli.dataset import rows, warn_of_scarce
-from evalign.cli.errors import DataWarning, UsageError, listed
+from evalign.cli.errors import DataWarning, UsageError, counted, listed
 from evalign.cli.files import check_file, digest, is_parquet, replacing
 from evalign.cli.labels import warn_of_formulas
 from evalign.cli.outcome import (
@@ -61,12 +61,11 @@ def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
                 parts |= probabilities("probability", values, labels)
                 write(pa.table(parts, schema=schema))
                 count += block.num_rows
-            if not count:
-                raise UsageError(f"{source} holds no rows.")
+            source.check_rows(count)
         unseen.warn(source)
         warn_of_formulas(out, labels)
         result = {"rows": count, "out": str(out), "unseen": dict(unseen.levels)}
-        spoken.result(result, f"Labelled {count} rows: {out}")
+        spoken.result(result, f"Labelled {counted(count)}: {out}")
 
 
 def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
@@ -83,8 +82,7 @@ def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
             unseen.count(models["model"], part.X)
             blocks.append(predictions(part, labels, models))
             count += block.num_rows
-        if not count:
-            raise UsageError(f"{source} holds no rows.")
+        source.check_rows(count)
         unseen.warn(source)
         table = pa.concat_tables(blocks)
         with opened.reading("history.json"):
@@ -142,5 +140,5 @@ class UnseenLevels:
         """Warn of the rows counted. Call it once, after all rows."""
         if self.rows:
             where = ", ".join(f"{name!r}: {count}" for name, count in self.levels.items())
-            text = f"{self.rows} rows of {source} hold categories that training never saw ({where})"
-            warnings.warn(f"{text}; they count as rare ones.", DataWarning, stacklevel=2)
+            text = f"{source} has categories that training never saw in {counted(self.rows)}"
+            warnings.warn(f"{text} ({where}); they count as rare ones.", DataWarning, stacklevel=2)
