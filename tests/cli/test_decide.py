@@ -153,7 +153,7 @@ def test_a_class_without_rows(tmp_path):
     out = tmp_path / "rule.json"
     options = ["--target", "label", "--decision", "expected", "--out", out]
     text = refused("decide", data, *options)
-    assert text.endswith("If a class is missing, fit the rule with --classes and the names of all.")
+    assert text.endswith("Fit the rule with --classes and the names of all classes, and no others.")
     done("decide", data, *options, "--classes", "low,middle,high")
     assert json.loads(out.read_text())["labels"] == sorted(NAMES)
 
@@ -174,6 +174,17 @@ def test_classes_of_the_columns_that_predict_writes(tmp_path, classes, rows):
     codes = kept["label"].map(sorted(NAMES).index).to_numpy()
     rule = fit_decision(probabilities=kept[tree["columns"]].to_numpy(), y=codes, metric="f1_macro")
     np.testing.assert_allclose(tree["rule"]["gain"], rule.gain.tolist())
+
+
+def test_a_column_that_is_named_as_of_a_class(tmp_path):
+    frame = two().assign(probability_yes=lambda part: part.pop("score"), probability_of_rain=0.5)
+    frame["probability_no"] = 1 - frame["probability_yes"]
+    data, out = written(tmp_path / "data.csv", frame), tmp_path / "rule.json"
+    how = ["--target", "truth", "--metric", "f1", "--out", out]
+    text = refused("decide", data, *how)
+    assert "must add up to 1 in each row. Got 1.5 in row 1. Fit the rule with --classes" in text
+    done("decide", data, *how, "--classes", "no,yes")
+    assert json.loads(out.read_text())["columns"] == ["probability_no", "probability_yes"]
 
 
 def test_a_class_and_its_column_are_one(tmp_path):

@@ -65,7 +65,6 @@ def fit_rule(
         labels = Labels.of(table, target, positive, source)
         found = _columns(source, labels, classes, roles)
         labels = labels.extended(list(found))
-        check_metric(metric, len(labels.values))
         columns = [found[name] for name in labels.names if name in found]
         method: Method = "decision_function" if logits else "predict_proba"
         y = labels.encode(table, source)
@@ -74,6 +73,7 @@ def fit_rule(
             got = "Got probabilities, which add up to 1 in each row"
             what = f"Columns {listed(columns)} of {source} must hold logits"
             raise UsageError(f"{what}. {got}. Leave --logits out.")
+        check_metric(metric, len(labels.values))  # of the classes that the columns are known to be
         answers = Answers(
             values,
             method,
@@ -257,7 +257,7 @@ def _scores(
             row = int(np.argmax(wrong))
             what = f"Columns {listed(columns)} of {source} must add up to 1 in each row"
             got = f"Got {total[row]:.4g} in row {first_row + row}"
-            cure = "If a class is missing, fit the rule with --classes and the names of all."
+            cure = "Fit the rule with --classes and the names of all classes, and no others."
             raise UsageError(f"{what}. {got}. {cure}")
     return values
 
