@@ -106,3 +106,7 @@ SLOPES = 1e-8
 # Scores that a page of the documentation prints: processors round differently, and a network or a
 # forest trained from there answers a few of some hundred rows otherwise.
 PRINTED = 0.02
+
+# The others have 1e-5 to 1e-13 of the mass: rounding of a membership (6e-8) over the root of the
+# largest of these, and that of float64 (1e-16) over the smallest.
+SATURATED = 1e-3

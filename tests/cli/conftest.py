@@ -1,8 +1,34 @@
-"""A fitted run, shared by all tests that only read it."""
+"""Small networks, and a fitted run that is shared by all tests that only read it."""
+
+from contextlib import contextmanager
 
 import pytest
 
+from evalign.estimator import fitting
+from evalign.estimator.network import Size, size_of_members
 from tests.cli.commands import done, fit, table, written
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _small_networks():
+    """Train small networks: a third of a fit is the size of the usual ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "size_of_members", lambda *_: Size(2, 16))
+        yield
+
+
+@contextmanager
+def networks_as_usual():
+    """Train networks that are large enough to learn in a few epochs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "size_of_members", size_of_members)
+        yield
+
+
+@pytest.fixture
+def usual_networks():
+    with networks_as_usual():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +46,6 @@ def command(data, tmp_path_factory):
 @pytest.fixture(scope="session")
 def fitted(command):
     """Make a run folder. Tests that change it copy it first."""
-    done(*command)
+    with networks_as_usual():
+        done(*command)
     return command[command.index("--out") + 1]

@@ -103,6 +103,7 @@ def test_intervals_are_within_the_metrics_bounds(result):
         assert 0 <= method["low"] <= method["mean"] <= method["high"] <= 1
 
 
+@pytest.mark.usefixtures("few")
 def test_quiet_says_nothing(binary):
     result = done("compare", binary, "--target", "label", *QUICK, "--quiet")
     assert (result.out, result.err) == ("", "")

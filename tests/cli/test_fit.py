@@ -180,6 +180,7 @@ def test_two_classes(tmp_path):
     )
 
 
+@pytest.mark.usefixtures("usual_networks")
 @pytest.mark.parametrize("model", ["network", "linear"])
 def test_a_constraint(tmp_path, model):
     """Of a class by its name, which is not its code: the rule meets it where it was fitted."""

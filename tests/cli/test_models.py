@@ -331,7 +331,8 @@ def test_a_preview(tmp_path, monkeypatch):
     assert run.about["rows"] == {"training": 100, "test": 100}
     shares = table(400)["label"].value_counts(normalize=True).sort_index()
     np.testing.assert_allclose(np.array(run.about["rows_per_class"]) / 100, shares, atol=0.01)
-    assert run.classifier("model").time_limit <= work.QUICK_TIME
+    # However long it took to load the libraries.
+    assert run.classifier("model").time_limit == work.QUICK_TIME
     bad = table(400)
     bad["age"] = bad["age"].where(bad["person"] % 3 > 0, "x")
     written(data, bad)

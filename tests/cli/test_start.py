@@ -1,5 +1,6 @@
 """Help and path errors load nothing slow, which is seen from the modules, not the clock."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,42 +13,51 @@ from evalign.decisions import Decision
 from evalign.recipes import RECIPES
 
 SLOW = {"torch", "sklearn", "pandas", "numpy", "scipy", "pyarrow", "plotly", "skops"}
+# One process for all: what it has loaded in the end, none of the commands needed.
 SCRIPT = """
-import runpy, sys
-try:
-    runpy.run_module("evalign", run_name="__main__")
-finally:
-    print("loaded:", *{name.split(".")[0] for name in sys.modules})
+import contextlib, io, json, runpy, sys
+told = []
+for line in sys.stdin:
+    sys.argv[1:] = line.split()
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            runpy.run_module("evalign", run_name="__main__")
+        except SystemExit as end:
+            told.append([end.code or 0, said.getvalue()])
+print(json.dumps([told, [name.split(".")[0] for name in sys.modules]]))
 """
+COMMANDS = [
+    ("--version", 0, "evalign 0."),
+    ("--help", 0, "Train classifiers on the metric you report."),
+    ("fit --help", 0, "--recipe"),
+    ("fit --help", 0, "A new folder for the results."),
+    ("fit --help", 0, "several models, whose probabilities are averaged (blend)"),
+    ("fit --help", 0, "From probabilities to labels: the most probable class (argmax)"),
+    ("fit --nonsense", 2, "No such option"),
+    ("fit nosuch.csv --target y", 2, "nosuch.csv cannot be read: No such file or directory."),
+    ("fit data.csv --target y --out no/run", 2, "no does not exist. Create it first."),
+    ("fit data.csv --target y --out run --test x.doc", 2, "x.doc must end in .csv"),
+    ("compare nosuch.csv --target y", 2, "nosuch.csv cannot be read"),
+    ("predict nosuchfolder data.csv", 2, "nosuchfolder is no run of evalign"),
+    ("report nosuchfolder", 2, "nosuchfolder is no run of evalign"),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        ("--version", 0, "evalign 0."),
-        ("--help", 0, "Train classifiers on the metric you report."),
-        ("fit --help", 0, "--recipe"),
-        ("fit --help", 0, "A new folder for the results."),
-        ("fit --help", 0, "several models, whose probabilities are averaged (blend)"),
-        ("fit --help", 0, "From probabilities to labels: the most probable class (argmax)"),
-        ("fit --nonsense", 2, "No such option"),
-        ("fit nosuch.csv --target y", 2, "nosuch.csv cannot be read: No such file or directory."),
-        ("fit data.csv --target y --out no/run", 2, "no does not exist. Create it first."),
-        ("fit data.csv --target y --out run --test x.doc", 2, "x.doc must end in .csv"),
-        ("compare nosuch.csv --target y", 2, "nosuch.csv cannot be read"),
-        ("predict nosuchfolder data.csv", 2, "nosuchfolder is no run of evalign"),
-        ("report nosuchfolder", 2, "nosuchfolder is no run of evalign"),
-    ],
-)
-def test_quick(arguments, code, words, tmp_path):
+def test_quick(tmp_path):
     (tmp_path / "data.csv").write_text("x,y\n1,a\n")
-    command = [sys.executable, "-c", SCRIPT, *arguments.split()]
+    given = "\n".join(arguments for arguments, *_ in COMMANDS)
+    command = [sys.executable, "-c", SCRIPT]
     wide = os.environ | {"COLUMNS": "300"}  # a help text in one line
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=wide)
-    said, loaded = done.stdout.split("loaded:")
-    assert done.returncode == code
-    assert words in " ".join((said + done.stderr).replace("│", " ").split())
-    assert not SLOW & set(loaded.split())
+    done = subprocess.run(
+        command, input=given, capture_output=True, text=True, cwd=tmp_path, env=wide
+    )
+    assert done.returncode == 0, done.stderr
+    told, loaded = json.loads(done.stdout)
+    for (arguments, code, words), (found, said) in zip(COMMANDS, told, strict=True):
+        assert found == code, arguments
+        assert words in " ".join(said.split()), arguments
+    assert not SLOW & set(loaded)
 
 
 @pytest.mark.parametrize("module", ["typer", "torch"])  # of the program, and of the command

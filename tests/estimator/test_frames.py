@@ -370,6 +370,20 @@ def test_long_numbers_that_were_told_apart_stay_numbers():
         np.testing.assert_array_equal(encoder.transform(rows), rows.astype(float))
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, list])
+def test_long_numbers_of_an_array_are_doubted(kind):
+    """A frame would take them for names. All columns of an array are numbers."""
+    cells = np.array([[row % 7, 2**60 + row % 5, 2**60 + 2**20 * row] for row in range(60)])
+    given = cells.tolist() if kind is list else cells.astype(kind)
+    with pytest.warns(TrainingWarning, match=r"Column 1 of the array X of FrameEncoder") as told:
+        encoder = FrameEncoder().fit(given)
+    assert len(told) == 1
+    assert "If they are names, give a frame" in str(told[0].message)
+    encoder.transform(given)  # is told once
+    as_told = cells - cells.min(0)
+    np.testing.assert_array_equal(FrameEncoder().fit_transform(as_told), as_told)
+
+
 def test_long_numbers_of_the_rows_with_a_weight():
     ref = pd.Series([10**20 + row % 2 for row in range(ROWS)], dtype=object)
     weight = (np.arange(ROWS) % 4 < 3).astype(float)

@@ -63,6 +63,17 @@ def test_what_a_model_may_return():
     assert nothing == 0  # a step without labels is not 0/0
 
 
+def test_a_call_of_trainer_leaves_the_loss_as_it_was():
+    """Where the classes of a model are is known, but not where those of other logits are."""
+    logits, target = torch.randn(2, 3, 3), torch.tensor([[0, 1, 2], [2, 1, 0]])
+    for make in (MetricLoss, AlignedLoss):
+        loss, last = make("f1_macro"), make("f1_macro", class_dim=-1)
+        value = loss(logits, target, num_items_in_batch=6)  # without a warning of the layout
+        assert torch.equal(value, last(logits, target))
+        assert loss.class_dim is None
+        assert repr(loss) == repr(make("f1_macro"))
+
+
 def own_scores(prediction):
     """Score as in a script for a plain Trainer: with all rows at once, as arrays."""
     seen = prediction.label_ids != -100

@@ -5,11 +5,12 @@ Without a GPU a kernel is a Python program, so tiles and batches are small.
 
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
 from triton.runtime import interpreter
 
-from evalign import MetricLoss
+from evalign import MetricLoss, metrics
 from evalign.aggregation import RankSum
 from evalign.core.rows import GivenRows
 from evalign.kernels import fused
@@ -42,15 +43,37 @@ pytestmark = [
 ]
 
 
+def reduced_by_halves(self, parts, reduce=interpreter.ReduceOps.generic_reduce):
+    """Combine halves of a tile, as a GPU does; the interpreter goes through all its numbers."""
+    if self.axis is None or not self.keep_dims:
+        return reduce(self, parts)
+    while parts[0].shape[self.axis] > 1:
+        halves = [np.split(part.handle.data, 2, self.axis) for part in parts]
+        types = [part.dtype for part in parts]
+        first, second = (map(self.to_tensor, x, types) for x in zip(*halves, strict=True))
+        parts = self.combine_fn.fn(*first, *second)
+    return list(parts)
+
+
+def type_of_numpy(dtype, find=interpreter._get_np_dtype, found={}):  # noqa: B006
+    name = str(dtype.scalar)
+    if name not in found:
+        found[name] = find(dtype)
+    return found[name]
+
+
+# None of this is taken back: this process has no other use of Triton.
 @pytest.fixture(autouse=True, scope="module")
-def language_patched_once():
-    """Spare the interpreter what it does anew for every call of a function, most of its time."""
+def faster_interpreter():
+    """Spare the interpreter what it does anew for every call or number, most of its time."""
+    interpreter.ReduceOps.generic_reduce = reduced_by_halves
+    interpreter._get_np_dtype = type_of_numpy
     patch, patched = interpreter._patch_lang, set()
 
     def once(function):
         if function.__module__ not in patched:
             patched.add(function.__module__)
-            patch(function)  # and is not taken back: this process has no other use of Triton
+            patch(function)
         return interpreter._LangPatchScope()
 
     interpreter._patch_lang = once
@@ -215,6 +238,26 @@ def test_a_rate_among_rows_that_rounding_alone_has_rejected(name, on_gpu):
         assert (torch.autograd.grad(value, leaf)[0] == 0).all()
 
 
+@pytest.mark.parametrize("name", ["npv_macro", "markedness_macro", "cohen_kappa"])
+def test_rows_that_float32_rounds_away(name, on_gpu):
+    """Rates stay in their range, and kappa is that of `core` in float64."""
+    metric = metrics.resolve(name)
+    for seed, lead in ((0, 16.0), (0, 24.0), (4, 24.0)):  # rounding adds to tn, or takes away
+        generator = torch.Generator().manual_seed(seed)
+        logits = 0.1 * torch.randn(4, 3, generator=generator)
+        logits[:, 0] += lead
+        target = torch.zeros(4, dtype=torch.int64)
+        if metric.name != "cohen_kappa":
+            target = torch.randint(3, (4,), generator=generator)
+        weight, leaf = torch.rand(4, generator=generator), logits.requires_grad_()
+        value = MetricLoss(metric)(leaf, target, sample_weight=weight)
+        low, high = metric.bounds
+        assert low - tolerances.FLOAT32 <= 1 - value.item() <= high + tolerances.FLOAT32
+        assert torch.autograd.grad(value, leaf)[0].abs().amax() <= 1
+        if metric.name == "cohen_kappa":  # one class, so no better than chance
+            assert value.item() == pytest.approx(1, abs=tolerances.SATURATED)
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_images_in_both_layouts_and_precisions(task, on_gpu):
     logits, target, weight = rows_of(task, images=True)
@@ -262,6 +305,13 @@ def test_aligned(task, on_gpu):
     assert_same(lambda: aligned(task, metric_weight=0.3).eval(), rows_of(task))
     batches = [rows_of(task, seed=seed, images=seed == 1) for seed in range(3)]
     assert_same(lambda: learning(task, metric_weight=3, momentum=1), *batches)
+
+
+def test_a_weight_of_the_metric_that_changes_is_not_compiled_anew(on_gpu):
+    for weight in (1, 0.7, 0.1):
+        assert_same(lambda: aligned("multiclass", metric_weight=weight), rows_of("multiclass"))  # noqa: B023
+    (only,) = plan._plans.values()
+    assert len(only._ends) == 1
 
 
 def test_class_weights_in_both_layouts_and_precisions(on_gpu):

@@ -126,6 +126,55 @@ def test_a_rate_among_few_rejected_rows():
     assert markedness == pytest.approx(1 / 2 + 3 / 5 - 1, rel=tolerances.FEW_ULPS)
 
 
+def nearly_one_class(lead, seed, true=None, classes=4):
+    """Float32 logits with one class `lead` and more ahead of the others in every row."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(300, classes, generator=generator)
+    logits[:, 1] += lead * (1 + 0.1 * torch.rand(300, generator=generator))
+    weight = torch.rand(300, generator=generator)
+    target = torch.randint(classes, (300,), generator=generator)
+    return logits, target if true is None else torch.full_like(target, true), weight
+
+
+def by_core_and_by_kernel(name, logits, target, weight):
+    """The metric and the largest slope of a logit, from the Confusion and from the loss."""
+    leaf = logits.detach().requires_grad_()
+    c = Confusion.from_logits(leaf, target, sample_weight=weight.to(leaf))
+    whole = losses.MetricLoss(name)(leaf, target, sample_weight=weight.to(leaf))
+    for value in (metrics.resolve(name)(c), 1 - whole):
+        (slopes,) = torch.autograd.grad(value, leaf, retain_graph=True)
+        yield value.item(), slopes
+
+
+LEADS = [10.0, 16.0, 22.0, 28.0]  # the others have 10⁻⁵ to 10⁻¹³ of the mass
+SEEDS = range(5)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("name", ["npv", "markedness", "specificity", "informedness"])
+def test_rates_of_rows_that_float32_rounds_away(name, classes):
+    """They stay in their range, and no slope is more than a row of so few can have."""
+    name = name if classes == 2 else f"{name}_macro"
+    low, high = metrics.resolve(name).bounds
+    for lead, seed in itertools.product(LEADS, SEEDS):
+        batch = nearly_one_class(lead, seed, classes=classes)
+        for value, slopes in by_core_and_by_kernel(name, *batch):
+            assert low - tolerances.FLOAT32 <= value <= high + tolerances.FLOAT32
+            assert slopes.abs().amax() <= 1
+
+
+@pytest.mark.parametrize("true", [None, 1, 2])
+@pytest.mark.parametrize("name", ["matthews_corrcoef", "cohen_kappa"])
+def test_agreement_of_rows_that_float32_rounds_away(name, true):
+    """It is that of float64, also where all rows are of one class, the one predicted or another."""
+    for lead, seed in itertools.product(LEADS, SEEDS):
+        logits, target, weight = nearly_one_class(lead, seed, true)
+        (expected, of_logits), _ = by_core_and_by_kernel(name, logits.double(), target, weight)
+        for value, slopes in by_core_and_by_kernel(name, logits, target, weight):
+            assert value == pytest.approx(expected, abs=tolerances.SATURATED)
+            assert torch.allclose(slopes.double(), of_logits, atol=tolerances.SATURATED)
+
+
 @pytest.mark.parametrize("statistics", ["batch", "running"])
 @pytest.mark.parametrize(
     "name",

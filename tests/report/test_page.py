@@ -217,7 +217,7 @@ def test_classes_with_few_rows_are_marked():
     made = replace(made, y=y)
     result = scores(made)
     text = Page(render(made, result)).text
-    assert "Classes with fewer than 5 test rows: class 2 (3)." in text
+    assert "Classes with fewer than 10 test rows: class 2 (3)." in text
     value = result["scarce"]["values"]["aligned"]
     assert f"Without them f1_macro is {value:.3f} by aligned" in text
     assert text.count("class 2few test rows") == 2

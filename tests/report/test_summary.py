@@ -151,6 +151,25 @@ def test_classes_of_few_rows_that_leave_nothing():
     assert scores(scarce(3))["scarce"]["values"] is None
 
 
+def test_differences_without_classes_of_few_rows():
+    """Those of the same rows alone, where no class is left out."""
+    made = scarce(metric="accuracy")
+    found = scores(made)["differences"]
+    rows = made.y < 2
+
+    def some(model):
+        return replace(
+            model, predicted=model.predicted[rows], probabilities=model.probabilities[rows]
+        )
+
+    alone = scores(
+        replace(made, y=made.y[rows], aligned=some(made.aligned), baseline=some(made.baseline))
+    )["differences"]
+    for each, expected in zip(found, alone, strict=True):
+        assert each["without_scarce"] == {k: expected[k] for k in ("value", "low", "high")}
+    assert "without_scarce" not in scores(contents())["differences"][0]
+
+
 def test_methods_with_the_same_labels():
     made = contents()
     made = replace(made, baseline=replace(made.aligned, name="cross_entropy"))

@@ -156,6 +156,65 @@ def test_it_cannot_be_told():
     assert answered(20, 20)["verdict"] == "cannot tell"  # there is nothing else
 
 
+def with_a_rare_class(more_errors):
+    """Return the scores of two models that differ in the one row of a class and some others."""
+    y = np.where(np.arange(ROWS) == 0, 2, np.arange(ROWS) % 2)
+    wrong = np.arange(ROWS) < 1 + more_errors
+    made = contents(3, ROWS, y=y)
+    aligned, baseline = (
+        replace(model, predicted=labels, probabilities=np.eye(3)[labels] * 0.7 + 0.1)
+        for model, labels in ((made.aligned, y), (made.baseline, np.where(wrong, 1 - y % 2, y)))
+    )
+    return scores(replace(made, aligned=aligned, baseline=baseline))
+
+
+def test_a_difference_that_rests_on_a_class_of_few_rows():
+    """The one row is in every resample, so that 0 is far from their interval."""
+    found = with_a_rare_class(0)
+    difference = found["differences"][-1]
+    assert difference["low"] > 0.3
+    assert difference["without_scarce"] == {"value": 0, "low": 0, "high": 0}
+    assert ": no clear difference, it rests on few rows (0.33" in difference["verdict"]
+    answer = found["answer"]
+    assert answer["verdict"] == "cannot tell"
+    assert answer["sentence"].endswith(
+        "but the difference rests on classes with fewer than 10 test rows; without them it may be "
+        "0.000 to 0.000 (95% interval)."
+    )
+    assert answer["next"][0] == "More test rows of these classes would tell."
+    assert with_a_rare_class(60)["answer"]["verdict"] == "helped"  # without it, too
+
+
+def test_two_classes_of_which_one_has_few_rows():
+    y = np.repeat([0, 1], [396, 4])
+    rule, argmax = y, np.zeros(ROWS, int)
+    made = contents(2, ROWS, baseline=False, y=y)
+    likely = np.eye(2)[argmax] * 0.8 + 0.1
+    found = scores(
+        replace(made, aligned=replace(made.aligned, predicted=rule, probabilities=likely))
+    )
+    assert found["differences"][0]["low"] == 1
+    assert found["differences"][0]["without_scarce"]["low"] is None
+    assert found["answer"]["sentence"].endswith("rests on classes with fewer than 10 test rows.")
+
+
+def test_models_that_give_every_row_one_label():
+    never = np.zeros(ROWS, int)
+    made = contents(2, ROWS)
+    aligned, baseline = (
+        replace(model, predicted=never, probabilities=np.tile([0.9, 0.1], (ROWS, 1)))
+        for model in made.models
+    )
+    found = scores(replace(made, aligned=aligned, baseline=baseline))["answer"]
+    assert found["verdict"] == "did not help"
+    assert found["sentence"].endswith(
+        "aligned and cross-entropy with argmax label all 400 rows class 0."
+    )
+    assert found["next"] == [
+        "What is needed is more rows of the other classes, or columns that tell them apart."
+    ]
+
+
 def test_a_few_more_rows_where_the_interval_is_uneven():
     found = {"value": -0.3, "low": -0.33, "high": 0.0}
     assert rows_to_tell(**found, rows=80) == 80

@@ -526,8 +526,8 @@ FULL = {
     "metric that returns a vector": (
         lambda: MetricLoss(lambda c: c.tp),
         TypeError,
-        "metric of MetricLoss must return a scalar tensor. Got shape (64,). Reduce it with "
-        ".mean() or .sum(), and do not call .item().",
+        "metric of MetricLoss must return a scalar tensor. Got shape (64,) for 64 classes. Reduce "
+        "it with .mean() or .sum(), and do not call .item().",
     ),
     "metric that returns a float": (
         lambda: MetricLoss(lambda c: 0.5),
@@ -538,8 +538,8 @@ FULL = {
     "metric that returns a vector only with a matrix": (
         lambda: loss(logits(4, 3), LABELS, metric=lambda c: c.matrix.sum(0)),
         TypeError,
-        "metric of MetricLoss must return a scalar tensor. Got shape (3,). Reduce it with "
-        ".mean() or .sum(), and do not call .item().",
+        "metric of MetricLoss must return a scalar tensor. Got shape (3,) for 3 classes. Reduce "
+        "it with .mean() or .sum(), and do not call .item().",
     ),
     "average=None as a loss": (
         lambda: MetricLoss(metrics.Recall(average=None)),

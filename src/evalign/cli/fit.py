@@ -48,8 +48,9 @@ from evalign.estimator.folds import Folds
 from evalign.recipes import RECIPES
 from evalign.report import render, scores
 
-# A preview: rows, folds, seconds for all of it, and how a network is trained.
-QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 10.0
+# A preview: rows, folds, seconds for the training (loading the libraries is not part of them), and
+# how a network is trained.
+QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 6.0
 QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
 PREVIEW = "This is a preview. Without --quick all rows and models are used."
 # Of a time limit: what the report may take in seconds, the share of telling which columns matter,
@@ -146,8 +147,7 @@ def fit_table(
         for name, part in parts.items():
             warn_of_scarce(name, part.y[part.counted], dataset.labels)
 
-        limit = _limit(arguments)
-        left = None if limit is None else _left(limit, start)
+        left = _limit(arguments) if time is None else _left(time, start)
         estimators = _estimators(arguments, dataset.labels, left, 0 if quiet else 1)
         if len(estimators) == 2:
             also = "Leave it out with --no-baseline."
@@ -174,7 +174,7 @@ def _left(limit: float, start: float) -> float:
 
 
 def _limit(arguments: run.About) -> float | None:
-    """Seconds for the whole command, if they are limited."""
+    """Seconds for the whole command or, of a preview, for its training, if they are limited."""
     asked = arguments["--time"]
     return QUICK_TIME if arguments["--quick"] and asked is None else asked
 

@@ -28,6 +28,20 @@ def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Ten
     return torch.where(zero, fill, numerator / torch.where(zero, 1, denominator))
 
 
+def part_of(whole: Tensor, part: Tensor) -> Tensor:
+    """A part of a mass: its value not below 0 and not above the whole, its slope as it is.
+
+    A part that is a difference of large sums may be rounding alone. Its quotient by a small whole
+    would then be any number.
+
+    Examples:
+        >>> part_of(torch.tensor(1e-9), torch.tensor(-1e-7))
+        tensor(0.)
+    """
+    within = torch.minimum(part.clamp(min=0), whole)  # NaN stays visible
+    return within.detach() + (part - part.detach())
+
+
 def with_mean_one(weight: Weights) -> Weights:
     """Weights in the same ratios that are 1 on average where they are not 0, if any is not.
 

@@ -128,7 +128,7 @@ def read_table(owner: str, X: Any) -> TypedTable | None:
         names = [name if named else str(name) for name in frame.columns]
         columns = [_of_series(owner, name, frame[:, i]) for i, name in enumerate(names)]
         return TypedTable(names if named else None, columns, len(frame))
-    cells = X if isinstance(X, np.ndarray) else _array(X)
+    cells = array_of(X)
     if cells is None or cells.ndim != 2 or not _is_typed(cells):
         return None
     columns = [_of_array(owner, f"x{i}", column) for i, column in enumerate(cells.T)]
@@ -295,10 +295,10 @@ def _finite(owner: str, name: str, values: np.ndarray) -> ColumnValues:
     return ColumnValues("number", values)
 
 
-def _array(X: Any) -> np.ndarray | None:
-    """A list of rows as an array; None for what scikit-learn has to look at."""
+def array_of(X: Any) -> np.ndarray | None:
+    """An array, or a list of rows as one; None for what scikit-learn has to look at."""
     if not isinstance(X, list | tuple):
-        return None
+        return X if isinstance(X, np.ndarray) else None
     try:
         return np.array(X)
     except ValueError:  # rows of different lengths

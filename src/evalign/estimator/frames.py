@@ -12,7 +12,15 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evalign.core.checks import complaint, require
-from evalign.estimator.cells import EXACT, ColumnValues, TypedTable, parsed_dates, read_table, role
+from evalign.estimator.cells import (
+    EXACT,
+    ColumnValues,
+    TypedTable,
+    array_of,
+    parsed_dates,
+    read_table,
+    role,
+)
 from evalign.estimator.columns import (
     KINDS,
     CategoryColumn,
@@ -219,6 +227,8 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
     owner = _owner(estimator)
     table = read_table(owner, X)
     if table is None:
+        if reset:
+            _warn_of_long_numbers(owner, array_of(X))
         finite = True if sparse.issparse(X) else "allow-nan"
         return validate_data(estimator, X, reset=reset, ensure_all_finite=finite, **READ)
     check_array(np.zeros((table.rows, 1)), estimator=owner)  # complains of no rows
@@ -239,6 +249,21 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
     if width != expected:
         raise ValueError(text)
     return table
+
+
+def _warn_of_long_numbers(owner: str, X: np.ndarray | None) -> None:
+    """Warn of whole numbers that a frame would take for names, and an array rounds."""
+    if X is None or X.ndim != 2 or X.dtype.kind not in "iu":
+        return
+    for i, given in enumerate(X.T):
+        column = ColumnValues("number", given.astype(np.float64)).with_digits(given.tolist)
+        if column.too_long:
+            text = (
+                f"Column {i} of the array X of {owner} holds whole numbers beyond 2**53 that "
+                "float64, in which it is read, hardly tells apart. If they are names, give a "
+                "frame, where they are categories; if not, subtract their least."
+            )
+            warnings.warn(text, TrainingWarning, stacklevel=4)
 
 
 def _learn(owner: str, name: str, column: ColumnValues) -> LearntColumn | str:

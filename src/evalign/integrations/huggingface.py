@@ -18,7 +18,7 @@ from evalign.core.constraints import Infeasible
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
-from evalign.losses.outputs import classes_second, expect_classes_second, logits_of
+from evalign.losses.outputs import check_class_dim, classes_second, logits_of
 from evalign.training import TemperatureAnnealing
 from evalign.training.checkpoint import exists, load, save
 from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of, reading
@@ -113,7 +113,7 @@ class AlignedTrainer(Trainer):
             allowed, cure = "be left out", "Pass it as loss."
             text = complaint("AlignedTrainer", "compute_loss_func", allowed, "one", cure)
             raise TypeError(text)
-        expect_classes_second(loss)
+        check_class_dim(loss)
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.
         super().__init__(*args, compute_loss_func=loss, compute_metrics=self._score, **kwargs)
         self.args.batch_eval_metrics = True  # else it would keep the logits of an evaluation
@@ -129,6 +129,8 @@ class AlignedTrainer(Trainer):
         )
         self._evaluated: DecisionFitter | DecisionRule | None = None
         self.loss: Any = loss.to(self.args.device)
+        if getattr(loss, "class_dim", 1) is None:  # else it would doubt as many tokens as classes
+            self.loss.class_dim = 1
         self.annealing = annealing
         self._microbatches: list[dict[str, Any]] = []
         self._exact: ExactAccumulation | None = None  # for a step with several micro-batches

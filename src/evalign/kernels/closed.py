@@ -184,9 +184,9 @@ def _quotient(ratio: Ratio, c: Sums) -> tuple[Array, Array, Array]:
     over, by_predicted = ratio.tp * c.tp, ratio.by_predicted - ratio.by_rejected
     under = ratio.by_tp * c.tp + ratio.by_predicted * c.predicted + ratio.by_actual * c.actual
     if ratio.tn:
-        over = over + ratio.tn * c.tn
         rejected = np.where(c.rejected <= NOISE * c.total, 0, c.rejected)
         under = under + ratio.by_negatives * c.negatives + ratio.by_rejected * rejected
+        over = over + ratio.tn * np.clip(c.tn, 0, under)
     undefined = under < ZERO
     under = np.where(undefined, 1, under)
     score = over / under
@@ -196,8 +196,9 @@ def _quotient(ratio: Ratio, c: Sums) -> tuple[Array, Array, Array]:
 
 def _matthews(form: Closed, c: Sums) -> tuple[float, Array]:
     share = 1 / c.total if c.total >= ZERO else 0
-    fp, fn = c.predicted - c.tp, c.actual - c.tp
-    covariance = (share * c.tp * (share * c.tn) - share * fp * (share * fn)).sum()
+    fp, fn = c.predicted - c.tp, np.clip(c.actual - c.tp, 0, c.rejected)
+    tn = np.clip(c.tn, 0, c.rejected)
+    covariance = (share * c.tp * (share * tn) - share * fp * (share * fn)).sum()
     variance_true = (share * c.actual * (share * c.negatives)).sum()
     variance_predicted = (share * c.predicted * (share * c.rejected)).sum()
     if variance_true <= NOISE or variance_predicted <= NOISE:
@@ -212,9 +213,9 @@ def _matthews(form: Closed, c: Sums) -> tuple[float, Array]:
 
 def _kappa(form: Closed, c: Sums) -> tuple[float, Array]:
     share = 1 / c.total if c.total >= ZERO else 0
-    observed = share * (c.actual - c.tp).sum()
+    observed = share * (c.predicted - c.tp).sum()
     expected = (share * c.actual * (share * c.rejected)).sum()
-    if expected < ZERO:
+    if expected <= NOISE:
         return form.zero_division, np.zeros((2, len(c.tp)))
     of_predicted = -observed / expected**2 * share**2 * c.actual
     slopes = np.stack([np.full_like(c.tp, share / expected), of_predicted])

@@ -82,18 +82,20 @@ class Loss(KnownKeywords, nn.Module, ABC):
             refuse_unknown(
                 type(self).__name__, other, ["sample_weight", "groups", "num_items_in_batch"]
             )
-            outputs.expect_classes_second(self)
+            outputs.check_class_dim(self)
             logits = outputs.logits_of(logits)
             check_types(type(self).__name__, logits, target, sample_weight)
             logits, target = outputs.classes_second(logits, target)
             share = outputs.share_of_step(target, other["num_items_in_batch"])
-            value = self(logits, target, sample_weight=sample_weight, groups=groups)
+            value = self._of_rows(self.rows(logits, target, sample_weight, groups, class_dim=1))
             return value * share.to(value.dtype)
-        rows = self.rows(logits, target, sample_weight, groups)
+        return self._of_rows(self.rows(logits, target, sample_weight, groups))
+
+    def _of_rows(self, rows: GivenRows) -> Tensor:
         whole = self.whole(rows)
         if whole is not None:
             return whole
-        with full_precision(logits):
+        with full_precision(rows.logits):
             batch = Batch.of(rows)
             return self.value(batch).to(batch.weight.dtype)
 
@@ -108,8 +110,10 @@ class Loss(KnownKeywords, nn.Module, ABC):
         target: Tensor,
         sample_weight: Tensor | None = None,
         groups: Tensor | None = None,
+        *,
+        class_dim: int | None = None,
     ) -> GivenRows:
-        """Check the rows."""
+        """Check the rows. A `class_dim` that is not None goes before that of the loss."""
         name = type(self).__name__
         check_types(name, logits, target, sample_weight)
         eager = not traced()  # a graph must not depend on the number of calls
@@ -121,7 +125,7 @@ class Loss(KnownKeywords, nn.Module, ABC):
             sample_weight=sample_weight,
             ignore_index=self.ignore_index,
             validate=self.validate,
-            class_dim=self.class_dim,
+            class_dim=self.class_dim if class_dim is None else class_dim,
             look=eager and not self._calls,
         )
         if eager and self._calls < SETTLED:

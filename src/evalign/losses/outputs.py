@@ -40,13 +40,11 @@ def classes_second(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return logits, labels
 
 
-def expect_classes_second(loss: Any) -> None:
-    """Tell a loss where the classes are, so that it does not doubt as many tokens as classes."""
+def check_class_dim(loss: Any) -> None:
+    """Check that a loss does not ask for the classes elsewhere than `classes_second` puts them."""
     dim = getattr(loss, "class_dim", 1)
     cure = "Leave it out: where the classes of a model are is known."
     require(dim in (None, 1), type(loss).__name__, "class_dim", "be None or 1", dim, cure)
-    if dim is None:
-        loss.class_dim = 1
 
 
 def share_of_step(labels: Tensor, num_items: Tensor | int | None) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evalign.core.metrics import FBeta, Precision, Recall, resolve
+from evalign.core.metrics import FBeta, Metric, Precision, Recall, resolve
 from evalign.core.metrics.base import ClassMetric
 from evalign.core.resampling import bootstrap, interval
 from evalign.report.contents import Contents
@@ -27,8 +27,8 @@ def scores(contents: Contents) -> dict[str, Any]:
           class; with a baseline also its name, "cross_entropy", and "cross_entropy_argmax"),
           "name", "value", "low", "high" and "same_as", an earlier key with the same labels;
         - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
-          the other's (for a cost, a negative one favours the aligned model), and "verdict", a
-          sentence;
+          the other's (for a cost, a negative one favours the aligned model), "verdict", a sentence,
+          and, where classes are scarce, "without_scarce", "value", "low" and "high" without them;
         - "per_class": "class", "rows" (their weight) and, for each model, under its key,
           "predicted", "precision", "recall", "f1";
         - "scarce": the "classes" with few rows, {class: rows}, and the "values" of the metric
@@ -44,20 +44,15 @@ def scores(contents: Contents) -> dict[str, Any]:
         for key, predicted in predictions.items()
     }
     values = {key: metric(c).item() for key, c in confusions.items()}
-    resampled = bootstrap(
-        metric,
-        contents.y,
-        list(predictions.values()),
-        classes=len(contents.classes),
-        weight=contents.weight,
-        groups=contents.groups,
-        seed=contents.seed,
-    )
-    drawn = dict(zip(predictions, resampled, strict=True))
+    drawn = _drawn(contents, metric, predictions, np.full(len(contents.y), True))
+    scarce, without, drawn_without = _scarce(contents, predictions)
 
     def entry(value: float, draws: np.ndarray) -> dict[str, float]:
         low, high = interval(draws)
         return {"value": value, "low": low, "high": high}
+
+    def ahead(values: dict[str, float], drawn: dict[str, np.ndarray], key: str) -> dict[str, Any]:
+        return entry(values["aligned"] - values[key], drawn["aligned"] - drawn[key])
 
     methods = [
         {
@@ -71,7 +66,11 @@ def scores(contents: Contents) -> dict[str, Any]:
     differences = []
     for method in methods[1:]:
         key, name = method["key"], method["name"]
-        difference = entry(values["aligned"] - values[key], drawn["aligned"] - drawn[key])
+        difference = ahead(values, drawn, key)
+        if without is not None:
+            difference["without_scarce"] = ahead(without, drawn_without, key)
+        elif scarce:
+            difference["without_scarce"] = dict.fromkeys(("value", "low", "high"))
         text = verdict(difference, names["aligned"], name, metric.greater_is_better)
         if contents.seen:
             text = f"Against {name}: no verdict, as the models have seen these rows."
@@ -93,7 +92,7 @@ def scores(contents: Contents) -> dict[str, Any]:
         "methods": methods,
         "differences": differences,
         "per_class": _per_class(contents),
-        "scarce": _scarce(contents, predictions),
+        "scarce": {"classes": scarce, "values": without},
         "others": {
             name: {key: resolve(name)(c).item() for key, c in confusions.items()}
             for name in others
@@ -123,17 +122,37 @@ def _same(predictions: dict[str, np.ndarray], key: str) -> str | None:
     return next(same, None)
 
 
-def _scarce(contents: Contents, predictions: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The classes with few rows, and the metric of the rows of the others.
+def _drawn(
+    contents: Contents, metric: Metric, predictions: dict[str, np.ndarray], rows: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The metric of each method on each resample of some of the rows."""
+    weight, groups = (x if x is None else x[rows] for x in (contents.weight, contents.groups))
+    resampled = bootstrap(
+        metric,
+        contents.y[rows],
+        [predicted[rows] for predicted in predictions.values()],
+        classes=len(contents.classes),
+        weight=weight,
+        groups=groups,
+        seed=contents.seed,
+    )
+    return dict(zip(predictions, resampled, strict=True))
 
-    An average over classes is then one over the others, as with `labels` of scikit-learn.
+
+def _scarce(
+    contents: Contents, predictions: dict[str, np.ndarray]
+) -> tuple[dict[str, int], dict[str, float] | None, dict[str, np.ndarray]]:
+    """The classes with few rows; the metric of the rows of the others, and on their resamples.
+
+    An average over classes is then one over the others, as with `labels` of scikit-learn. There is
+    none with fewer than two others.
     """
     scarce, metric = contents.scarce, contents.resolved
     kept = np.setdiff1d(np.arange(len(contents.classes)), scarce)
     counts = np.bincount(contents.y, minlength=len(contents.classes))
     classes = {contents.classes[code]: int(counts[code]) for code in scarce}
     if not len(scarce) or len(kept) < 2:
-        return {"classes": classes, "values": None}
+        return classes, None, {}
     if isinstance(metric, ClassMetric):
         metric = replace(metric, labels=tuple(kept.tolist()))
     rows = np.isin(contents.y, kept)
@@ -141,7 +160,7 @@ def _scarce(contents: Contents, predictions: dict[str, np.ndarray]) -> dict[str,
         key: metric(contents.hard(predicted, matrix=metric.needs_matrix, rows=rows)).item()
         for key, predicted in predictions.items()
     }
-    return {"classes": classes, "values": values}
+    return classes, values, _drawn(contents, metric, predictions, rows)
 
 
 def _per_class(contents: Contents) -> list[dict[str, Any]]:

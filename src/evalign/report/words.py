@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from scipy.stats import norm
 
 from evalign.core.resampling import LEVEL
-from evalign.report.contents import Contents, TriedModels
+from evalign.report.contents import FEW, Contents, TriedModels
 
 # How often as many rows as are asked for would show a difference that is there.
 POWER = 0.8
@@ -34,9 +35,17 @@ def span(entry: Mapping[str, Any]) -> str:
     return f"{number(entry['low'])} to {number(entry['high'])}"
 
 
-def is_clear(difference: Mapping[str, Any]) -> bool:
+def _is_outside(difference: Mapping[str, Any]) -> bool:
+    """Whether 0 is outside of the interval."""
     low, high = difference["low"], difference["high"]
     return low is not None and (low > 0 or high < 0)
+
+
+def is_clear(difference: Mapping[str, Any]) -> bool:
+    """Whether 0 is outside of the interval, on the same side without the classes of few rows."""
+    others = difference.get("without_scarce", difference)
+    same_side = _is_outside(others) and (others["low"] > 0) == (difference["low"] > 0)
+    return _is_outside(difference) and same_side
 
 
 def verdict(
@@ -44,8 +53,9 @@ def verdict(
 ) -> str:
     """Which of two methods is better."""
     if not is_clear(difference):
+        why = "it rests on few rows" if _is_outside(difference) else "the interval contains 0"
         return (
-            f"Against {other}: no clear difference, the interval contains 0 "
+            f"Against {other}: no clear difference, {why} "
             f"({number(difference['value'])}, 95% interval {span(difference)})."
         )
     better = aligned if (difference["low"] > 0) == greater_is_better else other
@@ -112,6 +122,11 @@ def answer(
         return said("cannot tell", f"{unknown}: {why}.")
     own, other = methods[0], methods[2] if contents.constrained else methods[-1]
     if other["same_as"] == own["key"]:
+        if len(given := np.unique(contents.aligned.predicted)) == 1:
+            label, rows = contents.classes[given[0]], f"{len(contents.y):,}"
+            same = f"{own['name']} and {other['name']} label all {rows} rows {label}"
+            more = "more rows of the other classes, or columns that tell them apart"
+            return said("did not help", f"It did not help: {same}.", f"What is needed is {more}.")
         if alone:
             why = "its labels are the most probable classes, and there is no usual model beside it"
             return said("cannot tell", f"{unknown}: {why}.")
@@ -123,11 +138,20 @@ def answer(
     values = f"{metric} is {first} and {second}"
     if not is_clear(found):
         sentence = f"{unknown}: {values}; the difference may be {span(found)} (95% interval)."
+        more = _more_rows(contents, found)
+        if _is_outside(found):
+            few, rests = (
+                found["without_scarce"],
+                f"rests on classes with fewer than {FEW} test rows",
+            )
+            without = f"; without them it may be {span(few)} (95% interval)" if span(few) else ""
+            sentence = f"{unknown}: {values}, but the difference {rests}{without}."
+            more = "More test rows of these classes would tell."
         then = ["Until then either will do."]
         if contents.tried is not None and is_clear(gain := contents.tried.gain):
             use = [_use(contents, own)] if gain["low"] > 0 else []
             then = [verdict_of_tried(contents.tried), *use]
-        return said("cannot tell", sentence, _more_rows(contents, found), *then)
+        return said("cannot tell", sentence, more, *then)
     by = _by(found)
     if (found["low"] > 0) == contents.resolved.greater_is_better:
         then = _best(contents, methods, differences)

@@ -51,7 +51,14 @@ CIFAR_10 = {  # sha256 of the decoded images
 }
 
 
-@pytest.mark.parametrize("name", BASES)
+# The largest take seconds each. The bytes of all are checked by `datasets --check`, and made ones
+# of these two are read below and in test_sources.py.
+LARGE = ("cifar10", "camvid")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=pytest.mark.slow) if x in LARGE else x for x in BASES]
+)
 def test_real_files_hold_what_the_card_says(real, name):
     rows, known = load(name), card(name)
     assert rows.card is known

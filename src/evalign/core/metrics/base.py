@@ -104,7 +104,7 @@ class FunctionMetric(Metric):
 
     def __call__(self, c: Confusion) -> Tensor:
         score = self.function(c)
-        self._check_scalar(score)
+        self._check_scalar(score, c)
         return score
 
     def _probe(self) -> bool:
@@ -117,13 +117,15 @@ class FunctionMetric(Metric):
             result = self.function(probe)
         except Exception:  # it asked for the matrix, or is written for another number of classes
             return True
-        self._check_scalar(result)
+        self._check_scalar(result, probe)
         return False
 
-    def _check_scalar(self, score: object) -> None:
+    def _check_scalar(self, score: object, c: Confusion) -> None:
         if isinstance(score, Tensor) and score.ndim == 0:
             return
-        got = f"shape {tuple(score.shape)}" if isinstance(score, Tensor) else type(score).__name__
+        got = type(score).__name__
+        if isinstance(score, Tensor):
+            got = f"shape {tuple(score.shape)} for {c.num_classes} classes"
         cure = "Reduce it with .mean() or .sum(), and do not call .item()."
         raise TypeError(complaint(self.owner, "metric", "return a scalar tensor", got, cure))
 

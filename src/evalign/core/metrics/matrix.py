@@ -10,7 +10,7 @@ from torch import Tensor
 from evalign.core.checks import numbers, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics.base import MatrixMetric
-from evalign.core.numerics import constant, safe_ratio, safe_sqrt
+from evalign.core.numerics import constant, part_of, safe_ratio, safe_sqrt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,8 @@ class MatthewsCorrcoef(MatrixMetric):
         # digits and no product overflows.
         share = safe_ratio(torch.ones_like(c.total), c.total)
         # tp·tn − fp·fn is tp·total − actual·predicted without its cancellation.
-        covariance = (share * c.tp * (share * c.tn) - share * c.fp * (share * c.fn)).sum()
+        tn, fn = part_of(c.rejected, c.tn), part_of(c.rejected, c.fn)
+        covariance = (share * c.tp * (share * tn) - share * c.fp * (share * fn)).sum()
         variance_true = (share * c.actual * (share * c.negatives)).sum()
         variance_predicted = (share * c.predicted * (share * c.rejected)).sum()
         # Below the rounding of the covariance the quotient is noise and its slope unbounded.
@@ -115,8 +116,11 @@ class CohenKappa(MatrixMetric):
         t = safe_ratio(c.actual, c.total)
         p = safe_ratio(c.predicted, c.total)
         if self.weights is None:
-            observed = safe_ratio(c.fn.sum(), c.total)
+            # By fp, not by fn: of rows predicted as one class, actual − tp may be rounding alone.
+            observed = safe_ratio(c.fp.sum(), c.total)
             expected = (t * safe_ratio(c.rejected, c.total)).sum()
+            noise = 8 * torch.finfo(expected.dtype).eps  # of the two differences
+            expected = torch.where(expected <= noise, 0, expected)  # NaN stays visible
         else:
             classes = torch.arange(c.num_classes, dtype=t.dtype, device=t.device)
             distance = (classes.unsqueeze(1) - classes).abs()

@@ -9,7 +9,7 @@ from torch import Tensor
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics.base import ClassMetric
-from evalign.core.numerics import constant, safe_ratio, safe_sqrt
+from evalign.core.numerics import constant, part_of, safe_ratio, safe_sqrt
 
 # At the ends it is precision or recall to the last digit; squares far beyond would overflow.
 BETAS = "lie from 1e-9 to 1e9"
@@ -46,7 +46,7 @@ class Specificity(ClassMetric):
     stem = "specificity"
 
     def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.tn, c.negatives, self.zero_division)
+        return safe_ratio(part_of(c.negatives, c.tn), c.negatives, self.zero_division)
 
 
 def _surely_rejected(c: Confusion) -> Tensor:
@@ -65,7 +65,8 @@ class NegativePredictiveValue(ClassMetric):
     stem = "npv"
 
     def score(self, c: Confusion) -> Tensor:
-        return safe_ratio(c.tn, _surely_rejected(c), self.zero_division)
+        rejected = _surely_rejected(c)
+        return safe_ratio(part_of(rejected, c.tn), rejected, self.zero_division)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +129,9 @@ class _Skill(ClassMetric):
     def bounds(self) -> tuple[float, float]:
         return -1.0, 1.0
 
-    def _skill(self, tp: Tensor, positives: Tensor, tn: Tensor, negatives: Tensor) -> Tensor:
+    def _skill(self, c: Confusion, positives: Tensor, negatives: Tensor) -> Tensor:
         undefined = (positives <= 0) | (negatives <= 0)
-        skill = safe_ratio(tp, positives) + safe_ratio(tn, negatives) - 1
+        skill = safe_ratio(c.tp, positives) + safe_ratio(part_of(negatives, c.tn), negatives) - 1
         return torch.where(undefined, self.zero_division, skill)
 
 
@@ -141,7 +142,7 @@ class Informedness(_Skill):
     stem = "informedness"
 
     def score(self, c: Confusion) -> Tensor:
-        return self._skill(c.tp, c.actual, c.tn, c.negatives)
+        return self._skill(c, c.actual, c.negatives)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +152,7 @@ class Markedness(_Skill):
     stem = "markedness"
 
     def score(self, c: Confusion) -> Tensor:
-        return self._skill(c.tp, c.predicted, c.tn, _surely_rejected(c))
+        return self._skill(c, c.predicted, _surely_rejected(c))
 
 
 @dataclass(frozen=True, kw_only=True)

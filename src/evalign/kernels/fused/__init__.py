@@ -8,6 +8,7 @@ its own sums, and these are added up in one order, so that a result is the same 
 
 from contextlib import AbstractContextManager, nullcontext
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -82,10 +83,12 @@ def end(
     loss = partial.new_empty((), dtype=this.compute)
     slopes = partial.new_empty((2 + this.cross) * this.classes + 2, dtype=this.compute)
     point = partial.new_empty(5 * this.classes + 3, dtype=torch.float64)
-    facts = form, momentum, len(partial), partial.dtype, scale, metric_weight, by_accuracy
-    launch = this.end(*facts)
+    launch = this.end(form, momentum, len(partial), partial.dtype, scale, by_accuracy)
     odds = partial if step.odds is None else step.odds
-    launch(partial, step.temperature, odds, point, loss, slopes, *(running or (point,) * 6))
+    tensors = partial, step.temperature, odds, point, loss, slopes, *(running or (point,) * 6)
+    # A number comes as float32, so what that leaves of it follows.
+    weight = float(np.float32(metric_weight))
+    launch(*tensors, numbers=(weight, metric_weight - weight))
     return loss, slopes, point
 
 

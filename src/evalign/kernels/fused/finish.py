@@ -14,7 +14,7 @@ mass of the classes in this batch.
 import triton
 import triton.language as tl
 
-from evalign.kernels.fused.ratios import score_of
+from evalign.kernels.fused.ratios import part_of, score_of
 from evalign.kernels.fused.totals import added
 
 TASKS = {"binary": 0, "multiclass": 1, "multilabel": 2}
@@ -29,12 +29,13 @@ _POSITIVE, _MICRO, _WEIGHTED, _PRESENT = (tl.constexpr(i) for i in (0, 2, 3, 4))
 def finish(
     partial, temperature, odds, point, out, slopes,
     seen, running_tp, running_predicted, running_actual, running_total, running_rows,
-    programs, scale, classes, TASK: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    METRIC_WEIGHT: tl.constexpr, BY_ACCURACY: tl.constexpr, RUNNING: tl.constexpr,
-    MOMENTUM: tl.constexpr, KIND: tl.constexpr, AVERAGE: tl.constexpr, ZERO_DIVISION: tl.constexpr,
-    LEAVE_OUT: tl.constexpr, TP: tl.constexpr, TN: tl.constexpr, BY_TP: tl.constexpr,
-    BY_PREDICTED: tl.constexpr, BY_ACTUAL: tl.constexpr, BY_NEGATIVES: tl.constexpr,
-    BY_REJECTED: tl.constexpr, SECOND: tl.constexpr, COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr,
+    main_weight, more_weight, programs, scale, classes,
+    TASK: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
+    BY_ACCURACY: tl.constexpr, RUNNING: tl.constexpr, MOMENTUM: tl.constexpr, KIND: tl.constexpr,
+    AVERAGE: tl.constexpr, ZERO_DIVISION: tl.constexpr, LEAVE_OUT: tl.constexpr, TP: tl.constexpr,
+    TN: tl.constexpr, BY_TP: tl.constexpr, BY_PREDICTED: tl.constexpr, BY_ACTUAL: tl.constexpr,
+    BY_NEGATIVES: tl.constexpr, BY_REJECTED: tl.constexpr, SECOND: tl.constexpr,
+    COLUMNS: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     """Write the loss, and its slopes by tp and predicted (2, C) and by the cross-entropy's sum."""
     MULTILABEL: tl.constexpr = TASK == _MULTILABEL
@@ -55,7 +56,7 @@ def finish(
             heavy += tl.sum(of_class * actual, 0)
     empty, whole = mass == 0, mass
     per_mass = tl.where(mass < 1e-19, 0, 1 / tl.where(mass < 1e-19, 1, mass))
-    metric_weight = tl.full([], METRIC_WEIGHT, tl.float64)
+    metric_weight = tl.cast(main_weight, tl.float64) + tl.cast(more_weight, tl.float64)
     strength = metric_weight
     if BY_ACCURACY:
         guess, accuracy = 1 / tl.cast(classes, tl.float64), right * per_mass
@@ -141,17 +142,19 @@ def finish(
                 supports += tl.sum(counted * actual, 0)
                 supported += tl.sum(counted * actual * score, 0)
         else:
-            fp, fn = predicted - tp, actual - tp
+            fp = predicted - tp
             if KIND == _MATTHEWS:
+                tn, fn = part_of(rejected, tn), part_of(rejected, actual - tp)
                 covariance += tl.sum(share * tp * (share * tn) - share * fp * (share * fn), 0)
                 variance_true += tl.sum(share * actual * (share * negatives), 0)
                 variance_predicted += tl.sum(share * predicted * (share * rejected), 0)
             else:
-                covariance += tl.sum(share * fn, 0)  # the observed disagreement
+                covariance += tl.sum(share * fp, 0)  # the observed disagreement
                 variance_true += tl.sum(share * actual * (share * rejected), 0)  # the expected one
 
     by_support = False
     pooled_tp, pooled_predicted = zero, zero
+    noise = tl.full([], 1.7763568394002505e-15, tl.float64)  # 8 · 2⁻⁵²
     if KIND == _RATIO:
         if AVERAGE == _MICRO:
             rest = sum_total - sum_actual
@@ -171,13 +174,12 @@ def finish(
             number = tl.where(undefined, 1, number)
             score = tl.where(undefined, ZERO_DIVISION, scores / number)
     elif KIND == _MATTHEWS:
-        noise = tl.full([], 1.7763568394002505e-15, tl.float64)  # 8 · 2⁻⁵²
         undefined = (variance_true <= noise) | (variance_predicted <= noise)
         root = tl.sqrt(tl.where(undefined, 1, variance_true * variance_predicted))
         score = tl.where(undefined, ZERO_DIVISION, covariance / root)
         of_variance = score / tl.where(undefined, 1, variance_predicted)
     else:
-        undefined = variance_true < 1e-19
+        undefined = variance_true <= noise
         expected = tl.where(undefined, 1, variance_true)
         score = tl.where(undefined, ZERO_DIVISION, (variance_true - covariance) / expected)
     nothing = (empty | undefined) if LEAVE_OUT else empty

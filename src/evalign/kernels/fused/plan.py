@@ -51,18 +51,21 @@ class Step(NamedTuple):
 
 
 class Launch:
-    """A kernel with its grid and all arguments but the tensors, which come first."""
+    """A kernel with its grid and all arguments but those that come first.
+
+    They are tensors, and numbers that may change from call to call.
+    """
 
     def __init__(self, kernel: Any, grid: tuple[int, ...], *rest: Any, warps: int = 4) -> None:
         self.kernel, self.rest, self.warps = kernel, rest, warps
         self.grid = (*grid, 1, 1)[:3]
         self.compiled: Callable[..., None] | None = None
 
-    def __call__(self, *tensors: Tensor) -> None:
+    def __call__(self, *tensors: Tensor, numbers: tuple[float, ...] = ()) -> None:
         if self.compiled is not None:  # takes addresses, too, and asks nothing about them
-            self.compiled(*[tensor.data_ptr() for tensor in tensors], *self.rest)
+            self.compiled(*[tensor.data_ptr() for tensor in tensors], *numbers, *self.rest)
             return
-        compiled = self.kernel[self.grid](*tensors, *self.rest, num_warps=self.warps)
+        compiled = self.kernel[self.grid](*tensors, *numbers, *self.rest, num_warps=self.warps)
         if compiled is not None:  # it is None in Triton's interpreter
             self.compiled = compiled[self.grid]
 
@@ -185,11 +188,10 @@ class CallPlan:
         programs: int,
         kind: torch.dtype,
         scale: int,
-        metric_weight: float,
         by_accuracy: bool,
     ) -> Launch:
         """The launch that ends the forward pass, for so many sums of this kind."""
-        key = form, momentum, programs, kind, scale, metric_weight, by_accuracy
+        key = form, momentum, programs, kind, scale, by_accuracy
         if key in self._ends:
             return self._ends[key]
         columns = min(FINISH, triton.next_power_of_2(self.classes))
@@ -199,7 +201,7 @@ class CallPlan:
             finish,
             (1,),
             *(programs, scale, self.classes, TASKS[self.task], self.cross),
-            *(float(metric_weight), by_accuracy, momentum is not None, momentum or 0.0),
+            *(by_accuracy, momentum is not None, momentum or 0.0),
             *(KINDS[form.kind], AVERAGES[form.average], zero, leave_out),
             *(*form.first, form.second is not None, columns, parts),
             warps=8 if columns <= 1024 else 32,

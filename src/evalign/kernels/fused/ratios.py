@@ -20,8 +20,9 @@ def score_of(
     by_actual = tl.full([], BY_ACTUAL, tl.float64)
     under = BY_TP * tp + BY_PREDICTED * predicted + by_actual * actual
     under += BY_NEGATIVES * negatives + BY_REJECTED * rejected
+    part = part_of(under, tn)
     score, of_tp, of_predicted, undefined = _quotient(
-        tl.full([], TP, tl.float64) * tp + TN * tn, under, tl.full([], TP, tl.float64) + TN,
+        tl.full([], TP, tl.float64) * tp + TN * part, under, tl.full([], TP, tl.float64) + TN,
         BY_TP, -TN, BY_PREDICTED - BY_REJECTED,
     )  # fmt: skip
     if SECOND:  # recall or precision came first; the rate among the negatives follows
@@ -30,12 +31,19 @@ def score_of(
             under = negatives
         by_rejected: tl.constexpr = BY_ACTUAL == 0
         other, more_tp, more_predicted, either = _quotient(
-            tn, under, tl.full([], 1, tl.float64), 0.0, -1.0, -1.0 * by_rejected
+            part_of(under, tn), under, tl.full([], 1, tl.float64), 0.0, -1.0, -1.0 * by_rejected
         )
         score, undefined = score + other - 1, undefined | either
         of_tp, of_predicted = of_tp + more_tp, of_predicted + more_predicted
     score = tl.where(undefined, ZERO_DIVISION, score)
     return score, tl.where(undefined, 0, of_tp), tl.where(undefined, 0, of_predicted), undefined
+
+
+@triton.jit
+def part_of(whole, part):
+    """As in `core.numerics`; NaN stays visible."""
+    part = tl.where(part < 0, 0, part)
+    return tl.where(part > whole, whole, part)
 
 
 @triton.jit
