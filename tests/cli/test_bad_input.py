@@ -1,8 +1,10 @@
 """Bad input: one line, exit code 2, nothing left behind."""
 
+import errno
 import gzip
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,7 @@ from evalign.cli.dataset import Rows
 from evalign.cli.errors import UsageError
 from evalign.cli.labels import Labels
 from evalign.training import holdout_split
-from tests.cli.commands import files, fit, refused, small_disk, table, written
+from tests.cli.commands import done, files, fit, refused, small_disk, table, written
 
 
 def text_of(frame):
@@ -29,9 +31,9 @@ REVIEWS = [f"this is the review number {i} of a long film" for i in range(240)]
 TUNED = ["--decision", "tuned", "--constraint"]  # argmax heeds none
 BAD_TABLES = {
     "empty": (b"", "is empty. Give a table with a line of names above its rows."),
-    "header only": (b"age,label\n", "holds no rows"),
-    "a short row": (b"age,label\n1,a\n2\n", "Expected 2 columns, got 1"),
-    "a long row": (b"age,label\n1,a\n2,b,c\n", "Expected 2 columns, got 3"),
+    "header only": (b"age,label\n", "holds no rows. Give a table with one row or more."),
+    "a short row": (b"age,label\n1,a\n2\n", "must have as many cells as the header, 2. Got 1."),
+    "a long row": (b"age,label\n1,a\n2,b,c\n", "needs quotes around it."),
     "no text": (b"age,label\n1,\0\n", "it holds bytes that are not text. Save it in UTF-8."),
     "duplicate columns": (b"age,age,label\n1,2,a\n", "several columns named 'age'. Rename them."),
     "no target": (b"age,Label\n1,a\n", "Got 'label'. Did you mean 'Label'?"),
@@ -48,13 +50,17 @@ BAD_TABLES = {
         "has the name of one that `evalign pr",
     ),
     "another": (changed(probability_low=["x", "y"] * 120), "or leave it out with --drop 'probabi"),
-    "one class": (changed(label="a"), "two classes or more. Got 'a' in all 240 rows."),
+    "one class": (changed(label="a"), "Got 'a' in all 240 rows. Add rows of another class, or"),
     "one row of a class": (text_of(TWO), "two rows or more of each class. Got one row of 'b'."),
     "too few rows": (
         b"age,label\n1,a\n2,a\n2,b\n4,b\n",
         "4 rows are too few to hold out a fifth of",
     ),
-    "no label": (changed(label=["", *["a", "b"] * 119, "NA"]), "has no label in 2 rows. Remove"),
+    "no label": (
+        changed(label=["", *["a", "b"] * 119, "NA"]),
+        "no label in row 1 and 1 other. Fill",
+    ),
+    "no one label": (changed(label=[*["a", "b", "c"] * 79, "", "a", "b"]), "no label in row 238. "),
     "empty column": (changed(age=""), "Column 'age' of"),
     "text": (changed(age=REVIEWS), "Got text, such as 'this is the review number 0"),
     "nothing to learn from": (text_of(table()[["person", "label"]]), "'person' (id)"),
@@ -115,7 +121,7 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
         ),
         (["--drop", "colours"], "Did you mean 'colour'?"),
         (["--drop", "label"], "must name different columns"),
-        (["--positive", "high"], "of which there are two"),
+        (["--positive", "high"], "of which there are two. Got 'high'; the classes are 'high', 'l"),
         (["--test", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory."),
         (["--validation", "t.ods"], "must end in .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .xlsx."),
         (["--nonsense"], "No such option: --nonsense"),
@@ -131,8 +137,25 @@ def test_a_metric_of_two_classes_says_so(tmp_path, data):
     assert said.endswith("the target has 3. Use precision_macro, the mean of the classes.")
 
 
+def test_a_positive_class_that_is_misspelt(tmp_path):
+    data = written(tmp_path / "data.csv", table().assign(label=["True", "False"] * 120))
+    text = refused(*fit(data, tmp_path / "run", "--positive", "true"))
+    assert text.endswith("the classes are 'False', 'True'. Did you mean 'True'?")
+    text = refused(*fit(data, tmp_path / "run", "--positive", "0"))
+    assert text.endswith("the classes are 'False', 'True'.")
+
+
+def test_an_uneven_row_far_down(tmp_path):
+    """Rows are counted as elsewhere: from 1, without the header and lines that are empty."""
+    data = tmp_path / "data.csv"
+    data.write_text("x,label\n\n" + "1,a\n" * 2_000_000 + "1,a,b\n" + "1,b\n" * 9)
+    text = refused(*fit(data, tmp_path / "run"))
+    assert f"Row 2000001 of {data} must have as many cells as the header, 2. Got 3." in text
+
+
 def test_places(tmp_path, data):
     assert "No such file" in refused(*fit(tmp_path / "none.csv", tmp_path / "run"))
+    assert "is a folder. Give one" in refused(*fit(_folder(tmp_path / "some"), tmp_path / "run"))
     assert "is a folder" in refused(*fit(_folder(tmp_path / "some.csv"), tmp_path / "run"))
     text = refused(*fit(data, tmp_path / "nowhere" / "run"))
     assert f"The folder {tmp_path / 'nowhere'} does not exist. Create it first." in text
@@ -146,6 +169,32 @@ def test_places(tmp_path, data):
     text = refused(*fit(data, tmp_path / "other"))
     assert "command.json cannot be read" in text
     assert text.endswith("Delete the folder to start afresh.")
+
+
+def test_places_that_take_no_file(fitted, data, tmp_path):
+    """Said first of all, as training may take hours. In /proc not even root may write."""
+    place = Path("/proc/place.csv")
+    for command in (
+        fit(data, place),
+        ["predict", fitted, data, "--out", place],
+        ["decide", data, "--target", "label", "--out", place.with_suffix(".json")],
+        ["report", fitted, "--out", place],
+    ):
+        text = refused(*command)
+        assert f"{place.with_suffix('')}" in text
+        assert "cannot be written: the folder /proc takes no file (" in text
+        assert text.endswith("Choose another --out.")
+
+
+def test_a_finished_run_in_a_place_that_takes_no_file(command, fitted, data, monkeypatch):
+    """It is shown again, which writes nothing. Its report is not made again."""
+
+    def refuse(**_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("evalign.cli.files.TemporaryFile", refuse)
+    assert "is complete" in done(*command).err
+    assert f"{fitted} takes no file (Read-only" in refused("report", fitted)
 
 
 def test_a_place_where_another_command_writes(tmp_path, data):
@@ -280,7 +329,7 @@ def test_predict(tmp_path, fitted, data):
     assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
-def test_evaluate(tmp_path, fitted):
+def test_evaluate(tmp_path, fitted, monkeypatch):
     new = tmp_path / "new.csv"
     written(new, table().drop(columns="label"))
     assert "has no column 'label'" in refused("evaluate", fitted, new)
@@ -288,6 +337,11 @@ def test_evaluate(tmp_path, fitted):
     assert "labels that training never saw: 'lowest'" in refused("evaluate", fitted, new)
     written(new, table(0))
     assert "holds no rows" in refused("evaluate", fitted, new)
+    # Also in a later block of rows.
+    monkeypatch.setattr("evalign.cli.tables.BLOCK_BYTES", 2**10)
+    label = table()["label"].where(table().index != 200)
+    written(new, table().assign(label=label))
+    assert "has no label in row 201. Fill it in" in refused("evaluate", fitted, new)
 
 
 def test_no_run(tmp_path, data):

@@ -152,8 +152,47 @@ def test_a_class_without_rows(tmp_path):
     data = written(tmp_path / "data.csv", frame[frame["label"] != "high"])
     out = tmp_path / "rule.json"
     options = ["--target", "label", "--decision", "expected", "--out", out]
+    text = refused("decide", data, *options)
+    assert text.endswith("Fit the rule with --classes and the names of all classes, and no others.")
     done("decide", data, *options, "--classes", "low,middle,high")
     assert json.loads(out.read_text())["labels"] == sorted(NAMES)
+
+
+@pytest.mark.parametrize("classes", [None, "low,middle,high", "low,probability_middle,high"])
+@pytest.mark.parametrize("rows", ["all", "without a class"])
+def test_classes_of_the_columns_that_predict_writes(tmp_path, classes, rows):
+    """A class without a labelled row is one all the same, and goes by its name or its column's."""
+    frame = scores().rename(columns={name: f"probability_{name}" for name in NAMES})
+    kept = frame if rows == "all" else frame[frame["label"] != "high"]
+    data, out = written(tmp_path / "scored.csv", kept), tmp_path / "rule.json"
+    more = [] if classes is None else ["--classes", classes]
+    said = done("decide", data, "--target", "label", *more, "--out", out)
+    tree = json.loads(out.read_text())
+    assert tree["labels"] == sorted(NAMES)
+    assert tree["columns"] == [f"probability_{name}" for name in sorted(NAMES)]
+    assert ("Note: no row has the label 'high'" in said.err) == (rows != "all")
+    codes = kept["label"].map(sorted(NAMES).index).to_numpy()
+    rule = fit_decision(probabilities=kept[tree["columns"]].to_numpy(), y=codes, metric="f1_macro")
+    np.testing.assert_allclose(tree["rule"]["gain"], rule.gain.tolist())
+
+
+def test_a_column_that_is_named_as_of_a_class(tmp_path):
+    frame = two().assign(probability_yes=lambda part: part.pop("score"), probability_of_rain=0.5)
+    frame["probability_no"] = 1 - frame["probability_yes"]
+    data, out = written(tmp_path / "data.csv", frame), tmp_path / "rule.json"
+    how = ["--target", "truth", "--metric", "f1", "--out", out]
+    text = refused("decide", data, *how)
+    assert "must add up to 1 in each row. Got 1.5 in row 1. Fit the rule with --classes" in text
+    done("decide", data, *how, "--classes", "no,yes")
+    assert json.loads(out.read_text())["columns"] == ["probability_no", "probability_yes"]
+
+
+def test_a_class_and_its_column_are_one(tmp_path):
+    frame = scores().rename(columns={name: f"probability_{name}" for name in NAMES})
+    data = written(tmp_path / "scored.csv", frame)
+    more = ["--classes", "low,probability_low,middle,high", "--out", tmp_path / "rule.json"]
+    text = refused("decide", data, "--target", "label", *more)
+    assert "--classes must name each column once" in text
 
 
 def test_logits_and_weights(tmp_path):
@@ -281,9 +320,16 @@ def test_probabilities_in_the_place_of_logits(tmp_path):
     said = done("decide", "--rule", rule, data, "--out", out)
     assert "was fitted to logits. If they are, fit a rule to probabilities, without" in said.err
     assert "UserWarning" not in said.err
-    said = done(
-        "decide", data, "--target", "label", "--decision", "expected", "--logits", "--out", rule
-    )
+
+
+def test_probabilities_are_not_taken_for_logits(tmp_path):
+    """Rows that add up to 1 are refused. Others within 0 to 1 may be scores of another kind."""
+    data, rule = tmp_path / "data.csv", tmp_path / "rule.json"
+    how = ("--target", "label", "--decision", "expected", "--logits", "--out", rule)
+    text = refused("decide", written(data, scores()), *how)
+    assert text.endswith("Got probabilities, which add up to 1 in each row. Leave --logits out.")
+    assert not rule.exists()
+    said = done("decide", written(data, scores().assign(low=0.5)), *how)
     assert "look like probabilities. If they are, leave --logits out." in said.err
     assert "UserWarning" not in said.err
 

@@ -127,7 +127,7 @@ def test_unseen_categories(fitted, tmp_path):
     warned = [line for line in result.err.splitlines() if "never saw" in line]
     where = "('colour': 5, 'member': 4)"
     assert warned == [
-        f"Note: 7 rows of {new} hold categories that training never saw {where}; "
+        f"Note: {new} has categories that training never saw in 7 rows {where}; "
         "they count as rare ones."
     ]
     said = json.loads(result.out)

@@ -1,6 +1,7 @@
 """Help and path errors load nothing slow, which is seen from the modules, not the clock."""
 
 import json
+import os
 import subprocess
 import sys
 from typing import get_args
@@ -30,6 +31,9 @@ COMMANDS = [
     ("--version", 0, "evalign 0."),
     ("--help", 0, "Train classifiers on the metric you report."),
     ("fit --help", 0, "--recipe"),
+    ("fit --help", 0, "A new folder for the results."),
+    ("fit --help", 0, "several models, whose probabilities are averaged (blend)"),
+    ("fit --help", 0, "From probabilities to labels: the most probable class (argmax)"),
     ("fit --nonsense", 2, "No such option"),
     ("fit nosuch.csv --target y", 2, "nosuch.csv cannot be read: No such file or directory."),
     ("fit data.csv --target y --out no/run", 2, "no does not exist. Create it first."),
@@ -44,7 +48,10 @@ def test_quick(tmp_path):
     (tmp_path / "data.csv").write_text("x,y\n1,a\n")
     given = "\n".join(arguments for arguments, *_ in COMMANDS)
     command = [sys.executable, "-c", SCRIPT]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, cwd=tmp_path)
+    wide = os.environ | {"COLUMNS": "300"}  # a help text in one line
+    done = subprocess.run(
+        command, input=given, capture_output=True, text=True, cwd=tmp_path, env=wide
+    )
     assert done.returncode == 0, done.stderr
     told, loaded = json.loads(done.stdout)
     for (arguments, code, words), (found, said) in zip(COMMANDS, told, strict=True):

@@ -19,7 +19,7 @@ from evalign.cli.dates import FORMS, example, find_form, parsed
 from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.run import _is_sound
 from evalign.cli.tables import TableFile
-from tests.cli.commands import done, fit, table, written
+from tests.cli.commands import done, fit, refused, table, written
 
 ROWS = {"who": ["Zoë", "Köln", ""], "n": ["1.5", "-20.25", "3e4"], "label": ["a", "b", "a"]}
 
@@ -75,7 +75,7 @@ def test_cells_may_hold_any_mark(tmp_path):
     path.write_text("a;b\n" + "1,5;x\n" * 50 + "1,5\n", encoding="utf-8")
     with (
         pytest.warns(DataWarning, match="separated by semicolons"),
-        pytest.raises(UsageError, match="Expected 2 columns, got 1"),
+        pytest.raises(UsageError, match=r"header, 2\. Got 1"),
     ):
         TableFile(path).read()
 
@@ -111,7 +111,8 @@ DOUBTS = {
     "thousands or decimals": (
         b"x;y;label\n1,5;1.234;a\n2,5;1.234;b\n",
         "Column 'y' of {} must hold numbers that can be told. Got '1.234' in row 1, and decimal "
-        "commas in other cells. Write numbers without a mark of thousands.",
+        "commas in other cells, or in the training table. Write it with a decimal comma, or "
+        "without a mark of thousands.",
     ),
     "commas of thousands": (
         b'x,n,label\n0.5,"1,234",a\n0.7,"2,500",b\n' + b'0.9,"3,100",a\n0.1,700,b\n' * 9,
@@ -249,7 +250,7 @@ BAD_SHEETS = {
     "a title": ([["Sales", None], ["a", "b"], [1, 2]], "in the first row. Got None."),
     "numbers": ([[2023, 2024], [1, 2]], "in the first row. Got 2023."),
     "twice": ([["a", "a"], [1, 2]], "has several columns named 'a'. Rename them."),
-    "no rows": ([["a", "b"]], "holds no rows."),
+    "no rows": ([["a", "b"]], "holds no rows. Give"),
 }
 
 
@@ -326,6 +327,39 @@ def test_commands_read_alike(tmp_path):
         done("decide", tmp_path / f"{name}.csv", "--target", "label", "--out", tmp_path / "r.json")
         rules.append((tmp_path / "r.json").read_text())
     assert rules[0] == rules[1]
+
+
+def test_a_row_is_read_as_the_training_table_where_it_does_not_tell_its_marks(tmp_path):
+    """Among decimal commas 1,771 is 1.771, and 1.771 may be a thousand."""
+    made = table(120)[["age", "label"]].assign(size=np.arange(120) / 7).round(3)
+    runs, words = {}, "is the comma a decimal one, or does it mark thousands?"
+    for decimal in ".,":
+        data = tmp_path / "data.csv"
+        data.write_text(made.to_csv(index=False, sep=";", decimal=decimal), encoding="utf-8")
+        runs[decimal] = tmp_path / f"run{ord(decimal)}"
+        done(*fit(data, runs[decimal], model="linear"))
+    new, out = tmp_path / "new.csv", tmp_path / "out.parquet"
+    new.write_text("size;age\n12;1,771\n", encoding="utf-8")
+    said = done("predict", runs[","], new, "--out", out)
+    assert "with decimal commas" in said.err
+    assert said.out.startswith("Labelled 1 row: ")
+    assert pd.read_parquet(out)["age"].tolist() == [1.771]
+    text = refused("predict", runs["."], new, "--out", out, "--quiet")
+    cure = "Write it with a decimal point, or without a mark of thousands."
+    assert text.endswith(f"Got '1,771' in row 1. {words.capitalize()} {cure}")
+    new.write_text("size;age\n12;1.771\n", encoding="utf-8")
+    assert "Got '1.771'" in refused("predict", runs[","], new, "--out", out, "--quiet")
+    for content in ("size,age\n12,1.771\n", "size;age\n12;1.7710\n"):
+        new.write_text(content, encoding="utf-8")
+        done("predict", runs[","], new, "--out", out)
+        assert pd.read_parquet(out)["age"].tolist() == [1.771]
+
+
+def test_a_mark_of_numbers_that_is_not_ours():
+    about = {"columns": {"target": "y"}, "classes": ["a", "b"], "files": {}}
+    assert _is_sound(about)
+    for forged in ("", ";", [], None):
+        assert not _is_sound(about | {"columns": {"target": "y", "decimal": forged}})
 
 
 def test_a_form_of_dates_that_is_not_ours():

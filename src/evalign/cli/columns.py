@@ -1,5 +1,6 @@
 """The columns of a table on disk: their roles, and their cells as a frame for an estimator."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import pyarrow.compute
 from pyarrow import types
 
 from evalign.cli import dates
-from evalign.cli.dialects import PERCENT
+from evalign.cli.dialects import COMMA_OR_THOUSANDS, PERCENT
 from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.tables import is_date, is_number, is_usable
 from evalign.estimator.cells import LARGEST, ColumnValues, parsed_dates, role
@@ -41,6 +42,7 @@ class Columns:
         dates: features, perhaps with gaps.
         left_out: the reason why a column is not a feature, by its name.
         date_forms: of dates that are not written as ISO 8601 has them, by the column's name.
+        decimal: the mark in its numbers, by which those of a file that do not tell theirs are read.
     """
 
     target: str
@@ -51,6 +53,7 @@ class Columns:
     dates: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
     date_forms: dict[str, str] = field(default_factory=dict)
+    decimal: str = "."
 
     @property
     def features(self) -> list[str]:
@@ -240,6 +243,9 @@ def _check_numbers(
 ) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
-        got = f"Got {str(column[row].as_py())!r} in row {first_row + row}."
-        cure = "Correct it, or leave it empty."
+        text = str(column[row].as_py())
+        got, cure = f"Got {text!r} in row {first_row + row}.", "Correct it, or leave it empty."
+        if re.fullmatch(COMMA_OR_THOUSANDS, text.strip()):
+            got = f"{got} Is the comma a decimal one, or does it mark thousands?"
+            cure = "Write it with a decimal point, or without a mark of thousands."
         raise UsageError(f"{what} must hold finite numbers. {got} {cure}")

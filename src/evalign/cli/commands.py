@@ -159,7 +159,11 @@ def decide(
         str | None, Option(help="What to decide for (default: f1_macro), by scikit-learn's name.")
     ] = None,
     decision: Annotated[
-        DECISIONS | None, Option(help="How to find the rule (default: tuned).")
+        DECISIONS | None,
+        Option(
+            help="How to find the rule: by the labels (tuned, the default), by the probabilities "
+            "alone (expected), or the most probable class (argmax)."
+        ),
     ] = None,
     constraint: Annotated[
         str | None, Option(metavar="TEXT", help='What must hold, such as "recall >= 0.9".')
@@ -172,7 +176,9 @@ def decide(
     positive: Positive = None,
     classes: Annotated[
         str | None,
-        Option(metavar="A,B,C", help="The columns of the classes (default: the labels' names)."),
+        Option(
+            metavar="A,B,C", help="The classes, or their columns (default: those of the labels)."
+        ),
     ] = None,
     logits: Annotated[
         bool, Option("--logits", help="The columns hold logits, not probabilities.")

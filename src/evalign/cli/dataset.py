@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import torch
 
 from evalign.cli.columns import Columns, as_numbers, as_text, frame, plan
 from evalign.cli.dates import example
-from evalign.cli.errors import DataWarning, UsageError, listed, refused
+from evalign.cli.errors import DataWarning, UsageError, counted, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import WARNING, Terminal
@@ -136,6 +136,7 @@ def load(
     labels, found = Labels.of(table, target, positive, source), table.num_rows
     table, name = _some(table, labels, source, most, seed)
     columns = plan(table, name, target=target, group=group, weight=weight, drop=drop)
+    columns = replace(columns, decimal=source.decimal)
     read = rows(table, columns, labels, name)
     if read.weight is not None and (np.bincount(read.y, read.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {name} must give each class some weight.")
@@ -146,7 +147,10 @@ def rows(
     table: pa.Table, columns: Columns, labels: Labels, source: object, first_row: int = 1
 ) -> Rows:
     """The rows of a table with the columns of the training table."""
-    X, y = frame(table, columns, source, first_row), labels.encode(table, source)
+    X, y = (
+        frame(table, columns, source, first_row),
+        labels.encode(table, source, first_row=first_row),
+    )
     weight = groups = None
     if columns.weight is not None:
         weight = read_weights(table, columns.weight, source, first_row)
@@ -179,7 +183,7 @@ def read_weights(table: pa.Table, column: str, source: object, first_row: int = 
 
 def read_rows(path: Path, dataset: TrainingTable, most: int | None = None, seed: int = 0) -> Rows:
     """The rows of another table, for validation or the test, or a sample of them as in `load`."""
-    source = TableFile(path)
+    source = TableFile(path, dataset.columns.decimal)
     source.need(dataset.columns.used)
     table, name = _some(source.read(), dataset.labels, source, most, seed)
     read = rows(table, dataset.columns, dataset.labels, name)
@@ -237,8 +241,8 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
     used, names = dataset.columns, dataset.labels.names
     numbers, categories = len(used.numbers), len(used.categories)
     dates = f", {len(used.dates)} of dates" if used.dates else ""
-    features = f"{numbers} columns of numbers, {categories} of categories{dates}"
-    spoken.note(f"{dataset.found} rows; {features}.")
+    features = f"{counted(numbers, 'column')} of numbers, {categories} of categories{dates}"
+    spoken.note(f"{counted(dataset.found)}; {features}.")
     for name, form in used.date_forms.items():
         spoken.note(f"{WARNING}The dates of {name!r} are read in the order of {example(form)}.")
     if (used_rows := len(dataset.rows.y)) < dataset.found:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from evalign.cli.columns import as_numbers
 from evalign.cli.dataset import check_metric, check_name, read_weights
-from evalign.cli.errors import UsageError, listed, refused
+from evalign.cli.errors import UsageError, counted, listed, refused
 from evalign.cli.labels import Labels, warn_of_formulas
 from evalign.cli.saved_rule import SavedRule
 from evalign.cli.tables import TableFile, is_usable, writing
@@ -63,13 +63,19 @@ def fit_rule(
         source.need(roles)
         table = source.read()
         labels = Labels.of(table, target, positive, source)
-        labels = labels.extended(classes or [])
-        check_metric(metric, len(labels.values))
-        columns = _columns(source, labels, classes, roles)
+        found = _columns(source, labels, classes, roles)
+        labels = labels.extended(list(found))
+        columns = [found[name] for name in labels.names if name in found]
         method: Method = "decision_function" if logits else "predict_proba"
         y = labels.encode(table, source)
+        values = _scores(table, source, columns, method)
+        if len(columns) > 1 and _not_logits(values, columns, method):
+            got = "Got probabilities, which add up to 1 in each row"
+            what = f"Columns {listed(columns)} of {source} must hold logits"
+            raise UsageError(f"{what}. {got}. Leave --logits out.")
+        check_metric(metric, len(labels.values))  # of the classes that the columns are known to be
         answers = Answers(
-            _scores(table, source, columns, method),
+            values,
             method,
             y,
             None if weight is None else read_weights(table, weight, source),
@@ -86,9 +92,13 @@ def fit_rule(
                 rule = wanted.rule(answers)
                 results = evidence(answers, wanted, rule)
         _introduce(spoken, source, labels, columns, roles)
-        if _not_logits(answers.values, columns, method):
+        if logits and ((answers.values >= 0) & (answers.values <= 1)).all():
             cure = "If they are, leave --logits out."
             spoken.note(f"Note: columns {listed(columns)} look like probabilities. {cure}")
+        absent = [labels.names[code] for code in range(len(labels.names)) if code not in y]
+        if absent:
+            outcome = "what the rule does with it is not measured"
+            spoken.note(f"Note: no row has the label {listed(absent)}: {outcome}.")
         for warning in told:
             spoken.note(f"Note: {warning.message}")
         if doubt := wanted.doubt(answers):
@@ -128,10 +138,9 @@ def apply_rule(path: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
                 parts = {name: block[name] for name in block.column_names}
                 write(pa.table(parts | {PREDICTION: saved.labels.decode(codes)}, schema=schema))
                 count += block.num_rows
-            if not count:
-                raise UsageError(f"{source} holds no rows.")
+            source.check_rows(count)
         warn_of_formulas(out, saved.labels)
-        spoken.result({"rows": count, "out": str(out)}, f"Labelled {count} rows: {out}")
+        spoken.result({"rows": count, "out": str(out)}, f"Labelled {counted(count)}: {out}")
 
 
 def _groups(table: pa.Table, name: str) -> np.ndarray:
@@ -156,37 +165,46 @@ def _own_words() -> Iterator[None]:
 
 def _columns(
     source: TableFile, labels: Labels, classes: list[str] | None, roles: list[str]
-) -> list[str]:
-    """The column of each class, or that of the positive one of two alone."""
+) -> dict[str, str]:
+    """The column of each class by its name, or that of the positive one of two alone.
+
+    A class that has a column need not have a row.
+    """
+    schema, names = source.schema.names, labels.names
     if classes is not None:
-        for name in classes:
+        columns = [
+            PREFIX + name if name not in schema and PREFIX + name in schema else name
+            for name in classes
+        ]
+        for name in columns:
             check_name(source, "--classes", name)
-        missing = [name for name in labels.names if name not in classes]
+        found = {name if name in names else name.removeprefix(PREFIX): name for name in columns}
+        missing = [name for name in names if name not in found]
         if missing:
             what = f"--classes must name a column for each label of {labels.column!r}"
             raise UsageError(f"{what}. It lacks {listed(missing)}.")
-        if len(set(classes)) < len(classes):
+        if len(found) < len(classes):
             raise UsageError(f"--classes must name each column once. Got {listed(classes)}.")
-        return labels.names
-    found = [name for name in source.schema.names if name not in roles]
-    for names in (labels.names, [PREFIX + name for name in labels.names]):
-        if set(names) <= set(found):
-            return names
-        if len(names) == 2 and names[1] in found:
-            return names[1:]
-    numeric = [name for name in found if is_usable(source.schema.field(name).type)]
-    if len(labels.names) == 2 and len(numeric) == 1:
-        negative = labels.names[0]
+        return found
+    given = [name for name in schema if name not in roles]
+    plain = {name: name for name in given if name in names}
+    written = {name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)}
+    for found in (plain, written):
+        if set(names) <= set(found) or (len(names) == 2 and set(found) == {names[1]}):
+            return found
+    numeric = [name for name in given if is_usable(source.schema.field(name).type)]
+    if len(names) == 2 and len(numeric) == 1:
+        negative = names[0]
         if numeric[0] in (negative, PREFIX + negative):
             what = (
                 f"Column {numeric[0]!r} holds the probability of {negative!r}, not of the positive"
             )
-            raise UsageError(f"{what} class {labels.names[1]!r}. Pass --positive {negative}.")
-        return numeric
-    missing = [name for name in labels.names if name not in found and PREFIX + name not in found]
+            raise UsageError(f"{what} class {names[1]!r}. Pass --positive {negative}.")
+        return {names[1]: numeric[0]}
+    missing = [name for name in names if name not in plain and name not in written]
     allowed = "a column with the probability of each class, named as the class"
-    also = "" if len(labels.names) > 2 else " (or one column, of the positive class)"
-    got = f"It has none for {listed(missing or labels.names)}, but {listed(found)}"
+    also = "" if len(names) > 2 else " (or one column, of the positive class)"
+    got = f"It has none for {listed(missing or names)}, but {listed(given)}"
     raise UsageError(f"{source} must have {allowed}{also}. {got}. Rename the columns.")
 
 
@@ -239,7 +257,7 @@ def _scores(
             row = int(np.argmax(wrong))
             what = f"Columns {listed(columns)} of {source} must add up to 1 in each row"
             got = f"Got {total[row]:.4g} in row {first_row + row}"
-            cure = "If these are logits, fit the rule with --logits."
+            cure = "Fit the rule with --classes and the names of all classes, and no others."
             raise UsageError(f"{what}. {got}. {cure}")
     return values
 

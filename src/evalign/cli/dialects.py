@@ -64,8 +64,11 @@ def separator_of(path: Path) -> str:
     return "\t" if ".tsv" in path.name.lower() else ","
 
 
-def find_dialect(path: Path) -> Dialect:
-    """Look at all bytes for the encoding, and at the first rows for the rest."""
+def find_dialect(path: Path, decimal: str = ".") -> Dialect:
+    """Look at all bytes for the encoding, and at the first rows for the rest.
+
+    Numbers that do not tell their mark have this `decimal` one, unless commas separate them.
+    """
     encoding = _encoding(path)
     with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
         sample = text.read(SAMPLE)
@@ -82,7 +85,7 @@ def find_dialect(path: Path) -> Dialect:
         raise UsageError(f"{path} may be separated by {ways}: both give even rows. {cure}")
     separator = found[0] if found else separator_of(path)
     cells = [cell.strip() for row in tables[separator][1:] for cell in row]
-    return Dialect(encoding, separator, _decimal(cells))
+    return Dialect(encoding, separator, _decimal(cells, "." if separator == "," else decimal))
 
 
 def _encoding(path: Path) -> str:
@@ -134,12 +137,16 @@ def _agreeing(rows: list[list[str]]) -> int:
     return sum(len(row) == len(rows[0]) > 1 for row in rows)
 
 
-def _decimal(cells: list[str]) -> str:
-    """A comma where numbers have one and none has a point, but for marks of thousands."""
+def _decimal(cells: list[str], usual: str) -> str:
+    """A comma where numbers have one and none has a point, but for marks of thousands.
+
+    Without either it is the `usual` one.
+    """
 
     def some(number: str, doubtful: str) -> bool:
         clear = re.compile(f"(?!{doubtful}$){number}")
         return any(clear.fullmatch(cell) for cell in cells)
 
-    commas = some(DECIMAL_COMMA, COMMA_OR_THOUSANDS)
-    return "," if commas and not some(DECIMAL_POINT, POINT_OR_THOUSANDS) else "."
+    if some(DECIMAL_POINT, POINT_OR_THOUSANDS):
+        return "."
+    return "," if some(DECIMAL_COMMA, COMMA_OR_THOUSANDS) else usual

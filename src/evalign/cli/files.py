@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from evalign.cli.errors import UsageError
 
@@ -25,9 +26,9 @@ def check_suffix(path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> None:
 
 def check_table(path: Path) -> None:
     """Refuse a path that does not lead to a table."""
-    check_suffix(path, (*SUFFIXES, EXCEL))
     if path.is_dir():
         raise UsageError(f"{path} is a folder. Give one of the files in it.")
+    check_suffix(path, (*SUFFIXES, EXCEL))
     if not path.exists():
         raise UsageError(f"{path} cannot be read: {os.strerror(errno.ENOENT)}.")
 
@@ -62,9 +63,17 @@ def check_file(path: Path) -> None:
 
 
 def check_parent(path: Path) -> None:
-    """Refuse to write into a folder that does not exist."""
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"The folder {path.absolute().parent} does not exist. Create it first.")
+    """Refuse to write into a folder that does not exist, or that takes no file."""
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise UsageError(f"The folder {parent} does not exist. Create it first.")
+    if (path / "run.json").is_file():  # a run, which is shown and not written again
+        return
+    try:  # permissions alone do not tell, as of a disk that is read-only
+        TemporaryFile(dir=parent).close()
+    except OSError as error:
+        why = f"the folder {parent} takes no file ({error.strerror})"
+        raise UsageError(f"{path} cannot be written: {why}. Choose another --out.") from error
 
 
 def partial_folder(folder: Path) -> Path:

@@ -14,9 +14,10 @@ import pyarrow as pa
 from pyarrow import types
 
 from evalign.cli.columns import as_numbers, as_text
-from evalign.cli.errors import DataWarning, UsageError, listed
+from evalign.cli.errors import DataWarning, UsageError, counted, listed
 from evalign.cli.files import is_parquet
 from evalign.core.constraints import Infeasible
+from evalign.core.text import nearest
 from evalign.losses.multipliers import OutOfReachWarning
 from evalign.training import TrainingWarning
 
@@ -47,7 +48,9 @@ class Labels:
         counts = texts.value_counts()
         if len(counts) == 1:
             got = f"Got {counts.index[0]!r} in all {len(texts)} rows."
-            raise UsageError(f"Column {column!r} of {source} must hold two classes or more. {got}")
+            cure = "Add rows of another class, or name another column with --target."
+            allowed = "must hold two classes or more"
+            raise UsageError(f"Column {column!r} of {source} {allowed}. {got} {cure}")
         _, wrong = as_numbers(table[column])
         if len(counts) > CLASSES and 2 * len(counts) > len(texts) and not wrong.any():
             got = f"Got {len(counts)} different numbers, a quantity."
@@ -67,7 +70,8 @@ class Labels:
             if len(values) != 2 or positive not in names:
                 allowed = f"a class of {column!r}, of which there are two"
                 got = f"Got {positive!r}; the classes are {listed(names)}."
-                raise UsageError(f"--positive must be {allowed}. {got}")
+                cure = nearest(positive, names) if len(values) == 2 else ""
+                raise UsageError(f"--positive must be {allowed}. {got} {cure}".rstrip())
             values.sort(key=lambda value: str(value) == positive)
         return cls(column, tuple(values))
 
@@ -89,10 +93,12 @@ class Labels:
     def type(self) -> pa.DataType:
         return pa.array(self.values).type
 
-    def encode(self, table: pa.Table, source: object, column: str | None = None) -> np.ndarray:
+    def encode(
+        self, table: pa.Table, source: object, column: str | None = None, first_row: int = 1
+    ) -> np.ndarray:
         """The code of each row's label, in the target or another column."""
         column = column or self.column
-        texts = _complete(table, column, source)
+        texts = _complete(table, column, source, first_row)
         if isinstance(self.values[0], str):
             codes = pd.Index(self.values).get_indexer(pd.Index(texts))
         else:
@@ -146,13 +152,14 @@ def warn_of_formulas(out: Path, labels: Labels) -> None:
         warnings.warn(f"{text}, and are written as they are. {cure}", DataWarning, stacklevel=2)
 
 
-def _complete(table: pa.Table, column: str, source: object) -> pd.Series:
+def _complete(table: pa.Table, column: str, source: object, first_row: int = 1) -> pd.Series:
     texts = as_text(table[column]).to_pandas()
-    missing = int(texts.isna().sum())
-    if missing:
-        cure = "Remove those rows, or fill them in (NA, None and the like are not labels)."
-        rows = "row" if missing == 1 else "rows"
-        raise UsageError(f"Column {column!r} of {source} has no label in {missing} {rows}. {cure}")
+    missing = np.flatnonzero(texts.isna())
+    if len(missing):
+        others = f" and {counted(len(missing) - 1, 'other')}" if len(missing) > 1 else ""
+        which = f"row {first_row + missing[0]}{others}"
+        cure = "Fill it in, or remove the row (NA, None and the like are not labels)."
+        raise UsageError(f"Column {column!r} of {source} has no label in {which}. {cure}")
     return texts
 
 

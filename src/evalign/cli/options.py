@@ -82,9 +82,7 @@ RunFolder = Annotated[
 ]
 NewRun = Annotated[
     Path,
-    Option(
-        metavar="RUN", help="The folder to write, which is new.", callback=checked(check_parent)
-    ),
+    Option(metavar="RUN", help="A new folder for the results.", callback=checked(check_parent)),
 ]
 NewTable = Annotated[
     Path,
@@ -142,7 +140,8 @@ Epochs = Annotated[
 Model = Annotated[
     MODELS,
     Option(
-        help="What to train: the mean of several models (blend), the best of them (auto), or one."
+        help="What to train: several models, whose probabilities are averaged (blend), of which "
+        "the best is used (auto), or one of them."
     ),
 ]
 Time = Annotated[
@@ -153,7 +152,13 @@ Time = Annotated[
     ),
 ]
 Recipe = Annotated[str, Option(help=f"How to train a network: {', '.join(RECIPES)}.")]
-Decision = Annotated[DECISIONS, Option(help="From probabilities to labels.")]
+Decision = Annotated[
+    DECISIONS,
+    Option(
+        help="From probabilities to labels: the most probable class (argmax), or what is best for "
+        "the metric by held-out labels (tuned) or by the probabilities alone (expected)."
+    ),
+]
 Constraint = Annotated[
     str | None,
     Option(

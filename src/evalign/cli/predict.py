@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from evalign.cli import columns
 from evalign.cli.dataset import rows, warn_of_scarce
-from evalign.cli.errors import DataWarning, UsageError, listed
-from evalign.cli.files import digest, is_parquet, replacing
+from evalign.cli.errors import DataWarning, UsageError, counted, listed
+from evalign.cli.files import check_file, digest, is_parquet, replacing
 from evalign.cli.labels import warn_of_formulas
 from evalign.cli.outcome import (
     contents,
@@ -31,7 +31,8 @@ from evalign.report import render, scores
 def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool) -> None:
     """Do the work of `evalign predict`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
-        opened, source = FinishedRun(run), TableFile(data)
+        opened = FinishedRun(run)
+        source = TableFile(data, opened.columns.decimal)
         source.need(opened.columns.features)
         if out.exists() and out.samefile(data):
             raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
@@ -60,18 +61,18 @@ def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
                 parts |= probabilities("probability", values, labels)
                 write(pa.table(parts, schema=schema))
                 count += block.num_rows
-            if not count:
-                raise UsageError(f"{source} holds no rows.")
+            source.check_rows(count)
         unseen.warn(source)
         warn_of_formulas(out, labels)
         result = {"rows": count, "out": str(out), "unseen": dict(unseen.levels)}
-        spoken.result(result, f"Labelled {count} rows: {out}")
+        spoken.result(result, f"Labelled {counted(count)}: {out}")
 
 
 def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
     """Do the work of `evalign evaluate`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
-        opened, source = FinishedRun(run), TableFile(data)
+        opened = FinishedRun(run)
+        source = TableFile(data, opened.columns.decimal)
         used, labels = opened.columns, opened.labels
         source.need(used.used)
         models = {name: opened.classifier(name) for name in opened.models}
@@ -81,8 +82,7 @@ def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
             unseen.count(models["model"], part.X)
             blocks.append(predictions(part, labels, models))
             count += block.num_rows
-        if not count:
-            raise UsageError(f"{source} holds no rows.")
+        source.check_rows(count)
         unseen.warn(source)
         table = pa.concat_tables(blocks)
         with opened.reading("history.json"):
@@ -102,6 +102,7 @@ def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) ->
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         opened = FinishedRun(run)
         out = out or run / REPORT
+        check_file(out)
         written = TableFile(run / PREDICTIONS)
         written.check_size(LARGEST)
         table = written.read()
@@ -139,5 +140,5 @@ class UnseenLevels:
         """Warn of the rows counted. Call it once, after all rows."""
         if self.rows:
             where = ", ".join(f"{name!r}: {count}" for name, count in self.levels.items())
-            text = f"{self.rows} rows of {source} hold categories that training never saw ({where})"
-            warnings.warn(f"{text}; they count as rare ones.", DataWarning, stacklevel=2)
+            text = f"{source} has categories that training never saw in {counted(self.rows)}"
+            warnings.warn(f"{text} ({where}); they count as rare ones.", DataWarning, stacklevel=2)

@@ -300,7 +300,7 @@ def _is_sound(about: About) -> bool:
         ok = all(isinstance(name, str) and "\0" not in name for name in [*names, *about["files"]])
         forms = found.date_forms
         ok = ok and isinstance(forms, dict) and set(forms) <= set(found.dates)
-        ok = ok and set(forms.values()) <= set(FORMS)
+        ok = ok and set(forms.values()) <= set(FORMS) and found.decimal in (".", ",")
         alike = len(kinds) == 1 and kinds <= {str, int, float}
         return ok and alike and len(set(classes)) == len(classes) > 1
     except TypeError:

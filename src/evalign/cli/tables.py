@@ -6,6 +6,7 @@ numbers are given with decimal points, however the file has them.
 
 import gzip
 import os
+import re
 import warnings
 import zlib
 from collections import Counter
@@ -36,6 +37,7 @@ pc: Any = pyarrow.compute  # its functions are made at import, where a type chec
 
 BLOCK_BYTES = 2**22  # of CSV at a time; Arrow reads up to 32 blocks ahead
 BLOCK_CELLS = 2**19  # of Parquet
+UNEVEN = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")  # of Arrow: 1 is the header
 
 
 class TableFile:
@@ -45,10 +47,14 @@ class TableFile:
 
     Args:
         path: a file that `check_table` lets pass.
+        decimal: the mark in numbers of a CSV that do not tell it, as that of the training table.
+
+    Attributes:
+        decimal: the mark that they have.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, decimal: str = ".") -> None:
+        self.path, self.decimal = path, "."
         with self._reading():
             if is_parquet(path):
                 self.schema = parquet.read_schema(path).remove_metadata()
@@ -56,7 +62,8 @@ class TableFile:
                 self._sheet = read_sheet(path)
                 self.schema = self._sheet.schema
             else:
-                self._dialect = find_dialect(path)
+                self._dialect = find_dialect(path, decimal)
+                self.decimal = self._dialect.decimal
                 if assumed := self._dialect.assumed(path):
                     text = f"{path} is read as a table {assumed}."
                     warnings.warn(text, DataWarning, stacklevel=2)
@@ -86,15 +93,19 @@ class TableFile:
                 count = 0
                 for batch in csv.open_csv(self.path, *_options(self._dialect), convert):
                     block = pa.Table.from_batches([batch])
-                    yield block if self._dialect.decimal == "." else self._pointed(block, 1 + count)
+                    yield block if self.decimal == "." else self._pointed(block, 1 + count)
                     count += batch.num_rows
 
     def read(self) -> pa.Table:
         """The whole table. A table without rows is refused."""
         table = pa.concat_tables([self.schema.empty_table(), *self.blocks()])
-        if not table.num_rows:
-            raise UsageError(f"{self} holds no rows.")
+        self.check_rows(table.num_rows)
         return table
+
+    def check_rows(self, count: int) -> None:
+        """Refuse a table of which so many rows were read, if there was none."""
+        if not count:
+            raise UsageError(f"{self} holds no rows. Give a table with one row or more.")
 
     def check_size(self, most: int) -> None:
         """Refuse a Parquet file that is larger in memory, by what it says of its row groups.
@@ -130,8 +141,9 @@ class TableFile:
             row = pc.index(doubtful, True).as_py()
             if row >= 0:
                 number = column[row].as_py().strip()
-                got = f"Got {number!r} in row {first_row + row}, and decimal commas in other cells"
-                cure = "Write numbers without a mark of thousands."
+                place = "other cells, or in the training table"
+                got = f"Got {number!r} in row {first_row + row}, and decimal commas in {place}"
+                cure = "Write it with a decimal comma, or without a mark of thousands."
                 what = f"Column {name!r} of {self} must hold numbers that can be told"
                 raise UsageError(f"{what}. {got}. {cure}")
             number = pc.match_substring_regex(column, rf"^\s*{DECIMAL_COMMA}\s*$")
@@ -146,6 +158,11 @@ class TableFile:
         except (UnicodeDecodeError, pa.ArrowException, OSError, EOFError, zlib.error) as error:
             number = getattr(error, "errno", None)
             text = os.strerror(number) if number else str(error).splitlines()[0]
+            if found := UNEVEN.search(text):
+                row, wanted, cells = map(int, found.groups())
+                what = f"Row {row - 1} of {self} must have as many cells as the header, {wanted}"
+                cure = "Correct it. A cell that holds a separator needs quotes around it."
+                raise UsageError(f"{what}. Got {cells}. {cure}") from error
             raise UsageError(f"{self} cannot be read: {text.rstrip('.')}.") from error
 
 
@@ -190,5 +207,6 @@ def is_usable(kind: pa.DataType) -> bool:
 
 
 def _options(dialect: Dialect) -> tuple[csv.ReadOptions, csv.ParseOptions]:
-    read = csv.ReadOptions(block_size=BLOCK_BYTES, encoding=dialect.encoding)
+    # Threads, which would save no time here, do not know in which row an error is.
+    read = csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, encoding=dialect.encoding)
     return read, csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True)

@@ -100,14 +100,15 @@ def test_offline_and_absent_names_the_cure(give, server):
     server.stop()
     text = refused("adult")
     assert text.startswith("adult is not in a folder named in EVALIGN_DATA (it is not set), and ")
-    assert text.endswith("Connect to the network, or put adult/adult.csv.gz there.")
+    cure = "put adult/adult.csv.gz into a folder, and set EVALIGN_DATA to its path."
+    assert text.endswith(f"Connect to the network, or {cure}")
 
 
 def test_a_set_without_a_public_source_names_its_home(tmp_path, monkeypatch):
     monkeypatch.setenv("EVALIGN_DATA", str(tmp_path))
     text = refused("cocktailparty")
     assert f"cocktailparty is not in EVALIGN_DATA ({tmp_path}), and cannot be downloaded." in text
-    assert text.endswith("it was made from https://github.com/mswoff/DANTE.")
+    assert text.endswith(f" into {tmp_path}; it was made from https://github.com/mswoff/DANTE.")
 
 
 def test_without_pooch_the_cure_is_to_install_it(give, monkeypatch):

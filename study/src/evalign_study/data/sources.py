@@ -54,7 +54,7 @@ def fetch(card: Card) -> Location:
             raise DataError(f"{path} is damaged: it has another checksum than {card.name}. {cure}")
         return found
     if not card.public:
-        cure = f"Put {_listed(card)} there; it was made from {card.home}."
+        cure = f"Put {_into(card)}; it was made from {card.home}."
         raise DataError(f"{card.name} is not in {_looked()}, and cannot be downloaded. {cure}")
     return Location("cache", dict(_download(card, url) for url in card.public))
 
@@ -77,7 +77,7 @@ def _download(card: Card, url: str) -> tuple[Path, str]:
         import pooch
         from requests import RequestException
     except ModuleNotFoundError as error:
-        cure = f"{installing('study')}; or put {_listed(card)} there."
+        cure = f"{installing('study')}; or put {_into(card)}."
         raise DataError(f"{card.name} is not in {_looked()}; pooch fetches it. {cure}") from error
     path = pooch.os_cache("evalign") / _cached(url)
     expected = card.public[url] or _recorded(path)
@@ -89,7 +89,7 @@ def _download(card: Card, url: str) -> tuple[Path, str]:
             cure += f" To take the new one, delete {_record(path)}, which holds the old checksum."
         raise DataError(f"{url} did not arrive whole: {expected} is expected. {cure}") from error
     except RequestException as error:
-        cure = f"Connect to the network, or put {_listed(card)} there."
+        cure = f"Connect to the network, or put {_into(card)}."
         why = f"{url} cannot be fetched ({type(error).__name__})"
         raise DataError(f"{card.name} is not in {_looked()}, and {why}. {cure}") from error
     if not expected:
@@ -140,5 +140,7 @@ def _looked() -> str:
     return f"{FOLDER} ({given})" if given else f"a folder named in {FOLDER} (it is not set)"
 
 
-def _listed(card: Card) -> str:
-    return " and ".join(card.files)
+def _into(card: Card) -> str:
+    """The files, and where they belong."""
+    folder = os.environ.get(FOLDER) or f"a folder, and set {FOLDER} to its path"
+    return f"{' and '.join(card.files)} into {folder}"
