@@ -5,6 +5,7 @@ import gzip
 import html
 import json
 import sys
+import tempfile
 
 import numpy as np
 import openpyxl
@@ -369,3 +370,17 @@ def test_a_form_of_dates_that_is_not_ours():
     assert _is_sound(about | {"columns": columns | {"date_forms": {"day": "%d.%m.%Y"}}})
     for forged in ({"day": "%s"}, {"other": "%d.%m.%Y"}, {"day": []}, []):
         assert not _is_sound(about | {"columns": columns | {"date_forms": forged}})
+
+
+def test_a_copy_in_utf8_goes_with_its_table(tmp_path, monkeypatch):
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(aside))
+    path = tmp_path / "data.csv.gz"
+    path.write_bytes(gzip.compress("größe;ort\n1;Köln\n".encode("cp1252")))
+    with pytest.warns(DataWarning, match="Windows-1252"):
+        table = TableFile(path)
+    assert table.read().to_pylist() == [{"größe": "1", "ort": "Köln"}]
+    assert len(list(aside.iterdir())) == 1
+    del table
+    assert not list(aside.iterdir())

@@ -7,7 +7,10 @@ numbers are given with decimal points, however the file has them.
 import gzip
 import os
 import re
+import shutil
+import tempfile
 import warnings
+import weakref
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -67,7 +70,8 @@ class TableFile:
                 if assumed := self._dialect.assumed(path):
                     text = f"{path} is read as a table {assumed}."
                     warnings.warn(text, DataWarning, stacklevel=2)
-                with csv.open_csv(path, *_options(self._dialect)) as reader:
+                self._text = self._in_utf8()
+                with csv.open_csv(self._text, *_options(self._dialect)) as reader:
                     names = reader.schema.names
                 self.schema = pa.schema([(name, pa.string()) for name in names])
         twice = [name for name, count in Counter(self.schema.names).items() if count > 1]
@@ -91,7 +95,7 @@ class TableFile:
                 as_text = dict(zip(self.schema.names, self.schema.types, strict=True))
                 convert = csv.ConvertOptions(column_types=as_text)
                 count = 0
-                for batch in csv.open_csv(self.path, *_options(self._dialect), convert):
+                for batch in csv.open_csv(self._text, *_options(self._dialect), convert):
                     block = pa.Table.from_batches([batch])
                     yield block if self.decimal == "." else self._pointed(block, 1 + count)
                     count += batch.num_rows
@@ -151,6 +155,24 @@ class TableFile:
             columns[name] = pc.if_else(number, pointed, column)
         return pa.table(columns, schema=block.schema)
 
+    def _in_utf8(self) -> Path:
+        """The file, or a copy in UTF-8 that goes with this object.
+
+        Arrow would ask Python to decode it, in a thread of its own, and abort the process if the
+        command has ended by then.
+        """
+        if self._dialect.encoding == "utf-8":
+            return self.path
+        number, name = tempfile.mkstemp(suffix=".csv")
+        weakref.finalize(self, os.unlink, name)
+        opened = gzip.open if self.path.suffix.lower() == ".gz" else open
+        with (
+            opened(self.path, "rt", encoding=self._dialect.encoding, newline="") as file,
+            open(number, "w", encoding="utf-8", newline="") as copy,
+        ):
+            shutil.copyfileobj(file, copy)
+        return Path(name)
+
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
@@ -208,5 +230,5 @@ def is_usable(kind: pa.DataType) -> bool:
 
 def _options(dialect: Dialect) -> tuple[csv.ReadOptions, csv.ParseOptions]:
     # Threads, which would save no time here, do not know in which row an error is.
-    read = csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, encoding=dialect.encoding)
+    read = csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES)
     return read, csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True)
