@@ -5,7 +5,7 @@
 Those of EAST's Table 1 on CIFAR-10 go on until 50 epochs bring no better validation loss, at most
 300; those of SurF's figures have the paper's 120 epochs. "fashion-first" are losses of SurF that
 stayed at one class, after ten epochs of cross-entropy. What the file has is not trained again, and
-what is not finished in time is lost: begin with what can end.
+what is not finished in time is lost: begin with what can end. What would not end is not begun.
 """
 
 import argparse
@@ -35,8 +35,8 @@ EAST = {
     "east_mcc": 1e-4,
 }
 COOLED = ("east_f1", "east_accuracy", "east_mcc")
-# What the figures of convergence draw by the text, with class-balanced BCE, and the scatter plots of
-# the first repetition; each in the order of what the claims need.
+# What the text says that the figures of convergence draw, and class-balanced BCE; and what only the
+# scatter plots of the first repetition have. Each in the order of what the claims need.
 SURF = [
     "surf_1",
     "balanced_cross_entropy",

@@ -90,13 +90,32 @@ def test_nobody_trains_while_one_sets_up(monkeypatch):
 
 
 def test_what_does_not_end_in_time_is_told(monkeypatch):
-    """The clock is read at the beginning, before every set-up and before every epoch."""
+    """The clock is read at the beginning, before every set-up and epoch, and at the end."""
     reads = itertools.count(1)
-    clock = SimpleNamespace(monotonic=lambda: 0.0 if next(reads) <= 7 else 1000.0)
+    clock = SimpleNamespace(monotonic=lambda: 0.0 if next(reads) <= 8 else 1000.0)
     monkeypatch.setattr(side_by_side, "time", clock)
     found = []
     assert set(train(RUNS, found.extend, seconds=500.0, side=1)) == set(RUNS[1:])
     assert [record["key"] for record in found] == [RUNS[0].key]
+
+
+def test_what_would_not_end_in_time_is_not_begun(monkeypatch):
+    """An epoch takes a second: three seconds each, of which the fourth would end at twelve."""
+    now, begun, found = [0.0], [], []
+
+    class Timed(ImageTraining):
+        def __init__(self, run):
+            begun.append(run)
+            super().__init__(run)
+
+        def epoch(self):
+            super().epoch()
+            now[0] += 1
+
+    monkeypatch.setattr(side_by_side, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert train(RUNS, found.extend, seconds=11.0, side=1, begin=Timed) == RUNS[3:]
+    assert begun == RUNS[:3]
+    assert len(found) == 3
 
 
 def test_one_that_fails_does_not_stop_the_others():

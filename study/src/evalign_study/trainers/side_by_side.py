@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -46,7 +47,8 @@ def train_side_by_side(
         runs: the most wanted first.
         keep: called with each record as it comes, by this thread.
         side: how many train at a time.
-        seconds: no epoch begins after them. What is not finished then is lost.
+        seconds: no epoch begins after them. What is not finished then is lost, and what would not
+            be, by the time that others took, is not begun.
         assessors: choose the decisions, which takes a core for some seconds; processes, so that
             the threads that train do not wait for it.
 
@@ -56,11 +58,11 @@ def train_side_by_side(
     Raises:
         ExceptionGroup: at the end, if trainings failed.
     """
-    turns, end = _Turns(), time.monotonic() + seconds
+    turns, clock = _Turns(), _Clock(side, time.monotonic() + seconds)
     unfinished: list[Run] = []
     errors: list[Exception] = []
     with ThreadPoolExecutor(side, initializer=_own_stream) as threads:
-        futures = {threads.submit(_train, begin, run, turns, end, assessors): run for run in runs}
+        futures = {threads.submit(_train, begin, run, turns, clock, assessors): run for run in runs}
         for future in as_completed(futures):
             if isinstance(error := future.exception(), Exception):
                 error.add_note(f"in {futures[future]}")
@@ -84,22 +86,48 @@ def _train(
     begin: Callable[[Run], Training],
     run: Run,
     turns: "_Turns",
-    end: float,
+    clock: "_Clock",
     assessors: Executor,
 ) -> Record | None:
-    """Train a run; None if the time is up."""
+    """Train a run; None if the time is up, or would be before it ends."""
     with turns.alone():
-        if time.monotonic() > end:
+        start = time.monotonic()
+        if start + clock.expected > clock.end:
             return None
+        clock.begun += 1
         training = begin(run)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
     while not training.finished:
         with turns.together():
-            if time.monotonic() > end:
+            if time.monotonic() > clock.end:
                 return None
             training.epoch()
+    clock.took.append(time.monotonic() - start)
     return training.record(assessors)
+
+
+@dataclass
+class _Clock:
+    """When the time is up, and how long trainings take.
+
+    Args:
+        side: how many train at a time.
+        end: when the time is up.
+        begun: how many have begun.
+        took: the seconds of those that have ended.
+    """
+
+    side: int
+    end: float
+    begun: int = 0
+    took: list[float] = field(default_factory=list)
+
+    @property
+    def expected(self) -> float:
+        """The seconds that one more would take, which beside fewer others are fewer."""
+        others = self.begun - len(self.took)
+        return max(self.took, default=0.0) * (others + 1) / self.side
 
 
 class _Turns:
