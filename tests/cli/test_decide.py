@@ -166,14 +166,31 @@ def test_classes_of_the_columns_that_predict_writes(tmp_path, classes, rows):
     kept = frame if rows == "all" else frame[frame["label"] != "high"]
     data, out = written(tmp_path / "scored.csv", kept), tmp_path / "rule.json"
     more = [] if classes is None else ["--classes", classes]
-    said = done("decide", data, "--target", "label", *more, "--out", out)
+    how = ["decide", data, "--target", "label", *more, "--out", out]
+    if rows != "all":
+        text = refused(*how)
+        assert "that has a column. Got none for 'probability_high'. Add some, or pass" in text
+        how += ["--decision", "expected"]
+    said = done(*how)
     tree = json.loads(out.read_text())
     assert tree["labels"] == sorted(NAMES)
     assert tree["columns"] == [f"probability_{name}" for name in sorted(NAMES)]
-    assert ("Note: no row has the label 'high'" in said.err) == (rows != "all")
+    assert ("Note: no row has the label 'high'." in said.err) == (rows != "all")
     codes = kept["label"].map(sorted(NAMES).index).to_numpy()
-    rule = fit_decision(probabilities=kept[tree["columns"]].to_numpy(), y=codes, metric="f1_macro")
+    rule = fit_decision(
+        probabilities=kept[tree["columns"]].to_numpy(),
+        y=codes,
+        metric="f1_macro",
+        decision="tuned" if rows == "all" else "expected",
+    )
     np.testing.assert_allclose(tree["rule"]["gain"], rule.gain.tolist())
+
+
+def test_another_column_beside_that_of_the_positive_class(tmp_path):
+    frame = two().assign(probability_yes=lambda part: part.pop("score"), probability_rain=0.5)
+    data, out = written(tmp_path / "data.csv", frame), tmp_path / "rule.json"
+    done("decide", data, "--target", "truth", "--metric", "f1", "--out", out)
+    assert json.loads(out.read_text())["columns"] == ["probability_yes"]
 
 
 def test_a_column_that_is_named_as_of_a_class(tmp_path):
@@ -182,7 +199,8 @@ def test_a_column_that_is_named_as_of_a_class(tmp_path):
     data, out = written(tmp_path / "data.csv", frame), tmp_path / "rule.json"
     how = ["--target", "truth", "--metric", "f1", "--out", out]
     text = refused("decide", data, *how)
-    assert "must add up to 1 in each row. Got 1.5 in row 1. Fit the rule with --classes" in text
+    assert "Got none for 'probability_of_rain'." in text
+    assert text.endswith("If it is not a class, pass --classes.")
     done("decide", data, *how, "--classes", "no,yes")
     assert json.loads(out.read_text())["columns"] == ["probability_no", "probability_yes"]
 

@@ -156,11 +156,11 @@ def test_it_cannot_be_told():
     assert answered(20, 20)["verdict"] == "cannot tell"  # there is nothing else
 
 
-def with_a_rare_class(more_errors):
+def with_a_rare_class(more_errors, **changes):
     """Return the scores of two models that differ in the one row of a class and some others."""
     y = np.where(np.arange(ROWS) == 0, 2, np.arange(ROWS) % 2)
     wrong = np.arange(ROWS) < 1 + more_errors
-    made = contents(3, ROWS, y=y)
+    made = contents(3, ROWS, y=y, **changes)
     aligned, baseline = (
         replace(model, predicted=labels, probabilities=np.eye(3)[labels] * 0.7 + 0.1)
         for model, labels in ((made.aligned, y), (made.baseline, np.where(wrong, 1 - y % 2, y)))
@@ -174,12 +174,12 @@ def test_a_difference_that_rests_on_a_class_of_few_rows():
     difference = found["differences"][-1]
     assert difference["low"] > 0.3
     assert difference["without_scarce"] == {"value": 0, "low": 0, "high": 0}
-    assert ": no clear difference, it rests on few rows (0.33" in difference["verdict"]
+    assert ": no clear difference, it may rest on few rows (0.33" in difference["verdict"]
     answer = found["answer"]
     assert answer["verdict"] == "cannot tell"
     assert answer["sentence"].endswith(
-        "but the difference rests on classes with fewer than 10 test rows; without them it may be "
-        "0.000 to 0.000 (95% interval)."
+        "but the difference may rest on classes with fewer than 10 test rows; without them it may "
+        "be 0.000 to 0.000 (95% interval)."
     )
     assert answer["next"][0] == "More test rows of these classes would tell."
     assert with_a_rare_class(60)["answer"]["verdict"] == "helped"  # without it, too
@@ -195,7 +195,25 @@ def test_two_classes_of_which_one_has_few_rows():
     )
     assert found["differences"][0]["low"] == 1
     assert found["differences"][0]["without_scarce"]["low"] is None
-    assert found["answer"]["sentence"].endswith("rests on classes with fewer than 10 test rows.")
+    assert found["answer"]["sentence"].endswith("rest on classes with fewer than 10 test rows.")
+
+
+def test_few_rows_on_which_nothing_rests():
+    """Of accuracy, the rows of the other class tell; a class without rows is in no resample."""
+    rows = np.arange(1000)
+    for y in (np.where(rows < 9, 1, 0), np.zeros(1000, int)):
+        made = contents(2, 1000, y=y, metric="accuracy")
+        aligned, baseline = (
+            replace(model, predicted=labels, probabilities=np.eye(2)[labels] * 0.8 + 0.1)
+            for model, labels in zip(made.models, (y, np.where(rows > 900, 1 - y, y)), strict=True)
+        )
+        found = scores(replace(made, aligned=aligned, baseline=baseline))["answer"]
+        assert found["verdict"] == "helped"
+
+
+def test_evidence_that_may_rest_on_few_rows_advises_nothing():
+    found = with_a_rare_class(0, tried=tried())["answer"]
+    assert found["next"][1:] == ["Until then either will do."]
 
 
 def test_models_that_give_every_row_one_label():

@@ -24,6 +24,7 @@ from evalign.estimator.cells import LARGEST
 from evalign.report.contents import FEW
 from evalign.training import holdout_split
 
+FEW_TO_LEARN = 5  # training rows of a class; with fewer, some of five folds have none
 LIGHTEST = 1e-12  # a weight; sums of much smaller ones count as 0 in metrics and trees
 
 
@@ -209,7 +210,8 @@ def _some(
 def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
     """Warn of classes with few rows among these codes."""
     counts = np.bincount(y, minlength=len(labels.values))
-    scarce = [f"{labels.names[code]!r}: {counts[code]}" for code in np.flatnonzero(counts < FEW)]
+    few = FEW_TO_LEARN if part == "training" else FEW
+    scarce = [f"{labels.names[code]!r}: {counts[code]}" for code in np.flatnonzero(counts < few)]
     if scarce:
         more = f" and {len(scarce) - 3} more" if len(scarce) > 3 else ""
         found = f"{', '.join(scarce[:3])}{more}"

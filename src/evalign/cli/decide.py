@@ -64,7 +64,17 @@ def fit_rule(
         table = source.read()
         labels = Labels.of(table, target, positive, source)
         found = _columns(source, labels, classes, roles)
-        labels = labels.extended(list(found))
+        absent = [name for name in found if name not in labels.names]
+        if absent and decision == "tuned":  # it would give a class labels for which nothing speaks
+            columns = listed([found[name] for name in absent])
+            what = (
+                f"{source} must have rows of every class that has a column. Got none for {columns}"
+            )
+            cure = "Add some, or pass --decision expected. If it is not a class, pass --classes."
+            raise UsageError(f"{what}. {cure}")
+        labels = labels.extended(absent)
+        if positive is not None and len(labels.names) > 2:
+            raise UsageError(f"--positive is for two classes. Got {listed(labels.names)}.")
         columns = [found[name] for name in labels.names if name in found]
         method: Method = "decision_function" if logits else "predict_proba"
         y = labels.encode(table, source)
@@ -95,10 +105,8 @@ def fit_rule(
         if logits and ((answers.values >= 0) & (answers.values <= 1)).all():
             cure = "If they are, leave --logits out."
             spoken.note(f"Note: columns {listed(columns)} look like probabilities. {cure}")
-        absent = [labels.names[code] for code in range(len(labels.names)) if code not in y]
         if absent:
-            outcome = "what the rule does with it is not measured"
-            spoken.note(f"Note: no row has the label {listed(absent)}: {outcome}.")
+            spoken.note(f"Note: no row has the label {listed(absent)}.")
         for warning in told:
             spoken.note(f"Note: {warning.message}")
         if doubt := wanted.doubt(answers):
@@ -190,8 +198,10 @@ def _columns(
     plain = {name: name for name in given if name in names}
     written = {name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)}
     for found in (plain, written):
-        if set(names) <= set(found) or (len(names) == 2 and set(found) == {names[1]}):
+        if set(names) <= set(found):
             return found
+        if len(names) == 2 and names[1] in found and names[0] not in found:
+            return {names[1]: found[names[1]]}
     numeric = [name for name in given if is_usable(source.schema.field(name).type)]
     if len(names) == 2 and len(numeric) == 1:
         negative = names[0]

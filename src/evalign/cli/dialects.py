@@ -70,7 +70,7 @@ def find_dialect(path: Path, decimal: str = ".") -> Dialect:
     Numbers that do not tell their mark have this `decimal` one, unless commas separate them.
     """
     encoding = _encoding(path)
-    with _opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
+    with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
         sample = text.read(SAMPLE)
         whole = not text.read(1)
     if not sample.strip():
@@ -90,7 +90,7 @@ def find_dialect(path: Path, decimal: str = ".") -> Dialect:
 
 def _encoding(path: Path) -> str:
     """UTF-8, UTF-16 by its mark, or Windows-1252, which is what else most tables are in."""
-    with _opened(path) as file:
+    with opened(path) as file:
         start = file.read(4)
     for mark, name in MARKS.items():
         if start.startswith(mark):
@@ -111,13 +111,13 @@ def _encoding(path: Path) -> str:
 def _decoded(path: Path) -> Iterator[str]:
     """The text in blocks. Bytes that are not of UTF-8 become surrogates."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    with _opened(path) as file:
+    with opened(path) as file:
         for block in iter(partial(file.read, BLOCK), b""):
             yield decoder.decode(block)
     yield decoder.decode(b"", final=True)
 
 
-def _opened(path: Path) -> IO[bytes]:
+def opened(path: Path) -> IO[bytes]:
     packed = path.suffix.lower() == ".gz"
     return cast(IO[bytes], gzip.open(path) if packed else open(path, "rb"))
 

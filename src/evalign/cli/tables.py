@@ -5,6 +5,7 @@ numbers are given with decimal points, however the file has them.
 """
 
 import gzip
+import io
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ from evalign.cli.dialects import (
     POINT_OR_THOUSANDS,
     Dialect,
     find_dialect,
+    opened,
     separator_of,
 )
 from evalign.cli.errors import DataWarning, UsageError, listed
@@ -165,12 +167,12 @@ class TableFile:
             return self.path
         number, name = tempfile.mkstemp(suffix=".csv")
         weakref.finalize(self, os.unlink, name)
-        opened = gzip.open if self.path.suffix.lower() == ".gz" else open
         with (
-            opened(self.path, "rt", encoding=self._dialect.encoding, newline="") as file,
+            opened(self.path) as file,
+            io.TextIOWrapper(file, self._dialect.encoding, newline="") as text,
             open(number, "w", encoding="utf-8", newline="") as copy,
         ):
-            shutil.copyfileobj(file, copy)
+            shutil.copyfileobj(text, copy)
         return Path(name)
 
     @contextmanager

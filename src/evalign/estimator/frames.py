@@ -255,6 +255,8 @@ def _warn_of_long_numbers(owner: str, X: np.ndarray | None) -> None:
     """Warn of whole numbers that a frame would take for names, and an array rounds."""
     if X is None or X.ndim != 2 or X.dtype.kind not in "iu":
         return
+    if X.max(initial=0) <= EXACT and X.min(initial=0) >= -EXACT:  # a look at all at once is quick
+        return
     for i, given in enumerate(X.T):
         column = ColumnValues("number", given.astype(np.float64)).with_digits(given.tolist)
         if column.too_long:

@@ -11,9 +11,8 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
 
-# Test rows; scores of a class with fewer are rough. Of two labellers that are equally good, the one
-# seems better beyond chance in one of eight tests with four rows of a rare class, in one of eleven
-# with eight, and in one of two with one.
+# Test rows; scores of a class with fewer are rough. Of two equally good labellers, one seems better
+# beyond chance in 59% of tests with one row of a rare class, in 13% with four, in 9% with eight.
 FEW = 10
 
 

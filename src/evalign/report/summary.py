@@ -67,10 +67,10 @@ def scores(contents: Contents) -> dict[str, Any]:
     for method in methods[1:]:
         key, name = method["key"], method["name"]
         difference = ahead(values, drawn, key)
-        if without is not None:
-            difference["without_scarce"] = ahead(without, drawn_without, key)
-        elif scarce:
-            difference["without_scarce"] = dict.fromkeys(("value", "low", "high"))
+        if any(scarce.values()):  # a class without rows is in no resample, and moves none
+            unknown = dict.fromkeys(("value", "low", "high"))
+            found = unknown if without is None else ahead(without, drawn_without, key)
+            difference["without_scarce"] = found
         text = verdict(difference, names["aligned"], name, metric.greater_is_better)
         if contents.seen:
             text = f"Against {name}: no verdict, as the models have seen these rows."
@@ -144,16 +144,17 @@ def _scarce(
 ) -> tuple[dict[str, int], dict[str, float] | None, dict[str, np.ndarray]]:
     """The classes with few rows; the metric of the rows of the others, and on their resamples.
 
-    An average over classes is then one over the others, as with `labels` of scikit-learn. There is
-    none with fewer than two others.
+    An average over classes is then one over the others, as with `labels` of scikit-learn, and there
+    is none with fewer than two others.
     """
     scarce, metric = contents.scarce, contents.resolved
     kept = np.setdiff1d(np.arange(len(contents.classes)), scarce)
     counts = np.bincount(contents.y, minlength=len(contents.classes))
     classes = {contents.classes[code]: int(counts[code]) for code in scarce}
-    if not len(scarce) or len(kept) < 2:
+    of_classes = isinstance(metric, ClassMetric)
+    if not len(scarce) or len(kept) < (2 if of_classes else 1):
         return classes, None, {}
-    if isinstance(metric, ClassMetric):
+    if of_classes:
         metric = replace(metric, labels=tuple(kept.tolist()))
     rows = np.isin(contents.y, kept)
     values = {

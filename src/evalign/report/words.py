@@ -53,7 +53,7 @@ def verdict(
 ) -> str:
     """Which of two methods is better."""
     if not is_clear(difference):
-        why = "it rests on few rows" if _is_outside(difference) else "the interval contains 0"
+        why = "it may rest on few rows" if _is_outside(difference) else "the interval contains 0"
         return (
             f"Against {other}: no clear difference, {why} "
             f"({number(difference['value'])}, 95% interval {span(difference)})."
@@ -122,14 +122,15 @@ def answer(
         return said("cannot tell", f"{unknown}: {why}.")
     own, other = methods[0], methods[2] if contents.constrained else methods[-1]
     if other["same_as"] == own["key"]:
-        if len(given := np.unique(contents.aligned.predicted)) == 1:
-            label, rows = contents.classes[given[0]], f"{len(contents.y):,}"
-            same = f"{own['name']} and {other['name']} label all {rows} rows {label}"
-            more = "more rows of the other classes, or columns that tell them apart"
-            return said("did not help", f"It did not help: {same}.", f"What is needed is {more}.")
         if alone:
             why = "its labels are the most probable classes, and there is no usual model beside it"
             return said("cannot tell", f"{unknown}: {why}.")
+        given = np.unique(contents.aligned.predicted)
+        if len(given) == 1 and len(np.unique(contents.y)) > 1:
+            all_rows = f"all {len(contents.y):,} rows {contents.classes[given[0]]}"
+            same = f"{own['name']} and {other['name']} label {all_rows}"
+            more = "more rows of the other classes, or columns that tell them apart"
+            return said("did not help", f"It did not help: {same}.", f"What is needed is {more}.")
         same = f"{own['name']} gives all {len(contents.y):,} rows the labels of {other['name']}"
         return said("did not help", f"It did not help: {same}.", *_enough(contents, other))
 
@@ -138,17 +139,14 @@ def answer(
     values = f"{metric} is {first} and {second}"
     if not is_clear(found):
         sentence = f"{unknown}: {values}; the difference may be {span(found)} (95% interval)."
-        more = _more_rows(contents, found)
+        more, then = _more_rows(contents, found), ["Until then either will do."]
         if _is_outside(found):
-            few, rests = (
-                found["without_scarce"],
-                f"rests on classes with fewer than {FEW} test rows",
-            )
-            without = f"; without them it may be {span(few)} (95% interval)" if span(few) else ""
-            sentence = f"{unknown}: {values}, but the difference {rests}{without}."
+            why = f"the difference may rest on classes with fewer than {FEW} test rows"
+            few = span(found["without_scarce"])
+            without = f"; without them it may be {few} (95% interval)" if few else ""
+            sentence = f"{unknown}: {values}, but {why}{without}."
             more = "More test rows of these classes would tell."
-        then = ["Until then either will do."]
-        if contents.tried is not None and is_clear(gain := contents.tried.gain):
+        elif contents.tried is not None and is_clear(gain := contents.tried.gain):
             use = [_use(contents, own)] if gain["low"] > 0 else []
             then = [verdict_of_tried(contents.tried), *use]
         return said("cannot tell", sentence, more, *then)
