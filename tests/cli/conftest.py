@@ -9,7 +9,8 @@ from evalign.estimator.network import Size, size_of_members
 from tests.cli.commands import done, fit, table, written
 
 
-@pytest.fixture(autouse=True, scope="session")
+# Of each module, because what lasts for the session would change the networks of other folders.
+@pytest.fixture(autouse=True, scope="module")
 def _small_networks():
     """Train small networks: a third of a fit is the size of the usual ones."""
     with pytest.MonkeyPatch.context() as patch:

@@ -148,10 +148,8 @@ def rows(
     table: pa.Table, columns: Columns, labels: Labels, source: object, first_row: int = 1
 ) -> Rows:
     """The rows of a table with the columns of the training table."""
-    X, y = (
-        frame(table, columns, source, first_row),
-        labels.encode(table, source, first_row=first_row),
-    )
+    X = frame(table, columns, source, first_row)
+    y = labels.encode(table, source, first_row=first_row)
     weight = groups = None
     if columns.weight is not None:
         weight = read_weights(table, columns.weight, source, first_row)

@@ -199,8 +199,8 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], obje
                 yield writer.write_table
             return
         separator = separator_of(path)
-        opened = gzip.open if path.suffix.lower() == ".gz" else open
-        with opened(aside, "wt", encoding="utf-8", newline="") as file:
+        open_text = gzip.open if path.suffix.lower() == ".gz" else open
+        with open_text(aside, "wt", encoding="utf-8", newline="") as file:
 
             def write(block: pa.Table, header: bool = False) -> None:
                 # Arrow's own writer would quote all text. With its types in pandas, an integer

@@ -11,8 +11,8 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
 
-# Test rows; scores of a class with fewer are rough. Of two equally good labellers, one seems better
-# beyond chance in 59% of tests with one row of a rare class, in 13% with four, in 9% with eight.
+# Test rows; scores of a class with fewer are rough, and intervals too narrow: with one row of a rare
+# class, one of two equally good labellers seems better beyond chance in every second test.
 FEW = 10
 
 

@@ -7,6 +7,7 @@ from sklearn import metrics as reference
 from evalign.core import resampling
 from evalign.core.resampling import bootstrap, interval
 from evalign.metrics import resolve
+from evalign.report.contents import FEW
 from tests.tolerances import FALSE_ALARM, SAME
 
 COST = [[0, 1, 2], [3, 0, 1], [5, 1, 0]]
@@ -143,6 +144,23 @@ def test_intervals_cover():
             covered[i] += low <= truth <= high
     assert (covered / trials > 0.92).all()
     assert (covered / trials < 0.98).all()
+
+
+def test_intervals_with_few_rows_of_a_class():
+    """Of two equally good labellers one should seem better in 5% of tests; with one row half do."""
+    metric, trials = resolve("f1_macro"), 100
+    alarms = {1: 0, FEW: 0}
+    for rare in alarms:
+        y = np.repeat([0, 1, 2], [100, 40, rare])
+        for trial in range(trials):
+            rng = np.random.default_rng(trial)
+            right = rng.random((2, len(y))) < np.where(y == 2, 0.5, 0.8)
+            predictions = [np.where(r, y, (y + 1) % 2) for r in right]
+            drawn = bootstrap(metric, y, predictions, classes=3, seed=trial, resamples=200)
+            low, high = interval(drawn[0] - drawn[1])
+            alarms[rare] += low > 0 or high < 0
+    assert alarms[1] / trials > 0.4
+    assert alarms[FEW] / trials < 0.2
 
 
 def test_whole_groups_cover_where_rows_do_not():
