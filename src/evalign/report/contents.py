@@ -11,7 +11,7 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
 
-# Test rows; scores of a class with fewer are rough, and intervals too narrow: with one row of a rare
+# Test rows; scores of a class with fewer are rough, and intervals too narrow: with one row of a
 # class, one of two equally good labellers seems better beyond chance in every second test.
 FEW = 10
 
