@@ -118,6 +118,7 @@ def _decoded(path: Path) -> Iterator[str]:
 
 
 def opened(path: Path) -> IO[bytes]:
+    """Open a file for its bytes, unpacked where it is packed."""
     packed = path.suffix.lower() == ".gz"
     return cast(IO[bytes], gzip.open(path) if packed else open(path, "rb"))
 
