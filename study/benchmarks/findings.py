@@ -15,8 +15,11 @@ from evalign_study.papers.plan import Plan
 from evalign_study.papers.tables import Column, Panel, table
 from evalign_study.papers.verdicts import views
 from evalign_study.pipeline.intervals import Interval, interval
+from evalign_study.records.made import Record
 from evalign_study.records.results import Results, recorded
 from evalign_study.trainers.decisions import THRESHOLDS
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PICTURES = ROOT / "study/results", ROOT / "docs/findings"
@@ -35,7 +38,9 @@ def main() -> None:
     )
     thresholds(btg)
     printed(east, btg)
-    slow()
+    ends = Results(RESULTS / "image-ends.jsonl.gz").records()
+    slow(ends)
+    late(ends)
 
 
 def thresholds(btg: Evidence) -> None:
@@ -83,7 +88,7 @@ def printed(east: Evidence, btg: Evidence) -> None:
     _save(figure, "printed")
 
 
-def slow() -> None:
+def slow(ends: list[Record]) -> None:
     """The validation macro-F1 of CIFAR-10, epoch by epoch, to the end of each training."""
     shown = {
         "cross_entropy": ("cross-entropy", THEIRS),
@@ -92,18 +97,48 @@ def slow() -> None:
         "mcfbeta_f1": ("EAST's F1*, constant temperature", "#8c564b"),
     }
     figure, axis = plt.subplots(figsize=(7, 2.8), layout="tight")
-    for record in Results(RESULTS / "image-ends.jsonl.gz").records():
-        run = record["run"]
-        if run["dataset"] != "cifar10" or run["method"] not in shown:
-            continue
-        label, colour = shown[run["method"]]
-        values = [epoch["validation_f1_macro"] for epoch in record["curve"]]
-        known = axis.get_legend_handles_labels()[1]
-        axis.plot(values, color=colour, lw=0.8, label=None if label in known else label)
+    cifar = [record for record in ends if record["run"]["dataset"] == "cifar10"]
+    _draw_curves(axis, cifar, shown, "validation_f1_macro")
     axis.set(xlabel="epoch", ylabel="validation macro-F1", ylim=(0.3, 0.85))
-    axis.grid(alpha=0.3)
     axis.legend(frameon=False, loc="lower right")
     _save(figure, "slow")
+
+
+def late(ends: list[Record]) -> None:
+    """The validation F1 of SurF's losses on Fashion-MNIST, from the start and after others."""
+    shown = {
+        "balanced_cross_entropy": ("cross-entropy, class-balanced", THEIRS),
+        "balanced_macro_soft_1": ("macro soft, β = 1", "#9467bd"),
+        "surf_1": ("surrogate, β = 1", OURS),
+        "surf_2": ("surrogate, β = 2", LOSS),
+        "surf_3": ("surrogate, β = 3", "#8c564b"),
+    }
+    figure, axes = plt.subplots(1, 2, figsize=(9, 2.8), sharey=True, layout="tight")
+    titles = {0: "from the start", 10: "after ten epochs of cross-entropy"}
+    for axis, (first, title) in zip(axes, titles.items(), strict=True):
+        fashion = [
+            record
+            for record in ends
+            if record["run"]["dataset"] == "fashion_mnist_tshirt"
+            and record["run"].get("cross_entropy_first", 0) == first
+        ]
+        _draw_curves(axis, fashion, shown, "validation_f1")
+        axis.set(xlabel="epoch", title=title, ylim=(0, 1))
+    axes[0].set_ylabel("validation F1")
+    axes[1].legend(*axes[0].get_legend_handles_labels(), frameon=False, loc="lower right")
+    _save(figure, "late")
+
+
+def _draw_curves(
+    axis: Axes, records: list[Record], shown: dict[str, tuple[str, str]], metric: str
+) -> None:
+    """Draw a metric epoch by epoch, a line for each training of the methods shown."""
+    for method, (label, colour) in shown.items():
+        mine = [record for record in records if record["run"]["method"] == method]
+        for i, record in enumerate(mine):
+            epochs, values = zip(*((x["epoch"], x[metric]) for x in record["curve"]), strict=True)
+            axis.plot(epochs, values, color=colour, lw=0.8, label=None if i else label)
+    axis.grid(alpha=0.3)
 
 
 def _mean(evidence: Evidence, panel: Panel, line: str, column: Column, view: View) -> float:
@@ -128,7 +163,7 @@ def _gains(
         yield f"{paper}, {panel.label}", first - second, found
 
 
-def _save(figure: plt.Figure, name: str) -> None:
+def _save(figure: Figure, name: str) -> None:
     figure.savefig(PICTURES / f"{name}.svg", metadata={"Date": None}, facecolor="white")
     plt.close(figure)
 

@@ -41,10 +41,24 @@ def section():
 
 
 @pytest.fixture(scope="module")
-def ends():
-    """All records, by data set, method and seed."""
-    found = [(Run(**record["run"]), record) for record in Results(ENDS).records()]
+def trained():
+    """All runs, with their records."""
+    return [(Run(**record["run"]), record) for record in Results(ENDS).records()]
+
+
+@pytest.fixture(scope="module")
+def ends(trained):
+    """The records of one loss from the first epoch on, by data set, method and seed."""
+    found = [(run, record) for run, record in trained if not run.cross_entropy_first]
     return {(run.dataset, run.method, run.seed): record for run, record in found}
+
+
+@pytest.fixture(scope="module")
+def entropy_first(trained):
+    """Those with ten epochs of cross-entropy before the loss, by method."""
+    found = {run.method: record for run, record in trained if run.cross_entropy_first}
+    assert {record["run"]["cross_entropy_first"] for record in found.values()} == {10}
+    return found
 
 
 def of(ends, method):
@@ -103,15 +117,15 @@ def test_the_table_shows_the_records(label, section, ends, committed):
     assert f"| {' | '.join(cells)} |\n" in section
 
 
-def test_all_ended_by_themselves(section, ends):
+def test_all_ended_by_themselves(section, trained):
     """By their patience, those of CIFAR-10."""
-    for (dataset, *_), record in ends.items():
+    for run, record in trained:
         assert not record["capped"]
         assert not record["diverged"]
-        if dataset == "cifar10":
-            assert record["epochs"] - record["picks"][LOSS]["epoch"] == record["run"]["patience"]
-    hours = sum(record["seconds"] for record in ends.values()) / 3600
-    assert f"the {len(ends)} trainings took {hours:.1f} hours on one" in section
+        if run.dataset == "cifar10":
+            assert record["epochs"] - record["picks"][LOSS]["epoch"] == run.patience
+    hours = sum(record["seconds"] for _, record in trained) / 3600
+    assert f"the {len(trained)} trainings took {hours:.1f} hours on one" in section
 
 
 def test_differences(section, ends):
@@ -174,62 +188,89 @@ def at_one_class(record):
     """How many epochs, from the first on, called every validation row the same."""
     found = scores(record)
     stuck = [abs(f1 - ALL_POSITIVE) < 1e-3 or f1 == 0 for f1 in found]
-    assert not any(stuck[stuck.index(False) :])  # who has left stays away
-    return stuck.index(False)
+    left = stuck.index(False) if False in stuck else len(stuck)
+    assert not any(stuck[left:])  # who has left stays away
+    return left
 
 
-def surf_line(ends, label):
-    records = surf_of(ends, SURF[label])
+def at_the_end(record):
+    return statistics.median(scores(record)[-10:])
 
-    def median(values):
-        return f"{statistics.median(values):.3f}"
 
-    cells = [
-        label,
-        str(len(records)),
-        ", ".join(str(at_one_class(record)) for record in records),
-        median(scores(record)[19] for record in records),
-        median(scores(record)[-1] for record in records),
-        median(statistics.median(scores(record)[-10:]) for record in records),
-        *(
-            median(value(record, decision=decision, metric="f1") for record in records)
-            for decision in ("argmax", "tuned")
-        ),
-    ]
-    return f"| {' | '.join(cells)} |\n"
+def cells_of(records, *epochs):
+    """F1 of the validation rows after these epochs and at the end, then of the test rows."""
+    values = [[scores(record)[epoch - 1] for record in records] for epoch in epochs]
+    values.append([at_the_end(record) for record in records])
+    for decision in ("argmax", "tuned"):
+        values.append([value(record, decision=decision, metric="f1") for record in records])
+    return [", ".join(f"{f1:.3f}" for f1 in found) for found in values]
 
 
 @pytest.mark.parametrize("label", SURF)
 def test_surf(label, section, ends):
-    if records := surf_of(ends, SURF[label]):
-        assert {record["epochs"] for record in records} == {120}
-        assert surf_line(ends, label) in section
-    else:
-        assert f"| {label} | 0 |" in section
+    records = surf_of(ends, SURF[label])
+    assert {record["epochs"] for record in records} == {120}
+    stays = ", ".join(str(at_one_class(record)) for record in records)
+    cells = [label, stays, *cells_of(records, 20)]
+    assert f"| {' | '.join(cells)} |\n" in section
 
 
-def test_what_is_missing_of_surf(section, ends):
-    figures = sum(len(surf_of(ends, method)) for method in SURF.values())
-    assert figures + len(SEEDS) * len(LINES) == len(ends)
+def test_what_is_missing_of_surf(section, trained):
     runs_of = runpy.run_path(str(ROOT / "study" / "benchmarks" / "image_ends.py"))["runs_of"]
+    done = {run.key for run, _ in trained}
+    missing = {
+        part: [run for run in runs_of(part) if run.key not in done]
+        for part in ("fashion", "airplane", "fashion-first", "east")
+    }
+    assert not missing["fashion-first"]
+    assert not missing["east"]
     wanted, airplane = (len(runs_of(part)) for part in ("fashion", "airplane"))
-    missing = f"{wanted - figures} of the {wanted} trainings are missing"
-    assert f"{missing}, and on CIFAR-10 all {airplane}." in section
+    text = f"{len(missing['fashion'])} of the {wanted} trainings are missing"
+    assert f"{text}, and on CIFAR-10 all {airplane}." in section
+    assert len(missing["airplane"]) == airplane
+
+
+def test_what_the_text_says_of_staying(section, ends):
+    """Of all that stay for 20 epochs: how many leave, and when."""
+    stays = {key: at_one_class(record) for key, record in ends.items() if key[0] == FASHION}
+    stay = [epochs for epochs in stays.values() if epochs >= 20]
+    leave = sorted(epochs for epochs in stay if epochs < 120)
+    assert {epochs for epochs in stays.values() if epochs < 20} == {0}
+    numbers = {3: "three", 6: "six", 9: "nine"}
+    assert f"Of {numbers[len(stay)]} trainings {numbers[len(leave)]} leave" in section
+    assert f"after {leave[0]} to {leave[-1]} epochs" in section
+    assert f"{numbers[len(stay) - len(leave)]} do not in 120" in section
+    summary = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    assert f"{numbers[len(stay)]} of fifteen trainings" in summary
+    assert len(stays) == 15
+    assert f"for {leave[0]} epochs or more, and {numbers[len(stay) - len(leave)]} for" in summary
+    never = [method for (_, method, _), epochs in stays.items() if epochs == 120]
+    assert sorted(never) == ["balanced_macro_soft_3", "surf_2", "surf_3"]
+    assert [stays[FASHION, "surf_1", seed] for seed in (1, 2)] == [0, 97]
+    assert "from the first epoch on with one seed, and after 97 epochs with the other" in section
 
 
 def test_what_the_text_says_of_surf(section, ends):
-    last = {
-        label: statistics.median(scores(records[0])[-10:])
-        for label, method in SURF.items()
-        if (records := surf_of(ends, method))
-    }
+    last = {label: at_the_end(ends[FASHION, SURF[label], 1]) for label in SURF}
     first, second, *_ = sorted(last, key=last.__getitem__, reverse=True)
     assert (first, second) == ("BCE, class-balanced", "Macro soft, β = 0.5")
-    best = max(f1 for label, f1 in last.items() if label.startswith("Surrogate"))
+    surrogates = [method for method in SURF.values() if method.startswith("surf")]
+    best = max(at_the_end(ends[FASHION, method, 1]) for method in surrogates)
     summary = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
-    assert f"one repetition on Fashion-MNIST: {last[first]:.2f} against {best:.2f}." in summary
+    assert f"the first repetition on Fashion-MNIST: {last[first]:.2f} against {best:.2f}" in summary
+    again = {
+        method: at_the_end(record)
+        for (data, method, seed), record in ends.items()
+        if data == FASHION and seed == 2
+    }
+    of_surf = [again[method] for method in surrogates if method in again]
+    assert len(of_surf) == 3
+    bests = f"{again[SURF[first]]:.2f} against {max(of_surf):.2f}, the best of three β"
+    assert f"in the second {bests}" in summary
     ahead = [last["Surrogate, β = 1"] - last[other] for other in ("MAE", "Macro soft, β = 1")]
     assert f"by {min(ahead):.2f} to {max(ahead):.2f} in the median of the last ten" in section
+    behind = again["balanced_macro_soft_1"] - again["surf_1"]
+    assert f"in the second it is {behind:.2f} behind the latter" in section
     found = [
         statistics.correlation(
             [-point["train_loss"] for point in record["curve"]],
@@ -239,3 +280,26 @@ def test_what_the_text_says_of_surf(section, ends):
         for record in surf_of(ends, f"surf_{beta}")
     ]
     assert f"(correlations from {min(found):.2f} to {max(found):.2f})" in section
+
+
+def test_entropy_first(section, ends, entropy_first):
+    for label, method in SURF.items():
+        if method in entropy_first:
+            record = entropy_first[method]
+            alone = f"{at_the_end(ends[FASHION, method, 1]):.3f}"
+            cells = [label, alone, *cells_of([record], 10, 11, 20)]
+            assert f"| {' | '.join(cells)} |\n" in section
+    assert all(at_one_class(record) == 0 for record in entropy_first.values())
+    for record in entropy_first.values():
+        f1 = scores(record)
+        assert f1[9] > max(f1[10:])  # the text says so of every one
+    gains = [
+        at_the_end(record) - at_the_end(ends[FASHION, method, 1])
+        for method, record in entropy_first.items()
+    ]
+    assert f"have more F1 than from the start, by {min(gains):.2f} to {max(gains):.2f}." in section
+    one = entropy_first["balanced_macro_soft_1"]
+    assert f"falls from {scores(one)[9]:.2f} to {at_the_end(one):.2f}." in section
+    tuned = [value(record, decision="tuned", metric="f1") for record in entropy_first.values()]
+    entropy = value(ends[FASHION, "balanced_cross_entropy", 1], decision="tuned", metric="f1")
+    assert f"({min(tuned):.2f} to {max(tuned):.2f} against {entropy:.2f})" in section
