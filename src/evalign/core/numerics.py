@@ -1,5 +1,5 @@
-"""Divisions and roots with finite gradients, weights of any scale, precision, and constants on the
-device.
+"""Divisions and roots with finite gradients, weights of any scale, precision, constants on the
+device, and a function of many inputs at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -118,3 +118,16 @@ def constant(values: Sequence, like: Tensor, *, dtype: torch.dtype | None = None
     if not functorch.is_functorch_wrapped_tensor(made):  # one of torch.func must not outlive it
         _on_devices[key] = made
     return made
+
+
+def at_once(function: Callable[..., Tensor], *inputs: Tensor, chunk: int | None = None) -> Tensor:
+    """A function of each row of the inputs: of all at once, or of `chunk` of them, where it can be.
+
+    Examples:
+        >>> at_once(lambda x: x if x > 0 else -x, torch.tensor([1.0, -2.0]))
+        tensor([1., 2.])
+    """
+    try:
+        return torch.vmap(function, chunk_size=chunk)(*inputs)
+    except RuntimeError:  # a user's metric with a Python `if` on values
+        return torch.stack([function(*each) for each in zip(*inputs, strict=True)])

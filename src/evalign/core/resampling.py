@@ -9,6 +9,7 @@ from torch import Tensor
 
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
+from evalign.core.numerics import at_once
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -126,4 +127,4 @@ def _values(
     def value(tp: Tensor, predicted: Tensor, actual: Tensor, full: Tensor | None = None) -> Tensor:
         return metric(Confusion(tp, predicted, actual, actual.sum(), full))
 
-    return torch.vmap(value)(*parts).numpy()
+    return at_once(value, *parts).numpy()

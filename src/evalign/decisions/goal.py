@@ -13,6 +13,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, Infeasible, parse
 from evalign.core.groups import stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
+from evalign.core.numerics import at_once
 
 # Scores are quotients of float64 sums of up to 2²⁰ terms: below this, a difference is rounding.
 ROUNDING = 1e-12
@@ -210,8 +211,5 @@ def each_of(function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) 
     lead = confusions.shape[:-2]
     flat = [confusions.flatten(0, -3), *(x.flatten() for x in more)]
     size = CHUNK if len(flat[0]) > CHUNK else None  # splitting takes time, even into one part
-    try:
-        result = torch.vmap(function, chunk_size=size)(*flat)
-    except RuntimeError:  # a user's function with a Python `if` on values
-        result = torch.stack([function(*each) for each in zip(*flat, strict=True)])
+    result = at_once(function, *flat, chunk=size)
     return result.reshape(*lead, *result.shape[1:])

@@ -68,6 +68,24 @@ def test_agrees_with_a_plain_bootstrap(metric, grouped):
     np.testing.assert_allclose(values, expected, rtol=0, atol=SAME)
 
 
+def test_a_metric_with_a_branch():
+    """Decisions take one as well: it must not fail after all candidates were trained."""
+    y, predictions, _ = rows()
+
+    def branching(c):
+        return c.tp.sum() / c.total if c.tp[2] > 14 else c.total * 0
+
+    def plain(c):
+        return (c.tp[2] > 14) * c.tp.sum() / c.total
+
+    values, expected = (
+        bootstrap(resolve(metric), y, predictions, classes=3, resamples=40)
+        for metric in (branching, plain)
+    )
+    assert 0 < (expected == 0).sum() < expected.size
+    np.testing.assert_array_equal(values, expected)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_alike_are_drawn_as_rows(weighted):
     y, predictions, weight = rows(300)
