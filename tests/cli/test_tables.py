@@ -81,6 +81,14 @@ def test_cells_may_hold_any_mark(tmp_path):
         TableFile(path).read()
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_quotes_behind_a_byte_order_mark(tmp_path, encoding):
+    path = tmp_path / "data.csv"
+    path.write_text('"a;b, c";e\n1,5;2\n2,5;3\n', encoding=encoding)
+    with pytest.warns(DataWarning, match="separated by semicolons, with decimal commas"):
+        assert TableFile(path).read().to_pydict() == {"a;b, c": ["1.5", "2.5"], "e": ["2", "3"]}
+
+
 def test_the_encoding_is_that_of_the_last_byte(tmp_path, monkeypatch):
     """All bytes are looked at, and letters may lie across blocks."""
     monkeypatch.setattr(dialects, "BLOCK", 7)

@@ -71,7 +71,8 @@ def find_dialect(path: Path, decimal: str = ".") -> Dialect:
     """
     encoding = _encoding(path)
     with opened(path) as file, io.TextIOWrapper(file, encoding, newline="") as text:
-        sample = text.read(SAMPLE)
+        # Behind a byte order mark, quotes around the first name would be taken for its letters.
+        sample = text.read(SAMPLE).removeprefix("\ufeff")
         whole = not text.read(1)
     if not sample.strip():
         raise UsageError(f"{path} is empty. Give a table with a line of names above its rows.")
