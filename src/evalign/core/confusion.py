@@ -100,11 +100,11 @@ class Confusion:
         return self.tp.shape[0]
 
     def __add__(self, other: "Confusion") -> "Confusion":
-        if (self.num_classes, self.multilabel) != (other.num_classes, other.multilabel):
-            got = f"{self.num_classes} and {other.num_classes} classes"
-            cure = "Pass num_classes where they are made."
-            allowed = "agree in classes"
-            raise ValueError(complaint("Confusion", "both sides of +", allowed, got, cure))
+        sides = [(c.num_classes, "labels" if c.multilabel else "classes") for c in (self, other)]
+        if sides[0] != sides[1]:
+            got = " and ".join(f"{number} {kind}" for number, kind in sides)
+            cure = "Pass num_classes and task where they are made."
+            raise ValueError(complaint("Confusion", "both sides of +", "agree", got, cure))
         both = self.full is not None and other.full is not None
         return replace(
             self,
