@@ -35,6 +35,12 @@ def records(**how):
     return [ours(run, **how) for run in runs], [other(run) for run in decided.runs(SETS)]
 
 
+def test_runs_of_any_iterables():
+    """Such as generators, which can be read only once."""
+    given = {"datasets": SETS, "splits": (0, 1), "goals": ("f1", "mcc")}
+    assert plan.runs(**{name: iter(values) for name, values in given.items()}) == plan.runs(**given)
+
+
 def test_gains_are_paired_by_split():
     scores = collected(*records())
     assert scores["adult", "", "f1"]["blend"][3] == pytest.approx(0.553)

@@ -24,7 +24,7 @@ def runs(
         >>> len(runs(["adult"]))  # 5 splits and 4 metrics
         20
     """
-    goals, splits = list(goals), list(splits)
+    goals, datasets = list(goals), list(datasets)
     return [
         Run(
             dataset=dataset,
