@@ -125,3 +125,60 @@ def test_one_that_fails_does_not_stop_the_others():
     assert {record["key"] for record in found} == {RUNS[0].key, RUNS[1].key}
     (error,) = caught.value.exceptions
     assert "no_such_loss" in error.__notes__[0]
+
+
+class Made:
+    """A training of three epochs that calls a function in each."""
+
+    def __init__(self, run, work):
+        self.run, self.work, self.left = run, work, 3
+
+    @property
+    def finished(self):
+        return not self.left
+
+    def epoch(self):
+        self.work(self.run)
+        self.left -= 1
+
+    def record(self, assessors):
+        return {"key": self.run.key}
+
+
+@pytest.mark.parametrize("at", ["set-up", "epoch"])
+def test_one_that_failed_takes_no_time_from_the_others(monkeypatch, at):
+    """Two of three seconds each fit into seven, whatever failed between them."""
+    now, found, failing = [0.0], [], RUNS[1:4]
+
+    def fail(run):
+        if run in failing:
+            raise ArithmeticError
+
+    def work(run):
+        fail(run)
+        now[0] += 1
+
+    def begin(run):
+        if at == "set-up":
+            fail(run)
+        return Made(run, work)
+
+    monkeypatch.setattr(side_by_side, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with pytest.raises(ExceptionGroup, match="3 of 5 trainings failed"):
+        train(RUNS, found.extend, seconds=7.0, side=1, begin=begin)
+    assert [record["key"] for record in found] == [RUNS[0].key, RUNS[4].key]
+
+
+def test_nothing_is_trained_that_cannot_be_kept():
+    begun = []
+
+    def begin(run):
+        begun.append(run)
+        return Made(run, lambda run: time.sleep(0.1))
+
+    def full(records):
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        train(RUNS, full, side=1, begin=begin)
+    assert len(begun) <= 2

@@ -4,6 +4,7 @@ Kernels of one process run at the same time, those of several take turns. A step
 so that a thread needs Python for little, and leaves it to the others.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,14 +64,17 @@ def train_side_by_side(
     errors: list[Exception] = []
     with ThreadPoolExecutor(side, initializer=_own_stream) as threads:
         futures = {threads.submit(_train, begin, run, turns, clock, assessors): run for run in runs}
-        for future in as_completed(futures):
-            if isinstance(error := future.exception(), Exception):
-                error.add_note(f"in {futures[future]}")
-                errors.append(error)
-            elif record := future.result():
-                keep([record])
-            else:
-                unfinished.append(futures[future])
+        try:
+            for future in as_completed(futures):
+                if isinstance(error := future.exception(), Exception):
+                    error.add_note(f"in {futures[future]}")
+                    errors.append(error)
+                elif record := future.result():
+                    keep([record])
+                else:
+                    unfinished.append(futures[future])
+        finally:  # what nobody keeps is not trained on
+            clock.end = -math.inf
     if errors:
         raise ExceptionGroup(f"{len(errors)} of {len(futures)} trainings failed", errors)
     return unfinished
@@ -94,16 +98,18 @@ def _train(
         start = time.monotonic()
         if start + clock.expected > clock.end:
             return None
-        clock.begun += 1
         training = begin(run)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-    while not training.finished:
-        with turns.together():
-            if time.monotonic() > clock.end:
-                return None
-            training.epoch()
-    clock.took.append(time.monotonic() - start)
+        clock.begun += 1
+    try:
+        while not training.finished:
+            with turns.together():
+                if time.monotonic() > clock.end:
+                    return None
+                training.epoch()
+    finally:  # one that fails is no longer beside the others
+        clock.took.append(time.monotonic() - start)
     return training.record(assessors)
 
 
@@ -114,8 +120,8 @@ class _Clock:
     Args:
         side: how many train at a time.
         end: when the time is up.
-        begun: how many have begun.
-        took: the seconds of those that have ended.
+        begun: how many were set up.
+        took: the seconds of those of them that have ended, well or not.
     """
 
     side: int
