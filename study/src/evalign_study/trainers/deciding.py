@@ -44,6 +44,7 @@ from evalign_study.trainers.prepared import of_texts, thin
 
 PREFIX = "decided_"
 FOLDS = 5
+MOST_ASCENDED = 100  # classes whose thresholds a rival looks for
 WIDTH, EPOCHS = 128, 20  # of the network; the estimator's own is larger and takes a hundred
 KEPT = "EVALIGN_PROBABILITIES"  # names a folder in which probabilities are kept
 
@@ -154,11 +155,7 @@ def probabilities(run: Run) -> Probabilities:
     file = Path(folder) / f"{run.key}.npz" if folder else None
     if file is not None and file.exists():
         with np.load(file) as kept:
-            stored = {name: kept[name] for name in Probabilities._fields}
-        known, test = (stored[name].astype(np.float64) for name in ("known", "test"))
-        return Probabilities(
-            **stored | {"known": known, "test": test, "seconds": float(stored["seconds"])}
-        )
+            return _doubled(Probabilities(**{name: kept[name] for name in Probabilities._fields}))
     rows = split_rows(run.dataset, run.split_seed, run.rows)
     fold, start = _folds(rows), time.process_time()
     known = np.empty((len(rows.y), rows.classes), np.float32)
@@ -197,10 +194,8 @@ def split_rows(dataset: str, split_seed: int, most: int | None) -> SplitRows:
 def _folds(rows: SplitRows) -> np.ndarray:
     """Number the fold of each row; a group stays in one, stratified by the label of its first."""
     _, first, group = np.unique(rows.groups, return_index=True, return_inverse=True)
-    fold, splits = (
-        np.empty(len(first), np.int64),
-        StratifiedKFold(FOLDS, shuffle=True, random_state=0),
-    )
+    fold = np.empty(len(first), np.int64)
+    splits = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     for number, (_, out) in enumerate(splits.split(first, rows.y[first])):
         fold[out] = number
     return fold[group]
@@ -304,7 +299,6 @@ def _ours(decision: Any) -> Callable[[Probabilities, str], np.ndarray]:
     return decide
 
 
-MOST_ASCENDED = 100
 PREDICT, TUNER, CUTOFFS = "predict", "scikit-learn", "optimal-classification-cutoffs"
 DECIDED: dict[str, Callable[[Probabilities, str], np.ndarray | None]] = {
     PREDICT: lambda found, metric: found.test.argmax(1),
