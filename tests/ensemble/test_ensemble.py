@@ -703,7 +703,7 @@ def test_time_that_does_not_depend_on_the_rows_is_told_apart(monkeypatch):
         (
             {"time_limit": -1},
             ValueError,
-            "time_limit of AlignedEnsemble must be a number of seconds, or None. Got -1.",
+            "time_limit of AlignedEnsemble must be seconds, above 0, or None. Got -1.",
         ),
         (
             {"decision": "best"},

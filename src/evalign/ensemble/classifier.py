@@ -168,8 +168,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         parts = folds(OWNER, self.cv, table, rows, seed)
         warn_of_lost(targets, table.codes, parts)
-        rows = max(len(rows) for rows, _ in parts)
-        candidates = build(self.candidates, self.metric, rows, seed)
+        most = max(len(training) for training, _ in parts)
+        candidates = build(self.candidates, self.metric, most, seed)
 
         if len(names) == 1:  # nothing to learn
             rule = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
@@ -333,7 +333,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         ok = limit is None or (
             isinstance(limit, Real) and not isinstance(limit, bool) and limit > 0
         )
-        require(ok, OWNER, "time_limit", "be a number of seconds, or None", repr(limit))
+        require(ok, OWNER, "time_limit", "be seconds, above 0, or None", repr(limit))
 
     def _state(self) -> FittedEnsemble:
         check_is_fitted(self)

@@ -91,8 +91,9 @@ class CategoryColumn:
         kept = [level for level in known if counts[level] >= RARE]
         if len(kept) + (len(kept) < len(known)) > LEVELS:
             kept = sorted(kept, key=counts.__getitem__)[-(LEVELS - 1) :]
-        levels = tuple(level for level in known if level in set(kept))
-        return cls(name, levels, tuple(level for level in known if level not in set(kept)))
+        flagged = set(kept)
+        levels = tuple(level for level in known if level in flagged)
+        return cls(name, levels, tuple(level for level in known if level not in flagged))
 
     @property
     def whole_numbers(self) -> bool:
