@@ -1,5 +1,6 @@
 """AlignedClassifier under a constraint: the loss, the best epoch and the rule heed it."""
 
+import math
 import re
 
 import numpy as np
@@ -131,6 +132,27 @@ def test_the_score_of_an_epoch():
         for sign in (1, -1)
     )
     assert -1 >= near > far > -3
+
+
+def total_cost(c):
+    return c.total * resolve("expected_cost[[0, 1e7], [5e7, 0]]")(c)
+
+
+total_cost.greater_is_better, total_cost.needs_matrix = False, True
+
+
+@pytest.mark.parametrize("cost", ["expected_cost[[0, 1e7], [5e7, 0]]", total_cost])
+def test_a_large_cost_is_better_than_a_broken_constraint(cost):
+    generator = torch.Generator().manual_seed(0)
+    y = (torch.rand(300, generator=generator) < 0.3).long()
+    z = torch.randn(300, generator=generator) + 2 * y
+    logits, about = torch.stack([torch.zeros(300), z], 1), (("0", "1"), (0.0, 0.0))
+    met = ConstrainedScore(resolve(cost), "recall >= 0.8", *about)(logits, y)
+    near, far = (
+        ConstrainedScore(resolve(cost), "recall >= 0.99, precision >= 0.99", *about)(given, y)
+        for given in (logits, logits.flip(0))
+    )
+    assert 1e6 < met < near < far < math.inf
 
 
 @pytest.fixture(scope="module")

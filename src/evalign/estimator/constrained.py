@@ -20,6 +20,8 @@ from evalign.decisions.gains import quick_standing
 from evalign.decisions.goal import Goal
 from evalign.estimator.rows import OWNER, LabelledRows
 
+INFINITE = 1e30  # stands for the bounds of a metric without any, as ∞ cannot be worsened
+
 
 def class_names(classes: np.ndarray) -> list[str]:
     """The names by which a constraint calls the classes."""
@@ -150,6 +152,7 @@ class ConstrainedScore:
             (logits + offsets).softmax(1), target, mass, goal, (-offsets).softmax(0)
         )
         better = 1 if self.metric.greater_is_better else -1
-        low, high = (max(-1e6, min(bound, 1e6)) for bound in self.metric.bounds)
+        low, high = (max(-INFINITE, min(bound, INFINITE)) for bound in self.metric.bounds)
         worst = low if better > 0 else high
-        return torch.where(missing < 0, worst - better * (1 - missing), better * score)
+        step = max(1.0, abs(worst))  # beside a large bound a small one would be rounded off
+        return torch.where(missing < 0, worst - better * step * (1 - missing), better * score)
