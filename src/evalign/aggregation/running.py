@@ -114,10 +114,9 @@ class RunningConfusion(nn.Module):
 
         There are no rows in a multilabel problem. In their place is the total once more.
         """
-        tp, rows = self.tp, self.total if multilabel else self.rows
-        if tp is not None and tp.device != device:
+        if self.tp is not None and self.tp.device != device:
             self._apply(lambda x: x.to(device))
-            tp, rows = self.tp, self.total if multilabel else self.rows
+        tp, rows = self.tp, self.total if multilabel else self.rows
         if tp is None or rows is None or len(tp) != classes or self.total.ndim != multilabel:
             if tp is not None and rows is None:  # kept by a loss that needs fewer sums
                 self.reset()
@@ -138,7 +137,9 @@ class RunningConfusion(nn.Module):
         running: Tensor | None = getattr(self, part)
         if running is None:
             return torch.zeros_like(value)
-        self._check_size(part, value)
+        allowed = f"keep the {running.shape[:1].numel()} classes of the batches before"
+        got, cure = value.shape[:1].numel(), "Make a new loss."
+        require(running.shape == value.shape, "running statistics", "logits", allowed, got, cure)
         return running
 
     def empty(self) -> None:
@@ -152,12 +153,6 @@ class RunningConfusion(nn.Module):
         self.seen.zero_()
         for part in _PARTS:
             setattr(self, part, None)
-
-    def _check_size(self, part: str, value: Tensor) -> None:
-        running: Tensor = getattr(self, part)
-        allowed = f"keep the {running.shape[:1].numel()} classes of the batches before"
-        got, cure = value.shape[:1].numel(), "Make a new loss."
-        require(running.shape == value.shape, "running statistics", "logits", allowed, got, cure)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "RunningConfusion":
         for name, buffer in self.named_buffers():
