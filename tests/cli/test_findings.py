@@ -150,10 +150,11 @@ def test_warnings_stand_in_the_report(tmp_path, monkeypatch):
         return train(*given, **more)
 
     monkeypatch.setattr(command.AlignedEnsemble, "fit", warning)
-    with warnings.catch_warnings(record=True):
+    with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("default")
         more = ["--quiet", "--test", data, "--quick"]
         done(*fit(data, tmp_path / "run", *more, model="linear"))
+    assert shown == []
     found = FinishedRun(tmp_path / "run").findings
     assert found.notes == [
         command.PREVIEW,

@@ -62,7 +62,8 @@ def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
                 spoken.note(f"{WARNING}{message}")
             else:
                 spoken.warned.append(f"{category.__name__}: {message}")
-                plain(message, category, *where)
+                if not quiet:
+                    plain(message, category, *where)
 
         warnings.simplefilter("always", DataWarning)
         warnings.simplefilter("always", TrainingWarning)
