@@ -1,6 +1,7 @@
 """What is told of a training while it runs, by a clock of the tests."""
 
 import re
+import sys
 
 import pytest
 
@@ -78,3 +79,29 @@ def test_a_log_of_an_ensemble_has_a_line_a_minute(clock, capsys):
             tell(f"epoch {epoch}", passing=True)
         tell("done")
     assert capsys.readouterr().err.splitlines() == ["epoch 11", "epoch 23", "done"]
+
+
+def test_on_a_terminal(clock, monkeypatch, capsys):
+    """A bar for a training; of an ensemble, lines of what was done. Names are not markup."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress.progress("aligned", "cost[/b]", 2) as show:
+        show(record(1))
+    bar = capsys.readouterr().err
+    assert "aligned: loss 1.0000  cost[/b] 0.5000" in bar
+    assert "100%" in bar
+    with ensemble.narrated(1) as tell:
+        tell("passes", passing=True)
+        tell("linear[/b] done")
+    assert "linear[/b] done\n" in capsys.readouterr().err
+
+
+def test_without_rich(clock, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    with progress.progress("aligned", "f1", 2) as show:
+        show(record(1))
+    with ensemble.narrated(1) as tell:
+        tell("done")
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("aligned: epoch 1/2  loss 1.0000")
+    assert last == "done"

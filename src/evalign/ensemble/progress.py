@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from evalign.estimator.progress import MINUTE
+from evalign.estimator.progress import MINUTE, terminal
 
 
 class Tell(Protocol):
@@ -24,19 +24,16 @@ def narrated(verbose: int) -> Iterator[Tell]:
     if not verbose:
         yield _nothing
         return
-    try:
-        from rich.console import Console
-    except ImportError:
+    console = terminal()
+    if console is None:
         yield _Lines()
         return
-    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    if not console.is_terminal:
-        yield _Lines()
-        return
+    from rich.text import Text
+
     with console.status("") as status:
 
         def show(text: str, *, passing: bool = False) -> None:
-            status.update(text)
+            status.update(Text(text))  # the name of a candidate is not markup
             if not passing:
                 console.print(text, soft_wrap=True)
 

@@ -33,6 +33,16 @@ class TimeLeft:
         return f"at most {max(0.0, self.end - now):.0f} s left"
 
 
+def terminal() -> Any:
+    """A console of rich on standard error; None without rich, or where that is not a terminal."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    return console if console.is_terminal else None
+
+
 @contextmanager
 def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRecord], None]]:
     """Give a function to call with the record of each epoch.
@@ -40,20 +50,15 @@ def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRe
     It shows a bar on standard error. Where that is not a terminal, or rich is not installed, it
     prints a line now and then instead: a log has no use for a bar.
     """
-    left = TimeLeft(epochs)
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn
-    except ImportError:
+    left, console = TimeLeft(epochs), terminal()
+    if console is None:
         with closing(_Lines(title, metric, left)) as lines:
             yield lines
         return
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        with closing(_Lines(title, metric, left)) as lines:
-            yield lines
-        return
-    columns = ("{task.description}", BarColumn(), TaskProgressColumn())
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    # The name of a metric is not markup.
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
     with Progress(*columns, console=console) as bar:
         task = bar.add_task(title, total=epochs)
 
