@@ -706,6 +706,12 @@ def test_time_that_does_not_depend_on_the_rows_is_told_apart(monkeypatch):
             "time_limit of AlignedEnsemble must be seconds, above 0, or None. Got -1.",
         ),
         (
+            {"constraint": "gap(recall) <= 0.1"},
+            ValueError,
+            "constraint_groups of AlignedEnsemble must be given for 'gap(recall) <= 0.1'. Got "
+            "None. Pass fit(X, y, constraint_groups=...), a group for each row.",
+        ),
+        (
             {"decision": "best"},
             ValueError,
             "decision of AlignedEnsemble must be one of argmax, tuned, expected. Got 'best'.",

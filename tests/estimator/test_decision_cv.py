@@ -439,8 +439,26 @@ def test_wrong_promises():
     text = "constraint_groups of AlignedDecisionCV must be one for each row"
     with pytest.raises(ValueError, match=text):
         decided(constraint="gap(recall) <= 0.5").fit(X, Y, constraint_groups=[1, 2])
-    with pytest.raises(ValueError, match="groups of fit_decision must be given for 'gap"):
-        decided(constraint="gap(recall) <= 0.5").fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "groups", "text"),
+    [
+        ({"constraint": "gap(recall) <= 0.5"}, None, "be given for 'gap.* constraint_groups=..."),
+        ({"constraint": "gap(recall) <= 0.5"}, np.zeros_like(Y), "two groups at least. Got 1"),
+        ({"constraint": "recall >= 0.5"}, Y, "be None without a gap"),
+        ({"constraint": "recall[cat] >= 0.5"}, None, "must name one of the classes"),
+        ({"constraint": "recall >= 0.5", "decision": "argmax"}, None, "be None for argmax"),
+    ],
+)
+def test_what_no_rule_can_heed_is_refused_before_training(arguments, groups, text):
+    class Never(LogisticRegression):
+        def fit(self, *given, **more):
+            raise AssertionError("it was trained")
+
+    clf = AlignedDecisionCV(Never(), metric="f1", **arguments)
+    with pytest.raises(ValueError, match=f"of AlignedDecisionCV .*{text}"):
+        clf.fit(X, Y, constraint_groups=groups)
 
 
 def test_a_fit_that_fails_changes_nothing():
@@ -486,7 +504,7 @@ def test_a_constraint_that_some_folds_cannot_meet():
         ),
         ({"pos_label": 2}, ValueError, "pos_label of AlignedDecisionCV must be None, or one of"),
         ({"metric": "nosuch"}, ValueError, "metric of AlignedDecisionCV must be a name"),
-        ({"constraint": "recall > 2"}, ValueError, "constraint of fit_decision must"),
+        ({"constraint": "recall > 2"}, ValueError, "constraint of AlignedDecisionCV must"),
     ],
 )
 def test_wrong_arguments(arguments, error, text):

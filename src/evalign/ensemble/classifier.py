@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule
-from evalign.decisions.fit import check_arguments, check_promise
+from evalign.decisions.fit import check_promise
 from evalign.ensemble import storage
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, OWNER, build
 from evalign.ensemble.choice import choose
@@ -158,13 +158,13 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         self._check()
         table, targets, features = read_table(self, X, y, sample_weight, groups)
         names, decision = targets.names, cast(Decision, self.decision)
-        if len(names) > 1:
-            check_arguments(OWNER, self.metric, decision, None, self.constraint, names)
-            check_promise(OWNER, decision, self.constraint, self.confidence)
         rows = len(y) if hasattr(y, "__len__") else len(table.codes)
         apart = constraint_values(OWNER, constraint_groups, rows)
         apart = None if apart is None else apart[table.counted]
         wanted = Wanted(self.metric, decision, self.constraint, names, self.confidence, apart)
+        if len(names) > 1:
+            wanted.check(OWNER)
+            check_promise(OWNER, decision, self.constraint, self.confidence)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         parts = folds(OWNER, self.cv, table, rows, seed)
         warn_of_lost(targets, table.codes, parts)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -46,22 +46,33 @@ def check_constraint(
         each.slack(perfect, stacked([perfect]))  # complains if it is for two classes
 
 
+def gaps_of(
+    owner: str, constraint: str | None, names: Sequence[Any], groups: np.ndarray | None
+) -> list[str]:
+    """The gaps of a constraint. Refuse groups without a gap, and a gap without two groups."""
+    parts = () if constraint is None else parse(constraint, names, owner=owner)
+    gaps, name = [each.text for each in parts if each.gap], "constraint_groups"
+    if not gaps:
+        allowed, cure = "be None without a gap", 'A gap is constraint="gap(recall) <= 0.05".'
+        require(groups is None, owner, name, allowed, "groups", cure)
+    elif groups is None:
+        cure = "Pass fit(X, y, constraint_groups=...), a group for each row."
+        raise ValueError(complaint(owner, name, f"be given for {gaps[0]!r}", None, cure))
+    else:
+        number = len(np.unique(groups))
+        require(number > 1, owner, name, "name two groups at least", number)
+    return gaps
+
+
 def group_numbers(
     constraint: str | None, names: Sequence[str], training: LabelledRows, validation: LabelledRows
 ) -> list[np.ndarray] | None:
-    """The groups of rows to train and to choose on as numbers from 0; None without a gap.
-
-    Refuse a gap without groups, and groups without a gap.
-    """
-    gaps = [c.text for c in parse(constraint, names) if c.gap] if constraint is not None else []
-    name, apart, chosen = "constraint_groups", training.apart, validation.apart
+    """The groups of rows to train and to choose on as numbers from 0; None without a gap."""
+    gaps = gaps_of(OWNER, constraint, names, training.apart)
     if not gaps:
-        allowed, cure = "be None without a gap", 'A gap is constraint="gap(recall) <= 0.05".'
-        require(apart is None and chosen is None, OWNER, name, allowed, "groups", cure)
+        gaps_of(OWNER, constraint, names, validation.apart)
         return None
-    if apart is None:
-        cure = "Pass fit(X, y, constraint_groups=...), a group for each row."
-        raise ValueError(complaint(OWNER, name, f"be given for {gaps[0]!r}", None, cure))
+    name, apart, chosen = "constraint_groups", cast(np.ndarray, training.apart), validation.apart
     if chosen is None:
         allowed, cure = f"have groups for {gaps[0]!r}", "Pass (X, y, None, constraint_groups)."
         raise ValueError(complaint(OWNER, "validation_data", allowed, None, cure))

@@ -152,7 +152,11 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         prefit = self._check()
         X, y, targets, codes = read_targets(self, X, y)
         weight = None if sample_weight is None else weights(OWNER, sample_weight, len(codes))
-        groups = constraint_values(OWNER, constraint_groups, len(codes))
+        apart = constraint_values(OWNER, constraint_groups, len(codes))
+        names, decision = targets.names, cast(Decision, self.decision)
+        wanted = Wanted(self.metric, decision, self.constraint, names, self.confidence, apart)
+        if len(names) > 1:
+            wanted.check(OWNER)
         routed = self._routed(weight, params)
         weight = None if weight is None else with_mean_one(weight)
         split_params, fit_params = routed.splitter.split, routed.estimator.fit
@@ -184,7 +188,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         answers = held_out.gathered(
             values, self._method, X, codes, weight, parts, split_params, seed
         )
-        self._decide(answers, groups)
+        self._decide(answers, wanted)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -308,14 +312,11 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 warnings.warn(text, TrainingWarning, stacklevel=4)
         return Bunch(splitter=Bunch(split=split), estimator=Bunch(fit=params))
 
-    def _decide(self, answers: Answers, groups: np.ndarray | None) -> None:
-        targets = self._targets
-        if len(targets.classes) == 1:
+    def _decide(self, answers: Answers, wanted: Wanted) -> None:
+        if len(self.classes_) == 1:
             self.rule_ = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
             self.cv_results_ = {}
             return
-        names, decision = targets.names, cast(Decision, self.decision)
-        wanted = Wanted(self.metric, decision, self.constraint, names, self.confidence, groups)
         if doubt := wanted.doubt(answers):
             warnings.warn(doubt, TrainingWarning, stacklevel=4)
         self.rule_ = wanted.rule(answers)

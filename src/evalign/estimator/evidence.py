@@ -15,8 +15,10 @@ from evalign.core.estimates import UNBOUNDED, Estimate, estimate
 from evalign.core.groups import of_each, stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
+from evalign.decisions.fit import check_arguments
 from evalign.decisions.goal import Goal
 from evalign.estimator.answers import OWNER, Answers, as_argument
+from evalign.estimator.constrained import gaps_of
 
 # Rows outside of the most frequent class. With fewer, what a tuned rule gains over argmax is luck.
 FEWEST = 10
@@ -37,6 +39,12 @@ class Wanted:
     classes: Sequence[Any]
     confidence: float | None = None
     groups: np.ndarray | None = None
+
+    def check(self, owner: str) -> None:
+        """Refuse what no rule can heed, before a classifier is trained."""
+        check_arguments(owner, self.metric, self.decision, None, self.constraint, self.classes)
+        if self.decision != "argmax":
+            gaps_of(owner, self.constraint, self.classes, self.groups)
 
     def doubt(self, answers: Answers) -> str | None:
         """Why no rule is fitted to these answers, in which case argmax takes its place."""
