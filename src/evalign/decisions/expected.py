@@ -1,4 +1,4 @@
-"""What a rule is expected to bring if probabilities are right, and what is left of constraints."""
+"""The best rule if probabilities are right, and what a rule leaves of constraints."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def expected_gain(
     many: bool,
     groups: Tensor | None = None,
 ) -> Tensor:
-    """The best gains if the probabilities of these logits are right; log-odds if many labels."""
+    """The best gains if the probabilities of these logits are right; of `many` labels, of each."""
     if not many:
         believed = goal.by_group(without_floor(logits.softmax(1)), groups)
         return search(owner, logits, believed, weight, goal)

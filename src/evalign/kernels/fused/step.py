@@ -75,10 +75,9 @@ def _ramp(t, EPS: tl.constexpr):
 def at_threshold(z, tau, t, SIGMOID: tl.constexpr, EPS: tl.constexpr):
     """H(σ(z), τ) and its slope in z, as in `core.heaviside`, for a threshold that is given."""
     p = 1 / (1 + tl.exp(-z))
-    past = p - tau
     if SIGMOID:
         k = 2 / tl.maximum(t, EPS)
-        h = 1 / (1 + tl.exp(-past * k))
+        h = 1 / (1 + tl.exp((tau - p) * k))
         slope = h * (1 - h) * k
     else:
         inner, outer, _steep = _ramp(t, EPS)

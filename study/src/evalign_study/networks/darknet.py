@@ -19,8 +19,9 @@ TINY = [[16], [32], [16, 128, 16, 128], [32, 256, 32, 256], [64, 512, 64, 512, 1
 
 
 def darknet19(n_classes: int, *, dropout: float = 0.0) -> nn.Sequential:
-    """Build EAST's network for images (E.3.1), with dropout before the last layer, as the paper
-    does not say where it is.
+    """Build EAST's network for images (E.3.1).
+
+    The paper does not say where its dropout is. Here it is before the last layer.
     """
     return _darknet(DARKNET_19, n_classes, dropout)
 
