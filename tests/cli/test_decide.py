@@ -400,7 +400,9 @@ def test_a_promise(tmp_path):
     assert "Note: The rule of fit_decision does not promise its constraint" in said.err
     assert "it is not shown to hold with confidence 0.9." in said.out
     text = refused("decide", few, *how, "--constraint", "gap(recall) <= 0.9")
-    assert "groups of fit_decision must be given" in text
+    assert "gap(recall) <= 0.9 needs groups of rows. Name their column with --groups." in text
+    text = refused("decide", data, *how, "--constraint", "recall >= 0.5", "--groups", "place")
+    assert '--constraint bounds none. Leave it out, or pass --constraint "gap(recall)' in text
     assert "must be None without a constraint" in refused("decide", few, *how)
 
 

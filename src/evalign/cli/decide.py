@@ -18,6 +18,7 @@ from evalign.cli.labels import Labels, warn_of_formulas
 from evalign.cli.saved_rule import SavedRule
 from evalign.cli.tables import TableFile, is_usable, writing
 from evalign.cli.terminal import Terminal, terminal
+from evalign.core.constraints import parse
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.decisions.goal import ROUNDING
@@ -94,6 +95,7 @@ def fit_rule(
         )
         for fold, (_, rows) in enumerate(held_out.splits(held_out.FOLDS, y, y, y, {}, SEED)):
             answers.fold[rows] = fold
+        _check_gap(constraint, groups, labels.names)
         apart = None if groups is None else _groups(table, groups)
         wanted = Wanted(metric, decision, constraint, labels.names, confidence, apart)
         with refused(), warnings.catch_warnings(record=True) as told:
@@ -149,6 +151,18 @@ def apply_rule(path: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
             source.check_rows(count)
         warn_of_formulas(out, saved.labels)
         spoken.result({"rows": count, "out": str(out)}, f"Labelled {counted(count)}: {out}")
+
+
+def _check_gap(constraint: str | None, groups: str | None, names: list[str]) -> None:
+    """Refuse a gap without groups, and groups without a gap."""
+    with refused():
+        parts = () if constraint is None else parse(constraint, names, owner="evalign decide")
+    gaps = [each.text for each in parts if each.gap]
+    if gaps and groups is None:
+        raise UsageError(f"{gaps[0]} needs groups of rows. Name their column with --groups.")
+    if groups is not None and not gaps:
+        what = "--groups is for a gap between them, and --constraint bounds none"
+        raise UsageError(f'{what}. Leave it out, or pass --constraint "gap(recall) <= 0.05".')
 
 
 def _groups(table: pa.Table, name: str) -> np.ndarray:
