@@ -38,6 +38,8 @@ def export(path: str | os.PathLike[str], fitted: Fitted) -> None:
     inputs = _inputs(fitted.features)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "# The axis name: n", UserWarning)  # one for all inputs
+        # torch's own, of how it copies its modules.
+        warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
         program = torch.onnx.export(
             _RowsToLabels(fitted.on_cpu()).eval(),
             tuple(example for example, _ in inputs.values()),
