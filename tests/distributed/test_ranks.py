@@ -268,6 +268,24 @@ def test_ranks_must_agree_on_the_classes(aligned):
         assert "[3, 4] classes" in text
 
 
+def loaded_on_one_rank(rank, size):
+    logits, y = torch.randn(4, 3, requires_grad=True), torch.tensor([0, 1, 2, 0])
+    trained, loss = AlignedLoss("f1_macro"), AlignedLoss("f1_macro")
+    trained(logits, y)
+    if rank == 0:
+        loss.load_state_dict(trained.state_dict())
+    try:
+        loss(logits, y)
+    except ValueError as error:
+        return str(error)
+
+
+def test_counts_that_one_rank_alone_knows_are_an_error():
+    for text in run(loaded_on_one_rank, 2):
+        assert "the state of MetricLoss must be the same on every rank" in text
+        assert "Load its checkpoint on every rank" in text
+
+
 def dies(rank, size):
     loss, logits = MetricLoss("f1_macro"), torch.randn(4, 3, requires_grad=True)
     y = torch.tensor([0, 1, 2, 0])
