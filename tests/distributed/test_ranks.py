@@ -158,7 +158,7 @@ def exact(rank, size, shares, dtype, name):
     "name", ["O(classes)", "aligned", "aligned, weights", "constraint", "aligned, gap", "dice"]
 )
 def test_exact_backward_under_ddp(name):
-    shares, dtype = SHARES["uneven"], torch.float64
+    shares, dtype = SHARES["empty"], torch.float64
     expected = steps(network(dtype), LOSSES[name](), [rows(sum(shares), dtype)])
     for answer in run(exact, len(shares), shares, dtype, name):
         close(answer, expected, tolerances.RANKS[dtype])
@@ -266,6 +266,24 @@ def test_ranks_must_agree_on_the_classes(aligned):
     for text in run(other_classes, 2, aligned):
         assert "logits of MetricLoss must have the same number of classes on every rank" in text
         assert "[3, 4] classes" in text
+
+
+def loaded_on_one_rank(rank, size):
+    logits, y = torch.randn(4, 3, requires_grad=True), torch.tensor([0, 1, 2, 0])
+    trained, loss = AlignedLoss("f1_macro"), AlignedLoss("f1_macro")
+    trained(logits, y)
+    if rank == 0:
+        loss.load_state_dict(trained.state_dict())
+    try:
+        loss(logits, y)
+    except ValueError as error:
+        return str(error)
+
+
+def test_counts_that_one_rank_alone_knows_are_an_error():
+    for text in run(loaded_on_one_rank, 2):
+        assert "the state of MetricLoss must be the same on every rank" in text
+        assert "Load its checkpoint on every rank" in text
 
 
 def dies(rank, size):

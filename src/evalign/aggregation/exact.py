@@ -63,17 +63,18 @@ class ExactAccumulation:
         self._of = loss
         self._total: Sums = ()
         self._slopes: list[Tensor] = []
+        self._now = ""  # the pass that is open
         self._rng: dict[str, Any] = {}
         self._seen: Buffers = []
 
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Pass one: `count` every micro-batch. No graph is kept."""
-        self._total = ()
+        self._total, self._slopes = (), []
         self._rng = {"cpu": torch.get_rng_state()}
         if torch.cuda.is_available():
             self._rng["cuda"] = torch.cuda.get_rng_state_all()
-        with torch.no_grad():
+        with torch.no_grad(), self._pass("counting"):
             yield
         if not self._total:
             raise ValueError(complaint("exact_backward", "microbatches", "not be empty", "none"))
@@ -93,6 +94,7 @@ class ExactAccumulation:
         groups: Tensor | None = None,
     ) -> None:
         """Add the sums of a micro-batch."""
+        self._require("count", "counting")
         sums = self._sums(logits, target, sample_weight, groups)
         pairs = zip(self._total, sums, strict=True) if self._total else ()
         self._total = tuple(a + b for a, b in pairs) or sums
@@ -109,7 +111,8 @@ class ExactAccumulation:
         learnt = _buffers(self._of)
         _put(self._seen)
         try:
-            yield
+            with self._pass("replaying"):
+                yield
         finally:
             _put(learnt)
 
@@ -121,9 +124,22 @@ class ExactAccumulation:
         groups: Tensor | None = None,
     ) -> Tensor:
         """Σ ⟨∂L/∂C, C_i⟩. Its value means nothing; its gradients add up to that of the loss."""
+        self._require("loss", "replaying")
         sums = self._sums(logits, target, sample_weight, groups)
         pairs = zip(self._slopes, (x for part in sums for x in part.tensors()), strict=True)
         return torch.stack([(slope * x).sum() for slope, x in pairs]).sum()
+
+    @contextmanager
+    def _pass(self, name: str) -> Iterator[None]:
+        self._now = name
+        try:
+            yield
+        finally:
+            self._now = ""
+
+    def _require(self, method: str, name: str) -> None:
+        if self._now != name:
+            raise RuntimeError(f"ExactAccumulation: call `{method}` inside `with {name}()`.")
 
     def _sums(
         self, logits: Tensor, target: Tensor, weight: Tensor | None, groups: Tensor | None
@@ -165,6 +181,10 @@ def exact_backward(
         torch.Size([3, 4])
     """
     _check_microbatches(microbatches)
+    if not isinstance(model, nn.Module):
+        allowed, got = "be a torch.nn.Module, from x to logits", type(model).__name__
+        cure = "Around other calls write the two passes out, with ExactAccumulation."
+        raise TypeError(complaint("exact_backward", "model", allowed, got, cure))
     warn_of_batch_statistics("exact_backward", model)
     exact = ExactAccumulation(loss)
     no_sync = getattr(model, "no_sync", nullcontext)  # only DDP has one

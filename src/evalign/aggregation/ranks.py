@@ -86,8 +86,12 @@ class RankSum:
         lengths, got = torch.stack(found).T.tolist()
         allowed = "have the same number of classes on every rank"
         cure = "Give the network all classes, also those that a rank has no rows of."
-        same = len(set(lengths)) == 1
+        same = len(set(got)) == 1
         require(same, self._owner, "logits", allowed, f"{got} classes", cure)
+        # A loss that knows counts, or targets of another dtype, may take another way to its sums.
+        allowed, same = "be the same on every rank", len(set(lengths)) == 1
+        cure = "Load its checkpoint on every rank, and pass targets of one dtype."
+        require(same, self._owner, "the state", allowed, f"{lengths} sums", cure)
         self._agreed.add(own.numel())
 
 

@@ -1,12 +1,13 @@
 """A Confusion averaged over batches, for classes that most batches lack."""
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from evalign.core.checks import require
+from evalign.core.checks import require, values_readable
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import moved, sum_dtype
 
@@ -47,6 +48,13 @@ def make_saved(
         setattr(owner, name, here)
 
 
+# Whoever fills in the state dict of a new loss, as torch.distributed.checkpoint does, or copies the
+# buffers that it has, as averages of weights do, makes such a state.
+WITHOUT_SUMS = (
+    "The state of a loss has running statistics without their sums, as a loss has before its first "
+    "batch. The statistics start afresh. To resume with them, give the loss a batch in training "
+    "mode before you load into its state_dict."
+)
 _PARTS = ("tp", "predicted", "actual", "total", "full", "rows")
 
 
@@ -164,3 +172,6 @@ class RunningConfusion(nn.Module):
     ) -> None:
         make_saved(self, _PARTS, state_dict, prefix, self.seen)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        if self.tp is None and values_readable(self.seen, validate=True) and self.seen > 0:
+            self.reset()  # an average of nothing would be too small, and its slopes too steep
+            warnings.warn(WITHOUT_SUMS, UserWarning, stacklevel=2)

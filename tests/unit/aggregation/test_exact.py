@@ -182,3 +182,34 @@ def test_the_passes_come_in_order():
     exact, text = ExactAccumulation(MetricLoss("f1_macro")), "pass one, `counting`, comes before"
     with pytest.raises(RuntimeError, match=text), exact.replaying():
         pass
+
+
+def test_the_steps_of_a_pass_belong_inside_it():
+    exact, logits, y = ExactAccumulation(MetricLoss("f1_macro")), torch.ones(2, 3), torch.ones(2)
+    with pytest.raises(RuntimeError, match=re.escape("call `count` inside `with counting()`")):
+        exact.count(logits, y.long())
+    with exact.counting():
+        exact.count(logits, y.long())
+        with pytest.raises(RuntimeError, match=re.escape("call `loss` inside `with replaying()`")):
+            exact.loss(logits, y.long())
+    # Here dropout would draw other masks, and a loss that learns would have learnt.
+    with pytest.raises(RuntimeError, match=re.escape("call `loss` inside `with replaying()`")):
+        exact.loss(logits, y.long())
+
+
+def test_slopes_of_an_earlier_batch_are_not_replayed():
+    exact, model, parts = ExactAccumulation(MetricLoss("f1_macro")), network(3), [*microbatches(3)]
+    with exact.counting():
+        exact.count(model(parts[0][0]), parts[0][1])
+    with pytest.raises(ValueError, match="below 3"), exact.counting():
+        exact.count(model(parts[0][0]), parts[0][1] + 7)
+    with pytest.raises(RuntimeError, match="comes before `replaying`"), exact.replaying():
+        pass
+
+
+def test_a_function_is_no_model():
+    """Behind one the passes would not see DDP, nor batch statistics."""
+    model = network(3)
+    text = "model of exact_backward must be a torch.nn.Module, from x to logits. Got function."
+    with pytest.raises(TypeError, match=re.escape(text)):
+        exact_backward(MetricLoss("f1_macro"), lambda x: model(x), [*microbatches(3)])

@@ -205,3 +205,29 @@ def test_another_number_of_classes():
     loss(*next(batches()))
     with pytest.raises(ValueError, match=r"must keep the 3 classes of the batches before. Got 4."):
         loss(torch.randn(5, 4, dtype=torch.float64), torch.zeros(5, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MetricLoss("f1_macro", statistics="running"),
+        lambda: AlignedLoss("f1_macro"),
+        lambda: MetricLoss("f1_macro", constraint="recall[1] >= 0.9"),
+    ],
+)
+def test_statistics_without_their_sums_start_afresh(make):
+    """As torch.distributed.checkpoint leaves them, which fills in what a new loss has."""
+    *earlier, (logits, target) = batches()
+    trained, loss, new = make(), make(), make()
+    for batch in earlier:
+        trained(*batch)
+    state = {name: trained.state_dict()[name] for name in loss.state_dict()}
+    values = {name: x for name, x in state.items() if name.endswith("multipliers.values")}
+    with pytest.warns(UserWarning, match="running statistics without their sums"):
+        loss.load_state_dict(state)
+    new.load_state_dict(new.state_dict() | values)  # multipliers have a size and are kept
+    slopes = [torch.autograd.grad(one(logits, target), logits)[0] for one in (loss, new)]
+    torch.testing.assert_close(*slopes, rtol=0, atol=tolerances.SAME)
+    loss.load_state_dict(trained.state_dict())  # there is a place for the sums now
+    slopes = [torch.autograd.grad(one(logits, target), logits)[0] for one in (loss, trained)]
+    torch.testing.assert_close(*slopes, rtol=0, atol=tolerances.SAME)
