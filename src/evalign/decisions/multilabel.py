@@ -91,6 +91,7 @@ def _nearest(middle: Tensor, scores: Tensor) -> int:
 
 def sums(margin: Tensor, positive: Tensor, mass: Tensor, at: Tensor) -> Tensor:
     """True positives, predicted, actual and total mass (4, L) of the labels at thresholds."""
+    margin = margin.clamp(-SATURATED, SATURATED)  # a threshold beyond has all rows on one side
     predicted, actual = mass * (margin > at), mass * positive
     return torch.stack(
         [(predicted * positive).sum(0), predicted.sum(0), actual.sum(0), mass.sum(0)]
