@@ -66,7 +66,9 @@ def score(
         counted = weight > 0
         given, true, weight = given[counted.numpy()], true[counted.numpy()], weight[counted]
         if len(weight) and not isinstance(metric, FunctionMetric):
-            weight = weight / weight.amax()  # only ratios count, and sums must not overflow
+            # Only ratios count. The lightest is 1, because a sum below 1e-19 is 0 to a metric,
+            # unless the heaviest would overflow.
+            weight = weight / weight.amin().clamp(min=1e-200 * weight.amax())
     if true.ndim == 2:
         given, true, number = *_indicators(given, true, classes, pos_label), None
     else:

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from evalign import Confusion
+from evalign import Confusion, DecisionFitter
 from evalign.core.constraints import parse
 from evalign.decisions import DecisionRule, calibrate, fit_decision
 from evalign.decisions.gains import best_rule, confusions, gain_matrix
@@ -243,3 +243,39 @@ def test_inside_inference_mode():
     with torch.inference_mode():
         other = fit_decision(logits * 1, y, metric="f1_macro", decision="expected")
     assert torch.equal(rule.gain, other.gain)
+
+
+@pytest.mark.parametrize("far", [40.0, 702.0, 5000.0])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_rule_of_one_label_also_gives_it_to_rows_far_away(far, sign):
+    # One row in four has a score whose probability rounds to 0, and has to be on the other side.
+    z = sign * torch.tensor([0.0, 0.0, 0.0, -far], dtype=torch.float64).repeat(20)
+    y = (torch.tensor([1, 1, 0, 1]).repeat(20) == (sign > 0)).long()
+    always = torch.full_like(y, int(sign > 0))
+    constraint = "recall >= 0.9" if sign > 0 else "specificity >= 0.9"
+    goal = {"metric": "accuracy", "constraint": constraint}
+    for rule in (
+        fit_decision(z, y, **goal),
+        fit_decision(z, y, **goal, confidence=0.9),
+        streamed(z, y, **goal),
+    ):
+        assert torch.equal(rule(z), always)
+        assert rule.slacks[constraint] == pytest.approx(0.1)
+        assert rule.score == pytest.approx(0.75)
+        assert rule.promised in (None, True)
+
+    z, y = torch.stack([z, z], 1), torch.stack([y, y], 1).bool()
+    name, bound = constraint.split(" >= ")
+    goal = {
+        "metric": "f1_micro" if sign > 0 else "npv_micro",
+        "constraint": f"{name}_micro >= {bound}",
+    }
+    for rule in (fit_decision(z, y, **goal), streamed(z, y, **goal)):
+        assert torch.equal(rule(z), torch.stack([always, always], 1))
+        assert rule.score == pytest.approx(6 / 7 if sign > 0 else 0.75)
+
+
+def streamed(z, y, metric, constraint):
+    fitter = DecisionFitter(metric, constraint=constraint)
+    fitter.update(z, y)
+    return fitter.compute()

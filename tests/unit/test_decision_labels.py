@@ -90,6 +90,20 @@ def test_expected_thresholds_are_the_best_of_all(metric):
     assert best_by_hand(metric, rule(z).unsqueeze(0), p) == pytest.approx(best, abs=SAME)
 
 
+# Markedness and Fowlkes–Mallows are no quotients of sums: their climb may end below the best.
+@pytest.mark.parametrize("name", ["recall", "specificity", "npv", "informedness", "f2", "f0.5"])
+def test_micro_averages_of_quotients_are_the_best_of_all(name):
+    metric = metrics.resolve(f"{name}_micro")
+    for seed in range(4):
+        z, y = problem(6, 3, seed)
+
+        def score(labels, y=y):
+            return metric(Confusion.from_predictions(labels, y, task="multilabel")).item()
+
+        best = max(map(score, all_cuts(z)))
+        assert score(by_labels(z, y, metric)) == pytest.approx(best, abs=SAME)
+
+
 def worst_f1(c):
     return (2 * c.tp / (c.actual + c.predicted).clamp(min=1)).min()
 

@@ -112,6 +112,15 @@ def test_only_the_ratios_of_weights_count(name, scale):
     assert_score(name, given, true, expected, sample_weight=weight * scale)
 
 
+@pytest.mark.parametrize("name", SCIKIT_LEARNS)
+@pytest.mark.parametrize("light", [1e-30, 1e-150])
+def test_a_class_of_light_rows_counts(name, light):
+    given, true, weight = rows(4, seed=8)
+    weight = np.where(true == 2, light, weight)
+    expected = SCIKIT_LEARNS[name](true, given, sample_weight=weight)
+    assert_score(name, given, true, expected, sample_weight=weight)
+
+
 def test_a_function_has_the_weights_as_they_came():
     assert evalign.score(lambda c: c.tp.sum(), [0, 1], [0, 1], sample_weight=[2, 3]) == 5
 

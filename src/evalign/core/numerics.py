@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+ZERO = 1e-19  # a denominator below counts as 0: about the root of the smallest float32
+
 Weights = TypeVar("Weights", Tensor, np.ndarray[Any, Any])
 
 
@@ -17,14 +19,14 @@ def safe_ratio(numerator: Tensor, denominator: Tensor, fill: float = 0.0) -> Ten
     """numerator / denominator, and `fill` where the denominator is not positive.
 
     The denominator is replaced before the division: selecting only afterwards would leave the
-    0/0 in the graph, and its gradient is NaN. A denominator below 1e-19, the root of the smallest
-    float32, counts as zero, because its slope overflows there. NaN is not a zero and stays visible.
+    0/0 in the graph, and its gradient is NaN. A denominator below `ZERO` counts as zero, because
+    its slope overflows there. NaN is not a zero and stays visible.
 
     Examples:
         >>> safe_ratio(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]))
         tensor([0.5000, 0.0000])
     """
-    zero = denominator < 1e-19
+    zero = denominator < ZERO
     return torch.where(zero, fill, numerator / torch.where(zero, 1, denominator))
 
 

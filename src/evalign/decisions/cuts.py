@@ -84,4 +84,15 @@ def best_cut(middle: Tensor, scores: Tensor) -> Tensor:
 
 def threshold_gains(thresholds: Tensor) -> Tensor:
     """diag(t, 1 − t) for thresholds on the log-odds, t = sigmoid(threshold)."""
-    return torch.stack([thresholds, -thresholds], -1).sigmoid().diag_embed()
+    gains = torch.stack([thresholds, -thresholds], -1).sigmoid().diag_embed()
+    return one_label_beyond(gains, thresholds, SATURATED)
+
+
+def one_label_beyond(gains: Tensor, thresholds: Tensor, reach: float) -> Tensor:
+    """The gains, but those of one label for all rows where the threshold lies beyond the reach.
+
+    That label gains whatever the probabilities are: the smaller one may be 0, which is above no
+    threshold.
+    """
+    one_label = torch.stack([thresholds > 0, thresholds < 0], -1).to(gains).unsqueeze(-2)
+    return torch.where((thresholds.abs() > reach)[..., None, None], one_label, gains)

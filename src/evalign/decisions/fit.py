@@ -62,8 +62,8 @@ def fit_decision(
     - "expected": found from probabilities. Labels `y`, where there are any and classes exclude each
       other, correct them by few numbers: a factor of the logits, and offsets. For two classes the
       rule is the best threshold for the expected confusion matrix; for more, the best step of a
-      Frank–Wolfe search: a local optimum, proved to be global for concave metrics only. Without
-      labels the probabilities should be calibrated.
+      Frank–Wolfe search: a local optimum, sure to be global only for metrics that are linear in
+      the matrix. Without labels the probabilities should be calibrated.
 
     Scores, labels and weights may be tensors, arrays or lists.
 

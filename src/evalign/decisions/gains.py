@@ -194,8 +194,9 @@ def frank_wolfe(
     of those that lag behind are given up (`CUT`).
 
     The gap ⟨G, corner − C⟩ ends the search when it is no longer positive. Where the metric is
-    concave in C, and the target is η itself, it bounds what any rule could still gain and the end
-    is a certificate. Most metrics (F-beta, MCC, precision) are not concave: for them the end is a
+    concave in C, and the target is η itself, it bounds what any rule could still gain over C. That
+    says nothing of the corner that is kept, unless the metric is linear, where corners are all
+    there is. Most metrics (F-beta, MCC, precision) are not concave: for them the end is a
     stationary point and certifies nothing.
     """
     actual = weight @ target

@@ -4,7 +4,8 @@ A metric that averages scores of the labels (macro, weighted) is best where each
 the best of all thresholds of each label, exactly. Any other function of the labels' sums is climbed
 label by label, over all thresholds of one while those of the others stand still. For a quotient of
 sums over labels, such as F1 or Jaccard with micro averages, where no single threshold can be better
-no others can either: the end of the climb is the best of all.
+no others can either: the end of the climb is the best of all. (Markedness and Fowlkes–Mallows are
+no such quotients.)
 """
 
 from collections.abc import Callable
@@ -91,6 +92,7 @@ def _nearest(middle: Tensor, scores: Tensor) -> int:
 
 def sums(margin: Tensor, positive: Tensor, mass: Tensor, at: Tensor) -> Tensor:
     """True positives, predicted, actual and total mass (4, L) of the labels at thresholds."""
+    margin = margin.clamp(-SATURATED, SATURATED)  # a threshold beyond has all rows on one side
     predicted, actual = mass * (margin > at), mass * positive
     return torch.stack(
         [(predicted * positive).sum(0), predicted.sum(0), actual.sum(0), mass.sum(0)]

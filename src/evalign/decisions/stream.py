@@ -7,7 +7,7 @@ rows with the smallest of pseudo-random keys, so that samples of several ranks m
 
 from collections.abc import Sequence
 from copy import copy, deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,14 +18,14 @@ from torch import Tensor
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
+from evalign.decisions.cuts import one_label_beyond
 from evalign.decisions.fit import check_arguments, check_groups, fit_rows
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, layout
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.tuned import ENOUGH
 
-# Log-odds are known to 1/128 from −32 to 32 (probabilities down to 1e-14), and lie at the last bin
-# beyond.
+# Log-odds are known to 1/128 from −32 to 32 (probabilities down to 1e-14); beyond, by their sign.
 BINS, WIDTH = 2**13, 2.0**-7
 Ranks = Literal["all", "own"]
 SOUND = {
@@ -205,12 +205,11 @@ class DecisionFitter:
         require(max_rows >= 1, owner, "max_rows", "be at least 1", max_rows)
         known = get_args(Ranks)
         require(ranks in known, owner, "ranks", f"be one of {', '.join(known)}", repr(ranks))
-        self.metric = metric
         self.decision: Decision = decision
         self.task: Task | None = task
         self.constraint, self.classes, self.offsets = constraint, classes, offsets
         self.ignore_index, self.class_dim = ignore_index, class_dim
-        self.max_rows, self.ranks = max_rows, ranks
+        self.metric, self.max_rows, self.ranks = metric, max_rows, ranks
         self.reset()
 
     def reset(self) -> None:
@@ -267,8 +266,7 @@ class DecisionFitter:
         self._wrong = self._wrong.to(rows.device) + (~parts).flatten(1).sum(1)
         self._scores = "logits" if probabilities is None else "probabilities"
         fine = parts.all(0)
-        labels = torch.where(fine, labels, 0)
-        weight = torch.where(fine, weight, 0)
+        labels, weight = (torch.where(fine, each, 0) for each in (labels, weight))
         if isinstance(self._state, _Histogram):
             margin = rows if many else rows[:, 1:] - rows[:, :1]
             pair = (labels, weight) if many else (labels.unsqueeze(1), weight.unsqueeze(1))
@@ -279,10 +277,8 @@ class DecisionFitter:
 
     def _empty(self, form: tuple[str, int], device: torch.device) -> _Histogram | _Sample:
         task, columns = form
-        if task == "multilabel":
-            return _Histogram.empty(columns, device)
-        if columns == 2:
-            return _Histogram.empty(1, device)
+        if task == "multilabel" or columns == 2:
+            return _Histogram.empty(columns if task == "multilabel" else 1, device)
         return _Sample.empty(columns, self.max_rows, device)
 
     def _keys(self, rows: int, device: torch.device) -> Tensor:
@@ -334,7 +330,7 @@ class DecisionFitter:
         if isinstance(state, _Histogram) and not many:
             rows = torch.cat([torch.zeros_like(rows), rows], 1)
             labels, weight = labels.squeeze(1), weight.squeeze(1)
-        return fit_rows(
+        rule = fit_rows(
             owner,
             rows,
             labels if whole._labelled else None,
@@ -348,3 +344,7 @@ class DecisionFitter:
             class_dim=self.class_dim or 1,
             counted=int(state.counts.sum() / (len(state.counts) if many else 1)),
         )
+        if isinstance(state, _Histogram):  # whose last bins hold all rows beyond them
+            gain = one_label_beyond(rule.gain, rule.log_odds, BINS / 2 * WIDTH)
+            rule = replace(rule, gain=gain)
+        return rule

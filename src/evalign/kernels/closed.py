@@ -25,9 +25,9 @@ from evalign.core.metrics.per_class import (
     Recall,
     Specificity,
 )
+from evalign.core.numerics import ZERO
 
 Array = np.ndarray[Any, Any]
-ZERO = 1e-19  # a denominator below counts as 0, as in `core.numerics.safe_ratio`
 NOISE = 8 * np.finfo(float).eps  # what rounding makes of a difference of sums, over the total
 
 

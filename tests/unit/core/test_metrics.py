@@ -737,3 +737,15 @@ def test_values_keep_to_the_bounds(name):
     for matrix in [*matrices, *map(torch.tensor, extremes)]:
         value = metric(Confusion.from_matrix(matrix.double()))
         assert low - 1e-12 <= value <= high + 1e-12
+
+
+@pytest.mark.parametrize("zero_division", ZERO_DIVISIONS)
+@pytest.mark.parametrize("trace", [0.0, 1e-30, 1e-20])
+def test_a_skill_is_undefined_if_a_trace_of_mass_is_all_that_one_rate_has(trace, zero_division):
+    of_prediction = torch.tensor([[7, trace], [3, trace]], dtype=torch.float64)
+    for metric, matrix in (
+        (metrics.Markedness(zero_division=zero_division), of_prediction),
+        (metrics.Informedness(zero_division=zero_division), of_prediction.T),
+    ):
+        value = metric(Confusion.from_matrix(matrix)).item()
+        assert value == pytest.approx(zero_division, nan_ok=True)

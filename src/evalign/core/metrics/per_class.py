@@ -9,7 +9,7 @@ from torch import Tensor
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics.base import ClassMetric
-from evalign.core.numerics import constant, part_of, safe_ratio, safe_sqrt
+from evalign.core.numerics import ZERO, constant, part_of, safe_ratio, safe_sqrt
 
 # At the ends it is precision or recall to the last digit; squares far beyond would overflow.
 BETAS = "lie from 1e-9 to 1e9"
@@ -130,7 +130,7 @@ class _Skill(ClassMetric):
         return -1.0, 1.0
 
     def _skill(self, c: Confusion, positives: Tensor, negatives: Tensor) -> Tensor:
-        undefined = (positives <= 0) | (negatives <= 0)
+        undefined = (positives < ZERO) | (negatives < ZERO)
         skill = safe_ratio(c.tp, positives) + safe_ratio(part_of(negatives, c.tn), negatives) - 1
         return torch.where(undefined, self.zero_division, skill)
 
