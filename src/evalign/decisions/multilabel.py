@@ -5,7 +5,7 @@ the best of all thresholds of each label, exactly. Any other function of the lab
 label by label, over all thresholds of one while those of the others stand still. For a quotient of
 sums over labels, such as F1 or Jaccard with micro averages, where no single threshold can be better
 no others can either: the end of the climb is the best of all. (Markedness and Fowlkes–Mallows are
-no such quotients.)
+not such quotients.)
 """
 
 from collections.abc import Callable

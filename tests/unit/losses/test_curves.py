@@ -250,3 +250,19 @@ def test_training_ranks_the_rows():
             weight = (weight - 0.1 * slope / slope.norm()).detach().requires_grad_()
         found = average_precision_score(y, (x @ weight).detach())
         assert found > best - 0.05, name
+
+
+@pytest.mark.parametrize(("thresholds", "low", "high"), [(101, 0.02, 0.055), (1001, 0.002, 0.005)])
+def test_how_far_soft_average_precision_is_from_the_score(thresholds, low, high):
+    """The page of the loss has these numbers. With less spread it is further."""
+    y = (torch.arange(60_000) % 10 == 0).long()
+    noise = torch.randn(60_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def excess(z):
+        soft = AveragePrecisionLoss(thresholds=thresholds)(z, y).item()
+        return soft - (1 - average_precision_score(y, z))
+
+    for apart in (1, 2, 3):
+        z = noise + apart * y
+        assert low < excess(z) < high
+        assert excess(z / 2) > excess(z)
