@@ -55,6 +55,18 @@ def test_more_classes():
     np.testing.assert_allclose([bar.get_width() for bar in axes.patches], gains)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_name_is_no_formula(classes):
+    names = np.array(["$0", "$10-$_$", "above"])
+    X, y = imbalanced(300, classes=classes)
+    metric = "f1" if classes == 2 else "f1_macro"
+    clf = AlignedDecisionCV(GaussianNB(), metric, decision="expected", cv=3, random_state=0)
+    axes = clf.fit(X, names[y]).plot(matplotlib.figure.Figure().add_subplot())
+    axes.figure.canvas.draw()  # a formula that cannot be read fails here
+    texts = [axes.xaxis.label] if classes == 2 else axes.get_yticklabels()
+    assert not any(text.get_parse_math() for text in texts)
+
+
 def test_without_matplotlib(monkeypatch):
     for name in ("matplotlib", "matplotlib.pyplot"):
         monkeypatch.setitem(sys.modules, name, None)

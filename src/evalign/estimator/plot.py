@@ -55,7 +55,8 @@ def _thresholds(
         ax.plot([place], [height], "o", color="black", markerfacecolor=inside, label=label)
     for place in results["fold_thresholds"]:
         ax.axvline(place, ymax=0.04, color="gray", linewidth=1)
-    ax.set_xlabel(f"threshold on {method} of {classes[1]}")
+    # A name with two dollars is no formula.
+    ax.set_xlabel(f"threshold on {method} of {classes[1]}", parse_math=False)
     ax.set_ylabel(metric.name if metric.greater_is_better else f"−{metric.name}")
     ax.legend()
     return ax
@@ -72,7 +73,7 @@ def _classes(results: dict[str, Any], metric: Metric, classes: list[Any], ax: An
     names = [str(classes[k]) for k in shown]
     colors = ["tab:blue" if gain[k] >= 0 else "tab:red" for k in shown]
     ax.barh(np.arange(len(shown)), gain[shown], color=colors)
-    ax.set_yticks(np.arange(len(shown)), names)
+    ax.set_yticks(np.arange(len(shown)), names, parse_math=False)
     ax.invert_yaxis()
     ax.axvline(0, color="black", linewidth=1)
     ax.set_xlabel(f"{type(of_class).__name__} of the class: the rule minus argmax")
