@@ -3,6 +3,7 @@
 import errno
 import gzip
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -169,6 +170,13 @@ def test_places(tmp_path, data):
     text = refused(*fit(data, tmp_path / "other"))
     assert "command.json cannot be read" in text
     assert text.endswith("Delete the folder to start afresh.")
+
+
+def test_names_that_are_not_utf_8(tmp_path, data):
+    name = tmp_path / os.fsdecode(b"caf\xe9.csv")  # as Latin-1 has it
+    for arguments in (fit(name, tmp_path / "run"), fit(data, name)):
+        assert refused(*arguments).endswith("caf\\udce9.csv' must be a name in UTF-8. Rename it.")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_places_that_take_no_file(fitted, data, tmp_path):

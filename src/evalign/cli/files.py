@@ -18,6 +18,14 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 EXCEL = ".xlsx"  # which is read, and not written
 
 
+def check_name(path: Path) -> None:
+    """Refuse a name that is not UTF-8, which cannot be given to all readers or written to pages."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{str(path)!a} must be a name in UTF-8. Rename it.") from None
+
+
 def check_suffix(path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> None:
     """Refuse a file name without the suffix of a table, by default of one to be written."""
     if not path.name.lower().endswith(suffixes):

@@ -10,6 +10,7 @@ from typer import Argument, Option
 from evalign.cli.errors import UsageError
 from evalign.cli.files import (
     check_file,
+    check_name,
     check_parent,
     check_rule,
     check_run,
@@ -40,7 +41,7 @@ def checked(*checks: Callable[[Path], None]) -> Callable[[Path | None], Path | N
 
     def callback(path: Path | None) -> Path | None:
         if path is not None:
-            for check in checks:
+            for check in (check_name, *checks):
                 check(path)
         return path
 
