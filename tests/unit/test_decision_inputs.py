@@ -113,6 +113,22 @@ def test_expected_leaves_ignored_rows_out():
     assert torch.equal(rule.gain, fit_decision(logits[1::2], y[1::2], **how).gain)
 
 
+def test_arrays_in_any_order_of_memory():
+    logits, y = problem(3, 60)
+    logits, y = logits.numpy(), y.numpy()
+    prior = np.array([0.2, 0.3, 0.5])
+
+    def labels(logits, y, prior):
+        rule = fit_decision(logits, y, metric="f1_macro")
+        return rule.adapt(logits, class_prior=prior)(logits)
+
+    expected = labels(logits, y, prior)
+    swapped = (x.astype(x.dtype.newbyteorder()) for x in (logits, y, prior))
+    np.testing.assert_array_equal(labels(*swapped), expected)
+    backwards = (x[::-1].copy()[::-1] for x in (logits, y, prior))
+    np.testing.assert_array_equal(labels(*backwards), expected)
+
+
 def test_unsigned_labels():
     logits, y = problem(3, 60)
     y[::2] = 255

@@ -8,9 +8,11 @@ from sklearn.naive_bayes import GaussianNB
 from evalign import (
     AlignedDecisionCV,
     AlignedEnsemble,
+    AlignedLoss,
     Confusion,
     DecisionFitter,
     fit_decision,
+    metrics,
     score,
 )
 from evalign.comparison import compare
@@ -204,3 +206,13 @@ def test_the_cures():
         for logits, y in ((LOGITS, cured), (LOGITS[without], Y[without]))
     )
     assert len({tuple(rule(LOGITS)) for rule in rules}) == 1
+
+
+def test_arguments_that_are_numbers():
+    counts = np.ma.masked_array([90, 10, 5], [False, True, False])
+    with pytest.raises(ValueError, match="^class_counts of AlignedLoss must hold two or more posi"):
+        AlignedLoss("f1_macro", class_counts=counts)
+    cost = np.ma.masked_array([[0, 1], [5, 0]], [[False, False], [True, False]])
+    with pytest.raises(ValueError, match="^cost of ExpectedCost must be a square matrix of finite"):
+        metrics.ExpectedCost(cost)
+    assert metrics.ExpectedCost(np.ma.masked_array(cost.data)).cost == ((0, 1), (5, 0))

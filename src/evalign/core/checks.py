@@ -75,7 +75,14 @@ def thresholds_tensor(owner: str, argument: str, value: float | Sequence[float] 
 
 def numbers(value: object) -> Tensor:
     """A float64 copy on the CPU, where it can be read; empty if the value does not hold numbers."""
+    if isinstance(value, np.ndarray):  # torch takes neither steps backwards nor swapped bytes
+        value = None if np.ma.is_masked(value) else native(value)
     try:
         return torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().clone()
     except (TypeError, ValueError, RuntimeError, OverflowError):  # strings, ragged lists, 10**400
         return torch.zeros(0, dtype=torch.float64, device="cpu")
+
+
+def native(array: np.ndarray) -> np.ndarray:
+    """A copy that torch can take: forwards in memory, with the bytes in this machine's order."""
+    return np.array(array, dtype=array.dtype.newbyteorder("="))

@@ -21,6 +21,7 @@ from evalign.core.checks import (
     OWN_GROUP,
     check_ignored,
     complaint,
+    native,
     numbers,
     refuse_masked,
     require,
@@ -123,7 +124,7 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
         return values.detach()
     refuse_masked(owner, name, values)
     try:
-        array = np.array(values)  # a copy: torch warns of arrays that must not be written to
+        array = native(np.asarray(values))  # a copy: torch warns of arrays not to be written to
         if array.dtype.kind not in "biuf":
             raise TypeError
         return torch.from_numpy(array)
