@@ -700,6 +700,8 @@ WRONG = [
     ({"metric": "f1_makro"}, "metric of AlignedClassifier must be a name of metrics.names(). Got"),
     ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 classes.'),
     ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
+    ({"recipe": ["east"]}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
+    ({"class_weight": {0: 1, 1: np.nan, 2: 1}}, "class_weight of AlignedClassifier must hold fin"),
     ({"class_weight": {0: 1, 1: -1, 2: 1}}, "class_weight of AlignedClassifier must hold no neg"),
     ({"class_weight": {0: 1, 1: np.inf, 2: 1}}, "class_weight of AlignedClassifier must hold fin"),
     (

@@ -1,6 +1,7 @@
 """The check of `AlignedClassifier`'s arguments, made in `fit` as scikit-learn requires."""
 
 import math
+from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any, get_args
 
@@ -29,10 +30,12 @@ def check_arguments(arguments: dict[str, Any]) -> None:
         if arguments[name] is not None:
             number(name, *given)
 
-    recipes = ", ".join(f'"{name}"' for name in RECIPES)
-    check("recipe", arguments["recipe"] in RECIPES, f"be one of {recipes}")
-    decisions = ", ".join(f'"{name}"' for name in get_args(Decision))
-    check("decision", arguments["decision"] in get_args(Decision), f"be one of {decisions}")
+    def one_of(name: str, known: Collection[str]) -> None:
+        value, names = arguments[name], ", ".join(f'"{each}"' for each in known)
+        check(name, isinstance(value, str) and value in known, f"be one of {names}")
+
+    one_of("recipe", RECIPES)
+    one_of("decision", get_args(Decision))
     cure = "Give a function that builds the module: every fit starts with a new one."
     network, names = arguments["network"], ", ".join(f'"{name}"' for name in NAMES)
     factory = callable(network) and not isinstance(network, nn.Module)

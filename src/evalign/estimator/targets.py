@@ -171,9 +171,9 @@ def read_classes(
     if classifier.pos_label is None:
         warn_of_positive(metric, classes, codes)
     factors = compute_class_weight(classifier.class_weight, classes=classes, y=y)
-    allowed, got = "hold no negative weight", repr(classifier.class_weight)
-    require((factors >= 0).all(), owner, "class_weight", allowed, got)
+    got = repr(classifier.class_weight)
     require(np.isfinite(factors).all(), owner, "class_weight", "hold finite weights", got)
+    require((factors >= 0).all(), owner, "class_weight", "hold no negative weight", got)
     return targets, codes, metric, factors
 
 
