@@ -210,9 +210,9 @@ def test_the_cures():
 
 def test_arguments_that_are_numbers():
     counts = np.ma.masked_array([90, 10, 5], [False, True, False])
-    with pytest.raises(ValueError, match="^class_counts of AlignedLoss must hold two or more posi"):
+    with pytest.raises(ValueError, match=r"^class_counts of AlignedLoss must hold two or more"):
         AlignedLoss("f1_macro", class_counts=counts)
     cost = np.ma.masked_array([[0, 1], [5, 0]], [[False, False], [True, False]])
-    with pytest.raises(ValueError, match="^cost of ExpectedCost must be a square matrix of finite"):
+    with pytest.raises(ValueError, match=r"^cost of ExpectedCost must be a square matrix"):
         metrics.ExpectedCost(cost)
     assert metrics.ExpectedCost(np.ma.masked_array(cost.data)).cost == ((0, 1), (5, 0))
