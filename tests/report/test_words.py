@@ -156,6 +156,23 @@ def test_it_cannot_be_told():
     assert answered(20, 20)["verdict"] == "cannot tell"  # there is nothing else
 
 
+@pytest.mark.parametrize("number", [1, 2, 9, 10])
+def test_few_groups_tell_nothing(number):
+    """Resamples of one group are all the same, so that their interval is a point."""
+    found = answered(20, 60, 21, 100, groups=np.arange(ROWS) % number)
+    assert answered(20, 60, 21, 100)["verdict"] == "helped"
+    assert found["verdict"] == ("helped" if number == 10 else "cannot tell")
+    if number == 1:
+        assert found["sentence"].endswith(
+            ", but all rows are of one group, and it takes 10 to tell chance from a difference."
+        )
+        assert found["next"][0] == "Test rows of more groups would tell."
+        difference = scores(contents(2, groups=np.zeros(400)))["differences"][-1]
+        assert ": no clear difference, it may rest on few groups (" in difference["verdict"]
+    if number == 9:
+        assert ", but the rows are of 9 groups, and it takes 10 to tell" in found["sentence"]
+
+
 def with_a_rare_class(more_errors, **changes):
     """Return the scores of two models that differ in the one row of a class and some others."""
     y = np.where(np.arange(ROWS) == 0, 2, np.arange(ROWS) % 2)

@@ -8,7 +8,7 @@ import numpy as np
 from evalign.core.metrics import FBeta, Metric, Precision, Recall, resolve
 from evalign.core.metrics.base import ClassMetric
 from evalign.core.resampling import bootstrap, interval
-from evalign.report.contents import Contents
+from evalign.report.contents import FEW, Contents
 from evalign.report.words import answer, verdict, verdict_of_tried
 
 OTHERS = ["accuracy", "balanced_accuracy", "f1_macro", "matthews_corrcoef"]
@@ -28,7 +28,8 @@ def scores(contents: Contents) -> dict[str, Any]:
           "name", "value", "low", "high" and "same_as", an earlier key with the same labels;
         - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
           the other's (for a cost, a negative one favours the aligned model), "verdict", a sentence,
-          and, where classes are scarce, "without_scarce", "value", "low" and "high" without them;
+          and, where classes are scarce, "without_scarce", "value", "low" and "high" without them,
+          and, where groups are too few to trust the interval, "few_groups", their number;
         - "per_class": "class", "rows" (their weight) and, for each model, under its key,
           "predicted", "precision", "recall", "f1";
         - "scarce": the "classes" with few rows, {class: rows}, and the "values" of the metric
@@ -63,6 +64,7 @@ def scores(contents: Contents) -> dict[str, Any]:
         }
         for key, name in names.items()
     ]
+    groups = None if contents.groups is None else len(np.unique(contents.groups))
     differences = []
     for method in methods[1:]:
         key, name = method["key"], method["name"]
@@ -71,6 +73,8 @@ def scores(contents: Contents) -> dict[str, Any]:
             unknown = dict.fromkeys(("value", "low", "high"))
             found = unknown if without is None else ahead(without, drawn_without, key)
             difference["without_scarce"] = found
+        if groups is not None and groups < FEW:
+            difference["few_groups"] = groups
         text = verdict(difference, names["aligned"], name, metric.greater_is_better)
         if contents.seen:
             text = f"Against {name}: no verdict, as the models have seen these rows."
@@ -87,7 +91,7 @@ def scores(contents: Contents) -> dict[str, Any]:
         "metric": contents.metric,
         "greater_is_better": metric.greater_is_better,
         "rows": len(contents.y),
-        "groups": None if contents.groups is None else len(np.unique(contents.groups)),
+        "groups": groups,
         "test": not contents.seen,
         "methods": methods,
         "differences": differences,

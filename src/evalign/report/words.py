@@ -42,7 +42,12 @@ def _is_outside(difference: Mapping[str, Any]) -> bool:
 
 
 def is_clear(difference: Mapping[str, Any]) -> bool:
-    """Whether 0 is outside of the interval, on the same side without the classes of few rows."""
+    """Whether 0 is outside of the interval, on the same side without the classes of few rows.
+
+    Of few groups no interval is trusted: of two, chance puts it beside 0 every second time.
+    """
+    if "few_groups" in difference:
+        return False
     others = difference.get("without_scarce", difference)
     same_side = _is_outside(others) and (others["low"] > 0) == (difference["low"] > 0)
     return _is_outside(difference) and same_side
@@ -53,7 +58,8 @@ def verdict(
 ) -> str:
     """Which of two methods is better."""
     if not is_clear(difference):
-        why = "it may rest on few rows" if _is_outside(difference) else "the interval contains 0"
+        few = "groups" if "few_groups" in difference else "rows"
+        why = f"it may rest on few {few}" if _is_outside(difference) else "the interval contains 0"
         return (
             f"Against {other}: no clear difference, {why} "
             f"({number(difference['value'])}, 95% interval {span(difference)})."
@@ -140,7 +146,13 @@ def answer(
     if not is_clear(found):
         sentence = f"{unknown}: {values}; the difference may be {span(found)} (95% interval)."
         more, then = _more_rows(contents, found), ["Until then either will do."]
-        if _is_outside(found):
+        if "few_groups" in found:
+            few = found["few_groups"]
+            these = "all rows are of one group" if few == 1 else f"the rows are of {few} groups"
+            why = f"it takes {FEW} to tell chance from a difference"
+            sentence = f"{unknown}: {values}, but {these}, and {why}."
+            more = "Test rows of more groups would tell."
+        elif _is_outside(found):
             why = f"the difference may rest on classes with fewer than {FEW} test rows"
             few = span(found["without_scarce"])
             without = f"; without them it may be {few} (95% interval)" if few else ""
