@@ -287,3 +287,10 @@ def test_nasty_names_are_harmless():
     assert added == -5  # one card of one entry for two
     assert all(name in page.text for name in NASTY)
     assert [curve["name"] for curve in page.data["curves"]] == NASTY
+
+
+def test_names_that_are_not_unicode():
+    """As `os.listdir` gives those of files that are not named in UTF-8."""
+    made = contents(2, cards={"Data": {"file": "\udce9"}})
+    html = rendered(replace(made, classes=["caf\udce9", "tea"]))
+    assert "caf\\udce9" in html.encode().decode()

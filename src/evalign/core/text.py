@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from shlex import quote
 
-# ASCII and Latin-1 controls, line separators, and the marks that turn the direction of writing.
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# ASCII and Latin-1 controls, line separators, the marks that turn the direction of writing, and
+# halves of characters, which no file can hold: a name of a file that is not UTF-8 has them.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str, keep: str = "") -> str:
