@@ -135,8 +135,11 @@ def test_the_positive_class(pos_label):
 
 
 def test_a_positive_class_by_its_place_alone_is_named():
-    with pytest.warns(TrainingWarning, match="Give pos_label='no' if the other one is meant"):
+    with pytest.warns(
+        TrainingWarning, match="Give pos_label='no' if the other one is meant"
+    ) as found:
         decided(decision="argmax").fit(X, np.where(Y == 1, "no", "yes"))
+    assert found[0].filename == __file__  # the line that called
 
 
 def test_an_ensemble_averages():

@@ -864,6 +864,7 @@ def test_the_last_class_named_is_the_default(decision):
         ("f1_macro", JA),
         ("matthews_corrcoef", JA),
         ("f1", 1 - Y2),  # a class called 1 is the positive one
+        ("f1", (1 - Y2).astype(str)),
         ("f1", np.where(Y2 == 1, "yes", "no")),  # the rare one
     ],
 )

@@ -1,6 +1,5 @@
 """Which of two classes is the positive one."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
+from evalign.core.doubts import warn
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.estimator.rows import OWNER
 from evalign.training import TrainingWarning
@@ -69,7 +69,7 @@ def warn_of_positive(metric: Metric, classes: np.ndarray, codes: np.ndarray) -> 
 
     F1 and the like are about the rare class as a rule. A class called 1 is positive everywhere.
     """
-    if len(classes) != 2 or classes[1] == 1 or codes.mean() <= 0.5:
+    if len(classes) != 2 or classes[1] in (1, "1") or codes.mean() <= 0.5:
         return
     one = metric(Confusion.from_matrix(UNEVEN))
     if torch.isclose(one, SwappedMetric(metric)(Confusion.from_matrix(UNEVEN))):
@@ -80,4 +80,4 @@ def warn_of_positive(metric: Metric, classes: np.ndarray, codes: np.ndarray) -> 
         f"{codes.mean():.0%} of the rows have. Give pos_label={other!r} if the other one is meant, "
         f"or pos_label={positive!r} if not."
     )
-    warnings.warn(text, TrainingWarning, stacklevel=3)
+    warn(text, TrainingWarning)
