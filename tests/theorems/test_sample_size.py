@@ -159,3 +159,9 @@ def test_metric_bound_is_the_lipschitz_constant_times_the_matrix_bound(metric):
     assert few / many == pytest.approx(8, rel=SAME)
     lipschitz = theory.metric_lipschitz(metric, CLASSES, rarest=0.2)
     assert few == pytest.approx(lipschitz * theory.confusion_error(100, CLASSES), rel=SAME)
+
+
+@pytest.mark.parametrize("counts", [[math.inf, 1], [math.nan, 1], [0, 0], [3], "ab", [1, -1]])
+def test_counts_that_have_no_shares(counts):
+    with pytest.raises(ValueError, match="counts of shannon_equitability must hold a count for"):
+        theory.shannon_equitability(counts)

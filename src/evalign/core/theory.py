@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from evalign.core.checks import check_temperature, complaint, require
+from evalign.core.checks import check_temperature, complaint, numbers, require
 from evalign.core.heaviside import OUTER_SHARE
 from evalign.core.metrics import (
     Accuracy,
@@ -170,8 +170,8 @@ def shannon_equitability(counts: Sequence[float] | Tensor) -> float:
         >>> round(shannon_equitability([9, 1]), 3)
         0.469
     """
-    q = torch.as_tensor(counts, dtype=torch.float64)
-    ok = q.ndim == 1 and len(q) > 1 and bool((q >= 0).all()) and bool(q.sum() > 0)
+    q = numbers(counts)
+    ok = q.ndim == 1 and len(q) > 1 and bool((q >= 0).all()) and 0 < q.sum().item() < math.inf
     allowed = "hold a count for each of at least two classes"
     require(ok, "shannon_equitability", "counts", allowed, counts)
     q = q / q.sum()
