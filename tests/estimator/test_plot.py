@@ -61,7 +61,7 @@ def test_a_name_is_no_formula(classes):
     X, y = imbalanced(300, classes=classes)
     metric = "f1" if classes == 2 else "f1_macro"
     clf = AlignedDecisionCV(GaussianNB(), metric, decision="expected", cv=3, random_state=0)
-    axes = clf.fit(X, names[y]).plot(matplotlib.figure.Figure().add_subplot())
+    axes = clf.fit(X, names[y]).plot()
     axes.figure.canvas.draw()  # a formula that cannot be read fails here
     texts = [axes.xaxis.label] if classes == 2 else axes.get_yticklabels()
     assert not any(text.get_parse_math() for text in texts)
