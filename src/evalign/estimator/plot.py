@@ -55,7 +55,7 @@ def _thresholds(
         ax.plot([place], [height], "o", color="black", markerfacecolor=inside, label=label)
     for place in results["fold_thresholds"]:
         ax.axvline(place, ymax=0.04, color="gray", linewidth=1)
-    # A name with two dollars is no formula.
+    # A name with two dollars is not a formula.
     ax.set_xlabel(f"threshold on {method} of {classes[1]}", parse_math=False)
     ax.set_ylabel(metric.name if metric.greater_is_better else f"−{metric.name}")
     ax.legend()
