@@ -6,6 +6,7 @@ import html
 import json
 import sys
 import tempfile
+import zipfile
 
 import numpy as np
 import openpyxl
@@ -47,11 +48,11 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "CSV.GZ"])
 @pytest.mark.parametrize(("separator", "decimal", "encoding", "said"), READ)
 def test_dialects(tmp_path, recwarn, suffix, separator, decimal, encoding, said):
     path, content = tmp_path / f"data.{suffix}", text(separator, decimal).encode(encoding)
-    path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    path.write_bytes(gzip.compress(content) if suffix.lower().endswith("gz") else content)
     assert TableFile(path).read().to_pydict() == ROWS
     notes = [str(warning.message) for warning in recwarn]
     assert [f"{path} is read as a table {said}" in note for note in notes] == [True] * bool(said)
@@ -235,6 +236,17 @@ def test_a_workbook(tmp_path):
         "yes": [True, None, False],
         "mixed": ["x", "3", None],
     }
+
+
+@pytest.mark.parametrize("size", ["A1", "A1:B2", "A1:F9"])
+def test_the_size_that_a_workbook_states_is_not_trusted(tmp_path, size):
+    """Some programs write that of an empty sheet, or of the rows before the last change."""
+    path, wrong = workbook(tmp_path / "a.xlsx", [["a", "b", "c"], [1, 2], [3, 4, 5]]), size.encode()
+    with zipfile.ZipFile(path) as book, zipfile.ZipFile(tmp_path / "b.xlsx", "w") as copy:
+        for name in book.namelist():
+            copy.writestr(name, book.read(name).replace(b'ref="A1:C3"', b'ref="' + wrong + b'"'))
+    found = TableFile(tmp_path / "b.xlsx").read().to_pydict()
+    assert found == {"a": [1, 3], "b": [2, 4], "c": [None, 5]}
 
 
 def test_a_number_among_dates_is_not_a_date(tmp_path):

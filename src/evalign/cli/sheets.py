@@ -1,6 +1,7 @@
 """Workbooks of Excel as tables. Needs the extra `excel`."""
 
 import warnings
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -22,6 +23,8 @@ def read_sheet(path: Path) -> pa.Table:
     try:
         book = load_workbook(path, read_only=True, data_only=True)
         sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
+        if sheets:
+            sheets[0].reset_dimensions()  # some programs write a size of one cell, or a stale one
         rows = [list(row) for row in sheets[0].iter_rows(values_only=True)] if sheets else []
         book.close()
     except (BadZipFile, InvalidFileException, KeyError, ValueError, EOFError, SyntaxError) as error:
@@ -39,7 +42,7 @@ def _table(path: Path, rows: list[list[Any]]) -> pa.Table:
     header, *cells = rows or [[]]
     columns = [
         (name, list(values))
-        for name, *values in zip(*([header, *cells]), strict=True)
+        for name, *values in zip_longest(header, *cells)  # a row ends with its last cell
         if name is not None or any(value is not None for value in values)
     ]
     unnamed = [name for name, _ in columns if not isinstance(name, str)]
