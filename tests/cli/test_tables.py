@@ -7,6 +7,7 @@ import json
 import sys
 import tempfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import openpyxl
@@ -65,6 +66,8 @@ def test_a_tsv_has_tabs(tmp_path, recwarn):
     assert not recwarn.list
     path.write_text("only\na\nb\n", encoding="utf-8")
     assert TableFile(path).read().to_pydict() == {"only": ["a", "b"]}
+    names = {"a.tsv": "\t", "a.TSV.gz": "\t", "a.tsv.csv": ",", "a.csv": ","}
+    assert {name: dialects.separator_of(Path(name)) for name in names} == names
 
 
 def test_cells_may_hold_any_mark(tmp_path):
@@ -238,15 +241,30 @@ def test_a_workbook(tmp_path):
     }
 
 
+def edited(path, old, new):
+    """A copy of a workbook with other XML."""
+    other = path.with_name("edited.xlsx")
+    with zipfile.ZipFile(path) as book, zipfile.ZipFile(other, "w") as copy:
+        parts = {name: book.read(name).decode() for name in book.namelist()}
+        assert any(old in part for part in parts.values())
+        for name, part in parts.items():
+            copy.writestr(name, part.replace(old, new))
+    return other
+
+
 @pytest.mark.parametrize("size", ["A1", "A1:B2", "A1:F9"])
 def test_the_size_that_a_workbook_states_is_not_trusted(tmp_path, size):
     """Some programs write that of an empty sheet, or of the rows before the last change."""
-    path, wrong = workbook(tmp_path / "a.xlsx", [["a", "b", "c"], [1, 2], [3, 4, 5]]), size.encode()
-    with zipfile.ZipFile(path) as book, zipfile.ZipFile(tmp_path / "b.xlsx", "w") as copy:
-        for name in book.namelist():
-            copy.writestr(name, book.read(name).replace(b'ref="A1:C3"', b'ref="' + wrong + b'"'))
-    found = TableFile(tmp_path / "b.xlsx").read().to_pydict()
+    path = workbook(tmp_path / "data.xlsx", [["a", "b", "c"], [1, 2], [3, 4, 5]])
+    found = TableFile(edited(path, 'ref="A1:C3"', f'ref="{size}"')).read().to_pydict()
     assert found == {"a": [1, 3], "b": [2, 4], "c": [None, 5]}
+
+
+def test_a_workbook_that_openpyxl_fails_on(tmp_path):
+    """Some programs write a fill without a pattern, which Excel forgives."""
+    path = workbook(tmp_path / "data.xlsx", [["a"], [1]])
+    with pytest.raises(UsageError, match=r"cannot be read by openpyxl: .*Fill.*save it again, or"):
+        TableFile(edited(path, "<fill><patternFill /></fill>", "<fill />"))
 
 
 def test_a_number_among_dates_is_not_a_date(tmp_path):

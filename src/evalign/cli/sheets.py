@@ -30,6 +30,9 @@ def read_sheet(path: Path) -> pa.Table:
     except (BadZipFile, InvalidFileException, KeyError, ValueError, EOFError, SyntaxError) as error:
         # A broken XML file is a SyntaxError.
         raise UsageError(f"{path} cannot be read: it is not a workbook of Excel.") from error
+    except (TypeError, AttributeError, IndexError) as error:  # as of styles that Excel forgives
+        cure = "Open it in Excel and save it again, or as .csv."
+        raise UsageError(f"{path} cannot be read by openpyxl: {error}. {cure}") from error
     if len(sheets) > 1:
         others = listed([sheet.title for sheet in sheets[1:]], 3)
         text = f"{path} is read from its first sheet, {sheets[0].title!r}, and not from {others}."
