@@ -281,12 +281,12 @@ def _of_dates(dates: list[Any]) -> ColumnValues | None:
     aware = {getattr(value, "tzinfo", None) is not None for value in dates if value is not None}
     if len(aware) > 1:
         return None
-    if utc := True in aware:
-        # Taken off by numpy, whose years do not end: the last hour of 9999 may be in 10000 in UTC.
-        offsets = np.array([value and value.utcoffset() for value in dates], "timedelta64[us]")
-        dates = [value and value.replace(tzinfo=None) for value in dates]
-    values = np.array(dates, dtype="datetime64[us]")
-    return ColumnValues("date", values - offsets if utc else values, utc)
+    if True not in aware:
+        return ColumnValues("date", np.array(dates, dtype="datetime64[us]"))
+    # Taken off by numpy, whose years do not end: the last hour of 9999 may be in 10000 in UTC.
+    offsets = np.array([value and value.utcoffset() for value in dates], dtype="timedelta64[us]")
+    local = [value and value.replace(tzinfo=None) for value in dates]
+    return ColumnValues("date", np.array(local, dtype="datetime64[us]") - offsets, utc=True)
 
 
 def _finite(owner: str, name: str, values: np.ndarray) -> ColumnValues:
