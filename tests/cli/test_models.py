@@ -182,6 +182,11 @@ def test_a_run_opened_in_python(blend, fitted, tmp_path):
         opened.predict(frame.drop(columns="age"))
     with pytest.raises(TypeError, match=r"X of LoadedRun must be a pandas or polars frame with"):
         opened.predict(frame.to_numpy())
+    mixed = frame.assign(colour=[5, *frame["colour"][1:]])
+    with pytest.raises(TypeError, match=r"one type in a column\. Got .*column colour .* Conv"):
+        opened.predict(mixed)
+    with pytest.raises(ValueError, match=r"y of .* must hold a label for each of the 60 rows"):
+        opened.score(frame, opened.predict(frame)[:9])
     with pytest.raises(ValueError, match=r"X of LoadedRun must hold rows\. Got none"):
         opened.predict(frame[:0])
 

@@ -6,6 +6,8 @@ import html
 import json
 import sys
 import tempfile
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import openpyxl
@@ -47,11 +49,11 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "CSV.GZ"])
 @pytest.mark.parametrize(("separator", "decimal", "encoding", "said"), READ)
 def test_dialects(tmp_path, recwarn, suffix, separator, decimal, encoding, said):
     path, content = tmp_path / f"data.{suffix}", text(separator, decimal).encode(encoding)
-    path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    path.write_bytes(gzip.compress(content) if suffix.lower().endswith("gz") else content)
     assert TableFile(path).read().to_pydict() == ROWS
     notes = [str(warning.message) for warning in recwarn]
     assert [f"{path} is read as a table {said}" in note for note in notes] == [True] * bool(said)
@@ -64,6 +66,8 @@ def test_a_tsv_has_tabs(tmp_path, recwarn):
     assert not recwarn.list
     path.write_text("only\na\nb\n", encoding="utf-8")
     assert TableFile(path).read().to_pydict() == {"only": ["a", "b"]}
+    names = {"a.tsv": "\t", "a.TSV.gz": "\t", "a.tsv.csv": ",", "a.csv": ","}
+    assert {name: dialects.separator_of(Path(name)) for name in names} == names
 
 
 def test_cells_may_hold_any_mark(tmp_path):
@@ -235,6 +239,32 @@ def test_a_workbook(tmp_path):
         "yes": [True, None, False],
         "mixed": ["x", "3", None],
     }
+
+
+def edited(path, old, new):
+    """A copy of a workbook with other XML."""
+    other = path.with_name("edited.xlsx")
+    with zipfile.ZipFile(path) as book, zipfile.ZipFile(other, "w") as copy:
+        parts = {name: book.read(name).decode() for name in book.namelist()}
+        assert any(old in part for part in parts.values())
+        for name, part in parts.items():
+            copy.writestr(name, part.replace(old, new))
+    return other
+
+
+@pytest.mark.parametrize("size", ["A1", "A1:B2", "A1:F9"])
+def test_the_size_that_a_workbook_states_is_not_trusted(tmp_path, size):
+    """Some programs write that of an empty sheet, or of the rows before the last change."""
+    path = workbook(tmp_path / "data.xlsx", [["a", "b", "c"], [1, 2], [3, 4, 5]])
+    found = TableFile(edited(path, 'ref="A1:C3"', f'ref="{size}"')).read().to_pydict()
+    assert found == {"a": [1, 3], "b": [2, 4], "c": [None, 5]}
+
+
+def test_a_workbook_that_openpyxl_fails_on(tmp_path):
+    """Some programs write a fill without a pattern, which Excel forgives."""
+    path = workbook(tmp_path / "data.xlsx", [["a"], [1]])
+    with pytest.raises(UsageError, match=r"cannot be read by openpyxl: .*Fill.*save it again, or"):
+        TableFile(edited(path, "<fill><patternFill /></fill>", "<fill />"))
 
 
 def test_a_number_among_dates_is_not_a_date(tmp_path):

@@ -706,6 +706,11 @@ def test_time_that_does_not_depend_on_the_rows_is_told_apart(monkeypatch):
             "time_limit of AlignedEnsemble must be seconds, above 0, or None. Got -1.",
         ),
         (
+            {"n_jobs": 0},
+            ValueError,
+            "n_jobs of AlignedEnsemble must be a whole number, not 0, or None. Got 0.",
+        ),
+        (
             {"constraint": "gap(recall) <= 0.1"},
             ValueError,
             "constraint_groups of AlignedEnsemble must be given for 'gap(recall) <= 0.1'. Got "

@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from evalign import AlignedClassifier, AlignedDecisionCV
 from evalign.estimator import FrameEncoder
-from evalign.estimator.cells import parsed_dates
+from evalign.estimator.cells import parsed_dates, read_table
 from evalign.estimator.columns import LEVELS, PARTS, RARE, calendar
 from evalign.estimator.frames import Features
 from evalign.training import TrainingWarning
@@ -191,8 +191,26 @@ def test_dates_of_text_and_with_a_zone():
     with pytest.raises(ValueError, match="without a time zone in fit and holds dates with a time"):
         encoder.transform(berlin)
     assert parsed_dates(["2024-02-29T10:00+01:00"]).values[0] == np.datetime64("2024-02-29T09:00")
+    # "For ever" in New York is in the year 10000 in UTC, which Python's dates do not reach.
+    ever = parsed_dates(["9999-12-31T23:00-05:00", None]).values
+    np.testing.assert_array_equal(ever, np.array(["10000-01-01T04:00", "NaT"], "datetime64[us]"))
+    texts = pd.DataFrame({"when": ["9999-12-31T23:00-05:00", "2024-01-01T00:00-05:00"] * 9})
+    assert np.isfinite(FrameEncoder().fit(texts).transform(texts)).all()
     for wrong in ("2023-02-29", "20240101", "2024-W01-1", "2024-1-1", "1"):
         assert parsed_dates([wrong]) is None
+
+
+def test_whole_numbers_as_categories_keep_their_digits_beside_a_gap():
+    frame = pd.DataFrame({"key": pd.Categorical([2**53, 2**53 + 1, None])})
+    assert cells_of(frame) == [str(2**53), str(2**53 + 1), None]
+
+
+def test_text_as_bytes_is_in_utf8():
+    assert cells_of(np.array([["Köln".encode()], [b"Bonn"]])) == ["Köln", "Bonn"]
+
+
+def cells_of(X):
+    return read_table("X", X).columns[0].values.tolist()
 
 
 # One way for all frames.

@@ -8,13 +8,14 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from scipy import optimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_predict
 
 from evalign import Confusion, metrics
 from evalign.decisions import DecisionRule, fit_decision, gains
-from evalign.decisions.calibrate import factor_and_offset, factor_and_offsets
+from evalign.decisions.calibrate import LEAST, factor_and_offset, factor_and_offsets
 from evalign.decisions.cuts import best_threshold, threshold_gains
 from evalign.decisions.gains import best_rule, frank_wolfe, gain_matrix, normalised
 from evalign.decisions.goal import Goal
@@ -516,6 +517,31 @@ def test_calibration_finds_what_was_changed():
     a, b = factor_and_offset(2 * margin - 1, y.double(), ones)
     assert a.item() == pytest.approx(0.5, abs=0.05)
     assert b.item() == pytest.approx(0.5, abs=0.15)
+
+
+@pytest.mark.parametrize("slope", [-1.0, 0.0])
+def test_calibration_of_scores_that_say_nothing_or_the_opposite(slope):
+    """The factor stays positive, and the offset is the one that goes with it: scipy finds it."""
+    chance = torch.Generator().manual_seed(0)
+    margin = 10 + 3 * torch.randn(2000, generator=chance, dtype=torch.float64)
+    rare = (slope * (margin - 10) - 2).sigmoid()
+    y = (torch.rand(2000, generator=chance, dtype=torch.float64) < rare).double()
+
+    def loss(offset):
+        z = LEAST * margin.numpy() + offset
+        return np.logaddexp(0, z).sum() - y.numpy() @ z + offset**2 / 2
+
+    best = optimize.minimize_scalar(loss, bounds=(-20, 20), method="bounded").x
+    ones = torch.ones_like(margin)
+    a, b = factor_and_offset(margin, y, ones)
+    assert (a.item(), b.item()) == (LEAST, pytest.approx(best, abs=1e-4))
+    logits, target = torch.stack([-margin / 2, margin / 2], 1), torch.stack([1 - y, y], 1)
+    a, both = factor_and_offsets(logits, target, ones)
+    assert a.item() == LEAST
+    mean = (a * logits + both).softmax(1)[:, 1].mean().item()
+    assert mean == pytest.approx(y.mean().item(), abs=0.01)
+    rule = fit_decision(margin, y.long(), metric="f1", decision="expected")
+    assert rule.class_prior[1].item() == pytest.approx(y.mean().item(), abs=0.01)
 
 
 def test_calibration_without_rows_changes_nothing():

@@ -61,7 +61,7 @@ class Dialect(NamedTuple):
 
 def separator_of(path: Path) -> str:
     """The separator that the name of a file stands for."""
-    return "\t" if ".tsv" in path.name.lower() else ","
+    return "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
 
 
 def find_dialect(path: Path, decimal: str = ".") -> Dialect:

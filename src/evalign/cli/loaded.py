@@ -78,7 +78,12 @@ class LoadedRun:
 
     def _spelled(self, given: nw.DataFrame[Any]) -> pa.Table:
         """Truth values as the run's table spelt them: a file holds text, such as "true"."""
-        table = given.to_arrow()
+        try:
+            table = given.to_arrow()
+        except pa.ArrowException as error:  # objects of several types
+            got = " ".join(map(str, error.args))
+            allowed, cure = "hold values of one type in a column", "Convert it, or save it as .csv."
+            raise TypeError(complaint("LoadedRun", "X", allowed, got, cure)) from error
         for column in self.model_.features_.columns:
             values = table[column.name]
             some = pa.types.is_boolean(values.type) and values.null_count < len(values)

@@ -1,6 +1,7 @@
 """Workbooks of Excel as tables. Needs the extra `excel`."""
 
 import warnings
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -22,11 +23,16 @@ def read_sheet(path: Path) -> pa.Table:
     try:
         book = load_workbook(path, read_only=True, data_only=True)
         sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
+        if sheets:
+            sheets[0].reset_dimensions()  # some programs write a size of one cell, or a stale one
         rows = [list(row) for row in sheets[0].iter_rows(values_only=True)] if sheets else []
         book.close()
     except (BadZipFile, InvalidFileException, KeyError, ValueError, EOFError, SyntaxError) as error:
         # A broken XML file is a SyntaxError.
         raise UsageError(f"{path} cannot be read: it is not a workbook of Excel.") from error
+    except (TypeError, AttributeError, IndexError) as error:  # as of styles that Excel forgives
+        cure = "Open it in Excel and save it again, or as .csv."
+        raise UsageError(f"{path} cannot be read by openpyxl: {error}. {cure}") from error
     if len(sheets) > 1:
         others = listed([sheet.title for sheet in sheets[1:]], 3)
         text = f"{path} is read from its first sheet, {sheets[0].title!r}, and not from {others}."
@@ -39,7 +45,7 @@ def _table(path: Path, rows: list[list[Any]]) -> pa.Table:
     header, *cells = rows or [[]]
     columns = [
         (name, list(values))
-        for name, *values in zip(*([header, *cells]), strict=True)
+        for name, *values in zip_longest(header, *cells)  # a row ends with its last cell
         if name is not None or any(value is not None for value in values)
     ]
     unnamed = [name for name, _ in columns if not isinstance(name, str)]

@@ -73,7 +73,7 @@ class TableFile:
                     text = f"{path} is read as a table {assumed}."
                     warnings.warn(text, DataWarning, stacklevel=2)
                 self._text = self._in_utf8()
-                with csv.open_csv(self._text, *_options(self._dialect)) as reader:
+                with csv.open_csv(self._stream(), *_options(self._dialect)) as reader:
                     names = reader.schema.names
                 self.schema = pa.schema([(name, pa.string()) for name in names])
         twice = [name for name, count in Counter(self.schema.names).items() if count > 1]
@@ -97,7 +97,7 @@ class TableFile:
                 as_text = dict(zip(self.schema.names, self.schema.types, strict=True))
                 convert = csv.ConvertOptions(column_types=as_text)
                 count = 0
-                for batch in csv.open_csv(self._text, *_options(self._dialect), convert):
+                for batch in csv.open_csv(self._stream(), *_options(self._dialect), convert):
                     block = pa.Table.from_batches([batch])
                     yield block if self.decimal == "." else self._pointed(block, 1 + count)
                     count += batch.num_rows
@@ -174,6 +174,11 @@ class TableFile:
         ):
             shutil.copyfileobj(text, copy)
         return Path(name)
+
+    def _stream(self) -> pa.NativeFile:
+        """The bytes of the text, unpacked: Arrow by itself knows ".gz" but not ".GZ"."""
+        packed = self._text.suffix.lower() == ".gz"
+        return pa.input_stream(str(self._text), "gzip" if packed else None)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

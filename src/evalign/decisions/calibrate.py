@@ -18,12 +18,31 @@ def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[
     """a and b (C,) that maximise the posterior of softmax(a·logits + b), by Newton's method.
 
     This is vector scaling with one factor. With more than `MANY` classes the factor stays 1.
+    A factor below `LEAST` is held there, and the offsets are those that go with it.
     """
     if logits.shape[1] > MANY:
         return logits.new_ones(()), _offsets_of_many(logits, target, weight)
     actual = weight @ target
     evidence = weight @ (target * logits).sum(1)
     a, b = torch.ones_like(evidence), torch.zeros_like(actual)
+    a, b = _newton(logits, weight, actual, evidence, a, b)
+    if a < LEAST:
+        a, b = a.new_tensor(LEAST), torch.zeros_like(b)
+        a, b = _newton(logits, weight, actual, evidence, a, b, held=True)
+    return a, b
+
+
+def _newton(
+    logits: Tensor,
+    weight: Tensor,
+    actual: Tensor,
+    evidence: Tensor,
+    a: Tensor,
+    b: Tensor,
+    *,
+    held: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Newton's method from a and b on, for both or, with a `held`, for b alone."""
     for _ in range(STEPS):
         mass, square = torch.zeros_like(b), torch.zeros_like(b.diag())
         mean, spread, both = torch.zeros_like(a), torch.zeros_like(a), torch.zeros_like(b)
@@ -46,11 +65,13 @@ def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[
         gradient = torch.cat(
             [(mean - evidence + FACTOR * (a - 1)).unsqueeze(0), mass - actual + OFFSET * b]
         )
+        if held:
+            gradient[0] = hessian[0, 1:] = hessian[1:, 0] = 0
         step = torch.linalg.solve(hessian, gradient).clamp(-1, 1)
         a, b = a - step[0], b - step[1:]
         if step.abs().max() < CONVERGED:
             break
-    return a.clamp(min=LEAST), b
+    return a, b
 
 
 def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
@@ -96,16 +117,28 @@ def _conjugate_gradients(
 
 
 def factor_and_offset(margin: Tensor, positive: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """a, b that maximise the posterior of sigmoid(a·margin + b) (Platt's), by Newton's method."""
+    """a, b that maximise the posterior of sigmoid(a·margin + b) (Platt's), by Newton's method.
+
+    A factor below `LEAST` is held there, as that of `factor_and_offsets`.
+    """
     columns = torch.stack([margin, torch.ones_like(margin)], 1)
-    prior = margin.new_tensor([FACTOR, OFFSET])
-    change = columns.new_zeros(2)
-    for _ in range(STEPS):
-        p = (margin + columns @ change).sigmoid()
-        curve = (weight * p * (1 - p)).unsqueeze(-1) * columns
-        gradient = (weight * (p - positive)) @ columns + prior * change
-        step = torch.linalg.solve(curve.T @ columns + prior.diag(), gradient)
-        change = change - step.clamp(-1, 1)
-        if step.abs().max() < CONVERGED:
-            break
-    return (1 + change[0]).clamp(min=LEAST), change[1]
+    prior, usual = margin.new_tensor([FACTOR, OFFSET]), margin.new_tensor([1.0, 0.0])
+
+    def newton(numbers: Tensor, *, held: bool = False) -> Tensor:
+        for _ in range(STEPS):
+            p = (columns @ numbers).sigmoid()
+            curve = (weight * p * (1 - p)).unsqueeze(-1) * columns
+            gradient = (weight * (p - positive)) @ columns + prior * (numbers - usual)
+            hessian = curve.T @ columns + prior.diag()
+            if held:
+                gradient[0] = hessian[0, 1] = hessian[1, 0] = 0
+            step = torch.linalg.solve(hessian, gradient)
+            numbers = numbers - step.clamp(-1, 1)
+            if step.abs().max() < CONVERGED:
+                break
+        return numbers
+
+    a, b = newton(usual)
+    if a < LEAST:
+        a, b = newton(margin.new_tensor([LEAST, 0.0]), held=True)
+    return a, b

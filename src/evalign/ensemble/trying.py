@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import _safe_indexing
 
+from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
-from evalign.ensemble.candidates import CandidateModel
+from evalign.ensemble.candidates import OWNER, CandidateModel
 from evalign.ensemble.choice import WAYS, Judge, Trial
 from evalign.ensemble.progress import Tell
 from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedModels, train
@@ -90,6 +91,8 @@ def try_all(
         checkpoint: a folder, or None.
         tell: takes a line on how far it is.
     """
+    ok = n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)
+    require(ok, OWNER, "n_jobs", "be a whole number, not 0, or None", repr(n_jobs))
     trained: dict[str, TrainedModels] = {}
     tried: dict[str, Trial] = {}
     rules: dict[str, DecisionRule] = {}

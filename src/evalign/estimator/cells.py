@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, NamedTuple, cast
@@ -202,13 +202,12 @@ def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
     utc = isinstance(kind, nw.Datetime) and kind.time_zone is not None
     if utc:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    # The mask is asked for, because an Arrow dictionary loses its gaps on the way to numpy.
-    cells, gaps = series.to_numpy(), series.is_null().to_numpy()
-    if kind in (nw.Categorical, nw.Enum):
-        texts = np.full(len(cells), None, dtype=object)
-        texts[~gaps] = [_text(value) for value in cells[~gaps].tolist()]
+    gaps = series.is_null().to_numpy()
+    if kind in (nw.Categorical, nw.Enum):  # gaps among them would make floats of whole numbers
+        texts = np.full(len(gaps), None, dtype=object)
+        texts[~gaps] = [_text(value) for value in series.drop_nulls().to_numpy().tolist()]
         return _of_texts(texts)._replace(kind="category")
-    found = _of_array(owner, name, cells, gaps)
+    found = _of_array(owner, name, series.to_numpy(), gaps)
     return found._replace(utc=utc or found.utc)
 
 
@@ -225,7 +224,8 @@ def _of_array(
     got = f"durations in column {name!r}"
     require(cells.dtype.kind != "m", owner, "X", "hold numbers, categories or dates", got, cure)
     if cells.dtype.kind in "US":
-        return _of_text_array(owner, name, cells.astype(str).astype(object))
+        texts = cells if cells.dtype.kind == "U" else np.char.decode(cells, "utf-8")
+        return _of_text_array(owner, name, texts.astype(object))
     gaps = gaps_of_objects(cells) if gaps is None else gaps
     present = cells[~gaps].tolist()
     kinds = {_kind_of(kind) for kind in {type(value) for value in present}}
@@ -281,9 +281,12 @@ def _of_dates(dates: list[Any]) -> ColumnValues | None:
     aware = {getattr(value, "tzinfo", None) is not None for value in dates if value is not None}
     if len(aware) > 1:
         return None
-    if utc := True in aware:
-        dates = [value and value.astimezone(UTC).replace(tzinfo=None) for value in dates]
-    return ColumnValues("date", np.array(dates, dtype="datetime64[us]"), utc)
+    if True not in aware:
+        return ColumnValues("date", np.array(dates, dtype="datetime64[us]"))
+    # Taken off by numpy, whose years do not end: the last hour of 9999 may be in 10000 in UTC.
+    offsets = np.array([value and value.utcoffset() for value in dates], dtype="timedelta64[us]")
+    local = [value and value.replace(tzinfo=None) for value in dates]
+    return ColumnValues("date", np.array(local, dtype="datetime64[us]") - offsets, utc=True)
 
 
 def _finite(owner: str, name: str, values: np.ndarray) -> ColumnValues:
@@ -330,7 +333,7 @@ def _number(value: Any) -> float:
 
 
 def _text(value: Any) -> str:
-    """A level as text. Gaps turn whole numbers into floats, so 1.0 is "1"."""
+    """A level as text. Whole numbers may come as floats, so 1.0 is "1"."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

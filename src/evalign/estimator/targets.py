@@ -74,6 +74,8 @@ class Targets(NamedTuple):
         """The metric of predicted labels, or minus the metric if it is a cost."""
         refuse_masked(owner, "y", y)
         (codes, true), new = self.encode(owner, labels, y)
+        allowed = f"hold a label for each of the {len(codes)} rows"
+        require(len(true) == len(codes), f"{owner}.score", "y", allowed, len(true))
         try:
             return score_of(metric, codes, true, weight, len(self.classes) + len(new))
         except ValueError as error:

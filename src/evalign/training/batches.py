@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from evalign.core.checks import require
+from evalign.core.checks import complaint, require
 
 # (X, y), (X, y, sample_weight) or (X, y, sample_weight, groups); a loader yields these
 Data = tuple[Tensor, ...] | DataLoader
@@ -47,6 +47,7 @@ def generators(data: Data, device: torch.device) -> dict[str, torch.Generator]:
 def check_data(name: str, data: Any, device: torch.device) -> Data:
     """Check the data of the argument `name`, and return it in the form that `fit` uses."""
     if isinstance(data, DataLoader):
+        _check_loader(name, data)
         return data
     tensors = isinstance(data, tuple | list) and all(isinstance(part, Tensor) for part in data)
     allowed, cure = "come with y, as tensors, or be a DataLoader", "Use torch.as_tensor(...)."
@@ -58,3 +59,17 @@ def check_data(name: str, data: Any, device: torch.device) -> Data:
     there = places == {str(device)}
     require(there, "fit", name, f"lie on {device}, as the network does", ", ".join(sorted(places)))
     return tuple(data)
+
+
+def _check_loader(name: str, data: DataLoader) -> None:
+    """Refuse a loader without batches, or without a number of them where epochs are counted."""
+    try:
+        batches = len(data)
+    except TypeError as error:  # a stream, which is good enough for validation
+        if name != "validation":
+            cure = "Give its dataset a __len__, the number of rows in an epoch."
+            got = "a DataLoader without one"
+            raise TypeError(complaint("fit", name, "have a length", got, cure)) from error
+        return
+    cure = "Give it rows, or leave out drop_last."
+    require(batches > 0, "fit", name, "yield batches", "a DataLoader of none", cure)

@@ -41,7 +41,7 @@ class CheckpointError(ValueError):
 class Saver:
     """Saves the states it is given, the first at once and then one every so many seconds.
 
-    The last one is not lost: `close` saves it.
+    The last one is not lost: `close` saves it. A folder that cannot be replaced is refused at once.
 
     Args:
         folder: where to save; None saves nothing.
@@ -49,6 +49,8 @@ class Saver:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, every: float) -> None:
+        if folder is not None:
+            _refuse_others(recovered(folder))
         self.folder = folder
         self.every = every
         self.next = -math.inf

@@ -128,7 +128,6 @@ def fit(
     )
     if checkpoint is not None:
         run.note_call(batches, metric, score, data, validation)
-    saver = Saver(checkpoint, checkpoint_every)
     history = run.history
 
     def predict(network: nn.Module, x: Tensor) -> Tensor:
@@ -142,6 +141,7 @@ def fit(
             run.generators[name].manual_seed(settings.seed)
         if resume and checkpoint is not None and exists(checkpoint):
             run.load_state_dict(load(checkpoint))
+        saver = Saver(checkpoint, checkpoint_every)
         if in_memory and not history and (text := batch_advice(loss, data[1], settings.batch_size)):
             warnings.warn(text, TrainingWarning, stacklevel=2)
         try:
@@ -185,11 +185,11 @@ def fit(
                     on_epoch(record)
                 saver.give(run.state_dict)
         finally:  # also on Ctrl-C and after an error
-            saver.close()
             if run.best:
                 network.load_state_dict(run.best)
             _set_mode(False, network)
             _set_mode(True, loss)
+            saver.close()  # last: the disk may be full
     return history
 
 

@@ -1,6 +1,7 @@
 """Checkpoints: whole at any moment, refused when damaged, and exact when resumed."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
@@ -454,6 +455,31 @@ def test_replaces_no_folder_of_others(tmp_path, named):
         checkpoint.save(tmp_path / "work", TREE)
     assert path.read_text() == "mine"
     assert os.listdir(tmp_path) == ["work"]
+
+
+def test_a_folder_of_others_is_refused_before_training(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    epochs, data = [], rows()
+    how = {"validation": data, "metric": "f1_macro", "settings": settings(epochs=2)}
+    with pytest.raises(FileExistsError, match=r"did not write: notes\.txt"):
+        fit(mlp(), nn.CrossEntropyLoss(), *data, **how, checkpoint=tmp_path, on_epoch=epochs.append)
+    assert not epochs
+
+
+def test_a_full_disk_at_the_end_leaves_the_best_weights(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fill(record):
+        if record["epoch"] == 3:
+            monkeypatch.setattr(checkpoint, "save", full)
+
+    how = {"settings": settings(epochs=3), "resume": False}
+    whole, network = everything(**how)[0], mlp()
+    with pytest.raises(OSError, match="No space left"):
+        everything(tmp_path / "run", network=network, **how, on_epoch=fill, checkpoint_every=1e9)
+    assert bytes_of(network) == bytes_of(whole)
+    assert not network.training
 
 
 def test_replaces_no_file(tmp_path):

@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import f1_score
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from evalign import MetricLoss, metrics
 from evalign.losses import FocalLoss, WMWLoss
@@ -385,6 +385,7 @@ def test_nothing_is_read_from_the_device_within_an_epoch(monkeypatch):
 X, Y = rows(20)
 NETWORK, CE = mlp(), nn.CrossEntropyLoss()
 OK = {"validation": (X, Y), "metric": "f1_macro"}
+NO_BATCHES = DataLoader(TensorDataset(X, Y), batch_size=64, drop_last=True)
 WRONG = {
     "no y": (
         lambda: fit(NETWORK, CE, X, **OK),
@@ -399,6 +400,16 @@ WRONG = {
     "lengths": (
         lambda: fit(NETWORK, CE, X, Y[:-1], **OK),
         "X of fit must have a target for every row, and rows. Got [20, 19].",
+    ),
+    "no batches": (
+        lambda: fit(NETWORK, CE, NO_BATCHES, **OK),
+        "X of fit must yield batches. Got a DataLoader of none. Give it rows, or leave out "
+        "drop_last.",
+    ),
+    "no batches to validate": (
+        lambda: fit(NETWORK, CE, X, Y, validation=NO_BATCHES, metric="f1_macro"),
+        "validation of fit must yield batches. Got a DataLoader of none. Give it rows, or leave "
+        "out drop_last.",
     ),
     "no validation rows": (
         lambda: fit(NETWORK, CE, X, Y, validation=(X[:0], Y[:0]), metric="f1_macro"),
@@ -442,6 +453,20 @@ def test_bad_input(name):
     action, text = WRONG[name]
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         action()
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(TensorDataset(X, Y))
+
+
+def test_a_stream_validates_and_does_not_train():
+    stream = DataLoader(Stream(), batch_size=8)
+    how = {"metric": "f1_macro", "settings": settings(epochs=1)}
+    with pytest.raises(TypeError, match=r"X of fit must have a length\..* Give its dataset a __l"):
+        fit(NETWORK, CE, stream, validation=stream, **how)
+    found, whole = (fit(mlp(), CE, X, Y, validation=v, **how)[0] for v in (stream, (X, Y)))
+    assert found["validation_metric"] == whole["validation_metric"]
 
 
 def test_a_vector_is_no_score():
