@@ -15,7 +15,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, recall_score
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -271,6 +271,15 @@ def test_weights_and_groups_reach_their_places():
             assert trained.sum() == len(model.rows_) < (weight > 0).sum()
             relative = weight[trained] / weight[weight > 0].mean()
             np.testing.assert_allclose(model.weight_, relative)
+
+
+def test_a_candidate_without_weights_is_warned_of():
+    search = GridSearchCV(GaussianNB(), {"var_smoothing": [1e-9]}, cv=2)  # takes **params alone
+    weight = 1.0 + (np.arange(len(Y)) % 2)
+    clf = ensemble(candidates=[("searched", search), "linear"], cv=2)
+    with pytest.warns(TrainingWarning, match="'searched' .* takes no sample_weight"):
+        clf.fit(X, Y, weight)
+    clf.fit(X, Y, weight > 1)  # rows of weight 0 are left out for all
 
 
 def test_only_the_ratios_of_weights_count():

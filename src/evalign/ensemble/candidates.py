@@ -45,15 +45,20 @@ class CandidateModel(NamedTuple):
     def fit_arguments(self, weight: Any, groups: Any) -> dict[str, Any]:
         """Those of the weights and groups that its `fit` takes."""
         given = {"sample_weight": weight, "groups": groups}
-        pairs = [(self._argument(name), value) for name, value in given.items()]
-        return {name: value for name, value in pairs if name is not None and value is not None}
+        taken = self.fit_parameters
+        return {taken[name]: x for name, x in given.items() if name in taken and x is not None}
 
-    def _argument(self, name: str) -> str | None:
-        """What `fit` calls it: a pipeline hands it on to its last step."""
+    @property
+    def fit_parameters(self) -> dict[str, str]:
+        """What `fit` calls weights and groups, where it takes them.
+
+        A pipeline hands them on to its last step.
+        """
         prefix, model = "", self.estimator
         if isinstance(model, Pipeline):
             prefix, model = f"{model.steps[-1][0]}__", model.steps[-1][1]
-        return f"{prefix}{name}" if has_fit_parameter(model, name) else None
+        names = ("sample_weight", "groups")
+        return {name: f"{prefix}{name}" for name in names if has_fit_parameter(model, name)}
 
 
 def build(

@@ -11,6 +11,7 @@ from sklearn.utils import _safe_indexing
 
 from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
+from evalign.core.doubts import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
 from evalign.ensemble.candidates import OWNER, CandidateModel
@@ -20,7 +21,7 @@ from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedMo
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Split
 from evalign.estimator.evidence import Wanted, cross_fit, unspoken
-from evalign.training import holdout_split
+from evalign.training import TrainingWarning, holdout_split
 
 # Rows up to which there are so many folds. With more, a fifth is held out once: it tells enough.
 FOLDS = {5_000: 5, 20_000: 3}
@@ -98,7 +99,13 @@ def try_all(
     rules: dict[str, DecisionRule] = {}
     left_out: dict[str, str] = {}
     judge = failed = None
+    weighted = table.weight is not None and np.ptp(table.weight) > 0
     for candidate in candidates:
+        if weighted and "sample_weight" not in candidate.fit_parameters:
+            what = f"The candidate {candidate.name!r} of {OWNER} takes no sample_weight"
+            warn(
+                f"{what}: the weights are those of the choice and its rule alone.", TrainingWarning
+            )
         name, start = candidate.name, time.monotonic()
         limit = clock if tried else Clock(None)
         try:
