@@ -18,7 +18,7 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 EXCEL = ".xlsx"  # which is read, and not written
 
 
-def check_name(path: Path) -> None:
+def check_utf8(path: Path) -> None:
     """Refuse a name that is not UTF-8, which cannot be given to all readers or written to pages."""
     try:
         str(path).encode()

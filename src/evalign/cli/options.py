@@ -10,12 +10,12 @@ from typer import Argument, Option
 from evalign.cli.errors import UsageError
 from evalign.cli.files import (
     check_file,
-    check_name,
     check_parent,
     check_rule,
     check_run,
     check_suffix,
     check_table,
+    check_utf8,
 )
 
 # Copies of the library's values, because the library takes seconds to load. A test compares them.
@@ -41,7 +41,7 @@ def checked(*checks: Callable[[Path], None]) -> Callable[[Path | None], Path | N
 
     def callback(path: Path | None) -> Path | None:
         if path is not None:
-            for check in (check_name, *checks):
+            for check in (check_utf8, *checks):
                 check(path)
         return path
 

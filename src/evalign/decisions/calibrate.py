@@ -24,53 +24,41 @@ def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[
         return logits.new_ones(()), _offsets_of_many(logits, target, weight)
     actual = weight @ target
     evidence = weight @ (target * logits).sum(1)
-    a, b = torch.ones_like(evidence), torch.zeros_like(actual)
-    a, b = _newton(logits, weight, actual, evidence, a, b)
+
+    def newton(a: Tensor, b: Tensor, *, held: bool = False) -> tuple[Tensor, Tensor]:
+        for _ in range(STEPS):
+            mass, square = torch.zeros_like(b), torch.zeros_like(b.diag())
+            mean, spread, both = torch.zeros_like(a), torch.zeros_like(a), torch.zeros_like(b)
+            for part, w in zip(logits.split(2**14), weight.split(2**14), strict=True):
+                eta = (a * part + b).softmax(-1)
+                weighted = w.unsqueeze(-1) * eta
+                mass += weighted.sum(0)
+                square += eta.T @ weighted
+                expected = (eta * part).sum(-1)
+                mean += (w * expected).sum()
+                slope = weighted * (part - expected.unsqueeze(-1))  # of the mass, by a
+                both += slope.sum(0)
+                spread += (slope * part).sum()
+            hessian = torch.cat(
+                [
+                    torch.cat([(spread + FACTOR).unsqueeze(0), both]).unsqueeze(0),
+                    torch.cat([both.unsqueeze(1), (mass + OFFSET).diag() - square], 1),
+                ]
+            )
+            gradient = torch.cat(
+                [(mean - evidence + FACTOR * (a - 1)).unsqueeze(0), mass - actual + OFFSET * b]
+            )
+            if held:
+                gradient[0] = hessian[0, 1:] = hessian[1:, 0] = 0
+            step = torch.linalg.solve(hessian, gradient).clamp(-1, 1)
+            a, b = a - step[0], b - step[1:]
+            if step.abs().max() < CONVERGED:
+                break
+        return a, b
+
+    a, b = newton(torch.ones_like(evidence), torch.zeros_like(actual))
     if a < LEAST:
-        a, b = a.new_tensor(LEAST), torch.zeros_like(b)
-        a, b = _newton(logits, weight, actual, evidence, a, b, held=True)
-    return a, b
-
-
-def _newton(
-    logits: Tensor,
-    weight: Tensor,
-    actual: Tensor,
-    evidence: Tensor,
-    a: Tensor,
-    b: Tensor,
-    *,
-    held: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Newton's method from a and b on, for both or, with a `held`, for b alone."""
-    for _ in range(STEPS):
-        mass, square = torch.zeros_like(b), torch.zeros_like(b.diag())
-        mean, spread, both = torch.zeros_like(a), torch.zeros_like(a), torch.zeros_like(b)
-        for part, w in zip(logits.split(2**14), weight.split(2**14), strict=True):
-            eta = (a * part + b).softmax(-1)
-            weighted = w.unsqueeze(-1) * eta
-            mass += weighted.sum(0)
-            square += eta.T @ weighted
-            expected = (eta * part).sum(-1)
-            mean += (w * expected).sum()
-            slope = weighted * (part - expected.unsqueeze(-1))  # of the mass, by a
-            both += slope.sum(0)
-            spread += (slope * part).sum()
-        hessian = torch.cat(
-            [
-                torch.cat([(spread + FACTOR).unsqueeze(0), both]).unsqueeze(0),
-                torch.cat([both.unsqueeze(1), (mass + OFFSET).diag() - square], 1),
-            ]
-        )
-        gradient = torch.cat(
-            [(mean - evidence + FACTOR * (a - 1)).unsqueeze(0), mass - actual + OFFSET * b]
-        )
-        if held:
-            gradient[0] = hessian[0, 1:] = hessian[1:, 0] = 0
-        step = torch.linalg.solve(hessian, gradient).clamp(-1, 1)
-        a, b = a - step[0], b - step[1:]
-        if step.abs().max() < CONVERGED:
-            break
+        a, b = newton(a.new_tensor(LEAST), torch.zeros_like(b), held=True)
     return a, b
 
 
