@@ -4,6 +4,7 @@ import datetime
 import gzip
 import html
 import json
+import os
 import sys
 import tempfile
 import zipfile
@@ -422,3 +423,34 @@ def test_a_copy_in_utf8_goes_with_its_table(tmp_path, monkeypatch):
     assert len(list(aside.iterdir())) == 1
     del table
     assert not list(aside.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device without room")
+def test_a_copy_that_cannot_be_written_is_no_fault_of_the_table(tmp_path, monkeypatch):
+    path = tmp_path / "data.csv"
+    path.write_bytes("größe,ort\n1,Köln\n".encode("cp1252"))
+    cure = "Make room for temporary files, name another folder in TMPDIR, or save it in UTF-8."
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    for why in ("No such file or directory", "No space left on device"):
+        with pytest.warns(DataWarning, match="1252"), pytest.raises(UsageError) as error:
+            TableFile(path)
+        what = f"{path} needs a copy in UTF-8, which cannot be written: {why}. {cure}"
+        assert str(error.value) == what
+        full = os.open("/dev/full", os.O_WRONLY), str(tmp_path / "copy.csv")
+        (tmp_path / "copy.csv").touch()
+        monkeypatch.setattr(tempfile, "mkstemp", lambda suffix, full=full: full)
+
+
+def test_a_quote_without_an_end_takes_no_rows_away(tmp_path):
+    """Arrow ends such a cell with the file."""
+    path = tmp_path / "data.csv.gz"
+    rows = 'a,b\n1,x\n2,"y\n3,z\n'
+    for swallowed in (rows, rows + '4,""\n', rows.rstrip(), rows.replace("\n", "\r\n")):
+        path.write_bytes(gzip.compress(swallowed.encode()))
+        with pytest.raises(UsageError, match=r"before 'y.* in row 2 that takes in all rows after"):
+            TableFile(path).read()
+    for whole in ('x\ny"', 'x\n"', '\n"', 'x""\n"', '\n"""', 'x"'):
+        for end in ("", "\n", "\r\n", "\n\n"):
+            path.write_bytes(gzip.compress(f'a,b\n1,x\n2,"{whole}{end}'.encode()))
+            cell = whole[:-1].replace('""', '"')
+            assert TableFile(path).read().to_pydict() == {"a": ["1", "2"], "b": ["x", cell]}

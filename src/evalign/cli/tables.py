@@ -8,7 +8,6 @@ import gzip
 import io
 import os
 import re
-import shutil
 import tempfile
 import warnings
 import weakref
@@ -96,11 +95,13 @@ class TableFile:
             else:
                 as_text = dict(zip(self.schema.names, self.schema.types, strict=True))
                 convert = csv.ConvertOptions(column_types=as_text)
-                count = 0
+                count, last = 0, ""
                 for batch in csv.open_csv(self._stream(), *_options(self._dialect), convert):
                     block = pa.Table.from_batches([batch])
                     yield block if self.decimal == "." else self._pointed(block, 1 + count)
                     count += batch.num_rows
+                    last = batch.column(-1)[-1].as_py() if batch.num_rows else last
+                self._check_end(last, count)
 
     def read(self) -> pa.Table:
         """The whole table. A table without rows is refused."""
@@ -138,6 +139,24 @@ class TableFile:
                 what = f"Column {name!r} of {self}"
                 raise UsageError(f"{what} must hold numbers, text or dates. Got {kind}.")
 
+    def _check_end(self, last: str, row: int) -> None:
+        """Refuse a file that ends within quotes, which Arrow takes for the end of the `last` cell.
+
+        Such a cell holds all rows behind its quote, and the file ends as the cell does.
+        """
+        if not re.search("[\r\n]", last) or not last.strip("\r\n"):
+            return
+        cell, end = last.replace('"', '""').encode(), b""
+        with self._stream() as stream:
+            while block := stream.read(BLOCK_BYTES):
+                end = (end + block)[-len(cell) :]
+        if end == cell:
+            got = f"Got one before {last[:20]!r} in row {row} that takes in all rows after it"
+            cure = (
+                "Remove it; if it belongs to the cell, write it twice, and quotes around the cell."
+            )
+            raise UsageError(f"{self} must close every quote. {got}. {cure}")
+
     def _pointed(self, block: pa.Table, first_row: int) -> pa.Table:
         """Rows with decimal points in the place of commas."""
         columns = {}
@@ -165,15 +184,31 @@ class TableFile:
         """
         if self._dialect.encoding == "utf-8":
             return self.path
-        number, name = tempfile.mkstemp(suffix=".csv")
+        with self._aside():
+            number, name = tempfile.mkstemp(suffix=".csv")
         weakref.finalize(self, os.unlink, name)
         with (
+            open(number, "wb", buffering=0) as copy,
             opened(self.path) as file,
             io.TextIOWrapper(file, self._dialect.encoding, newline="") as text,
-            open(number, "w", encoding="utf-8", newline="") as copy,
         ):
-            shutil.copyfileobj(text, copy)
+            while left := text.read(BLOCK_BYTES).encode():
+                with self._aside():
+                    while left:  # the rest would be written when the file is closed
+                        left = left[copy.write(left) :]
         return Path(name)
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Within it, an error is one of the folder for copies and not of the file."""
+        try:
+            yield
+        except OSError as error:
+            what = f"{self} needs a copy in UTF-8, which cannot be written: {error.strerror}"
+            cure = (
+                "Make room for temporary files, name another folder in TMPDIR, or save it in UTF-8."
+            )
+            raise UsageError(f"{what}. {cure}") from error
 
     def _stream(self) -> pa.NativeFile:
         """The bytes of the text, unpacked: Arrow by itself knows ".gz" but not ".GZ"."""
