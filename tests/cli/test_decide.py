@@ -5,11 +5,13 @@ import math
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.metrics import f1_score
 
 from evalign import DecisionRule, fit_decision
-from tests.cli.commands import done, refused, small_disk, written
+from evalign.cli.decide import _groups
+from tests.cli.commands import done, invoke, refused, small_disk, written
 
 NAMES = ["low", "middle", "high"]
 
@@ -483,3 +485,29 @@ def test_a_rule_of_nonsense_is_refused(folder, tmp_path, change):
     rule.write_text(json.dumps(tree))
     said = refused("decide", "--rule", rule, folder / "scores.csv", "--out", tmp_path / "o.csv")
     assert "is damaged" in said
+
+
+def test_the_rule_knows_the_decimal_mark_of_its_table(tmp_path):
+    """A file with numbers such as 1,234 alone does not tell whether they have thousands."""
+    frame, rule = scores(logits=True), tmp_path / "rule.json"
+    frame.to_csv(tmp_path / "scores.csv", sep=";", decimal=",", index=False)
+    data = tmp_path / "scores.csv"
+    done("decide", data, "--target", "label", "--logits", "--out", rule)
+    new, out = tmp_path / "new.csv", tmp_path / "labels.csv"
+    new.write_text("low;middle;high\n1,234;2,345;-4,125\n", encoding="utf-8")
+    done("decide", "--rule", rule, new, "--out", out)
+    assert pd.read_csv(out)[NAMES].to_numpy().tolist() == [[1.234, 2.345, -4.125]]
+    tree = json.loads(rule.read_text())
+    for mark in (".", "x", None):
+        tree["decimal"] = mark
+        rule.write_text(json.dumps(tree))
+        assert invoke("decide", "--rule", rule, new, "--out", out).code == 2
+    del tree["decimal"]  # as in a file of an earlier version
+    rule.write_text(json.dumps(tree))
+    data = written(tmp_path / "new.csv", frame[NAMES])
+    done("decide", "--rule", rule, data, "--out", out)
+
+
+def test_rows_without_a_group_form_one():
+    column = pa.array(["a", "", "NA", None, " n/a "])
+    assert _groups(pa.table({"g": column}), "g").tolist() == ["a", "", "", "", ""]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 from rich.table import Table
 
-from evalign.cli.columns import as_numbers
+from evalign.cli.columns import as_numbers, as_objects, as_text
 from evalign.cli.dataset import check_metric, check_name, read_weights
 from evalign.cli.errors import UsageError, counted, listed, refused
 from evalign.cli.labels import Labels, warn_of_formulas
@@ -113,7 +113,7 @@ def fit_rule(
             spoken.note(f"Note: {warning.message}")
         if doubt := wanted.doubt(answers):
             spoken.note(f"Note: {doubt}")
-        SavedRule(rule, labels, columns, method).write(out)
+        SavedRule(rule, labels, columns, method, source.decimal).write(out)
         spoken.result(
             _summary(results, rule, metric, len(y), out), *_shown(results, rule, metric, out)
         )
@@ -122,7 +122,8 @@ def fit_rule(
 def apply_rule(path: Path, data: Path, out: Path, *, as_json: bool, quiet: bool) -> None:
     """Do the work of `evalign decide --rule`: the columns of DATA and the label."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
-        saved, source = SavedRule.read(path), TableFile(data)
+        saved = SavedRule.read(path)
+        source = TableFile(data, saved.decimal)
         source.need(saved.columns)
         if out.exists() and out.samefile(data):
             raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
@@ -167,8 +168,7 @@ def _check_gap(constraint: str | None, groups: str | None, names: list[str]) -> 
 
 def _groups(table: pa.Table, name: str) -> np.ndarray:
     """The groups of the rows, as strings; rows without one form one group."""
-    values = ["" if value is None else str(value) for value in table[name].to_pylist()]
-    return np.array(values, dtype=object)
+    return as_objects(as_text(table[name]).fill_null(""))
 
 
 def _not_logits(values: np.ndarray, columns: list[str], method: Method) -> bool:
@@ -267,7 +267,7 @@ def _scores(
             got = f"Got {str(table[name][row].as_py())!r} in row {first_row + row}"
             cure = "If these are logits, fit the rule with --logits."
             if missing[row]:
-                cure = "Fill it in, or remove the row."
+                cure = "Fill it in, write it as 0.25, or remove the row."
             raise UsageError(f"Column {name!r} of {source} must hold {allowed}. {got}. {cure}")
         parts.append(values)
     if len(parts) == 1:

@@ -21,18 +21,24 @@ def read_sheet(path: Path) -> pa.Table:
         cure = f"{installing('.[excel]')}; or save it as .csv."
         raise UsageError(f"{path} cannot be read without openpyxl. {cure}") from error
     try:
-        book = load_workbook(path, read_only=True, data_only=True)
-        sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
-        if sheets:
-            sheets[0].reset_dimensions()  # some programs write a size of one cell, or a stale one
-        rows = [list(row) for row in sheets[0].iter_rows(values_only=True)] if sheets else []
-        book.close()
+        with warnings.catch_warnings(record=True) as told:
+            book = load_workbook(path, read_only=True, data_only=True)
+            sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
+            if sheets:
+                sheets[0].reset_dimensions()  # some programs write one cell's size, or a stale one
+            rows = [list(row) for row in sheets[0].iter_rows(values_only=True)] if sheets else []
+            book.close()
     except (BadZipFile, InvalidFileException, KeyError, ValueError, EOFError, SyntaxError) as error:
         # A broken XML file is a SyntaxError.
         raise UsageError(f"{path} cannot be read: it is not a workbook of Excel.") from error
     except (TypeError, AttributeError, IndexError) as error:  # as of styles that Excel forgives
         cure = "Open it in Excel and save it again, or as .csv."
         raise UsageError(f"{path} cannot be read by openpyxl: {error}. {cure}") from error
+    # The others are about looks, which are not read.
+    cells = [text for text in (str(one.message) for one in told) if text.startswith("Cell ")]
+    if cells:
+        more = f" There are {len(cells)} such cells." if len(cells) > 1 else ""
+        warnings.warn(f"{path} is read by openpyxl: {cells[0]}{more}", DataWarning, stacklevel=2)
     if len(sheets) > 1:
         others = listed([sheet.title for sheet in sheets[1:]], 3)
         text = f"{path} is read from its first sheet, {sheets[0].title!r}, and not from {others}."
