@@ -26,6 +26,7 @@ WORDS = ["#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null", "None"]
 MISSING = pa.array([*MARKS, *WORDS])
 NUMBER = rf"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?{PERCENT}$"
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
+LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
 NO_LETTERS = r"^\PL*\d\PL*$"
 
 
@@ -207,14 +208,14 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
         got = f"Got text, such as {example}. Make features of it, {drop}"
         raise UsageError(f"{what} must hold numbers, categories or dates. {got}")
     if wrong.any() and found in ("id", "category"):
-        _check_almost_numbers(what, drop, texts, wrong)
+        _check_almost(what, drop, texts, wrong)
     return found
 
 
-def _check_almost_numbers(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
-    """Refuse numbers with commas, and ones that hardly repeat with a word among them.
+def _check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
+    """Refuse numbers with commas, and numbers or dates that hardly repeat with a word among them.
 
-    Warn of a category of numbers, and of what hardly repeats and may be numbers or dates.
+    Warn of a category of numbers or dates, and of what hardly repeats and may be either.
     """
     present = texts.drop_null()
     comma = next((text for text in present.to_pylist() if "," in text), None)
@@ -222,20 +223,25 @@ def _check_almost_numbers(what: str, drop: str, texts: pa.ChunkedArray, wrong: n
         got = f"Got {comma!r}: is the comma a decimal one, or does it mark thousands?"
         cure = "Write numbers with decimal points alone, or with decimal commas in all columns"
         raise UsageError(f"{what} must hold numbers that can be told. {got} {cure}, {drop}")
-    row = int(np.argmax(wrong))
-    flaw, repeated = repr(texts[row].as_py()), 2 * len(present.unique()) <= len(present)
-    if 2 * wrong.sum() >= len(present):
-        if not repeated and pc.all(pc.match_substring_regex(present, NO_LETTERS)).as_py():
-            got = f"{what} is read as text, for values such as {flaw}."
-            cure = f"If they are numbers or dates, write them as 1234.5 or 2024-01-31, {drop}"
-            warnings.warn(f"{got} {cure}", DataWarning, stacklevel=5)
+    dated = pc.match_substring_regex(texts, LIKE_DATES).fill_null(True).to_numpy()
+    repeated = 2 * len(present.unique()) <= len(present)
+    for kind, odd in (("finite numbers", wrong), ("dates", ~dated)):
+        if not 0 < 2 * odd.sum() < len(present):
+            continue
+        row, word = int(np.argmax(odd)), kind.removeprefix("finite ")
+        flaw = repr(texts[row].as_py())
+        if not repeated:  # not a category, whose values would
+            cure = f"Correct it or leave it empty, {drop}"
+            raise UsageError(f"{what} must hold {kind}. Got {flaw} in row {row + 1}. {cure}")
+        got = f"{odd.sum()} values that are no {word}, such as {flaw}"
+        cure = f"Correct them or leave them empty for a column of {word}."
+        warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
         return
-    if not repeated:  # not a category, whose values would
-        cure = f"Correct it or leave it empty, {drop}"
-        raise UsageError(f"{what} must hold finite numbers. Got {flaw} in row {row + 1}. {cure}")
-    got = f"{wrong.sum()} values that are no numbers, such as {flaw}"
-    cure = "Correct them or leave them empty for a column of numbers."
-    warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
+    if not repeated and pc.all(pc.match_substring_regex(present, NO_LETTERS)).as_py():
+        flaw = repr(texts[int(np.argmax(wrong))].as_py())
+        got = f"{what} is read as text, for values such as {flaw}."
+        cure = f"If they are numbers or dates, write them as 1234.5 or 2024-01-31, {drop}"
+        warnings.warn(f"{got} {cure}", DataWarning, stacklevel=5)
 
 
 def _check_numbers(
