@@ -126,7 +126,8 @@ def read_table(owner: str, X: Any) -> TypedTable | None:
     if isinstance(frame, nw.DataFrame):
         named = all(isinstance(name, str) for name in frame.columns)
         names = [name if named else str(name) for name in frame.columns]
-        columns = [_of_series(owner, name, frame[:, i]) for i, name in enumerate(names)]
+        given = zip(names, frame.iter_columns(), strict=True)
+        columns = [_of_series(owner, name, series) for name, series in given]
         return TypedTable(names if named else None, columns, len(frame))
     cells = array_of(X)
     if cells is None or cells.ndim != 2 or not _is_typed(cells):
