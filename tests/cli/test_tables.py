@@ -423,6 +423,41 @@ def test_a_form_of_dates_that_is_not_ours():
         assert not _is_sound(about | {"columns": columns | {"date_forms": forged}})
 
 
+def test_spellings_of_truth_that_are_not_ours():
+    columns = {"target": "y", "categories": ["c"]}
+    about = {"columns": columns, "classes": ["a", "b"], "files": {}}
+    assert _is_sound(about | {"columns": columns | {"truths": {"c": ["NO", "YES"]}}})
+    for forged in ({"c": ["a"]}, {"c": ["a", 1]}, {"d": ["a", "b"]}, {"c": None}, [], "c"):
+        assert not _is_sound(about | {"columns": columns | {"truths": forged}})
+
+
+def test_truth_values_are_the_same_in_all_files(tmp_path):
+    """CSV has them as TRUE, True or true, by whom it was written; Parquet and Excel as values."""
+    rng = np.random.default_rng(0)
+    values = rng.random(60) < 0.5
+    made = pd.DataFrame({"yes": values, "n": rng.normal(size=60), "label": np.where(values, 1, 2)})
+    paths = [tmp_path / name for name in ("True.csv", "values.parquet", "values.xlsx")]
+    written(paths[0], made)
+    made.to_parquet(paths[1])
+    made.to_excel(paths[2], index=False)
+    for spelled in ("TRUE FALSE", "true false"):
+        paths.append(tmp_path / f"{spelled.split()[0]}.csv")
+        written(paths[-1], made.assign(yes=np.where(values, *spelled.split())))
+    read = [TableFile(path).read() for path in paths]
+    for training in read:
+        columns = plan(training, "data", target="label")
+        found = [frame(table, columns, "data")["yes"].tolist() for table in read]
+        assert found == [found[0]] * len(paths)
+        assert len(set(found[0])) == 2
+
+
+def test_several_spellings_of_truth_are_levels():
+    table = pa.table({"c": ["true", "True", "no"] * 9, "y": ["a", "b", "b"] * 9})
+    columns = plan(table, "data", target="y")
+    assert columns.truths == {}
+    assert set(frame(table, columns, "data")["c"]) == {"true", "True", "no"}
+
+
 def test_a_copy_in_utf8_goes_with_its_table(tmp_path, monkeypatch):
     aside = tmp_path / "aside"
     aside.mkdir()

@@ -27,6 +27,7 @@ MISSING = pa.array([*MARKS, *WORDS])
 NUMBER = rf"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?{PERCENT}$"
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
+TRUTHS = ("false", "true")
 NO_LETTERS = r"^\PL*\d\PL*$"
 
 
@@ -44,6 +45,8 @@ class Columns:
         left_out: the reason why a column is not a feature, by its name.
         date_forms: of dates that are not written as ISO 8601 has them, by the column's name.
         decimal: the mark in its numbers, by which those of a file that do not tell theirs are read.
+        truths: how categories spell false and true, by the column's name. Other files may have them
+            in other letters, or as truth values.
     """
 
     target: str
@@ -55,6 +58,7 @@ class Columns:
     left_out: dict[str, str] = field(default_factory=dict)
     date_forms: dict[str, str] = field(default_factory=dict)
     decimal: str = "."
+    truths: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def features(self) -> list[str]:
@@ -99,7 +103,10 @@ def plan(
         raise UsageError(f"{source} holds no column to learn from. Left out: {why or 'none'}.")
     found = {name: _date_form(f"Column {name!r} of {source}", table[name]) for name in days}
     forms = {name: form for name, form in found.items() if form is not None}
-    return Columns(target, group, weight, numbers, categories, days, left_out, forms)
+    spelled = {name: pair for name in categories if (pair := _truths(table[name]))}
+    return Columns(
+        target, group, weight, numbers, categories, days, left_out, forms, truths=spelled
+    )
 
 
 def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1) -> pd.DataFrame:
@@ -110,11 +117,30 @@ def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1)
         _check_numbers(f"Column {name!r} of {source}", table[name], wrong, first_row)
         data[name] = values
     for name in columns.categories:
-        data[name] = as_text(table[name]).dictionary_encode().combine_chunks().to_pandas()
+        texts = as_text(table[name])
+        if name in columns.truths:
+            for truth, spelled in zip(TRUTHS, columns.truths[name], strict=True):
+                texts = pc.if_else(pc.equal(_plain(texts), truth), spelled, texts)
+        data[name] = texts.dictionary_encode().combine_chunks().to_pandas()
     for name in columns.dates:
         what, form = f"Column {name!r} of {source}", columns.date_forms.get(name)
         data[name] = _read_dates(what, table[name], form, first_row)
     return pd.DataFrame(data)
+
+
+def _plain(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+
+
+def _truths(column: pa.ChunkedArray) -> list[str] | None:
+    """How categories spell false and true; None if they do not, or in several ways."""
+    levels = as_text(column).unique()
+    known = [levels.filter(pc.equal(_plain(levels), truth)).to_pylist() for truth in TRUTHS]
+    if not any(known) or max(map(len, known)) > 1:
+        return None
+    return [
+        found[0] if found else truth.title() for found, truth in zip(known, TRUTHS, strict=True)
+    ]
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
