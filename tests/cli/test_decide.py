@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -511,3 +512,11 @@ def test_the_rule_knows_the_decimal_mark_of_its_table(tmp_path):
 def test_rows_without_a_group_form_one():
     column = pa.array(["a", "", "NA", None, " n/a "])
     assert _groups(pa.table({"g": column}), "g").tolist() == ["a", "", "", "", ""]
+
+
+def test_what_the_best_rule_reaches_is_of_classes_by_their_names(folder, tmp_path):
+    bounds = "recall[high] >= 0.99, precision[high] >= 0.99"
+    command = ["decide", folder / "scores.csv", "--target", "label", "--out", tmp_path / "r.json"]
+    said = refused(*command, "--constraint", bounds)
+    assert f"--constraint must be met by some rule on these rows. Got '{bounds}'. The best" in said
+    assert re.search(r"reaches recall\[high\] = 0\.\d+, precision\[high\] = 0\.\d+\.$", said)

@@ -1,5 +1,6 @@
 """Errors and warnings that the person at the terminal can act on."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,7 +19,8 @@ def refused() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        text = re.sub(r"^constraint of \w+( \w+)? must", "--constraint must", str(error))
+        raise UsageError(text) from error
 
 
 def counted(number: int, thing: str = "row") -> str:
