@@ -520,3 +520,22 @@ def test_what_the_best_rule_reaches_is_of_classes_by_their_names(folder, tmp_pat
     said = refused(*command, "--constraint", bounds)
     assert f"--constraint must be met by some rule on these rows. Got '{bounds}'. The best" in said
     assert re.search(r"reaches recall\[high\] = 0\.\d+, precision\[high\] = 0\.\d+\.$", said)
+
+
+def test_a_cost_is_shown_as_it_is(tmp_path):
+    frame, cost = two(), [[0, 1], [5, 0]]
+    data = written(tmp_path / "scores.csv", frame)
+    command = ["decide", data, "--target", "truth", "--metric", f"expected_cost{cost}"]
+    shown = done(*command, "--out", tmp_path / "rule.json")
+    told = json.loads(done(*command, "--out", tmp_path / "rule.json", "--json").out)
+    given = (frame["score"] > 0.5).astype(int)
+    true = (frame["truth"] == "yes").astype(int)
+    # The folds are nearly of one size.
+    mean = np.array(cost)[true, given].mean()
+    assert told["mean_argmax_score"] == pytest.approx(mean, rel=0.02)
+    assert 0 < told["mean_rule_score"] < told["mean_argmax_score"]
+    assert min(told["rule_scores"]) > 0
+    assert told["gain"] > 0
+    assert told["greater_is_better"] is False
+    assert f"most probable class  {told['mean_argmax_score']:.3f}" in shown.out
+    assert f"The rule saves {told['gain']:.3f} (95% interval" in shown.out

@@ -19,6 +19,7 @@ from evalign.cli.saved_rule import SavedRule
 from evalign.cli.tables import TableFile, is_usable, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import parse
+from evalign.core.metrics import resolve
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.decisions.goal import ROUNDING
@@ -102,7 +103,7 @@ def fit_rule(
             warnings.filterwarnings("always", NOT_PROMISED)
             with _own_words():
                 rule = wanted.rule(answers)
-                results = evidence(answers, wanted, rule)
+                results = _values(evidence(answers, wanted, rule), metric)
         _introduce(spoken, source, labels, columns, roles)
         if logits and ((answers.values >= 0) & (answers.values <= 1)).all():
             cure = "If they are, leave --logits out."
@@ -286,6 +287,15 @@ def _scores(
     return values
 
 
+def _values(results: dict[str, Any], metric: str) -> dict[str, Any]:
+    """The results with the metric itself in the place of scores, which of a cost are negative."""
+    greater = resolve(metric).greater_is_better
+    for name in () if greater else list(results):
+        if name.endswith(("_score", "_scores")) and not name.startswith("std"):
+            results[name] = -results[name]
+    return results | {"greater_is_better": greater}
+
+
 def _summary(
     results: dict[str, Any], rule: DecisionRule, metric: str, rows: int, out: Path
 ) -> dict[str, Any]:
@@ -315,7 +325,8 @@ def _shown(
         mean, spread = results[f"mean_{key}_score"], results[f"std_{key}_score"]
         table.add_row(name, number(mean), number(spread))
     gain, low, high = (results[key] for key in ("gain", "gain_low", "gain_high"))
-    brings = f"The rule brings {number(gain)} (95% interval {number(low)} to {number(high)})"
+    verb = "brings" if results["greater_is_better"] else "saves"
+    brings = f"The rule {verb} {number(gain)} (95% interval {number(low)} to {number(high)})"
     if not np.isfinite(gain):
         brings = "What the rule brings cannot be said"
     better = "The most probable class was better: you may do without the rule."
