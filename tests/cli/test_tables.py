@@ -281,6 +281,16 @@ def test_a_number_longer_than_arrow_has_room_for():
     assert sheets._typed([2**70, None, 1]).to_pylist() == [str(2**70), None, "1"]
 
 
+def test_formulas_that_excel_has_not_computed(tmp_path):
+    """Their values would be gaps. One that was computed may be an empty text."""
+    path = workbook(tmp_path / "data.xlsx", [["a", "b"], [1, "=A2*2"], [2, "x"], [None, "y"]])
+    with pytest.raises(UsageError, match=r"values of its formulas\. Got none in cell B2\. Open it"):
+        TableFile(path)
+    new = '<c r="B2" t="str"><f>A2*2</f>'
+    path = edited(path, '<c r="B2"><f>A2*2</f>', new)
+    assert TableFile(path).read().to_pydict() == {"a": [1, 2, None], "b": [None, "x", "y"]}
+
+
 def test_what_openpyxl_says_of_cells(tmp_path):
     """It is told in one line; what it says of looks is not told."""
     path = tmp_path / "data.xlsx"
