@@ -498,6 +498,14 @@ def test_a_copy_that_cannot_be_written_is_no_fault_of_the_table(tmp_path, monkey
         monkeypatch.setattr(tempfile, "mkstemp", lambda suffix, full=full: full)
 
 
+@pytest.mark.parametrize("above", ["Sales of 2024\n\n", "sep=,\n"])
+def test_lines_above_the_header(tmp_path, above):
+    path = tmp_path / "data.csv"
+    path.write_text(f"{above}a,b,c\n1,2,3\n4,5,6\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"If lines stand above the names of the columns, remove"):
+        TableFile(path).read()
+
+
 def test_a_quote_without_an_end_takes_no_rows_away(tmp_path):
     """Arrow ends such a cell with the file."""
     path = tmp_path / "data.csv.gz"

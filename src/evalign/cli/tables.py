@@ -229,6 +229,8 @@ class TableFile:
                 row, wanted, cells = map(int, found.groups())
                 what = f"Row {row - 1} of {self} must have as many cells as the header, {wanted}"
                 cure = "Correct it. A cell that holds a separator needs quotes around it."
+                if row == 2 and cells > wanted:
+                    cure += " If lines stand above the names of the columns, remove them."
                 raise UsageError(f"{what}. Got {cells}. {cure}") from error
             raise UsageError(f"{self} cannot be read: {text.rstrip('.')}.") from error
 
