@@ -61,6 +61,9 @@ KINDS = [
 ]
 
 
+INDEX = ["", "Unnamed: 0", "__index_level_0__"]  # what pandas calls it in a file
+
+
 @pytest.mark.parametrize(("values", "kind"), KINDS)
 def test_kinds(values, kind):
     assert kind_of(values) == kind
@@ -101,7 +104,7 @@ def test_whole_numbers_are_in_python_what_they_are_in_a_file(values):
 
 def test_names_of_ids():
     values = (SHUFFLED * 3).tolist()
-    for name in ("id", "customer_id", "Customer ID", "uuid", "row"):
+    for name in ("id", "customer_id", "Customer ID", "uuid", "row", *INDEX):
         assert kind_of(values, name) == "id"
     for name in ("acid", "covid", "price", "idle"):
         assert kind_of(values, name) == "number"
