@@ -520,6 +520,8 @@ def test_what_the_best_rule_reaches_is_of_classes_by_their_names(folder, tmp_pat
     said = refused(*command, "--constraint", bounds)
     assert f"--constraint must be met by some rule on these rows. Got '{bounds}'. The best" in said
     assert re.search(r"reaches recall\[high\] = 0\.\d+, precision\[high\] = 0\.\d+\.$", said)
+    said = refused(*command, "--constraint", "recal >= 0.5")
+    assert "must bound a metric by a name that `evalign metrics` lists. Got 'recal'. Did" in said
 
 
 def test_a_cost_is_shown_as_it_is(tmp_path):

@@ -20,6 +20,10 @@ def refused() -> Iterator[None]:
         yield
     except ValueError as error:
         text = re.sub(r"^constraint of \w+( \w+)? must", "--constraint must", str(error))
+        names = "--constraint must bound a metric by a name that `evalign metrics` lists"
+        text = re.sub(
+            r"^metric of .+'s constraint must be a name of metrics\.names\(\)", names, text
+        )
         raise UsageError(text) from error
 
 
