@@ -301,6 +301,12 @@ def test_what_openpyxl_says_of_cells(tmp_path):
     assert len(told) == 1
 
 
+def test_the_index_of_pandas_in_a_workbook(tmp_path):
+    path = tmp_path / "data.xlsx"
+    pd.DataFrame({"a": [1, 2]}, index=[7, 5]).to_excel(path)
+    assert TableFile(path).read().to_pydict() == {"": [7, 5], "a": [1, 2]}
+
+
 def test_several_sheets(tmp_path):
     path = workbook(tmp_path / "data.xlsx", [["a"], [1]], [["b"], [2]])
     with pytest.warns(DataWarning, match=r"from its first sheet, 's0', and not from 's1'\."):
@@ -309,7 +315,10 @@ def test_several_sheets(tmp_path):
 
 BAD_SHEETS = {
     "empty": ([], "must have the names of its columns in the first row. It is empty."),
-    "a title": ([["Sales", None], ["a", "b"], [1, 2]], "in the first row. Got None."),
+    "a title": (
+        [["Sales", None], ["a", "b"], [1, 2]],
+        "first row. Got None. Give each a text, and",
+    ),
     "numbers": ([[2023, 2024], [1, 2]], "in the first row. Got 2023."),
     "twice": ([["a", "a"], [1, 2]], "has several columns named 'a'. Rename them."),
     "no rows": ([["a", "b"]], "holds no rows. Give"),

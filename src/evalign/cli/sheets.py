@@ -72,6 +72,8 @@ def _check_formulas(path: Path, written: Any, computed: Any) -> None:
 def _table(path: Path, rows: list[list[Any]]) -> pa.Table:
     """Typed columns of rows that are not empty, the first of which is the header."""
     header, *cells = rows or [[]]
+    if header and header[0] is None and any(row[0] is not None for row in cells):
+        header = ["", *header[1:]]  # the index of pandas, which has no name in a CSV either
     columns = [
         (name, list(values))
         for name, *values in zip_longest(header, *cells)  # a row ends with its last cell
@@ -80,7 +82,9 @@ def _table(path: Path, rows: list[list[Any]]) -> pa.Table:
     unnamed = [name for name, _ in columns if not isinstance(name, str)]
     if unnamed or not columns:
         got = f"Got {unnamed[0]!r}" if unnamed else "It is empty"
-        raise UsageError(f"{path} must have the names of its columns in the first row. {got}.")
+        cure = "Give each a text, and remove lines above them." if unnamed else ""
+        what = f"{path} must have the names of its columns in the first row"
+        raise UsageError(f"{what}. {got}. {cure}".rstrip())
     return pa.Table.from_arrays(
         [_typed(values) for _, values in columns], names=[name for name, _ in columns]
     )
