@@ -15,6 +15,7 @@ from evalign.core.rows import check_weights
 
 OWNER = "score"
 INTEGER = "integer"  # or bool
+EXACT = 2**53  # from which on float64 does not tell whole numbers apart
 
 
 def score(
@@ -106,12 +107,12 @@ def _labels(argument: str, values: Any) -> np.ndarray:
         array = np.array(array.tolist())
     if array.dtype.kind != "f":
         return array
-    wrong = array[array != np.floor(array)]  # also NaN
+    wrong = array[~((array == np.floor(array)) & (np.abs(array) < EXACT))]  # also NaN
     if len(wrong):
         cure = "Use .argmax(1) for classes, or > 0.5 for several labels."
         if array.ndim == 1:
             cure = "Use > 0.5 to make labels of the probabilities of two classes."
-        cure = cure if argument == "predictions" else ""
+        cure = cure if argument == "predictions" and abs(wrong[0]) < EXACT else ""
         raise TypeError(complaint(OWNER, argument, "hold labels", f"{wrong[0]:g}", cure))
     return array.astype(np.int64)
 
@@ -138,9 +139,10 @@ def _codes(
     kinds = [INTEGER if x.dtype.kind in "biu" else x.dtype.type.__name__ for x in (given, true)]
     allowed = f"hold labels of the type of target, {kinds[1]}"
     require(kinds[0] == kinds[1], OWNER, "predictions", allowed, kinds[0])
-    labels = np.concatenate([given, true])
+    labels, whole = np.concatenate([given, true]), kinds[0] == INTEGER
+    if whole and labels.dtype.kind == "f":  # of int64 and uint64, and rounded
+        labels = np.concatenate([given.astype(object), true.astype(object)])
     found = np.unique(labels)
-    whole = kinds[0] == INTEGER
     if whole and classes is None and found.tolist() == [0, 1, 255]:
         for argument, array in {"predictions": given, "target": true}.items():
             cure = f"This is a mask of 0 and 255: divide by 255, as in {argument} // 255."

@@ -61,6 +61,9 @@ KINDS = [
 ]
 
 
+INDEX = ["", "Unnamed: 0", "__index_level_0__"]  # what pandas calls it in a file
+
+
 @pytest.mark.parametrize(("values", "kind"), KINDS)
 def test_kinds(values, kind):
     assert kind_of(values) == kind
@@ -101,7 +104,7 @@ def test_whole_numbers_are_in_python_what_they_are_in_a_file(values):
 
 def test_names_of_ids():
     values = (SHUFFLED * 3).tolist()
-    for name in ("id", "customer_id", "Customer ID", "uuid", "row"):
+    for name in ("id", "customer_id", "Customer ID", "uuid", "row", *INDEX):
         assert kind_of(values, name) == "id"
     for name in ("acid", "covid", "price", "idle"):
         assert kind_of(values, name) == "number"
@@ -119,7 +122,8 @@ def test_dates(form, repeated):
     days = pd.date_range("2024-01-01", periods=ROWS // repeated, freq="37h").repeat(repeated)
     texts = [*days.strftime(form)[:-1], ""]
     assert kind_of(texts) == "date"
-    assert kind_of([*texts[:2], "never"] * (ROWS // 3)) == "category"
+    with pytest.warns(DataWarning, match=r"for \d+ values that are no dates, such as 'never'"):
+        assert kind_of([*texts[:2], "never"] * (ROWS // 3)) == "category"
     typed = pd.Series(pd.to_datetime([text.strip() or None for text in texts], format="ISO8601"))
     read = []
     for values in (texts, typed):
@@ -162,6 +166,14 @@ def test_what_may_be_numbers_or_dates_is_not_left_out_unseen(form):
     values = [form.format(i % 28 + 1) + "0" * (i // 28) for i in range(ROWS)]
     with pytest.warns(DataWarning, match=r"is read as text, for values such as .*2024-01-31, or"):
         assert kind_of(values) == "id"
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y %H:%M", "%m/%d/%Y"])
+def test_a_flaw_makes_no_id_of_dates(form):
+    values = pd.date_range("2024-01-01", periods=ROWS).strftime(form).tolist()
+    values[7] = "#VALUE!"
+    with pytest.raises(UsageError, match=r"must hold dates\. Got '#VALUE!' in row 8\. Correct it"):
+        kind_of(values)
 
 
 def test_a_flaw_makes_no_id_of_numbers():

@@ -146,6 +146,16 @@ def test_bad_input(binary, options, message):
     assert message in refused("compare", binary, "--target", "label", *options)
 
 
+def test_groups_that_do_not_fit_the_folds(tmp_path):
+    frame = table(60).assign(house=np.arange(60) % 4)
+    frame["label"] = np.where(frame["house"] == 0, "yes", "no")
+    path = written(tmp_path / "data.csv", frame)
+    said = refused("compare", path, "--target", "label", "--group", "house", "--folds", 3)
+    assert "must leave every class in every fold. Got no class 'yes' in one. Use fewer" in said
+    said = refused("compare", path, "--target", "label", "--group", "house")
+    assert "must name at least 5 groups. Got 4. Use fewer folds." in said
+
+
 def test_folds_shrink_with_the_rarest_class(tmp_path, monkeypatch):
     """Three rows of a class make three folds, all of which hold it."""
     monkeypatch.setattr(command, "METHODS", {PLAIN: METHODS[PLAIN]})

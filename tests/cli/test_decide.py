@@ -2,14 +2,17 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.metrics import f1_score
 
 from evalign import DecisionRule, fit_decision
-from tests.cli.commands import done, refused, small_disk, written
+from evalign.cli.decide import _groups
+from tests.cli.commands import done, invoke, refused, small_disk, written
 
 NAMES = ["low", "middle", "high"]
 
@@ -483,3 +486,58 @@ def test_a_rule_of_nonsense_is_refused(folder, tmp_path, change):
     rule.write_text(json.dumps(tree))
     said = refused("decide", "--rule", rule, folder / "scores.csv", "--out", tmp_path / "o.csv")
     assert "is damaged" in said
+
+
+def test_the_rule_knows_the_decimal_mark_of_its_table(tmp_path):
+    """A file with numbers such as 1,234 alone does not tell whether they have thousands."""
+    frame, rule = scores(logits=True), tmp_path / "rule.json"
+    frame.to_csv(tmp_path / "scores.csv", sep=";", decimal=",", index=False)
+    data = tmp_path / "scores.csv"
+    done("decide", data, "--target", "label", "--logits", "--out", rule)
+    new, out = tmp_path / "new.csv", tmp_path / "labels.csv"
+    new.write_text("low;middle;high\n1,234;2,345;-4,125\n", encoding="utf-8")
+    done("decide", "--rule", rule, new, "--out", out)
+    assert pd.read_csv(out)[NAMES].to_numpy().tolist() == [[1.234, 2.345, -4.125]]
+    tree = json.loads(rule.read_text())
+    for mark in (".", "x", None):
+        tree["decimal"] = mark
+        rule.write_text(json.dumps(tree))
+        assert invoke("decide", "--rule", rule, new, "--out", out).code == 2
+    del tree["decimal"]  # as in a file of an earlier version
+    rule.write_text(json.dumps(tree))
+    data = written(tmp_path / "new.csv", frame[NAMES])
+    done("decide", "--rule", rule, data, "--out", out)
+
+
+def test_rows_without_a_group_form_one():
+    column = pa.array(["a", "", "NA", None, " n/a "])
+    assert _groups(pa.table({"g": column}), "g").tolist() == ["a", "", "", "", ""]
+
+
+def test_what_the_best_rule_reaches_is_of_classes_by_their_names(folder, tmp_path):
+    bounds = "recall[high] >= 0.99, precision[high] >= 0.99"
+    command = ["decide", folder / "scores.csv", "--target", "label", "--out", tmp_path / "r.json"]
+    said = refused(*command, "--constraint", bounds)
+    assert f"--constraint must be met by some rule on these rows. Got '{bounds}'. The best" in said
+    assert re.search(r"reaches recall\[high\] = 0\.\d+, precision\[high\] = 0\.\d+\.$", said)
+    said = refused(*command, "--constraint", "recal >= 0.5")
+    assert "must bound a metric by a name that `evalign metrics` lists. Got 'recal'. Did" in said
+
+
+def test_a_cost_is_shown_as_it_is(tmp_path):
+    frame, cost = two(), [[0, 1], [5, 0]]
+    data = written(tmp_path / "scores.csv", frame)
+    command = ["decide", data, "--target", "truth", "--metric", f"expected_cost{cost}"]
+    shown = done(*command, "--out", tmp_path / "rule.json")
+    told = json.loads(done(*command, "--out", tmp_path / "rule.json", "--json").out)
+    given = (frame["score"] > 0.5).astype(int)
+    true = (frame["truth"] == "yes").astype(int)
+    # The folds are nearly of one size.
+    mean = np.array(cost)[true, given].mean()
+    assert told["mean_argmax_score"] == pytest.approx(mean, rel=0.02)
+    assert 0 < told["mean_rule_score"] < told["mean_argmax_score"]
+    assert min(told["rule_scores"]) > 0
+    assert told["gain"] > 0
+    assert told["greater_is_better"] is False
+    assert f"most probable class  {told['mean_argmax_score']:.3f}" in shown.out
+    assert f"The rule saves {told['gain']:.3f} (95% interval" in shown.out

@@ -1,6 +1,7 @@
 """`evalign fit --model`: ensembles, their runs, and the time they may take."""
 
 import json
+import re
 import shutil
 import sys
 
@@ -378,7 +379,9 @@ def test_two_validation_rows_tell_nothing(tmp_path):
 
 def test_a_cost_is_shown_as_it_is(tmp_path):
     data = written(tmp_path / "data.csv", two(120))
-    done(*fit(data, tmp_path / "run", "--metric", "expected_cost[[0, 1], [2, 0]]", model="linear"))
+    cost = "expected_cost[[0, 1], [2, 0]]"
+    said = done(*fit(data, tmp_path / "run", "--metric", cost, model="linear")).err
+    assert re.search(r"^linear: expected_cost\S* .* 0\.\d+ with its rule, 0\.\d+ by", said, re.M)
     # One model is its own blend, and has one row.
     (row,) = json.loads((tmp_path / "run/candidates.json").read_text())["rows"]
     assert row["candidate"] == "linear"

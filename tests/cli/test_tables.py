@@ -4,6 +4,7 @@ import datetime
 import gzip
 import html
 import json
+import os
 import sys
 import tempfile
 import zipfile
@@ -20,8 +21,9 @@ from evalign.cli import dialects, sheets
 from evalign.cli.columns import frame, plan
 from evalign.cli.dates import FORMS, example, find_form, parsed
 from evalign.cli.errors import DataWarning, UsageError
+from evalign.cli.labels import Labels
 from evalign.cli.run import _is_sound
-from evalign.cli.tables import TableFile
+from evalign.cli.tables import TableFile, writing
 from tests.cli.commands import done, fit, refused, table, written
 
 ROWS = {"who": ["Zoë", "Köln", ""], "n": ["1.5", "-20.25", "3e4"], "label": ["a", "b", "a"]}
@@ -44,6 +46,7 @@ READ = [
     (",", ",", "utf-8", "with decimal commas"),  # in quotes
     ("|", ".", "utf-8-sig", "separated by bars"),
     ("\t", ",", "utf-16", "in UTF-16, separated by tabs, with decimal commas"),
+    (",", ".", "utf-32", "in UTF-32"),
     (",", ".", "cp1252", "in Windows-1252, as it is not in UTF-8"),
     (";", ",", "cp1252", "in Windows-1252, as it is not in UTF-8, separated by semicolons, with"),
 ]
@@ -278,6 +281,32 @@ def test_a_number_longer_than_arrow_has_room_for():
     assert sheets._typed([2**70, None, 1]).to_pylist() == [str(2**70), None, "1"]
 
 
+def test_formulas_that_excel_has_not_computed(tmp_path):
+    """Their values would be gaps. One that was computed may be an empty text."""
+    path = workbook(tmp_path / "data.xlsx", [["a", "b"], [1, "=A2*2"], [2, "x"], [None, "y"]])
+    with pytest.raises(UsageError, match=r"values of its formulas\. Got none in cell B2\. Open it"):
+        TableFile(path)
+    new = '<c r="B2" t="str"><f>A2*2</f>'
+    path = edited(path, '<c r="B2"><f>A2*2</f>', new)
+    assert TableFile(path).read().to_pydict() == {"a": [1, 2, None], "b": [None, "x", "y"]}
+
+
+def test_what_openpyxl_says_of_cells(tmp_path):
+    """It is told in one line; what it says of looks is not told."""
+    path = tmp_path / "data.xlsx"
+    workbook(path, [["day", "label"], *([datetime.date(2024, 1, 1), "a"] for _ in range(3))])
+    path = edited(path, "<v>45292</v>", "<v>-5e7</v>")
+    with pytest.warns(DataWarning, match=r"Cell A2 .* There are 3 such cells\.") as told:
+        TableFile(path)
+    assert len(told) == 1
+
+
+def test_the_index_of_pandas_in_a_workbook(tmp_path):
+    path = tmp_path / "data.xlsx"
+    pd.DataFrame({"a": [1, 2]}, index=[7, 5]).to_excel(path)
+    assert TableFile(path).read().to_pydict() == {"": [7, 5], "a": [1, 2]}
+
+
 def test_several_sheets(tmp_path):
     path = workbook(tmp_path / "data.xlsx", [["a"], [1]], [["b"], [2]])
     with pytest.warns(DataWarning, match=r"from its first sheet, 's0', and not from 's1'\."):
@@ -286,7 +315,10 @@ def test_several_sheets(tmp_path):
 
 BAD_SHEETS = {
     "empty": ([], "must have the names of its columns in the first row. It is empty."),
-    "a title": ([["Sales", None], ["a", "b"], [1, 2]], "in the first row. Got None."),
+    "a title": (
+        [["Sales", None], ["a", "b"], [1, 2]],
+        "first row. Got None. Give each a text, and",
+    ),
     "numbers": ([[2023, 2024], [1, 2]], "in the first row. Got 2023."),
     "twice": ([["a", "a"], [1, 2]], "has several columns named 'a'. Rename them."),
     "no rows": ([["a", "b"]], "holds no rows. Give"),
@@ -365,7 +397,7 @@ def test_commands_read_alike(tmp_path):
     for name in ("scores", "scores2"):
         done("decide", tmp_path / f"{name}.csv", "--target", "label", "--out", tmp_path / "r.json")
         rules.append((tmp_path / "r.json").read_text())
-    assert rules[0] == rules[1]
+    assert rules[0].replace('"decimal": "."', '"decimal": ","') == rules[1]
 
 
 def test_a_row_is_read_as_the_training_table_where_it_does_not_tell_its_marks(tmp_path):
@@ -410,6 +442,41 @@ def test_a_form_of_dates_that_is_not_ours():
         assert not _is_sound(about | {"columns": columns | {"date_forms": forged}})
 
 
+def test_spellings_of_truth_that_are_not_ours():
+    columns = {"target": "y", "categories": ["c"]}
+    about = {"columns": columns, "classes": ["a", "b"], "files": {}}
+    assert _is_sound(about | {"columns": columns | {"truths": {"c": ["NO", "YES"]}}})
+    for forged in ({"c": ["a"]}, {"c": ["a", 1]}, {"d": ["a", "b"]}, {"c": None}, [], "c"):
+        assert not _is_sound(about | {"columns": columns | {"truths": forged}})
+
+
+def test_truth_values_are_the_same_in_all_files(tmp_path):
+    """CSV has them as TRUE, True or true, by whom it was written; Parquet and Excel as values."""
+    rng = np.random.default_rng(0)
+    values = rng.random(60) < 0.5
+    made = pd.DataFrame({"yes": values, "n": rng.normal(size=60), "label": np.where(values, 1, 2)})
+    paths = [tmp_path / name for name in ("True.csv", "values.parquet", "values.xlsx")]
+    written(paths[0], made)
+    made.to_parquet(paths[1])
+    made.to_excel(paths[2], index=False)
+    for spelled in ("TRUE FALSE", "true false"):
+        paths.append(tmp_path / f"{spelled.split()[0]}.csv")
+        written(paths[-1], made.assign(yes=np.where(values, *spelled.split())))
+    read = [TableFile(path).read() for path in paths]
+    for training in read:
+        columns = plan(training, "data", target="label")
+        found = [frame(table, columns, "data")["yes"].tolist() for table in read]
+        assert found == [found[0]] * len(paths)
+        assert len(set(found[0])) == 2
+
+
+def test_several_spellings_of_truth_are_levels():
+    table = pa.table({"c": ["true", "True", "no"] * 9, "y": ["a", "b", "b"] * 9})
+    columns = plan(table, "data", target="y")
+    assert columns.truths == {}
+    assert set(frame(table, columns, "data")["c"]) == {"true", "True", "no"}
+
+
 def test_a_copy_in_utf8_goes_with_its_table(tmp_path, monkeypatch):
     aside = tmp_path / "aside"
     aside.mkdir()
@@ -422,3 +489,75 @@ def test_a_copy_in_utf8_goes_with_its_table(tmp_path, monkeypatch):
     assert len(list(aside.iterdir())) == 1
     del table
     assert not list(aside.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device without room")
+def test_a_copy_that_cannot_be_written_is_no_fault_of_the_table(tmp_path, monkeypatch):
+    path = tmp_path / "data.csv"
+    path.write_bytes("größe,ort\n1,Köln\n".encode("cp1252"))
+    cure = "Make room for temporary files, name another folder in TMPDIR, or save it in UTF-8."
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    for why in ("No such file or directory", "No space left on device"):
+        with pytest.warns(DataWarning, match="1252"), pytest.raises(UsageError) as error:
+            TableFile(path)
+        what = f"{path} needs a copy in UTF-8, which cannot be written: {why}. {cure}"
+        assert str(error.value) == what
+        full = os.open("/dev/full", os.O_WRONLY), str(tmp_path / "copy.csv")
+        (tmp_path / "copy.csv").touch()
+        monkeypatch.setattr(tempfile, "mkstemp", lambda suffix, full=full: full)
+
+
+@pytest.mark.parametrize("above", ["Sales of 2024\n\n", "sep=,\n"])
+def test_lines_above_the_header(tmp_path, above):
+    path = tmp_path / "data.csv"
+    path.write_text(f"{above}a,b,c\n1,2,3\n4,5,6\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"If lines stand above the names of the columns, remove"):
+        TableFile(path).read()
+
+
+def test_a_quote_without_an_end_takes_no_rows_away(tmp_path):
+    """Arrow ends such a cell with the file."""
+    path = tmp_path / "data.csv.gz"
+    rows = 'a,b\n1,x\n2,"y\n3,z\n'
+    for swallowed in (rows, rows + '4,""\n', rows.rstrip(), rows.replace("\n", "\r\n")):
+        path.write_bytes(gzip.compress(swallowed.encode()))
+        with pytest.raises(UsageError, match=r"before 'y.* in row 2 that takes in all rows after"):
+            TableFile(path).read()
+    for whole in ('x\ny"', 'x\n"', '\n"', 'x""\n"', '\n"""', 'x"'):
+        for end in ("", "\n", "\r\n", "\n\n"):
+            path.write_bytes(gzip.compress(f'a,b\n1,x\n2,"{whole}{end}'.encode()))
+            cell = whole[:-1].replace('""', '"')
+            assert TableFile(path).read().to_pydict() == {"a": ["1", "2"], "b": ["x", cell]}
+
+
+def test_a_carriage_return_in_a_cell_ends_no_row(tmp_path):
+    rows = pa.table({"a": ["x\ry", "\r", "z"], "n": pa.array([1, None, 3])})
+    with writing(tmp_path / "data.csv", rows.schema) as write:
+        write(rows)
+    read = TableFile(tmp_path / "data.csv").read().to_pydict()
+    assert read == {"a": ["x\ry", "\r", "z"], "n": ["1", "", "3"]}
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_labels_of_any_precision(kind):
+    rows = pa.table({"y": np.array([0.1, 0.3, 0.3, 0.1], dtype=kind)})
+    labels = Labels.of(rows, "y", None, "data")
+    assert labels.encode(rows, "data").tolist() == [0, 1, 1, 0]
+    if kind != "float16":  # which Arrow writes with all digits
+        assert labels.values == (0.1, 0.3)
+
+
+ALIKE = {
+    "'a', 'a '": ["a", "a ", "b"],
+    "'NO', 'no'": ["no", "NO", "yes"],
+    "'1', '1.0'": ["0", "1", "1.0"],
+    "": ["a", "b", "a b", "1", "2"],
+}
+
+
+@pytest.mark.parametrize("found", ALIKE)
+def test_labels_that_may_be_one(recwarn, found):
+    labels = Labels.of(pa.table({"y": 2 * ALIKE[found]}), "y", None, "data")
+    assert len(labels.values) == len(ALIKE[found])  # they are not merged
+    told = f"differ in blanks, capitals or digits alone: {found}. If they are one class, write"
+    assert [told in str(one.message) for one in recwarn] == [True] * bool(found)

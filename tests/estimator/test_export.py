@@ -1,6 +1,7 @@
 """`AlignedClassifier.export`: the ONNX file predicts what the classifier predicts."""
 
 import json
+import logging
 
 import numpy as np
 import onnxruntime
@@ -42,6 +43,21 @@ def test_onnx_agrees(network, classes, gaps, tmp_path):
     assert np.isnan(score[:2]).all()
     assert found[label[3]] == clf.predict(bad[3:])[0]
     np.testing.assert_allclose(probability[2:], clf.predict_proba(bad[2:]), atol=1e-6)
+
+
+def test_onnx_is_written_without_a_word_on_torchvision(tmp_path):
+    X, y = imbalanced(60)
+    told = []
+    handler = logging.Handler()
+    handler.emit = told.append
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    log.addHandler(handler)
+    try:
+        quick(network=SmallNetwork(), epochs=1).fit(X, y).export(tmp_path / "model.onnx")
+        log.warning("another word")
+    finally:
+        log.removeHandler(handler)
+    assert [record.getMessage() for record in told] == ["another word"]
 
 
 def test_onnx_of_a_frame_takes_its_columns(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from evalign.report import scores
 from evalign.report.words import (
     TIMES,
+    TOO_SMALL,
     _more_rows,
     is_clear,
     rows_to_tell,
@@ -226,6 +227,18 @@ def test_few_rows_on_which_nothing_rests():
         )
         found = scores(replace(made, aligned=aligned, baseline=baseline))["answer"]
         assert found["verdict"] == "helped"
+
+
+def test_a_difference_that_no_number_of_rows_would_tell():
+    y, rows = np.arange(ROWS) % 2, np.arange(ROWS)
+    made = contents(2, ROWS, y=y, metric="accuracy")
+    aligned, baseline = (
+        replace(model, predicted=labels, probabilities=np.eye(2)[labels] * 0.8 + 0.1)
+        for model, wrong in zip(made.models, (rows < 40, rows >= ROWS - 40), strict=True)
+        for labels in [np.where(wrong, 1 - y, y)]
+    )
+    found = scores(replace(made, aligned=aligned, baseline=baseline))["answer"]
+    assert found["next"] == [TOO_SMALL, "Either will do."]
 
 
 def test_evidence_that_may_rest_on_few_rows_advises_nothing():

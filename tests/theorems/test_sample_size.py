@@ -165,3 +165,9 @@ def test_metric_bound_is_the_lipschitz_constant_times_the_matrix_bound(metric):
 def test_counts_that_have_no_shares(counts):
     with pytest.raises(ValueError, match="counts of shannon_equitability must hold a count for"):
         theory.shannon_equitability(counts)
+
+
+def test_rows_needed_for_a_tiny_error():
+    """Its square is 0 in floating point; n ε² does not depend on ε."""
+    few, many = theory.rows_needed(1e-6, 10), theory.rows_needed(1e-200, 10)
+    assert many / 10**388 == pytest.approx(few)

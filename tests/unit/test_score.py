@@ -175,6 +175,16 @@ def test_text_of_different_lengths():
     assert_score("accuracy", ["yes", "no"], ["yes", "perhaps"], 0.5)
 
 
+def test_long_numbers_are_told_apart():
+    """As float64, which numpy makes of int64 and uint64 together, the first two are one."""
+    given = np.array([2**60 + 1, 7], dtype=np.uint64)
+    assert evalign.score("accuracy", given, np.array([2**60, 7])) == 0.5
+    assert evalign.score("accuracy", given, np.array([2**60 + 1, 7])) == 1
+    for label in (1e300, 2.0**53, np.inf):
+        with pytest.raises(TypeError, match="target of score must hold labels"):
+            evalign.score("accuracy", [1.0, 2.0], [1.0, label])
+
+
 def test_a_metric_that_goes_by_the_place_of_a_class():
     cost = metrics.ExpectedCost([[0, 1, 9], [2, 0, 1], [9, 3, 0]])
     given, true = ["low", "mid", "mid"], ["low", "low", "mid"]

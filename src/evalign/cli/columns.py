@@ -26,6 +26,8 @@ WORDS = ["#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null", "None"]
 MISSING = pa.array([*MARKS, *WORDS])
 NUMBER = rf"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?{PERCENT}$"
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
+LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
+TRUTHS = ("false", "true")
 NO_LETTERS = r"^\PL*\d\PL*$"
 
 
@@ -43,6 +45,8 @@ class Columns:
         left_out: the reason why a column is not a feature, by its name.
         date_forms: of dates that are not written as ISO 8601 has them, by the column's name.
         decimal: the mark in its numbers, by which those of a file that do not tell theirs are read.
+        truths: how categories spell false and true, by the column's name. Other files may have them
+            in other letters, or as truth values.
     """
 
     target: str
@@ -54,6 +58,7 @@ class Columns:
     left_out: dict[str, str] = field(default_factory=dict)
     date_forms: dict[str, str] = field(default_factory=dict)
     decimal: str = "."
+    truths: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def features(self) -> list[str]:
@@ -98,7 +103,10 @@ def plan(
         raise UsageError(f"{source} holds no column to learn from. Left out: {why or 'none'}.")
     found = {name: _date_form(f"Column {name!r} of {source}", table[name]) for name in days}
     forms = {name: form for name, form in found.items() if form is not None}
-    return Columns(target, group, weight, numbers, categories, days, left_out, forms)
+    spelled = {name: pair for name in categories if (pair := _truths(table[name]))}
+    return Columns(
+        target, group, weight, numbers, categories, days, left_out, forms, truths=spelled
+    )
 
 
 def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1) -> pd.DataFrame:
@@ -109,11 +117,30 @@ def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1)
         _check_numbers(f"Column {name!r} of {source}", table[name], wrong, first_row)
         data[name] = values
     for name in columns.categories:
-        data[name] = as_text(table[name]).dictionary_encode().combine_chunks().to_pandas()
+        texts = as_text(table[name])
+        if name in columns.truths:
+            for truth, spelled in zip(TRUTHS, columns.truths[name], strict=True):
+                texts = pc.if_else(pc.equal(_plain(texts), truth), spelled, texts)
+        data[name] = texts.dictionary_encode().combine_chunks().to_pandas()
     for name in columns.dates:
         what, form = f"Column {name!r} of {source}", columns.date_forms.get(name)
         data[name] = _read_dates(what, table[name], form, first_row)
     return pd.DataFrame(data)
+
+
+def _plain(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+
+
+def _truths(column: pa.ChunkedArray) -> list[str] | None:
+    """How categories spell false and true; None if they do not, or in several ways."""
+    levels = as_text(column).unique()
+    known = [levels.filter(pc.equal(_plain(levels), truth)).to_pylist() for truth in TRUTHS]
+    if not any(known) or max(map(len, known)) > 1:
+        return None
+    return [
+        found[0] if found else truth.title() for found, truth in zip(known, TRUTHS, strict=True)
+    ]
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -207,14 +234,14 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
         got = f"Got text, such as {example}. Make features of it, {drop}"
         raise UsageError(f"{what} must hold numbers, categories or dates. {got}")
     if wrong.any() and found in ("id", "category"):
-        _check_almost_numbers(what, drop, texts, wrong)
+        _check_almost(what, drop, texts, wrong)
     return found
 
 
-def _check_almost_numbers(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
-    """Refuse numbers with commas, and ones that hardly repeat with a word among them.
+def _check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
+    """Refuse numbers with commas, and numbers or dates that hardly repeat with a word among them.
 
-    Warn of a category of numbers, and of what hardly repeats and may be numbers or dates.
+    Warn of a category of numbers or dates, and of what hardly repeats and may be either.
     """
     present = texts.drop_null()
     comma = next((text for text in present.to_pylist() if "," in text), None)
@@ -222,20 +249,25 @@ def _check_almost_numbers(what: str, drop: str, texts: pa.ChunkedArray, wrong: n
         got = f"Got {comma!r}: is the comma a decimal one, or does it mark thousands?"
         cure = "Write numbers with decimal points alone, or with decimal commas in all columns"
         raise UsageError(f"{what} must hold numbers that can be told. {got} {cure}, {drop}")
-    row = int(np.argmax(wrong))
-    flaw, repeated = repr(texts[row].as_py()), 2 * len(present.unique()) <= len(present)
-    if 2 * wrong.sum() >= len(present):
-        if not repeated and pc.all(pc.match_substring_regex(present, NO_LETTERS)).as_py():
-            got = f"{what} is read as text, for values such as {flaw}."
-            cure = f"If they are numbers or dates, write them as 1234.5 or 2024-01-31, {drop}"
-            warnings.warn(f"{got} {cure}", DataWarning, stacklevel=5)
+    dated = pc.match_substring_regex(texts, LIKE_DATES).fill_null(True).to_numpy()
+    repeated = 2 * len(present.unique()) <= len(present)
+    for kind, odd in (("finite numbers", wrong), ("dates", ~dated)):
+        if not 0 < 2 * odd.sum() < len(present):
+            continue
+        row, word = int(np.argmax(odd)), kind.removeprefix("finite ")
+        flaw = repr(texts[row].as_py())
+        if not repeated:  # not a category, whose values would
+            cure = f"Correct it or leave it empty, {drop}"
+            raise UsageError(f"{what} must hold {kind}. Got {flaw} in row {row + 1}. {cure}")
+        got = f"{odd.sum()} values that are no {word}, such as {flaw}"
+        cure = f"Correct them or leave them empty for a column of {word}."
+        warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
         return
-    if not repeated:  # not a category, whose values would
-        cure = f"Correct it or leave it empty, {drop}"
-        raise UsageError(f"{what} must hold finite numbers. Got {flaw} in row {row + 1}. {cure}")
-    got = f"{wrong.sum()} values that are no numbers, such as {flaw}"
-    cure = "Correct them or leave them empty for a column of numbers."
-    warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
+    if not repeated and pc.all(pc.match_substring_regex(present, NO_LETTERS)).as_py():
+        flaw = repr(texts[int(np.argmax(wrong))].as_py())
+        got = f"{what} is read as text, for values such as {flaw}."
+        cure = f"If they are numbers or dates, write them as 1234.5 or 2024-01-31, {drop}"
+        warnings.warn(f"{got} {cure}", DataWarning, stacklevel=5)
 
 
 def _check_numbers(

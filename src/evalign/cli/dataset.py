@@ -250,7 +250,7 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
             f"A preview with {used_rows} of the rows. Without --quick it is trained on all."
         )
     if used.left_out:
-        why = ", ".join(f"{name} ({why})" for name, why in used.left_out.items())
+        why = ", ".join(f"{name or repr(name)} ({why})" for name, why in used.left_out.items())
         spoken.note(f"Left out: {why}.")
     if len(names) == 2:
         share = (dataset.rows.y == 1).mean()

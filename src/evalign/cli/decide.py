@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 from rich.table import Table
 
-from evalign.cli.columns import as_numbers
+from evalign.cli.columns import as_numbers, as_objects, as_text
 from evalign.cli.dataset import check_metric, check_name, read_weights
 from evalign.cli.errors import UsageError, counted, listed, refused
 from evalign.cli.labels import Labels, warn_of_formulas
@@ -19,6 +19,7 @@ from evalign.cli.saved_rule import SavedRule
 from evalign.cli.tables import TableFile, is_usable, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import parse
+from evalign.core.metrics import resolve
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.decisions.goal import ROUNDING
@@ -102,7 +103,7 @@ def fit_rule(
             warnings.filterwarnings("always", NOT_PROMISED)
             with _own_words():
                 rule = wanted.rule(answers)
-                results = evidence(answers, wanted, rule)
+                results = _values(evidence(answers, wanted, rule), metric)
         _introduce(spoken, source, labels, columns, roles)
         if logits and ((answers.values >= 0) & (answers.values <= 1)).all():
             cure = "If they are, leave --logits out."
@@ -113,7 +114,7 @@ def fit_rule(
             spoken.note(f"Note: {warning.message}")
         if doubt := wanted.doubt(answers):
             spoken.note(f"Note: {doubt}")
-        SavedRule(rule, labels, columns, method).write(out)
+        SavedRule(rule, labels, columns, method, source.decimal).write(out)
         spoken.result(
             _summary(results, rule, metric, len(y), out), *_shown(results, rule, metric, out)
         )
@@ -122,7 +123,8 @@ def fit_rule(
 def apply_rule(path: Path, data: Path, out: Path, *, as_json: bool, quiet: bool) -> None:
     """Do the work of `evalign decide --rule`: the columns of DATA and the label."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
-        saved, source = SavedRule.read(path), TableFile(data)
+        saved = SavedRule.read(path)
+        source = TableFile(data, saved.decimal)
         source.need(saved.columns)
         if out.exists() and out.samefile(data):
             raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
@@ -167,8 +169,7 @@ def _check_gap(constraint: str | None, groups: str | None, names: list[str]) -> 
 
 def _groups(table: pa.Table, name: str) -> np.ndarray:
     """The groups of the rows, as strings; rows without one form one group."""
-    values = ["" if value is None else str(value) for value in table[name].to_pylist()]
-    return np.array(values, dtype=object)
+    return as_objects(as_text(table[name]).fill_null(""))
 
 
 def _not_logits(values: np.ndarray, columns: list[str], method: Method) -> bool:
@@ -267,7 +268,7 @@ def _scores(
             got = f"Got {str(table[name][row].as_py())!r} in row {first_row + row}"
             cure = "If these are logits, fit the rule with --logits."
             if missing[row]:
-                cure = "Fill it in, or remove the row."
+                cure = "Fill it in, write it as 0.25, or remove the row."
             raise UsageError(f"Column {name!r} of {source} must hold {allowed}. {got}. {cure}")
         parts.append(values)
     if len(parts) == 1:
@@ -284,6 +285,15 @@ def _scores(
             cure = "Fit the rule with --classes and the names of all classes, and no others."
             raise UsageError(f"{what}. {got}. {cure}")
     return values
+
+
+def _values(results: dict[str, Any], metric: str) -> dict[str, Any]:
+    """The results with the metric itself in the place of scores, which of a cost are negative."""
+    greater = resolve(metric).greater_is_better
+    for name in () if greater else list(results):
+        if name.endswith(("_score", "_scores")) and not name.startswith("std"):
+            results[name] = -results[name]
+    return results | {"greater_is_better": greater}
 
 
 def _summary(
@@ -315,7 +325,8 @@ def _shown(
         mean, spread = results[f"mean_{key}_score"], results[f"std_{key}_score"]
         table.add_row(name, number(mean), number(spread))
     gain, low, high = (results[key] for key in ("gain", "gain_low", "gain_high"))
-    brings = f"The rule brings {number(gain)} (95% interval {number(low)} to {number(high)})"
+    verb = "brings" if results["greater_is_better"] else "saves"
+    brings = f"The rule {verb} {number(gain)} (95% interval {number(low)} to {number(high)})"
     if not np.isfinite(gain):
         brings = "What the rule brings cannot be said"
     better = "The most probable class was better: you may do without the rule."

@@ -19,6 +19,8 @@ BLOCK = 2**22  # bytes at a time
 SAMPLE = 2**18  # characters from which separator and decimal mark are told
 MARKS = {
     codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",  # begins as UTF-16 does
+    codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
@@ -51,7 +53,7 @@ class Dialect(NamedTuple):
         """What is not as the name of the file says it, in words."""
         usual = separator_of(path)
         parts = [
-            f"in {self.encoding.upper()}" if self.encoding == "utf-16" else "",
+            f"in {self.encoding.upper()}" if self.encoding in ("utf-16", "utf-32") else "",
             "in Windows-1252, as it is not in UTF-8" if self.encoding == "cp1252" else "",
             f"separated by {SEPARATORS[self.separator]}" if self.separator != usual else "",
             "with decimal commas" if self.decimal == "," else "",
@@ -90,7 +92,7 @@ def find_dialect(path: Path, decimal: str = ".") -> Dialect:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, UTF-16 by its mark, or Windows-1252, which is what else most tables are in."""
+    """UTF-8, what a byte order mark says, or Windows-1252, in which most other tables are."""
     with opened(path) as file:
         start = file.read(4)
     for mark, name in MARKS.items():

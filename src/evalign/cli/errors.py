@@ -1,5 +1,6 @@
 """Errors and warnings that the person at the terminal can act on."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,7 +19,12 @@ def refused() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        text = re.sub(r"^constraint of \w+( \w+)? must", "--constraint must", str(error))
+        names = "--constraint must bound a metric by a name that `evalign metrics` lists"
+        text = re.sub(
+            r"^metric of .+'s constraint must be a name of metrics\.names\(\)", names, text
+        )
+        raise UsageError(text) from error
 
 
 def counted(number: int, thing: str = "row") -> str:

@@ -65,6 +65,7 @@ class Labels:
         values: list[Any] = [*_sorted(list(counts.index))]
         if types.is_floating(table[column].type):  # as text, whole numbers have lost their ".0"
             values = [float(value) for value in values]
+        _warn_of_alike(f"column {column!r} of {source}", list(counts.index))
         if positive is not None:
             names = [str(value) for value in values]
             if len(values) != 2 or positive not in names:
@@ -102,7 +103,8 @@ class Labels:
         if isinstance(self.values[0], str):
             codes = pd.Index(self.values).get_indexer(pd.Index(texts))
         else:
-            numbers, _ = as_numbers(table[column])
+            # As text, 0.1 is the same in four bytes and in eight.
+            numbers, _ = as_numbers(as_text(table[column]))
             codes = pd.Index(self.values, dtype=float).get_indexer(pd.Index(numbers))
         if (codes < 0).any():
             new = sorted(set(texts[codes < 0]))
@@ -138,6 +140,14 @@ class Labels:
         finally:
             warnings.showwarning = show
 
+    @contextmanager
+    def in_errors(self) -> Iterator[None]:
+        """Turn a ValueError of the library into bad input, with the names of classes."""
+        try:
+            yield
+        except ValueError as error:
+            raise UsageError(self.named(str(error))) from error
+
     def decode(self, codes: np.ndarray) -> pa.Array:
         """The labels of codes, as they are in the training data."""
         return pa.array(self.values).take(pa.array(codes))
@@ -150,6 +160,20 @@ def warn_of_formulas(out: Path, labels: Labels) -> None:
         text = f"Some labels in {out} begin as formulas do ({listed(odd, 3)})"
         cure = "Do not open it in a spreadsheet unless you trust them."
         warnings.warn(f"{text}, and are written as they are. {cure}", DataWarning, stacklevel=2)
+
+
+def _warn_of_alike(what: str, texts: list[str]) -> None:
+    """Warn of labels that only blanks, capitals or the digits of a number tell apart."""
+    numbers, wrong = as_numbers(pa.chunked_array([pa.array(texts)]))
+    alike: dict[object, list[str]] = {}
+    for text, number, other in zip(texts, numbers.tolist(), wrong, strict=True):
+        alike.setdefault(text.strip().casefold() if other else number, []).append(text)
+    first = next((found for found in alike.values() if len(found) > 1), None)
+    if first is not None:
+        told = f"Some labels of {what} differ in blanks, capitals or digits alone"
+        cure = "If they are one class, write them alike."
+        text = f"{told}: {listed(sorted(first), 3)}. {cure}"
+        warnings.warn(text, DataWarning, stacklevel=3)
 
 
 def _complete(table: pa.Table, column: str, source: object, first_row: int = 1) -> pd.Series:

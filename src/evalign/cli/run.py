@@ -301,6 +301,9 @@ def _is_sound(about: About) -> bool:
         forms = found.date_forms
         ok = ok and isinstance(forms, dict) and set(forms) <= set(found.dates)
         ok = ok and set(forms.values()) <= set(FORMS) and found.decimal in (".", ",")
+        truths = found.truths
+        ok = ok and isinstance(truths, dict) and set(truths) <= set(found.categories)
+        ok = ok and all([type(text) for text in pair] == [str, str] for pair in truths.values())
         alike = len(kinds) == 1 and kinds <= {str, int, float}
         return ok and alike and len(set(classes)) == len(classes) > 1
     except TypeError:

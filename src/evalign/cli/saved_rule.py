@@ -26,12 +26,14 @@ class SavedRule:
         labels: the classes, in the order of the codes.
         columns: those of the classes; one alone is of the last class of two.
         method: "predict_proba" for probabilities, "decision_function" for logits.
+        decimal: the mark in the numbers of its table, for tables that do not tell theirs.
     """
 
     rule: DecisionRule
     labels: Labels
     columns: list[str]
     method: Method
+    decimal: str = "."
 
     def write(self, path: Path) -> None:
         tree = {
@@ -41,6 +43,7 @@ class SavedRule:
             "labels": list(self.labels.values),
             "columns": self.columns,
             "logits": self.method == "decision_function",
+            "decimal": self.decimal,
             "rule": self.rule.state_dict(),
         }
         with replacing(path) as aside:
@@ -62,6 +65,7 @@ class SavedRule:
         try:
             rule = DecisionRule.from_state_dict(tree["rule"])
             values, columns, logits = tree["labels"], tree["columns"], tree["logits"]
+            decimal = tree.get("decimal", ".")  # earlier files do not tell
             kinds, lists = {type(value) for value in values}, {type(values), type(columns)}
             number, one = len(rule.gain), len(columns) == 1
             "".join(value for value in values if type(value) is str).encode()  # whether one can
@@ -70,7 +74,7 @@ class SavedRule:
                 len(set(values)) == len(values) == number > 1,
                 all(type(name) is str for name in [*columns, tree["target"]]),
                 len(set(columns)) == len(columns) == (1 if one and number == 2 else number),
-                lists == {list} and type(logits) is bool,
+                lists == {list} and type(logits) is bool and decimal in (".", ","),
                 rule.class_dim in (1, -1),
                 all(math.isfinite(value) for value in values if type(value) is float),
                 not any(type(value) is int and abs(value) >= 2**63 for value in values),
@@ -82,4 +86,5 @@ class SavedRule:
             why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             raise UsageError(f"{path} is damaged: {why}. Fit the rule again.") from error
         method: Method = "decision_function" if logits else "predict_proba"
-        return cls(rule, Labels(tree["target"], tuple(values)), list(columns), method)
+        labels = Labels(tree["target"], tuple(values))
+        return cls(rule, labels, list(columns), method, decimal)

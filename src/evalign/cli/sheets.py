@@ -21,18 +21,29 @@ def read_sheet(path: Path) -> pa.Table:
         cure = f"{installing('.[excel]')}; or save it as .csv."
         raise UsageError(f"{path} cannot be read without openpyxl. {cure}") from error
     try:
-        book = load_workbook(path, read_only=True, data_only=True)
-        sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
-        if sheets:
-            sheets[0].reset_dimensions()  # some programs write a size of one cell, or a stale one
-        rows = [list(row) for row in sheets[0].iter_rows(values_only=True)] if sheets else []
-        book.close()
+        with warnings.catch_warnings(record=True) as told:
+            book = load_workbook(path, read_only=True, data_only=True)
+            sheets = _sheets(book)
+            rows = [list(row) for row in sheets[0].iter_rows(values_only=True)] if sheets else []
+            if any(cell is None for row in rows for cell in row):
+                formulas = load_workbook(path, read_only=True)
+                _check_formulas(path, _sheets(formulas)[0], sheets[0])
+                formulas.close()
+            book.close()
+    except UsageError:  # a ValueError too
+        raise
     except (BadZipFile, InvalidFileException, KeyError, ValueError, EOFError, SyntaxError) as error:
         # A broken XML file is a SyntaxError.
         raise UsageError(f"{path} cannot be read: it is not a workbook of Excel.") from error
     except (TypeError, AttributeError, IndexError) as error:  # as of styles that Excel forgives
         cure = "Open it in Excel and save it again, or as .csv."
         raise UsageError(f"{path} cannot be read by openpyxl: {error}. {cure}") from error
+    # The others are about looks, which are not read.
+    texts = dict.fromkeys(str(one.message) for one in told)
+    cells = [text for text in texts if text.startswith("Cell ")]
+    if cells:
+        more = f" There are {len(cells)} such cells." if len(cells) > 1 else ""
+        warnings.warn(f"{path} is read by openpyxl: {cells[0]}{more}", DataWarning, stacklevel=2)
     if len(sheets) > 1:
         others = listed([sheet.title for sheet in sheets[1:]], 3)
         text = f"{path} is read from its first sheet, {sheets[0].title!r}, and not from {others}."
@@ -40,9 +51,29 @@ def read_sheet(path: Path) -> pa.Table:
     return _table(path, [row for row in rows if any(cell is not None for cell in row)])
 
 
+def _sheets(book: Any) -> list[Any]:
+    """The sheets that are seen."""
+    sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
+    for sheet in sheets[:1]:
+        sheet.reset_dimensions()  # some programs write a size of one cell, or a stale one
+    return sheets
+
+
+def _check_formulas(path: Path, written: Any, computed: Any) -> None:
+    """Refuse formulas that Excel has not computed, which would be gaps. No text is a value."""
+    for row, values in zip(written.iter_rows(), computed.iter_rows(), strict=False):
+        for cell, value in zip(row, values, strict=False):
+            if cell.data_type == "f" and value.value is None and value.data_type != "str":
+                what = f"{path} must hold the values of its formulas"
+                cure = "Open it in Excel and save it again, or as .csv."
+                raise UsageError(f"{what}. Got none in cell {cell.coordinate}. {cure}")
+
+
 def _table(path: Path, rows: list[list[Any]]) -> pa.Table:
     """Typed columns of rows that are not empty, the first of which is the header."""
     header, *cells = rows or [[]]
+    if header and header[0] is None and any(row[0] is not None for row in cells):
+        header = ["", *header[1:]]  # the index of pandas, which has no name in a CSV either
     columns = [
         (name, list(values))
         for name, *values in zip_longest(header, *cells)  # a row ends with its last cell
@@ -51,7 +82,9 @@ def _table(path: Path, rows: list[list[Any]]) -> pa.Table:
     unnamed = [name for name, _ in columns if not isinstance(name, str)]
     if unnamed or not columns:
         got = f"Got {unnamed[0]!r}" if unnamed else "It is empty"
-        raise UsageError(f"{path} must have the names of its columns in the first row. {got}.")
+        cure = "Give each a text, and remove lines above them." if unnamed else ""
+        what = f"{path} must have the names of its columns in the first row"
+        raise UsageError(f"{what}. {got}. {cure}".rstrip())
     return pa.Table.from_arrays(
         [_typed(values) for _, values in columns], names=[name for name, _ in columns]
     )

@@ -8,7 +8,6 @@ import gzip
 import io
 import os
 import re
-import shutil
 import tempfile
 import warnings
 import weakref
@@ -16,6 +15,8 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from csv import QUOTE_ALL
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ pc: Any = pyarrow.compute  # its functions are made at import, where a type chec
 
 BLOCK_BYTES = 2**22  # of CSV at a time; Arrow reads up to 32 blocks ahead
 BLOCK_CELLS = 2**19  # of Parquet
+LONE_RETURN = re.compile("\r(?!\n)")
 UNEVEN = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")  # of Arrow: 1 is the header
 
 
@@ -96,11 +98,13 @@ class TableFile:
             else:
                 as_text = dict(zip(self.schema.names, self.schema.types, strict=True))
                 convert = csv.ConvertOptions(column_types=as_text)
-                count = 0
+                count, last = 0, ""
                 for batch in csv.open_csv(self._stream(), *_options(self._dialect), convert):
                     block = pa.Table.from_batches([batch])
                     yield block if self.decimal == "." else self._pointed(block, 1 + count)
                     count += batch.num_rows
+                    last = batch.column(-1)[-1].as_py() if batch.num_rows else last
+                self._check_end(last, count)
 
     def read(self) -> pa.Table:
         """The whole table. A table without rows is refused."""
@@ -138,6 +142,24 @@ class TableFile:
                 what = f"Column {name!r} of {self}"
                 raise UsageError(f"{what} must hold numbers, text or dates. Got {kind}.")
 
+    def _check_end(self, last: str, row: int) -> None:
+        """Refuse a file that ends within quotes, which Arrow takes for the end of the `last` cell.
+
+        Such a cell holds all rows behind its quote, and the file ends as the cell does.
+        """
+        if not re.search("[\r\n]", last) or not last.strip("\r\n"):
+            return
+        cell, end = last.replace('"', '""').encode(), b""
+        with self._stream() as stream:
+            while block := stream.read(BLOCK_BYTES):
+                end = (end + block)[-len(cell) :]
+        if end == cell:
+            got = f"Got one before {last[:20]!r} in row {row} that takes in all rows after it"
+            cure = (
+                "Remove it; if it belongs to the cell, write it twice, and quotes around the cell."
+            )
+            raise UsageError(f"{self} must close every quote. {got}. {cure}")
+
     def _pointed(self, block: pa.Table, first_row: int) -> pa.Table:
         """Rows with decimal points in the place of commas."""
         columns = {}
@@ -165,15 +187,31 @@ class TableFile:
         """
         if self._dialect.encoding == "utf-8":
             return self.path
-        number, name = tempfile.mkstemp(suffix=".csv")
+        with self._aside():
+            number, name = tempfile.mkstemp(suffix=".csv")
         weakref.finalize(self, os.unlink, name)
         with (
+            open(number, "wb", buffering=0) as copy,
             opened(self.path) as file,
             io.TextIOWrapper(file, self._dialect.encoding, newline="") as text,
-            open(number, "w", encoding="utf-8", newline="") as copy,
         ):
-            shutil.copyfileobj(text, copy)
+            while left := text.read(BLOCK_BYTES).encode():
+                with self._aside():
+                    while left:  # the rest would be written when the file is closed
+                        left = left[copy.write(left) :]
         return Path(name)
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Within it, an error is one of the folder for copies and not of the file."""
+        try:
+            yield
+        except OSError as error:
+            what = f"{self} needs a copy in UTF-8, which cannot be written: {error.strerror}"
+            cure = (
+                "Make room for temporary files, name another folder in TMPDIR, or save it in UTF-8."
+            )
+            raise UsageError(f"{what}. {cure}") from error
 
     def _stream(self) -> pa.NativeFile:
         """The bytes of the text, unpacked: Arrow by itself knows ".gz" but not ".GZ"."""
@@ -191,6 +229,8 @@ class TableFile:
                 row, wanted, cells = map(int, found.groups())
                 what = f"Row {row - 1} of {self} must have as many cells as the header, {wanted}"
                 cure = "Correct it. A cell that holds a separator needs quotes around it."
+                if row == 2 and cells > wanted:
+                    cure += " If lines stand above the names of the columns, remove them."
                 raise UsageError(f"{what}. Got {cells}. {cure}") from error
             raise UsageError(f"{self} cannot be read: {text.rstrip('.')}.") from error
 
@@ -211,7 +251,11 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], obje
                 # Arrow's own writer would quote all text. With its types in pandas, an integer
                 # column with gaps stays integer.
                 frame = block.to_pandas(types_mapper=pd.ArrowDtype)
-                frame.to_csv(file, sep=separator, header=header, index=False)
+                to_csv = partial(frame.to_csv, sep=separator, header=header, index=False)
+                text = to_csv()
+                if LONE_RETURN.search(text):  # has no quotes until Python 3.13, and ends a row
+                    text = to_csv(quoting=QUOTE_ALL)
+                file.write(text)
 
             write(schema.empty_table(), header=True)
             yield write

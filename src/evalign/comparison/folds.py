@@ -126,7 +126,8 @@ def _splits(
     require(folds <= counts.min(), OWNER, "folds", allowed, folds)
     if groups is not None:
         number, least = len(np.unique(groups)), max(3, folds)
-        require(number >= least, OWNER, "groups", f"name at least {least} groups", number)
+        allowed, cure = f"name at least {least} groups", fewer if folds > 3 else ""
+        require(number >= least, OWNER, "groups", allowed, number, cure)
     kind = StratifiedKFold if groups is None else StratifiedGroupKFold
     splits = []
     for seed in seeds:

@@ -128,6 +128,11 @@ class Constraint:
         """The name of what is bounded."""
         return f"gap({self.metric.name})" if self.gap else self.metric.name
 
+    @property
+    def given(self) -> str:
+        """What is bounded, as it was given, which may be by the name of a class."""
+        return self.text.rpartition("=")[0][:-1].strip()
+
     def value(self, c: Confusion, groups: Confusion | None = None) -> Tensor:
         """What is bounded.
 

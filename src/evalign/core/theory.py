@@ -7,6 +7,7 @@ EAST Theorem 5.9). Confusion matrices here are scaled to sum to 1 (EAST Definiti
 import math
 import sys
 from collections.abc import Sequence
+from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -59,8 +60,10 @@ def rows_needed(error: float, num_classes: int, *, failure: float = 0.05) -> int
         >>> rows_needed(0.05, 10)
         1659
     """
-    require(error > 0, "rows_needed", "error", "be positive", error)
-    return math.ceil(_log_term("rows_needed", num_classes, failure) / (2 * error**2))
+    require(0 < error < math.inf, "rows_needed", "error", "be positive", error)
+    term = _log_term("rows_needed", num_classes, failure)
+    # A fraction, because the square of a small error is 0 in floating point.
+    return math.ceil(Fraction(term) / (2 * Fraction(float(error)) ** 2))
 
 
 def metric_error(

@@ -139,7 +139,7 @@ class Goal:
         flat = confusions.flatten(0, -3)
         nearest = flat[self.least(flat).nan_to_num(-torch.inf).argmax()]
         c, groups = self._confusion(nearest)
-        reached = [f"{each.name} = {each.value(c, groups):.4g}" for each in self.constraints]
+        reached = [f"{each.given} = {each.value(c, groups):.4g}" for each in self.constraints]
         cure = f"The best rule found reaches {', '.join(reached)}."
         allowed = "be met by some rule on these rows"
         got = repr(", ".join(each.text for each in self.constraints))

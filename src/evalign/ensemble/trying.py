@@ -143,7 +143,8 @@ def try_all(
         # The next candidate, and the ensemble, take as long for their rules.
         clock.reserve = max(clock.reserve, 2 * (time.monotonic() - start))
         judge = judge or _judge(answers, metric, len(classes), table.groups, seed)
-        scores = (f"{judge.score(found.labels[way]):.4f}" for way in WAYS)
+        sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
+        scores = (f"{sign * judge.score(found.labels[way]):.4f}" for way in WAYS)
         with_rule, without = (score.replace("nan", "unknown") for score in scores)  # too few rows
         tell(f"{name}: {metric.name} {with_rule} with its rule, {without} by argmax")
     if judge is None:

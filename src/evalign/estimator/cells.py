@@ -16,7 +16,8 @@ from evalign.core.checks import complaint, refuse_masked_rows, require
 # ISO 8601: a day, or a time.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-NAMED_ID = re.compile(r"(^|[^a-z])(id|uuid|guid|key|index|row)s?$", re.IGNORECASE)
+PANDAS_INDEX = r"^$|^Unnamed: \d+$|^__index_level_\d+__$"  # as a file has it, that of R too
+NAMED_ID = re.compile(rf"{PANDAS_INDEX}|(^|[^a-z])(id|uuid|guid|key|index|row)s?$", re.I)
 PROSE_WORDS = 5  # per value, on average: more than a name has
 PROSE_VALUES = 20  # different ones; fewer are answers to a question
 ALLOWED = "hold numbers, text, truth values or dates"
@@ -126,7 +127,8 @@ def read_table(owner: str, X: Any) -> TypedTable | None:
     if isinstance(frame, nw.DataFrame):
         named = all(isinstance(name, str) for name in frame.columns)
         names = [name if named else str(name) for name in frame.columns]
-        columns = [_of_series(owner, name, frame[:, i]) for i, name in enumerate(names)]
+        given = zip(names, frame.iter_columns(), strict=True)
+        columns = [_of_series(owner, name, series) for name, series in given]
         return TypedTable(names if named else None, columns, len(frame))
     cells = array_of(X)
     if cells is None or cells.ndim != 2 or not _is_typed(cells):
@@ -342,9 +344,7 @@ def _is_id(name: str, values: np.ndarray) -> bool:
     span = values.max() - values.min()
     if span < len(values) - 1 or (values != np.floor(values)).any():
         return False
-    ordered = np.sort(values)
-    if (np.diff(ordered) == 0).any():
+    if (np.diff(np.sort(values)) == 0).any():
         return False
-    steps = np.diff(values)
-    counts = span == len(values) - 1
+    steps, counts = np.diff(values), span == len(values) - 1
     return bool(counts or (steps > 0).all() or (steps < 0).all() or NAMED_ID.search(name))

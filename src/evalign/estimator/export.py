@@ -1,8 +1,11 @@
 """A fitted classifier as an ONNX file."""
 
 import json
+import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -36,7 +39,7 @@ def export(path: str | os.PathLike[str], fitted: Fitted) -> None:
     from onnx import compose, helper
 
     inputs = _inputs(fitted.features)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _without_torchvision():
         warnings.filterwarnings("ignore", "# The axis name: n", UserWarning)  # one for all inputs
         # torch's own, of how it copies its modules.
         warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
@@ -69,6 +72,21 @@ def export(path: str | os.PathLike[str], fitted: Fitted) -> None:
     labels = json.dumps(names or fitted.classes.tolist())
     model.metadata_props.add(key="classes", value=labels)
     onnx.save(model, os.fspath(path))
+
+
+@contextmanager
+def _without_torchvision() -> Iterator[None]:
+    """Keep back what torch logs of operators of torchvision, which no module here has."""
+
+    def is_told(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("torchvision is not installed")
+
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    log.addFilter(is_told)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_told)
 
 
 class _RowsToLabels(nn.Module):

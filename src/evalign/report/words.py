@@ -13,6 +13,7 @@ from evalign.report.contents import FEW, Contents, TriedModels
 POWER = 0.8
 # More rows than this many times those at hand are not worth asking for.
 TIMES = 1000
+TOO_SMALL = f"The difference is too small to be told by {TIMES:,} times as many rows."
 
 
 def number(value: float | None) -> str:
@@ -146,6 +147,8 @@ def answer(
     if not is_clear(found):
         sentence = f"{unknown}: {values}; the difference may be {span(found)} (95% interval)."
         more, then = _more_rows(contents, found), ["Until then either will do."]
+        if more == TOO_SMALL:
+            then = ["Either will do."]
         if "few_groups" in found:
             few = found["few_groups"]
             these = "all rows are of one group" if few == 1 else f"the rows are of {few} groups"
@@ -225,7 +228,7 @@ def _more_rows(contents: Contents, found: Mapping[str, float]) -> str:
     rows = len(contents.y)
     needed = rows_to_tell(found["value"], found["low"], found["high"], rows)
     if needed is None:
-        return f"The difference is too small to be told by {TIMES:,} times as many rows."
+        return TOO_SMALL
     if needed == rows:  # an interval that is not even on both sides
         return "A few more test rows would tell, if it stays as large as it seems."
     what = f"{needed:,} test rows, where there are {rows:,},"
