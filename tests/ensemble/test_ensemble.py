@@ -517,6 +517,15 @@ def test_fewer_folds_for_more_rows(monkeypatch, rows, expected):
     assert np.isfinite(clf.gain_["low"])
 
 
+@pytest.mark.parametrize(("number", "known"), [(1, 1), (9, 9), (10, None)])
+def test_few_groups_are_counted(number, known):
+    """Resamples of one group are all the same, so that their interval is a point."""
+    groups = np.where(np.arange(len(Y)) < 200, np.arange(len(Y)) % number, -1)
+    cv = [(np.arange(200, 400), np.arange(200))]
+    clf = ensemble(cv=cv, candidates=["linear"]).fit(X, Y, groups=groups)
+    assert clf.gain_.get("few_groups") == known
+
+
 class Threads(GaussianNB):
     """A classifier that notes how many threads it may take."""
 
