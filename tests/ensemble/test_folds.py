@@ -20,6 +20,9 @@ def test_rows_without_anything_to_learn():
     model = held_out.trained(quick("f1", epochs=1), frame, y, half + 100, {})
     assert isinstance(model, DummyClassifier)
     np.testing.assert_allclose(model.predict_proba(frame[:3]), 0.5)
+    weighted = {"sample_weight": 1.0 + 2 * y}
+    model = held_out.trained(quick("f1", epochs=1), frame, y, half + 100, weighted)
+    np.testing.assert_allclose(model.predict_proba(frame[:1]), [[0.25, 0.75]])
     cv = [(half, half + 100), (half + 100, half)]
     network = quick("f1", epochs=1, decision="argmax")
     pair = ["linear", ("net", network)]

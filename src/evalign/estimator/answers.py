@@ -53,11 +53,16 @@ class Answers:
 
     @property
     def telling(self) -> int:
-        """The rows that are not of the most frequent class; of several labels, their sum."""
+        """The rows that are not of the most frequent class; of several labels, their sum.
+
+        A row counts once, however often it was held out, and not at all without a weight.
+        """
+        rows = np.unique(self.row, return_index=True)[1]
+        y = self.y[rows if self.weight is None else rows[self.weight[rows] > 0]]
         if not self.multilabel:
-            return len(self.y) - int(np.bincount(self.y).max())
-        present = self.y.sum(0)
-        return int(np.minimum(present, len(self.y) - present).sum())
+            return len(y) - int(np.bincount(y).max())
+        present = y.sum(0)
+        return int(np.minimum(present, len(y) - present).sum())
 
     def take(self, rows: np.ndarray) -> "Answers":
         """Some of the rows, by a mask or by their places."""

@@ -20,6 +20,8 @@ from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.state import Fitted
 from evalign.training import TrainingWarning
 
+TIE = np.finfo(float).tiny
+
 
 class Targets(NamedTuple):
     """The labels of a problem.
@@ -52,6 +54,17 @@ class Targets(NamedTuple):
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """The labels of the rule's codes."""
         return codes if self.multilabel else self.classes[self.order][codes]
+
+    def decision(self, scores: np.ndarray) -> np.ndarray:
+        """A `decision_function` of the rule's scores, in the order of `classes`.
+
+        Of two classes it is (n,). Equal scores have the rule's first label, which may be the last
+        of `classes`: it is then positive all the same.
+        """
+        if self.multilabel or scores.shape[1] != 2:
+            return scores if self.multilabel else scores[:, np.argsort(self.order)]
+        lead = scores[:, 1] - scores[:, 0]
+        return lead if self.order[0] == 0 else np.where(lead == 0, TIE, -lead)
 
     def encode(self, owner: str, *labels: Any) -> tuple[list[np.ndarray], np.ndarray]:
         """The codes of labels, and labels that are not among the classes, which have the last."""
