@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import torch
 from scipy import optimize, sparse
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
@@ -524,6 +525,14 @@ def test_few_groups_are_counted(number, known):
     cv = [(np.arange(200, 400), np.arange(200))]
     clf = ensemble(cv=cv, candidates=["linear"]).fit(X, Y, groups=groups)
     assert clf.gain_.get("few_groups") == known
+
+
+def test_weights_reach_a_pipeline_whether_metadata_is_routed_or_not():
+    weight = 1.0 + np.arange(len(Y)) % 4
+    usual = ensemble(candidates=["linear"], decision="argmax").fit(X, Y, weight)
+    with config_context(enable_metadata_routing=True):
+        routed = ensemble(candidates=["linear"], decision="argmax").fit(X, Y, weight)
+    np.testing.assert_array_equal(routed.predict_proba(X), usual.predict_proba(X))
 
 
 class Threads(GaussianNB):

@@ -1,8 +1,10 @@
-"""Folds that teach a network nothing."""
+"""Folds that lack a class, or teach a network nothing."""
 
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
 
 from evalign import AlignedEnsemble
 from evalign.estimator import held_out
@@ -30,3 +32,31 @@ def test_rows_without_anything_to_learn():
     clf.fit(frame, y)
     assert isinstance(clf.models_["net"][1], DummyClassifier)
     assert clf.predict_proba(frame).shape == (200, 2)
+
+
+class XGBClassifier(LogisticRegression):
+    """Refuses codes with gaps, as XGBoost's does."""
+
+    def fit(self, X, y, sample_weight=None):
+        codes = np.unique(y)
+        if not np.array_equal(codes, np.arange(len(codes))):
+            raise ValueError(f"Expected: {np.arange(len(codes))}, got {codes}")
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_codes_without_gaps(weighted):
+    """A class in the middle that a fold lacks is there, but teaches nothing."""
+    y = np.repeat([0, 1, 2], [40, 3, 40])
+    X = RNG.normal(size=(83, 2)) + y[:, None]
+    weight = {"sample_weight": 1.0 + np.arange(83) % 3} if weighted else {}
+    rows = np.flatnonzero(y != 1)
+    model = held_out.trained(XGBClassifier(), X, y, rows, weight)
+    assert model.classes_.tolist() == [0, 1, 2]
+    some = {name: values[rows] for name, values in weight.items()}
+    alone = LogisticRegression().fit(X[rows], y[rows], **some)
+    found = model.predict_proba(X)
+    assert found[:, 1].max() < 0.05
+    assert np.corrcoef(found[:, 2], alone.predict_proba(X)[:, 1])[0, 1] > 0.99
+    one = held_out.trained(XGBClassifier(), X, y, rows[:40], weight)  # all of class 0
+    assert isinstance(one, DummyClassifier)

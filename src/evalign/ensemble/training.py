@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
@@ -288,7 +289,12 @@ def _expected(
 
 
 def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, arguments: dict[str, Any]) -> Any:
-    """A copy of a classifier, trained on some of the rows."""
+    """A copy of a classifier, trained on some of the rows.
+
+    Arguments are named as without scikit-learn's metadata routing, where a pipeline knows the steps
+    that take them.
+    """
     few = len(rows) <= ONE_THREAD and not isinstance(estimator, AlignedClassifier)
-    with threadpool_limits(1 if few else None, "openmp"):
+    threads = threadpool_limits(1 if few else None, "openmp")
+    with threads, config_context(enable_metadata_routing=False):
         return held_out.trained(estimator, X, y, rows, arguments)

@@ -128,15 +128,35 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
     Where all of them are of one class, or have nothing to learn from, the shares of the classes are
     its answer: most classifiers refuse such rows.
     """
+    several = y.ndim == 2 or len(np.unique(y[rows])) > 1
+    if several and y.ndim == 1 and type(estimator).__name__ == "XGBClassifier":
+        rows, params = _with_all_classes(y, rows, params)
     params = _check_method_params(X, params, indices=rows)
     X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
     shares, weight = DummyClassifier(strategy="prior"), None
-    if y.ndim == 2 or len(np.unique(y)) > 1:
+    if several:
         try:
             return fitted(estimator, X, y, params)
         except NothingToLearn:  # a pipeline calls the weights step__sample_weight
             weight = next((x for name, x in params.items() if name.endswith("sample_weight")), None)
     return shares.fit(X, y, weight)
+
+
+def _with_all_classes(
+    y: np.ndarray, rows: np.ndarray, params: dict[str, Any]
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The rows, with one of weight 0 of each class that they lack: XGBoost refuses codes with gaps.
+
+    It teaches nothing but that there is such a class.
+    """
+    everything, first = np.unique(y, return_index=True)
+    lacking = first[~np.isin(everything, y[rows])]
+    if not len(lacking):
+        return rows, params
+    given = params.get("sample_weight")
+    weight = np.ones(len(y)) if given is None else np.array(given, dtype=np.float64)
+    weight[lacking] = 0
+    return np.append(rows, lacking), params | {"sample_weight": weight}
 
 
 def gathered(
