@@ -17,6 +17,7 @@ from evalign.estimator.answers import Split
 from evalign.estimator.evidence import score_of
 from evalign.estimator.labels import indicators, label_array, refuse_gaps
 from evalign.estimator.positive import oriented, warn_of_positive
+from evalign.estimator.rows import weights
 from evalign.estimator.state import Fitted
 from evalign.training import TrainingWarning
 
@@ -158,7 +159,7 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
 
 
 def read_classes(
-    classifier: Any, y: np.ndarray, before: Fitted | None
+    classifier: Any, y: np.ndarray, sample_weight: Any, before: Fitted | None
 ) -> tuple[Targets, np.ndarray, Metric, np.ndarray | None]:
     """What the labels of `AlignedClassifier.fit` are, with their codes.
 
@@ -167,6 +168,7 @@ def read_classes(
     Args:
         classifier: the estimator with its arguments.
         y: what `read_labelled` gave.
+        sample_weight: as it was given. Rows without one do not count for balanced classes.
         before: the fit that a warm start continues from.
     """
     owner, (targets, codes) = type(classifier).__name__, Targets.of(y)
@@ -185,7 +187,9 @@ def read_classes(
         return targets, codes, metric, None
     if classifier.pos_label is None:
         warn_of_positive(metric, classes, codes)
-    factors = compute_class_weight(classifier.class_weight, classes=classes, y=y)
+    counted = y[weights(owner, sample_weight, len(y)) > 0]
+    counted = np.append(counted, np.setdiff1d(classes, counted))  # a class has a row at least
+    factors = compute_class_weight(classifier.class_weight, classes=classes, y=counted)
     got = repr(classifier.class_weight)
     require(np.isfinite(factors).all(), owner, "class_weight", "hold finite weights", got)
     require((factors >= 0).all(), owner, "class_weight", "hold no negative weight", got)
