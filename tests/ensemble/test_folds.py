@@ -5,9 +5,11 @@ import pandas as pd
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
 
-from evalign import AlignedEnsemble
-from evalign.estimator import held_out
+from evalign import AlignedDecisionCV, AlignedEnsemble
+from evalign.estimator import FrameEncoder, held_out
 from tests.estimator.models import quick
 
 RNG = np.random.default_rng(0)
@@ -26,6 +28,9 @@ def test_rows_without_anything_to_learn():
     model = held_out.trained(quick("f1", epochs=1), frame, y, half + 100, weighted)
     np.testing.assert_allclose(model.predict_proba(frame[:1]), [[0.25, 0.75]])
     cv = [(half, half + 100), (half + 100, half)]
+    model = make_pipeline(FrameEncoder(), LinearSVC())
+    scored = AlignedDecisionCV(model, "f1", decision="argmax", cv=cv)
+    assert np.isfinite(scored.fit(frame, y).cv_results_["rule_scores"]).all()
     network = quick("f1", epochs=1, decision="argmax")
     pair = ["linear", ("net", network)]
     clf = AlignedEnsemble("f1", candidates=pair, cv=cv, decision="argmax", random_state=0)

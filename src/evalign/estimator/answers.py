@@ -106,8 +106,10 @@ def asked(
     known = estimator.classes_
     if not multilabel and len(known) == 1:  # of one class there is nothing to ask
         given = np.full((_num_samples(X), 1), float(method == "predict_proba"))
-    else:
+    elif hasattr(estimator, method):
         given = getattr(estimator, method)(X)
+    else:  # the shares of the classes, which `held_out.trained` takes where nothing is to learn
+        given = np.log(estimator.predict_proba(X).clip(np.exp(-UNKNOWN)))
     if multilabel:
         return _labels(given, method, known, len(classes))
     values = _numbers(given, method)
