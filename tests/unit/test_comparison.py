@@ -511,6 +511,15 @@ def test_cross_entropy_wins_a_tie():
         ),
         ({"folds": 1}, "folds of compare must be at least 2. Got 1."),
         (
+            {"seeds": [0, 1, 0]},
+            r"seeds of compare must be different numbers, one at least. Got \[0, 1, 0\]",
+        ),
+        ({"seeds": []}, r"seeds of compare must be different numbers, one at least. Got \[\]"),
+        (
+            {"classifier": quick("f1", constraint="recall >= 0.9")},
+            "classifier of compare must have no constraint, as labels by argmax keep none. Got 're",
+        ),
+        (
             {"folds": 100},
             "folds of compare must be at most 51, the rows of the rarest class. Got 100.",
         ),

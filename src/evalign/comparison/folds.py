@@ -60,7 +60,7 @@ def compare(
 
     Args:
         classifier: gives the metric, and how all networks are trained; its recipe, decision and
-            random_state are replaced.
+            random_state are replaced. It has no constraint.
         X: rows, as `AlignedClassifier` takes them. The trees see what `FrameEncoder` makes of them,
             fitted anew on the training rows of each fold.
         y: the class of each row, 0 to C - 1. Every fold must hold every class.
@@ -101,6 +101,11 @@ def compare(
     unknown = [method for method in methods if method not in METHODS]
     require(not unknown, OWNER, "methods", f"be some of {', '.join(METHODS)}", unknown)
     require(folds >= 2, OWNER, "folds", "be at least 2", folds)
+    seeds = list(seeds)
+    differ = 0 < len(seeds) == len(set(seeds))
+    require(differ, OWNER, "seeds", "be different numbers, one at least", seeds)
+    allowed, got = "have no constraint, as labels by argmax keep none", repr(classifier.constraint)
+    require(classifier.constraint is None, OWNER, "classifier", allowed, got)
     metric = oriented(classifier.metric, classifier.pos_label, classes)
     metric = resolve(metric, owner=OWNER)
     Targets.of(y)[0].check_metric(metric)
