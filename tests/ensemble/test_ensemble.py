@@ -527,6 +527,12 @@ def test_few_groups_are_counted(number, known):
     assert clf.gain_.get("few_groups") == known
 
 
+def test_many_candidates_that_are_alike():
+    same = [(f"bayes {i}", GaussianNB()) for i in range(36)]  # a weight of 0.028 each
+    clf = ensemble(candidates=same, cv=2, decision="argmax").fit(X[:60], Y[:60])
+    assert list(clf.weights_.values()) == pytest.approx([1 / 36] * 36)
+
+
 def test_weights_reach_a_pipeline_whether_metadata_is_routed_or_not():
     weight = 1.0 + np.arange(len(Y)) % 4
     usual = ensemble(candidates=["linear"], decision="argmax").fit(X, Y, weight)

@@ -209,7 +209,7 @@ def _blend(
         weights = new
         if done:
             break
-    weights = np.where(weights < SMALL, 0, weights)
+    weights = np.where(weights < min(SMALL, weights.max()), 0, weights)  # of many, all are small
     pairs = zip(tried, (weights / weights.sum()).tolist(), strict=True)
     return {name: weight for name, weight in pairs if weight}
 
