@@ -209,7 +209,8 @@ def _blend(
         weights = new
         if done:
             break
-    weights = np.where(weights < min(SMALL, weights.max()), 0, weights)  # of many, all are small
+    # Of many, all are small.
+    weights = np.where(weights < min(SMALL, weights.max() / 2), 0, weights)
     pairs = zip(tried, (weights / weights.sum()).tolist(), strict=True)
     return {name: weight for name, weight in pairs if weight}
 
