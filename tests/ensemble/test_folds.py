@@ -39,6 +39,14 @@ def test_rows_without_anything_to_learn():
     assert clf.predict_proba(frame).shape == (200, 2)
 
 
+def test_a_network_that_is_trained_on_one_group():
+    X = RNG.normal(size=(120, 2))
+    y, network = (X[:, 0] > 0).astype(int), quick("f1", epochs=1, decision="argmax")
+    clf = AlignedEnsemble("f1", candidates=[("net", network)], cv=2, decision="argmax")
+    clf.fit(X, y, groups=np.arange(120) % 2)
+    assert [len(model.history_) for model in clf.models_["net"]] == [1, 1]
+
+
 class XGBClassifier(LogisticRegression):
     """Refuses codes with gaps, as XGBoost's does."""
 
