@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import torch
 from scipy import optimize, sparse
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.dummy import DummyClassifier
@@ -515,6 +516,29 @@ def test_fewer_folds_for_more_rows(monkeypatch, rows, expected):
     clf = ensemble(cv=None, decision="argmax", candidates=["linear"]).fit(X[:rows], Y[:rows])
     assert len(clf.models_["linear"]) == expected
     assert np.isfinite(clf.gain_["low"])
+
+
+@pytest.mark.parametrize(("number", "known"), [(1, 1), (9, 9), (10, None)])
+def test_few_groups_are_counted(number, known):
+    """Resamples of one group are all the same, so that their interval is a point."""
+    groups = np.where(np.arange(len(Y)) < 200, np.arange(len(Y)) % number, -1)
+    cv = [(np.arange(200, 400), np.arange(200))]
+    clf = ensemble(cv=cv, candidates=["linear"]).fit(X, Y, groups=groups)
+    assert clf.gain_.get("few_groups") == known
+
+
+def test_many_candidates_that_are_alike():
+    same = [(f"bayes {i}", GaussianNB()) for i in range(36)]  # a weight of 0.028 each
+    clf = ensemble(candidates=same, cv=2, decision="argmax").fit(X[:60], Y[:60])
+    assert list(clf.weights_.values()) == pytest.approx([1 / 36] * 36)
+
+
+def test_weights_reach_a_pipeline_whether_metadata_is_routed_or_not():
+    weight = 1.0 + np.arange(len(Y)) % 4
+    usual = ensemble(candidates=["linear"], decision="argmax").fit(X, Y, weight)
+    with config_context(enable_metadata_routing=True):
+        routed = ensemble(candidates=["linear"], decision="argmax").fit(X, Y, weight)
+    np.testing.assert_array_equal(routed.predict_proba(X), usual.predict_proba(X))
 
 
 class Threads(GaussianNB):

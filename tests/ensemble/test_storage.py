@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
@@ -17,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 from evalign import AlignedEnsemble, metrics
 from evalign.ensemble.storage import _check_trees
 from evalign.estimator import AlignedClassifier
-from evalign.training import CheckpointError, checkpoint
+from evalign.training import CheckpointError, TrainingWarning, checkpoint
 from tests.estimator.models import imbalanced, quick
 
 X, Y = imbalanced(240, classes=3)
@@ -75,6 +76,21 @@ def test_what_is_loaded_is_what_was_saved(fitted, saved):
     assert loaded.get_params()["random_state"] == 0
     alone = loaded.only("few trees")
     np.testing.assert_array_equal(alone.predict(X), fitted.only("few trees").predict(X))
+
+
+def test_a_candidate_that_learnt_nothing_in_its_first_fold(tmp_path):
+    """A constant stands in for it there, which is not what was given."""
+    order = np.argsort(Y, kind="stable")
+    cv = [(np.arange(20), np.arange(20, 240)), (np.arange(20, 240), np.arange(20))]
+    own = [("bayes", GaussianNB(var_smoothing=0.1))]
+    clf = AlignedEnsemble(candidates=own, cv=cv, decision="argmax", n_jobs=np.int64(1))
+    with pytest.warns(TrainingWarning, match="never saw them"):
+        clf.fit(X[order], Y[order])
+    assert isinstance(clf.models_["bayes"][0], DummyClassifier)
+    clf.save(tmp_path / "saved")
+    loaded = AlignedEnsemble.load(tmp_path / "saved")
+    assert loaded.n_jobs == 1
+    assert repr(loaded.candidates[0][1]) == repr(own[0][1])
 
 
 def test_a_second_save_replaces_the_first(fitted, folder):

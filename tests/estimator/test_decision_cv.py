@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import confusion_matrix, f1_score, recall_score
 from sklearn.model_selection import (
     GridSearchCV,
+    GroupShuffleSplit,
     LeaveOneOut,
     RepeatedStratifiedKFold,
     ShuffleSplit,
@@ -580,3 +581,71 @@ def test_a_label_that_a_fold_lacks():
     model = RandomForestClassifier(5, random_state=0)
     clf = decided(model, "f1_macro", cv=2, ensemble=True).fit(features, rare)
     assert clf.predict(features).shape == rare.shape
+    lacking, knowing = sorted(clf.estimators_, key=lambda one: len(one.classes_[2]))
+    assert len(lacking.classes_[2]) == 1
+    found = clf.predict_proba(features)
+    assert [label.shape for label in found] == [(len(features), 2)] * 3
+    np.testing.assert_allclose(found[2][:, 1], knowing.predict_proba(features)[2][:, 1] / 2)
+    np.testing.assert_allclose(sum(label.sum(1) for label in found), 3)
+
+
+# Rows that are held out.
+
+
+def test_a_class_that_the_only_fold_lacks():
+    features, y = THREE
+    order = np.argsort(y, kind="stable")
+    features, y, parts = features[order], y[order], np.split(np.arange(300), [(y[order] < 2).sum()])
+    clf = decided(cv=[(parts[0], np.arange(300))], metric="f1_macro", ensemble=True)
+    with pytest.warns(TrainingWarning, match="never saw them"):
+        clf.fit(features, y)
+    found = clf.predict_proba(features)
+    np.testing.assert_array_equal(found[:, :2], clf.estimators_[0].predict_proba(features))
+    assert not found[:, 2].any()
+
+
+@pytest.mark.parametrize(
+    ("cv", "text"),
+    [
+        (
+            iter([]),
+            "must give splits. Got none. A generator gives them once: put list(...) around it.",
+        ),
+        (
+            [(np.arange(9), [])],
+            "must leave rows with a weight on both sides of each split. Got 1 splits with an empty "
+            "side.",
+        ),
+    ],
+    ids=["no split", "an empty side"],
+)
+def test_splits_that_hold_nothing_out(cv, text):
+    """The rule would be fitted to rows that the classifier knows by heart."""
+    with pytest.raises(ValueError, match="must") as refused:
+        decided(cv=cv).fit(X, Y)
+    assert str(refused.value) == f"cv of AlignedDecisionCV {text}"
+
+
+def test_rows_are_enough_by_their_number_not_by_their_repetitions():
+    y = (np.arange(len(X)) < FEWEST - 1).astype(int)
+    repeated = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    with pytest.warns(TrainingWarning, match=f"{FEWEST - 1} rows .* too few to tune"):
+        decided(cv=repeated).fit(X, y)
+    weight = (np.arange(len(X)) >= 2).astype(float)
+    with pytest.warns(TrainingWarning, match=f"{FEWEST - 2} rows .* too few to tune"):
+        decided().fit(X, (np.arange(len(X)) < FEWEST).astype(int), weight)
+
+
+def test_one_group_held_out():
+    groups = np.arange(len(X)) % 5
+    clf = decided(cv=GroupShuffleSplit(1, test_size=0.2, random_state=0)).fit(X, Y, groups=groups)
+    assert np.isfinite(clf.cv_results_["rule_scores"]).all()
+
+
+def test_scores_that_are_equal_have_the_sign_of_their_label():
+    """Two trees may each be for another class."""
+    model = RandomForestClassifier(2, max_depth=3, random_state=0)
+    for positive in (0, 1):
+        clf = decided(model, decision="argmax", pos_label=positive).fit(X, Y)
+        assert (clf.predict_proba(X)[:, 1] == 0.5).any()
+        np.testing.assert_array_equal(clf.decision_function(X) > 0, clf.predict(X) == 1)

@@ -328,6 +328,14 @@ def test_weights_and_class_weights_count(recipe):
     assert balanced.predict(X2).mean() > plain
 
 
+def test_rows_without_weight_do_not_balance_the_classes():
+    weight = ((Y2 == 1) | (np.arange(len(Y2)) % 3 == 0)).astype(float)
+    kept = weight > 0
+    every, some = quick("f1", epochs=2, class_weight="balanced"), quick("f1", epochs=2)
+    some.set_params(class_weight="balanced").fit(X2[kept], Y2[kept])
+    assert same(every.fit(X2, Y2, weight), some)
+
+
 def test_one_class_is_predicted_always():
     clf = quick().fit(X, np.full(600, "only"))
     assert set(clf.predict(X)) == {"only"}

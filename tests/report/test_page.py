@@ -243,6 +243,11 @@ def test_the_candidates():
     assert "network was left out: it took <b>." in page.text
     assert "The last line is chosen anew" in page.text
     assert "Candidates" not in Page(rendered(contents())).text
+    few = replace(tried(), gain=tried().gain | {"few_groups": 2})
+    assert scores(contents(tried=few))["tried"]["verdict"].endswith(
+        "no clear difference between blend and trees with argmax (0.200, 95% interval 0.150 to "
+        "0.250, and few groups)."
+    )
     made = replace(made, tried=replace(made.tried, rows=made.tried.rows[:1]))
     assert "The last line" not in Page(rendered(made)).text
 

@@ -175,6 +175,22 @@ def test_weights_count_in_training_and_score():
     assert scores(run(methods=[PLAIN], sample_weight=weight)) != scores(run(methods=[PLAIN]))
 
 
+def test_the_unit_of_weights_does_not_count():
+    """Gradient boosting splits nothing where weights are tiny."""
+    weight, arguments = 1.0 + np.arange(len(Y)) % 3, {"methods": [TREES], "folds": 2}
+    usual, tiny = (run(sample_weight=unit * weight, **arguments) for unit in (1, 1e-8))
+    assert [r.score for r in tiny] == pytest.approx([r.score for r in usual], abs=1e-9)
+
+
+def test_the_positive_class_of_the_score_is_that_of_the_classifier():
+    first = run(classifier=quick("f1", pos_label=0), methods=[FOREST])
+    folds = StratifiedKFold(3, shuffle=True, random_state=0).split(X, Y)
+    for record, (training, test) in zip(first, folds, strict=True):
+        labels = RandomForestClassifier(random_state=0).fit(X[training], Y[training])
+        expected = f1_score(Y[test], labels.predict(X[test]), pos_label=0)
+        assert record.score == pytest.approx(expected, abs=1e-12)
+
+
 def test_rows_of_no_weight_are_left_out():
     kept = np.arange(len(Y)) % 4 > 0
     given = {"methods": [FOREST], "folds": 2, "seeds": [0]}
@@ -495,6 +511,15 @@ def test_cross_entropy_wins_a_tie():
         ),
         ({"folds": 1}, "folds of compare must be at least 2. Got 1."),
         (
+            {"seeds": [0, 1, 0]},
+            r"seeds of compare must be different numbers, one at least. Got \[0, 1, 0\]",
+        ),
+        ({"seeds": []}, r"seeds of compare must be different numbers, one at least. Got \[\]"),
+        (
+            {"classifier": quick("f1", constraint="recall >= 0.9")},
+            "classifier of compare must have no constraint, as labels by argmax keep none. Got 're",
+        ),
+        (
             {"folds": 100},
             "folds of compare must be at most 51, the rows of the rarest class. Got 100.",
         ),
@@ -517,6 +542,30 @@ def test_cross_entropy_wins_a_tie():
 def test_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         run(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("y", "weight", "message"),
+    [
+        (
+            np.stack([Y, Y], 1),
+            None,
+            r"y of compare must hold one class per row. Got shape \(240, 2",
+        ),
+        (np.arange(240) % 3, None, r'Got "binary"\. Use average="macro"'),
+        (Y, np.where(Y == 1, -1.0, 1.0), "Negative values in data passed to `sample_weight`"),
+    ],
+    ids=["labels", "metric", "weights"],
+)
+def test_what_no_training_can_use_is_refused_before_it(y, weight, message):
+    with pytest.raises(ValueError, match=message):
+        compare(quick("f1"), X, y, sample_weight=weight)
+
+
+def test_codes_may_be_floats():
+    given = {"methods": [FOREST], "folds": 2, "seeds": [0]}
+    whole, floats = (list(compare(quick("f1"), X, Y.astype(t), **given)) for t in (int, float))
+    assert scores(whole) == scores(floats)
 
 
 @pytest.mark.parametrize("y", [Y + 1, np.zeros_like(Y), np.where(Y == 1, "a", "b")])

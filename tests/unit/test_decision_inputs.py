@@ -317,6 +317,12 @@ def test_the_threshold_of_a_rule():
     never = DecisionRule(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), "expected", "expected")
     always = DecisionRule(torch.tensor([[0.0, 1.0], [0.0, 1.0]]), "expected", "expected")
     assert (never.threshold, always.threshold) == (1, 0)
+    certain = {"probabilities": [0.0, 0.5, 1.0], "y": [0, 1, 0], "metric": "accuracy"}
+    never = fit_decision(constraint="predicted_rate <= 0", **certain)
+    always = fit_decision(constraint="predicted_rate >= 1", **certain)
+    assert never(probabilities=[1.0]) == 0
+    assert always(probabilities=[0.0]) == 1
+    assert (never.threshold, always.threshold) == (1, 0)
     three = fit_decision(*problem(3, 60), metric="f1_macro", decision="expected")
     assert not hasattr(three, "threshold")
     with pytest.raises(AttributeError, match=r"must be of two classes .* Got 3. Call the rule"):

@@ -197,6 +197,8 @@ def test_weights_count_as_kishs_rows():
     how = {"metric": "precision", "constraint": "recall >= 0.8", "confidence": 0.95}
     even, uneven = fit_decision(z, y, **how), fit_decision(z, y, sample_weight=weight, **how)
     assert uneven.slacks["recall >= 0.8"] > even.slacks["recall >= 0.8"]
+    numpys = fit_decision(z, y, **(how | {"confidence": np.float32(0.9)}))
+    assert json.loads(json.dumps(numpys.state_dict()))["confidence"] == pytest.approx(0.9)
 
 
 def test_a_gap_is_broken_by_its_worst_pair():

@@ -19,9 +19,9 @@ from evalign.cli.tables import TableFile
 from evalign.cli.terminal import WARNING, Terminal
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import names, resolve
+from evalign.core.resampling import FEW
 from evalign.core.text import nearest
 from evalign.estimator.cells import LARGEST
-from evalign.report.contents import FEW
 from evalign.training import holdout_split
 
 FEW_TO_LEARN = 5  # training rows of a class; with fewer, some of five folds have none

@@ -13,10 +13,13 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, check_consistent_length
 
 from evalign.comparison.summary import PLAIN, TUNED, FoldScore
-from evalign.core.checks import OWN_GROUP, refuse_masked, require
+from evalign.core.checks import refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator import AlignedClassifier, FrameEncoder
+from evalign.estimator.positive import oriented
+from evalign.estimator.rows import row_groups, row_weights
+from evalign.estimator.targets import Targets
 
 OWNER = "compare"
 
@@ -57,7 +60,7 @@ def compare(
 
     Args:
         classifier: gives the metric, and how all networks are trained; its recipe, decision and
-            random_state are replaced.
+            random_state are replaced. It has no constraint.
         X: rows, as `AlignedClassifier` takes them. The trees see what `FrameEncoder` makes of them,
             fitted anew on the training rows of each fold.
         y: the class of each row, 0 to C - 1. Every fold must hold every class.
@@ -65,8 +68,8 @@ def compare(
         folds: their number.
         seeds: each seed gives other folds, initial weights and trees.
         groups: a value per row; the rows of a group stay in one fold.
-        sample_weight: a weight per row, in training and in the score; rows of weight 0 are left
-            out.
+        sample_weight: a weight per row, in training and in the score, of which only the ratios
+            count; rows of weight 0 are left out.
 
     Examples:
         >>> from sklearn.datasets import make_classification
@@ -81,11 +84,11 @@ def compare(
         random forest (argmax) 1
     """
     refuse_masked(OWNER, "y", y)
-    refuse_masked(OWNER, "groups", groups, OWN_GROUP)
-    refuse_masked(OWNER, "sample_weight", sample_weight)
     check_consistent_length(X, y, groups, sample_weight)
-    y, groups = np.asarray(y), None if groups is None else np.asarray(groups)
-    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    y = np.asarray(y)
+    require(y.ndim == 1, OWNER, "y", "hold one class per row", f"shape {y.shape}")
+    groups = None if groups is None else row_groups(OWNER, groups, len(y))
+    weight = None if sample_weight is None else row_weights(OWNER, sample_weight, y)
     if weight is not None:
         rows = np.flatnonzero(weight)
         X, y, weight = _safe_indexing(X, rows), y[rows], weight[rows]
@@ -93,11 +96,20 @@ def compare(
     classes = np.unique(y)
     codes = len(classes) > 1 and np.array_equal(classes, np.arange(len(classes)))
     require(codes, OWNER, "y", "hold the classes 0 to C - 1, two at least", classes[:5].tolist())
+    y = y.astype(np.int64)
+    methods = tuple(methods)
     unknown = [method for method in methods if method not in METHODS]
     require(not unknown, OWNER, "methods", f"be some of {', '.join(METHODS)}", unknown)
     require(folds >= 2, OWNER, "folds", "be at least 2", folds)
-    metric = resolve(classifier.metric, owner=OWNER)
-    splits = _splits(y.astype(np.int64), groups, folds, seeds)
+    seeds = list(seeds)
+    differ = 0 < len(seeds) == len(set(seeds))
+    require(differ, OWNER, "seeds", "be different numbers, one at least", seeds)
+    allowed, got = "have no constraint, as labels by argmax keep none", repr(classifier.constraint)
+    require(classifier.constraint is None, OWNER, "classifier", allowed, got)
+    metric = oriented(classifier.metric, classifier.pos_label, classes)
+    metric = resolve(metric, owner=OWNER)
+    Targets.of(y)[0].check_metric(metric)
+    splits = _splits(y, groups, folds, seeds)
     return _records(classifier, metric, _Rows(X, y, groups, weight), methods, splits)
 
 

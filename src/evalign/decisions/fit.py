@@ -286,7 +286,7 @@ def fit_rows(
         calibration_gap=None if target is None else gap(eta, target, mass),
         rows=len(rows) if counted is None else counted,
         slacks=slacks_of(goal, rows, eta, true, weight, gain, many),
-        confidence=confidence,
+        confidence=None if confidence is None else float(confidence),
         promised=keeps,
     )
 

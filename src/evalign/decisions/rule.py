@@ -1,5 +1,6 @@
 """A decision rule: from scores to labels."""
 
+import math
 import warnings
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -14,6 +15,7 @@ from evalign.decisions import shift
 from evalign.decisions.expected import expected_gain, slacks_of
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
+    FLOOR,
     Scores,
     Values,
     as_counts,
@@ -109,9 +111,11 @@ class DecisionRule:
         """The probability of the second of two classes above which it is the label.
 
         It is that of the model, before the rule mends it: a float, or for many labels a row an
-        array (L,). 0 is for always, 1 for never. Rules of more classes do not have it.
+        array (L,). 0 is for always, 1 for never, as is what lies beyond the place of probabilities
+        of 0 and 1. Rules of more classes do not have it.
         """
-        at = self.log_odds.sigmoid()
+        at = self.log_odds
+        at = torch.where(at.abs() > -math.log(FLOOR), at.sign() * torch.inf, at).sigmoid()
         return at.cpu().numpy() if self._multilabel else at.item()
 
     @property

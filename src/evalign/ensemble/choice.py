@@ -15,7 +15,7 @@ import numpy as np
 
 from evalign.core.metrics import Metric
 from evalign.core.numerics import with_mean_one
-from evalign.core.resampling import bootstrap, interval
+from evalign.core.resampling import FEW, bootstrap, interval
 from evalign.ensemble.candidates import BLEND
 from evalign.estimator.answers import Answers
 from evalign.estimator.evidence import CrossFitted, Wanted, others, rule_without, score_of
@@ -176,6 +176,8 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
     (against,) = _best(tried, everything, judge, plain)
     *_, gain = judge.compare(chosen["rule"], plain(against))
     found = {"against": against} | dict(zip(("value", "low", "high"), gain, strict=True))
+    groups = FEW if judge.groups is None else len(np.unique(judge.groups))
+    found |= {"few_groups": groups} if groups < FEW else {}
     return ChosenModels(weights, mean_answers(tried, weights), results, found)
 
 
@@ -207,7 +209,8 @@ def _blend(
         weights = new
         if done:
             break
-    weights = np.where(weights < SMALL, 0, weights)
+    # Of many, all are small.
+    weights = np.where(weights < min(SMALL, weights.max() / 2), 0, weights)
     pairs = zip(tried, (weights / weights.sum()).tolist(), strict=True)
     return {name: weight for name, weight in pairs if weight}
 

@@ -81,7 +81,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             rows (a paired bootstrap). The ensemble is chosen anew for each fold, by the others.
         gain_: how far the ensemble is ahead of "against", the candidate with the best
             "argmax_score": "value", "low" and "high". It was chosen by the very rows, the ensemble
-            was not, so that the gain is too small rather than too large.
+            was not, so that the gain is too small rather than too large. Of fewer than ten groups,
+            whose number is then "few_groups", no interval is to be trusted.
         left_out_: why a candidate is not in it, by its name: time, or the constraint.
         features_: the `Features`: what was learnt of the columns, and which were left out.
         n_features_in_, feature_names_in_: as in scikit-learn.
@@ -250,7 +251,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, n_classes): the weighted mean. What mends them is in the rule."""
-        return self._sorted(self._values(X))
+        return self._values(X)[:, np.argsort(self._state().targets.order)]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores behind `predict`.
@@ -261,8 +262,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         values = self._values(X)
         if values.shape[1] == 1:
             return np.zeros(values.shape)
-        scores = self._sorted(self.rule_.scores(probabilities=values))
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+        return self._state().targets.decision(self.rule_.scores(probabilities=values))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
@@ -343,7 +343,3 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         """The mean probability, with columns in the order of the rule."""
         fitted = self._state()
         return fitted.mean(read_rows(self, X, fitted.features))
-
-    def _sorted(self, columns: np.ndarray) -> np.ndarray:
-        """Columns in the order of `classes_`."""
-        return columns[:, np.argsort(self._state().targets.order)]

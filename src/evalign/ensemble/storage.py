@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
@@ -119,11 +120,10 @@ def load(
 
 def plain_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     """Those of the constructor as JSON holds them: no functions, splitters or estimators."""
-    plain = dict(arguments)
+    plain = {name: as_json(value) for name, value in arguments.items()}
     for name in ("cv", "random_state"):
         plain[name] = int(plain[name]) if isinstance(plain[name], Integral) else None
     plain["metric"] = plain["metric"] if isinstance(plain["metric"], str) else None
-    plain["pos_label"] = as_json(plain["pos_label"])
     plain["candidates"] = [one if isinstance(one, str) else [one[0]] for one in plain["candidates"]]
     return plain
 
@@ -139,7 +139,7 @@ def constructor_arguments(
         arguments = dict(state["arguments"]) | given
         if "candidates" not in given:
             arguments["candidates"] = tuple(
-                one if isinstance(one, str) else (one[0], clone(trained[one[0]].models[0]))
+                one if isinstance(one, str) else (one[0], _as_given(trained[one[0]].models))
                 for one in arguments["candidates"]
                 if isinstance(one, str) or one[0] in trained  # what was left out is not saved
             )
@@ -147,6 +147,12 @@ def constructor_arguments(
     allowed, cure = "be given: functions are not saved", "load(path, metric=...)"
     require(known, f"{OWNER}.load", "metric", allowed, "none", cure)
     return arguments
+
+
+def _as_given(models: list[Any]) -> Any:
+    """A copy of a candidate that is not fitted; of some folds a constant may stand in for it."""
+    own = (model for model in models if not isinstance(model, DummyClassifier))
+    return clone(next(own, models[0]))
 
 
 def _model(stem: Path, checksum: str | None, trusted: Sequence[str]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
@@ -199,17 +200,22 @@ def train(
         others_took: the seconds of the slowest candidate so far; a network takes longer.
     """
     X, y = table.seen_by(candidate)
-    arguments = candidate.fit_arguments(table.weight, table.groups)
     rows, others, folds = parts[0][0], parts[1:], len(parts)
     name, network = candidate.name, candidate.estimator
     is_network, how = isinstance(network, AlignedClassifier), Defaults()
     if is_network:
         how = chosen(network.get_params(deep=False), len(rows), find_device(network.device))
 
+    def arguments(rows: np.ndarray) -> dict[str, Any]:
+        groups = table.groups
+        if is_network and groups is not None and len(np.unique(groups[rows])) == 1:
+            groups = None  # of which it could hold none out
+        return candidate.fit_arguments(table.weight, groups)
+
     def work(fold: int, part: Split, alone: bool) -> tuple[Any, ...]:
         rows, held = part
         estimator: Any = candidate.estimator
-        more = dict(arguments)
+        more = arguments(rows)
         # A rule of its own would be fitted to the very answers that are to judge it.
         if is_network and network.decision == "argmax" and len(held) >= LARGE_FOLD:
             more |= _validation(X, y, table.weight, rows, held)
@@ -223,7 +229,7 @@ def train(
 
     clock.require(others_took if is_network else 0, "there was no time to begin")
     if clock.limit is not None and len(rows) > PROBE:
-        seconds = folds * _expected(network, how, X, y, rows, arguments)
+        seconds = folds * _expected(network, how, X, y, rows, arguments(rows))
         clock.require(seconds, f"its training would take about {seconds:.0f} s")
 
     start = time.monotonic()
@@ -288,7 +294,12 @@ def _expected(
 
 
 def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, arguments: dict[str, Any]) -> Any:
-    """A copy of a classifier, trained on some of the rows."""
+    """A copy of a classifier, trained on some of the rows.
+
+    Arguments are named as without scikit-learn's metadata routing, where a pipeline knows the steps
+    that take them.
+    """
     few = len(rows) <= ONE_THREAD and not isinstance(estimator, AlignedClassifier)
-    with threadpool_limits(1 if few else None, "openmp"):
+    threads = threadpool_limits(1 if few else None, "openmp")
+    with threads, config_context(enable_metadata_routing=False):
         return held_out.trained(estimator, X, y, rows, arguments)

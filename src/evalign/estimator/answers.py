@@ -53,11 +53,16 @@ class Answers:
 
     @property
     def telling(self) -> int:
-        """The rows that are not of the most frequent class; of several labels, their sum."""
+        """The rows that are not of the most frequent class; of several labels, their sum.
+
+        A row counts once, however often it was held out, and not at all without a weight.
+        """
+        rows = np.unique(self.row, return_index=True)[1]
+        y = self.y[rows if self.weight is None else rows[self.weight[rows] > 0]]
         if not self.multilabel:
-            return len(self.y) - int(np.bincount(self.y).max())
-        present = self.y.sum(0)
-        return int(np.minimum(present, len(self.y) - present).sum())
+            return len(y) - int(np.bincount(y).max())
+        present = y.sum(0)
+        return int(np.minimum(present, len(y) - present).sum())
 
     def take(self, rows: np.ndarray) -> "Answers":
         """Some of the rows, by a mask or by their places."""
@@ -101,8 +106,10 @@ def asked(
     known = estimator.classes_
     if not multilabel and len(known) == 1:  # of one class there is nothing to ask
         given = np.full((_num_samples(X), 1), float(method == "predict_proba"))
-    else:
+    elif hasattr(estimator, method):
         given = getattr(estimator, method)(X)
+    else:  # the shares of the classes, which `held_out.trained` takes where nothing is to learn
+        given = np.log(estimator.predict_proba(X).clip(np.exp(-UNKNOWN)))
     if multilabel:
         return _labels(given, method, known, len(classes))
     values = _numbers(given, method)

@@ -191,7 +191,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         names = label_names(y)
         check_names(OWNER, names, None if before is None else before.rule.classes)
         X, y = read_labelled(self, X, y, reset=before is None)
-        targets, codes, metric, factors = read_classes(self, y, before)
+        targets, codes, metric, factors = read_classes(self, y, sample_weight, before)
         classes = targets.classes
         # Complains before training.
         oriented_constraint(self.get_params(deep=False), classes, targets.multilabel)

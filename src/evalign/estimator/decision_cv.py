@@ -201,15 +201,15 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """The classifier's own probabilities, or their mean. What mends them is in the rule."""
         check_is_fitted(self)
         refuse_masked_rows(OWNER, X)
-        if len(self._models) == 1:
-            return self._models[0].predict_proba(X)
+        if hasattr(self, "estimator_"):
+            return self.estimator_.predict_proba(X)
+        # The classifiers of some folds may not know all classes.
+        mean = np.mean([self._asked(model, X) for model in self._models], 0)
         if not self._multilabel:
-            back = np.argsort(self._order)
-            return np.mean([self._asked(model, X) for model in self._models], 0)[:, back]
-        each = [model.predict_proba(X) for model in self._models]
-        if isinstance(each[0], list):
-            return [np.mean(label, 0) for label in zip(*each, strict=True)]
-        return np.mean(each, 0)
+            return mean[:, np.argsort(self._order)]
+        one = self._models[0].predict_proba(_safe_indexing(X, [0]))
+        listed = isinstance(one, list)  # an array of each label, as forests give them
+        return [np.stack([1 - label, label], 1) for label in mean.T] if listed else mean
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores behind `predict`.
@@ -218,11 +218,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         their argmax is predicted; for several labels a row (n, n_labels), positive where one is.
         """
         check_is_fitted(self)
-        scores = self._applied("scores", X)
-        if self._multilabel:
-            return scores
-        scores = scores[:, np.argsort(self._order)]
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+        return self._targets.decision(self._applied("scores", X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions, or minus the metric if it is a cost: greater is better."""

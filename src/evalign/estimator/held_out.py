@@ -47,10 +47,17 @@ def splits(
     if not isinstance(cv, Integral):
         refuse_masked(owner, "groups", params.get("groups"), OWN_GROUP)
         splitter: Any = check_cv(cv, y, classifier=True)
-        return [
+        parts = [
             (row_numbers(owner, rows, len(codes)), row_numbers(owner, held, len(codes)))
             for rows, held in splitter.split(X, y, **params)
         ]
+        # Without any, the rule would be fitted to rows that the classifier has learnt.
+        allowed, cure = "give splits", "A generator gives them once: put list(...) around it."
+        require(len(parts) > 0, owner, "cv", allowed, "none", cure)
+        empty = sum(not len(rows) or not len(held) for rows, held in parts)
+        allowed = "leave rows with a weight on both sides of each split"
+        require(not empty, owner, "cv", allowed, f"{empty} splits with an empty side")
+        return parts
     groups = params.get("groups")
     if groups is not None:
         groups = row_groups(owner, groups, len(codes))
@@ -89,6 +96,8 @@ def scored_folds(
     row = np.concatenate([rows for _, rows in parts])
     once = row[np.sort(np.unique(row, return_index=True)[1])]
     params = _check_method_params(X, params, indices=once)
+    if len(np.unique(params.get("groups", ()))) == 1:  # which cannot be divided by it
+        params = {}
     fold = np.zeros(len(codes), dtype=np.int64)
     for number, (_, rows) in enumerate(splits(FOLDS, once, once, codes[once], params, seed)):
         fold[once[rows]] = number
@@ -119,14 +128,35 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
     Where all of them are of one class, or have nothing to learn from, the shares of the classes are
     its answer: most classifiers refuse such rows.
     """
+    several = y.ndim == 2 or len(np.unique(y[rows])) > 1
+    if several and y.ndim == 1 and type(estimator).__name__ == "XGBClassifier":
+        rows, params = _with_all_classes(y, rows, params)
     params = _check_method_params(X, params, indices=rows)
     X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
-    if y.ndim == 2 or len(np.unique(y)) > 1:
+    shares, weight = DummyClassifier(strategy="prior"), None
+    if several:
         try:
             return fitted(estimator, X, y, params)
-        except NothingToLearn:
-            pass
-    return DummyClassifier(strategy="prior").fit(X, y)
+        except NothingToLearn:  # a pipeline calls the weights step__sample_weight
+            weight = next((x for name, x in params.items() if name.endswith("sample_weight")), None)
+    return shares.fit(X, y, weight)
+
+
+def _with_all_classes(
+    y: np.ndarray, rows: np.ndarray, params: dict[str, Any]
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The rows, with one of weight 0 of each class that they lack: XGBoost refuses codes with gaps.
+
+    It teaches nothing but that there is such a class.
+    """
+    everything, first = np.unique(y, return_index=True)
+    lacking = first[~np.isin(everything, y[rows])]
+    if not len(lacking):
+        return rows, params
+    given = params.get("sample_weight")
+    weight = np.ones(len(y)) if given is None else np.array(given, dtype=np.float64)
+    weight[lacking] = 0
+    return np.append(rows, lacking), params | {"sample_weight": weight}
 
 
 def gathered(

@@ -108,13 +108,11 @@ class LabelledRows(NamedTuple):
 
     def _folds(self, number: int, groups: Any, seed: int) -> np.ndarray | None:
         """The number of the fold of each row, or None if there are too few rows for two folds."""
+        parts = stratified_folds(strata(self.y), number, groups=groups, seed=seed)
         fold = np.zeros(len(self.y), dtype=np.int64)
-        for i, (_, held_out) in enumerate(
-            stratified_folds(strata(self.y), number, groups=groups, seed=seed)
-        ):
+        for i, (_, held_out) in enumerate(parts):
             fold[held_out] = i
-        found, fold = np.unique(fold, return_inverse=True)  # groups may leave a fold without rows
-        return fold if len(found) > 1 else None
+        return fold if parts else None
 
     def _hold_out(
         self, fraction: float, groups: Any, seed: int, classes: np.ndarray

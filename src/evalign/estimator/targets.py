@@ -17,8 +17,11 @@ from evalign.estimator.answers import Split
 from evalign.estimator.evidence import score_of
 from evalign.estimator.labels import indicators, label_array, refuse_gaps
 from evalign.estimator.positive import oriented, warn_of_positive
+from evalign.estimator.rows import weights
 from evalign.estimator.state import Fitted
 from evalign.training import TrainingWarning
+
+TIE = np.finfo(float).tiny
 
 
 class Targets(NamedTuple):
@@ -52,6 +55,17 @@ class Targets(NamedTuple):
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """The labels of the rule's codes."""
         return codes if self.multilabel else self.classes[self.order][codes]
+
+    def decision(self, scores: np.ndarray) -> np.ndarray:
+        """A `decision_function` of the rule's scores, in the order of `classes`.
+
+        Of two classes it is (n,). Equal scores have the rule's first label, which may be the last
+        of `classes`: it is then positive all the same.
+        """
+        if self.multilabel or scores.shape[1] != 2:
+            return scores if self.multilabel else scores[:, np.argsort(self.order)]
+        lead = scores[:, 1] - scores[:, 0]
+        return lead if self.order[0] == 0 else np.where(lead == 0, TIE, -lead)
 
     def encode(self, owner: str, *labels: Any) -> tuple[list[np.ndarray], np.ndarray]:
         """The codes of labels, and labels that are not among the classes, which have the last."""
@@ -145,7 +159,7 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
 
 
 def read_classes(
-    classifier: Any, y: np.ndarray, before: Fitted | None
+    classifier: Any, y: np.ndarray, sample_weight: Any, before: Fitted | None
 ) -> tuple[Targets, np.ndarray, Metric, np.ndarray | None]:
     """What the labels of `AlignedClassifier.fit` are, with their codes.
 
@@ -154,6 +168,7 @@ def read_classes(
     Args:
         classifier: the estimator with its arguments.
         y: what `read_labelled` gave.
+        sample_weight: as it was given. Rows without one do not count for balanced classes.
         before: the fit that a warm start continues from.
     """
     owner, (targets, codes) = type(classifier).__name__, Targets.of(y)
@@ -172,7 +187,9 @@ def read_classes(
         return targets, codes, metric, None
     if classifier.pos_label is None:
         warn_of_positive(metric, classes, codes)
-    factors = compute_class_weight(classifier.class_weight, classes=classes, y=y)
+    counted = y[weights(owner, sample_weight, len(y)) > 0]
+    counted = np.append(counted, np.setdiff1d(classes, counted))  # a class has a row at least
+    factors = compute_class_weight(classifier.class_weight, classes=classes, y=counted)
     got = repr(classifier.class_weight)
     require(np.isfinite(factors).all(), owner, "class_weight", "hold finite weights", got)
     require((factors >= 0).all(), owner, "class_weight", "hold no negative weight", got)

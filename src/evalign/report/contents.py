@@ -10,10 +10,7 @@ import torch
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
-
-# Test rows; scores of a class with fewer are rough, and intervals too narrow: with one row of a
-# class, one of two equally good labellers seems better beyond chance in every second test.
-FEW = 10
+from evalign.core.resampling import FEW
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +43,8 @@ class TriedModels:
             "weight", "rule_score" and "argmax_score" (the metric), "gain" (what the last one is
             better by), each with "_low" and "_high", and "seconds". Scores are None where rows
             are too few for them.
-        gain: of the last one over the best by argmax, "against": "value", "low", "high".
+        gain: of the last one over the best by argmax, "against": "value", "low", "high", and, where
+            groups are too few to trust these, "few_groups", their number.
         left_out: why a model was not tried, by its name.
     """
 

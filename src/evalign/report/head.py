@@ -3,10 +3,10 @@
 from html import escape
 from typing import Any
 
-from evalign.core.resampling import RESAMPLES
+from evalign.core.resampling import FEW, RESAMPLES
 from evalign.core.text import visible
 from evalign.report import figures
-from evalign.report.contents import FEW, Contents
+from evalign.report.contents import Contents
 from evalign.report.figures import KINDS
 from evalign.report.markup import bullets, framed, paragraph, section, table
 from evalign.report.words import number, probability, rule_in_words, span

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from evalign.core.resampling import FEW
 from evalign.core.text import visible
 from evalign.report import figures
-from evalign.report.contents import FEW, Contents, Scored
+from evalign.report.contents import Contents, Scored
 from evalign.report.curves import BINS, SHOWN, precision_recall, reliability, shown_classes
 from evalign.report.figures import KINDS, ChartLine
 from evalign.report.head import LISTED, answered, candidates

@@ -7,8 +7,8 @@ import numpy as np
 
 from evalign.core.metrics import FBeta, Metric, Precision, Recall, resolve
 from evalign.core.metrics.base import ClassMetric
-from evalign.core.resampling import bootstrap, interval
-from evalign.report.contents import FEW, Contents
+from evalign.core.resampling import FEW, bootstrap, interval
+from evalign.report.contents import Contents
 from evalign.report.words import answer, verdict, verdict_of_tried
 
 OTHERS = ["accuracy", "balanced_accuracy", "f1_macro", "matthews_corrcoef"]

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from evalign.core.resampling import LEVEL
-from evalign.report.contents import FEW, Contents, TriedModels
+from evalign.core.resampling import FEW, LEVEL
+from evalign.report.contents import Contents, TriedModels
 
 # How often as many rows as are asked for would show a difference that is there.
 POWER = 0.8
@@ -78,7 +78,8 @@ def verdict_of_tried(tried: TriedModels) -> str:
     where = "On the training rows, each labelled by models that have not seen it,"
     if not is_clear(gain):
         between = f"there is no clear difference between {own} and {other}"
-        return f"{where} {between} ({number(gain['value'])}, 95% interval {span(gain)})."
+        few = ", and few groups" if "few_groups" in gain else ""
+        return f"{where} {between} ({number(gain['value'])}, 95% interval {span(gain)}{few})."
     better, worse = (own, other) if gain["low"] > 0 else (other, own)
     return f"{where} {better} is better than {worse} {_by(gain)}."
 

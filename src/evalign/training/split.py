@@ -58,8 +58,8 @@ def stratified_folds(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Row indices (to train on, held out) of each fold; none if the rows do not suffice for two.
 
-    There are fewer folds where no class has as many rows, or there are fewer groups. A class with
-    fewer rows than folds is missing in some of them.
+    There are fewer folds where no class has as many rows, or there are fewer groups, or large
+    groups leave nothing for one. A class with fewer rows than folds is missing in some of them.
 
     Args:
         y: class indices.
@@ -79,7 +79,8 @@ def stratified_folds(
     kind = StratifiedKFold if groups is None else StratifiedGroupKFold
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-        return list(kind(number, shuffle=True, random_state=seed).split(y, y, groups))
+        parts = list(kind(number, shuffle=True, random_state=seed).split(y, y, groups))
+    return [(rows, held_out) for rows, held_out in parts if len(rows) and len(held_out)]
 
 
 def strata(y: np.ndarray) -> np.ndarray:

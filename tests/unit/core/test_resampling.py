@@ -5,9 +5,8 @@ import pytest
 from sklearn import metrics as reference
 
 from evalign.core import resampling
-from evalign.core.resampling import bootstrap, interval
+from evalign.core.resampling import FEW, bootstrap, interval
 from evalign.metrics import resolve
-from evalign.report.contents import FEW
 from tests.tolerances import FALSE_ALARM, SAME
 
 COST = [[0, 1, 2], [3, 0, 1], [5, 1, 0]]

@@ -8,7 +8,12 @@ import pytest
 import torch
 from sklearn.preprocessing import StandardScaler
 
-from evalign.training.split import Standardizer, holdout_split, three_way_split
+from evalign.training.split import (
+    Standardizer,
+    holdout_split,
+    stratified_folds,
+    three_way_split,
+)
 
 Y = np.repeat([0, 1, 2], [700, 250, 50])
 
@@ -169,3 +174,13 @@ def test_many_groups_of_one_row_and_some_larger_ones():
     assert len(held_out) == pytest.approx(1200, abs=60)
     assert y[held_out].mean() == pytest.approx(y.mean(), abs=0.01)
     assert set(held_out) & set(range(5000, 6000))
+
+
+def test_folds_that_groups_leave_empty_are_left_out():
+    groups = np.repeat(np.arange(5), [6, 10, 4, 4, 16])
+    y = groups % 2  # both groups of class 1 come into one fold
+    for seed in range(5):
+        parts = stratified_folds(y, 5, groups=groups, seed=seed)
+        assert all(len(kept) and len(held_out) for kept, held_out in parts)
+        assert sorted(np.concatenate([part for _, part in parts])) == list(range(40))
+    assert len(parts) == 4
