@@ -231,6 +231,16 @@ def test_multilabel():
     assert 0 < history[-1]["validation_metric"] <= 1
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_cross_entropy_has_one_class_a_row_however_its_target_is_written(smoothing):
+    form = (1 - smoothing) * torch.eye(3) + smoothing / 3
+    (X, y), (held_out, truth) = rows(), rows(100, seed=1)
+    by_row = run(data=(X, form[y]), validation=(held_out, form[truth]))[1]
+    by_index = run(loss=nn.CrossEntropyLoss(label_smoothing=smoothing))[1]
+    scores = [[record["validation_metric"] for record in each] for each in (by_row, by_index)]
+    assert scores[0] == pytest.approx(scores[1])
+
+
 def test_a_loss_over_pairs_is_validated_in_batches():
     X, y = rows(classes=2)
     history = run(mlp(1), WMWLoss(), (X, y), validation=(X, y), metric="f1")[1]
