@@ -27,8 +27,8 @@ def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:
     elif (level := functorch.maybe_current_level()) is not None:
         if before is not None and functorch.maybe_get_level(before) == level:
             before.copy_(value)
-    elif before is None:
-        setattr(owner, name, value)
+    elif before is None:  # a plain tensor, though logits may be of a library's own kind
+        setattr(owner, name, value.as_subclass(Tensor))
     else:
         before.copy_(value)
     return value

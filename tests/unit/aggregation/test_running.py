@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from evalign import AlignedLoss, Confusion, MetricLoss, metrics
+from evalign.losses import AveragePrecisionLoss
 from tests import tolerances
 
 
@@ -115,6 +116,20 @@ def test_a_batch_that_is_not_finite_leaves_no_trace(mistake):
         loss(*batch)
     for name, buffer in other.running.named_buffers():
         assert torch.equal(loss.running.get_buffer(name), buffer)
+
+
+class Own(torch.Tensor):
+    """A tensor of another library's kind, as those of fastai are."""
+
+
+@pytest.mark.parametrize(
+    "loss", [AlignedLoss("f1_macro"), AveragePrecisionLoss()], ids=["aligned", "curve"]
+)
+def test_other_kinds_of_tensors_are_kept_as_plain_ones(loss):
+    """A state of theirs could not be loaded without their library."""
+    for logits, target in batches():
+        loss(logits.as_subclass(Own), target.as_subclass(Own))
+    assert {type(value) for value in loss.state_dict().values()} == {torch.Tensor}
 
 
 def test_a_loss_that_needs_more_starts_anew():
