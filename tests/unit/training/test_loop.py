@@ -233,10 +233,11 @@ def test_multilabel():
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
-def test_cross_entropy_has_one_class_a_row_however_its_target_is_written(smoothing):
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), F.cross_entropy], ids=["module", "plain"])
+def test_cross_entropy_has_one_class_a_row_however_its_target_is_written(loss, smoothing):
     (X, y), network = rows(), mlp().eval()
     form = (1 - smoothing) * torch.eye(3) + smoothing / 3
-    given = network, nn.CrossEntropyLoss(), metrics.resolve("f1_macro")
+    given = network, loss, metrics.resolve("f1_macro")
     by_row, by_index = (validate(*given, [(X, target)], 64) for target in (form[y], y))
     assert by_row.metric == by_index.metric
 
