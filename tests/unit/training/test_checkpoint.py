@@ -457,6 +457,13 @@ def test_replaces_no_folder_of_others(tmp_path, named):
     assert os.listdir(tmp_path) == ["work"]
 
 
+def test_looking_into_the_folder_does_not_end_a_training(tmp_path):
+    checkpoint.save(tmp_path / "run", TREE)
+    (tmp_path / "run" / ".DS_Store").write_text("where the window was")
+    checkpoint.save(tmp_path / "run", {"epoch": 4})
+    assert checkpoint.load(tmp_path / "run") == {"epoch": 4}
+
+
 def test_a_folder_of_others_is_refused_before_training(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     epochs, data = [], rows()
