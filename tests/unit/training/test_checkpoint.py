@@ -221,6 +221,28 @@ def test_without_resume_it_starts_afresh(tmp_path):
     assert len(history) == len(checkpoint.load(tmp_path / "run")["history"]) == 2
 
 
+def test_moments_shorter_than_their_parameter_are_refused(tmp_path):
+    """The fused optimizer would read and write beyond them."""
+    everything(tmp_path / "run", settings=settings(epochs=1))
+    tree = checkpoint.load(tmp_path / "run")
+    tree["optimizer"]["0"]["exp_avg_sq"] = torch.zeros(1)
+    checkpoint.save(tmp_path / "run", tree)
+    with pytest.raises(CheckpointError, match="parameter 0 has moments of another shape"):
+        everything(tmp_path / "run", settings=settings(epochs=1))
+
+
+@pytest.mark.parametrize("changed", ["undecayed", "frozen"])
+def test_other_places_in_the_optimizer_are_refused(tmp_path, changed):
+    """With the moments of another parameter the fused optimizer would end the process."""
+    everything(tmp_path / "run", settings=settings(epochs=1))
+    network = mlp()
+    first = network[0].weight.requires_grad_(changed != "frozen")
+    text = rf"{changed} was \[\] and is now \['0.weight'\]"
+    given = {"network": network, "undecayed": [first] if changed == "undecayed" else ()}
+    with pytest.raises(CheckpointError, match=text):
+        everything(tmp_path / "run", settings=settings(epochs=1), **given)
+
+
 def test_another_call_is_refused(tmp_path):
     everything(tmp_path / "run", settings=settings(epochs=1))
     text = "belongs to another run: learning_rate was 0.01 and is now 0.5. Resume with the same"
