@@ -144,6 +144,21 @@ def test_a_loss_that_needs_more_starts_anew():
     assert torch.equal(cost(*second), fresh(*second))
 
 
+@pytest.mark.parametrize("metric", ["f1_macro", "g_mean"], ids=["in one function", "by autograd"])
+def test_a_matrix_that_another_loss_did_not_move_is_forgotten(metric):
+    cost = metrics.ExpectedCost([[0, 1, 2]] * 3)
+    before, between, after = (
+        MetricLoss(each, statistics="running") for each in (cost, metric, cost)
+    )
+    first, second, third, _ = batches()
+    before(*first)
+    between.load_state_dict(before.state_dict())
+    between(*second)
+    after.load_state_dict(between.state_dict())
+    fresh = MetricLoss(cost, statistics="running")
+    assert torch.equal(after(*third), fresh(*third))
+
+
 def test_a_state_in_half_precision_becomes_double_again():
     trained = AlignedLoss("f1_macro")
     first, second, *_ = batches()
