@@ -116,6 +116,22 @@ def test_slopes_are_those_of_autograd(classes, zero_division):
         np.testing.assert_allclose(ours + shift, slopes, rtol=0, atol=tolerances.SAME, err_msg=name)
 
 
+@pytest.mark.parametrize("name", ["matthews_corrcoef", "cohen_kappa"])
+def test_slopes_of_very_heavy_rows(name):
+    c, form = (
+        random_confusion(2, torch.Generator().manual_seed(0)),
+        closed_form(metrics.resolve(name)),
+    )
+    assert form is not None
+    slopes = []
+    for scale in (1.0, 1e200):
+        tp, predicted, actual = (scale * x.numpy() for x in (c.tp, c.predicted, c.actual))
+        slopes.append(
+            scale * value_and_slopes(form, Sums(tp, predicted, actual, actual.sum(), 40))[1]
+        )
+    np.testing.assert_allclose(slopes[1], slopes[0], rtol=tolerances.SAME)
+
+
 class Half(metrics.FBeta):
     """A metric of a user, who builds on one of ours."""
 

@@ -669,6 +669,12 @@ FULL = {
         "multilabel target, which holds them. Got 0. Mark what to leave out by another value, such "
         "as -100.",
     ),
+    "probabilities in the place of true labels": (
+        lambda: Confusion.from_predictions(torch.ones(4, 3).bool(), torch.full((4, 3), 0.7)),
+        ValueError,
+        "target of Confusion.from_predictions must hold 0 and 1 only. Got a number between them. "
+        "Pass labels, e.g. target > 0.5; predictions come first.",
+    ),
     "five classes as a binary task": (
         lambda: Confusion.from_predictions(LABELS, LABELS, num_classes=5, task="binary"),
         ValueError,

@@ -27,8 +27,8 @@ def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:
     elif (level := functorch.maybe_current_level()) is not None:
         if before is not None and functorch.maybe_get_level(before) == level:
             before.copy_(value)
-    elif before is None:
-        setattr(owner, name, value)
+    elif before is None:  # a plain tensor, though logits may be of a library's own kind
+        setattr(owner, name, value.as_subclass(Tensor))
     else:
         before.copy_(value)
     return value
@@ -103,6 +103,8 @@ class RunningConfusion(nn.Module):
         kept = {part for part in _PARTS if getattr(self, part) is not None}
         if kept and not given <= kept:  # kept by a loss that needs fewer sums
             self.reset()
+        for part in kept - given:  # by one that needs more: it would not move any longer
+            setattr(self, part, None)
         seen = keep(self, "seen", blend(self.seen, 1.0))
         mass = seen.clamp(min=self.momentum)
         average: dict[str, Tensor] = {}
@@ -124,6 +126,7 @@ class RunningConfusion(nn.Module):
         """
         if self.tp is not None and self.tp.device != device:
             self._apply(lambda x: x.to(device))
+        self._buffers["full"] = None  # a kernel would not move it
         tp, rows = self.tp, self.total if multilabel else self.rows
         if tp is None or rows is None or len(tp) != classes or self.total.ndim != multilabel:
             if tp is not None and rows is None:  # kept by a loss that needs fewer sums

@@ -291,6 +291,9 @@ class Confusion:
                 ignore_index=ignore_index,
                 look=False,
             )
+            hard = not bool(batch.target.frac().any())
+            cure = "Pass labels, e.g. target > 0.5; predictions come first."
+            require(hard, owner, "target", "hold 0 and 1 only", "a number between them", cure)
             return cls.from_membership(batch, batch.logits)
 
         of_scores = "Pass labels, e.g. logits.argmax(1) or (p > 0.5).long()."
@@ -327,13 +330,9 @@ class Confusion:
             cells = weight.new_zeros(num_classes**2)
             cells = cells.index_add(0, target * num_classes + predictions, weight)
             full = cells.view(num_classes, -1)
-        return cls(
-            tp=zeros.index_add(0, target, weight * (predictions == target)),
-            predicted=zeros.index_add(0, predictions, weight),
-            actual=actual,
-            total=actual.sum(),
-            full=full,
-        )
+        right = weight * (predictions == target)
+        tp, predicted = (zeros.index_add(0, predictions, x) for x in (right, weight))
+        return cls(tp, predicted, actual, actual.sum(), full)
 
 
 def count_rows(weight: Tensor) -> Tensor:

@@ -207,7 +207,8 @@ def _matthews(form: Closed, c: Sums) -> tuple[float, Array]:
     score = covariance / root
     # The covariance is Σ tp/total − Σ actual·predicted/total², and twice the variance is
     # Σ predicted (1 − predicted) in shares.
-    of_predicted = share * share * (c.predicted * (score / variance_predicted) - c.actual / root)
+    predicted, actual = share * c.predicted, share * c.actual
+    of_predicted = share * (predicted * (score / variance_predicted) - actual / root)
     return score, np.stack([np.full_like(c.tp, share / root), of_predicted])
 
 
@@ -217,6 +218,6 @@ def _kappa(form: Closed, c: Sums) -> tuple[float, Array]:
     expected = (share * c.actual * (share * c.rejected)).sum()
     if expected <= NOISE:
         return form.zero_division, np.zeros((2, len(c.tp)))
-    of_predicted = -observed / expected**2 * share**2 * c.actual
+    of_predicted = -observed / expected**2 * share * (share * c.actual)
     slopes = np.stack([np.full_like(c.tp, share / expected), of_predicted])
     return (expected - observed) / expected, slopes

@@ -45,7 +45,8 @@ def batch_advice(loss: object, target: Tensor, batch_size: int) -> str | None:
         if not isinstance(module, MetricLoss) or getattr(module, "statistics", "batch") != "batch":
             continue
         share = _examples_per_row(target, module.ignore_index)
-        classes = [k for k in _classes_that_matter(module.metric, len(share)) if share[k] > 0]
+        matter = _classes_that_matter(module.metric, len(share))
+        classes = [k for k in matter if k < len(share) and share[k] > 0]  # none without an example
         if not classes:
             continue
         rarest = min(classes, key=lambda k: share[k])

@@ -30,6 +30,8 @@ VERSION = 1
 # Bytes; no checkpoint comes near them. A folder may come from anyone: its files are measured before
 # they are read.
 LARGEST = {"manifest.json": 2**20, "state.json": 2**30, "tensors.safetensors": 2**38}
+# What a desktop leaves in a folder that somebody looks into, perhaps while a training saves there.
+OF_DESKTOPS = {".DS_Store", "Thumbs.db", "desktop.ini", ".directory"}
 # What a tree of another shape than expected leads to.
 WRONG_TREE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 
@@ -237,7 +239,7 @@ def _refuse_others(folder: Path) -> None:
         return
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else {"it is a file"}
     ensemble = (folder / "ensemble" / "manifest.json").is_file()
-    others = sorted(found - ({"ensemble", "models"} if ensemble else {*LARGEST}))
+    others = sorted(found - OF_DESKTOPS - ({"ensemble", "models"} if ensemble else {*LARGEST}))
     if others:
         more = " and more" if len(others) > 3 else ""
         text = f"{folder} exists and holds what evalign did not write: {', '.join(others[:3])}"

@@ -64,6 +64,7 @@ class RunState:
         """Write down, before the first step, what a resumed run is compared with."""
         annealing = self.progress.annealing
         cooled = {} if annealing is None else annealing.settings
+        named, undecayed = [*self.network.named_parameters()], self.optimizer.param_groups[1]
         self.call = {
             "batches per epoch": batches,
             # Compared before the loss: other rows may also mean other class weights.
@@ -74,6 +75,9 @@ class RunState:
             "annealing": annealing and type(annealing).__name__,
             **{f"annealing.{name}": value for name, value in cooled.items()},
             **configuration("network", self.network),
+            # The optimizer knows the parameters by their places, which follow from these two.
+            "undecayed": [name for name, p in named if p in set(undecayed["params"])],
+            "frozen": [name for name, p in named if not p.requires_grad],
             "parts": sorted(self._parts()),
             "generators": sorted(self.generators),
         }
@@ -114,6 +118,12 @@ class RunState:
         except RuntimeError as error:
             raise CheckpointError(f"The checkpoint belongs to another network: {error}") from error
         slots = {int(k): v for k, v in state["optimizer"].items()}
+        places = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for place, slot in slots.items():  # the fused optimizer would write beyond shorter ones
+            if any(
+                slot[moment].shape != places[place].shape for moment in ("exp_avg", "exp_avg_sq")
+            ):
+                raise ValueError(f"parameter {place} has moments of another shape")
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
         for name, source in self.generators.items():

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
@@ -75,7 +76,10 @@ def reading(loss: Callable[..., Tensor], **given: Any) -> dict[str, Any]:
     `given` is not looked for.
     """
     own = [*loss.modules()] if isinstance(loss, nn.Module) else []
-    found: dict[str, Any] = {"task": None, "ignore_index": -100, "class_dim": None} | given
+    # One-hot rows and probabilities have the shape of many labels, but this loss knows one class.
+    exclusive = isinstance(loss, nn.CrossEntropyLoss) or loss is F.cross_entropy
+    task = "multiclass" if exclusive else None
+    found: dict[str, Any] = {"task": task, "ignore_index": -100, "class_dim": None} | given
     for name in found.keys() - given.keys():
         parts = own if getattr(loss, name, None) is None else [loss]
         values = {getattr(part, name, None) for part in parts} - {None}

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from evalign import AlignedLoss, Confusion, MetricLoss, metrics
+from evalign.losses import AveragePrecisionLoss
 from tests import tolerances
 
 
@@ -117,6 +118,20 @@ def test_a_batch_that_is_not_finite_leaves_no_trace(mistake):
         assert torch.equal(loss.running.get_buffer(name), buffer)
 
 
+class Own(torch.Tensor):
+    """A tensor of another library's kind, as those of fastai are."""
+
+
+@pytest.mark.parametrize(
+    "loss", [AlignedLoss("f1_macro"), AveragePrecisionLoss()], ids=["aligned", "curve"]
+)
+def test_other_kinds_of_tensors_are_kept_as_plain_ones(loss):
+    """A state of theirs could not be loaded without their library."""
+    for logits, target in batches():
+        loss(logits.as_subclass(Own), target.as_subclass(Own))
+    assert {type(value) for value in loss.state_dict().values()} == {torch.Tensor}
+
+
 def test_a_loss_that_needs_more_starts_anew():
     lesser, cost = (
         MetricLoss(metric, statistics="running")
@@ -127,6 +142,21 @@ def test_a_loss_that_needs_more_starts_anew():
     cost.load_state_dict(lesser.state_dict())
     fresh = MetricLoss(cost.metric, statistics="running")
     assert torch.equal(cost(*second), fresh(*second))
+
+
+@pytest.mark.parametrize("metric", ["f1_macro", "g_mean"], ids=["in one function", "by autograd"])
+def test_a_matrix_that_another_loss_did_not_move_is_forgotten(metric):
+    cost = metrics.ExpectedCost([[0, 1, 2]] * 3)
+    before, between, after = (
+        MetricLoss(each, statistics="running") for each in (cost, metric, cost)
+    )
+    first, second, third, _ = batches()
+    before(*first)
+    between.load_state_dict(before.state_dict())
+    between(*second)
+    after.load_state_dict(between.state_dict())
+    fresh = MetricLoss(cost, statistics="running")
+    assert torch.equal(after(*third), fresh(*third))
 
 
 def test_a_state_in_half_precision_becomes_double_again():

@@ -207,6 +207,14 @@ def test_beta_per_class_may_be_an_array():
     expected = metrics.FBeta(beta=[1.0, 2.0, 0.5], average="macro")
     for beta in (np.array([1.0, 2.0, 0.5]), torch.tensor([1.0, 2.0, 0.5]), (1, 2, 0.5)):
         assert metrics.FBeta(beta=beta, average="macro") == expected
+    for beta in (np.array(2.0), np.float32(2), torch.tensor(2.0), 2):  # of one number, too
+        assert type(metrics.FBeta(beta=beta).beta) is float
+
+
+@pytest.mark.parametrize("beta", [None, "two", [1, [2, 3]], {1, 2}, [[1.0, 2.0]]])
+def test_a_beta_that_is_not_numbers_in_order(beta):
+    with pytest.raises(ValueError, match=r"^beta of FBeta must lie from 1e-9 to 1e9\. Got "):
+        metrics.FBeta(beta=beta, average="macro")
 
 
 @pytest.mark.parametrize("classes", CLASSES)

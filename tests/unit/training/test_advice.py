@@ -80,6 +80,8 @@ class TestTooFewExamples:
         frequent = metrics.Recall(average="macro", labels=(0, 1))
         assert batch_advice(MetricLoss(frequent), RARE, 300) is None
         assert batch_advice(MetricLoss("recall_macro"), RARE, 300)
+        unseen = metrics.Recall(average="macro", labels=(0, 1, 7))
+        assert batch_advice(MetricLoss(unseen), RARE, 300) is None
 
     @pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
     @pytest.mark.parametrize("dtype", [torch.int64, torch.float32])

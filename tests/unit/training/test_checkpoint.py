@@ -221,6 +221,28 @@ def test_without_resume_it_starts_afresh(tmp_path):
     assert len(history) == len(checkpoint.load(tmp_path / "run")["history"]) == 2
 
 
+def test_moments_shorter_than_their_parameter_are_refused(tmp_path):
+    """The fused optimizer would read and write beyond them."""
+    everything(tmp_path / "run", settings=settings(epochs=1))
+    tree = checkpoint.load(tmp_path / "run")
+    tree["optimizer"]["0"]["exp_avg_sq"] = torch.zeros(1)
+    checkpoint.save(tmp_path / "run", tree)
+    with pytest.raises(CheckpointError, match="parameter 0 has moments of another shape"):
+        everything(tmp_path / "run", settings=settings(epochs=1))
+
+
+@pytest.mark.parametrize("changed", ["undecayed", "frozen"])
+def test_other_places_in_the_optimizer_are_refused(tmp_path, changed):
+    """With the moments of another parameter the fused optimizer would end the process."""
+    everything(tmp_path / "run", settings=settings(epochs=1))
+    network = mlp()
+    first = network[0].weight.requires_grad_(changed != "frozen")
+    text = rf"{changed} was \[\] and is now \['0.weight'\]"
+    given = {"network": network, "undecayed": [first] if changed == "undecayed" else ()}
+    with pytest.raises(CheckpointError, match=text):
+        everything(tmp_path / "run", settings=settings(epochs=1), **given)
+
+
 def test_another_call_is_refused(tmp_path):
     everything(tmp_path / "run", settings=settings(epochs=1))
     text = "belongs to another run: learning_rate was 0.01 and is now 0.5. Resume with the same"
@@ -455,6 +477,13 @@ def test_replaces_no_folder_of_others(tmp_path, named):
         checkpoint.save(tmp_path / "work", TREE)
     assert path.read_text() == "mine"
     assert os.listdir(tmp_path) == ["work"]
+
+
+def test_looking_into_the_folder_does_not_end_a_training(tmp_path):
+    checkpoint.save(tmp_path / "run", TREE)
+    (tmp_path / "run" / ".DS_Store").write_text("where the window was")
+    checkpoint.save(tmp_path / "run", {"epoch": 4})
+    assert checkpoint.load(tmp_path / "run") == {"epoch": 4}
 
 
 def test_a_folder_of_others_is_refused_before_training(tmp_path):

@@ -16,6 +16,7 @@ from evalign.losses import FocalLoss, WMWLoss
 from evalign.training.annealing import TemperatureAnnealing
 from evalign.training.loop import fit
 from evalign.training.settings import Settings
+from evalign.training.validation import validate
 from tests import tolerances
 from tests.unit.training.runs import (
     averaged,
@@ -229,6 +230,16 @@ def test_multilabel():
     loss = MetricLoss("f1_macro")
     history = run(loss=loss, data=(X, target), validation=(X, target))[1]
     assert 0 < history[-1]["validation_metric"] <= 1
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), F.cross_entropy], ids=["module", "plain"])
+def test_cross_entropy_has_one_class_a_row_however_its_target_is_written(loss, smoothing):
+    (X, y), network = rows(), mlp().eval()
+    form = (1 - smoothing) * torch.eye(3) + smoothing / 3
+    given = network, loss, metrics.resolve("f1_macro")
+    by_row, by_index = (validate(*given, [(X, target)], 64) for target in (form[y], y))
+    assert by_row.metric == by_index.metric
 
 
 def test_a_loss_over_pairs_is_validated_in_batches():

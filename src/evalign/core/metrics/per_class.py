@@ -1,12 +1,12 @@
 """Metrics of one class against the rest, with the averages of `ClassMetric`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from evalign.core.checks import require
+from evalign.core.checks import numbers, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics.base import ClassMetric
 from evalign.core.numerics import ZERO, constant, part_of, safe_ratio, safe_sqrt
@@ -88,15 +88,14 @@ class FBeta(ClassMetric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        per_class = isinstance(self.beta, Iterable)
-        betas = tuple(map(float, self.beta)) if isinstance(self.beta, Iterable) else (self.beta,)
-        ok = betas != () and all(known_beta(beta) for beta in betas)
-        require(ok and not isinstance(self.beta, str), "FBeta", "beta", BETAS, self.beta)
+        found = numbers(self.beta)
+        betas, per_class = found.flatten().tolist(), found.ndim == 1
+        ok = found.ndim < 2 and betas != [] and all(map(known_beta, betas))
+        require(ok, "FBeta", "beta", BETAS, self.beta)
         pooled = per_class and self.average == "micro"
         allowed, cure = 'not be "micro" with a beta per class', "Use one beta for all."
         require(not pooled, "FBeta", "average", allowed, '"micro"', cure)
-        if per_class:
-            object.__setattr__(self, "beta", betas)
+        object.__setattr__(self, "beta", tuple(betas) if per_class else betas[0])
         object.__setattr__(self, "stem", "f1" if per_class else f"f{self.beta:g}")
 
     def score(self, c: Confusion) -> Tensor:

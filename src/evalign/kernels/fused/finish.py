@@ -218,10 +218,10 @@ def finish(
                 of_tp, of_predicted = weight * of_tp, weight * of_predicted
         elif KIND == _MATTHEWS:
             of_tp = tl.zeros([COLUMNS], tl.float64) + share / root
-            of_predicted = share * share * (predicted * of_variance - actual / root)
+            of_predicted = share * (share * predicted * of_variance - share * actual / root)
         else:
             of_tp = tl.zeros([COLUMNS], tl.float64) + share / expected
-            of_predicted = -covariance / (expected * expected) * share * share * actual
+            of_predicted = -covariance / (expected * expected) * share * (share * actual)
         if KIND != _RATIO:
             of_tp, of_predicted = (
                 tl.where(undefined, 0, of_tp),
