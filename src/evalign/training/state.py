@@ -64,7 +64,8 @@ class RunState:
         """Write down, before the first step, what a resumed run is compared with."""
         annealing = self.progress.annealing
         cooled = {} if annealing is None else annealing.settings
-        named, undecayed = [*self.network.named_parameters()], self.optimizer.param_groups[1]
+        named = [*self.network.named_parameters()]
+        undecayed = {*self.optimizer.param_groups[1]["params"]}
         self.call = {
             "batches per epoch": batches,
             # Compared before the loss: other rows may also mean other class weights.
@@ -76,7 +77,7 @@ class RunState:
             **{f"annealing.{name}": value for name, value in cooled.items()},
             **configuration("network", self.network),
             # The optimizer knows the parameters by their places, which follow from these two.
-            "undecayed": [name for name, p in named if p in set(undecayed["params"])],
+            "undecayed": [name for name, p in named if p in undecayed],
             "frozen": [name for name, p in named if not p.requires_grad],
             "parts": sorted(self._parts()),
             "generators": sorted(self.generators),
