@@ -43,7 +43,6 @@ pc: Any = pyarrow.compute  # its functions are made at import, where a type chec
 
 BLOCK_BYTES = 2**22  # of CSV at a time; Arrow reads up to 32 blocks ahead
 BLOCK_CELLS = 2**19  # of Parquet
-LONE_RETURN = re.compile("\r(?!\n)")
 UNEVEN = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")  # of Arrow: 1 is the header
 
 
@@ -251,9 +250,11 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], obje
                 # Arrow's own writer would quote all text. With its types in pandas, an integer
                 # column with gaps stays integer.
                 frame = block.to_pandas(types_mapper=pd.ArrowDtype)
-                to_csv = partial(frame.to_csv, sep=separator, header=header, index=False)
+                to_csv = partial(
+                    frame.to_csv, sep=separator, header=header, index=False, lineterminator="\n"
+                )
                 text = to_csv()
-                if LONE_RETURN.search(text):  # has no quotes until Python 3.13, and ends a row
+                if "\r" in text:  # of a cell; it has no quotes until Python 3.13, and ends a row
                     text = to_csv(quoting=QUOTE_ALL)
                 file.write(text)
 
