@@ -24,12 +24,12 @@ def read_sheet(path: Path) -> pa.Table:
         with warnings.catch_warnings(record=True) as told:
             book = load_workbook(path, read_only=True, data_only=True)
             sheets = _sheets(book)
-            rows = [list(row) for row in sheets[0].iter_rows(values_only=True)] if sheets else []
-            if any(cell is None for row in rows for cell in row):
-                formulas = load_workbook(path, read_only=True)
-                _check_formulas(path, _sheets(formulas)[0], sheets[0])
-                formulas.close()
+            rows, empty_texts = _rows(sheets[0]) if sheets else ([], set())
             book.close()
+            if any(cell is None for row in rows for cell in row):
+                book = load_workbook(path, read_only=True)
+                _check_formulas(path, _sheets(book)[0], rows, empty_texts)
+                book.close()
     except UsageError:  # a ValueError too
         raise
     except (BadZipFile, InvalidFileException, KeyError, ValueError, EOFError, SyntaxError) as error:
@@ -59,11 +59,25 @@ def _sheets(book: Any) -> list[Any]:
     return sheets
 
 
-def _check_formulas(path: Path, written: Any, computed: Any) -> None:
-    """Refuse formulas that Excel has not computed, which would be gaps. No text is a value."""
-    for row, values in zip(written.iter_rows(), computed.iter_rows(), strict=False):
-        for cell, value in zip(row, values, strict=False):
-            if cell.data_type == "f" and value.value is None and value.data_type != "str":
+def _rows(sheet: Any) -> tuple[list[list[Any]], set[str]]:
+    """The values of a sheet, and the cells whose formula gives an empty text.
+
+    Their value is None, as is that of an empty cell.
+    """
+    rows, empty_texts = [], set()
+    for row in sheet.iter_rows():
+        rows.append([cell.value for cell in row])
+        empty_texts |= {
+            cell.coordinate for cell in row if cell.value is None and cell.data_type == "str"
+        }
+    return rows, empty_texts
+
+
+def _check_formulas(path: Path, sheet: Any, rows: list[list[Any]], empty_texts: set[str]) -> None:
+    """Refuse formulas that Excel has not computed, which would be gaps."""
+    for cells, values in zip(sheet.iter_rows(), rows, strict=True):
+        for cell, value in zip(cells, values, strict=True):
+            if cell.data_type == "f" and value is None and cell.coordinate not in empty_texts:
                 what = f"{path} must hold the values of its formulas"
                 cure = "Open it in Excel and save it again, or as .csv."
                 raise UsageError(f"{what}. Got none in cell {cell.coordinate}. {cure}")
