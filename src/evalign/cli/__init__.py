@@ -7,7 +7,8 @@ work when it runs. The work is in `fit`, `predict`, `decide` and `compare`. They
 models' answers for rows), `findings` (what else a report tells of them), `run` (the folder that
 `fit` leaves behind), `dataset`, `labels` and `columns` (from a table to numbers) and `tables`
 (files of rows; `dialects` tells how a CSV is written, `sheets` reads Excel, `dates` what is not
-ISO 8601). `loaded` opens a run in Python. `metrics` lists names.
+ISO 8601, `truths` takes TRUE and true for the same). `loaded` opens a run in Python. `metrics`
+lists names.
 May import everything else; only `evalign.load` imports it. Needs the extra `cli`.
 """
 

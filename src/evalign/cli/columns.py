@@ -16,6 +16,7 @@ from evalign.cli import dates
 from evalign.cli.dialects import COMMA_OR_THOUSANDS, PERCENT
 from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.tables import is_date, is_number, is_usable
+from evalign.cli.truths import respelled, spelling
 from evalign.estimator.cells import LARGEST, ColumnValues, parsed_dates, role
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
@@ -27,7 +28,6 @@ MISSING = pa.array([*MARKS, *WORDS])
 NUMBER = rf"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?{PERCENT}$"
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
-TRUTHS = ("false", "true")
 NO_LETTERS = r"^\PL*\d\PL*$"
 
 
@@ -103,7 +103,7 @@ def plan(
         raise UsageError(f"{source} holds no column to learn from. Left out: {why or 'none'}.")
     found = {name: _date_form(f"Column {name!r} of {source}", table[name]) for name in days}
     forms = {name: form for name, form in found.items() if form is not None}
-    spelled = {name: pair for name in categories if (pair := _truths(table[name]))}
+    spelled = {name: pair for name in categories if (pair := spelling(as_text(table[name])))}
     return Columns(
         target, group, weight, numbers, categories, days, left_out, forms, truths=spelled
     )
@@ -119,28 +119,12 @@ def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1)
     for name in columns.categories:
         texts = as_text(table[name])
         if name in columns.truths:
-            for truth, spelled in zip(TRUTHS, columns.truths[name], strict=True):
-                texts = pc.if_else(pc.equal(_plain(texts), truth), spelled, texts)
+            texts = respelled(texts, columns.truths[name])
         data[name] = texts.dictionary_encode().combine_chunks().to_pandas()
     for name in columns.dates:
         what, form = f"Column {name!r} of {source}", columns.date_forms.get(name)
         data[name] = _read_dates(what, table[name], form, first_row)
     return pd.DataFrame(data)
-
-
-def _plain(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-
-
-def _truths(column: pa.ChunkedArray) -> list[str] | None:
-    """How categories spell false and true; None if they do not, or in several ways."""
-    levels = as_text(column).unique()
-    known = [levels.filter(pc.equal(_plain(levels), truth)).to_pylist() for truth in TRUTHS]
-    if not any(known) or max(map(len, known)) > 1:
-        return None
-    return [
-        found[0] if found else truth.title() for found, truth in zip(known, TRUTHS, strict=True)
-    ]
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -16,6 +16,7 @@ from pyarrow import types
 from evalign.cli.columns import as_numbers, as_text
 from evalign.cli.errors import DataWarning, UsageError, counted, listed
 from evalign.cli.files import is_parquet
+from evalign.cli.truths import respelled, spelling
 from evalign.core.constraints import Infeasible
 from evalign.core.text import nearest
 from evalign.losses.multipliers import OutOfReachWarning
@@ -101,6 +102,8 @@ class Labels:
         column = column or self.column
         texts = _complete(table, column, source, first_row)
         if isinstance(self.values[0], str):
+            if pair := spelling(pa.array(self.values)):
+                texts = respelled(pa.array(texts), pair).to_pandas()
             codes = pd.Index(self.values).get_indexer(pd.Index(texts))
         else:
             # As text, 0.1 is the same in four bytes and in eight.
