@@ -168,12 +168,24 @@ def test_what_may_be_numbers_or_dates_is_not_left_out_unseen(form):
         assert kind_of(values) == "id"
 
 
+@pytest.mark.parametrize("flaw", ["#VALUE!", "0000-00-00", "2024-02-30", "5-1-2024 noon"])
 @pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y %H:%M", "%m/%d/%Y"])
-def test_a_flaw_makes_no_id_of_dates(form):
+def test_a_flaw_makes_no_id_of_dates(form, flaw):
     values = pd.date_range("2024-01-01", periods=ROWS).strftime(form).tolist()
-    values[7] = "#VALUE!"
-    with pytest.raises(UsageError, match=r"must hold dates\. Got '#VALUE!' in row 8\. Correct it"):
+    values[7] = flaw
+    with pytest.raises(UsageError, match=rf"must hold dates\. Got '{flaw}' in row 8\. Correct it"):
         kind_of(values)
+
+
+@pytest.mark.parametrize("form", ["2024.{}.3", "12-34-{}"])
+def test_numbers_with_marks_are_not_dates(form):
+    """Versions and the numbers of parts."""
+    assert kind_of([form.format(5000 + i if i % 9 else f"0{i}x") for i in range(ROWS)]) == "id"
+
+
+def test_dates_with_and_without_a_zone_are_text():
+    days = pd.date_range("2024-01-01", periods=ROWS).strftime("%Y-%m-%d %H:%M").tolist()
+    assert kind_of([f"{day}Z" if i % 2 else day for i, day in enumerate(days)]) == "id"
 
 
 def test_a_flaw_makes_no_id_of_numbers():

@@ -233,16 +233,16 @@ def _check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarra
         got = f"Got {comma!r}: is the comma a decimal one, or does it mark thousands?"
         cure = "Write numbers with decimal points alone, or with decimal commas in all columns"
         raise UsageError(f"{what} must hold numbers that can be told. {got} {cure}, {drop}")
-    dated = pc.match_substring_regex(texts, LIKE_DATES).fill_null(True).to_numpy()
     repeated = 2 * len(present.unique()) <= len(present)
-    for kind, odd in (("finite numbers", wrong), ("dates", ~dated)):
-        if not 0 < 2 * odd.sum() < len(present):
+    for word, odd in (("numbers", wrong), ("dates", _not_dates(texts))):
+        if not 0 < 2 * odd.sum() < len(present):  # 0 of dates with and without a zone
             continue
-        row, word = int(np.argmax(odd)), kind.removeprefix("finite ")
+        row = int(np.argmax(odd))
         flaw = repr(texts[row].as_py())
         if not repeated:  # not a category, whose values would
+            allowed = "finite numbers" if word == "numbers" else word
             cure = f"Correct it or leave it empty, {drop}"
-            raise UsageError(f"{what} must hold {kind}. Got {flaw} in row {row + 1}. {cure}")
+            raise UsageError(f"{what} must hold {allowed}. Got {flaw} in row {row + 1}. {cure}")
         got = f"{odd.sum()} values that are no {word}, such as {flaw}"
         cure = f"Correct them or leave them empty for a column of {word}."
         warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
@@ -252,6 +252,14 @@ def _check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarra
         got = f"{what} is read as text, for values such as {flaw}."
         cure = f"If they are numbers or dates, write them as 1234.5 or 2024-01-31, {drop}"
         warnings.warn(f"{got} {cure}", DataWarning, stacklevel=5)
+
+
+def _not_dates(texts: pa.ChunkedArray) -> np.ndarray:
+    """A mask of the texts that are not dates, such as the 30th of February."""
+    given, looks = texts.is_valid().to_numpy(), pc.match_substring_regex(texts, LIKE_DATES)
+    if 2 * (pc.sum(looks).as_py() or 0) <= given.sum():  # quick to tell
+        return given
+    return given & ~dates.are_dates(as_objects(texts))
 
 
 def _check_numbers(

@@ -4,10 +4,12 @@ import numpy as np
 import pandas as pd
 
 from evalign.cli.errors import UsageError
+from evalign.estimator.cells import parsed_dates
 
 DAYS = ("%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
 TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 FORMS = [day + time for day in DAYS for time in TIMES]
+SAMPLE = 100  # texts, one of which at least has the form of most
 EXAMPLE = pd.Timestamp("2024-01-31 18:30")
 
 
@@ -26,6 +28,13 @@ def find_form(what: str, texts: np.ndarray) -> str | None:
         cure = "Write them as 2024-01-31, or leave it out with --drop."
         raise UsageError(f"{what} must hold dates of which the order can be told. {got} {cure}")
     return found[0] if found else None
+
+
+def are_dates(texts: np.ndarray) -> np.ndarray:
+    """A mask of the texts that are dates in the form that most of them have, perhaps ISO 8601."""
+    forms = [form for form in FORMS if not np.isnat(parsed(texts[:SAMPLE], form)).all()]
+    iso = [text is not None and parsed_dates([text]) is not None for text in texts]
+    return max([np.array(iso), *(~np.isnat(parsed(texts, form)) for form in forms)], key=np.sum)
 
 
 def parsed(texts: np.ndarray, form: str) -> np.ndarray:
