@@ -642,6 +642,15 @@ def test_one_group_held_out():
     assert np.isfinite(clf.cv_results_["rule_scores"]).all()
 
 
+def test_folds_that_cannot_be_scored():
+    half = np.arange(len(X)) % 2 == 0
+    with pytest.raises(ValueError, match=r"^groups of AlignedDecisionCV .* Got gaps in"):
+        decided(cv=[(half, ~half)]).fit(X, Y, groups=np.where(half, "a", None))
+    quarter, all_rows = np.arange(len(X)) % 4 == 1, np.full(len(X), True)
+    with pytest.raises(ValueError, match=r"must leave at least one row .* whose weight is not 0"):
+        decided(cv=[(half, quarter), (all_rows, half)]).fit(X, Y, 1.0 - quarter)
+
+
 def test_scores_that_are_equal_have_the_sign_of_their_label():
     """Two trees may each be for another class."""
     model = RandomForestClassifier(2, max_depth=3, random_state=0)

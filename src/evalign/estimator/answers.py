@@ -60,7 +60,7 @@ class Answers:
         rows = np.unique(self.row, return_index=True)[1]
         y = self.y[rows if self.weight is None else rows[self.weight[rows] > 0]]
         if not self.multilabel:
-            return len(y) - int(np.bincount(y).max())
+            return len(y) - int(np.bincount(y, minlength=1).max())  # 0 where none has a weight
         present = y.sum(0)
         return int(np.minimum(present, len(y) - present).sum())
 

@@ -96,8 +96,9 @@ def scored_folds(
     row = np.concatenate([rows for _, rows in parts])
     once = row[np.sort(np.unique(row, return_index=True)[1])]
     params = _check_method_params(X, params, indices=once)
-    if len(np.unique(params.get("groups", ()))) == 1:  # which cannot be divided by it
-        params = {}
+    groups = params.get("groups")
+    if groups is not None and len(np.unique(row_groups(OWNER, groups, len(once)))) == 1:
+        params = {}  # one group cannot be divided
     fold = np.zeros(len(codes), dtype=np.int64)
     for number, (_, rows) in enumerate(splits(FOLDS, once, once, codes[once], params, seed)):
         fold[once[rows]] = number
