@@ -77,8 +77,9 @@ def reading(loss: Callable[..., Tensor], **given: Any) -> dict[str, Any]:
     """
     own = [*loss.modules()] if isinstance(loss, nn.Module) else []
     # One-hot rows and probabilities have the shape of many labels, but this loss knows one class.
-    exclusive = isinstance(loss, nn.CrossEntropyLoss) or loss is F.cross_entropy
-    task = "multiclass" if exclusive else None
+    exclusive = any(isinstance(part, nn.CrossEntropyLoss) for part in own)
+    function = getattr(loss, "func", loss)  # that of a `functools.partial`
+    task = "multiclass" if exclusive or function is F.cross_entropy else None
     found: dict[str, Any] = {"task": task, "ignore_index": -100, "class_dim": None} | given
     for name in found.keys() - given.keys():
         parts = own if getattr(loss, name, None) is None else [loss]

@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 from itertools import chain
 
 import pytest
@@ -232,8 +233,28 @@ def test_multilabel():
     assert 0 < history[-1]["validation_metric"] <= 1
 
 
+class Twice(nn.Module):
+    """A loss around a loss."""
+
+    def __init__(self, loss):
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, logits, target):
+        return 2 * self.loss(logits, target)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
-@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), F.cross_entropy], ids=["module", "plain"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(),
+        Twice(nn.CrossEntropyLoss()),
+        F.cross_entropy,
+        partial(F.cross_entropy, label_smoothing=0.1),
+    ],
+    ids=["module", "part", "function", "partial"],
+)
 def test_cross_entropy_has_one_class_a_row_however_its_target_is_written(loss, smoothing):
     (X, y), network = rows(), mlp().eval()
     form = (1 - smoothing) * torch.eye(3) + smoothing / 3
