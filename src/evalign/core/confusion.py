@@ -1,6 +1,5 @@
 """The confusion matrix, soft or hard, as the sums that metrics are made of."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -11,20 +10,17 @@ from torch import Tensor
 from evalign.core import membership
 from evalign.core.batch import Batch, as_batch
 from evalign.core.checks import complaint, refuse_masked, require, thresholds_tensor
-from evalign.core.doubts import warn_of_columns, warn_of_masks
+from evalign.core.doubts import warn_of_masks
+from evalign.core.indices import class_indices
 from evalign.core.numerics import full_precision, sum_dtype
 from evalign.core.rows import (
     Task,
-    check_indices,
     check_task,
     check_types,
     check_weights,
-    mask_of_255,
     per_row,
     signed,
 )
-
-LARGEST = 2**26  # numbers, half a gigabyte, that the labels alone may ask for
 
 
 class MatrixNotBuilt(ValueError):
@@ -296,43 +292,26 @@ class Confusion:
             require(hard, owner, "target", "hold 0 and 1 only", "a number between them", cure)
             return cls.from_membership(batch, batch.logits)
 
-        of_scores = "Pass labels, e.g. logits.argmax(1) or (p > 0.5).long()."
-        cures = {"predictions": (predictions, of_scores), "target": (target, "Use target.long().")}
-        for name, (labels, cure) in cures.items():
-            if labels.is_floating_point():
-                raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
-        seen = target != ignore_index
-        weight = seen.to(dtype)
+        weight = (target != ignore_index).to(dtype)
         if sample_weight is not None:
             weight = weight * per_row(owner, "sample_weight", sample_weight, target.shape)
         weight = weight.flatten()
-        columns = target.shape[1] if target.ndim == 2 else 1
-        predictions = predictions.long().masked_fill(~seen, 0).flatten()
-        target = target.long().masked_fill(~seen, 0).flatten()
-        source = "num_classes"
-        if task == "binary":
-            require(num_classes in (None, 2), owner, "num_classes", "be 2 if binary", num_classes)
-            num_classes, source = 2, 'as task="binary"'
-        if num_classes is None:
-            source = "as num_classes is not given"
-            largest = int(torch.cat([predictions, target, predictions.new_ones(1)]).amax())
-            if largest == 1 and columns > 1 and task is None:
-                warn_of_columns(owner, columns)
-            if largest == 255 and mask_of_255(target) and int(predictions.amax()) <= 1:
-                largest = 1  # the check below refuses the mask
-            num_classes = min(largest + 1, math.isqrt(LARGEST) if matrix else LARGEST)
-        check_indices(owner, "predictions", predictions, num_classes, source)
-        check_indices(owner, "target", target, num_classes, source)
-
+        predictions, target, num_classes = class_indices(
+            owner, predictions, target, num_classes, task, ignore_index, matrix=matrix
+        )
         zeros, full = weight.new_zeros(num_classes), None
         actual = zeros.index_add(0, target, weight)
         if matrix:
             cells = weight.new_zeros(num_classes**2)
             cells = cells.index_add(0, target * num_classes + predictions, weight)
             full = cells.view(num_classes, -1)
-        right = weight * (predictions == target)
-        tp, predicted = (zeros.index_add(0, predictions, x) for x in (right, weight))
-        return cls(tp, predicted, actual, actual.sum(), full)
+        return cls(
+            tp=zeros.index_add(0, target, weight * (predictions == target)),
+            predicted=zeros.index_add(0, predictions, weight),
+            actual=actual,
+            total=actual.sum(),
+            full=full,
+        )
 
 
 def count_rows(weight: Tensor) -> Tensor:
