@@ -17,7 +17,8 @@ from evalign.cli.dialects import COMMA_OR_THOUSANDS, PERCENT
 from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.tables import is_date, is_number, is_usable
 from evalign.cli.truths import respelled, spelling
-from evalign.estimator.cells import LARGEST, ColumnValues, parsed_dates, role
+from evalign.estimator.cells import LARGEST, ColumnValues, parsed_dates
+from evalign.estimator.roles import role
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
 

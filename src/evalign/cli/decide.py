@@ -8,31 +8,28 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from rich.table import Table
 
-from evalign.cli.columns import as_numbers, as_objects, as_text
+from evalign.cli.columns import as_objects, as_text
 from evalign.cli.dataset import check_metric, check_name, read_weights
 from evalign.cli.errors import UsageError, counted, listed, refused
 from evalign.cli.labels import Labels, warn_of_formulas
 from evalign.cli.saved_rule import SavedRule
-from evalign.cli.tables import TableFile, is_usable, writing
+from evalign.cli.scores import class_columns, class_scores, seem_probabilities
+from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.decisions.goal import ROUNDING
-from evalign.decisions.inputs import FROM_ONE, look_like_probabilities
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Method, as_argument
 from evalign.estimator.evidence import NOT_PROMISED, Wanted, evidence
 from evalign.report.words import number
 
-PREFIX = "probability_"  # of the columns that `evalign predict` writes
 PREDICTION = "prediction"
 SEED = 0  # of the folds
-ROUNDED = 4 * float(np.finfo(np.float32).eps)  # text does not tell what its numbers were
 
 
 def fit_rule(
@@ -65,7 +62,7 @@ def fit_rule(
         source.need(roles)
         table = source.read()
         labels = Labels.of(table, target, positive, source)
-        found = _columns(source, labels, classes, roles)
+        found = class_columns(source, labels, classes, roles)
         absent = [name for name in found if name not in labels.names]
         if absent and decision == "tuned":  # it would give a class labels for which nothing speaks
             columns = listed([found[name] for name in absent])
@@ -80,8 +77,8 @@ def fit_rule(
         columns = [found[name] for name in labels.names if name in found]
         method: Method = "decision_function" if logits else "predict_proba"
         y = labels.encode(table, source)
-        values = _scores(table, source, columns, method)
-        if len(columns) > 1 and _not_logits(values, columns, method):
+        values = class_scores(table, source, columns, method)
+        if len(columns) > 1 and seem_probabilities(values, columns, method):
             got = "Got probabilities, which add up to 1 in each row"
             what = f"Columns {listed(columns)} of {source} must hold logits"
             raise UsageError(f"{what}. {got}. Leave --logits out.")
@@ -103,7 +100,7 @@ def fit_rule(
             warnings.filterwarnings("always", NOT_PROMISED)
             with _own_words():
                 rule = wanted.rule(answers)
-                results = _values(evidence(answers, wanted, rule), metric)
+                results = _as_metric(evidence(answers, wanted, rule), metric)
         _introduce(spoken, source, labels, columns, roles)
         if logits and ((answers.values >= 0) & (answers.values <= 1)).all():
             cure = "If they are, leave --logits out."
@@ -139,8 +136,8 @@ def apply_rule(path: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
         count, doubted = 0, False
         with writing(out, schema) as write:
             for block in source.blocks():
-                values = _scores(block, source, saved.columns, saved.method, 1 + count)
-                if not doubted and _not_logits(values, saved.columns, saved.method):
+                values = class_scores(block, source, saved.columns, saved.method, 1 + count)
+                if not doubted and seem_probabilities(values, saved.columns, saved.method):
                     doubted = True
                     what = f"columns {listed(saved.columns)} look like probabilities"
                     cure = "If they are, fit a rule to probabilities, without --logits."
@@ -172,65 +169,12 @@ def _groups(table: pa.Table, name: str) -> np.ndarray:
     return as_objects(as_text(table[name]).fill_null(""))
 
 
-def _not_logits(values: np.ndarray, columns: list[str], method: Method) -> bool:
-    """Whether the columns of logits seem to be probabilities."""
-    given = torch.from_numpy(values[:, -len(columns) :])
-    return method == "decision_function" and look_like_probabilities(given, False)
-
-
 @contextmanager
 def _own_words() -> Iterator[None]:
     """Keep back what the library says in words of Python about such columns."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The logits of .* look like probabilities")
         yield
-
-
-def _columns(
-    source: TableFile, labels: Labels, classes: list[str] | None, roles: list[str]
-) -> dict[str, str]:
-    """The column of each class by its name, or that of the positive one of two alone.
-
-    A class that has a column need not have a row.
-    """
-    schema, names = source.schema.names, labels.names
-    if classes is not None:
-        columns = [
-            PREFIX + name if name not in schema and PREFIX + name in schema else name
-            for name in classes
-        ]
-        for name in columns:
-            check_name(source, "--classes", name)
-        found = {name if name in names else name.removeprefix(PREFIX): name for name in columns}
-        missing = [name for name in names if name not in found]
-        if missing:
-            what = f"--classes must name a column for each label of {labels.column!r}"
-            raise UsageError(f"{what}. It lacks {listed(missing)}.")
-        if len(found) < len(classes):
-            raise UsageError(f"--classes must name each column once. Got {listed(classes)}.")
-        return found
-    given = [name for name in schema if name not in roles]
-    plain = {name: name for name in given if name in names}
-    written = {name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)}
-    for found in (plain, written):
-        if set(names) <= set(found):
-            return found
-        if len(names) == 2 and names[1] in found and names[0] not in found:
-            return {names[1]: found[names[1]]}
-    numeric = [name for name in given if is_usable(source.schema.field(name).type)]
-    if len(names) == 2 and len(numeric) == 1:
-        negative = names[0]
-        if numeric[0] in (negative, PREFIX + negative):
-            what = (
-                f"Column {numeric[0]!r} holds the probability of {negative!r}, not of the positive"
-            )
-            raise UsageError(f"{what} class {names[1]!r}. Pass --positive {negative}.")
-        return {names[1]: numeric[0]}
-    missing = [name for name in names if name not in plain and name not in written]
-    allowed = "a column with the probability of each class, named as the class"
-    also = "" if len(names) > 2 else " (or one column, of the positive class)"
-    got = f"It has none for {listed(missing or names)}, but {listed(given)}"
-    raise UsageError(f"{source} must have {allowed}{also}. {got}. Rename the columns.")
 
 
 def _introduce(
@@ -249,51 +193,14 @@ def _introduce(
         spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.")
 
 
-def _scores(
-    table: pa.Table, source: TableFile, columns: list[str], method: Method, first_row: int = 1
-) -> np.ndarray:
-    """The numbers of the classes' columns (N, C). Refuse what cannot be probabilities."""
-    source.need(columns)
-    parts = []
-    for name in columns:
-        values, wrong = as_numbers(table[name])
-        missing = wrong | np.isnan(values)
-        wrong, allowed = missing, "finite numbers"
-        if method == "predict_proba":
-            inside = np.clip(values, 0, 1)
-            values = np.where(np.abs(values - inside) <= ROUNDED, inside, values)
-            wrong, allowed = missing | (values != inside), "probabilities, from 0 to 1"
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            got = f"Got {str(table[name][row].as_py())!r} in row {first_row + row}"
-            cure = "If these are logits, fit the rule with --logits."
-            if missing[row]:
-                cure = "Fill it in, write it as 0.25, or remove the row."
-            raise UsageError(f"Column {name!r} of {source} must hold {allowed}. {got}. {cure}")
-        parts.append(values)
-    if len(parts) == 1:
-        first = 1 - parts[0] if method == "predict_proba" else np.zeros_like(parts[0])
-        return np.stack([first, parts[0]], 1)
-    values = np.stack(parts, 1)
-    if method == "predict_proba":
-        total = values.sum(1)
-        wrong = np.abs(total - 1) > FROM_ONE
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            what = f"Columns {listed(columns)} of {source} must add up to 1 in each row"
-            got = f"Got {total[row]:.4g} in row {first_row + row}"
-            cure = "Fit the rule with --classes and the names of all classes, and no others."
-            raise UsageError(f"{what}. {got}. {cure}")
-    return values
-
-
-def _values(results: dict[str, Any], metric: str) -> dict[str, Any]:
+def _as_metric(results: dict[str, Any], metric: str) -> dict[str, Any]:
     """The results with the metric itself in the place of scores, which of a cost are negative."""
-    greater = resolve(metric).greater_is_better
-    for name in () if greater else list(results):
-        if name.endswith(("_score", "_scores")) and not name.startswith("std"):
-            results[name] = -results[name]
-    return results | {"greater_is_better": greater}
+    results = results | {"greater_is_better": resolve(metric).greater_is_better}
+    if not results["greater_is_better"]:
+        for name in results:
+            if name.endswith(("_score", "_scores")) and not name.startswith("std"):
+                results[name] = -results[name]
+    return results
 
 
 def _summary(

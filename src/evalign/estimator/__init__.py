@@ -5,8 +5,8 @@ From high to low: `classifier` trains a network. `fitting` trains and fits the d
 checks the constructor's arguments, `positive` knows which of two classes a metric is about,
 `network` builds a network and asks it, `progress` tells how far training is. `members` is the
 default network, `folds` several for a small table, `quantiles` scales columns, and `rows` reads
-and splits a table. `frames` makes a matrix of its columns, `columns` are what is learnt of each,
-and `cells` reads them from whatever frame it is.
+and splits a table. `frames` makes a matrix of its columns, `roles` says which of them teach
+something, `columns` are what is learnt of each, and `cells` reads them from whatever frame it is.
 
 `decision_cv` puts a decision around any other classifier. `held_out` trains it fold by fold,
 `targets` reads labels, `plot` draws. `evidence` says what a rule brings on rows it has not seen,

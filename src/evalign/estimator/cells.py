@@ -1,12 +1,11 @@
 """The columns of a table as typed values, from pandas, polars, Arrow or an array."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -16,10 +15,6 @@ from evalign.core.checks import complaint, refuse_masked_rows, require
 # ISO 8601: a day, or a time.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-PANDAS_INDEX = r"^$|^Unnamed: \d+$|^__index_level_\d+__$"  # as a file has it, that of R too
-NAMED_ID = re.compile(rf"{PANDAS_INDEX}|(^|[^a-z])(id|uuid|guid|key|index|row)s?$", re.I)
-PROSE_WORDS = 5  # per value, on average: more than a name has
-PROSE_VALUES = 20  # different ones; fewer are answers to a question
 ALLOWED = "hold numbers, text, truth values or dates"
 EXACT = 2**53  # up to which float64 holds every whole number
 LARGEST = float(np.finfo(np.float32).max)  # whole numbers beyond it are names
@@ -135,33 +130,6 @@ def read_table(owner: str, X: Any) -> TypedTable | None:
         return None
     columns = [_of_array(owner, f"x{i}", column) for i, column in enumerate(cells.T)]
     return TypedTable(None, columns, len(cells))
-
-
-def role(name: str, column: ColumnValues) -> str:
-    """What a column is: "number", "boolean", "category" or "date", or why it teaches nothing.
-
-    That is "empty", "constant" or "id" (as good as a name for each row); or "prose", of which
-    somebody has to make features.
-    """
-    if column.too_long:
-        column = cast(ColumnValues, column.converted("text"))
-    gaps = column.gaps
-    present = column.values[~gaps]
-    if not len(present):
-        return "empty"
-    if not gaps.any() and (present == present[0]).all():
-        return "constant"
-    if column.kind == "number":
-        return "id" if not gaps.any() and _is_id(name, present) else "number"
-    if column.kind != "text":
-        return column.kind
-    if parsed_dates(column.values) is not None:
-        return "date"
-    counts = Counter(present)
-    words = sum(count * len(text.split()) for text, count in counts.items())
-    if len(counts) > PROSE_VALUES and words >= PROSE_WORDS * len(present):
-        return "prose"
-    return "id" if len(counts) == len(column.values) else "category"
 
 
 def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
@@ -337,14 +305,3 @@ def _number(value: Any) -> float:
 def _text(value: Any) -> str:
     """A level as text. Whole numbers may come as floats, so 1.0 is "1"."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _is_id(name: str, values: np.ndarray) -> bool:
-    """Whether the values are distinct whole numbers that count rows, are sorted or named id."""
-    span = values.max() - values.min()
-    if span < len(values) - 1 or (values != np.floor(values)).any():
-        return False
-    if (np.diff(np.sort(values)) == 0).any():
-        return False
-    steps, counts = np.diff(values), span == len(values) - 1
-    return bool(counts or (steps > 0).all() or (steps < 0).all() or NAMED_ID.search(name))

@@ -19,7 +19,6 @@ from evalign.estimator.cells import (
     array_of,
     parsed_dates,
     read_table,
-    role,
 )
 from evalign.estimator.columns import (
     KINDS,
@@ -30,6 +29,7 @@ from evalign.estimator.columns import (
     column_from,
     state_of,
 )
+from evalign.estimator.roles import role
 from evalign.training import TrainingWarning
 
 # Numbers are read in the precision they come in. A sparse matrix has no gaps.
