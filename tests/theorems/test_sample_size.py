@@ -171,3 +171,8 @@ def test_rows_needed_for_a_tiny_error():
     """Its square is 0 in floating point; n ε² does not depend on ε."""
     few, many = theory.rows_needed(1e-6, 10), theory.rows_needed(1e-200, 10)
     assert many / 10**388 == pytest.approx(few)
+
+
+def test_an_error_that_is_not_finite():
+    with pytest.raises(ValueError, match=r"error of rows_needed must be positive and finite\. Got"):
+        theory.rows_needed(float("inf"), 10)

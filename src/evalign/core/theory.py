@@ -60,7 +60,7 @@ def rows_needed(error: float, num_classes: int, *, failure: float = 0.05) -> int
         >>> rows_needed(0.05, 10)
         1659
     """
-    require(0 < error < math.inf, "rows_needed", "error", "be positive", error)
+    require(0 < error < math.inf, "rows_needed", "error", "be positive and finite", error)
     term = _log_term("rows_needed", num_classes, failure)
     # A fraction, because the square of a small error is 0 in floating point.
     return math.ceil(Fraction(term) / (2 * Fraction(float(error)) ** 2))
