@@ -15,7 +15,10 @@ class DataWarning(UserWarning):
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Turn a ValueError of the library into bad input: it is about what the user gave."""
+    """Turn a ValueError of the library into bad input: it is about what the user gave.
+
+    A constraint is spoken of as an option, and not as an argument of a function.
+    """
     try:
         yield
     except ValueError as error:

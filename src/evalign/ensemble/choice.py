@@ -176,8 +176,8 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
     (against,) = _best(tried, everything, judge, plain)
     *_, gain = judge.compare(chosen["rule"], plain(against))
     found = {"against": against} | dict(zip(("value", "low", "high"), gain, strict=True))
-    groups = FEW if judge.groups is None else len(np.unique(judge.groups))
-    found |= {"few_groups": groups} if groups < FEW else {}
+    if judge.groups is not None and (groups := len(np.unique(judge.groups))) < FEW:
+        found["few_groups"] = groups
     return ChosenModels(weights, mean_answers(tried, weights), results, found)
 
 

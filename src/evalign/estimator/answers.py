@@ -58,7 +58,9 @@ class Answers:
         A row counts once, however often it was held out, and not at all without a weight.
         """
         rows = np.unique(self.row, return_index=True)[1]
-        y = self.y[rows if self.weight is None else rows[self.weight[rows] > 0]]
+        if self.weight is not None:
+            rows = rows[self.weight[rows] > 0]
+        y = self.y[rows]
         if not self.multilabel:
             return len(y) - int(np.bincount(y, minlength=1).max())  # 0 where none has a weight
         present = y.sum(0)

@@ -134,13 +134,13 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
         rows, params = _with_all_classes(y, rows, params)
     params = _check_method_params(X, params, indices=rows)
     X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
-    shares, weight = DummyClassifier(strategy="prior"), None
+    weight = None
     if several:
         try:
             return fitted(estimator, X, y, params)
         except NothingToLearn:  # a pipeline calls the weights step__sample_weight
             weight = next((x for name, x in params.items() if name.endswith("sample_weight")), None)
-    return shares.fit(X, y, weight)
+    return DummyClassifier(strategy="prior").fit(X, y, weight)
 
 
 def _with_all_classes(

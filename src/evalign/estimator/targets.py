@@ -21,7 +21,7 @@ from evalign.estimator.rows import weights
 from evalign.estimator.state import Fitted
 from evalign.training import TrainingWarning
 
-TIE = np.finfo(float).tiny
+TIE = np.finfo(float).tiny  # positive, where the last class has a label by a draw
 
 
 class Targets(NamedTuple):
@@ -62,8 +62,10 @@ class Targets(NamedTuple):
         Of two classes it is (n,). Equal scores have the rule's first label, which may be the last
         of `classes`: it is then positive all the same.
         """
-        if self.multilabel or scores.shape[1] != 2:
-            return scores if self.multilabel else scores[:, np.argsort(self.order)]
+        if self.multilabel:
+            return scores
+        if scores.shape[1] != 2:
+            return scores[:, np.argsort(self.order)]
         lead = scores[:, 1] - scores[:, 0]
         return lead if self.order[0] == 0 else np.where(lead == 0, TIE, -lead)
 
