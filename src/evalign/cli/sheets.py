@@ -75,8 +75,8 @@ def _rows(sheet: Any) -> tuple[list[list[Any]], set[str]]:
 
 def _check_formulas(path: Path, sheet: Any, rows: list[list[Any]], empty_texts: set[str]) -> None:
     """Refuse formulas that Excel has not computed, which would be gaps."""
-    for cells, values in zip(sheet.iter_rows(), rows, strict=True):
-        for cell, value in zip(cells, values, strict=True):
+    for cells, values in zip(sheet.iter_rows(), rows, strict=False):
+        for cell, value in zip(cells, values, strict=False):
             if cell.data_type == "f" and value is None and cell.coordinate not in empty_texts:
                 what = f"{path} must hold the values of its formulas"
                 cure = "Open it in Excel and save it again, or as .csv."
