@@ -57,14 +57,19 @@ class XGBClassifier(LogisticRegression):
         return super().fit(X, y, sample_weight)
 
 
+class XGBRFClassifier(XGBClassifier):
+    """XGBoost's forest is one of its classifiers."""
+
+
+@pytest.mark.parametrize("kind", [XGBClassifier, XGBRFClassifier])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_codes_without_gaps(weighted):
+def test_codes_without_gaps(weighted, kind):
     """A class in the middle that a fold lacks is there, but teaches nothing."""
     y = np.repeat([0, 1, 2], [40, 3, 40])
     X = RNG.normal(size=(83, 2)) + y[:, None]
     weight = {"sample_weight": 1.0 + np.arange(83) % 3} if weighted else {}
     rows = np.flatnonzero(y != 1)
-    model = held_out.trained(XGBClassifier(), X, y, rows, weight)
+    model = held_out.trained(kind(), X, y, rows, weight)
     assert model.classes_.tolist() == [0, 1, 2]
     some = {name: values[rows] for name, values in weight.items()}
     alone = LogisticRegression().fit(X[rows], y[rows], **some)

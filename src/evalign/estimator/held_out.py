@@ -130,7 +130,8 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
     its answer: most classifiers refuse such rows.
     """
     several = y.ndim == 2 or len(np.unique(y[rows])) > 1
-    if several and y.ndim == 1 and type(estimator).__name__ == "XGBClassifier":
+    of_xgboost = any(kind.__name__ == "XGBClassifier" for kind in type(estimator).mro())
+    if several and y.ndim == 1 and of_xgboost:
         rows, params = _with_all_classes(y, rows, params)
     params = _check_method_params(X, params, indices=rows)
     X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
