@@ -516,8 +516,9 @@ def test_cross_entropy_wins_a_tie():
         ),
         ({"seeds": []}, r"seeds of compare must be different numbers, one at least. Got \[\]"),
         (
-            {"classifier": quick("f1", constraint="recall >= 0.9")},
-            "classifier of compare must have no constraint, as labels by argmax keep none. Got 're",
+            {"classifier": quick("f1", constraint="recall >= 0.9"), "methods": [TUNED, FOREST]},
+            "methods of compare must be tuned ones for 'recall >= 0.9', which labels by argmax do "
+            r"not keep. Got \['random forest",
         ),
         (
             {"folds": 100},
@@ -560,6 +561,12 @@ def test_errors(arguments, message):
 def test_what_no_training_can_use_is_refused_before_it(y, weight, message):
     with pytest.raises(ValueError, match=message):
         compare(quick("f1"), X, y, sample_weight=weight)
+
+
+def test_tuned_methods_keep_a_constraint():
+    bounded = quick("precision", constraint="predicted_rate >= 0.9")
+    (record, *_) = run(classifier=bounded, methods=[TUNED], folds=2, seeds=[0])
+    assert record.score < 0.5  # where nearly all rows are called positive
 
 
 def test_codes_may_be_floats():

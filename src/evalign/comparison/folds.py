@@ -60,7 +60,7 @@ def compare(
 
     Args:
         classifier: gives the metric, and how all networks are trained; its recipe, decision and
-            random_state are replaced. It has no constraint.
+            random_state are replaced. With a constraint, all methods have to be tuned ones.
         X: rows, as `AlignedClassifier` takes them. The trees see what `FrameEncoder` makes of them,
             fitted anew on the training rows of each fold.
         y: the class of each row, 0 to C - 1. Every fold must hold every class.
@@ -104,8 +104,10 @@ def compare(
     seeds = list(seeds)
     differ = 0 < len(seeds) == len(set(seeds))
     require(differ, OWNER, "seeds", "be different numbers, one at least", seeds)
-    allowed, got = "have no constraint, as labels by argmax keep none", repr(classifier.constraint)
-    require(classifier.constraint is None, OWNER, "classifier", allowed, got)
+    if classifier.constraint is not None:
+        free = [method for method in methods if METHODS[method].decision == "argmax"]
+        allowed = f"be tuned ones for {classifier.constraint!r}, which labels by argmax do not keep"
+        require(not free, OWNER, "methods", allowed, free)
     metric = oriented(classifier.metric, classifier.pos_label, classes)
     metric = resolve(metric, owner=OWNER)
     Targets.of(y)[0].check_metric(metric)
