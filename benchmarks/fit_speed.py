@@ -10,7 +10,8 @@ is given beside the seconds. The others: "mlp", the same with that network; "ble
 `AlignedEnsemble` with its defaults, which is what `evalign fit` trains; scikit-learn's histogram
 gradient boosting with its defaults; and the loop that the authors of TabM give as an example, with
 the defaults of their package (32 members, 512 wide, batches of 256 rows, early stopping after 16
-epochs without a better validation score), until `--limit` seconds have passed.
+epochs without a better validation score), until `--limit` seconds have passed. Their score is
+accuracy and they clip gradients; here it is F1, and nothing is clipped.
 """
 
 import argparse

@@ -45,6 +45,22 @@ def test_absent_classes():
     assert benchmark("absent_classes").table(found) in page("losses/metric.md")
 
 
+def test_fewest_labels():
+    found = records("fewest_labels.json")
+    assert found["draws"] == 8
+    text = page("decisions.md")
+
+    def of(rows, what):
+        return [told[what] for name, told in found["gain"].items() if f", {rows} rows" in name]
+
+    few, many = (f"{min(x):.0f} to {max(x):.0f}" for x in (of(5, "mean"), of(100, "mean")))
+    assert f"5 such rows gained {few} points on average and those on 100 rows {many};" in text
+    lost = {rows: int(-min(of(rows, "worst tenth"))) for rows in (2, 5, 10, 20)}  # so much or more
+    assert lost[10] == lost[20]
+    assert f"lost {lost[5]} point or more from 5 rows, {lost[10]} points from 10 or 20" in text
+    assert f"and {lost[2]} points from 2 rows of two classes" in text
+
+
 def test_accumulation_memory():
     peaks = {k: v["peak_bytes"] for k, v in records("accumulation_memory.json")["methods"].items()}
     whole = f"{peaks['whole'] / 1e9:.1f} GB in one piece"

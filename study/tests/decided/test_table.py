@@ -1,5 +1,6 @@
 """The table of decisions: what its records show."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,27 @@ def test_documentation_shows_the_records(committed):
         lines = markdown([Grid("", grid.head, grid.rows)]).strip().splitlines()
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         assert all(line in readme for line in lines)
+
+
+def test_the_page_says_what_rounding_cost_a_rival(committed):
+    page = (ROOT / "docs/decisions_measured.md").read_text(encoding="utf-8")
+    runs = DecisionsTable().runs()
+    records = plan.complete(committed[run.key] for run in runs if run.key in committed)
+
+    def gains(records):
+        found = standings.compared(standings.collected(records), CUTOFFS).gains
+        boosted = ("lightgbm", "hist_gradient_boosting")
+        parts = (standings.chosen(found, [model], "f1") for model in boosted)
+        return [standings.mean(found), *map(standings.mean, parts)]
+
+    def failed(record):
+        return any(pick.get(CUTOFFS, {}).get("test") == 0 for pick in record["picks"].values())
+
+    models = Counter(record["run"]["method"] for record in records if failed(record))
+    assert models == {"decided_lightgbm": 4, "decided_hist_gradient_boosting": 1}
+    assert {x["run"]["dataset"] for x in records if failed(x)} == {"creditcard"}
+    pairs = zip(gains([x for x in records if not failed(x)]), gains(records), strict=True)
+    mean, light, histogram = (f"{left:+.2f} and not {whole:+.2f}" for left, whole in pairs)
+    mean = mean.replace("+", "").replace(" and", " points and")
+    assert f"our mean gain over it is {mean}, with LightGBM {light}, with histogram" in page
+    assert f"gradient boosting {histogram}." in page

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from evalign_study.decided import plan as decided
+from evalign_study.decided.standings import compared, mean
 from evalign_study.modelled import plan
 from evalign_study.modelled.table import BASE_RULE, NOT_RUN, ModelsTable, bars, collected, parts
 from evalign_study.pipeline.formats import markdown
@@ -103,3 +104,27 @@ def test_documentation_shows_the_records(committed):
     page = (ROOT / "docs/which_model.md").read_text(encoding="utf-8")
     found = ModelsTable().findings(committed, ROOT)
     assert fill(page, "models", markdown(found.parts)) == page
+
+
+def test_the_page_says_what_one_table_makes_of_the_gains(committed):
+    page = " ".join((ROOT / "docs/which_model.md").read_text(encoding="utf-8").split())
+    there = [committed[run.key] for run in plan.runs() if run.key in committed]
+    others = decided.complete(committed[run.key] for run in decided.runs() if run.key in committed)
+    scores = collected(there, others)
+
+    def gains(ours, rival, metric="f1"):
+        """Without creditcard, and with it."""
+        cells = {cell: told for cell, told in scores.items() if cell[2] == metric}
+        left = {cell: told for cell, told in cells.items() if cell[0] != "creditcard"}
+        return [f"{mean(compared(some, rival, ours).gains):+.1f}" for some in (left, cells)]
+
+    told = []
+    for ours in ("network", "blend"):
+        found = [gains(ours, f"{name} tuned") for name in ("hist_gradient_boosting", "lightgbm")]
+        told.append([" and ".join(pair) for pair in zip(*found, strict=True)])
+    (network, whole), (blend, all_of_blend) = told
+    assert f"is {network} for `AlignedClassifier`, not {whole}, and {blend} for the blend" in page
+    assert f"for the blend, not {all_of_blend};" in page
+    left, whole = gains("blend", BASE_RULE, "matthews_corrcoef")
+    assert f"with {left} over the first and not {whole}." in page
+    assert float(left) < 2 <= float(whole)

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from evalign_study.pipeline import writing
 from evalign_study.pipeline.execute import ExecutionError
@@ -13,8 +14,9 @@ from evalign_study.pipeline.formats import Grid, Text, markdown
 from evalign_study.pipeline.running import run as run_table
 from evalign_study.pipeline.writing import fill
 from evalign_study.records.results import recorded
-from evalign_study.suite import plan, recipe
+from evalign_study.suite import plan, recipe, standings
 from evalign_study.suite.recipe import Outcome, RecipeTable, figures, findings, parts
+from evalign_study.suite.standings import Choice
 from evalign_study.trainers import choice
 from evalign_study.trainers import recipe as trainer
 from evalign_study.trainers.decisions import DECISIONS
@@ -253,3 +255,58 @@ def test_documentation_shows_the_records(committed):
     opponent, today = (bar.value for bar in found.headline[:2])
     by_argmax = [float(row[2].split()[0]) for row in grid(found, "Mean gains").rows[:2]]
     assert shown == [round(gain, 1) for gain in (*by_argmax, today, opponent)]
+
+
+def test_what_the_page_says_of_the_records(committed):
+    page = (Path(__file__).parents[3] / "docs/recipe.md").read_text(encoding="utf-8")
+    scores = standings.scores(committed[run.key] for run in planned() if run.key in committed)
+
+    def cells(ours, rival):
+        return standings.intervals(standings.gains(scores, ours, rival))
+
+    def metrics_part(dataset, decision):
+        ours, rival = (Choice((name,), (decision,)) for name in ("aligned", "unaligned"))
+        found = cells(ours, rival).items()
+        return round(np.mean([gain.mean for (name, _), gain in found if name == dataset]), 1)
+
+    by_metric = {}
+    plain = cells(recipe.BY_ARGMAX, Choice(("cross_entropy",), ("argmax",)))
+    for (_, metric), gain in plain.items():
+        by_metric.setdefault(metric.removesuffix("_macro"), []).append(gain.mean)
+    means = {metric: np.mean(gains) for metric, gains in by_metric.items()}
+    assert [round(means[name]) for name in ("balanced_accuracy", "f2")] == [4, 4]
+    assert min(means["f1"], means["matthews_corrcoef"]) > 0
+    assert max(means["f1"], means["matthews_corrcoef"]) < 1
+    assert "four for balanced accuracy and F2, less than one for F1 and MCC" in page
+    assert not any(gain.high < 0 for gain in plain.values())  # no cell is lost
+
+    best = cells(recipe.CHOICE, standings.OPPONENT)
+    won = {cell for cell, gain in best.items() if gain.low > 0}
+    assert won == {
+        ("waveform", "f1"),
+        ("waveform", "matthews_corrcoef"),
+        ("fashion_mnist 1:10", "f1_macro"),
+    }
+    assert not any(gain.high < 0 for gain in best.values())
+    assert f"Of {len(best)} cells three are won by their 95% intervals" in page
+    others = np.mean([gain.mean for (name, _), gain in best.items() if name != "waveform"])
+    assert f"without it, the gain over the best opponent is {others:.2f}." in page
+
+    fraud = sorted(-gain.mean for (name, _), gain in best.items() if name == "creditcard")
+    assert f"all four cells are behind, by {fraud[0]:.1f} to {fraud[-1]:.1f} points" in page
+    costs = [-metrics_part("creditcard", decision) for decision in ("expected", "argmax")]
+    assert f"{costs[0]} points by the expected rule and {costs[1]} by argmax" in page
+    parts_of = [metrics_part(name, "expected") for name in ("waveform", "yeast", "page_blocks")]
+    assert f"waveform loses {parts_of[0]} points and yeast {parts_of[1]}" in page
+    assert f"page_blocks and credit card fraud gain {-parts_of[2]}" in page
+    assert parts_of[2] == -costs[0]
+
+    trials = scores["cifar10 1:100", "f1_macro"].values()
+    for method in ("aligned", "cross_entropy"):
+        first, second, third = (f"{x[method, 'argmax'].test:.3f}" for x in trials)
+        assert f"{first}, {second} and {third}" in page
+    # A tuned rule was never behind the others on validation rows.
+    for trial in (each for found in scores.values() for each in found.values()):
+        for (method, decision), score in trial.items():
+            tuned = trial.get((method, "tuned"), score)
+            assert tuned.validation >= score.validation, (method, decision)

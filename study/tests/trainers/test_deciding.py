@@ -51,7 +51,7 @@ def test_probabilities_are_of_models_that_have_not_seen_the_rows(made):
     folds = [(np.flatnonzero(found.fold != k), np.flatnonzero(found.fold == k)) for k in range(5)]
     model = LogisticRegression()
     expected = cross_val_predict(model, rows.X, rows.y, cv=folds, method="predict_proba")
-    np.testing.assert_allclose(found.known, expected, atol=1e-6)  # they are kept as float32
+    np.testing.assert_allclose(found.known, expected, atol=1e-6)
     expected = model.fit(rows.X, rows.y).predict_proba(rows.X_test)
     np.testing.assert_allclose(found.test, expected, atol=1e-6)
 
@@ -99,6 +99,23 @@ def test_kept_probabilities_are_used_again(made, monkeypatch, tmp_path):
     for one, other in zip(before, after, strict=True):
         np.testing.assert_array_equal(one, other)
     assert [path.name for path in (tmp_path / "kept").iterdir()] == [f"{RUN.key}.npz"]
+
+
+def test_probabilities_near_1_stay_apart(made, monkeypatch, tmp_path):
+    """In single precision they would be ties, of which some rivals label all rows or none."""
+
+    class Sure(LogisticRegression):
+        def predict_proba(self, X):
+            p = np.zeros((len(X), len(self.classes_)))
+            p[:, 1] = 1 - 1e-12 * np.arange(len(X))
+            p[:, 0] = 1 - p[:, 1]
+            return p
+
+    monkeypatch.setitem(deciding.MODELS, "logistic_regression", Sure)
+    monkeypatch.setenv(KEPT, str(tmp_path))
+    for _ in range(2):  # the second time they are read
+        test = deciding.probabilities(RUN).test
+        assert len(np.unique(test[:, 1])) == len(test)
 
 
 def test_an_unknown_method():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from evalign_study.records.run import Run
 from evalign_study.trainers import modelling
 from evalign_study.trainers.deciding import SplitRows
@@ -23,7 +24,10 @@ def test_scores_are_those_of_the_test_rows(monkeypatch):
         modelling, "AlignedClassifier", lambda *a, **k: AlignedClassifier(*a, **k, **small)
     )
     run = Run(dataset="mammography", variant="sound", method="models_f1", network="")
+    told = {}
+    monkeypatch.setattr(modelling, "record", lambda run, **more: told.update(more) or told)
     found = modelling.train_models(run)["picks"]["f1"]
+    assert told["device"] == ("cuda" if torch.cuda.is_available() else "cpu")
     names = {"network", "auto", "blend", "linear of folds", "boosting of folds"}
     assert found.keys() == names
     ensemble = AlignedEnsemble("f1", candidates=["linear", "boosting"], n_jobs=1, random_state=0)

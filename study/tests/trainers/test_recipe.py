@@ -138,9 +138,11 @@ def test_the_picks_are_the_best_epochs(made, kept):
         assert pick["decisions"]["argmax"]["validation"] == pytest.approx(max(values), abs=1e-6)
 
 
-@pytest.mark.parametrize("method", [f"{OURS}_balanced_accuracy", "logit_adjusted"])
+@pytest.mark.parametrize(
+    "method", [f"{OURS}_balanced_accuracy", "logit_adjusted", "balanced_cross_entropy"]
+)
 def test_argmax_is_of_logits_and_expected_of_probabilities(made, kept, method):
-    """Both methods take log π out of their logits, so log π has to be added back."""
+    """These methods take log π out of their logits, so log π has to be added back."""
     (record,) = train([run for run in small(epochs=6) if run.method == method])
     prepared = prepare("mammography", "sound")
     network = recipe.NETWORKS["mlp"](4, 2, 0.0).eval()
@@ -170,10 +172,21 @@ def test_how_the_logits_of_a_method_are_decided_on():
     assert tuned == {*OPPONENTS, f"{OURS}_f1"}
     for name, how in kinds.items():
         assert {"argmax", "expected"} <= set(how["decisions"])
-        if name in ("cross_entropy", "balanced_cross_entropy", "focal", "unanchored_f1"):
+        if name in ("cross_entropy", "focal", "unanchored_f1"):
             assert how["offsets"] is None
-    # A class without rows counts as one.
-    assert kinds["logit_adjusted"]["offsets"].exp().tolist() == pytest.approx([90, 10, 1])
+    for name in ("logit_adjusted", "balanced_cross_entropy"):  # a class without rows counts as one
+        assert kinds[name]["offsets"].exp().tolist() == pytest.approx([90, 10, 1])
+
+
+def test_weights_of_classes_take_the_prior_out():
+    """Where p is proportional to the prior times softmax(z), the weighted loss has no slope."""
+    counts = torch.tensor([90.0, 10.0])
+    z = torch.tensor([0.7, -0.2], dtype=torch.float64, requires_grad=True)
+    p = (z + counts.log()).softmax(0).detach()
+    loss = make("balanced_cross_entropy", counts).loss
+    of_class = [loss(z.unsqueeze(0), torch.tensor([label])) for label in (0, 1)]
+    (slope,) = torch.autograd.grad((p * torch.stack(of_class)).sum(), z)
+    torch.testing.assert_close(slope, torch.zeros_like(slope))
 
 
 def test_more_than_two_classes(made, monkeypatch):

@@ -155,10 +155,11 @@ def probabilities(run: Run) -> Probabilities:
     file = Path(folder) / f"{run.key}.npz" if folder else None
     if file is not None and file.exists():
         with np.load(file) as kept:
-            return _doubled(Probabilities(**{name: kept[name] for name in Probabilities._fields}))
+            found = Probabilities(**{name: kept[name] for name in Probabilities._fields})
+            return found._replace(seconds=float(found.seconds))
     rows = split_rows(run.dataset, run.split_seed, run.rows)
     fold, start = _folds(rows), time.process_time()
-    known = np.empty((len(rows.y), rows.classes), np.float32)
+    known = np.empty((len(rows.y), rows.classes))
     for number in range(FOLDS):
         out = fold == number
         known[out] = _predicted(run, rows.X[~out], rows.y[~out], rows.X[out], rows.classes)
@@ -169,13 +170,7 @@ def probabilities(run: Run) -> Probabilities:
         aside = file.with_suffix(".part.npz")
         np.savez_compressed(aside, **found._asdict())
         aside.replace(file)
-    return _doubled(found)
-
-
-def _doubled(found: Probabilities) -> Probabilities:
-    """Make doubles of single precision, in which probabilities are also kept: labels are equal."""
-    known, test = (p.astype(np.float64) for p in (found.known, found.test))
-    return found._replace(known=known, test=test, seconds=float(found.seconds))
+    return found
 
 
 @lru_cache(maxsize=1)
@@ -204,11 +199,15 @@ def _folds(rows: SplitRows) -> np.ndarray:
 def _predicted(
     run: Run, X: np.ndarray, y: np.ndarray, unseen: np.ndarray, classes: int
 ) -> np.ndarray:
-    """Train a model, and predict probabilities of all classes, also of those it has not seen."""
+    """Train a model, and predict probabilities of all classes, also of those it has not seen.
+
+    They are doubles: single precision would tie what a model tells apart near 1, and a rival that
+    cuts between two rows without looking for ties would label none.
+    """
     # XGBoost wants labels without gaps.
     there, codes = np.unique(y, return_inverse=True)
     model = MODELS[run.method.removeprefix(PREFIX)]().fit(X, codes)
-    found = np.zeros((len(unseen), classes), np.float32)
+    found = np.zeros((len(unseen), classes))
     found[:, there] = model.predict_proba(unseen)
     return found
 

@@ -14,6 +14,7 @@ from evalign.core.metrics import resolve
 from evalign.ensemble import AlignedEnsemble
 from evalign.ensemble.candidates import DEFAULT
 from evalign.estimator import AlignedClassifier
+from evalign.estimator.network import find_device
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
 from evalign_study.trainers.deciding import SplitRows, split_rows
@@ -42,7 +43,8 @@ def train_models(run: Run) -> Record:
         metric = Problem(torch.ones(rows.classes), run.dataset).metric(goal)
         told = _network(rows, metric) | _ensembles(rows, metric)
     seconds = time.perf_counter() - start
-    return record(run, epochs=0, capped=False, seconds=seconds, picks={metric: told})
+    device = find_device("auto").type  # of the networks, which are smaller on a CPU
+    return record(run, epochs=0, capped=False, seconds=seconds, picks={metric: told}, device=device)
 
 
 def _network(rows: SplitRows, metric: str) -> dict[str, dict[str, Any]]:

@@ -45,6 +45,7 @@ from evalign_study.trainers.stacks import best_epochs, logits_of, numbers, rows_
 # The defaults of the estimator, and of it with this network; `Settings` has the others.
 TRAINER, USUAL = AlignedClassifier(network="mlp"), wanted("mlp")
 UNLABELLED: tuple[Decision, ...] = ("argmax", "expected")  # decisions that need no labels
+WITHOUT_PRIOR = ("logit_adjusted", "balanced_cross_entropy")  # in the logits of these opponents
 MOST_WRITTEN = 20  # classes; for more of them, matrices would take up most of a file of records
 
 
@@ -151,11 +152,11 @@ def _train_stack(
 def decided_as(name: str, method: Method, counts: Tensor) -> dict[str, Any]:
     """Return the arguments with which `decide` takes the logits of a method.
 
-    Logit adjustment removes the whole prior from its logits: argmax is taken of these logits, as
-    published, and the prior is added back for its probabilities. Variants that leave out a part of
-    our recipe are compared by the rules that need no labels.
+    Logit adjustment and weights by inverse frequency take the whole prior out of the logits: argmax
+    is taken of these logits, as published, and the prior is added back for their probabilities.
+    Variants that leave out a part of our recipe are compared by the rules that need no labels.
     """
-    given = counts.clamp(min=1).log() if name == "logit_adjusted" else method.offsets
+    given = counts.clamp(min=1).log() if name in WITHOUT_PRIOR else method.offsets
     whole = name in (*OPPONENTS, *(f"{OURS}_{goal}" for goal in GOALS))
     return {
         "offsets": given if isinstance(given, Tensor) else None,
