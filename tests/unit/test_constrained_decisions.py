@@ -215,6 +215,15 @@ def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
         assert after.tolist() > before[0].tolist()
 
 
+def test_more_evidence_never_counts_against_a_label():
+    """Here it would pay: the logits of class 0 are turned round."""
+    logits, y = problem(3, 120, seed=2)
+    logits[:, 0] *= -2
+    gain = fit_decision(logits, y, metric="f1_macro", constraint="precision[0] >= 0.5").gain
+    others = gain.masked_fill(torch.eye(3).bool(), -torch.inf).amax(0)
+    assert (gain.diagonal() >= others).all()
+
+
 @pytest.mark.parametrize("kind", ["none", "ones", "several"])
 def test_offsets_of_many_classes_are_the_best(kind, monkeypatch):
     """Where the posterior is greatest, the mass of each class is what its rows and prior ask."""
