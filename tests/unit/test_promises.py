@@ -100,6 +100,15 @@ def test_scores_that_tell_nothing_promise_no_precision():
     assert not consistent(alone, draws)
 
 
+def test_a_ladder_with_many_starts_spends_its_level_once():
+    """Of p-values that are chance alone, some may pass in one draw of twenty."""
+    (constraint,) = parse("accuracy >= 0.8")
+    draws = np.random.default_rng(0).random((300, 601))
+    passed = sum(climbed(constraint, p, torch.arange(601), 0.05).any() for p in draws)
+    assert passed > 0
+    assert consistent(passed, len(draws))
+
+
 def three(rows, seed):
     generator = torch.Generator().manual_seed(seed)
     prior = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
