@@ -102,6 +102,11 @@ def test_many_labels():
     assert adapted.class_prior[1] == rule.class_prior[1]
     given = rule.adapt(rows, class_prior=[0.5, 0.1])
     assert given.class_prior.tolist() == [0.5, 0.1]
+    # By Bayes' rule, label by label.
+    now, then = torch.tensor([0.5, 0.1]).double(), rule.class_prior
+    before = rule.probabilities(rows)
+    present, absent = before * now / then, (1 - before) * (1 - now) / (1 - then)
+    torch.testing.assert_close(given.probabilities(rows), present / (present + absent))
 
 
 def test_a_gap_that_chance_explains_is_none():
@@ -132,6 +137,7 @@ def test_warnings():
         warnings.simplefilter("error")
         rule.adapt(rows)
         rule.adapt(few, class_prior=new)
+        rule.adapt(gaussian(40, old, 1)[0])  # nothing that these few could have changed
 
 
 def test_bad_shares():
