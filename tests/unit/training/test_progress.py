@@ -38,8 +38,14 @@ def told(scores, **made_with):
         ([-math.inf, 0.0], {}, [False, True]),
         ([0.1] * 9, {"annealing": cooling(coolings=2)}, [True, False, False, False]),
         ([0.1] * 9, {"annealing": cooling(coolings=0)}, [True, False]),
+        # A new best gives the cooling back; a NaN is not one.
+        ([0.1, 0, 0.2, 0, 0, 0], {"annealing": cooling(coolings=1)}, [True, False] * 2 + [False]),
+        ([math.nan, 0.1, 0, 0, 0], {"annealing": cooling(coolings=1)}, [False, True] + [False] * 2),
     ],
-    ids=["best", "cap", "patience", "never", "nan", "infinite", "annealed", "not cooled"],
+    ids=[
+        *["best", "cap", "patience", "never", "nan", "infinite"],
+        *["annealed", "not cooled", "cooled again", "nan cools"],
+    ],
 )
 def test_best_and_stop(scores, made_with, said):
     assert told(scores, **made_with) == said
