@@ -109,6 +109,15 @@ def test_many_labels():
     torch.testing.assert_close(given.probabilities(rows), present / (present + absent))
 
 
+def test_the_shares_of_the_fitting_rows_are_of_what_the_rule_believes():
+    logits, y = problem(3, 500, kind="adjusted")
+    tuned = fit_decision(logits, y, metric="f1_macro")
+    torch.testing.assert_close(tuned.class_prior, y.bincount().double() / 500)
+    expected = fit_decision(logits, metric="f1_macro", decision="expected")
+    torch.testing.assert_close(expected.class_prior, logits.double().softmax(1).mean(0))
+    assert not torch.allclose(tuned.class_prior, expected.class_prior, atol=0.05)
+
+
 def test_a_gap_that_chance_explains_is_none():
     logits, y = problem(3, 500)
     target, ones = torch.eye(3).double()[y], torch.ones(500, 1).double()
