@@ -240,6 +240,31 @@ def test_offsets_of_many_classes_are_the_best(kind, monkeypatch):
     assert (offsets.abs().max() > 0.01) == (kind != "none")
 
 
+def test_factor_and_offsets_are_the_best():
+    """The slopes of the posterior, prior and all, are 0 there."""
+    logits, y = problem(3, 60)
+    target = one_hot(y, 3)
+    a, b = calibrate.factor_and_offsets(logits, target, ones(60))
+    excess = (a * logits + b).softmax(-1) - target
+    by_offset = excess.sum(0) + calibrate.OFFSET * b
+    by_factor = (excess * logits).sum() + calibrate.FACTOR * (a - 1)
+    assert torch.cat([by_offset, by_factor.unsqueeze(0)]).abs().max() < 1e-6
+    assert b.abs().max() > 0.01
+
+
+def test_bounds_are_moved_to_the_harder_side():
+    goal = Goal.of("test", "f1_macro", "recall[0] >= 0.5, fpr[1] <= 0.3").moved([0.1, 0.05])
+    assert [each.bound for each in goal.constraints] == pytest.approx([0.6, 0.25])
+
+
+def test_slacks_are_shares_of_what_a_metric_spans():
+    goal = Goal.of("test", "f1", "expected_cost[[0,5],[10,0]] <= 2")
+    counts = torch.tensor([[[6.0, 2.0], [1.0, 1.0]]], dtype=torch.float64)
+    assert goal.least(counts).item() == pytest.approx((2 - (2 * 5 + 1 * 10) / 10) / 10)
+    counts[0, 1] = torch.tensor([2.0, 0.0])
+    assert goal.least(counts).item() == pytest.approx((2 - (2 * 5 + 2 * 10) / 10) / 10)
+
+
 def test_a_metric_without_a_slope():
     logits, _ = problem(3, 30)
     rule = fit_decision(logits, metric=lambda c: torch.ones(()), decision="expected")

@@ -124,6 +124,10 @@ def test_a_gap_that_chance_explains_is_none():
     assert gap(logits.softmax(1), target, ones) == 0
     off, _ = problem(3, 500, kind="adjusted")
     assert gap(off.softmax(1), target, ones) > 0.25
+    # Of a class without a row, it is counted in rows.
+    even, first = torch.full((500, 2), 0.06).double(), torch.tensor([[1.0, 0.0]]).double()
+    even[:, 0] = 0.94
+    assert gap(even, first.expand(500, 2), ones) == pytest.approx(500 * 0.06)
 
 
 def test_warnings():

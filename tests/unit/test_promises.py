@@ -278,6 +278,15 @@ def test_rates_of_several_classes_are_promised_by_the_exact_test():
     assert rule.promised
 
 
+def test_several_promises_share_the_level():
+    """0.9^30 is 4%: enough for one promise of 95%, and not for one of two."""
+    y = torch.arange(1000) < 30
+    z = torch.where(y, 3.0, -3.0).double() + torch.linspace(-1, 1, 1000).double()
+    one = quietly(z, y.long(), metric="f1", constraint="recall >= 0.9")
+    two = quietly(z, y.long(), metric="f1", constraint="recall >= 0.9, specificity >= 0.5")
+    assert (one.promised, two.promised) == (True, False)
+
+
 def test_a_promise_that_does_not_bind_changes_nothing():
     z, y = two(2000, 0)
     free = fit_decision(z, y, metric="f1")
