@@ -11,7 +11,7 @@ from evalign.core import membership
 from evalign.core.batch import Batch
 from evalign.core.constraints import OfClass, parse
 from evalign.core.groups import MOST, confusion_by_group
-from evalign.losses.multipliers import PENALTY, RATE
+from evalign.losses.multipliers import PENALTY, RATE, _room
 from tests import tolerances
 
 TASKS = ("binary", "multiclass", "multilabel")
@@ -325,3 +325,9 @@ def test_a_compiled_graph():
         assert_same(slope(graph, logits, target, groups=groups), expected)
     assert eager.multipliers.values > 0
     torch.testing.assert_close(graph.multipliers.values, eager.multipliers.values)
+
+
+def test_the_room_of_a_gap_begins_at_0():
+    """Whatever the metric's own bounds are: no gap is below it."""
+    (constraint,) = parse("gap(informedness) <= 0.1")
+    assert _room(constraint) == pytest.approx(0.1)
