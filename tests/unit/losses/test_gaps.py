@@ -331,3 +331,11 @@ def test_the_room_of_a_gap_begins_at_0():
     """Whatever the metric's own bounds are: no gap is below it."""
     (constraint,) = parse("gap(informedness) <= 0.1")
     assert _room(constraint) == pytest.approx(0.1)
+
+
+def test_the_first_number_that_no_group_may_have():
+    loss = MetricLoss("f1", constraint="gap(recall) <= 0.1")
+    rows = torch.zeros(4), torch.tensor([0, 1, 0, 1])
+    loss(*rows, groups=torch.full((4,), MOST - 1))
+    with pytest.raises(ValueError, match=rf"from 0 to {MOST - 1}, .* Got \[{MOST}\]"):
+        loss(*rows, groups=torch.full((4,), MOST))

@@ -8,7 +8,7 @@ import torch
 
 from evalign import MetricLoss
 from evalign.training.annealing import TemperatureAnnealing
-from evalign.training.averaging import average_weights
+from evalign.training.averaging import average_network, average_weights
 from evalign.training.progress import Progress
 
 
@@ -110,3 +110,10 @@ def test_a_decay_is_a_number_or_a_tensor(dtype):
     assert all(map(torch.equal, *found))
     expected = [0.9 * mean + 0.1 * weight for mean, weight in zip(start, weights, strict=True)]
     torch.testing.assert_close(found[0], expected)
+
+
+def test_the_buffers_of_an_average_are_those_of_the_network():
+    mean, network = torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2)
+    network(torch.randn(8, 2))
+    average_network(mean, network, 0.5)
+    assert torch.equal(mean.running_mean, network.running_mean)
