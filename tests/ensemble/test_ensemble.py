@@ -28,7 +28,9 @@ from evalign import AlignedClassifier, AlignedEnsemble, fit_decision, metrics
 from evalign.core.resampling import bootstrap, interval
 from evalign.ensemble import candidates, training, trying
 from evalign.ensemble.candidates import build
-from evalign.ensemble.choice import PRIOR
+from evalign.ensemble.choice import PRIOR, Judge, Trial, choose
+from evalign.estimator.answers import Answers
+from evalign.estimator.evidence import CrossFitted, Wanted
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced, quick
 
@@ -165,6 +167,23 @@ def test_the_score_of_a_choice_is_of_rows_that_it_was_not_made_on(auto, held_out
         best = max(each, key=lambda name: f1_score(Y[others], each[name][others]))
         chosen[rows] = each[best][rows]
     assert auto.cv_results_["rule_score"][-1] == pytest.approx(f1_score(Y, chosen))
+
+
+def test_each_fold_has_the_choice_of_the_others():
+    """Each candidate is right on one fold, so that the other one is chosen there."""
+    y, fold = np.arange(20) % 2, np.arange(20) // 10
+    answers = Answers(np.eye(2)[y], "predict_proba", y, None, fold, np.arange(20))
+    wrong = {"a": (fold == 1) & (np.arange(20) < 16), "b": (fold == 0) & (np.arange(20) < 8)}
+    tried = {}
+    for name, rows in wrong.items():
+        given = np.where(rows, 1 - y, y)
+        found = CrossFitted({}, {"rule": given, "argmax": given}, [None, None])
+        tried[name] = Trial(answers, found, 0.0)
+    wanted = Wanted("accuracy", "tuned", None, [0, 1])
+    judge = Judge(metrics.resolve("accuracy"), answers, 2, None, 0)
+    chosen = choose(tried, "auto", wanted, judge)
+    assert chosen.weights == {"a": 1.0}
+    assert chosen.results["argmax_score"] == pytest.approx([14 / 20, 12 / 20, (4 + 2) / 20])
 
 
 def test_the_gain_is_the_difference_of_two_numbers_of_the_table(auto, held_out):

@@ -35,7 +35,8 @@ from sklearn.svm import SVC
 
 from evalign import AlignedDecisionCV, fit_decision, metrics
 from evalign.core.constraints import Infeasible
-from evalign.estimator.evidence import FEWEST
+from evalign.estimator.answers import Answers
+from evalign.estimator.evidence import FEWEST, others
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced
 
@@ -435,6 +436,13 @@ def test_a_promise_sees_a_row_once():
         clf = decided(**asked, cv=cv).fit(X[rows], Y[rows])
     assert clf.rule_.promised is False
     assert not any(clf.cv_results_["fold_promised"])
+
+
+def test_a_rule_is_not_judged_by_another_answer_for_a_row_that_it_has_seen():
+    row, none = np.array([0, 1, 0, 1, 2]), np.zeros(5, dtype=int)
+    answers = Answers(np.full((5, 2), 0.5), "predict_proba", none, None, none, row)
+    assert others(answers, row < -1).all()
+    assert others(answers, np.arange(5) == 0).tolist() == [False, True, False, True, True]
 
 
 def test_wrong_promises():

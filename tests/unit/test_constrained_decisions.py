@@ -215,6 +215,15 @@ def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
         assert after.tolist() > before[0].tolist()
 
 
+def test_more_evidence_never_counts_against_a_label():
+    """Here it would pay: the logits of class 0 are turned round."""
+    logits, y = problem(3, 120, seed=2)
+    logits[:, 0] *= -2
+    gain = fit_decision(logits, y, metric="f1_macro", constraint="precision[0] >= 0.5").gain
+    others = gain.masked_fill(torch.eye(3).bool(), -torch.inf).amax(0)
+    assert (gain.diagonal() >= others).all()
+
+
 @pytest.mark.parametrize("kind", ["none", "ones", "several"])
 def test_offsets_of_many_classes_are_the_best(kind, monkeypatch):
     """Where the posterior is greatest, the mass of each class is what its rows and prior ask."""
@@ -229,6 +238,31 @@ def test_offsets_of_many_classes_are_the_best(kind, monkeypatch):
     # The last step is below `CONVERGED`, and a step is the slope over at most the rows of a class.
     assert slope.abs().max() < 600 * calibrate.CONVERGED
     assert (offsets.abs().max() > 0.01) == (kind != "none")
+
+
+def test_factor_and_offsets_are_the_best():
+    """The slopes of the posterior, prior and all, are 0 there."""
+    logits, y = problem(3, 60)
+    target = one_hot(y, 3)
+    a, b = calibrate.factor_and_offsets(logits, target, ones(60))
+    excess = (a * logits + b).softmax(-1) - target
+    by_offset = excess.sum(0) + calibrate.OFFSET * b
+    by_factor = (excess * logits).sum() + calibrate.FACTOR * (a - 1)
+    assert torch.cat([by_offset, by_factor.unsqueeze(0)]).abs().max() < 1e-6
+    assert b.abs().max() > 0.01
+
+
+def test_bounds_are_moved_to_the_harder_side():
+    goal = Goal.of("test", "f1_macro", "recall[0] >= 0.5, fpr[1] <= 0.3").moved([0.1, 0.05])
+    assert [each.bound for each in goal.constraints] == pytest.approx([0.6, 0.25])
+
+
+def test_slacks_are_shares_of_what_a_metric_spans():
+    goal = Goal.of("test", "f1", "expected_cost[[0,5],[10,0]] <= 2")
+    counts = torch.tensor([[[6.0, 2.0], [1.0, 1.0]]], dtype=torch.float64)
+    assert goal.least(counts).item() == pytest.approx((2 - (2 * 5 + 1 * 10) / 10) / 10)
+    counts[0, 1] = torch.tensor([2.0, 0.0])
+    assert goal.least(counts).item() == pytest.approx((2 - (2 * 5 + 2 * 10) / 10) / 10)
 
 
 def test_a_metric_without_a_slope():

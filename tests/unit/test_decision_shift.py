@@ -102,6 +102,20 @@ def test_many_labels():
     assert adapted.class_prior[1] == rule.class_prior[1]
     given = rule.adapt(rows, class_prior=[0.5, 0.1])
     assert given.class_prior.tolist() == [0.5, 0.1]
+    # By Bayes' rule, label by label.
+    now, then = torch.tensor([0.5, 0.1]).double(), rule.class_prior
+    before = rule.probabilities(rows)
+    present, absent = before * now / then, (1 - before) * (1 - now) / (1 - then)
+    torch.testing.assert_close(given.probabilities(rows), present / (present + absent))
+
+
+def test_the_shares_of_the_fitting_rows_are_of_what_the_rule_believes():
+    logits, y = problem(3, 500, kind="adjusted")
+    tuned = fit_decision(logits, y, metric="f1_macro")
+    torch.testing.assert_close(tuned.class_prior, y.bincount().double() / 500)
+    expected = fit_decision(logits, metric="f1_macro", decision="expected")
+    torch.testing.assert_close(expected.class_prior, logits.double().softmax(1).mean(0))
+    assert not torch.allclose(tuned.class_prior, expected.class_prior, atol=0.05)
 
 
 def test_a_gap_that_chance_explains_is_none():
@@ -110,6 +124,10 @@ def test_a_gap_that_chance_explains_is_none():
     assert gap(logits.softmax(1), target, ones) == 0
     off, _ = problem(3, 500, kind="adjusted")
     assert gap(off.softmax(1), target, ones) > 0.25
+    # Of a class without a row, it is counted in rows.
+    even, first = torch.full((500, 2), 0.06).double(), torch.tensor([[1.0, 0.0]]).double()
+    even[:, 0] = 0.94
+    assert gap(even, first.expand(500, 2), ones) == pytest.approx(500 * 0.06)
 
 
 def test_warnings():
@@ -132,6 +150,7 @@ def test_warnings():
         warnings.simplefilter("error")
         rule.adapt(rows)
         rule.adapt(few, class_prior=new)
+        rule.adapt(gaussian(40, old, 1)[0])  # nothing that these few could have changed
 
 
 def test_bad_shares():

@@ -139,6 +139,10 @@ def test_threshold_beyond_all_rows(all_true, side):
     assert rule(z).tolist() == [all_true] * 2
     far = torch.tensor([3.0 if side else -3.0])  # the rule is not constant
     assert rule(far).item() == side
+    away = torch.tensor([3.0, 5.0], dtype=torch.float64) * (1 if all_true else -1)
+    target, ones = torch.eye(2).double()[[all_true] * 2], torch.ones(2).double()
+    accuracy = Goal.of("test", "accuracy", None)
+    assert best_threshold("test", away, target, ones, accuracy) == 0  # the default is beyond them
 
 
 def test_saturated_logits():
@@ -667,6 +671,10 @@ def test_argmax_is_of_logits_without_offsets(classes):
     rule = fit_decision(logits, metric="f1_macro", decision="argmax", offsets=offsets)
     assert torch.equal(rule(logits), logits.argmax(1))
     assert not torch.equal(rule(logits), (logits + offsets).argmax(1))
+    large, y = 1000 * logits, logits.argmax(1)  # scores beyond log-odds are scaled by labels
+    large[::4] = logits[::4]
+    rule = fit_decision(large, y, metric="f1_macro", decision="argmax", offsets=offsets)
+    assert torch.equal(rule(large), y)
 
 
 def test_offsets_of_one_logit_are_those_of_two():

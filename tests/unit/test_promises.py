@@ -100,6 +100,15 @@ def test_scores_that_tell_nothing_promise_no_precision():
     assert not consistent(alone, draws)
 
 
+def test_a_ladder_with_many_starts_spends_its_level_once():
+    """Of p-values that are chance alone, some may pass in one draw of twenty."""
+    (constraint,) = parse("accuracy >= 0.8")
+    draws = np.random.default_rng(0).random((300, 601))
+    passed = sum(climbed(constraint, p, torch.arange(601), 0.05).any() for p in draws)
+    assert passed > 0
+    assert consistent(passed, len(draws))
+
+
 def three(rows, seed):
     generator = torch.Generator().manual_seed(seed)
     prior = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
@@ -267,6 +276,15 @@ def test_rates_of_several_classes_are_promised_by_the_exact_test():
         logits, y, metric="f1_macro", constraint="recall[0] >= 0.9", confidence=0.95
     )
     assert rule.promised
+
+
+def test_several_promises_share_the_level():
+    """0.9^30 is 4%: enough for one promise of 95%, and not for one of two."""
+    y = torch.arange(1000) < 30
+    z = torch.where(y, 3.0, -3.0).double() + torch.linspace(-1, 1, 1000).double()
+    one = quietly(z, y.long(), metric="f1", constraint="recall >= 0.9")
+    two = quietly(z, y.long(), metric="f1", constraint="recall >= 0.9, specificity >= 0.5")
+    assert (one.promised, two.promised) == (True, False)
 
 
 def test_a_promise_that_does_not_bind_changes_nothing():

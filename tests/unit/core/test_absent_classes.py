@@ -1,4 +1,4 @@
-"""Classes without true rows in a macro average of a soft Confusion."""
+"""Classes without true rows: in a macro average of a soft Confusion, and in a Lovász loss."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from sklearn.metrics import f1_score, jaccard_score, precision_score, recall_sco
 from torch import nn
 
 from evalign import Confusion, MetricLoss, exact_backward, metrics
+from evalign.losses import LovaszSoftmaxLoss
 from tests import tolerances
 
 SCORES = {"f1_macro": f1_score, "jaccard_macro": jaccard_score, "recall_macro": recall_score}
@@ -158,3 +159,10 @@ def test_labels_that_are_predicted_count_whole_whatever_their_weight():
     expected = f1_score(target, predicted, average="macro", sample_weight=weight)
     assert metrics.FBeta(average="macro")(c).item() == pytest.approx(expected, abs=1e-7)
     assert (c + Confusion.from_logits(*batch(classes=3, true=2))).rows is None
+
+
+def test_lovasz_of_a_label_that_no_row_has():
+    """Any row that is given it costs the whole index: what is left is the largest error."""
+    z = torch.tensor([-2.0, 0.5, -1.0])
+    value = LovaszSoftmaxLoss()(z, torch.zeros(3))
+    torch.testing.assert_close(value, z.max().sigmoid())

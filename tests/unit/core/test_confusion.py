@@ -531,13 +531,16 @@ def test_sums_are_float64(dtype):
     assert c.tp.dtype == c.total.dtype == c.matrix.dtype == torch.float64
 
 
-def test_autocast_does_not_reach_the_matrix():
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_autocast_does_not_reach_the_matrix(dtype, monkeypatch):
+    """Of the two it would take float32, which is what sums are where a device has no float64."""
+    monkeypatch.setattr("evalign.core.confusion.sum_dtype", lambda like: dtype)
     logits, target = FLAT["probabilities"]()
     logits, target = logits.float(), target.float()
     expected = Confusion.from_logits(logits, target, task="multiclass", matrix=True)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         c = Confusion.from_logits(logits, target, task="multiclass", matrix=True)
-    assert c.matrix.dtype == torch.float64
+    assert c.matrix.dtype == dtype
     assert_same(c, expected, tolerance=0)
 
 
@@ -562,6 +565,15 @@ def test_float32_sums_of_millions_of_rows():
 def test_sum_of_confusions():
     parts = [Confusion.from_predictions(torch.tensor([k]), torch.tensor([0])) for k in (0, 1)]
     assert sum(parts).tp.tolist() == [1, 0]
+    with pytest.raises(TypeError):  # only the 0 that `sum` begins with is nothing
+        1 + parts[0]
+
+
+def test_nothing_is_rejected_where_all_rows_have_one_label():
+    target, weight = torch.tensor([0, 1] * 5), torch.full((10,), 0.1, dtype=torch.float64)
+    c = Confusion.from_predictions(torch.zeros_like(target), target, sample_weight=weight)
+    assert c.total != c.predicted[0]  # two sums of tenths, rounded in another order
+    assert c.rejected[0] == 0
 
 
 def test_integer_indicators_are_multilabel_when_said():

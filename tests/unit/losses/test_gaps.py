@@ -11,7 +11,7 @@ from evalign.core import membership
 from evalign.core.batch import Batch
 from evalign.core.constraints import OfClass, parse
 from evalign.core.groups import MOST, confusion_by_group
-from evalign.losses.multipliers import PENALTY, RATE
+from evalign.losses.multipliers import PENALTY, RATE, _room
 from tests import tolerances
 
 TASKS = ("binary", "multiclass", "multilabel")
@@ -325,3 +325,17 @@ def test_a_compiled_graph():
         assert_same(slope(graph, logits, target, groups=groups), expected)
     assert eager.multipliers.values > 0
     torch.testing.assert_close(graph.multipliers.values, eager.multipliers.values)
+
+
+def test_the_room_of_a_gap_begins_at_0():
+    """Whatever the metric's own bounds are: no gap is below it."""
+    (constraint,) = parse("gap(informedness) <= 0.1")
+    assert _room(constraint) == pytest.approx(0.1)
+
+
+def test_the_first_number_that_no_group_may_have():
+    loss = MetricLoss("f1", constraint="gap(recall) <= 0.1")
+    rows = torch.zeros(4), torch.tensor([0, 1, 0, 1])
+    loss(*rows, groups=torch.full((4,), MOST - 1))
+    with pytest.raises(ValueError, match=rf"from 0 to {MOST - 1}, .* Got \[{MOST}\]"):
+        loss(*rows, groups=torch.full((4,), MOST))

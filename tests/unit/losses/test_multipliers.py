@@ -128,6 +128,17 @@ def test_what_one_batch_adds_and_moves(task):
     assert reached == pytest.approx(1 - missing.item(), abs=1e-6)  # of float32
 
 
+def test_no_weight_is_greater_than_the_largest_multiplier():
+    """Where it is reached, what the labels miss adds nothing to it."""
+    z, y = scores()
+    free, bound = MetricLoss("precision"), MetricLoss("precision", constraint="recall >= 0.9")
+    bound.eval().multipliers.values.fill_(LARGEST)
+    soft = Confusion.from_logits(z - 9, y)  # all labels are 0
+    missing = (0.9 - soft.tp[1] / soft.actual[1]) / (1 - 0.9)
+    added = bound(z - 9, y) - free(z - 9, y)
+    torch.testing.assert_close(added, LARGEST * missing)
+
+
 def test_the_unit_of_a_cost_does_not_matter():
     """Also where the bound leaves no room."""
     found = []

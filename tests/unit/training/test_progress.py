@@ -8,7 +8,7 @@ import torch
 
 from evalign import MetricLoss
 from evalign.training.annealing import TemperatureAnnealing
-from evalign.training.averaging import average_weights
+from evalign.training.averaging import average_network, average_weights
 from evalign.training.progress import Progress
 
 
@@ -38,8 +38,14 @@ def told(scores, **made_with):
         ([-math.inf, 0.0], {}, [False, True]),
         ([0.1] * 9, {"annealing": cooling(coolings=2)}, [True, False, False, False]),
         ([0.1] * 9, {"annealing": cooling(coolings=0)}, [True, False]),
+        # A new best gives the cooling back; a NaN is not one.
+        ([0.1, 0, 0.2, 0, 0, 0], {"annealing": cooling(coolings=1)}, [True, False] * 2 + [False]),
+        ([math.nan, 0.1, 0, 0, 0], {"annealing": cooling(coolings=1)}, [False, True] + [False] * 2),
     ],
-    ids=["best", "cap", "patience", "never", "nan", "infinite", "annealed", "not cooled"],
+    ids=[
+        *["best", "cap", "patience", "never", "nan", "infinite"],
+        *["annealed", "not cooled", "cooled again", "nan cools"],
+    ],
 )
 def test_best_and_stop(scores, made_with, said):
     assert told(scores, **made_with) == said
@@ -104,3 +110,10 @@ def test_a_decay_is_a_number_or_a_tensor(dtype):
     assert all(map(torch.equal, *found))
     expected = [0.9 * mean + 0.1 * weight for mean, weight in zip(start, weights, strict=True)]
     torch.testing.assert_close(found[0], expected)
+
+
+def test_the_buffers_of_an_average_are_those_of_the_network():
+    mean, network = torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2)
+    network(torch.randn(8, 2))
+    average_network(mean, network, 0.5)
+    assert torch.equal(mean.running_mean, network.running_mean)

@@ -155,6 +155,12 @@ def test_far_from_zero():
     assert Standardizer(X)(X).flatten()[:2].tolist() == [-1, 1]
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_numbers_whose_squares_float64_does_not_hold(size):
+    X = size * torch.tensor([[1.0], [3.0]], dtype=torch.float64)
+    assert Standardizer(X)(X).flatten().tolist() == pytest.approx([-1, 1])
+
+
 def test_only_training_rows_count():
     scale = Standardizer(torch.tensor([[0.0], [2.0]]))
     assert scale(torch.tensor([[100.0]])).item() == 99
