@@ -235,8 +235,13 @@ def _check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarra
         cure = "Write numbers with decimal points alone, or with decimal commas in all columns"
         raise UsageError(f"{what} must hold numbers that can be told. {got} {cure}, {drop}")
     repeated = 2 * len(present.unique()) <= len(present)
-    for word, odd in (("numbers", wrong), ("dates", _not_dates(texts))):
-        if not 0 < 2 * odd.sum() < len(present):  # 0 of dates with and without a zone
+    undated = _not_dates(texts)
+    if not undated.any():
+        got = f"{what} is read as text, as some of its times have a zone and others do not."
+        warnings.warn(f"{got} Give all of them one or none, {drop}", DataWarning, stacklevel=5)
+        return
+    for word, odd in (("numbers", wrong), ("dates", undated)):
+        if not 0 < 2 * odd.sum() < len(present):
             continue
         row = int(np.argmax(odd))
         flaw = repr(texts[row].as_py())
