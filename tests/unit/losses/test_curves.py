@@ -113,6 +113,17 @@ def test_classes_are_each_held_against_the_rest():
         torch.testing.assert_close(whole, torch.stack(each).mean(), rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("make", LOSSES.values(), ids=LOSSES)
+def test_a_label_of_every_row_does_not_count(make):
+    """No row is to be ranked below another by it."""
+    z, y = data("multilabel", rows=20)
+    y[:, 1] = 1
+    rest = [column for column in range(y.shape[1]) if column != 1]
+    value = make(statistics="batch", task="multilabel")(z, y)
+    without = make(statistics="batch", task="multilabel")(z[:, rest], y[:, rest])
+    torch.testing.assert_close(value, without, rtol=0, atol=tolerances.SAME)
+
+
 def test_odds_of_a_sure_class_keep_their_digits():
     logits = torch.tensor([[60.0, 0.0, -1.0]], requires_grad=True)
     odds = log_odds(as_batch("test", logits, torch.tensor([0])))
