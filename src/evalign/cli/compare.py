@@ -15,6 +15,7 @@ from torch import nn
 
 from evalign import comparison
 from evalign.cli.dataset import check_metric, introduce, load
+from evalign.cli.errors import refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import Terminal, terminal
@@ -78,7 +79,7 @@ def compare_methods(
         check_metric(metric, len(labels.values))
         rarest = int(np.bincount(rows.y[rows.counted]).min())
         wanted, folds = folds, min(folds, max(2, rarest))
-        with labels.in_errors():
+        with refused(labels.named):
             records = comparison.compare(
                 AlignedClassifier(metric, epochs=epochs),
                 rows.X,

@@ -1,7 +1,7 @@
 """Errors and warnings that the person at the terminal can act on."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -14,10 +14,11 @@ class DataWarning(UserWarning):
 
 
 @contextmanager
-def refused() -> Iterator[None]:
+def refused(worded: Callable[[str], str] = str) -> Iterator[None]:
     """Turn a ValueError of the library into bad input: it is about what the user gave.
 
-    A constraint is spoken of as an option, and not as an argument of a function.
+    A constraint is spoken of as an option, and not as an argument of a function. What `worded`
+    makes of the text is said, such as `Labels.named`.
     """
     try:
         yield
@@ -27,7 +28,7 @@ def refused() -> Iterator[None]:
         text = re.sub(
             r"^metric of .+'s constraint must be a name of metrics\.names\(\)", names, text
         )
-        raise UsageError(text) from error
+        raise UsageError(worded(text)) from error
 
 
 def counted(number: int, thing: str = "row") -> str:

@@ -143,14 +143,6 @@ class Labels:
         finally:
             warnings.showwarning = show
 
-    @contextmanager
-    def in_errors(self) -> Iterator[None]:
-        """Turn a ValueError of the library into bad input, with the names of classes."""
-        try:
-            yield
-        except ValueError as error:
-            raise UsageError(self.named(str(error))) from error
-
     def decode(self, codes: np.ndarray) -> pa.Array:
         """The labels of codes, as they are in the training data."""
         return pa.array(self.values).take(pa.array(codes))

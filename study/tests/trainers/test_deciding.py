@@ -51,9 +51,9 @@ def test_probabilities_are_of_models_that_have_not_seen_the_rows(made):
     folds = [(np.flatnonzero(found.fold != k), np.flatnonzero(found.fold == k)) for k in range(5)]
     model = LogisticRegression()
     expected = cross_val_predict(model, rows.X, rows.y, cv=folds, method="predict_proba")
-    np.testing.assert_allclose(found.known, expected, atol=1e-6)
+    np.testing.assert_allclose(found.known, expected, atol=1e-12)
     expected = model.fit(rows.X, rows.y).predict_proba(rows.X_test)
-    np.testing.assert_allclose(found.test, expected, atol=1e-6)
+    np.testing.assert_allclose(found.test, expected, atol=1e-12)
 
 
 def test_a_class_that_a_fold_lacks_has_probability_0():
