@@ -100,7 +100,7 @@ def runs_of(part: str) -> list[Run]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="+", help=f"{', '.join(PARTS)}; fashion:8 for 8 of them")
+    parser.add_argument("parts", nargs="+", help=f"{', '.join(PARTS)}; fashion:8 for 8 more")
     parser.add_argument("--side", type=int, default=9, help="trainings at a time")
     parser.add_argument("--seconds", type=float, required=True, help="no epoch begins after them")
     parser.add_argument("--assessors", type=int, default=5, help="processes that choose decisions")
@@ -109,7 +109,8 @@ def main() -> None:
     results = Results(arguments.out)
     runs: list[Run] = []
     for name, _, most in (part.partition(":") for part in arguments.parts):
-        missing = [run for run in runs_of(name) if run.key not in results.keys]
+        wanted = [run for run in runs_of(name) if run not in runs]
+        missing = [run for run in wanted if run.key not in results.keys]
         runs += missing[: int(most) if most else None]
     print(f"{len(runs)} to train", flush=True)
     # Networks of one kind share their code, and each is compiled for itself.
