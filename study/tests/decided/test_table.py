@@ -122,7 +122,7 @@ def test_documentation_shows_the_records(committed):
         assert all(line in readme for line in lines)
 
 
-def test_the_page_says_what_rounding_cost_a_rival(committed):
+def test_the_page_says_what_equal_scores_cost_a_rival(committed):
     page = (ROOT / "docs/decisions_measured.md").read_text(encoding="utf-8")
     runs = DecisionsTable().runs()
     records = plan.complete(committed[run.key] for run in runs if run.key in committed)
@@ -137,7 +137,7 @@ def test_the_page_says_what_rounding_cost_a_rival(committed):
         return any(pick.get(CUTOFFS, {}).get("test") == 0 for pick in record["picks"].values())
 
     models = Counter(record["run"]["method"] for record in records if failed(record))
-    assert models == {"decided_lightgbm": 4, "decided_hist_gradient_boosting": 1}
+    assert models == {"decided_lightgbm": 4, "decided_hist_gradient_boosting": 2}
     assert {x["run"]["dataset"] for x in records if failed(x)} == {"creditcard"}
     pairs = zip(gains([x for x in records if not failed(x)]), gains(records), strict=True)
     mean, light, histogram = (f"{left:+.2f} and not {whole:+.2f}" for left, whole in pairs)
