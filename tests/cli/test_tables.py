@@ -463,20 +463,24 @@ def test_truth_values_are_the_same_in_all_files(tmp_path):
         paths.append(tmp_path / f"{spelled.split()[0]}.csv")
         written(paths[-1], made.assign(yes=np.where(values, *spelled.split())))
     read = [TableFile(path).read() for path in paths]
+    digits = [made.assign(yes=values.astype(kind)) for kind in (int, float)]
+    written(tmp_path / "digits.csv", digits[1])
+    new = [*map(pa.Table.from_pandas, digits), TableFile(tmp_path / "digits.csv").read()]
     for training in read:
         columns = plan(training, "data", target="label")
-        found = [frame(table, columns, "data")["yes"].tolist() for table in read]
-        assert found == [found[0]] * len(paths)
+        found = [frame(table, columns, "data")["yes"].tolist() for table in [*read, *new]]
+        assert found == [found[0]] * len(found)
         assert len(set(found[0])) == 2
         labels = Labels.of(training, "yes", None, "data")
-        assert all((labels.encode(table, "data") == values).all() for table in read)
+        assert all((labels.encode(table, "data") == values).all() for table in [*read, *new])
 
 
 def test_several_spellings_of_truth_are_levels():
-    table = pa.table({"c": ["true", "True", "no"] * 9, "y": ["a", "b", "b"] * 9})
-    columns = plan(table, "data", target="y")
-    assert columns.truths == {}
-    assert set(frame(table, columns, "data")["c"]) == {"true", "True", "no"}
+    for texts in (["true", "True", "no"], ["true", "false", "1"]):
+        table = pa.table({"c": texts * 9, "y": ["a", "b", "b"] * 9})
+        columns = plan(table, "data", target="y")
+        assert columns.truths == {}
+        assert set(frame(table, columns, "data")["c"]) == {*texts}
 
 
 def test_a_copy_in_utf8_goes_with_its_table(tmp_path, monkeypatch):
