@@ -536,6 +536,28 @@ def test_a_quote_without_an_end_takes_no_rows_away(tmp_path):
             assert TableFile(path).read().to_pydict() == {"a": ["1", "2"], "b": ["x", cell]}
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_two_quotes_without_an_end_take_no_rows_away(tmp_path, end):
+    """Each ends the cell that the other begins."""
+    path, told = tmp_path / "data.csv", r"in row 2 that takes in the rows up to the next quote\."
+    rows = ["u,0,a", "v,1,b", "w,2,a", "x,3,b", "y,4,a"]
+    for place in range(3):
+        for second in (2, 3):
+            for closed in ("", '"'):  # the second cell may be in order
+                cells = [row.split(",") for row in rows]
+                cells[1][place] = f'"{cells[1][place]}'
+                cells[second][place] = f'"{cells[second][place]}{closed}'
+                lines = ["n,m,l", *map(",".join, cells)]
+                path.write_bytes(end.join(lines).encode())
+                with pytest.raises(UsageError, match=told):
+                    TableFile(path).read()
+    # Texts with as many commas as rows have; the last ends where a quote is that begins none.
+    texts = ["Sir,\nx", "a,1\nb,2\nc", "a,\n", 'a,\n"b"', "x\ny"]
+    made = pd.DataFrame({"text": texts, "l": list("ababa")})
+    made.to_csv(path, index=False, lineterminator=end)
+    assert TableFile(path).read().to_pydict() == made.to_dict("list")
+
+
 def test_a_carriage_return_in_a_cell_ends_no_row(tmp_path):
     rows = pa.table({"a": ["x\ry", "\r", "z"], "n": pa.array([1, None, 3])})
     for names in (["a", "n"], ["n", "a"]):  # at the end of a row it is not alone
