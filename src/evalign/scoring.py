@@ -29,6 +29,9 @@ def score(
 ) -> float:
     """The metric of predicted labels, equal to scikit-learn's function of the same name.
 
+    The predictions come first, as logits do in a loss; scikit-learn has the true labels first.
+    Nothing tells the two apart, and swapped, a recall is a precision. They may be given by name.
+
     Labels are integers, bools or strings, one per row. Bools or 0/1 of shape (N, L) are a
     multilabel problem. Rows of weight 0 are left out.
 

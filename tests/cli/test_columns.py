@@ -159,6 +159,9 @@ def test_a_percentage_is_a_number():
         np.testing.assert_allclose(values, [0.125, np.nan, 0.125, 7, -0.03, np.nan, np.nan])
         assert wrong.tolist() == [False] * 5 + [True] * 2
     assert kind_of([f"{i % 7}%" for i in range(ROWS)]) == "number"
+    assert kind_of(["0.5" if i % 2 else f"{i % 7}%" for i in range(ROWS)]) == "number"
+    with pytest.warns(DataWarning, match="holds '4%', which is 0.04, and '4', which is 4. If all"):
+        assert kind_of(["4" if i % 2 else "4%" for i in range(ROWS)]) == "number"
 
 
 @pytest.mark.parametrize("form", ["${}.50", "{:02}.01.24", "{} 500", "\u2212{}.5"])

@@ -343,6 +343,20 @@ def test_probabilities_in_the_place_of_logits(tmp_path):
     assert "UserWarning" not in said.err
 
 
+def test_percentages_are_not_taken_for_logits(tmp_path):
+    made, out = scores(), tmp_path / "rule.json"
+    data, percents = tmp_path / "data.csv", 100 * made[NAMES]
+    text = refused(
+        "decide", written(data, made.assign(**percents)), "--target", "label", "--out", out
+    )
+    assert "If these are percentages, write 25 as 0.25 or as 25%. If these are logits" in text
+    negative = made.assign(**percents - 50)
+    text = refused("decide", written(data, negative), "--target", "label", "--out", out)
+    assert "these are percentages" not in text
+    signed = percents.round(9).astype(str) + "%"
+    done("decide", written(data, made.assign(**signed)), "--target", "label", "--out", out)
+
+
 def test_probabilities_are_not_taken_for_logits(tmp_path):
     """Rows that add up to 1 are refused. Others within 0 to 1 may be scores of another kind."""
     data, rule = tmp_path / "data.csv", tmp_path / "rule.json"

@@ -463,20 +463,24 @@ def test_truth_values_are_the_same_in_all_files(tmp_path):
         paths.append(tmp_path / f"{spelled.split()[0]}.csv")
         written(paths[-1], made.assign(yes=np.where(values, *spelled.split())))
     read = [TableFile(path).read() for path in paths]
+    digits = [made.assign(yes=values.astype(kind)) for kind in (int, float)]
+    written(tmp_path / "digits.csv", digits[1])
+    new = [*map(pa.Table.from_pandas, digits), TableFile(tmp_path / "digits.csv").read()]
     for training in read:
         columns = plan(training, "data", target="label")
-        found = [frame(table, columns, "data")["yes"].tolist() for table in read]
-        assert found == [found[0]] * len(paths)
+        found = [frame(table, columns, "data")["yes"].tolist() for table in [*read, *new]]
+        assert found == [found[0]] * len(found)
         assert len(set(found[0])) == 2
         labels = Labels.of(training, "yes", None, "data")
-        assert all((labels.encode(table, "data") == values).all() for table in read)
+        assert all((labels.encode(table, "data") == values).all() for table in [*read, *new])
 
 
 def test_several_spellings_of_truth_are_levels():
-    table = pa.table({"c": ["true", "True", "no"] * 9, "y": ["a", "b", "b"] * 9})
-    columns = plan(table, "data", target="y")
-    assert columns.truths == {}
-    assert set(frame(table, columns, "data")["c"]) == {"true", "True", "no"}
+    for texts in (["true", "True", "no"], ["true", "false", "1"]):
+        table = pa.table({"c": texts * 9, "y": ["a", "b", "b"] * 9})
+        columns = plan(table, "data", target="y")
+        assert columns.truths == {}
+        assert set(frame(table, columns, "data")["c"]) == {*texts}
 
 
 def test_a_copy_in_utf8_goes_with_its_table(tmp_path, monkeypatch):
@@ -530,6 +534,28 @@ def test_a_quote_without_an_end_takes_no_rows_away(tmp_path):
             path.write_bytes(gzip.compress(f'a,b\n1,x\n2,"{whole}{end}'.encode()))
             cell = whole[:-1].replace('""', '"')
             assert TableFile(path).read().to_pydict() == {"a": ["1", "2"], "b": ["x", cell]}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_two_quotes_without_an_end_take_no_rows_away(tmp_path, end):
+    """Each ends the cell that the other begins."""
+    path, told = tmp_path / "data.csv", r"in row 2 that takes in the rows up to the next quote\."
+    rows = ["u,0,a", "v,1,b", "w,2,a", "x,3,b", "y,4,a"]
+    for place in range(3):
+        for second in (2, 3):
+            for closed in ("", '"'):  # the second cell may be in order
+                cells = [row.split(",") for row in rows]
+                cells[1][place] = f'"{cells[1][place]}'
+                cells[second][place] = f'"{cells[second][place]}{closed}'
+                lines = ["n,m,l", *map(",".join, cells)]
+                path.write_bytes(end.join(lines).encode())
+                with pytest.raises(UsageError, match=told):
+                    TableFile(path).read()
+    # Texts with as many commas as rows have; the last ends where a quote is that begins none.
+    texts = ["Sir,\nx", "a,1\nb,2\nc", "a,\n", 'a,\n"b"', "x\ny"]
+    made = pd.DataFrame({"text": texts, "l": list("ababa")})
+    made.to_csv(path, index=False, lineterminator=end)
+    assert TableFile(path).read().to_pydict() == made.to_dict("list")
 
 
 def test_a_carriage_return_in_a_cell_ends_no_row(tmp_path):

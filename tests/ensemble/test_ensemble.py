@@ -19,7 +19,7 @@ from sklearn.metrics import f1_score, recall_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -364,6 +364,15 @@ def test_a_classifier_that_is_given_sees_the_frame():
     assert clf.predict(frame).shape == Y.shape
     with pytest.raises(ValueError, match="X of AlignedEnsemble must be a frame"):
         clf.predict(X)
+
+
+def test_a_classifier_that_is_given_sees_columns_in_the_order_of_fit():
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(constant=1)
+    by_place = make_pipeline(FunctionTransformer(np.asarray), LogisticRegression())
+    own = [("by place", by_place), ("strict", LogisticRegression())]
+    clf = ensemble(candidates=["linear", *own], cv=2, decision="argmax").fit(frame, NAMES)
+    other = clf.predict_proba(frame[["constant", "d", "c", "b", "a"]])
+    np.testing.assert_array_equal(other, clf.predict_proba(frame))
 
 
 def test_a_network_sees_a_column_as_all_rows_do(monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from evalign import AlignedDecisionCV, AlignedEnsemble
@@ -78,3 +79,16 @@ def test_codes_without_gaps(weighted, kind):
     assert np.corrcoef(found[:, 2], alone.predict_proba(X)[:, 1])[0, 1] > 0.99
     one = held_out.trained(XGBClassifier(), X, y, rows[:40], weight)  # all of class 0
     assert isinstance(one, DummyClassifier)
+
+
+def test_a_classifier_that_refuses_a_fold_without_a_class_is_told_why():
+    """Inside a pipeline there is no telling what a row of weight 0 would teach the other steps."""
+    y = np.repeat([0, 1, 2], [40, 3, 40])
+    X, own = RNG.normal(size=(83, 2)), make_pipeline(StandardScaler(), XGBClassifier())
+    with pytest.raises(ValueError, match="Expected") as refused:
+        held_out.trained(own, X, y, np.flatnonzero(y != 1), {})
+    (note,) = refused.value.__notes__
+    assert note.startswith("It was trained without one fold, which holds all rows of [1]. If it")
+    with pytest.raises(ValueError, match="Expected") as refused:
+        held_out.trained(own, X, 2 * y, np.arange(83), {})
+    assert not hasattr(refused.value, "__notes__")

@@ -1,6 +1,7 @@
 """Saved classifiers that somebody made: checksums are right, what they hold is not."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -132,3 +133,25 @@ def test_a_folder_of_an_older_version_says_so(tree, tmp_path):
 def test_the_tree_itself_is_loaded(tree, tmp_path):
     checkpoint.save(tmp_path / "model", tree)
     assert AlignedClassifier.load(tmp_path / "model").predict(X).shape == Y.shape
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("network", "auto", "must be that of fit, 'linear'. Got 'auto'. Set it back, or fit again"),
+        ("network", torch.nn.Linear, "must be that of fit, 'linear'. Got <class"),
+        ("dropout", "much", "must lie in [0, 1)"),
+        ("pos_label", 7, "must be None, or one of two classes"),
+    ],
+)
+def test_arguments_that_could_not_be_loaded_are_not_saved(tmp_path, name, value, text):
+    clf = AlignedClassifier(network="linear", epochs=1, device="cpu", random_state=0)
+    clf.fit(X, Y == 1).set_params(**{name: value})
+    with pytest.raises(ValueError, match=re.escape(text)):
+        clf.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+    clf.set_params(network="linear", dropout=None, pos_label=None).save(tmp_path / "model")
+    again = AlignedClassifier.load(tmp_path / "model")
+    again.set_params(warm_start=True, network="mlp").fit(X, Y == 1)  # the network stays
+    with pytest.raises(ValueError, match="must be that of fit, 'linear'"):
+        again.save(tmp_path / "more")

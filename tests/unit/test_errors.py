@@ -572,6 +572,11 @@ FULL = {
         ValueError,
         "labels of Recall must be classes from 0 to 2. Got (-1,).",
     ),
+    "labels twice": (
+        lambda: metrics.Recall(average="macro", labels=(1, 0, 1)),
+        ValueError,
+        "labels of Recall must name each class once. Got (1, 0, 1).",
+    ),
     "unknown weights of kappa": (
         lambda: metrics.CohenKappa(weights="cubic"),
         ValueError,

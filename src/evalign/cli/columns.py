@@ -206,6 +206,7 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
         given = as_dates(column)
     elif is_number(column.type) or not wrong.any():
         _check_numbers(what, column, wrong)
+        _warn_of_percents(what, texts, values)
         given = ColumnValues("number", values).with_digits(texts.to_pylist)
     else:
         given = ColumnValues("text", as_objects(texts))
@@ -258,6 +259,18 @@ def _check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarra
         got = f"{what} is read as text, for values such as {flaw}."
         cure = f"If they are numbers or dates, write them as 1234.5 or 2024-01-31, {drop}"
         warnings.warn(f"{got} {cure}", DataWarning, stacklevel=5)
+
+
+def _warn_of_percents(what: str, texts: pa.ChunkedArray, values: np.ndarray) -> None:
+    """Warn of percentages among numbers that are beyond 1, and may be percentages too."""
+    signed = pc.ends_with(pc.utf8_trim_whitespace(texts), "%").fill_null(False).to_numpy()
+    large = ~signed & (np.abs(values) > 1)
+    if signed.any() and large.any():
+        one, other = (texts[int(np.argmax(odd))].as_py().strip() for odd in (signed, large))
+        read = f"{one!r}, which is {values[np.argmax(signed)]:g}, and {other!r}, which is {other}"
+        got = f"{what} holds {read}"
+        cure = "If all are percentages, write the sign in all of its cells or in none."
+        warnings.warn(f"{got}. {cure}", DataWarning, stacklevel=5)
 
 
 def _not_dates(texts: pa.ChunkedArray) -> np.ndarray:

@@ -37,6 +37,7 @@ from evalign.cli.dialects import (
 )
 from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.files import is_excel, is_parquet, replacing
+from evalign.cli.quotes import DoubtfulCell, doubtful_cells, first_of_rows
 from evalign.cli.sheets import read_sheet
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
@@ -97,13 +98,15 @@ class TableFile:
             else:
                 as_text = dict(zip(self.schema.names, self.schema.types, strict=True))
                 convert = csv.ConvertOptions(column_types=as_text)
-                count, last = 0, ""
+                count, last, doubtful = 0, "", []
                 for batch in csv.open_csv(self._stream(), *_options(self._dialect), convert):
                     block = pa.Table.from_batches([batch])
+                    doubtful += doubtful_cells(block, self._dialect.separator, 1 + count)
                     yield block if self.decimal == "." else self._pointed(block, 1 + count)
                     count += batch.num_rows
                     last = batch.column(-1)[-1].as_py() if batch.num_rows else last
                 self._check_end(last, count)
+                self._check_doubtful(doubtful)
 
     def read(self) -> pa.Table:
         """The whole table. A table without rows is refused."""
@@ -153,11 +156,21 @@ class TableFile:
             while block := stream.read(BLOCK_BYTES):
                 end = (end + block)[-len(cell) :]
         if end == cell:
-            got = f"Got one before {last[:20]!r} in row {row} that takes in all rows after it"
-            cure = (
-                "Remove it; if it belongs to the cell, write it twice, and quotes around the cell."
-            )
-            raise UsageError(f"{self} must close every quote. {got}. {cure}")
+            raise self._open_quote(last, row, "all rows after it")
+
+    def _check_doubtful(self, cells: list[DoubtfulCell]) -> None:
+        """Refuse a file in which one of the cells is rows that quotes took in."""
+        if not cells:
+            return
+        with opened(self._text) as file, io.TextIOWrapper(file, "utf-8") as lines:
+            found = first_of_rows(cells, lines, self._dialect.separator)
+        if found is not None:
+            raise self._open_quote(found.text, found.row, "the rows up to the next quote")
+
+    def _open_quote(self, text: str, row: int, lost: str) -> UsageError:
+        got = f"Got one before {text[:20]!r} in row {row} that takes in {lost}"
+        cure = "Remove it; if it belongs to the cell, write it twice, and quotes around the cell."
+        return UsageError(f"{self} must close every quote. {got}. {cure}")
 
     def _pointed(self, block: pa.Table, first_row: int) -> pa.Table:
         """Rows with decimal points in the place of commas."""

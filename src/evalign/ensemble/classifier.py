@@ -144,7 +144,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
 
         Args:
             X: rows, as `AlignedClassifier` takes them. A classifier that you gave sees a frame as
-                it came.
+                it came, later ones too with columns in this order.
             y: a label per row: numbers or strings.
             sample_weight: a weight per row: of the candidates that take one, the choice and the
                 rule. Only the ratios count: candidates are given weights with a mean of 1. Rows of

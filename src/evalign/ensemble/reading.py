@@ -51,7 +51,10 @@ def _forms(X: Any, given: Given, features: Features) -> TableForms:
     matrix = matrix.toarray() if sparse.issparse(matrix) else matrix
     if not features.named:
         return TableForms(matrix, matrix, matrix)
-    frame = nw.from_native(X, eager_only=True).select([column.name for column in features.columns])
+    whole = nw.from_native(X, eager_only=True)
+    # In the order of fit, by which a candidate may go. A column that teaches nothing may be absent.
+    whole = whole.select([name for name in features.given if name in whole.columns])
+    frame = whole.select([column.name for column in features.columns])
     table = cast(TypedTable, given)  # as a frame with names is read
     columns = zip(table.names or features.given, table.columns, strict=True)
     texts = {name for name, column in columns if column.digits is not None}
@@ -62,4 +65,4 @@ def _forms(X: Any, given: Given, features: Features) -> TableForms:
         for column in features.columns
         if isinstance(column, CategoryColumn) and column.name in texts
     ]
-    return TableForms(X, frame.with_columns(declared).to_native(), matrix)
+    return TableForms(whole.to_native(), frame.with_columns(declared).to_native(), matrix)

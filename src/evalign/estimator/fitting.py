@@ -85,12 +85,12 @@ def fit_rows(
         network = build(kind, scaler, len(classes), **about, multilabel=many)
     else:
         # A copy, so that what was fitted stays whole if this training is stopped.
-        scaler, network = before.scaler, copy.deepcopy(before.network)
+        scaler, network, kind = before.scaler, copy.deepcopy(before.network), before.kind
     network.to(device).eval()
     past = [] if before is None else before.history
     if len(classes) == 1:  # nothing to learn
         rule = DecisionRule(torch.eye(1).double(), "argmax", "argmax")
-        return Fitted(network, scaler, rule, classes, features, past, seed)
+        return Fitted(network, scaler, rule, classes, features, past, seed, kind)
 
     rows, held_out = (part.tensors(scaler, device, unit) for part in (training, validation))
     if fold is not None:
@@ -124,7 +124,7 @@ def fit_rows(
         task="multilabel" if many else None,
     )
     history = [*past, *(_after(past, record) for record in history)]
-    return Fitted(network, scaler, rule, classes, features, history, seed)
+    return Fitted(network, scaler, rule, classes, features, history, seed, kind)
 
 
 def _train(

@@ -134,6 +134,7 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
     if several and y.ndim == 1 and of_xgboost:
         rows, params = _with_all_classes(y, rows, params)
     params = _check_method_params(X, params, indices=rows)
+    lacking = np.setdiff1d(y, y[rows]).tolist()
     X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
     weight = None
     if several:
@@ -141,6 +142,12 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
             return fitted(estimator, X, y, params)
         except NothingToLearn:  # a pipeline calls the weights step__sample_weight
             weight = next((x for name, x in params.items() if name.endswith("sample_weight")), None)
+        except Exception as error:
+            if lacking:  # it may mind something else
+                what = f"It was trained without one fold, which holds all rows of {lacking[:3]}"
+                cure = "use fewer folds or other groups, or merge such classes with others."
+                error.add_note(f"{what}. If it must see every class, {cure}")
+            raise
     return DummyClassifier(strategy="prior").fit(X, y, weight)
 
 

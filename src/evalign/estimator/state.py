@@ -12,7 +12,7 @@ from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
 from evalign.estimator.frames import Features
-from evalign.estimator.network import BLOCK, blockwise
+from evalign.estimator.network import BLOCK, Factory, blockwise
 from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import OWNER, dense, network_input
 from evalign.training import CheckpointError, History, Standardizer
@@ -30,6 +30,7 @@ class Fitted:
         features: what was learnt of the columns of the table.
         history: a record per epoch.
         seed: of the split and the training.
+        kind: the classifier's argument `network` that it was built by.
     """
 
     network: nn.Module
@@ -39,6 +40,7 @@ class Fitted:
     features: Features
     history: History
     seed: int
+    kind: str | Factory
 
     @property
     def multilabel(self) -> bool:
@@ -85,6 +87,7 @@ class Fitted:
         state: dict[str, Any],
         scaler: Standardizer | QuantileNormal,
         network: nn.Module,
+        kind: str | Factory,
         metric: MetricFunction | None,
     ) -> Self:
         """Take the weights into a new network; the metric is given if it is not a name."""
@@ -100,6 +103,7 @@ class Fitted:
             features=Features.from_state_dict(state["features"]),
             history=state["history"],
             seed=state["seed"],
+            kind=kind,
         )
         labels, classes = fitted.classes, len(fitted.rule.gain)
         ok = len(labels) == classes and np.array_equal(np.unique(labels), labels)

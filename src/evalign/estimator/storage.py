@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from evalign.core.checks import require
+from evalign.estimator.arguments import check_arguments
 from evalign.estimator.frames import Features
 from evalign.estimator.network import NAMES, Size, build, chosen, find_device, plain
 from evalign.estimator.positive import oriented
@@ -24,7 +25,14 @@ VERSION = 2  # since the columns of a table are saved as well
 
 
 def save(path: str | os.PathLike[str], arguments: dict[str, Any], fitted: Fitted) -> None:
-    """Write the constructor's arguments, except functions, and what `fit` made with them."""
+    """Write the constructor's arguments, except functions, and what `fit` made with them.
+
+    Arguments that were set since, and with which `load` could not open it, are refused.
+    """
+    check_arguments(arguments)
+    oriented(arguments["metric"], arguments["pos_label"], fitted.classes)
+    got, kind, cure = arguments["network"], fitted.kind, "Set it back, or fit again."
+    require(got == kind, f"{OWNER}.save", "network", f"be that of fit, {kind!r}", repr(got), cure)
     functions = [name for name, value in arguments.items() if callable(value)]
     saved = {name: as_json(arguments[name]) for name in arguments if name not in functions}
     about = {"estimator": OWNER, "version": VERSION, "arguments": saved, "functions": functions}
@@ -75,7 +83,7 @@ def load(
     network = build(kind, scaler, len(classes), **about)
     with reading(path):
         own = None if isinstance(metric, str) else metric
-        fitted = Fitted.from_state_dict(tree, scaler, network, own)
+        fitted = Fitted.from_state_dict(tree, scaler, network, kind, own)
     fitted.network.to(find_device(arguments["device"]))
     return arguments, fitted
 

@@ -172,6 +172,8 @@ class ClassMetric(Metric):
             found = numbers(self.labels)
             ok = found.ndim == 1 and len(found) > 0 and bool((found == found.round()).all())
             require(ok, name, "labels", "hold class indices", self.labels)
+            once = len(found.unique()) == len(found)  # twice, scikit-learn counts it twice
+            require(once, name, "labels", "name each class once", self.labels)
             object.__setattr__(self, "labels", tuple(map(int, found.tolist())))
 
     @property
