@@ -78,6 +78,15 @@ def test_built_on_the_meta_device():
     assert loss.temperature.item() == 0.1
 
 
+def test_the_default_device_does_not_matter():
+    loss = MetricLoss("f1_macro")
+    logits, target = torch.randn(5, 3, requires_grad=True), torch.tensor([0, 1, 2, 0, 1])
+    with torch.device("meta"):
+        value = loss(logits, target)
+        value.backward()
+    assert value.device == logits.grad.device == logits.device
+
+
 @pytest.mark.parametrize(
     ("logits", "target"),
     [
