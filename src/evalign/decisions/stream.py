@@ -296,20 +296,20 @@ class DecisionFitter:
     @torch.no_grad()
     def over_ranks(self) -> "DecisionFitter":
         """One that holds the rows of all ranks, and whose `compute` may be called on one alone."""
-        whole = copy(self)
-        whole._state = deepcopy(self._state)
+        whole = copy(self)  # but for what changes in place: sums, and offsets that a loss learns
+        whole._state, whole.offsets = deepcopy(self._state), deepcopy(self.offsets)
         if not self._summed():
             return whole
         whole.ranks = "own"
         forms: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(forms, (self._form, self._wrong.tolist(), self._labelled))
-        found = {form for form, _, _ in forms if form is not None}
-        allowed = "have the same columns on every rank"
+        place = self._form and (self._form, self._wrong.device.type)
+        dist.all_gather_object(forms, (place, self._wrong.tolist(), self._labelled))
+        found = {place for place, _, _ in forms if place is not None}
+        allowed = "have the same columns on every rank, on one kind of device"
         require(len(found) <= 1, "DecisionFitter", "logits", allowed, sorted(found))
         whole._wrong = torch.tensor([wrong for _, wrong, _ in forms]).sum(0)
         whole._labelled = all(labelled for _, _, labelled in forms)
-        for form in found:
-            device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        for form, device in found:
             state = self._state or self._empty(form, torch.device(device))
             whole._form, whole._state = form, state.over_ranks()
         return whole
