@@ -354,6 +354,25 @@ def test_a_checkpoint_of_a_plain_trainer_starts_the_loss_afresh(tmp_path, whole)
     assert annealed(tmp_path, epochs=3, resume=True).annealing.cooled == 0
 
 
+@pytest.mark.parametrize("bare", [False, True])
+def test_the_best_weights_come_with_their_own_rule(bare, tmp_path):
+    each = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
+    # The score rises, so that the least one is that of the first epoch.
+    first = {"metric_for_best_model": "metric", "greater_is_better": False, "save_only_model": bare}
+    args = arguments(tmp_path, max_steps=4, learning_rate=0.02, **each, **first)
+    engine = trainer(args, loss=AlignedLoss("f1_macro"), decision="expected")
+    engine.train()
+    assert engine.state.best_model_checkpoint.endswith("checkpoint-2")
+    if bare:
+        with pytest.raises(RuntimeError, match=r"rule of AlignedTrainer .* Call evaluate\."):
+            _ = engine.rule
+        return
+    rule = engine.rule
+    engine.evaluate()
+    torch.testing.assert_close(engine.rule.gain, rule.gain, rtol=0, atol=0)
+    torch.testing.assert_close(engine.rule.offsets, rule.offsets, rtol=0, atol=0)
+
+
 class TensorParallel(AlignedTrainer):
     """A stub in which pairs of processes share their rows."""
 

@@ -128,6 +128,13 @@ def test_a_batch_without_a_target_says_where_it_belongs():
         fitted.unpack((x, y, y, y))
 
 
+def test_parts_of_a_list_are_refused():
+    x, y = made_rows(8)
+    fitted = AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro", microbatch_size=4)
+    with pytest.raises(TypeError, match=r"a dict of tensors, with a microbatch_size\. Got list"):
+        fitted.training_step(([x, x], y), 0)
+
+
 def test_predict_gives_the_labels_of_the_rule():
     x, y = made_rows(60)
     loss = AlignedLoss("f1_macro", [10, 20, 30])
@@ -211,6 +218,33 @@ def test_offsets_that_a_loss_learns_reach_the_rule():
         logits = fitted(x)
     expected = (logits + loss.offsets).softmax(1)
     torch.testing.assert_close(fitted.rule.probabilities(logits), expected)
+
+
+def test_a_rule_has_the_offsets_of_its_validation_whenever_it_is_asked_for():
+    x, y = made_rows(60)
+    fitted = AlignedModule(network(), AlignedLoss("f1_macro"), "f1_macro", decision="argmax")
+    fitted.loss(fitted(x[:9]), y[:9])
+    before = fitted.loss.offsets.clone()
+    Trainer(**QUIET).validate(fitted, loader((x, y)), verbose=False)
+    fitted.loss(fitted(x), y)
+    assert not torch.equal(fitted.loss.offsets, before)
+    torch.testing.assert_close(fitted.rule.probabilities(torch.zeros(1, 3))[0], before.softmax(0))
+
+
+def test_a_checkpoint_brings_its_own_rule_or_none(tmp_path):
+    x, _ = made_rows(60)
+    many = x[:, :CLASSES] > 0
+    trainer = Trainer(max_epochs=1, limit_val_batches=0, **QUIET)
+    fitted = AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro")
+    trainer.fit(fitted, loader((x, many)), loader((x, many)))
+    trainer.save_checkpoint(tmp_path / "no_rule")
+    Trainer(**QUIET).validate(fitted, loader((x, many)), verbose=False)
+    for loaded in (fitted, AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro")):
+        predicted = Trainer(**QUIET).predict(loaded, loader(x), ckpt_path=tmp_path / "no_rule")
+        with torch.no_grad():
+            assert torch.equal(torch.cat(predicted), (loaded(x) > 0).long())
+        with pytest.raises(RuntimeError, match="rule of AlignedModule must follow a validation"):
+            _ = loaded.rule
 
 
 def test_the_rule_meets_the_constraint_of_the_loss():

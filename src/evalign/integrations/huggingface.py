@@ -21,7 +21,13 @@ from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import check_class_dim, classes_second, logits_of
 from evalign.training import TemperatureAnnealing
 from evalign.training.checkpoint import exists, load, save
-from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of, reading
+from evalign.training.validation import (
+    bounds_of_rule,
+    hard_confusion,
+    loss_of,
+    reading,
+    saved_rule,
+)
 
 try:
     from transformers import EvalPrediction, Trainer, TrainingArguments
@@ -242,7 +248,8 @@ class AlignedTrainer(Trainer):
         It takes logits as the loss does: those of tokens as (N, C, T).
         """
         if self._evaluated is None:
-            text = complaint("AlignedTrainer", "rule", "follow an evaluation", "none")
+            cure = "Call evaluate."
+            text = complaint("AlignedTrainer", "rule", "follow an evaluation", "none", cure)
             raise RuntimeError(text)
         if isinstance(self._evaluated, DecisionFitter):
             self._evaluated = self._evaluated.compute()
@@ -289,16 +296,23 @@ class AlignedTrainer(Trainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None or not exists(folder := Path(checkpoint) / "evalign"):
-            return  # none, or that of a plain Trainer: the loss starts afresh
-        tree = load(folder)
+        self._load_own(checkpoint)
+
+    def _load_best_model(self) -> None:
+        super()._load_best_model()
+        # The offsets of the loss and the rule go with the weights.
+        self._load_own(self.state.best_model_checkpoint)
+
+    def _load_own(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        folder = Path(checkpoint) / "evalign"
+        # A plain Trainer's has none, nor has one with save_only_model: the loss stays as it is.
+        tree = load(folder) if exists(folder) else {}
         for name, part in self._stateful().items():
             if name in tree:
                 part.load_state_dict(tree[name])
-        if "rule" in tree:
-            metric = self._fitter.metric
-            metric = None if isinstance(metric, str) else metric
-            self._evaluated = DecisionRule.from_state_dict(tree["rule"], metric=metric)
+        self._evaluated = saved_rule(tree, self._fitter.metric)
 
 
 class _OwnScores:

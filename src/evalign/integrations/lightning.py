@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -18,10 +19,17 @@ from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import logits_of
 from evalign.training import TemperatureAnnealing
-from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of, reading
+from evalign.training.validation import (
+    bounds_of_rule,
+    hard_confusion,
+    loss_of,
+    reading,
+    saved_rule,
+)
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.trainer.states import TrainerFn
 except ModuleNotFoundError as error:
     text = f"evalign.integrations.lightning needs lightning. {installing('.[lightning]')}"
     raise ImportError(text) from error
@@ -175,6 +183,12 @@ class AlignedModule(LightningModule):
         size = self.microbatch_size
         if size is None:
             return self(x)
+        tensors = [*x.values()] if isinstance(x, Mapping) else [x]
+        if not all(isinstance(each, Tensor) for each in tensors):
+            kinds = ", ".join(type(each).__name__ for each in tensors)
+            allowed = "be a tensor, or a dict of tensors, with a microbatch_size"
+            cure = "Override AlignedModule.unpack, or leave out microbatch_size."
+            raise TypeError(complaint("AlignedModule", "x of a batch", allowed, kinds, cure))
         if isinstance(x, Mapping):
             columns = zip(*(value.split(size) for value in x.values()), strict=True)
             parts = [dict(zip(x, part, strict=True)) for part in columns]
@@ -237,29 +251,36 @@ class AlignedModule(LightningModule):
         self._fitter.reset()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["many_labels"] = self._many_labels
         if self._validated is not None:
             with suppress(Infeasible):  # a later epoch may meet the constraint
                 checkpoint["rule"] = self.rule.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if "rule" in checkpoint:
-            metric = self._fitter.metric
-            metric = None if isinstance(metric, str) else metric
-            self._validated = DecisionRule.from_state_dict(checkpoint["rule"], metric=metric)
+        self._many_labels = checkpoint.get("many_labels", self._many_labels)
+        self._validated = saved_rule(checkpoint, self._fitter.metric)
 
     def on_test_epoch_end(self) -> None:
         self._log_metric("test_metric")
 
     def _log_metric(self, name: str) -> None:
         own, self._seen = self._seen, 0
-        assert isinstance(own, Confusion)  # Lightning does not end an epoch without a batch
-        total = own.map(lambda x: self.trainer.strategy.reduce(x, reduce_op="sum"))
+        parts: list[Any] = [own.map(Tensor.cpu) if isinstance(own, Confusion) else None]
+        if dist.is_available() and dist.is_initialized():
+            # As objects: a rank that has had no batch does not know how many classes there are.
+            parts *= dist.get_world_size()
+            dist.all_gather_object(parts, parts[0])
+        total = sum(part for part in parts if part is not None)
+        if not isinstance(total, Confusion):
+            got = "none on any rank"
+            raise ValueError(complaint("AlignedModule", f"batches for {name}", "have rows", got))
+        score = self.metric(total.map(lambda x: x.to(self.device)))
         # It is already the same on all ranks, but Lightning warns without sync_dist.
-        self.log(name, self.metric(total), sync_dist=True)
+        self.log(name, score, sync_dist=True)
 
 
 class AnnealTemperature(Callback):
-    """Steps a `TemperatureAnnealing` after every validation, and ends the training with it.
+    """Steps a `TemperatureAnnealing` after every validation of a training, and ends it.
 
     Its state is saved with Lightning's checkpoints: a resumed run keeps the same temperature.
 
@@ -278,7 +299,7 @@ class AnnealTemperature(Callback):
         self.monitor = monitor
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.sanity_checking:
+        if trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING:
             return
         logged = trainer.callback_metrics
         allowed = f"be one of the logged {sorted(logged)}"

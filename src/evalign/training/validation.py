@@ -1,6 +1,6 @@
 """The loss and the true metric of the validation rows."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -9,8 +9,9 @@ from torch.nn import functional as F
 
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import Metric
+from evalign.core.metrics import Metric, MetricFunction
 from evalign.core.rows import Task, as_rows, check_types, signed
+from evalign.decisions import DecisionRule
 from evalign.losses import MetricLoss, WMWLoss
 
 
@@ -109,6 +110,14 @@ def bounds_of_rule(owner: str, loss: nn.Module, decision: str) -> dict[str, Any]
     if decision == "argmax":
         return {}
     return {"constraint": bounded.constraint, "classes": bounded.classes}
+
+
+def saved_rule(state: Mapping[str, Any], metric: str | MetricFunction) -> DecisionRule | None:
+    """The rule of a checkpoint, for the metric that it was found for; None if it holds none."""
+    if "rule" not in state:
+        return None
+    own = None if isinstance(metric, str) else metric
+    return DecisionRule.from_state_dict(state["rule"], metric=own)
 
 
 def hard_confusion(
