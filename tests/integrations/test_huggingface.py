@@ -81,7 +81,8 @@ def arguments(folder, *, processes=1, microbatches=1, **more):
 def trainer(args, *, classifier=None, loss=None, metric="f1_macro", **more):
     more = {"train_dataset": texts(2 * ROWS), "eval_dataset": texts(30, seed=1)} | more
     loss = loss or MetricLoss("f1_macro")
-    return AlignedTrainer(classifier or model(), args, loss=loss, metric=metric, **more)
+    first = None if "model_init" in more else classifier or model()
+    return AlignedTrainer(first, args, loss=loss, metric=metric, **more)
 
 
 def gradients(classifier):
@@ -323,6 +324,16 @@ def test_the_temperature_falls_on_a_plateau_and_training_ends(tmp_path):
     assert engine.annealing.cooled == 2  # only evaluations in training count
 
 
+def test_a_new_model_begins_with_a_new_loss(tmp_path):
+    """As in a search of hyperparameters, where one Trainer trains many models."""
+    engine = annealed(tmp_path, epochs=9, model_init=lambda: model())
+    first = {name: value.clone() for name, value in engine.loss.state_dict().items()}
+    engine.train()
+    assert engine.state.epoch == 4
+    for name, value in engine.loss.state_dict().items():
+        torch.testing.assert_close(value, first[name], rtol=0, atol=0)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A training of three epochs of two steps, with a checkpoint after each."""
@@ -389,6 +400,8 @@ def test_what_cannot_be_exact_is_refused(tmp_path):
         TensorParallel(model(), arguments(tmp_path), loss=MetricLoss("f1"), metric="f1")
     with pytest.raises(TypeError, match="compute_loss_func of AlignedTrainer must be left out"):
         trainer(arguments(tmp_path), compute_loss_func=MetricLoss("f1_macro"))
+    with pytest.raises(TypeError, match=r"loss of AlignedTrainer must be a .* Got cross_entropy\."):
+        trainer(arguments(tmp_path), loss=torch.nn.functional.cross_entropy)
 
 
 def test_annealing_wants_one_score(tmp_path):

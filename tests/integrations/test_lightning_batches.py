@@ -78,6 +78,11 @@ def test_rows_that_the_loss_leaves_out_are_not_evaluated(loss, given):
     assert fitted.rule.rows == 32
 
 
+def test_a_function_is_not_a_loss():
+    with pytest.raises(TypeError, match=r"loss of AlignedModule must be a .* CrossEntropyLoss"):
+        AlignedModule(network(), nn.functional.cross_entropy, "f1_macro")
+
+
 def test_parts_that_disagree_are_refused():
     with pytest.raises(ValueError, match=r"loss of Sum must have one ignore_index .* -100, 255"):
         AlignedModule(network(), Sum(second=-100), "f1_macro")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from copy import deepcopy
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,7 @@ from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import check_class_dim, classes_second, logits_of
 from evalign.training import TemperatureAnnealing
 from evalign.training.checkpoint import exists, load, save
-from evalign.training.validation import (
-    bounds_of_rule,
-    hard_confusion,
-    loss_of,
-    reading,
-    saved_rule,
-)
+from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of, reading, rule_of
 
 try:
     from transformers import EvalPrediction, Trainer, TrainingArguments
@@ -101,7 +96,8 @@ class AlignedTrainer(Trainer):
             called with the logits of all rows, which are then kept; or, if it takes
             `compute_result`, batch by batch.
 
-    The other arguments are those of `Trainer`.
+    The other arguments are those of `Trainer`. With `model_init`, every call of `train` begins with
+    a new model, and so with the loss and the annealing as they were given.
     """
 
     def __init__(
@@ -120,6 +116,7 @@ class AlignedTrainer(Trainer):
             text = complaint("AlignedTrainer", "compute_loss_func", allowed, "one", cure)
             raise TypeError(text)
         check_class_dim(loss)
+        self._given: dict[str, Any] = {}  # states, which `call_model_init` asks for
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.
         super().__init__(*args, compute_loss_func=loss, compute_metrics=self._score, **kwargs)
         self.args.batch_eval_metrics = True  # else it would keep the logits of an evaluation
@@ -138,6 +135,7 @@ class AlignedTrainer(Trainer):
         if getattr(loss, "class_dim", 1) is None:  # else it would doubt as many tokens as classes
             self.loss.class_dim = 1
         self.annealing = annealing
+        self._given = {name: deepcopy(part.state_dict()) for name, part in self._stateful().items()}
         self._microbatches: list[dict[str, Any]] = []
         self._exact: ExactAccumulation | None = None  # for a step with several micro-batches
         self._replaying = ExitStack()  # open while they are back-propagated
@@ -150,6 +148,12 @@ class AlignedTrainer(Trainer):
         allowed = "give every process rows of its own, without tensor, context or sequence parallel"
         got = f"{copies} processes that share rows"
         require(copies == 1, "AlignedTrainer", "args", allowed, got, "Use DDP or FSDP.")
+
+    def call_model_init(self, *args: Any, **kwargs: Any) -> nn.Module:
+        for name, state in self._given.items():
+            self._stateful()[name].load_state_dict(state)
+        self._evaluated = None
+        return super().call_model_init(*args, **kwargs)
 
     def compute_loss(
         self,
@@ -312,7 +316,7 @@ class AlignedTrainer(Trainer):
         for name, part in self._stateful().items():
             if name in tree:
                 part.load_state_dict(tree[name])
-        self._evaluated = saved_rule(tree, self._fitter.metric)
+        self._evaluated = rule_of(tree, self._fitter.metric)
 
 
 class _OwnScores:

@@ -19,13 +19,7 @@ from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import logits_of
 from evalign.training import TemperatureAnnealing
-from evalign.training.validation import (
-    bounds_of_rule,
-    hard_confusion,
-    loss_of,
-    reading,
-    saved_rule,
-)
+from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of, reading, rule_of
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -258,7 +252,7 @@ class AlignedModule(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self._many_labels = checkpoint.get("many_labels", self._many_labels)
-        self._validated = saved_rule(checkpoint, self._fitter.metric)
+        self._validated = rule_of(checkpoint, self._fitter.metric)
 
     def on_test_epoch_end(self) -> None:
         self._log_metric("test_metric")

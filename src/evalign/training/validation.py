@@ -99,6 +99,10 @@ def bounds_of_rule(owner: str, loss: nn.Module, decision: str) -> dict[str, Any]
 
     A rule from a stream of rows knows no groups, so that beside a gap there is none but the argmax.
     """
+    if not isinstance(loss, nn.Module):
+        allowed, got = "be a torch.nn.Module", getattr(loss, "__name__", type(loss).__name__)
+        cure = "Torch has modules of its functions, such as CrossEntropyLoss()."
+        raise TypeError(complaint(owner, "loss", allowed, got, cure))
     parts = (part for part in loss.modules() if isinstance(part, MetricLoss))
     bounded = next((part for part in parts if part.constraint is not None), None)
     if bounded is None:
@@ -112,7 +116,7 @@ def bounds_of_rule(owner: str, loss: nn.Module, decision: str) -> dict[str, Any]
     return {"constraint": bounded.constraint, "classes": bounded.classes}
 
 
-def saved_rule(state: Mapping[str, Any], metric: str | MetricFunction) -> DecisionRule | None:
+def rule_of(state: Mapping[str, Any], metric: str | MetricFunction) -> DecisionRule | None:
     """The rule of a checkpoint, for the metric that it was found for; None if it holds none."""
     if "rule" not in state:
         return None
