@@ -10,6 +10,7 @@ from transformers.modeling_outputs import TokenClassifierOutput
 
 from evalign import AlignedLoss, MetricLoss, losses
 from evalign.integrations.lightning import AlignedModule
+from evalign.training.validation import hard_labels
 from tests import tolerances
 from tests.integrations.engines import CLASSES, made_rows
 from tests.integrations.test_lightning import QUIET, Descent, network
@@ -81,6 +82,37 @@ def test_rows_that_the_loss_leaves_out_are_not_evaluated(loss, given):
 def test_a_function_is_not_a_loss():
     with pytest.raises(TypeError, match=r"loss of AlignedModule must be a .* CrossEntropyLoss"):
         AlignedModule(network(), nn.functional.cross_entropy, "f1_macro")
+
+
+@pytest.mark.parametrize(
+    "loss", [AlignedLoss("f1_macro", task="multiclass"), nn.CrossEntropyLoss()], ids=str
+)
+def test_rows_of_probabilities_are_evaluated_as_their_likeliest_class(loss):
+    x, y = made_rows(60)
+    soft = 0.9 * nn.functional.one_hot(y, CLASSES).double() + 0.1 / CLASSES
+    found = []
+    for target in (y, soft):
+        fitted = AlignedModule(network(), loss, "f1_macro")
+        trainer = Trainer(**QUIET)
+        trainer.validate(fitted, loader((x, target)), verbose=False)
+        found.append((trainer.callback_metrics["val_metric"], fitted.rule.gain))
+    assert found[0][0] == found[1][0]
+    assert torch.equal(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize(
+    ("task", "dim", "soft", "hard"),
+    [
+        (None, None, [[0.2, 0.8]], [[0.2, 0.8]]),
+        ("multiclass", 1, [[0.2, 0.8], [LEFT_OUT, 0.5]], [1, LEFT_OUT]),
+        ("multiclass", -1, [[[0.2, 0.8], [0.7, 0.3]]], [[1, 0]]),
+        ("multilabel", None, [[0.2, 0.8], [LEFT_OUT, 0.5]], [[0, 1], [LEFT_OUT, 0]]),
+        ("binary", None, [0.2, 0.8, LEFT_OUT], [0, 1, LEFT_OUT]),
+    ],
+)
+def test_the_labels_of_probabilities(task, dim, soft, hard):
+    found = hard_labels(torch.tensor(soft), task, LEFT_OUT, dim)
+    assert found.tolist() == torch.tensor(hard).tolist()
 
 
 def test_parts_that_disagree_are_refused():

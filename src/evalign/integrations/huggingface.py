@@ -20,9 +20,8 @@ from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import check_class_dim, classes_second, logits_of
-from evalign.training import TemperatureAnnealing
+from evalign.training import TemperatureAnnealing, validation
 from evalign.training.checkpoint import exists, load, save
-from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of, reading, rule_of
 
 try:
     from transformers import EvalPrediction, Trainer, TrainingArguments
@@ -122,12 +121,12 @@ class AlignedTrainer(Trainer):
         self.args.batch_eval_metrics = True  # else it would keep the logits of an evaluation
         self._own = None if compute_metrics is None else _OwnScores(compute_metrics, self.args)
         self._seen: Confusion | int = 0
-        self._reading: dict[str, Any] = reading(loss) | {"class_dim": 1}
+        self._reading: dict[str, Any] = validation.reading(loss) | {"class_dim": 1}
         self._fitter = DecisionFitter(
             metric,
             decision=decision,
             ranks="own",  # Trainer gives every process the rows of all
-            **bounds_of_rule("AlignedTrainer", loss, decision),
+            **validation.bounds_of_rule("AlignedTrainer", loss, decision),
             **self._reading,
         )
         self._evaluated: DecisionFitter | DecisionRule | None = None
@@ -165,7 +164,7 @@ class AlignedTrainer(Trainer):
         """The loss of these rows; for a micro-batch, a term with its part of the gradient."""
         outputs, logits, labels, *more = self._forward(model, inputs)
         exact = self._exact if model.training else None
-        value = loss_of((exact or self).loss, logits, labels, *more)
+        value = validation.loss_of((exact or self).loss, logits, labels, *more)
         return (value, outputs) if return_outputs else value
 
     def get_batch_samples(
@@ -269,10 +268,10 @@ class AlignedTrainer(Trainer):
             argument = "preprocess_logits_for_metrics"
             raise TypeError(complaint("AlignedTrainer", argument, allowed, got, cure))
         logits, labels = classes_second(logits, labels)
-        self._seen = self._seen + hard_confusion(
+        self._seen = self._seen + validation.hard_confusion(
             logits, labels, matrix=self.metric.needs_matrix, **self._reading
         )
-        self._fitter.update(logits, labels)
+        self._fitter.update(logits, validation.hard_labels(labels, **self._reading))
         own = {} if self._own is None else self._own(prediction, compute_result)
         if not compute_result:
             return {}
@@ -316,7 +315,7 @@ class AlignedTrainer(Trainer):
         for name, part in self._stateful().items():
             if name in tree:
                 part.load_state_dict(tree[name])
-        self._evaluated = rule_of(tree, self._fitter.metric)
+        self._evaluated = validation.rule_of(tree, self._fitter.metric)
 
 
 class _OwnScores:

@@ -18,8 +18,7 @@ from evalign.core.rows import infer_task
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import logits_of
-from evalign.training import TemperatureAnnealing
-from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of, reading, rule_of
+from evalign.training import TemperatureAnnealing, validation
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -99,9 +98,9 @@ class AlignedModule(LightningModule):
         self.microbatch_size = microbatch_size
         self._seen: Confusion | int = 0  # of this validation or test, on this rank
         given = {} if ignore_index is None else {"ignore_index": ignore_index}
-        self._reading = reading(loss, **given)
+        self._reading = validation.reading(loss, **given)
         self._many_labels = self._reading["task"] == "multilabel"
-        bounds = bounds_of_rule("AlignedModule", loss, decision)
+        bounds = validation.bounds_of_rule("AlignedModule", loss, decision)
         self._fitter = DecisionFitter(metric, decision=decision, **bounds, **self._reading)
         self._validated: DecisionFitter | DecisionRule | None = None
 
@@ -160,7 +159,7 @@ class AlignedModule(LightningModule):
         x, target, *more = self._labelled(batch)
         logits = self._in_parts(x)
         self._note(logits, target)
-        value = loss_of(self.loss, logits, target, *more)
+        value = validation.loss_of(self.loss, logits, target, *more)
         self.log("train_loss", value)
         return value
 
@@ -199,7 +198,8 @@ class AlignedModule(LightningModule):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         logits, target, weight = self._score(batch)
-        self._fitter.update(logits, target, sample_weight=weight)
+        labels = validation.hard_labels(target, **self._reading)
+        self._fitter.update(logits, labels, sample_weight=weight)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
         self._score(batch)
@@ -208,7 +208,7 @@ class AlignedModule(LightningModule):
         x, target, weight, _ = self._labelled(batch)
         logits = self(x)
         self._note(logits, target)
-        self._seen = self._seen + hard_confusion(
+        self._seen = self._seen + validation.hard_confusion(
             logits,
             target,
             sample_weight=weight,
@@ -252,7 +252,7 @@ class AlignedModule(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self._many_labels = checkpoint.get("many_labels", self._many_labels)
-        self._validated = rule_of(checkpoint, self._fitter.metric)
+        self._validated = validation.rule_of(checkpoint, self._fitter.metric)
 
     def on_test_epoch_end(self) -> None:
         self._log_metric("test_metric")

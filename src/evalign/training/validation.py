@@ -150,25 +150,36 @@ def hard_confusion(
         class_dim=class_dim,
         look=False,
     )
-    logits, target = rows.logits, signed(rows.target)
-    ignored = target == ignore_index
+    logits = rows.logits
     if rows.task == "multiclass":
         classes, predicted = logits.shape[1], logits.argmax(1)
-        if not rows.indices:
-            target, ignored = target.argmax(1), ignored.any(1)
     else:
-        classes = 2 if rows.task == "binary" else None
-        predicted = logits > 0
-        target = target > 0.5 if target.is_floating_point() else target
+        classes, predicted = 2 if rows.task == "binary" else None, logits > 0
     return Confusion.from_predictions(
         predicted.long(),
-        target.long().masked_fill(ignored, ignore_index),
+        hard_labels(signed(rows.target), rows.task, ignore_index).long(),
         num_classes=classes,
         task=rows.task,
         sample_weight=rows.weight,
         ignore_index=ignore_index,
         matrix=matrix,
     )
+
+
+def hard_labels(
+    target: Tensor, task: Task | None, ignore_index: int, class_dim: int | None = None
+) -> Tensor:
+    """Probabilities as the class or label that each is more probable to be; labels as they are.
+
+    Of a `task` that nobody has declared, targets are labels.
+    """
+    if task is None or not target.is_floating_point():
+        return target
+    ignored = target == ignore_index
+    if task == "multiclass":
+        dim = class_dim or 1
+        return target.argmax(dim).masked_fill(ignored.any(dim), ignore_index)
+    return (target > 0.5).long().masked_fill(ignored, ignore_index)
 
 
 def _collapsed(c: Confusion) -> Tensor:
