@@ -368,8 +368,8 @@ def test_a_checkpoint_of_a_plain_trainer_starts_the_loss_afresh(tmp_path, whole)
 @pytest.mark.parametrize("bare", [False, True])
 def test_the_best_weights_come_with_their_own_rule(bare, tmp_path):
     each = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
-    # The score rises, so that the least one is that of the first epoch.
-    first = {"metric_for_best_model": "metric", "greater_is_better": False, "save_only_model": bare}
+    # The loss falls, so that the greatest one is that of the first epoch.
+    first = {"metric_for_best_model": "loss", "greater_is_better": True, "save_only_model": bare}
     args = arguments(tmp_path, max_steps=4, learning_rate=0.02, **each, **first)
     engine = trainer(args, loss=AlignedLoss("f1_macro"), decision="expected")
     engine.train()
@@ -402,6 +402,21 @@ def test_what_cannot_be_exact_is_refused(tmp_path):
         trainer(arguments(tmp_path), compute_loss_func=MetricLoss("f1_macro"))
     with pytest.raises(TypeError, match=r"loss of AlignedTrainer must be a .* Got cross_entropy\."):
         trainer(arguments(tmp_path), loss=torch.nn.functional.cross_entropy)
+
+
+COST = "expected_cost[[0, 1, 1], [1, 0, 1], [1, 1, 0]]"
+
+
+def test_who_watches_a_cost_has_to_know_that_it_is_one(tmp_path):
+    by_metric = arguments(tmp_path, metric_for_best_model="metric")
+    with pytest.raises(ValueError, match="greater_is_better of TrainingArguments must be False"):
+        trainer(by_metric, metric=COST)
+    loss = MetricLoss(COST)
+    wrong, right = (TemperatureAnnealing(loss, greater_is_better=each) for each in (True, False))
+    with pytest.raises(ValueError, match="greater_is_better of TemperatureAnnealing must be False"):
+        trainer(arguments(tmp_path), loss=loss, metric=COST, annealing=wrong)
+    by_cost = arguments(tmp_path, metric_for_best_model="metric", greater_is_better=False)
+    trainer(by_cost, loss=loss, metric=COST, annealing=right)
 
 
 def test_annealing_wants_one_score(tmp_path):

@@ -294,6 +294,14 @@ def test_only_validations_of_a_training_count():
     assert fitted.loss.temperature.item() == 0.2
 
 
+def test_an_annealing_has_to_know_that_a_cost_is_one():
+    loss = MetricLoss("expected_cost[[0, 1, 1], [1, 0, 1], [1, 1, 0]]")
+    cooling = AnnealTemperature(TemperatureAnnealing(loss))
+    trainer = Trainer(max_epochs=1, callbacks=[cooling], **QUIET)
+    with pytest.raises(ValueError, match="greater_is_better of TemperatureAnnealing must be False"):
+        fit(AlignedModule(network(), loss, loss.metric), trainer)
+
+
 def test_temperature_and_patience_survive_a_checkpoint(tmp_path):
     scores = [0.5, 0.5, 0.6, 0.6, 0.7]
     _, whole = anneal(scores, epochs=5)

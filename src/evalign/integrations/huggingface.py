@@ -134,6 +134,9 @@ class AlignedTrainer(Trainer):
         if getattr(loss, "class_dim", 1) is None:  # else it would doubt as many tokens as classes
             self.loss.class_dim = 1
         self.annealing = annealing
+        best = self.args if self.args.metric_for_best_model in ("metric", "eval_metric") else None
+        validation.check_direction("TrainingArguments", best, self.metric)
+        validation.check_direction("TemperatureAnnealing", annealing, self.metric)
         self._given = {name: deepcopy(part.state_dict()) for name, part in self._stateful().items()}
         self._microbatches: list[dict[str, Any]] = []
         self._exact: ExactAccumulation | None = None  # for a step with several micro-batches

@@ -292,6 +292,10 @@ class AnnealTemperature(Callback):
         self.annealing = annealing
         self.monitor = monitor
 
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if isinstance(pl_module, AlignedModule) and self.monitor == "val_metric":
+            validation.check_direction("TemperatureAnnealing", self.annealing, pl_module.metric)
+
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING:
             return

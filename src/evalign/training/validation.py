@@ -116,6 +116,14 @@ def bounds_of_rule(owner: str, loss: nn.Module, decision: str) -> dict[str, Any]
     return {"constraint": bounded.constraint, "classes": bounded.classes}
 
 
+def check_direction(owner: str, watcher: Any, metric: Metric) -> None:
+    """Check that what watches the metric, if anything does, knows whether more of it is better."""
+    wanted = metric.greater_is_better
+    got = wanted if watcher is None else watcher.greater_is_better
+    allowed = f"be {wanted} where the metric is {metric.name}"
+    require(got == wanted, owner, "greater_is_better", allowed, got)
+
+
 def rule_of(state: Mapping[str, Any], metric: str | MetricFunction) -> DecisionRule | None:
     """The rule of a checkpoint, for the metric that it was found for; None if it holds none."""
     if "rule" not in state:
