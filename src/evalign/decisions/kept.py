@@ -116,6 +116,7 @@ class Sample:
     counts: Tensor
     mass: Tensor
     parts: list[_Rows]
+    held: int = 0  # rows in all parts
 
     @classmethod
     def empty(cls, classes: int, size: int, device: torch.device) -> "Sample":
@@ -134,8 +135,10 @@ class Sample:
 
     def _put(self, rows: _Rows) -> None:
         self.parts.append(rows)
-        if sum(len(part.y) for part in self.parts) >= 2 * self.each * len(self.mass):
-            self.parts = [self._joined().thinned(self.each)]
+        self.held += len(rows.y)
+        places = self.each * len(self.mass)
+        if self.held >= 2 * places:
+            self.parts, self.held = [self._joined().thinned(self.each)], places
 
     def _joined(self) -> _Rows:
         return _Rows(*map(torch.cat, zip(*self.parts, strict=True)))
