@@ -81,7 +81,8 @@ def arguments(folder, *, processes=1, microbatches=1, **more):
 def trainer(args, *, classifier=None, loss=None, metric="f1_macro", **more):
     more = {"train_dataset": texts(2 * ROWS), "eval_dataset": texts(30, seed=1)} | more
     loss = loss or MetricLoss("f1_macro")
-    return AlignedTrainer(classifier or model(), args, loss=loss, metric=metric, **more)
+    first = None if "model_init" in more else classifier or model()
+    return AlignedTrainer(first, args, loss=loss, metric=metric, **more)
 
 
 def gradients(classifier):
@@ -323,6 +324,16 @@ def test_the_temperature_falls_on_a_plateau_and_training_ends(tmp_path):
     assert engine.annealing.cooled == 2  # only evaluations in training count
 
 
+def test_a_new_model_begins_with_a_new_loss(tmp_path):
+    """As in a search of hyperparameters, where one Trainer trains many models."""
+    engine = annealed(tmp_path, epochs=9, model_init=lambda: model())
+    first = {name: value.clone() for name, value in engine.loss.state_dict().items()}
+    engine.train()
+    assert engine.state.epoch == 4
+    for name, value in engine.loss.state_dict().items():
+        torch.testing.assert_close(value, first[name], rtol=0, atol=0)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A training of three epochs of two steps, with a checkpoint after each."""
@@ -354,6 +365,25 @@ def test_a_checkpoint_of_a_plain_trainer_starts_the_loss_afresh(tmp_path, whole)
     assert annealed(tmp_path, epochs=3, resume=True).annealing.cooled == 0
 
 
+@pytest.mark.parametrize("bare", [False, True])
+def test_the_best_weights_come_with_their_own_rule(bare, tmp_path):
+    each = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
+    # The loss falls, so that the greatest one is that of the first epoch.
+    first = {"metric_for_best_model": "loss", "greater_is_better": True, "save_only_model": bare}
+    args = arguments(tmp_path, max_steps=4, learning_rate=0.02, **each, **first)
+    engine = trainer(args, loss=AlignedLoss("f1_macro"), decision="expected")
+    engine.train()
+    assert engine.state.best_model_checkpoint.endswith("checkpoint-2")
+    if bare:
+        with pytest.raises(RuntimeError, match=r"rule of AlignedTrainer .* Call evaluate\."):
+            _ = engine.rule
+        return
+    rule = engine.rule
+    engine.evaluate()
+    torch.testing.assert_close(engine.rule.gain, rule.gain, rtol=0, atol=0)
+    torch.testing.assert_close(engine.rule.offsets, rule.offsets, rtol=0, atol=0)
+
+
 class TensorParallel(AlignedTrainer):
     """A stub in which pairs of processes share their rows."""
 
@@ -370,6 +400,23 @@ def test_what_cannot_be_exact_is_refused(tmp_path):
         TensorParallel(model(), arguments(tmp_path), loss=MetricLoss("f1"), metric="f1")
     with pytest.raises(TypeError, match="compute_loss_func of AlignedTrainer must be left out"):
         trainer(arguments(tmp_path), compute_loss_func=MetricLoss("f1_macro"))
+    with pytest.raises(TypeError, match=r"loss of AlignedTrainer must be a .* Got cross_entropy\."):
+        trainer(arguments(tmp_path), loss=torch.nn.functional.cross_entropy)
+
+
+COST = "expected_cost[[0, 1, 1], [1, 0, 1], [1, 1, 0]]"
+
+
+def test_who_watches_a_cost_has_to_know_that_it_is_one(tmp_path):
+    by_metric = arguments(tmp_path, metric_for_best_model="metric")
+    with pytest.raises(ValueError, match="greater_is_better of TrainingArguments must be False"):
+        trainer(by_metric, metric=COST)
+    loss = MetricLoss(COST)
+    wrong, right = (TemperatureAnnealing(loss, greater_is_better=each) for each in (True, False))
+    with pytest.raises(ValueError, match="greater_is_better of TemperatureAnnealing must be False"):
+        trainer(arguments(tmp_path), loss=loss, metric=COST, annealing=wrong)
+    by_cost = arguments(tmp_path, metric_for_best_model="metric", greater_is_better=False)
+    trainer(by_cost, loss=loss, metric=COST, annealing=right)
 
 
 def test_annealing_wants_one_score(tmp_path):

@@ -5,7 +5,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from torch import nn
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
 from evalign import AlignedLoss, Confusion, MetricLoss, TemperatureAnnealing, fit_decision, metrics
 from evalign.integrations.lightning import AlignedModule, AnnealTemperature
@@ -213,6 +213,35 @@ def test_a_rule_comes_out_of_training_and_its_checkpoint(tmp_path):
     assert torch.equal(other.rule.gain, fitted.rule.gain)
 
 
+def no_rows_on_the_second(rank, size):
+    """Validate where one rank has no batch, as of a stream of shards."""
+    as_if_launched(rank, size)
+    rows = [*zip(*made_rows(24), strict=True)] if rank == 0 else []
+    trainer = Trainer(devices=size, strategy="ddp", **QUIET)
+    fitted = module()
+    trainer.validate(fitted, DataLoader(Stream(rows), batch_size=7), verbose=False)
+    return trainer.callback_metrics["val_metric"].item(), fitted.rule.gain.tolist()
+
+
+class Stream(IterableDataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        return iter(self.rows)
+
+
+def test_a_rank_without_a_batch_has_the_score_of_all():
+    fitted, trainer = module(), Trainer(**QUIET)
+    trainer.validate(fitted, loader(24), verbose=False)
+    score = trainer.callback_metrics["val_metric"].item()
+    for answer, gain in run(no_rows_on_the_second, 2):
+        assert answer == pytest.approx(score, abs=tolerances.FLOAT32)
+        assert gain == fitted.rule.gain.tolist()
+    with pytest.raises(ValueError, match="batches for val_metric of AlignedModule must have rows"):
+        trainer.validate(fitted, DataLoader(Stream([])), verbose=False)
+
+
 class Script(LightningModule):
     """A module that logs a score by script, and has a loss to cool."""
 
@@ -253,6 +282,24 @@ def test_the_temperature_falls_on_a_plateau_and_training_ends():
     # The sanity check before training does not count.
     _, read = anneal([0.5, 0.6, 0.6, 0.6, 0.6, 0.6], epochs=6)
     assert read == [0.2, 0.2, 0.2, 0.1]
+
+
+def test_only_validations_of_a_training_count():
+    fitted = module()
+    cooling = AnnealTemperature(TemperatureAnnealing(fitted.loss, patience=1))
+    trainer = Trainer(callbacks=[cooling], **QUIET)
+    for _ in range(2):
+        trainer.validate(fitted, loader(24), verbose=False)
+    assert cooling.annealing.best is None
+    assert fitted.loss.temperature.item() == 0.2
+
+
+def test_an_annealing_has_to_know_that_a_cost_is_one():
+    loss = MetricLoss("expected_cost[[0, 1, 1], [1, 0, 1], [1, 1, 0]]")
+    cooling = AnnealTemperature(TemperatureAnnealing(loss))
+    trainer = Trainer(max_epochs=1, callbacks=[cooling], **QUIET)
+    with pytest.raises(ValueError, match="greater_is_better of TemperatureAnnealing must be False"):
+        fit(AlignedModule(network(), loss, loss.metric), trainer)
 
 
 def test_temperature_and_patience_survive_a_checkpoint(tmp_path):

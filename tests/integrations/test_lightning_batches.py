@@ -10,6 +10,7 @@ from transformers.modeling_outputs import TokenClassifierOutput
 
 from evalign import AlignedLoss, MetricLoss, losses
 from evalign.integrations.lightning import AlignedModule
+from evalign.training.validation import hard_labels
 from tests import tolerances
 from tests.integrations.engines import CLASSES, made_rows
 from tests.integrations.test_lightning import QUIET, Descent, network
@@ -78,6 +79,42 @@ def test_rows_that_the_loss_leaves_out_are_not_evaluated(loss, given):
     assert fitted.rule.rows == 32
 
 
+def test_a_function_is_not_a_loss():
+    with pytest.raises(TypeError, match=r"loss of AlignedModule must be a .* CrossEntropyLoss"):
+        AlignedModule(network(), nn.functional.cross_entropy, "f1_macro")
+
+
+@pytest.mark.parametrize(
+    "loss", [AlignedLoss("f1_macro", task="multiclass"), nn.CrossEntropyLoss()], ids=str
+)
+def test_rows_of_probabilities_are_evaluated_as_their_likeliest_class(loss):
+    x, y = made_rows(60)
+    soft = 0.9 * nn.functional.one_hot(y, CLASSES).double() + 0.1 / CLASSES
+    found = []
+    for target in (y, soft):
+        fitted = AlignedModule(network(), loss, "f1_macro")
+        trainer = Trainer(**QUIET)
+        trainer.validate(fitted, loader((x, target)), verbose=False)
+        found.append((trainer.callback_metrics["val_metric"], fitted.rule.gain))
+    assert found[0][0] == found[1][0]
+    assert torch.equal(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize(
+    ("task", "dim", "soft", "hard"),
+    [
+        (None, None, [[0.2, 0.8]], [[0.2, 0.8]]),
+        ("multiclass", 1, [[0.2, 0.8], [LEFT_OUT, 0.5]], [1, LEFT_OUT]),
+        ("multiclass", -1, [[[0.2, 0.8], [0.7, 0.3]]], [[1, 0]]),
+        ("multilabel", None, [[0.2, 0.8], [LEFT_OUT, 0.5]], [[0, 1], [LEFT_OUT, 0]]),
+        ("binary", None, [0.2, 0.8, LEFT_OUT], [0, 1, LEFT_OUT]),
+    ],
+)
+def test_the_labels_of_probabilities(task, dim, soft, hard):
+    found = hard_labels(torch.tensor(soft), task, LEFT_OUT, dim)
+    assert found.tolist() == torch.tensor(hard).tolist()
+
+
 def test_parts_that_disagree_are_refused():
     with pytest.raises(ValueError, match=r"loss of Sum must have one ignore_index .* -100, 255"):
         AlignedModule(network(), Sum(second=-100), "f1_macro")
@@ -126,6 +163,13 @@ def test_a_batch_without_a_target_says_where_it_belongs():
         fitted.unpack({"x": x, "labels": y, "mask": y})
     with pytest.raises(ValueError, match=r"Got 4 parts\. Override AlignedModule\.unpack"):
         fitted.unpack((x, y, y, y))
+
+
+def test_parts_of_a_list_are_refused():
+    x, y = made_rows(8)
+    fitted = AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro", microbatch_size=4)
+    with pytest.raises(TypeError, match=r"a dict of tensors, with a microbatch_size\. Got list"):
+        fitted.training_step(([x, x], y), 0)
 
 
 def test_predict_gives_the_labels_of_the_rule():
@@ -211,6 +255,33 @@ def test_offsets_that_a_loss_learns_reach_the_rule():
         logits = fitted(x)
     expected = (logits + loss.offsets).softmax(1)
     torch.testing.assert_close(fitted.rule.probabilities(logits), expected)
+
+
+def test_a_rule_has_the_offsets_of_its_validation_whenever_it_is_asked_for():
+    x, y = made_rows(60)
+    fitted = AlignedModule(network(), AlignedLoss("f1_macro"), "f1_macro", decision="argmax")
+    fitted.loss(fitted(x[:9]), y[:9])
+    before = fitted.loss.offsets.clone()
+    Trainer(**QUIET).validate(fitted, loader((x, y)), verbose=False)
+    fitted.loss(fitted(x), y)
+    assert not torch.equal(fitted.loss.offsets, before)
+    torch.testing.assert_close(fitted.rule.probabilities(torch.zeros(1, 3))[0], before.softmax(0))
+
+
+def test_a_checkpoint_brings_its_own_rule_or_none(tmp_path):
+    x, _ = made_rows(60)
+    many = x[:, :CLASSES] > 0
+    trainer = Trainer(max_epochs=1, limit_val_batches=0, **QUIET)
+    fitted = AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro")
+    trainer.fit(fitted, loader((x, many)), loader((x, many)))
+    trainer.save_checkpoint(tmp_path / "no_rule")
+    Trainer(**QUIET).validate(fitted, loader((x, many)), verbose=False)
+    for loaded in (fitted, AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro")):
+        predicted = Trainer(**QUIET).predict(loaded, loader(x), ckpt_path=tmp_path / "no_rule")
+        with torch.no_grad():
+            assert torch.equal(torch.cat(predicted), (loaded(x) > 0).long())
+        with pytest.raises(RuntimeError, match="rule of AlignedModule must follow a validation"):
+            _ = loaded.rule
 
 
 def test_the_rule_meets_the_constraint_of_the_loss():

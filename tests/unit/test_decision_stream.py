@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evalign import DecisionFitter, fit_decision
-from evalign.decisions.stream import WIDTH
+from evalign.decisions.kept import WIDTH
 from tests.unit.test_decisions import problem, value
 
 
@@ -117,6 +117,31 @@ def test_a_sample_is_even_and_weighs_what_all_rows_weigh():
     fresh, labels = problem(4, 20_000, 1)
     scores = [value("f1_macro", one(fresh), labels, 4) for one in (rule, expected)]
     assert scores[0] == pytest.approx(scores[1], abs=0.01)
+
+
+@pytest.mark.parametrize("size", [1, 64, 900])
+def test_a_sample_is_the_same_however_rows_are_batched(size):
+    logits, y = problem(4, 900, ratio=3.0)
+    fitter, place = DecisionFitter("f1_macro", max_rows=80), torch.empty_like(logits[:size])
+    for part, labels in zip(logits.split(size), y.split(size), strict=True):
+        place[: len(part)] = part  # as a captured graph writes every batch to one place
+        fitter.update(place[: len(part)], labels)
+    kept, labels, _ = fitter._state.rows()
+    # Of each class, the rows with the smallest keys.
+    keys, whole = DecisionFitter("f1_macro")._keys(900, y.device), []
+    for c in range(4):
+        own = (y == c).nonzero().flatten()
+        whole.append(own[keys[own].argsort()][:20])
+    assert torch.equal(labels, y[torch.cat(whole)])
+    expected = logits[torch.cat(whole)]
+    torch.testing.assert_close(kept.softmax(1), expected.softmax(1), check_dtype=False)
+
+
+def test_few_rows_of_many_classes_take_little_memory():
+    fitter = DecisionFitter("f1_macro")
+    for _ in range(3):
+        fitter.update(torch.randn(10, 500), torch.arange(10))
+    assert sum(part.logits.numel() for part in fitter._state.parts) == 30 * 500
 
 
 def test_images_with_ignored_pixels_and_probabilities():

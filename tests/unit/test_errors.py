@@ -236,8 +236,14 @@ FULL = {
         lambda: loss(logits(2, 3, 4, 4), torch.zeros(2, 8, 8, dtype=torch.int64)),
         ValueError,
         "target of MetricLoss must have shape (2, 4, 4) (class indices) or (2, 3, 4, 4) (a value "
-        "per class). Got (2, 8, 8). For coarse logits: F.interpolate(logits, target.shape[1:], "
+        "per class). Got (2, 8, 8). For coarse logits: F.interpolate(logits, target.shape[-2:], "
         'mode="bilinear").',
+    ),
+    "coarse logits of one class": (
+        lambda: loss(logits(2, 1, 4, 4), torch.zeros(2, 1, 8, 8)),
+        ValueError,
+        "target of MetricLoss must have the shape of the binary logits, (2, 4, 4). Got (2, 1, 8, 8)"
+        '. For coarse logits: F.interpolate(logits, target.shape[-2:], mode="bilinear").',
     ),
     "binary masks without a class dimension": (
         lambda: losses.DiceLoss(task="binary")(logits(2, 4, 4), torch.zeros(2, 4, 4)),

@@ -24,6 +24,7 @@ from evalign.core.doubts import warn_of_layout, warn_of_one_hot, warn_of_probabi
 from evalign.core.numerics import upcast
 
 Task = Literal["binary", "multiclass", "multilabel"]
+COARSE = 'For coarse logits: F.interpolate(logits, target.shape[-2:], mode="bilinear").'
 
 
 class GivenRows(NamedTuple):
@@ -174,7 +175,9 @@ def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, 
     if target.ndim == logits.ndim + 1 and target.shape[1] == 1:
         target = target.squeeze(1)
     allowed = f"have the shape of the binary logits, {tuple(logits.shape)}"
-    require(target.shape == logits.shape, owner, "target", allowed, given)
+    coarse = logits.ndim == target.ndim == 3 and logits.shape[1] < target.shape[1]
+    cure = COARSE if coarse else ""
+    require(target.shape == logits.shape, owner, "target", allowed, given, cure)
     return logits, target
 
 
@@ -210,7 +213,7 @@ def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> No
         elif task == "multiclass" and target.shape == (*rows, shape[1]):
             cure = "For one-hot rows pass target.argmax(-1)."
         elif len(rows) == target.ndim == 3 and shape[2] < target.shape[1]:
-            cure = 'For coarse logits: F.interpolate(logits, target.shape[1:], mode="bilinear").'
+            cure = COARSE
         raise ValueError(complaint(owner, "target", allowed, tuple(target.shape), cure))
     if target.is_floating_point():
         allowed, cure = "hold integer class indices", "Use target.long()."

@@ -7,7 +7,7 @@ rows with the smallest of pseudo-random keys, so that samples of several ranks m
 
 from collections.abc import Sequence
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -22,11 +22,9 @@ from evalign.decisions.cuts import one_label_beyond
 from evalign.decisions.fit import check_arguments, check_groups, fit_rows
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, layout
+from evalign.decisions.kept import BINS, WIDTH, Histogram, Sample
 from evalign.decisions.rule import Decision, DecisionRule
-from evalign.decisions.tuned import ENOUGH
 
-# Log-odds are known to 1/128 from −32 to 32 (probabilities down to 1e-14); beyond, by their sign.
-BINS, WIDTH = 2**13, 2.0**-7
 Ranks = Literal["all", "own"]
 SOUND = {
     "logits": "be finite",
@@ -34,130 +32,6 @@ SOUND = {
     "y": "hold indices of classes, or 0 and 1 for many labels a row",
     "sample_weight": "be finite and not negative",
 }
-
-
-@dataclass
-class _Histogram:
-    """The number and the mass of rows by label (L), class (2) and bin of the log-odds."""
-
-    counts: Tensor
-    mass: Tensor
-
-    @classmethod
-    def empty(cls, labels: int, device: torch.device) -> "_Histogram":
-        zeros = torch.zeros(labels, 2, BINS, dtype=torch.float64, device=device)
-        return cls(zeros, zeros.clone())
-
-    def add(self, margin: Tensor, y: Tensor, weight: Tensor) -> None:
-        """Add rows (R, L)."""
-        bins = (margin / WIDTH + BINS / 2).floor().clamp(0, BINS - 1).long()
-        labels = torch.arange(margin.shape[1], device=margin.device)
-        place = ((2 * labels + y) * BINS + bins).flatten()
-        self.mass.view(-1).scatter_add_(0, place, weight.flatten())
-        self.counts.view(-1).scatter_add_(0, place, (weight > 0).to(weight).flatten())
-
-    def over_ranks(self) -> "_Histogram":
-        both = torch.stack([self.counts, self.mass])
-        dist.all_reduce(both)
-        return _Histogram(*both)
-
-    def rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-odds, labels and weights (R, L). Rows of weight 0 fill up shorter labels."""
-        mass = self.mass / self.mass.sum().clamp(min=1e-300) * self.counts.sum()
-        columns = [_rows_of_bins(*both) for both in zip(self.counts, mass, strict=True)]
-        padded = [torch.nn.utils.rnn.pad_sequence([*part]) for part in zip(*columns, strict=True)]
-        return padded[0], padded[1], padded[2]
-
-
-def _rows_of_bins(counts: Tensor, mass: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows that stand for the bins (2, BINS) of one label: log-odds, labels and weights.
-
-    A class of up to `ENOUGH` rows has as many again, and more rows are at least so many: whether
-    labels are enough to learn from is told by the number of rows.
-    """
-    y, bins = counts.nonzero(as_tuple=True)
-    number, total = counts[y, bins], counts.sum(1)[y]
-    copies = (number * (ENOUGH / total).clamp(max=1)).ceil().long()
-    weight = (mass[y, bins] / copies).repeat_interleave(copies)
-    middle = (bins.double() + 0.5 - BINS / 2) * WIDTH
-    return middle.repeat_interleave(copies), y.repeat_interleave(copies), weight
-
-
-@dataclass
-class _Sample:
-    """Up to K rows of each of C classes, in places y·K … y·K + K − 1 by their keys.
-
-    An empty place has an infinite key. `counts` and `mass` (C,) are those of all rows seen.
-    """
-
-    logits: Tensor
-    keys: Tensor
-    weight: Tensor
-    counts: Tensor
-    mass: Tensor
-
-    @classmethod
-    def empty(cls, classes: int, size: int, device: torch.device) -> "_Sample":
-        rows = classes * max(1, size // classes)
-        zeros = torch.zeros(rows, dtype=torch.float64, device=device)
-        logits = torch.zeros(rows, classes, dtype=torch.float32, device=device)
-        sums = zeros.new_zeros(classes)
-        return cls(logits, torch.full_like(zeros, torch.inf), zeros, sums, sums.clone())
-
-    def add(self, logits: Tensor, y: Tensor, weight: Tensor, keys: Tensor) -> None:
-        """Add rows; those of weight 0 have no part in it."""
-        counted = weight > 0
-        self.mass.scatter_add_(0, y, weight)
-        self.counts.scatter_add_(0, y, counted.to(weight))
-        self._merge(logits, torch.where(counted, keys, torch.inf), weight, y)
-
-    def _merge(self, logits: Tensor, keys: Tensor, weight: Tensor, y: Tensor) -> None:
-        """Keep the rows with the smallest keys of each class. No size depends on a value."""
-        classes, places = self.logits.shape[1], len(self.logits)
-        each = places // classes
-        own = torch.arange(classes, device=y.device).repeat_interleave(each)
-        y, keys = torch.cat([own, y]), torch.cat([self.keys, keys])
-        order = keys.argsort(stable=True)
-        order = order[y[order].argsort(stable=True)]
-        y, keys = y[order], keys[order]
-        start = torch.searchsorted(y, torch.arange(classes, device=y.device))
-        rank = torch.arange(len(y), device=y.device) - start[y]
-        # One more place takes all that is not kept.
-        to = torch.where(rank < each, y * each + rank, places)
-        rows = torch.cat([self.logits, logits.to(self.logits)])[order]
-        weight = torch.cat([self.weight, weight])[order]
-        self.logits = rows.new_empty(places + 1, classes).index_copy_(0, to, rows)[:-1]
-        self.keys = keys.new_empty(places + 1).index_copy_(0, to, keys)[:-1]
-        self.weight = weight.new_empty(places + 1).index_copy_(0, to, weight)[:-1]
-
-    def over_ranks(self) -> "_Sample":
-        both = torch.stack([self.counts, self.mass])
-        dist.all_reduce(both)
-        parts = [_gathered(part) for part in (self.logits, self.keys, self.weight)]
-        whole = _Sample.empty(self.logits.shape[1], len(self.logits), self.logits.device)
-        whole.counts, whole.mass = both
-        own = torch.arange(len(whole.counts), device=both.device)
-        own = own.repeat_interleave(len(self.logits) // len(own))
-        for logits, keys, weight in zip(*parts, strict=True):
-            whole._merge(logits, keys, weight, own)
-        return whole
-
-    def rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits, labels and weights (R, ...); kept rows have the mass of all of their class."""
-        classes = len(self.mass)
-        y = torch.arange(classes, device=self.keys.device)
-        y = y.repeat_interleave(len(self.keys) // classes)
-        kept = self.keys.isfinite()
-        logits, y, weight = self.logits[kept].double(), y[kept], self.weight[kept]
-        held = weight.new_zeros(classes).scatter_add_(0, y, weight)
-        weight = weight * (self.mass / held.clamp(min=1e-300))[y]
-        return logits, y, weight / weight.mean()
-
-
-def _gathered(part: Tensor) -> list[Tensor]:
-    parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, part.contiguous())
-    return parts
 
 
 class DecisionFitter:
@@ -172,7 +46,8 @@ class DecisionFitter:
     reads no values and does not wait for a GPU: what is wrong with them is told by `compute`.
 
     Args:
-        max_rows: the most rows to keep, for more than two classes.
+        max_rows: the most rows to find a rule with, for more than two classes. Up to twice as many
+            are held.
         ranks: "all", or "own" for a rule from the rows of this process alone.
 
     The other arguments are those of `fit_decision`.
@@ -214,7 +89,7 @@ class DecisionFitter:
 
     def reset(self) -> None:
         """Forget all rows."""
-        self._state: _Histogram | _Sample | None = None
+        self._state: Histogram | Sample | None = None
         self._form: tuple[str, int] | None = None  # the task and the number of classes
         self._seen, self._scores = 0, "logits"  # and what scores were called
         self._wrong = torch.zeros(3, dtype=torch.int64)  # rows: of scores, labels and weights
@@ -267,7 +142,7 @@ class DecisionFitter:
         self._scores = "logits" if probabilities is None else "probabilities"
         fine = parts.all(0)
         labels, weight = (torch.where(fine, each, 0) for each in (labels, weight))
-        if isinstance(self._state, _Histogram):
+        if isinstance(self._state, Histogram):
             margin = rows if many else rows[:, 1:] - rows[:, :1]
             pair = (labels, weight) if many else (labels.unsqueeze(1), weight.unsqueeze(1))
             self._state.add(margin.nan_to_num(0), *pair)
@@ -275,11 +150,11 @@ class DecisionFitter:
             self._state.add(rows, labels, weight, self._keys(len(rows), rows.device))
         self._seen += len(rows)
 
-    def _empty(self, form: tuple[str, int], device: torch.device) -> _Histogram | _Sample:
+    def _empty(self, form: tuple[str, int], device: torch.device) -> Histogram | Sample:
         task, columns = form
         if task == "multilabel" or columns == 2:
-            return _Histogram.empty(columns if task == "multilabel" else 1, device)
-        return _Sample.empty(columns, self.max_rows, device)
+            return Histogram.empty(columns if task == "multilabel" else 1, device)
+        return Sample.empty(columns, self.max_rows, device)
 
     def _keys(self, rows: int, device: torch.device) -> Tensor:
         """Pseudo-random numbers in [0, 1) of the next rows, the same on every device."""
@@ -296,20 +171,20 @@ class DecisionFitter:
     @torch.no_grad()
     def over_ranks(self) -> "DecisionFitter":
         """One that holds the rows of all ranks, and whose `compute` may be called on one alone."""
-        whole = copy(self)
-        whole._state = deepcopy(self._state)
+        whole = copy(self)  # but for what changes in place: sums, and offsets that a loss learns
+        whole._state, whole.offsets = deepcopy(self._state), deepcopy(self.offsets)
         if not self._summed():
             return whole
         whole.ranks = "own"
         forms: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(forms, (self._form, self._wrong.tolist(), self._labelled))
-        found = {form for form, _, _ in forms if form is not None}
-        allowed = "have the same columns on every rank"
+        place = self._form and (self._form, self._wrong.device.type)
+        dist.all_gather_object(forms, (place, self._wrong.tolist(), self._labelled))
+        found = {place for place, _, _ in forms if place is not None}
+        allowed = "have the same columns on every rank, on one kind of device"
         require(len(found) <= 1, "DecisionFitter", "logits", allowed, sorted(found))
         whole._wrong = torch.tensor([wrong for _, wrong, _ in forms]).sum(0)
         whole._labelled = all(labelled for _, _, labelled in forms)
-        for form in found:
-            device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        for form, device in found:
             state = self._state or self._empty(form, torch.device(device))
             whole._form, whole._state = form, state.over_ranks()
         return whole
@@ -327,7 +202,7 @@ class DecisionFitter:
             raise ValueError(complaint(owner, "rows", "hold at least one", "none", cure))
         rows, labels, weight = state.rows()
         many = form[0] == "multilabel"
-        if isinstance(state, _Histogram) and not many:
+        if isinstance(state, Histogram) and not many:
             rows = torch.cat([torch.zeros_like(rows), rows], 1)
             labels, weight = labels.squeeze(1), weight.squeeze(1)
         rule = fit_rows(
@@ -344,7 +219,7 @@ class DecisionFitter:
             class_dim=self.class_dim or 1,
             counted=int(state.counts.sum() / (len(state.counts) if many else 1)),
         )
-        if isinstance(state, _Histogram):  # whose last bins hold all rows beyond them
+        if isinstance(state, Histogram):  # whose last bins hold all rows beyond them
             gain = one_label_beyond(rule.gain, rule.log_odds, BINS / 2 * WIDTH)
             rule = replace(rule, gain=gain)
         return rule

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from copy import deepcopy
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,8 @@ from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import check_class_dim, classes_second, logits_of
-from evalign.training import TemperatureAnnealing
+from evalign.training import TemperatureAnnealing, validation
 from evalign.training.checkpoint import exists, load, save
-from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of, reading
 
 try:
     from transformers import EvalPrediction, Trainer, TrainingArguments
@@ -95,7 +95,8 @@ class AlignedTrainer(Trainer):
             called with the logits of all rows, which are then kept; or, if it takes
             `compute_result`, batch by batch.
 
-    The other arguments are those of `Trainer`.
+    The other arguments are those of `Trainer`. With `model_init`, every call of `train` begins with
+    a new model, and so with the loss and the annealing as they were given.
     """
 
     def __init__(
@@ -114,17 +115,18 @@ class AlignedTrainer(Trainer):
             text = complaint("AlignedTrainer", "compute_loss_func", allowed, "one", cure)
             raise TypeError(text)
         check_class_dim(loss)
+        self._given: dict[str, Any] = {}  # states, which `call_model_init` asks for
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.
         super().__init__(*args, compute_loss_func=loss, compute_metrics=self._score, **kwargs)
         self.args.batch_eval_metrics = True  # else it would keep the logits of an evaluation
         self._own = None if compute_metrics is None else _OwnScores(compute_metrics, self.args)
         self._seen: Confusion | int = 0
-        self._reading: dict[str, Any] = reading(loss) | {"class_dim": 1}
+        self._reading: dict[str, Any] = validation.reading(loss) | {"class_dim": 1}
         self._fitter = DecisionFitter(
             metric,
             decision=decision,
             ranks="own",  # Trainer gives every process the rows of all
-            **bounds_of_rule("AlignedTrainer", loss, decision),
+            **validation.bounds_of_rule("AlignedTrainer", loss, decision),
             **self._reading,
         )
         self._evaluated: DecisionFitter | DecisionRule | None = None
@@ -132,6 +134,10 @@ class AlignedTrainer(Trainer):
         if getattr(loss, "class_dim", 1) is None:  # else it would doubt as many tokens as classes
             self.loss.class_dim = 1
         self.annealing = annealing
+        best = self.args if self.args.metric_for_best_model in ("metric", "eval_metric") else None
+        validation.check_direction("TrainingArguments", best, self.metric)
+        validation.check_direction("TemperatureAnnealing", annealing, self.metric)
+        self._given = {name: deepcopy(part.state_dict()) for name, part in self._stateful().items()}
         self._microbatches: list[dict[str, Any]] = []
         self._exact: ExactAccumulation | None = None  # for a step with several micro-batches
         self._replaying = ExitStack()  # open while they are back-propagated
@@ -145,6 +151,12 @@ class AlignedTrainer(Trainer):
         got = f"{copies} processes that share rows"
         require(copies == 1, "AlignedTrainer", "args", allowed, got, "Use DDP or FSDP.")
 
+    def call_model_init(self, *args: Any, **kwargs: Any) -> nn.Module:
+        for name, state in self._given.items():
+            self._stateful()[name].load_state_dict(state)
+        self._evaluated = None
+        return super().call_model_init(*args, **kwargs)
+
     def compute_loss(
         self,
         model: nn.Module,
@@ -155,7 +167,7 @@ class AlignedTrainer(Trainer):
         """The loss of these rows; for a micro-batch, a term with its part of the gradient."""
         outputs, logits, labels, *more = self._forward(model, inputs)
         exact = self._exact if model.training else None
-        value = loss_of((exact or self).loss, logits, labels, *more)
+        value = validation.loss_of((exact or self).loss, logits, labels, *more)
         return (value, outputs) if return_outputs else value
 
     def get_batch_samples(
@@ -242,7 +254,8 @@ class AlignedTrainer(Trainer):
         It takes logits as the loss does: those of tokens as (N, C, T).
         """
         if self._evaluated is None:
-            text = complaint("AlignedTrainer", "rule", "follow an evaluation", "none")
+            cure = "Call evaluate."
+            text = complaint("AlignedTrainer", "rule", "follow an evaluation", "none", cure)
             raise RuntimeError(text)
         if isinstance(self._evaluated, DecisionFitter):
             self._evaluated = self._evaluated.compute()
@@ -258,10 +271,10 @@ class AlignedTrainer(Trainer):
             argument = "preprocess_logits_for_metrics"
             raise TypeError(complaint("AlignedTrainer", argument, allowed, got, cure))
         logits, labels = classes_second(logits, labels)
-        self._seen = self._seen + hard_confusion(
+        self._seen = self._seen + validation.hard_confusion(
             logits, labels, matrix=self.metric.needs_matrix, **self._reading
         )
-        self._fitter.update(logits, labels)
+        self._fitter.update(logits, validation.hard_labels(labels, **self._reading))
         own = {} if self._own is None else self._own(prediction, compute_result)
         if not compute_result:
             return {}
@@ -289,16 +302,23 @@ class AlignedTrainer(Trainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is None or not exists(folder := Path(checkpoint) / "evalign"):
-            return  # none, or that of a plain Trainer: the loss starts afresh
-        tree = load(folder)
+        self._load_own(checkpoint)
+
+    def _load_best_model(self) -> None:
+        super()._load_best_model()
+        # The offsets of the loss and the rule go with the weights.
+        self._load_own(self.state.best_model_checkpoint)
+
+    def _load_own(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        folder = Path(checkpoint) / "evalign"
+        # A plain Trainer's has none, nor has one with save_only_model: the loss stays as it is.
+        tree = load(folder) if exists(folder) else {}
         for name, part in self._stateful().items():
             if name in tree:
                 part.load_state_dict(tree[name])
-        if "rule" in tree:
-            metric = self._fitter.metric
-            metric = None if isinstance(metric, str) else metric
-            self._evaluated = DecisionRule.from_state_dict(tree["rule"], metric=metric)
+        self._evaluated = validation.rule_of(tree, self._fitter.metric)
 
 
 class _OwnScores:

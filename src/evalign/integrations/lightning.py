@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -17,11 +18,11 @@ from evalign.core.rows import infer_task
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import logits_of
-from evalign.training import TemperatureAnnealing
-from evalign.training.validation import bounds_of_rule, hard_confusion, loss_of, reading
+from evalign.training import TemperatureAnnealing, validation
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.trainer.states import TrainerFn
 except ModuleNotFoundError as error:
     text = f"evalign.integrations.lightning needs lightning. {installing('.[lightning]')}"
     raise ImportError(text) from error
@@ -97,9 +98,9 @@ class AlignedModule(LightningModule):
         self.microbatch_size = microbatch_size
         self._seen: Confusion | int = 0  # of this validation or test, on this rank
         given = {} if ignore_index is None else {"ignore_index": ignore_index}
-        self._reading = reading(loss, **given)
+        self._reading = validation.reading(loss, **given)
         self._many_labels = self._reading["task"] == "multilabel"
-        bounds = bounds_of_rule("AlignedModule", loss, decision)
+        bounds = validation.bounds_of_rule("AlignedModule", loss, decision)
         self._fitter = DecisionFitter(metric, decision=decision, **bounds, **self._reading)
         self._validated: DecisionFitter | DecisionRule | None = None
 
@@ -158,7 +159,7 @@ class AlignedModule(LightningModule):
         x, target, *more = self._labelled(batch)
         logits = self._in_parts(x)
         self._note(logits, target)
-        value = loss_of(self.loss, logits, target, *more)
+        value = validation.loss_of(self.loss, logits, target, *more)
         self.log("train_loss", value)
         return value
 
@@ -175,6 +176,12 @@ class AlignedModule(LightningModule):
         size = self.microbatch_size
         if size is None:
             return self(x)
+        tensors = [*x.values()] if isinstance(x, Mapping) else [x]
+        if not all(isinstance(each, Tensor) for each in tensors):
+            kinds = ", ".join(type(each).__name__ for each in tensors)
+            allowed = "be a tensor, or a dict of tensors, with a microbatch_size"
+            cure = "Override AlignedModule.unpack, or leave out microbatch_size."
+            raise TypeError(complaint("AlignedModule", "x of a batch", allowed, kinds, cure))
         if isinstance(x, Mapping):
             columns = zip(*(value.split(size) for value in x.values()), strict=True)
             parts = [dict(zip(x, part, strict=True)) for part in columns]
@@ -191,7 +198,8 @@ class AlignedModule(LightningModule):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         logits, target, weight = self._score(batch)
-        self._fitter.update(logits, target, sample_weight=weight)
+        labels = validation.hard_labels(target, **self._reading)
+        self._fitter.update(logits, labels, sample_weight=weight)
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
         self._score(batch)
@@ -200,7 +208,7 @@ class AlignedModule(LightningModule):
         x, target, weight, _ = self._labelled(batch)
         logits = self(x)
         self._note(logits, target)
-        self._seen = self._seen + hard_confusion(
+        self._seen = self._seen + validation.hard_confusion(
             logits,
             target,
             sample_weight=weight,
@@ -237,29 +245,36 @@ class AlignedModule(LightningModule):
         self._fitter.reset()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["many_labels"] = self._many_labels
         if self._validated is not None:
             with suppress(Infeasible):  # a later epoch may meet the constraint
                 checkpoint["rule"] = self.rule.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if "rule" in checkpoint:
-            metric = self._fitter.metric
-            metric = None if isinstance(metric, str) else metric
-            self._validated = DecisionRule.from_state_dict(checkpoint["rule"], metric=metric)
+        self._many_labels = checkpoint.get("many_labels", self._many_labels)
+        self._validated = validation.rule_of(checkpoint, self._fitter.metric)
 
     def on_test_epoch_end(self) -> None:
         self._log_metric("test_metric")
 
     def _log_metric(self, name: str) -> None:
         own, self._seen = self._seen, 0
-        assert isinstance(own, Confusion)  # Lightning does not end an epoch without a batch
-        total = own.map(lambda x: self.trainer.strategy.reduce(x, reduce_op="sum"))
+        parts: list[Any] = [own.map(Tensor.cpu) if isinstance(own, Confusion) else None]
+        if dist.is_available() and dist.is_initialized():
+            # As objects: a rank that has had no batch does not know how many classes there are.
+            parts *= dist.get_world_size()
+            dist.all_gather_object(parts, parts[0])
+        total = sum(part for part in parts if part is not None)
+        if not isinstance(total, Confusion):
+            got = "none on any rank"
+            raise ValueError(complaint("AlignedModule", f"batches for {name}", "have rows", got))
+        score = self.metric(total.map(lambda x: x.to(self.device)))
         # It is already the same on all ranks, but Lightning warns without sync_dist.
-        self.log(name, self.metric(total), sync_dist=True)
+        self.log(name, score, sync_dist=True)
 
 
 class AnnealTemperature(Callback):
-    """Steps a `TemperatureAnnealing` after every validation, and ends the training with it.
+    """Steps a `TemperatureAnnealing` after every validation of a training, and ends it.
 
     Its state is saved with Lightning's checkpoints: a resumed run keeps the same temperature.
 
@@ -277,8 +292,12 @@ class AnnealTemperature(Callback):
         self.annealing = annealing
         self.monitor = monitor
 
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if isinstance(pl_module, AlignedModule) and self.monitor == "val_metric":
+            validation.check_direction("TemperatureAnnealing", self.annealing, pl_module.metric)
+
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.sanity_checking:
+        if trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING:
             return
         logged = trainer.callback_metrics
         allowed = f"be one of the logged {sorted(logged)}"

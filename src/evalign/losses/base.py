@@ -117,6 +117,8 @@ class Loss(KnownKeywords, nn.Module, ABC):
         name = type(self).__name__
         check_types(name, logits, target, sample_weight)
         eager = not traced()  # a graph must not depend on the number of calls
+        if eager:
+            self._check_precision()
         rows = as_rows(
             name,
             logits,
@@ -158,6 +160,20 @@ class Loss(KnownKeywords, nn.Module, ABC):
     def extra_repr(self) -> str:
         names = [name for name in signature(type(self)).parameters if hasattr(self, name)]
         return ", ".join(f"{name}={_text(getattr(self, name))}" for name in names)
+
+    def _check_precision(self) -> None:
+        """Check that nobody has cast the buffers: multipliers and counts would not grow any more.
+
+        FSDP does so without a call of `_apply`, and with all buffers at once.
+        """
+        first = next(self.buffers(), None)
+        ok = first is None or first.dtype.itemsize >= 4
+        cure = (
+            "Mixed precision of FSDP has cast them: wrap the network alone, pass "
+            "FSDP(..., ignored_modules=[loss]), or leave out its buffer_dtype."
+        )
+        allowed, got = "have their full precision", None if first is None else first.dtype
+        require(ok, type(self).__name__, "buffers", allowed, got, cure)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Loss":
         # Buffers are settings, not weights: .half() must not make 0.19995 of a temperature of 0.2.

@@ -241,7 +241,7 @@ def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
     facts = np.concatenate([slopes, [ctx.size * per_cross, temperature]])
     ends = [c.total, c.rows, strength]
     point = np.concatenate([c.tp, c.predicted, c.actual, c.actual, ends, now.actual])
-    value = torch.tensor(value, dtype=weight.dtype)
+    value = torch.tensor(value, dtype=weight.dtype, device="cpu")  # whatever the default device is
     return _Passed(
         value, torch.from_numpy(facts), torch.from_numpy(point), (target, weight, *of_rows)
     )

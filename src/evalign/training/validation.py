@@ -1,6 +1,6 @@
 """The loss and the true metric of the validation rows."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -9,8 +9,9 @@ from torch.nn import functional as F
 
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import Metric
+from evalign.core.metrics import Metric, MetricFunction
 from evalign.core.rows import Task, as_rows, check_types, signed
+from evalign.decisions import DecisionRule
 from evalign.losses import MetricLoss, WMWLoss
 
 
@@ -98,6 +99,10 @@ def bounds_of_rule(owner: str, loss: nn.Module, decision: str) -> dict[str, Any]
 
     A rule from a stream of rows knows no groups, so that beside a gap there is none but the argmax.
     """
+    if not isinstance(loss, nn.Module):
+        allowed, got = "be a torch.nn.Module", getattr(loss, "__name__", type(loss).__name__)
+        cure = "Torch has modules of its functions, such as CrossEntropyLoss()."
+        raise TypeError(complaint(owner, "loss", allowed, got, cure))
     parts = (part for part in loss.modules() if isinstance(part, MetricLoss))
     bounded = next((part for part in parts if part.constraint is not None), None)
     if bounded is None:
@@ -109,6 +114,22 @@ def bounds_of_rule(owner: str, loss: nn.Module, decision: str) -> dict[str, Any]
     if decision == "argmax":
         return {}
     return {"constraint": bounded.constraint, "classes": bounded.classes}
+
+
+def check_direction(owner: str, watcher: Any, metric: Metric) -> None:
+    """Check that what watches the metric, if anything does, knows whether more of it is better."""
+    wanted = metric.greater_is_better
+    got = wanted if watcher is None else watcher.greater_is_better
+    allowed = f"be {wanted} where the metric is {metric.name}"
+    require(got == wanted, owner, "greater_is_better", allowed, got)
+
+
+def rule_of(state: Mapping[str, Any], metric: str | MetricFunction) -> DecisionRule | None:
+    """The rule of a checkpoint, for the metric that it was found for; None if it holds none."""
+    if "rule" not in state:
+        return None
+    own = None if isinstance(metric, str) else metric
+    return DecisionRule.from_state_dict(state["rule"], metric=own)
 
 
 def hard_confusion(
@@ -137,25 +158,36 @@ def hard_confusion(
         class_dim=class_dim,
         look=False,
     )
-    logits, target = rows.logits, signed(rows.target)
-    ignored = target == ignore_index
+    logits = rows.logits
     if rows.task == "multiclass":
         classes, predicted = logits.shape[1], logits.argmax(1)
-        if not rows.indices:
-            target, ignored = target.argmax(1), ignored.any(1)
     else:
-        classes = 2 if rows.task == "binary" else None
-        predicted = logits > 0
-        target = target > 0.5 if target.is_floating_point() else target
+        classes, predicted = 2 if rows.task == "binary" else None, logits > 0
     return Confusion.from_predictions(
         predicted.long(),
-        target.long().masked_fill(ignored, ignore_index),
+        hard_labels(signed(rows.target), rows.task, ignore_index).long(),
         num_classes=classes,
         task=rows.task,
         sample_weight=rows.weight,
         ignore_index=ignore_index,
         matrix=matrix,
     )
+
+
+def hard_labels(
+    target: Tensor, task: Task | None, ignore_index: int, class_dim: int | None = None
+) -> Tensor:
+    """Probabilities as the class or label that each is more probable to be; labels as they are.
+
+    Of a `task` that nobody has declared, targets are labels.
+    """
+    if task is None or not target.is_floating_point():
+        return target
+    ignored = target == ignore_index
+    if task == "multiclass":
+        dim = class_dim or 1
+        return target.argmax(dim).masked_fill(ignored.any(dim), ignore_index)
+    return (target > 0.5).long().masked_fill(ignored, ignore_index)
 
 
 def _collapsed(c: Confusion) -> Tensor:

@@ -70,12 +70,29 @@ def test_buffers_keep_their_digits_and_are_the_modules_own():
     assert MetricLoss("f1").bfloat16().temperature.item() == 0.2
 
 
+def test_buffers_that_were_cast_are_refused():
+    for loss in (MetricLoss("f1"), losses.AlignedLoss("f1", constraint="recall >= 0.9")):
+        for buffer in loss.buffers():
+            buffer.data = buffer.bfloat16()  # as FSDP with a buffer_dtype does
+        with pytest.raises(ValueError, match=r"Got torch.bfloat16\. Mixed .* ignored_modules="):
+            loss(torch.zeros(3), torch.tensor([0, 1, 0]))
+
+
 def test_built_on_the_meta_device():
     with torch.device("meta"):
         loss = MetricLoss("f1")
     loss = loss.to_empty(device="cpu")
     loss.load_state_dict(MetricLoss("f1", temperature=0.1).state_dict())
     assert loss.temperature.item() == 0.1
+
+
+def test_the_default_device_does_not_matter():
+    loss = MetricLoss("f1_macro")
+    logits, target = torch.randn(5, 3, requires_grad=True), torch.tensor([0, 1, 2, 0, 1])
+    with torch.device("meta"):
+        value = loss(logits, target)
+        value.backward()
+    assert value.device == logits.grad.device == logits.device
 
 
 @pytest.mark.parametrize(
