@@ -470,7 +470,7 @@ def test_warm_start_goes_on():
 def test_warm_start_wants_the_same_network_classes_and_columns():
     clf = quick(epochs=1, warm_start=True).fit(X, Y)
     kind = clf.network
-    text = r"network of AlignedClassifier must be that of the last fit for warm_start, .* Set it back"
+    text = "network of AlignedClassifier must be that of the last fit for warm_start, .* Set it"
     with pytest.raises(ValueError, match=text):
         clf.set_params(network="linear").fit(X, Y)
     clf.set_params(network=kind)
