@@ -202,6 +202,13 @@ def test_a_constraint(tmp_path, model):
     page = (tmp_path / "run/report.html").read_text()
     assert "Constraint" in page
     assert saved[0]["verdict"] in page
+    new = written(tmp_path / "new.csv", frame[:100])
+    said = json.loads(done("evaluate", tmp_path / "run", new, "--json").out)["constraints"]
+    done("predict", tmp_path / "run", new, "--out", tmp_path / "scored.csv")
+    scored = pd.read_csv(tmp_path / "scored.csv")
+    for row, name in zip(said, ("low", "high"), strict=True):
+        recall = (scored["prediction"][scored["label"] == name] == name).mean()
+        assert row["test"] == pytest.approx(recall)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from evalign.cli.labels import warn_of_formulas
 from evalign.cli.outcome import (
     contents,
     judged,
+    met,
     predictions,
     probabilities,
     shown,
@@ -93,7 +94,7 @@ def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
             cure = "Give rows that it has not seen; its own test rows are in its report."
             warnings.warn(f"{text} scores are too good. {cure}", DataWarning, stacklevel=2)
         warn_of_scarce("test", content.y, labels)
-        result = scores(content)
+        result = scores(content) | met(content, labels, opened.about)
         spoken.result(result, *shown(result), "", shown_classes(result))
 
 
