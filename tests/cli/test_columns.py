@@ -164,6 +164,31 @@ def test_a_percentage_is_a_number():
         assert kind_of(["4" if i % 2 else "4%" for i in range(ROWS)]) == "number"
 
 
+def test_percent_signs_in_one_of_two_tables():
+    """Whether those of training had them is known, unless they had both or tell nothing."""
+    made = pa.table(
+        {
+            "with": [f"{i}%" for i in range(ROWS)],
+            "without": [str(i % 50) for i in range(ROWS)],
+            "share": [str(i / ROWS) for i in range(ROWS)],
+            "y": ["a", "b"] * (ROWS // 2),
+        }
+    )
+    found = plan(made, "data.csv", target="y")
+    assert found.percents == {"with": True, "without": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame(made, found, "data.csv")
+        frame(pa.table({"with": [0.5], "without": ["4"], "share": ["4%"]}), found, "new.csv")
+    for name, given, text in (
+        ("with", [48.0], "holds numbers beyond 1 without a percent sign, which those of training"),
+        ("without", ["48 %"], "holds percent signs, which the numbers of training do not have. 48"),
+    ):
+        other = pa.table({"with": ["1%"], "without": ["1"], "share": ["1"]} | {name: given})
+        with pytest.warns(DataWarning, match=f"Column '{name}' of new.csv {text}"):
+            frame(other, found, "new.csv")
+
+
 @pytest.mark.parametrize("form", ["${}.50", "{:02}.01.24", "{} 500", "\u2212{}.5"])
 def test_what_may_be_numbers_or_dates_is_not_left_out_unseen(form):
     values = [form.format(i % 28 + 1) + "0" * (i // 28) for i in range(ROWS)]

@@ -35,6 +35,7 @@ def test_the_run_folder(fitted, data):
         categories=["colour", "member"],
         dates=[],
         left_out={"person": "id", "country": "constant"},
+        percents={"age": False, "income": False},
     )
     assert run.labels.names == ["high", "low", "middle"]
     assert run.about["rows"] == {"training": 192, "test": 48}

@@ -149,6 +149,16 @@ def test_rows_of_gaps(fitted, tmp_path, monkeypatch):
     assert "has no value for the model in row 31 and 1 other. Remove rows that are" in result.err
 
 
+def test_percent_signs_of_many_blocks_are_noted_once(fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr("evalign.cli.tables.BLOCK_BYTES", 400)
+    frame = table(60, seed=7)
+    new = written(tmp_path / "new.csv", frame.assign(age=frame["age"].astype(str) + "%"))
+    said = done("predict", fitted, new, "--out", tmp_path / "scored.csv").err
+    assert (
+        said.count("Column 'age' of") == said.count("holds percent signs, which the numbers") == 1
+    )
+
+
 def test_dates_and_the_model_in_python(tmp_path):
     """A date is one in every format, and the model of a run takes the frame that pandas reads."""
     frame = table().assign(since=pd.date_range("2019-12-30", periods=240, freq="9h"))

@@ -48,6 +48,8 @@ class Columns:
         decimal: the mark in its numbers, by which those of a file that do not tell theirs are read.
         truths: how categories spell false and true, by the column's name. Other files may have them
             in other letters, or as truth values.
+        percents: whether numbers have percent signs, or are beyond 1 without, by the column's name.
+            It is not there where they are neither or both.
     """
 
     target: str
@@ -60,6 +62,7 @@ class Columns:
     date_forms: dict[str, str] = field(default_factory=dict)
     decimal: str = "."
     truths: dict[str, list[str]] = field(default_factory=dict)
+    percents: dict[str, bool] = field(default_factory=dict)
 
     @property
     def features(self) -> list[str]:
@@ -105,9 +108,13 @@ def plan(
     found = {name: _date_form(f"Column {name!r} of {source}", table[name]) for name in days}
     forms = {name: form for name, form in found.items() if form is not None}
     spelled = {name: pair for name in categories if (pair := spelling(as_text(table[name])))}
-    return Columns(
-        target, group, weight, numbers, categories, days, left_out, forms, truths=spelled
-    )
+    percents = {}
+    for name in numbers:
+        signed, large = _percents(table[name], as_numbers(table[name])[0])
+        if signed.any() != large.any():
+            percents[name] = bool(signed.any())
+    roles = (target, group, weight, numbers, categories, days, left_out, forms)
+    return Columns(*roles, truths=spelled, percents=percents)
 
 
 def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1) -> pd.DataFrame:
@@ -116,6 +123,9 @@ def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1)
     for name in columns.numbers:
         values, wrong = as_numbers(table[name])
         _check_numbers(f"Column {name!r} of {source}", table[name], wrong, first_row)
+        if name in columns.percents:
+            signs = columns.percents[name]
+            _warn_of_other_percents(f"Column {name!r} of {source}", table[name], values, signs)
         data[name] = values
     for name in columns.categories:
         texts = as_text(table[name])
@@ -263,14 +273,40 @@ def _check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarra
 
 def _warn_of_percents(what: str, texts: pa.ChunkedArray, values: np.ndarray) -> None:
     """Warn of percentages among numbers that are beyond 1, and may be percentages too."""
-    signed = pc.ends_with(pc.utf8_trim_whitespace(texts), "%").fill_null(False).to_numpy()
-    large = ~signed & (np.abs(values) > 1)
+    signed, large = _percents(texts, values)
     if signed.any() and large.any():
         one, other = (texts[int(np.argmax(odd))].as_py().strip() for odd in (signed, large))
         read = f"{one!r}, which is {values[np.argmax(signed)]:g}, and {other!r}, which is {other}"
         got = f"{what} holds {read}"
         cure = "If all are percentages, write the sign in all of its cells or in none."
         warnings.warn(f"{got}. {cure}", DataWarning, stacklevel=5)
+
+
+def _warn_of_other_percents(
+    what: str, column: pa.ChunkedArray, values: np.ndarray, signs: bool
+) -> None:
+    """Warn of numbers that have percent signs where those of the training table had none.
+
+    Or the other way round. Blocks of a table get the same text, which is shown once.
+    """
+    signed, large = _percents(column, values)
+    if signs and large.any():
+        got = "holds numbers beyond 1 without a percent sign, which those of training have"
+    elif not signs and signed.any():
+        got = "holds percent signs, which the numbers of training do not have"
+    else:
+        return
+    cure = "48% is read as 0.48: write percentages in one way in both tables."
+    warnings.warn(f"{what} {got}. {cure}", DataWarning, stacklevel=4)
+
+
+def _percents(column: pa.ChunkedArray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Masks of the numbers with a percent sign, and of those without that are beyond 1."""
+    signed = np.zeros(len(values), bool)
+    if not is_number(column.type):
+        texts = pc.utf8_trim_whitespace(as_text(column))
+        signed = pc.ends_with(texts, "%").fill_null(False).to_numpy()
+    return signed, ~signed & (np.abs(values) > 1)
 
 
 def _not_dates(texts: pa.ChunkedArray) -> np.ndarray:
