@@ -145,6 +145,18 @@ def test_what_is_no_date():
         frame(other, found, "new.csv")
 
 
+@pytest.mark.parametrize("form", ["{} kg", "{}.5k", "USD {}", "{}-Jan-24", "{} mars 2024", "€ {}"])
+def test_numbers_with_a_unit_and_months_by_name_are_noted(form):
+    """Of more than twenty values also those that repeat. Fewer, and other words, may be names."""
+    with pytest.warns(DataWarning, match=r"is read as text, for values such as"):
+        assert kind_of([form.format(i % 21) for i in range(ROWS)]) == "category"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kind_of([form.format(i % 20) for i in range(ROWS)])
+        kind_of([f"{i % 30} {'kg' if i % 2 else 'lb'}" for i in range(ROWS)])
+        kind_of([f"Store {i % 30}" for i in range(ROWS)])
+
+
 def test_almost_numbers():
     with pytest.warns(
         DataWarning, match=r"category for 2 values that are no numbers, such as '1,5'"

@@ -30,6 +30,9 @@ NUMBER = rf"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?{PERCENT}$"
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
 NO_LETTERS = r"^\PL*\d\PL*$"
+UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*)$"  # 48 kg, USD 48
+NAMED_MONTH = r"^\s*\d\d?[-. /]+\pL{3,}[-., /]+\d{2,4}$"  # 31-Jan-24
+MANY = 20  # values; more of them are hardly names of things
 
 
 @dataclass(frozen=True)
@@ -264,11 +267,27 @@ def _check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarra
         cure = f"Correct them or leave them empty for a column of {word}."
         warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
         return
-    if not repeated and pc.all(pc.match_substring_regex(present, NO_LETTERS)).as_py():
+    if _may_be_numbers_or_dates(present, repeated):
         flaw = repr(texts[int(np.argmax(wrong))].as_py())
         got = f"{what} is read as text, for values such as {flaw}."
         cure = f"If they are numbers or dates, write them as 1234.5 or 2024-01-31, {drop}"
         warnings.warn(f"{got} {cure}", DataWarning, stacklevel=5)
+
+
+def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
+    """Whether texts are numbers of one unit, or months by name, or hardly repeat without letters.
+
+    A few that repeat may be names.
+    """
+
+    def are(form: str) -> bool:
+        return pc.all(pc.match_substring_regex(texts, form)).as_py()
+
+    if repeated and len(texts.unique()) <= MANY:
+        return False
+    units = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, UNIT, r"\1\2")).unique()
+    one = len(units) == 1 and units[0].as_py() != ""
+    return (are(UNIT) and one) or are(NAMED_MONTH) or (not repeated and are(NO_LETTERS))
 
 
 def _warn_of_percents(what: str, texts: pa.ChunkedArray, values: np.ndarray) -> None:
