@@ -137,7 +137,10 @@ def test_a_cost_is_best_when_small(binary):
         (["--metric", "f1_makro"], 'Did you mean "f1_macro"?'),
         (["--metric", "roc_auc"], "It ranks over all thresholds"),
         (["--group", "house"], "--group must name a column of"),
-        (["--group", "member", "--folds", 2], "groups of compare must name at least 3 groups"),
+        (
+            ["--group", "member", "--folds", 2],
+            "--group must name at least 3 groups. Got 2. Give more",
+        ),
         (["--group", "colour", "--folds", 2], "must leave two groups or more to train on. Got 1."),
         (["--positive", "c"], "--positive must be a class of 'label'"),
     ],
@@ -191,7 +194,7 @@ def test_a_class_that_lives_in_one_group(tmp_path):
     frame["household"] = np.where(frame["label"] == "low", 99, np.arange(160) % 12)
     path = written(tmp_path / "data.csv", frame)
     line = refused("compare", path, "--target", "label", "--group", "household", "--folds", 2)
-    assert "groups of compare must leave every class in every fold" in line
+    assert "evalign: --group must leave every class in every fold" in line
 
 
 # The demo
