@@ -194,6 +194,14 @@ def test_places_that_take_no_file(fitted, data, tmp_path):
         assert text.endswith("Choose another --out.")
 
 
+def test_a_report_does_not_take_the_place_of_a_table(fitted, tmp_path):
+    new = written(tmp_path / "new.csv", table(5))
+    before = files(tmp_path), files(fitted)
+    assert "new.csv must end in .html or .htm." in refused("report", fitted, "--out", new)
+    assert "must end in .html" in refused("report", fitted, "--out", fitted / "run.json")
+    assert (files(tmp_path), files(fitted)) == before
+
+
 def test_a_finished_run_in_a_place_that_takes_no_file(command, fitted, data, monkeypatch):
     """It is shown again, which writes nothing. Its report is not made again."""
 

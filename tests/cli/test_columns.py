@@ -145,6 +145,18 @@ def test_what_is_no_date():
         frame(other, found, "new.csv")
 
 
+@pytest.mark.parametrize("form", ["{} kg", "{}.5k", "USD {}", "{}-Jan-24", "{} mars 2024", "€ {}"])
+def test_numbers_with_a_unit_and_months_by_name_are_noted(form):
+    """Of more than twenty values also those that repeat. Fewer, and other words, may be names."""
+    with pytest.warns(DataWarning, match=r"is read as text, for values such as"):
+        assert kind_of([form.format(i % 21) for i in range(ROWS)]) == "category"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kind_of([form.format(i % 20) for i in range(ROWS)])
+        kind_of([f"{i % 30} {'kg' if i % 2 else 'lb'}" for i in range(ROWS)])
+        kind_of([f"Store {i % 30}" for i in range(ROWS)])
+
+
 def test_almost_numbers():
     with pytest.warns(
         DataWarning, match=r"category for 2 values that are no numbers, such as '1,5'"
@@ -162,6 +174,31 @@ def test_a_percentage_is_a_number():
     assert kind_of(["0.5" if i % 2 else f"{i % 7}%" for i in range(ROWS)]) == "number"
     with pytest.warns(DataWarning, match="holds '4%', which is 0.04, and '4', which is 4. If all"):
         assert kind_of(["4" if i % 2 else "4%" for i in range(ROWS)]) == "number"
+
+
+def test_percent_signs_in_one_of_two_tables():
+    """Whether those of training had them is known, unless they had both or tell nothing."""
+    made = pa.table(
+        {
+            "with": [f"{i}%" for i in range(ROWS)],
+            "without": [str(i % 50) for i in range(ROWS)],
+            "share": [str(i / ROWS) for i in range(ROWS)],
+            "y": ["a", "b"] * (ROWS // 2),
+        }
+    )
+    found = plan(made, "data.csv", target="y")
+    assert found.percents == {"with": True, "without": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame(made, found, "data.csv")
+        frame(pa.table({"with": [0.5], "without": ["4"], "share": ["4%"]}), found, "new.csv")
+    for name, given, text in (
+        ("with", [48.0], "holds numbers beyond 1 without a percent sign, which those of training"),
+        ("without", ["48 %"], "holds percent signs, which the numbers of training do not have. 48"),
+    ):
+        other = pa.table({"with": ["1%"], "without": ["1"], "share": ["1"]} | {name: given})
+        with pytest.warns(DataWarning, match=f"Column '{name}' of new.csv {text}"):
+            frame(other, found, "new.csv")
 
 
 @pytest.mark.parametrize("form", ["${}.50", "{:02}.01.24", "{} 500", "\u2212{}.5"])

@@ -52,6 +52,16 @@ checkpoint.save = save
 """
 
 
+def test_interrupted_with_nothing_to_go_on_from(data, tmp_path, monkeypatch):
+    def interrupt(*_):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(command, "_build", interrupt)
+    stopped = invoke(*fit(data, tmp_path / "run"))
+    assert stopped.err.splitlines()[-2] == "The same command begins anew."
+    assert not list(tmp_path.iterdir())
+
+
 def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
     """It is stopped right after the first checkpoint of either model."""
     out, partial = tmp_path / "run", tmp_path / "run.partial"

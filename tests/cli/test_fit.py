@@ -35,6 +35,7 @@ def test_the_run_folder(fitted, data):
         categories=["colour", "member"],
         dates=[],
         left_out={"person": "id", "country": "constant"},
+        percents={"age": False, "income": False},
     )
     assert run.labels.names == ["high", "low", "middle"]
     assert run.about["rows"] == {"training": 192, "test": 48}
@@ -202,6 +203,13 @@ def test_a_constraint(tmp_path, model):
     page = (tmp_path / "run/report.html").read_text()
     assert "Constraint" in page
     assert saved[0]["verdict"] in page
+    new = written(tmp_path / "new.csv", frame[:100])
+    said = json.loads(done("evaluate", tmp_path / "run", new, "--json").out)["constraints"]
+    done("predict", tmp_path / "run", new, "--out", tmp_path / "scored.csv")
+    scored = pd.read_csv(tmp_path / "scored.csv")
+    for row, name in zip(said, ("low", "high"), strict=True):
+        recall = (scored["prediction"][scored["label"] == name] == name).mean()
+        assert row["test"] == pytest.approx(recall)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import fit as work
 from evalign.cli import run as runs
 from evalign.cli.dataset import load, read_rows
+from evalign.cli.errors import DataWarning
 from evalign.cli.files import digest
 from evalign.cli.labels import Labels
 from evalign.cli.options import MODEL, MODELS, seconds
@@ -344,6 +345,19 @@ def test_a_preview(tmp_path, monkeypatch):
     written(data, bad)
     text = refused(*fit(data, tmp_path / "bad", "--quick", model="linear"))
     assert f"Column 'age' of a sample of {data} must hold finite numbers. Got 'x'" in text
+
+
+def test_a_table_that_was_appended_twice(tmp_path):
+    """What is like it by chance, of few values, gets no note, nor do copies that stay together."""
+    frame = table(60)
+    twice = pd.concat([frame, frame]).assign(person=np.arange(120))
+    path = written(tmp_path / "data.csv", twice.assign(household=[*frame["person"]] * 2))
+    text = "data.csv has 60 rows that repeat others, label included. Remove them, or keep"
+    with pytest.warns(DataWarning, match=text):
+        load(TableFile(path), target="label", drop=["household"])
+    load(TableFile(path), target="label", group="household")
+    alike = written(tmp_path / "alike.csv", twice[["colour", "member", "label"]])
+    load(TableFile(alike), target="label")
 
 
 @pytest.mark.parametrize("more", [1, 2, 3, 4])

@@ -125,7 +125,7 @@ def test_unseen_categories(fitted, tmp_path):
     new = written(tmp_path / "new.csv", frame)
     result = done("predict", fitted, new, "--out", tmp_path / "scored.csv", "--json")
     warned = [line for line in result.err.splitlines() if "never saw" in line]
-    where = "('colour': 5, 'member': 4)"
+    where = "('colour': 5, such as 'violet'; 'member': 4, such as 'perhaps')"
     assert warned == [
         f"Note: {new} has categories that training never saw in 7 rows {where}; "
         "they count as rare ones."
@@ -138,6 +138,25 @@ def test_unseen_categories(fitted, tmp_path):
     }
     quiet = done("predict", fitted, new, "--out", tmp_path / "scored.csv", "--quiet")
     assert (quiet.out, quiet.err) == ("", "")
+
+
+def test_rows_of_gaps(fitted, tmp_path, monkeypatch):
+    """A spreadsheet leaves them behind its table; each block is counted on from the last."""
+    monkeypatch.setattr("evalign.cli.tables.BLOCK_BYTES", 400)
+    new = written(tmp_path / "new.csv", table(30, seed=7))
+    new.write_text(f"{new.read_text()},,,,,,\n,,,,,,\n")
+    result = done("predict", fitted, new, "--out", tmp_path / "scored.csv")
+    assert "has no value for the model in row 31 and 1 other. Remove rows that are" in result.err
+
+
+def test_percent_signs_of_many_blocks_are_noted_once(fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr("evalign.cli.tables.BLOCK_BYTES", 400)
+    frame = table(60, seed=7)
+    new = written(tmp_path / "new.csv", frame.assign(age=frame["age"].astype(str) + "%"))
+    said = done("predict", fitted, new, "--out", tmp_path / "scored.csv").err
+    assert (
+        said.count("Column 'age' of") == said.count("holds percent signs, which the numbers") == 1
+    )
 
 
 def test_dates_and_the_model_in_python(tmp_path):

@@ -442,6 +442,14 @@ def test_a_form_of_dates_that_is_not_ours():
         assert not _is_sound(about | {"columns": columns | {"date_forms": forged}})
 
 
+def test_percent_signs_that_are_not_ours():
+    columns = {"target": "y", "numbers": ["c"]}
+    about = {"columns": columns, "classes": ["a", "b"], "files": {}}
+    assert _is_sound(about | {"columns": columns | {"percents": {"c": True}}})
+    for forged in ({"c": 1}, {"c": None}, [], "c"):
+        assert not _is_sound(about | {"columns": columns | {"percents": forged}})
+
+
 def test_spellings_of_truth_that_are_not_ours():
     columns = {"target": "y", "categories": ["c"]}
     about = {"columns": columns, "classes": ["a", "b"], "files": {}}

@@ -467,8 +467,13 @@ def test_warm_start_goes_on():
     assert clf.history_[2]["validation_metric"] == pytest.approx(best)
 
 
-def test_warm_start_wants_the_same_classes_and_columns():
+def test_warm_start_wants_the_same_network_classes_and_columns():
     clf = quick(epochs=1, warm_start=True).fit(X, Y)
+    kind = clf.network
+    text = "network of AlignedClassifier must be that of the last fit for warm_start, .* Set it"
+    with pytest.raises(ValueError, match=text):
+        clf.set_params(network="linear").fit(X, Y)
+    clf.set_params(network=kind)
     text = r"y of AlignedClassifier must hold the classes of the last fit for warm_start, \[0, 1, 2"
     with pytest.raises(ValueError, match=text):
         clf.fit(X2, Y2)

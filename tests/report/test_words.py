@@ -269,6 +269,13 @@ def test_a_few_more_rows_where_the_interval_is_uneven():
     assert _more_rows(contents(), found).startswith("A few more test rows would tell")
 
 
+def test_as_many_rows_that_every_class_has_enough():
+    """Below ten rows of a class no difference is clear."""
+    found = {"value": -0.3, "low": -0.33, "high": 0.0}
+    made = contents(2, 80, y=(np.arange(80) < 4).astype(int))
+    assert _more_rows(made, found).startswith("About 200 test rows, where there are 80, would tell")
+
+
 def test_under_a_constraint_rules_are_compared():
     """The most probable classes need not keep to it."""
     found = answered(60, 20, 100, 20, constrained=True)

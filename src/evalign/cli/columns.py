@@ -30,6 +30,9 @@ NUMBER = rf"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?{PERCENT}$"
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
 NO_LETTERS = r"^\PL*\d\PL*$"
+UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*)$"  # 48 kg, USD 48
+NAMED_MONTH = r"^\s*\d\d?[-. /]+\pL{3,}[-., /]+\d{2,4}$"  # 31-Jan-24
+MANY = 20  # values; more of them are hardly names of things
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Columns:
         decimal: the mark in its numbers, by which those of a file that do not tell theirs are read.
         truths: how categories spell false and true, by the column's name. Other files may have them
             in other letters, or as truth values.
+        percents: whether numbers have percent signs, or are beyond 1 without, by the column's name.
+            It is not there where they are neither or both.
     """
 
     target: str
@@ -60,6 +65,7 @@ class Columns:
     date_forms: dict[str, str] = field(default_factory=dict)
     decimal: str = "."
     truths: dict[str, list[str]] = field(default_factory=dict)
+    percents: dict[str, bool] = field(default_factory=dict)
 
     @property
     def features(self) -> list[str]:
@@ -105,9 +111,13 @@ def plan(
     found = {name: _date_form(f"Column {name!r} of {source}", table[name]) for name in days}
     forms = {name: form for name, form in found.items() if form is not None}
     spelled = {name: pair for name in categories if (pair := spelling(as_text(table[name])))}
-    return Columns(
-        target, group, weight, numbers, categories, days, left_out, forms, truths=spelled
-    )
+    percents = {}
+    for name in numbers:
+        signed, large = _percents(table[name], as_numbers(table[name])[0])
+        if signed.any() != large.any():
+            percents[name] = bool(signed.any())
+    roles = (target, group, weight, numbers, categories, days, left_out, forms)
+    return Columns(*roles, truths=spelled, percents=percents)
 
 
 def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1) -> pd.DataFrame:
@@ -116,6 +126,9 @@ def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1)
     for name in columns.numbers:
         values, wrong = as_numbers(table[name])
         _check_numbers(f"Column {name!r} of {source}", table[name], wrong, first_row)
+        if name in columns.percents:
+            signs = columns.percents[name]
+            _warn_of_other_percents(f"Column {name!r} of {source}", table[name], values, signs)
         data[name] = values
     for name in columns.categories:
         texts = as_text(table[name])
@@ -254,23 +267,65 @@ def _check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarra
         cure = f"Correct them or leave them empty for a column of {word}."
         warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
         return
-    if not repeated and pc.all(pc.match_substring_regex(present, NO_LETTERS)).as_py():
+    if _may_be_numbers_or_dates(present, repeated):
         flaw = repr(texts[int(np.argmax(wrong))].as_py())
         got = f"{what} is read as text, for values such as {flaw}."
         cure = f"If they are numbers or dates, write them as 1234.5 or 2024-01-31, {drop}"
         warnings.warn(f"{got} {cure}", DataWarning, stacklevel=5)
 
 
+def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
+    """Whether texts are numbers of one unit, or months by name, or hardly repeat without letters.
+
+    A few that repeat may be names.
+    """
+
+    def are(form: str) -> bool:
+        return pc.all(pc.match_substring_regex(texts, form)).as_py()
+
+    if repeated and len(texts.unique()) <= MANY:
+        return False
+    units = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, UNIT, r"\1\2")).unique()
+    one = len(units) == 1 and units[0].as_py() != ""
+    return (are(UNIT) and one) or are(NAMED_MONTH) or (not repeated and are(NO_LETTERS))
+
+
 def _warn_of_percents(what: str, texts: pa.ChunkedArray, values: np.ndarray) -> None:
     """Warn of percentages among numbers that are beyond 1, and may be percentages too."""
-    signed = pc.ends_with(pc.utf8_trim_whitespace(texts), "%").fill_null(False).to_numpy()
-    large = ~signed & (np.abs(values) > 1)
+    signed, large = _percents(texts, values)
     if signed.any() and large.any():
         one, other = (texts[int(np.argmax(odd))].as_py().strip() for odd in (signed, large))
         read = f"{one!r}, which is {values[np.argmax(signed)]:g}, and {other!r}, which is {other}"
         got = f"{what} holds {read}"
         cure = "If all are percentages, write the sign in all of its cells or in none."
         warnings.warn(f"{got}. {cure}", DataWarning, stacklevel=5)
+
+
+def _warn_of_other_percents(
+    what: str, column: pa.ChunkedArray, values: np.ndarray, signs: bool
+) -> None:
+    """Warn of numbers that have percent signs where those of the training table had none.
+
+    Or the other way round. Blocks of a table get the same text, which is shown once.
+    """
+    signed, large = _percents(column, values)
+    if signs and large.any():
+        got = "holds numbers beyond 1 without a percent sign, which those of training have"
+    elif not signs and signed.any():
+        got = "holds percent signs, which the numbers of training do not have"
+    else:
+        return
+    cure = "48% is read as 0.48: write percentages in one way in both tables."
+    warnings.warn(f"{what} {got}. {cure}", DataWarning, stacklevel=4)
+
+
+def _percents(column: pa.ChunkedArray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Masks of the numbers with a percent sign, and of those without that are beyond 1."""
+    signed = np.zeros(len(values), bool)
+    if not is_number(column.type):
+        texts = pc.utf8_trim_whitespace(as_text(column))
+        signed = pc.ends_with(texts, "%").fill_null(False).to_numpy()
+    return signed, ~signed & (np.abs(values) > 1)
 
 
 def _not_dates(texts: pa.ChunkedArray) -> np.ndarray:

@@ -25,6 +25,7 @@ from evalign.estimator.cells import LARGEST
 from evalign.training import holdout_split
 
 FEW_TO_LEARN = 5  # training rows of a class; with fewer, some of five folds have none
+COPIES = 0.05  # share of the rows; fewer change little
 LIGHTEST = 1e-12  # a weight; sums of much smaller ones count as 0 in metrics and trees
 
 
@@ -141,6 +142,8 @@ def load(
     read = rows(table, columns, labels, name)
     if read.weight is not None and (np.bincount(read.y, read.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {name} must give each class some weight.")
+    if group is None:
+        _warn_of_copies(name, read)
     return TrainingTable(columns, labels, read, found)
 
 
@@ -220,6 +223,21 @@ def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
         warnings.warn(text, DataWarning, stacklevel=2)
 
 
+def _warn_of_copies(source: str, rows: Rows) -> None:
+    """Warn of rows that are copies of others, as a table has that was appended twice.
+
+    Rows of a few categories are alike by chance, so that a column must hardly repeat otherwise.
+    """
+    whole = rows.X.copy(deep=False)
+    whole[0] = rows.y  # the names of the others are texts
+    copies = whole.duplicated().to_numpy()
+    different = (column.nunique() for _, column in rows.X[~copies].items())
+    if copies.mean() >= COPIES and max(different) > max(FEW, (~copies).sum() / 2):
+        text = f"{source} has {counted(int(copies.sum()))} that repeat others, label included"
+        cure = "Remove them, or keep them together with --group: else the scores are too good."
+        warnings.warn(f"{text}. {cure}", DataWarning, stacklevel=3)
+
+
 def warn_of_overlap(digests: dict[str, str], parts: dict[str, Rows]) -> None:
     """Warn of files (by name) that are the same, and of groups in two parts of the rows."""
     outcome = "so that the scores are too good."
@@ -246,9 +264,8 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
     for name, form in used.date_forms.items():
         spoken.note(f"{WARNING}The dates of {name!r} are read in the order of {example(form)}.")
     if (used_rows := len(dataset.rows.y)) < dataset.found:
-        spoken.note(
-            f"A preview with {used_rows} of the rows. Without --quick it is trained on all."
-        )
+        preview = f"A preview with {used_rows} of the rows."
+        spoken.note(f"{preview} Without --quick it is trained on all.")
     if used.left_out:
         why = ", ".join(f"{name or repr(name)} ({why})" for name, why in used.left_out.items())
         spoken.note(f"Left out: {why}.")

@@ -17,13 +17,15 @@ class DataWarning(UserWarning):
 def refused(worded: Callable[[str], str] = str) -> Iterator[None]:
     """Turn a ValueError of the library into bad input: it is about what the user gave.
 
-    A constraint is spoken of as an option, and not as an argument of a function. What `worded`
-    makes of the text is said, such as `Labels.named`.
+    Options are spoken of as such, and not as arguments of a function. What `worded` makes of the
+    text is said, such as `Labels.named`.
     """
     try:
         yield
     except ValueError as error:
         text = re.sub(r"^constraint of \w+( \w+)? must", "--constraint must", str(error))
+        text = re.sub(r"^groups of compare must", "--group must", text)
+        text = re.sub(r"^folds of compare must", "--folds must", text)
         names = "--constraint must bound a metric by a name that `evalign metrics` lists"
         text = re.sub(
             r"^metric of .+'s constraint must be a name of metrics\.names\(\)", names, text

@@ -63,6 +63,12 @@ def check_run(folder: Path) -> None:
         raise UsageError(f"{folder} is no run of evalign: it has no run.json. {cure}")
 
 
+def check_page(path: Path) -> None:
+    """Refuse a name that is not one of a page: a table of that name would be lost."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{path} must end in .html or .htm.")
+
+
 def check_file(path: Path) -> None:
     """Refuse a place where no file can be written."""
     check_parent(path)

@@ -30,7 +30,7 @@ from evalign.cli.dataset import (
     warn_of_scarce,
 )
 from evalign.cli.errors import DataWarning, UsageError, refused
-from evalign.cli.files import digest
+from evalign.cli.files import digest, partial_folder
 from evalign.cli.findings import findings
 from evalign.cli.labels import Labels
 from evalign.cli.outcome import coded, contents, met, predictions, shown, tried_models, was_seen
@@ -158,7 +158,9 @@ def fit_table(
                 told = spoken.warned
                 result = _build(folder, checkpoints, about, dataset, parts, estimators, told)
         except KeyboardInterrupt:
-            spoken.note("The same command goes on where this one was.")
+            kept = partial_folder(out).exists()  # of a network; other models begin anew
+            then = "goes on where this one was" if kept else "begins anew"
+            spoken.note(f"The same command {then}.")
             raise
         _show(spoken, out, result)
         if time is not None and (took := monotonic() - start) > time:

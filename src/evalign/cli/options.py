@@ -10,6 +10,7 @@ from typer import Argument, Option
 from evalign.cli.errors import UsageError
 from evalign.cli.files import (
     check_file,
+    check_page,
     check_parent,
     check_rule,
     check_run,
@@ -96,7 +97,9 @@ NewTable = Annotated[
 NewPage = Annotated[
     Path | None,
     Option(
-        metavar="FILE", help="The page to write (default: in RUN).", callback=checked(check_file)
+        metavar="FILE",
+        help="The page (.html) to write (default: in RUN).",
+        callback=checked(check_file, check_page),
     ),
 ]
 NewRuleOrTable = Annotated[

@@ -10,7 +10,7 @@ import torch
 from rich.table import Column, Table
 
 from evalign.cli.dataset import Rows
-from evalign.cli.errors import UsageError
+from evalign.cli.errors import UsageError, counted
 from evalign.cli.labels import Labels
 from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
 from evalign.core.constraints import parse
@@ -209,7 +209,7 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
         table.add_row(name, *(number(values[method["key"]]) for method in methods))
     yield table
     if scores.get("test", True):
-        yield f"On {scores['rows']} test rows."
+        yield f"On {counted(scores['rows'], 'test row')}."
     else:
         yield f"On {scores['rows']} rows that the models have seen in training. This is no test."
     for row in scores.get("constraints", []):

@@ -16,6 +16,7 @@ from evalign.cli.labels import warn_of_formulas
 from evalign.cli.outcome import (
     contents,
     judged,
+    met,
     predictions,
     probabilities,
     shown,
@@ -93,7 +94,7 @@ def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
             cure = "Give rows that it has not seen; its own test rows are in its report."
             warnings.warn(f"{text} scores are too good. {cure}", DataWarning, stacklevel=2)
         warn_of_scarce("test", content.y, labels)
-        result = scores(content)
+        result = scores(content) | met(content, labels, opened.about)
         spoken.result(result, *shown(result), "", shown_classes(result))
 
 
@@ -125,20 +126,36 @@ def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) ->
 
 
 class UnseenLevels:
-    """Counts the levels of categories that training never saw, block by block."""
+    """Counts the levels of categories that training never saw, and rows of gaps, block by block."""
 
     def __init__(self) -> None:
-        self.rows = 0
+        self.rows = self.read = 0
         self.levels: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
+        self.blank: list[int] = []
 
     def count(self, model: Model, X: pd.DataFrame) -> None:
         new = model.features_.unseen(X)
         self.rows += int(np.any(list(new.values()), axis=0).sum()) if new else 0
-        self.levels.update({name: int(rows.sum()) for name, rows in new.items() if rows.any()})
+        for name, odd in new.items():
+            if odd.any():
+                self.levels[name] += int(odd.sum())
+                self.examples.setdefault(name, X[name].iloc[int(odd.argmax())])
+        self.blank += (1 + self.read + np.flatnonzero(X.isna().all(axis=1))).tolist()
+        self.read += len(X)
 
     def warn(self, source: TableFile) -> None:
         """Warn of the rows counted. Call it once, after all rows."""
         if self.rows:
-            where = ", ".join(f"{name!r}: {count}" for name, count in self.levels.items())
+            where = "; ".join(
+                f"{name!r}: {count}, such as {self.examples[name][:40]!r}"
+                for name, count in self.levels.items()
+            )
             text = f"{source} has categories that training never saw in {counted(self.rows)}"
             warnings.warn(f"{text} ({where}); they count as rare ones.", DataWarning, stacklevel=2)
+        if self.blank:
+            more = len(self.blank) - 1
+            which = f"row {self.blank[0]}" + (f" and {counted(more, 'other')}" if more else "")
+            text = f"{source} has no value for the model in {which}"
+            cure = "Remove rows that are blank: their labels rest on nothing."
+            warnings.warn(f"{text}. {cure}", DataWarning, stacklevel=2)

@@ -81,10 +81,10 @@ def class_scores(
             row = int(np.argmax(wrong))
             got = f"Got {str(table[name][row].as_py())!r} in row {first_row + row}"
             cure = "If these are logits, fit the rule with --logits."
-            if np.nanmin(values) >= 0 and np.nanmax(values) <= 100:
-                cure = f"If these are percentages, write 25 as 0.25 or as 25%. {cure}"
             if missing[row]:
                 cure = "Fill it in, write it as 0.25, or remove the row."
+            elif np.nanmin(values) >= 0 and np.nanmax(values) <= 100:
+                cure = f"If these are percentages, write 25 as 0.25 or as 25%. {cure}"
             raise UsageError(f"Column {name!r} of {source} must hold {allowed}. {got}. {cure}")
         parts.append(values)
     if len(parts) == 1:

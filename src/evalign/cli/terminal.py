@@ -58,6 +58,8 @@ def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
         plain = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *where: Any) -> None:
+            if str(message) in spoken.warned:  # of another block or fold
+                return
             if category.__module__.startswith(("evalign.", "evalign_study.")):
                 spoken.note(f"{WARNING}{message}")
             else:

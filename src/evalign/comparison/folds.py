@@ -140,7 +140,8 @@ def _splits(
     require(folds <= counts.min(), OWNER, "folds", allowed, folds)
     if groups is not None:
         number, least = len(np.unique(groups)), max(3, folds)
-        allowed, cure = f"name at least {least} groups", fewer if folds > 3 else ""
+        allowed = f"name at least {least} groups"
+        cure = fewer if folds > 3 else "Give more groups, or leave them out."
         require(number >= least, OWNER, "groups", allowed, number, cure)
     kind = StratifiedKFold if groups is None else StratifiedGroupKFold
     splits = []

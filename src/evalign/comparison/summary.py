@@ -85,6 +85,8 @@ def verdict(
     rows = summarize(records, greater_is_better=greater_is_better)
     best = rows[0]
     if best.method == PLAIN:
+        if any(row.score.value == best.score.value for row in rows[1:]):
+            return [f"No method has a better mean {metric} than plain cross-entropy."]
         return [f"Plain cross-entropy wins: no other method has a better mean {metric}."]
     sentences = [f"{best.method} has the best mean {metric}."]
     values = sum(record.method == PLAIN for record in records)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from evalign.core.checks import require
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.estimator.constrained import (
@@ -32,7 +33,7 @@ from evalign.estimator.network import (
 from evalign.estimator.positive import oriented
 from evalign.estimator.progress import EpochRecord, progress
 from evalign.estimator.quantiles import QuantileNormal
-from evalign.estimator.rows import LabelledRows, dense
+from evalign.estimator.rows import OWNER, LabelledRows, dense
 from evalign.estimator.state import Fitted
 from evalign.recipes import RECIPES, Aim, Recipe
 from evalign.training import History, Settings, Standardizer, fit
@@ -84,6 +85,9 @@ def fit_rows(
         about = {"size": size, "folds": folds, "dropout": dropout, "seed": seed}
         network = build(kind, scaler, len(classes), **about, multilabel=many)
     else:
+        allowed = f"be that of the last fit for warm_start, {before.kind!r}"
+        got, cure = arguments["network"], "Set it back, or fit without warm_start."
+        require(got == before.kind, OWNER, "network", allowed, repr(got), cure)
         # A copy, so that what was fitted stays whole if this training is stopped.
         scaler, network, kind = before.scaler, copy.deepcopy(before.network), before.kind
     network.to(device).eval()

@@ -1,5 +1,6 @@
 """The sentences of a report: whether it helped, what to do next, and the rule in words."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -230,6 +231,8 @@ def _more_rows(contents: Contents, found: Mapping[str, float]) -> str:
     needed = rows_to_tell(found["value"], found["low"], found["high"], rows)
     if needed is None:
         return TOO_SMALL
+    fewest = np.unique(contents.y, return_counts=True)[1].min()
+    needed = max(needed, math.ceil(rows * FEW / fewest))  # with fewer of a class nothing is clear
     if needed == rows:  # an interval that is not even on both sides
         return "A few more test rows would tell, if it stays as large as it seems."
     what = f"{needed:,} test rows, where there are {rows:,},"
