@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from evalign.cli import tables
-from evalign.cli.columns import as_numbers, as_text, frame, plan
+from evalign.cli.cells import as_numbers, as_text
+from evalign.cli.columns import frame, plan
 from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile, writing

@@ -141,7 +141,7 @@ def test_the_time_is_bounded(models, monkeypatch):
 def test_warnings_stand_in_the_report(tmp_path, monkeypatch):
     """Those of the data and of the training, of evalign and of others, once."""
     data = written(tmp_path / "data.csv", table(120))
-    train = command.AlignedEnsemble.fit
+    train = AlignedEnsemble.fit
 
     def warning(*given, **more):
         warnings.warn("something <odd>", UserWarning, stacklevel=2)
@@ -149,7 +149,7 @@ def test_warnings_stand_in_the_report(tmp_path, monkeypatch):
         warnings.warn("said twice", DataWarning, stacklevel=2)
         return train(*given, **more)
 
-    monkeypatch.setattr(command.AlignedEnsemble, "fit", warning)
+    monkeypatch.setattr(AlignedEnsemble, "fit", warning)
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("default")
         more = ["--quiet", "--test", data, "--quick"]

@@ -13,6 +13,7 @@ import pytest
 import evalign
 from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import fit as work
+from evalign.cli import models
 from evalign.cli import run as runs
 from evalign.cli.dataset import load, read_rows
 from evalign.cli.errors import DataWarning
@@ -224,10 +225,10 @@ def test_one_model_groups_and_a_validation_table(tmp_path):
     more = ["--group", "visit", "--weight", "mass"]
     done(*fit(paths[0], tmp_path / "folds", *more, model="linear"))
     done(*fit(paths[0], tmp_path / "valid", "--validation", paths[1], *more, model="linear"))
-    for name, models in {"folds": 5, "valid": 1}.items():
+    for name, folds in {"folds": 5, "valid": 1}.items():
         run = FinishedRun(tmp_path / name)
         assert run.models == ["model"]
-        assert len(run.classifier("model").models_["linear"]) == models
+        assert len(run.classifier("model").models_["linear"]) == folds
     assert run.about["rows"]["validation"] == 80
 
 
@@ -242,7 +243,7 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         invoke(*fit(data, tmp_path / "run", "--time", "30m", "--seed", 3, model="auto"))
     (given,) = seen
-    assert 1600 < given["time_limit"] < 1800 - work.SHUFFLING
+    assert 1600 < given["time_limit"] < 1800 - models.SHUFFLING
     assert given["choose"] == "auto"
     assert given["random_state"] == 3
     names = [one if isinstance(one, str) else one[0] for one in given["candidates"]]
@@ -252,7 +253,7 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
 
 
 def test_auto_says_what_it_chose(pair, tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "DEFAULT", ("linear",))
+    monkeypatch.setattr(models, "DEFAULT", ("linear",))
     assert "auto (linear)" in done(*fit(pair, tmp_path / "run", model="auto")).out
     assert "auto (linear)" in done("evaluate", tmp_path / "run", pair).out
 
@@ -268,9 +269,9 @@ def test_a_constant_is_told_of(tmp_path):
 
 def test_the_time_for_training(monkeypatch):
     """Of the limit, less what was used and what the report takes; but some there is always."""
-    monkeypatch.setattr(work, "monotonic", lambda: 30.0)
-    assert work._left(100, 10.0) == pytest.approx(100 - 20 - work.REPORT_TAKES - 10)
-    assert work._left(20, 10.0) == work.AT_LEAST
+    monkeypatch.setattr(models, "monotonic", lambda: 30.0)
+    assert models.seconds_left(100, 10.0) == pytest.approx(100 - 20 - models.REPORT_TAKES - 10)
+    assert models.seconds_left(20, 10.0) == models.AT_LEAST
 
 
 def test_a_time_that_was_too_short_is_told_of(data, tmp_path):
@@ -339,7 +340,7 @@ def test_a_preview(tmp_path, monkeypatch):
     shares = table(400)["label"].value_counts(normalize=True).sort_index()
     np.testing.assert_allclose(np.array(run.about["rows_per_class"]) / 100, shares, atol=0.01)
     # However long it took to load the libraries.
-    assert run.classifier("model").time_limit == work.QUICK_TIME
+    assert run.classifier("model").time_limit == models.QUICK_TIME
     bad = table(400)
     bad["age"] = bad["age"].where(bad["person"] % 3 > 0, "x")
     written(data, bad)

@@ -5,10 +5,12 @@ options: what a person sees before anything is computed. These, `options`, `file
 import only typer, so that help and an error about a path come at once. Each command imports its
 work when it runs. The work is in `fit`, `predict`, `decide` and `compare`. They use `outcome` (the
 models' answers for rows), `scores` (those that a table holds), `findings` (what else a report tells
-of them), `run` (the folder that `fit` leaves behind), `dataset`, `labels` and `columns` (from a
-table to numbers) and `tables` (files of rows; `dialects` tells how a CSV is written, `quotes`
-whether stray ones took in rows, `sheets` reads Excel, `dates` what is not ISO 8601, `truths` takes
-TRUE, true and 1 for the same). `loaded` opens a run in Python. `metrics` lists names.
+of them), `models` (what `fit` trains), `run` (the folder that it leaves behind), `dataset`,
+`labels` and `columns` (from a table to numbers; `doubts` warns of what may be read wrongly, `cells`
+has cells as text, numbers and dates) and `tables` (files of rows; `dialects` tells how a CSV is
+written, `quotes` whether stray ones took in rows, `sheets` reads Excel, `dates` what is not ISO
+8601, `truths` takes TRUE, true and 1 for the same). `loaded` opens a run in Python. `metrics` lists
+names.
 May import everything else; only `evalign.load` imports it. Needs the extra `cli`.
 """
 

@@ -1,38 +1,22 @@
 """The columns of a table on disk: their roles, and their cells as a frame for an estimator."""
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute
-from pyarrow import types
 
 from evalign.cli import dates
-from evalign.cli.dialects import COMMA_OR_THOUSANDS, PERCENT
-from evalign.cli.errors import DataWarning, UsageError, listed
+from evalign.cli.cells import as_dates, as_numbers, as_objects, as_text, percent_masks
+from evalign.cli.dialects import COMMA_OR_THOUSANDS
+from evalign.cli.doubts import check_almost, warn_of_other_percents, warn_of_percents
+from evalign.cli.errors import UsageError, listed
 from evalign.cli.tables import is_date, is_number, is_usable
 from evalign.cli.truths import respelled, spelling
-from evalign.estimator.cells import LARGEST, ColumnValues, parsed_dates
+from evalign.estimator.cells import ColumnValues, parsed_dates
 from evalign.estimator.roles import role
-
-pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
-
-# The marks and words that pandas reads as a gap. There may be blanks around them.
-MARKS = ["", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN", "-NaN", "-nan", "NaN", "nan", "<NA>"]
-WORDS = ["#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null", "None"]
-MISSING = pa.array([*MARKS, *WORDS])
-NUMBER = rf"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?{PERCENT}$"
-WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
-LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
-NO_LETTERS = r"^\PL*\d\PL*$"
-UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*)$"  # 48 kg, USD 48
-NAMED_MONTH = r"^\s*\d\d?[-. /]+\pL{3,}[-., /]+\d{2,4}$"  # 31-Jan-24
-MANY = 20  # values; more of them are hardly names of things
 
 
 @dataclass(frozen=True)
@@ -113,7 +97,7 @@ def plan(
     spelled = {name: pair for name in categories if (pair := spelling(as_text(table[name])))}
     percents = {}
     for name in numbers:
-        signed, large = _percents(table[name], as_numbers(table[name])[0])
+        signed, large = percent_masks(table[name], as_numbers(table[name])[0])
         if signed.any() != large.any():
             percents[name] = bool(signed.any())
     roles = (target, group, weight, numbers, categories, days, left_out, forms)
@@ -128,7 +112,7 @@ def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1)
         _check_numbers(f"Column {name!r} of {source}", table[name], wrong, first_row)
         if name in columns.percents:
             signs = columns.percents[name]
-            _warn_of_other_percents(f"Column {name!r} of {source}", table[name], values, signs)
+            warn_of_other_percents(f"Column {name!r} of {source}", table[name], values, signs)
         data[name] = values
     for name in columns.categories:
         texts = as_text(table[name])
@@ -139,45 +123,6 @@ def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1)
         what, form = f"Column {name!r} of {source}", columns.date_forms.get(name)
         data[name] = _read_dates(what, table[name], form, first_row)
     return pd.DataFrame(data)
-
-
-def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values as text, null for a gap."""
-    if types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if types.is_boolean(column.type):
-        column = pc.if_else(column, "True", "False")
-    column = column.cast(pa.string())
-    missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=MISSING)
-    return pc.if_else(missing, pa.scalar(None, pa.string()), column)
-
-
-def as_numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Values as float64, NaN for a gap, and a mask of those that are not finite numbers.
-
-    12% is 0.12, as which a workbook and other files hold it.
-    """
-    if is_number(column.type):
-        values = column.cast(pa.float64(), safe=False).to_numpy()  # 2⁵³ + 1 is rounded
-        return values, np.abs(values) > LARGEST
-    texts = pc.utf8_trim_whitespace(as_text(column))
-    numeric = pc.match_substring_regex(texts, NUMBER)
-    bare = pc.replace_substring_regex(texts, f"{PERCENT}$", "")
-    values = pc.if_else(numeric, bare, pa.scalar(None, pa.string())).cast(pa.float64()).to_numpy()
-    values = np.where(pc.ends_with(texts, "%").fill_null(False).to_numpy(), values / 100, values)
-    return values, texts.is_valid().to_numpy() & ~(np.abs(values) <= LARGEST)
-
-
-def as_dates(column: pa.ChunkedArray) -> ColumnValues:
-    """Days or times of Arrow, which keeps those with a zone in UTC, as dates."""
-    kind = pa.timestamp("us", getattr(column.type, "tz", None))
-    values = column.cast(kind, safe=False).to_numpy()  # nanoseconds are cut off
-    return ColumnValues("date", values.astype("datetime64[us]"))
-
-
-def as_objects(texts: pa.ChunkedArray) -> np.ndarray:
-    """Text as str, None for a gap."""
-    return np.array(texts.to_pylist(), dtype=object)
 
 
 def _date_form(what: str, column: pa.ChunkedArray) -> str | None:
@@ -219,7 +164,7 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
         given = as_dates(column)
     elif is_number(column.type) or not wrong.any():
         _check_numbers(what, column, wrong)
-        _warn_of_percents(what, texts, values)
+        warn_of_percents(what, texts, values)
         given = ColumnValues("number", values).with_digits(texts.to_pylist)
     else:
         given = ColumnValues("text", as_objects(texts))
@@ -233,107 +178,8 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
         got = f"Got text, such as {example}. Make features of it, {drop}"
         raise UsageError(f"{what} must hold numbers, categories or dates. {got}")
     if wrong.any() and found in ("id", "category"):
-        _check_almost(what, drop, texts, wrong)
+        check_almost(what, drop, texts, wrong)
     return found
-
-
-def _check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
-    """Refuse numbers with commas, and numbers or dates that hardly repeat with a word among them.
-
-    Warn of a category of numbers or dates, and of what hardly repeats and may be either.
-    """
-    present = texts.drop_null()
-    comma = next((text for text in present.to_pylist() if "," in text), None)
-    if comma is not None and pc.all(pc.match_substring_regex(present, WITH_COMMAS)).as_py():
-        got = f"Got {comma!r}: is the comma a decimal one, or does it mark thousands?"
-        cure = "Write numbers with decimal points alone, or with decimal commas in all columns"
-        raise UsageError(f"{what} must hold numbers that can be told. {got} {cure}, {drop}")
-    repeated = 2 * len(present.unique()) <= len(present)
-    undated = _not_dates(texts)
-    if not undated.any():
-        got = f"{what} is read as text, as some of its times have a zone and others do not."
-        warnings.warn(f"{got} Give all of them one or none, {drop}", DataWarning, stacklevel=5)
-        return
-    for word, odd in (("numbers", wrong), ("dates", undated)):
-        if not 0 < 2 * odd.sum() < len(present):
-            continue
-        row = int(np.argmax(odd))
-        flaw = repr(texts[row].as_py())
-        if not repeated:  # not a category, whose values would
-            allowed = "finite numbers" if word == "numbers" else word
-            cure = f"Correct it or leave it empty, {drop}"
-            raise UsageError(f"{what} must hold {allowed}. Got {flaw} in row {row + 1}. {cure}")
-        got = f"{odd.sum()} values that are no {word}, such as {flaw}"
-        cure = f"Correct them or leave them empty for a column of {word}."
-        warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
-        return
-    if _may_be_numbers_or_dates(present, repeated):
-        flaw = repr(texts[int(np.argmax(wrong))].as_py())
-        got = f"{what} is read as text, for values such as {flaw}."
-        cure = f"If they are numbers or dates, write them as 1234.5 or 2024-01-31, {drop}"
-        warnings.warn(f"{got} {cure}", DataWarning, stacklevel=5)
-
-
-def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
-    """Whether texts are numbers of one unit, or months by name, or hardly repeat without letters.
-
-    A few that repeat may be names.
-    """
-
-    def are(form: str) -> bool:
-        return pc.all(pc.match_substring_regex(texts, form)).as_py()
-
-    if repeated and len(texts.unique()) <= MANY:
-        return False
-    units = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, UNIT, r"\1\2")).unique()
-    one = len(units) == 1 and units[0].as_py() != ""
-    return (are(UNIT) and one) or are(NAMED_MONTH) or (not repeated and are(NO_LETTERS))
-
-
-def _warn_of_percents(what: str, texts: pa.ChunkedArray, values: np.ndarray) -> None:
-    """Warn of percentages among numbers that are beyond 1, and may be percentages too."""
-    signed, large = _percents(texts, values)
-    if signed.any() and large.any():
-        one, other = (texts[int(np.argmax(odd))].as_py().strip() for odd in (signed, large))
-        read = f"{one!r}, which is {values[np.argmax(signed)]:g}, and {other!r}, which is {other}"
-        got = f"{what} holds {read}"
-        cure = "If all are percentages, write the sign in all of its cells or in none."
-        warnings.warn(f"{got}. {cure}", DataWarning, stacklevel=5)
-
-
-def _warn_of_other_percents(
-    what: str, column: pa.ChunkedArray, values: np.ndarray, signs: bool
-) -> None:
-    """Warn of numbers that have percent signs where those of the training table had none.
-
-    Or the other way round. Blocks of a table get the same text, which is shown once.
-    """
-    signed, large = _percents(column, values)
-    if signs and large.any():
-        got = "holds numbers beyond 1 without a percent sign, which those of training have"
-    elif not signs and signed.any():
-        got = "holds percent signs, which the numbers of training do not have"
-    else:
-        return
-    cure = "48% is read as 0.48: write percentages in one way in both tables."
-    warnings.warn(f"{what} {got}. {cure}", DataWarning, stacklevel=4)
-
-
-def _percents(column: pa.ChunkedArray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Masks of the numbers with a percent sign, and of those without that are beyond 1."""
-    signed = np.zeros(len(values), bool)
-    if not is_number(column.type):
-        texts = pc.utf8_trim_whitespace(as_text(column))
-        signed = pc.ends_with(texts, "%").fill_null(False).to_numpy()
-    return signed, ~signed & (np.abs(values) > 1)
-
-
-def _not_dates(texts: pa.ChunkedArray) -> np.ndarray:
-    """A mask of the texts that are not dates, such as the 30th of February."""
-    given, looks = texts.is_valid().to_numpy(), pc.match_substring_regex(texts, LIKE_DATES)
-    if 2 * (pc.sum(looks).as_py() or 0) <= given.sum():  # quick to tell
-        return given
-    return given & ~dates.are_dates(as_objects(texts))
 
 
 def _check_numbers(

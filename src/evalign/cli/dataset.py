@@ -11,7 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import torch
 
-from evalign.cli.columns import Columns, as_numbers, as_text, frame, plan
+from evalign.cli.cells import as_numbers, as_text
+from evalign.cli.columns import Columns, frame, plan
 from evalign.cli.dates import example
 from evalign.cli.errors import DataWarning, UsageError, counted, listed, refused
 from evalign.cli.labels import Labels

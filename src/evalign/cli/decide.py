@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from rich.table import Table
 
-from evalign.cli.columns import as_objects, as_text
+from evalign.cli.cells import as_objects, as_text
 from evalign.cli.dataset import check_metric, check_name, read_weights
 from evalign.cli.errors import UsageError, counted, listed, refused
 from evalign.cli.labels import Labels, warn_of_formulas

@@ -6,7 +6,6 @@ import shlex
 import warnings
 from contextlib import nullcontext
 from dataclasses import asdict
-from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,31 +31,29 @@ from evalign.cli.dataset import (
 from evalign.cli.errors import DataWarning, UsageError, refused
 from evalign.cli.files import digest, partial_folder
 from evalign.cli.findings import findings
-from evalign.cli.labels import Labels
-from evalign.cli.outcome import coded, contents, met, predictions, shown, tried_models, was_seen
+from evalign.cli.models import (
+    estimators,
+    seconds_left,
+    seconds_to_shuffle,
+    time_limit,
+    train,
+)
+from evalign.cli.outcome import contents, met, predictions, shown, tried_models, was_seen
 from evalign.cli.run import NETWORK, PREDICTIONS, REPORT
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import Infeasible
 from evalign.decisions import Decision
 from evalign.decisions.fit import check_promise
-from evalign.ensemble import AlignedEnsemble
-from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
+from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.constrained import check_constraint
 from evalign.estimator.folds import Folds
 from evalign.recipes import RECIPES
-from evalign.report import render, scores
+from evalign.report import TriedModels, render, scores
 
-# A preview: rows, folds, seconds for the training (loading the libraries is not part of them), and
-# how a network is trained.
-QUICK_ROWS, QUICK_FOLDS, QUICK_TIME = 2500, 2, 6.0
-QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
+QUICK_ROWS = 2500  # of a preview
 PREVIEW = "This is a preview. Without --quick all rows and models are used."
-# Of a time limit: what the report may take in seconds, the share of telling which columns matter,
-# which also has a limit of its own; and what is left for the training, however long it took to load
-# the libraries and to read the table.
-REPORT_TAKES, SHUFFLING_SHARE, SHUFFLING, AT_LEAST = 1.0, 0.1, 20.0, 1.0
 
 
 def fit_table(
@@ -147,16 +144,16 @@ def fit_table(
         for name, part in parts.items():
             warn_of_scarce(name, part.y[part.counted], dataset.labels)
 
-        left = _limit(arguments) if time is None else _left(time, start)
-        estimators = _estimators(arguments, dataset.labels, left, 0 if quiet else 1)
-        if len(estimators) == 2:
+        left = time_limit(arguments) if time is None else seconds_left(time, start)
+        models = estimators(arguments, dataset.labels, left, 0 if quiet else 1)
+        if len(models) == 2:
             also = "Leave it out with --no-baseline."
             spoken.note(f"Two networks are trained, the second one to compare with. {also}")
         try:
             with run.building(out, arguments) as (folder, checkpoints, about):
                 about |= _about(dataset, data.name, parts)
                 told = spoken.warned
-                result = _build(folder, checkpoints, about, dataset, parts, estimators, told)
+                result = _build(folder, checkpoints, about, dataset, parts, models, told)
         except KeyboardInterrupt:
             kept = partial_folder(out).exists()  # of a network; other models begin anew
             then = "goes on where this one was" if kept else "begins anew"
@@ -168,108 +165,22 @@ def fit_table(
             spoken.note(f"Note: it took {took:.0f} s, more than --time allows: {why}.")
 
 
-def _left(limit: float, start: float) -> float:
-    """Seconds for the training, of a limit that counts from the start."""
-    import_module("skops.io")  # saves what is trained, and takes seconds to load
-    used = monotonic() - start + REPORT_TAKES + _shuffling(limit)
-    return max(AT_LEAST, limit - used)
-
-
-def _limit(arguments: run.About) -> float | None:
-    """Seconds for the whole command or, of a preview, for its training, if they are limited."""
-    asked = arguments["--time"]
-    return QUICK_TIME if arguments["--quick"] and asked is None else asked
-
-
-def _shuffling(limit: float | None) -> float:
-    """Seconds for telling which columns matter."""
-    return SHUFFLING if limit is None else min(SHUFFLING, SHUFFLING_SHARE * limit)
-
-
-def _estimators(
-    arguments: run.About, labels: Labels, limit: float | None, verbose: int
-) -> dict[str, run.Model]:
-    """What is trained for the options of a command, within a limit of seconds."""
-    metric, model, quick = (arguments[name] for name in ("--metric", "--model", "--quick"))
-    seed, recipe, epochs = (arguments[name] for name in ("--seed", "--recipe", "--epochs"))
-    usual = {"decision": arguments["--decision"], "random_state": seed, "verbose": verbose}
-    usual["constraint"] = coded(arguments["--constraint"], labels)
-    usual["confidence"] = arguments["--confidence"]
-    trained: dict[str, Any] = QUICK_TRAINING if quick and epochs is None else {"epochs": epochs}
-    if model == NETWORK:
-        recipes = {"model": recipe}
-        if arguments["--baseline"] and not quick and recipe != "cross_entropy":
-            recipes["baseline"] = "cross_entropy"
-        return {
-            name: AlignedClassifier(metric, recipe=kind, **trained, **usual)
-            for name, kind in recipes.items()
-        }
-    network = network_candidate(metric, seed).set_params(recipe=recipe, **trained)
-    names = DEFAULT if model in (AUTO, BLEND) else (model,)
-    ensemble = AlignedEnsemble(
-        metric,
-        candidates=[(name, network) if name == NETWORK else name for name in names],
-        choose=AUTO if model == AUTO else BLEND,
-        cv=QUICK_FOLDS if quick else None,
-        time_limit=limit,
-        **usual,
-    )
-    return {"model": ensemble}
-
-
 def _build(
     folder: Path,
     checkpoints: Path,
     about: run.About,
     dataset: TrainingTable,
     parts: dict[str, Rows],
-    estimators: dict[str, run.Model],
+    models: dict[str, run.Model],
     warned: list[str],
 ) -> dict[str, Any]:
     """Write all files of a run except `run.json`, and return the scores.
 
     What was `warned` of until the report is written is in it.
     """
-    training, tested, validated = parts["training"], parts["test"], parts.get("validation")
-    held_out: tuple[Any, ...] | None = None
-    if validated is not None:
-        held_out = (validated.X, validated.y, validated.weight)
-    tried, models = None, dict(estimators)
-    constrained = about["arguments"]["--constraint"] is not None
-    for name, estimator in estimators.items():
-        # A constraint that no rule meets is known after the training only.
-        try:
-            bad = refused() if constrained and name == "model" else nullcontext()
-            with bad, dataset.labels.spoken_of():
-                if isinstance(estimator, AlignedClassifier):
-                    estimator.fit(
-                        training.X,
-                        training.y,
-                        training.weight,
-                        groups=training.groups,
-                        validation_data=held_out,
-                        checkpoint=checkpoints / name,
-                    )
-                    network = estimator.network_
-                    about["folds"] = len(network.networks) if isinstance(network, Folds) else 0
-                else:
-                    _fit_ensemble(estimator, training, validated, checkpoints / name)
-        except Infeasible as error:
-            del models[name]
-            text = f"The baseline is left out, as it does not meet the constraint. {error}"
-            warnings.warn(text, DataWarning, stacklevel=2)
-            continue
-        if isinstance(estimator, AlignedEnsemble):
-            about["baseline"] = run.strongest(estimator)
-            model = about["arguments"]["--model"]
-            if model in (AUTO, BLEND) and len(estimator.weights_) == 1:
-                about["called"] = f"{model} ({', '.join(estimator.weights_)})"
-            models |= run.with_baseline(estimator, about)
-            tried = tried_models(estimator, dataset.labels)
-            _write_json(folder / "candidates.json", asdict(tried))
-        estimator.set_params(verbose=0).save(folder / name)
-
-    if constrained:
+    models, tried = _trained(folder, checkpoints, about, dataset, parts, models)
+    tested, arguments = parts["test"], about["arguments"]
+    if arguments["--constraint"] is not None:
         rule = models["model"].rule_
         about |= {"slacks": list((rule.slacks or {}).values()), "promised": rule.promised}
     table = predictions(tested, dataset.labels, models)
@@ -282,7 +193,6 @@ def _build(
         name: model.history_ if isinstance(model, AlignedClassifier) else []
         for name, model in models.items()
     }
-    arguments = about["arguments"]
     found = findings(
         list(models.values()),
         tested,
@@ -290,7 +200,7 @@ def _build(
         counts=about["rows_per_class"],
         notes=[PREVIEW, *warned] if arguments["--quick"] else warned,
         seed=arguments["--seed"],
-        seconds=_shuffling(_limit(arguments)),
+        seconds=seconds_to_shuffle(time_limit(arguments)),
     )
     _write_json(folder / "findings.json", asdict(found))
     content = contents(
@@ -309,16 +219,41 @@ def _build(
     return result
 
 
-def _fit_ensemble(
-    ensemble: AlignedEnsemble, training: Rows, validated: Rows | None, checkpoint: Path
-) -> None:
-    """Fit to folds of the training rows, or to these alone where validation rows are given."""
-    rows = training
-    if validated is not None:
-        rows = training.followed_by(validated)
-        parts = np.split(np.arange(len(rows.y)), [len(training.y)])
-        ensemble.set_params(cv=[tuple(parts)])
-    ensemble.fit(rows.X, rows.y, rows.weight, groups=rows.groups, checkpoint=checkpoint)
+def _trained(
+    folder: Path,
+    checkpoints: Path,
+    about: run.About,
+    dataset: TrainingTable,
+    parts: dict[str, Rows],
+    models: dict[str, run.Model],
+) -> tuple[dict[str, run.Model], TriedModels | None]:
+    """Train the models and save them; return them and, of an ensemble, what it tried."""
+    tried, trained = None, dict(models)
+    constrained = about["arguments"]["--constraint"] is not None
+    for name, model in models.items():
+        # A constraint that no rule meets is known after the training only.
+        try:
+            bad = refused() if constrained and name == "model" else nullcontext()
+            with bad, dataset.labels.spoken_of():
+                train(model, parts["training"], parts.get("validation"), checkpoints / name)
+        except Infeasible as error:
+            del trained[name]
+            text = f"The baseline is left out, as it does not meet the constraint. {error}"
+            warnings.warn(text, DataWarning, stacklevel=2)
+            continue
+        if isinstance(model, AlignedClassifier):
+            network = model.network_
+            about["folds"] = len(network.networks) if isinstance(network, Folds) else 0
+        else:
+            about["baseline"] = run.strongest(model)
+            asked = about["arguments"]["--model"]
+            if asked in (AUTO, BLEND) and len(model.weights_) == 1:
+                about["called"] = f"{asked} ({', '.join(model.weights_)})"
+            trained |= run.with_baseline(model, about)
+            tried = tried_models(model, dataset.labels)
+            _write_json(folder / "candidates.json", asdict(tried))
+        model.set_params(verbose=0).save(folder / name)
+    return trained, tried
 
 
 def _about(dataset: TrainingTable, file: str, parts: dict[str, Rows]) -> run.About:

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import types
 
-from evalign.cli.columns import as_numbers, as_text
+from evalign.cli.cells import as_numbers, as_text
 from evalign.cli.errors import DataWarning, UsageError, counted, listed
 from evalign.cli.files import is_parquet
 from evalign.cli.truths import respelled, spelling

@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from evalign.cli import columns
+from evalign.cli.cells import as_text
+from evalign.cli.columns import frame
 from evalign.cli.errors import listed
 from evalign.cli.run import FinishedRun, Model
+from evalign.cli.truths import respelled
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.estimator.columns import CategoryColumn
 
@@ -74,7 +76,7 @@ class LoadedRun:
         missing = [name for name in self.columns_ if name not in given.columns]
         allowed, got = "have the columns of the run", f"none named {missing[:3]}"
         require(not missing, "LoadedRun", "X", allowed, got)
-        return columns.frame(self._spelled(given.select(self.columns_)), self._run.columns, "X")
+        return frame(self._spelled(given.select(self.columns_)), self._run.columns, "X")
 
     def _spelled(self, given: nw.DataFrame[Any]) -> pa.Table:
         """Truth values as the run's table spelt them: a file holds text, such as "true"."""
@@ -92,10 +94,6 @@ class LoadedRun:
                 got = f"column {column.name!r} held categories in fit and holds truth values"
                 require(column.truths is not None, "LoadedRun", "X", allowed, got)
                 assert column.truths is not None
-                false, true = column.truths
-                place, texts = (
-                    table.column_names.index(column.name),
-                    columns.pc.if_else(values, true, false),
-                )
-                table = table.set_column(place, column.name, texts)
+                texts = respelled(as_text(values), [*column.truths])
+                table = table.set_column(table.column_names.index(column.name), column.name, texts)
         return table

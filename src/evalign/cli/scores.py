@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from evalign.cli.columns import as_numbers
+from evalign.cli.cells import as_numbers
 from evalign.cli.dataset import check_name
 from evalign.cli.errors import UsageError, listed
 from evalign.cli.labels import Labels

@@ -1,0 +1,112 @@
+"""Columns that are perhaps not what they were meant to be: numbers or dates in a form unknown."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from evalign.cli import dates
+from evalign.cli.cells import as_objects, percent_masks
+from evalign.cli.dialects import PERCENT
+from evalign.cli.errors import DataWarning, UsageError
+
+pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
+
+WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
+LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
+NO_LETTERS = r"^\PL*\d\PL*$"
+UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*)$"  # 48 kg, USD 48
+NAMED_MONTH = r"^\s*\d\d?[-. /]+\pL{3,}[-., /]+\d{2,4}$"  # 31-Jan-24
+MANY = 20  # values; more of them are hardly names of things
+
+
+def check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
+    """Refuse numbers with commas, and numbers or dates that hardly repeat with a word among them.
+
+    Warn of a category of numbers or dates, and of what hardly repeats and may be either.
+    """
+    present = texts.drop_null()
+    comma = next((text for text in present.to_pylist() if "," in text), None)
+    if comma is not None and pc.all(pc.match_substring_regex(present, WITH_COMMAS)).as_py():
+        got = f"Got {comma!r}: is the comma a decimal one, or does it mark thousands?"
+        cure = "Write numbers with decimal points alone, or with decimal commas in all columns"
+        raise UsageError(f"{what} must hold numbers that can be told. {got} {cure}, {drop}")
+    repeated = 2 * len(present.unique()) <= len(present)
+    undated = _not_dates(texts)
+    if not undated.any():
+        got = f"{what} is read as text, as some of its times have a zone and others do not."
+        warnings.warn(f"{got} Give all of them one or none, {drop}", DataWarning, stacklevel=5)
+        return
+    for word, odd in (("numbers", wrong), ("dates", undated)):
+        if not 0 < 2 * odd.sum() < len(present):
+            continue
+        row = int(np.argmax(odd))
+        flaw = repr(texts[row].as_py())
+        if not repeated:  # not a category, whose values would
+            allowed = "finite numbers" if word == "numbers" else word
+            cure = f"Correct it or leave it empty, {drop}"
+            raise UsageError(f"{what} must hold {allowed}. Got {flaw} in row {row + 1}. {cure}")
+        got = f"{odd.sum()} values that are no {word}, such as {flaw}"
+        cure = f"Correct them or leave them empty for a column of {word}."
+        warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
+        return
+    if _may_be_numbers_or_dates(present, repeated):
+        flaw = repr(texts[int(np.argmax(wrong))].as_py())
+        got = f"{what} is read as text, for values such as {flaw}."
+        cure = f"If they are numbers or dates, write them as 1234.5 or 2024-01-31, {drop}"
+        warnings.warn(f"{got} {cure}", DataWarning, stacklevel=5)
+
+
+def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
+    """Whether texts are numbers of one unit, or months by name, or hardly repeat without letters.
+
+    A few that repeat may be names.
+    """
+
+    def are(form: str) -> bool:
+        return pc.all(pc.match_substring_regex(texts, form)).as_py()
+
+    if repeated and len(texts.unique()) <= MANY:
+        return False
+    units = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, UNIT, r"\1\2")).unique()
+    one = len(units) == 1 and units[0].as_py() != ""
+    return (are(UNIT) and one) or are(NAMED_MONTH) or (not repeated and are(NO_LETTERS))
+
+
+def warn_of_percents(what: str, texts: pa.ChunkedArray, values: np.ndarray) -> None:
+    """Warn of percentages among numbers that are beyond 1, and may be percentages too."""
+    signed, large = percent_masks(texts, values)
+    if signed.any() and large.any():
+        one, other = (texts[int(np.argmax(odd))].as_py().strip() for odd in (signed, large))
+        read = f"{one!r}, which is {values[np.argmax(signed)]:g}, and {other!r}, which is {other}"
+        got = f"{what} holds {read}"
+        cure = "If all are percentages, write the sign in all of its cells or in none."
+        warnings.warn(f"{got}. {cure}", DataWarning, stacklevel=5)
+
+
+def warn_of_other_percents(
+    what: str, column: pa.ChunkedArray, values: np.ndarray, signs: bool
+) -> None:
+    """Warn of numbers that have percent signs where those of the training table had none.
+
+    Or the other way round. Blocks of a table get the same text, which is shown once.
+    """
+    signed, large = percent_masks(column, values)
+    if signs and large.any():
+        got = "holds numbers beyond 1 without a percent sign, which those of training have"
+    elif not signs and signed.any():
+        got = "holds percent signs, which the numbers of training do not have"
+    else:
+        return
+    cure = "48% is read as 0.48: write percentages in one way in both tables."
+    warnings.warn(f"{what} {got}. {cure}", DataWarning, stacklevel=4)
+
+
+def _not_dates(texts: pa.ChunkedArray) -> np.ndarray:
+    """A mask of the texts that are not dates, such as the 30th of February."""
+    given, looks = texts.is_valid().to_numpy(), pc.match_substring_regex(texts, LIKE_DATES)
+    if 2 * (pc.sum(looks).as_py() or 0) <= given.sum():  # quick to tell
+        return given
+    return given & ~dates.are_dates(as_objects(texts))
