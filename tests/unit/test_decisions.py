@@ -129,6 +129,9 @@ def test_equal_cuts_stay_near_the_default():
     ones = torch.ones(5, dtype=torch.float64)
     threshold = best_threshold("test", z, target, ones, Goal.of("test", "precision", None))
     assert threshold.item() == pytest.approx(0.5)
+    # Recall is 1 up to -0.5.
+    threshold = best_threshold("test", -z, 1 - target, ones, Goal.of("test", "recall", None))
+    assert threshold.item() == pytest.approx(-0.5)
 
 
 @pytest.mark.parametrize(("all_true", "side"), [(0, 1), (1, 0)])
@@ -150,6 +153,11 @@ def test_saturated_logits():
     y = torch.tensor([0, 0, 1, 1, 1])
     rule = by_labels(torch.stack([torch.zeros_like(z), z], 1), y, "f1")
     assert rule(z).tolist() == y.tolist()
+    # No probabilities tell the last two rows apart: the best that is left labels both 1.
+    z = torch.tensor([-1.0, 1.0, 750.0, 800.0], dtype=torch.float64)
+    y = torch.tensor([0, 0, 0, 1])
+    rule = by_labels(torch.stack([torch.zeros_like(z), z], 1), y, "f1")
+    assert rule(z).tolist() == [0, 0, 1, 1]
 
 
 # More classes.
@@ -442,8 +450,16 @@ def test_two_classes_of_which_one_has_a_single_row_are_not_tuned():
 
 
 def test_enough_labels_decide_alone():
-    logits, y = problem(2, 2 * ENOUGH + 100, ratio=1.0)
-    assert fit_decision(logits, y, metric="f1").source == "labels"
+    """The score is then that of all rows; with a row less it is of rows held out."""
+    logits, y = problem(2, 2 * ENOUGH + 400, ratio=1.0)
+    rows = torch.cat([(y == k).nonzero()[:ENOUGH, 0] for k in (0, 1)])
+    for some, alone in ((rows, True), (rows[1:], False)):
+        rule = fit_decision(logits[some], y[some], metric="f1")
+        assert rule.source == "labels"
+        seen = value("f1", rule(logits[some]), y[some])
+        assert (rule.score == pytest.approx(seen, abs=SAME)) == alone
+    by_hand = by_labels(logits[rows], y[rows], "f1")
+    assert torch.equal(fit_decision(logits[rows], y[rows], metric="f1").gain, by_hand.gain)
 
 
 def blended(logits, y, metric, weight):
@@ -474,6 +490,34 @@ def test_the_score_of_a_tuned_rule_is_not_flattered(kind):
         labels[held_out] = learned(logits[held_out])
     assert rule.score == pytest.approx(value("f1", labels, y), abs=SAME)
     assert rule.score < value("f1", rule(logits), y)
+
+
+@pytest.mark.parametrize(("rows", "seed"), [(60, 3), (60, 7), (150, 4)])
+def test_few_labels_count_beside_what_probabilities_say(rows, seed):
+    """By hand, for rows on which twice the evidence would move the threshold."""
+    logits, y = problem(2, rows, seed, ratio=4)
+    two = torch.cat([(y == 0).nonzero()[:, 0], (y == 1).nonzero()[:2, 0]])
+    for some in (torch.arange(rows), two):
+        logits, y = logits[some], y[some]
+        whole = blended(logits, y, "f1", torch.ones(len(y), dtype=torch.float64))
+        assert torch.allclose(fit_decision(logits, y, metric="f1").gain, whole.gain, atol=SAME)
+
+
+def test_a_search_starts_from_the_labels_of_the_network(monkeypatch):
+    """Of corrected probabilities, the weights of one start give the argmax of the raw logits."""
+    starts = []
+
+    def noted(owner, logits, target, weight, goal, own=None):
+        starts.append((logits, own))
+        return search(owner, logits, target, weight, goal, own)
+
+    monkeypatch.setattr("evalign.decisions.tuned.search", noted)
+    logits, y = problem(3, 300)
+    raw = 2 * logits + torch.tensor([0.0, 1.0, -2.0])
+    rule = fit_decision(raw, y, metric="f1_macro", offsets=[1.0, 0.0, -1.0])
+    eta, own = starts[0]
+    assert rule.factor < 0.8
+    assert torch.equal((eta + own.log()).argmax(1), raw.argmax(1))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
