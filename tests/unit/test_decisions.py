@@ -547,6 +547,17 @@ def test_the_score_is_of_all_rows_where_labels_decide_alone(constraint):
         assert (rule.score < 0) == (metric != "f1")
 
 
+@pytest.mark.parametrize(("metric", "scale"), [("g_mean", 0.3), ("precision_macro", 3.0)])
+@pytest.mark.parametrize("decision", ["tuned", "expected"])
+def test_a_class_that_no_row_has_is_never_given(metric, scale, decision):
+    """Labels that correct the other probabilities must not raise a probability of 0."""
+    z, y = problem(2, 200, ratio=2.0)
+    p = (scale * (z[:, 1] - z[:, 0])).sigmoid()
+    given = torch.stack([1 - p, p, torch.zeros_like(p)], 1)
+    rule = fit_decision(probabilities=given, y=y, metric=metric, decision=decision)
+    assert rule(probabilities=given).unique().tolist() == [0, 1]
+
+
 def test_other_decisions_have_no_score():
     logits, y = problem(3, 60)
     for decision in ("argmax", "expected"):
@@ -590,6 +601,33 @@ def test_calibration_of_scores_that_say_nothing_or_the_opposite(slope):
     assert mean == pytest.approx(y.mean().item(), abs=0.01)
     rule = fit_decision(margin, y.long(), metric="f1", decision="expected")
     assert rule.class_prior[1].item() == pytest.approx(y.mean().item(), abs=0.01)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 70])
+def test_calibration_is_the_most_probable_one(classes):
+    """No slope is left of a posterior by hand, with normal priors: of offsets 1, of the factor ½.
+
+    With many classes the factor is not searched for.
+    """
+    logits, y = problem(classes, 40, ratio=3.0)
+    weight = torch.rand(40, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2
+    target = torch.eye(classes, dtype=torch.float64)[y]
+    found = [factor_and_offsets(2 * logits, target, weight)]
+    if classes == 2:
+        margin = 2 * (logits[:, 1] - logits[:, 0])
+        a, b = factor_and_offset(margin, y.double(), weight)
+        found.append((a, torch.stack([torch.zeros_like(b), b])))
+    for a, b in found:
+        a, b = a.clone().requires_grad_(), b.clone().requires_grad_()
+        likely = weight @ (2 * a * logits + b).log_softmax(1)[torch.arange(40), y]
+        posterior = likely - (b**2).sum() / 2 - ((a - 1) / 0.5) ** 2 / 2
+        of_a, of_b = torch.autograd.grad(posterior, (a, b))
+        if classes == 70:
+            assert a == 1
+        else:
+            assert a != 1
+            assert of_a.abs() < 1e-6
+        assert of_b[b != 0].abs().max() < 1e-6
 
 
 def test_calibration_without_rows_changes_nothing():
