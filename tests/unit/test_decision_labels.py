@@ -210,6 +210,9 @@ def test_ignored_labels_and_weights():
     kept = torch.arange(300) % 3 != 0
     part = fit_decision(z[kept], metric="f1_macro", decision="expected", task="multilabel")
     assert torch.allclose(rule.gain, torch.stack([part.gain[0], whole.gain[1]]))
+    shares = fit_decision(z, hidden, metric="f1_macro").class_prior
+    expected = torch.stack([y[kept, 0].double().mean(), y[:, 1].double().mean()])
+    torch.testing.assert_close(shares, expected)
     weight = (torch.arange(300) < 200).double()
     some = fit_decision(z, y, metric="f1_macro", sample_weight=weight)
     assert torch.equal(some.gain, fit_decision(z[:200], y[:200], metric="f1_macro").gain)
