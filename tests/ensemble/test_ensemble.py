@@ -826,3 +826,14 @@ def test_wrong_rows(fitted, text):
     with pytest.raises(ValueError, match="must") as refused:
         ensemble().fit(*fitted())
     assert str(refused.value) == text
+
+
+def test_intervals_are_of_weighted_rows():
+    """Rows with a large weight are labelled wrongly: the interval is about a small accuracy."""
+    y, weight = np.arange(200) % 2, np.where(np.arange(200) < 50, 9.0, 1.0)
+    labels = np.where(np.arange(200) < 50, 1 - y, y)
+    rows = Answers(np.zeros((200, 2)), "predict_proba", y, weight, y, np.arange(200))
+    judge = Judge(metrics.resolve("accuracy"), rows, 2, None, 0)
+    ((value, low, high),) = judge.compare(labels)
+    assert value == pytest.approx(150 / 600)
+    assert low < value < high < 0.5

@@ -36,7 +36,7 @@ from sklearn.svm import SVC
 from evalign import AlignedDecisionCV, fit_decision, metrics
 from evalign.core.constraints import Infeasible
 from evalign.estimator.answers import Answers
-from evalign.estimator.evidence import FEWEST, others
+from evalign.estimator.evidence import FEWEST, mean_of, others
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced
 
@@ -666,3 +666,13 @@ def test_scores_that_are_equal_have_the_sign_of_their_label():
         clf = decided(model, decision="argmax", pos_label=positive).fit(X, Y)
         assert (clf.predict_proba(X)[:, 1] == 0.5).any()
         np.testing.assert_array_equal(clf.decision_function(X) > 0, clf.predict(X) == 1)
+
+
+def test_the_interval_of_repeated_folds_is_corrected_for_those_of_one_repetition():
+    """By hand, of three folds and three others of the same rows."""
+    row, fold = np.tile(np.arange(12), 2), np.repeat(np.arange(6), 4)
+    answers = Answers(np.zeros((24, 2)), "predict_proba", row % 2, None, fold, row)
+    scores = np.array([0.1, 0.3, 0.2, 0.5, 0.1, 0.0])
+    mean, low, high, _ = mean_of(scores, answers)
+    reach = stats.t.ppf(0.975, 5) * np.sqrt((1 / 6 + 1 / 2) * scores.var(ddof=1))
+    assert (mean, low, high) == pytest.approx((0.2, 0.2 - reach, 0.2 + reach))

@@ -80,6 +80,20 @@ def test_the_largest_numbers_do_not_overflow():
     X = np.array([[-largest], [0], [largest]])
     np.testing.assert_allclose(mapped(X, X), norm.ppf([[1 / 6], [0.5], [5 / 6]]), atol=1e-12)
     np.testing.assert_allclose(mapped(X, X / 2)[0], norm.ppf(0.25), atol=1e-12)
+    X = np.repeat([[-largest], [largest]], [200, 300], 0)  # farther apart than any number is large
+    low, middle, high = mapped(X, np.array([[-largest], [0], [largest]]))[:, 0]
+    np.testing.assert_allclose(middle, (low + high) / 2, atol=1e-12)
+
+
+def test_far_beyond_close_numbers_it_is_the_last_of_them():
+    X = 1e-300 * np.arange(101.0)[:, None]
+    np.testing.assert_allclose(mapped(X, np.array([[1e300]])), norm.ppf(1 - 0.5 / 101))
+
+
+def test_ties_of_numbers_that_are_rounded():
+    """Ranks are all that counts: tenths go where whole numbers go."""
+    whole = np.random.default_rng(0).poisson(3.0, (400, 1)) + 1.0
+    np.testing.assert_array_equal(mapped(whole / 10, whole / 10), mapped(whole, whole))
 
 
 def test_flags_stay_as_they_are():

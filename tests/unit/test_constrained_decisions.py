@@ -1,6 +1,7 @@
 """Rules under several constraints, held against brute force on small problems."""
 
 import json
+import math
 import re
 
 import pytest
@@ -313,3 +314,31 @@ def streamed(z, y, metric, constraint):
     fitter = DecisionFitter(metric, constraint=constraint)
     fitter.update(z, y)
     return fitter.compute()
+
+
+def test_a_goal_mixes_the_metric_with_what_is_missing():
+    """By hand, with recall 0.75, precision 0.6 and accuracy 0.75; the span of MCC is 2."""
+    matrix = torch.tensor([[30.0, 10.0], [5.0, 15.0]], dtype=torch.float64).unsqueeze(0)
+    quarter, t = torch.tensor([0.25], dtype=torch.float64), 0.01
+
+    def mixed(constraint, *slacks):
+        goal = Goal.of("test", "accuracy", constraint)
+        least = -t * math.log(sum(math.exp(-slack / t) for slack in slacks))
+        missing = t * math.log1p(math.exp(-least / t))
+        expected = pytest.approx(0.75 * 0.75 - 0.25 * missing, abs=SAME)
+        assert goal.mixed(matrix, quarter).item() == expected
+
+    mixed("recall >= 0.9", -0.15)
+    mixed("recall >= 0.74, precision >= 0.61", 0.01, -0.01)
+    mcc = (30 * 15 - 10 * 5) / math.sqrt(40 * 20 * 35 * 25)
+    mixed("matthews_corrcoef >= 0.5", (mcc - 0.5) / 2)
+
+
+def test_slopes_of_groups_count_by_their_share_of_a_class():
+    """A rule does not see groups: a row of a class is of each with the probability of its share."""
+    goal = Goal.of("test", "accuracy", "gap(recall) <= 0.1", groups=2)
+    slopes = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]], dtype=torch.float64)
+    actual = torch.tensor([10.0, 1.0, 30.0, 9.0], dtype=torch.float64)  # by group, then by class
+    expected = [[0.25 * 1 + 0.75 * 5, 0.25 * 2 + 0.75 * 6], [0.1 * 3 + 0.9 * 7, 0.1 * 4 + 0.9 * 8]]
+    found = goal.for_all_groups(slopes.unsqueeze(0), actual)[0]
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))

@@ -11,6 +11,7 @@ from sklearn.metrics import f1_score, jaccard_score, precision_score
 
 from evalign import Confusion, metrics
 from evalign.decisions import DecisionRule, fit_decision, multilabel
+from evalign.decisions.calibrate import factor_and_offset
 from evalign.decisions.goal import Goal
 from tests.tolerances import SAME
 
@@ -201,6 +202,26 @@ def test_slacks_of_probabilities_and_of_new_rows():
     assert fit_decision(z, task="multilabel", metric="f1_macro", decision="expected").slacks is None
 
 
+def test_of_equal_rules_the_one_that_learns_least_is_taken():
+    z, y = problem(60, 2)
+    z = 5 * (2.0 * y - 1) + 0.1 * z.tanh()  # whatever the rule is, all labels are right
+    rule = fit_decision(z, y, metric="f1_macro")
+    assert (rule.source, rule.score) == ("argmax", 1)
+
+
+def test_calibrated_thresholds_are_those_of_the_logits():
+    """By hand, each label has the rows of the best expected F1, by corrected probabilities."""
+    z, y = problem(150, 2, 7)
+    z = 2.5 * z + 1
+    rule = fit_decision(z, y, metric="f1_macro")
+    assert rule.source == "calibrated"
+    for column, labels, given in zip(z.T, y.T, rule(z).T, strict=True):
+        a, b = factor_and_offset(column, labels.double(), torch.ones_like(column))
+        p = (a * column + b).sigmoid().sort(descending=True)
+        scores = 2 * p.values.cumsum(0) / (torch.arange(1, 151) + p.values.sum())
+        assert set(given.nonzero()[:, 0].tolist()) == set(p.indices[: scores.argmax() + 1].tolist())
+
+
 def test_ignored_labels_and_weights():
     z, y = problem(300, 2)
     hidden = y.clone()
@@ -210,6 +231,9 @@ def test_ignored_labels_and_weights():
     kept = torch.arange(300) % 3 != 0
     part = fit_decision(z[kept], metric="f1_macro", decision="expected", task="multilabel")
     assert torch.allclose(rule.gain, torch.stack([part.gain[0], whole.gain[1]]))
+    shares = fit_decision(z, hidden, metric="f1_macro").class_prior
+    expected = torch.stack([y[kept, 0].double().mean(), y[:, 1].double().mean()])
+    torch.testing.assert_close(shares, expected)
     weight = (torch.arange(300) < 200).double()
     some = fit_decision(z, y, metric="f1_macro", sample_weight=weight)
     assert torch.equal(some.gain, fit_decision(z[:200], y[:200], metric="f1_macro").gain)

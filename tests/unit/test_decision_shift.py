@@ -2,8 +2,10 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
+from scipy import optimize, stats
 
 from evalign.decisions import fit_decision
 from evalign.decisions.shift import gap, shares
@@ -90,6 +92,25 @@ def test_estimates_are_most_likely():
     assert likelihood.argmax() == len(grid) - 1
 
 
+def test_shares_change_where_their_likelihood_is_beyond_chance():
+    """The ratio of likelihoods is by hand, with the best share by scipy's search."""
+    old, known = OLD[2], []
+    for seed in range(30):
+        rows, _ = gaussian(300, [0.78, 0.22], seed, trained_on=old)
+        eta = rows.softmax(1)
+        ratio = eta.numpy() / old
+
+        def loss(share, ratio=ratio):
+            return -np.log(ratio @ [1 - share, share]).sum()
+
+        best = optimize.minimize_scalar(loss, bounds=(1e-6, 1 - 1e-6), method="bounded")
+        beyond = -2 * best.fun / (1 + 300 / 900) > stats.chi2.isf(0.01, 1)
+        found = shares(eta, torch.ones(300).double(), torch.tensor(old).double(), rows=900)
+        assert found[1].item() == pytest.approx(best.x if beyond else old[1], abs=1e-5)
+        known.append(beyond)
+    assert 5 < sum(known) < 25
+
+
 def test_many_labels():
     logits, y = gaussian(6000, OLD[2], 0)
     z, labels = (logits[:, 1] - logits[:, 0]).view(3000, 2), y.view(3000, 2)
@@ -128,6 +149,12 @@ def test_a_gap_that_chance_explains_is_none():
     even, first = torch.full((500, 2), 0.06).double(), torch.tensor([[1.0, 0.0]]).double()
     even[:, 0] = 0.94
     assert gap(even, first.expand(500, 2), ones) == pytest.approx(500 * 0.06)
+    # Of 400 rows with a probability of ½, one standard deviation is 10; with weights of 2 it is 20.
+    even, twos = torch.full((400, 2), 0.5).double(), torch.full((400, 1), 2.0).double()
+    for ones, expected in ((229, 0), (231, 31 / 169)):
+        labels = (torch.arange(400) < ones).long()
+        target = torch.eye(2).double()[labels]
+        assert gap(even, target, twos) == pytest.approx(expected)
 
 
 def test_warnings():

@@ -90,6 +90,16 @@ def test_few_rows_are_guarded_as_always(rows):
     assert rule.score == pytest.approx(expected.score, abs=0.05)
 
 
+def test_rows_that_stand_for_bins_are_as_many_as_are_enough():
+    """Of 1500 rows of each class there are two in a bin; they have the mass of all of them."""
+    fitter = DecisionFitter("f1")
+    fitter.update(torch.linspace(-20, 20, 1500).repeat(2), torch.arange(3000) % 2)
+    _, labels, weight = fitter._state.rows()
+    for label in (0, 1):
+        assert (labels == label).sum() >= 1000  # with which labels decide alone
+        assert weight[labels == label].sum().item() == pytest.approx(1500)
+
+
 @pytest.mark.parametrize("decision", ["tuned", "expected"])
 def test_more_classes_keep_all_rows_there_is_room_for(decision):
     logits, y = problem(3, 9000, ratio=2.0)
@@ -167,6 +177,7 @@ def test_many_labels():
         expected = fit_decision(z, labels, **how)
         rule = stream(DecisionFitter(**how), z, labels).compute()
         assert rule.task == "multilabel"
+        assert rule.rows == (6000 - 286) // 3  # on average, without the 286 that are ignored
         if how.get("decision"):
             assert threshold(rule) == pytest.approx(threshold(expected), abs=1e-9)
         assert rule.score == pytest.approx(expected.score, abs=0.01)

@@ -129,6 +129,9 @@ def test_equal_cuts_stay_near_the_default():
     ones = torch.ones(5, dtype=torch.float64)
     threshold = best_threshold("test", z, target, ones, Goal.of("test", "precision", None))
     assert threshold.item() == pytest.approx(0.5)
+    # Recall is 1 up to -0.5.
+    threshold = best_threshold("test", -z, 1 - target, ones, Goal.of("test", "recall", None))
+    assert threshold.item() == pytest.approx(-0.5)
 
 
 @pytest.mark.parametrize(("all_true", "side"), [(0, 1), (1, 0)])
@@ -150,6 +153,11 @@ def test_saturated_logits():
     y = torch.tensor([0, 0, 1, 1, 1])
     rule = by_labels(torch.stack([torch.zeros_like(z), z], 1), y, "f1")
     assert rule(z).tolist() == y.tolist()
+    # No probabilities tell the last two rows apart: the best that is left labels both 1.
+    z = torch.tensor([-1.0, 1.0, 750.0, 800.0], dtype=torch.float64)
+    y = torch.tensor([0, 0, 0, 1])
+    rule = by_labels(torch.stack([torch.zeros_like(z), z], 1), y, "f1")
+    assert rule(z).tolist() == [0, 0, 1, 1]
 
 
 # More classes.
@@ -442,8 +450,16 @@ def test_two_classes_of_which_one_has_a_single_row_are_not_tuned():
 
 
 def test_enough_labels_decide_alone():
-    logits, y = problem(2, 2 * ENOUGH + 100, ratio=1.0)
-    assert fit_decision(logits, y, metric="f1").source == "labels"
+    """The score is then that of all rows; with a row less it is of rows held out."""
+    logits, y = problem(2, 2 * ENOUGH + 400, ratio=1.0)
+    rows = torch.cat([(y == k).nonzero()[:ENOUGH, 0] for k in (0, 1)])
+    for some, alone in ((rows, True), (rows[1:], False)):
+        rule = fit_decision(logits[some], y[some], metric="f1")
+        assert rule.source == "labels"
+        seen = value("f1", rule(logits[some]), y[some])
+        assert (rule.score == pytest.approx(seen, abs=SAME)) == alone
+    by_hand = by_labels(logits[rows], y[rows], "f1")
+    assert torch.equal(fit_decision(logits[rows], y[rows], metric="f1").gain, by_hand.gain)
 
 
 def blended(logits, y, metric, weight):
@@ -476,6 +492,34 @@ def test_the_score_of_a_tuned_rule_is_not_flattered(kind):
     assert rule.score < value("f1", rule(logits), y)
 
 
+@pytest.mark.parametrize(("rows", "seed"), [(60, 3), (60, 7), (150, 4)])
+def test_few_labels_count_beside_what_probabilities_say(rows, seed):
+    """By hand, for rows on which twice the evidence would move the threshold."""
+    logits, y = problem(2, rows, seed, ratio=4)
+    two = torch.cat([(y == 0).nonzero()[:, 0], (y == 1).nonzero()[:2, 0]])
+    for some in (torch.arange(rows), two):
+        logits, y = logits[some], y[some]
+        whole = blended(logits, y, "f1", torch.ones(len(y), dtype=torch.float64))
+        assert torch.allclose(fit_decision(logits, y, metric="f1").gain, whole.gain, atol=SAME)
+
+
+def test_a_search_starts_from_the_labels_of_the_network(monkeypatch):
+    """Of corrected probabilities, the weights of one start give the argmax of the raw logits."""
+    starts = []
+
+    def noted(owner, logits, target, weight, goal, own=None):
+        starts.append((logits, own))
+        return search(owner, logits, target, weight, goal, own)
+
+    monkeypatch.setattr("evalign.decisions.tuned.search", noted)
+    logits, y = problem(3, 300)
+    raw = 2 * logits + torch.tensor([0.0, 1.0, -2.0])
+    rule = fit_decision(raw, y, metric="f1_macro", offsets=[1.0, 0.0, -1.0])
+    eta, own = starts[0]
+    assert rule.factor < 0.8
+    assert torch.equal((eta + own.log()).argmax(1), raw.argmax(1))
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_labels_correct_the_probabilities_of_the_expected_rule(classes):
     """Logits that are twice too large: with labels the rule is that of the right ones."""
@@ -501,6 +545,17 @@ def test_the_score_is_of_all_rows_where_labels_decide_alone(constraint):
         expected = value(metric, rule(logits), y, weight=weight)
         assert rule.score == pytest.approx(expected, abs=SAME)
         assert (rule.score < 0) == (metric != "f1")
+
+
+@pytest.mark.parametrize(("metric", "scale"), [("g_mean", 0.3), ("precision_macro", 3.0)])
+@pytest.mark.parametrize("decision", ["tuned", "expected"])
+def test_a_class_that_no_row_has_is_never_given(metric, scale, decision):
+    """Labels that correct the other probabilities must not raise a probability of 0."""
+    z, y = problem(2, 200, ratio=2.0)
+    p = (scale * (z[:, 1] - z[:, 0])).sigmoid()
+    given = torch.stack([1 - p, p, torch.zeros_like(p)], 1)
+    rule = fit_decision(probabilities=given, y=y, metric=metric, decision=decision)
+    assert rule(probabilities=given).unique().tolist() == [0, 1]
 
 
 def test_other_decisions_have_no_score():
@@ -546,6 +601,33 @@ def test_calibration_of_scores_that_say_nothing_or_the_opposite(slope):
     assert mean == pytest.approx(y.mean().item(), abs=0.01)
     rule = fit_decision(margin, y.long(), metric="f1", decision="expected")
     assert rule.class_prior[1].item() == pytest.approx(y.mean().item(), abs=0.01)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 70])
+def test_calibration_is_the_most_probable_one(classes):
+    """No slope is left of a posterior by hand, with normal priors: of offsets 1, of the factor ½.
+
+    With many classes the factor is not searched for.
+    """
+    logits, y = problem(classes, 40, ratio=3.0)
+    weight = torch.rand(40, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2
+    target = torch.eye(classes, dtype=torch.float64)[y]
+    found = [factor_and_offsets(2 * logits, target, weight)]
+    if classes == 2:
+        margin = 2 * (logits[:, 1] - logits[:, 0])
+        a, b = factor_and_offset(margin, y.double(), weight)
+        found.append((a, torch.stack([torch.zeros_like(b), b])))
+    for a, b in found:
+        a, b = a.clone().requires_grad_(), b.clone().requires_grad_()
+        likely = weight @ (2 * a * logits + b).log_softmax(1)[torch.arange(40), y]
+        posterior = likely - (b**2).sum() / 2 - ((a - 1) / 0.5) ** 2 / 2
+        of_a, of_b = torch.autograd.grad(posterior, (a, b))
+        if classes == 70:
+            assert a == 1
+        else:
+            assert a != 1
+            assert of_a.abs() < 1e-6
+        assert of_b[b != 0].abs().max() < 1e-6
 
 
 def test_calibration_without_rows_changes_nothing():

@@ -14,7 +14,7 @@ from evalign import Confusion, DecisionFitter, fit_decision
 from evalign.core.constraints import parse
 from evalign.core.groups import stacked
 from evalign.decisions import DecisionRule
-from evalign.decisions.certainty import CellSums, p_values, rows_needed, standing, tail
+from evalign.decisions.certainty import CellSums, lacking, p_values, rows_needed, standing, tail
 from evalign.decisions.goal import Goal
 from evalign.decisions.promise import climbed
 from tests.tolerances import SAME
@@ -219,6 +219,67 @@ def test_a_gap_is_broken_by_its_worst_pair():
     p, q = ((k + z**2 / 2) / n for k in (90, 70))
     assert slack.item() == pytest.approx(0.3 - (p - q))
     assert error.item() == pytest.approx(math.sqrt((p * (1 - p) + q * (1 - q)) / n))
+
+
+def test_a_group_is_not_paired_with_itself():
+    """Of a large and a small group that are alike, the error is not twice that of the small one."""
+    (constraint,) = parse("gap(recall) <= 0.3")
+    z = 1.645
+    cells = [[[50, 5], [20, 80]], [[50, 5], [2000, 8000]]]
+    slack, error = standing(constraint, evidence([cells]), z)
+    (p, n), (q, m) = (((0.8 * k + z**2 / 2) / (k + z**2), k + z**2) for k in (100, 10_000))
+    assert slack.item() == pytest.approx(0.3 - (q - p))
+    assert error.item() == pytest.approx(math.sqrt(p * (1 - p) / n + q * (1 - q) / m))
+
+
+def test_added_rows_of_three_classes():
+    """Half of z² rows of each class are right, the others spread over the other labels."""
+    (constraint,) = parse("accuracy >= 0.5")
+    z, cells = 2.0, torch.tensor([[20.0, 5, 5], [4, 10, 6], [2, 3, 5]], dtype=torch.float64)
+    slack, error = standing(constraint, evidence([[cells.tolist()]]), z)
+    n = cells.sum().item() + 3 * z**2
+    p = (cells.trace().item() + 3 * z**2 / 2) / n
+    assert slack.item() == pytest.approx(p - 0.5)
+    assert error.item() == pytest.approx(math.sqrt(p * (1 - p) / n))
+
+
+def test_rows_that_a_metric_takes_are_enough():
+    """So many rows like these pass, and half as many do not."""
+    (constraint,) = parse("f1 >= 0.89")
+    cells = 10 * torch.tensor([[[[50.0, 5.0], [4.0, 41.0]]]], dtype=torch.float64)
+    text = lacking(constraint, evidence(cells.tolist()), 0.05, None)
+    needed = int(re.fullmatch(r"'f1 >= 0.89' takes (\d+) rows .* there are 1000.", text)[1])
+    for rows, passes in ((needed, True), (needed / 2, False)):
+        p = p_values(constraint, evidence((cells * rows / 1000).tolist()), 0.05)
+        assert (p[0] <= 0.05) == passes
+
+
+def test_weights_count_as_kishs_rows_of_three_classes():
+    """Forty rows of a class, all found, promise 0.9 of it; by weights they are twenty-two."""
+    y = torch.arange(120) % 3
+    logits = 5 * torch.nn.functional.one_hot(y, 3).double()
+    weight = torch.where(torch.arange(120) % 2 == 0, 1.9, 0.1)
+    how = {"metric": "accuracy", "constraint": "recall[1] >= 0.9", "confidence": 0.95}
+    assert fit_decision(logits, y, **how).promised
+    with pytest.warns(UserWarning, match="takes 29 rows of class 1 .* and there are 22"):
+        assert not fit_decision(logits, y, sample_weight=weight, **how).promised
+
+
+def test_the_safest_of_rules_that_promise_nothing():
+    """By hand, it has the smallest of the larger p-values of two constraints."""
+    z, y = two(26, 1)
+    how = {"metric": "f1", "constraint": "recall >= 0.7, fpr <= 0.3", "confidence": 0.95}
+    with pytest.warns(UserWarning, match="does not promise"):
+        labels = fit_decision(z, y, **how)(z)
+    n = y.sum().item()
+
+    def worst(labels):
+        found, false = (labels[y == 1].sum().item(), labels[y == 0].sum().item())
+        if found < 0.7 * n or false > 0.3 * (26 - n):
+            return 1.0
+        return max(binom.sf(found - 1, n, 0.7), binom.cdf(false, 26 - n, 0.3))
+
+    assert worst(labels) == pytest.approx(min(worst((z > cut).long()) for cut in z))
 
 
 @pytest.mark.parametrize("classes", [2, 3])

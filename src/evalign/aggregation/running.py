@@ -106,7 +106,6 @@ class RunningConfusion(nn.Module):
         for part in kept - given:  # by one that needs more: it would not move any longer
             setattr(self, part, None)
         seen = keep(self, "seen", blend(self.seen, 1.0))
-        mass = seen.clamp(min=self.momentum)
         average: dict[str, Tensor] = {}
         for part in _PARTS:
             value: Tensor | None = getattr(now, part)
@@ -115,7 +114,7 @@ class RunningConfusion(nn.Module):
             running = keep(self, part, blend(self._before(part, value), value))
             attached: Tensor = getattr(confusion, part)
             # Before any batch counts there is no average, and a first one that is NaN is visible.
-            mean = torch.where(seen == 0, value, running / mass.to(value))
+            mean = torch.where(seen == 0, value, running / seen.to(value))
             average[part] = mean + (attached - value)
         return Confusion(**average, multilabel=confusion.multilabel)
 

@@ -26,7 +26,6 @@ from evalign.decisions.inputs import (
     as_weights,
     class_vector,
     layout,
-    without_floor,
 )
 from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
@@ -243,8 +242,9 @@ def fit_rows(
     if decision == "argmax":
         gain = threshold_gains(own) if many else argmax
     elif decision == "expected" and target is not None and not many:
-        eta, factor, more = mend(rows, target, weight)
-        believed = goal.by_group(without_floor(eta), groups)
+        corrected = mend(rows, target, weight)
+        eta, factor, more = corrected
+        believed = goal.by_group(corrected.believed(rows, target, weight), groups)
         gain = search(owner, eta.log(), believed, weight, goal)
     elif decision == "expected":
         gain = expected_gain(owner, rows, weight, metric, goal, many, groups)

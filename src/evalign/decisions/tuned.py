@@ -19,6 +19,7 @@ from evalign.decisions import calibrate
 from evalign.decisions.cuts import best_threshold, threshold_gains
 from evalign.decisions.gains import best_rule, confusions, gain_matrix
 from evalign.decisions.goal import Goal
+from evalign.decisions.inputs import without_floor
 
 EVIDENCE, ENOUGH = 100, 1000
 FOLDS = 5
@@ -87,7 +88,7 @@ def tuned(
         if not alone:
             mass = weight @ target
             trust = mass / (mass + EVIDENCE)
-            believed = trust * target + (1 - trust) * mended.eta
+            believed = trust * target + (1 - trust) * mended.believed(logits, target, weight)
             # Held out, the only row of a class is labelled by a model that never saw the class. The
             # search would take it for one that cannot be found, and give it to far too many rows.
             believed, eta = (torch.where(only, target, each) for each in (believed, eta))
@@ -117,6 +118,14 @@ class Mended(NamedTuple):
     eta: Tensor
     factor: float
     offsets: Tensor
+
+    def believed(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        """η with 0 for a class that neither the logits nor the targets have a row of.
+
+        A correction may raise the floor that stands for 0, see `without_floor`.
+        """
+        known = without_floor(logits.softmax(1)).any(0) | (weight @ target > 0)
+        return self.eta * known
 
 
 def mend(logits: Tensor, target: Tensor, weight: Tensor) -> Mended:

@@ -1,8 +1,10 @@
 """The table of decisions: what its records show."""
 
+import math
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from evalign_study.decided import plan, standings
 from evalign_study.decided.table import NOT_RUN, DecisionsTable, headline, parts
@@ -10,6 +12,7 @@ from evalign_study.pipeline.formats import Grid, markdown
 from evalign_study.pipeline.writing import fill
 from evalign_study.trainers import choice
 from evalign_study.trainers.deciding import CUTOFFS, PREDICT, TUNER
+from scipy import stats
 
 from study.tests.commands import refused
 from study.tests.papers.made_tables import record
@@ -18,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 SETS = ("adult", "yeast")
 
 
-def made(run, gain=0.1, behind=()):
+def made(run, gain=0.1, behind=(), seconds=0.1):
     """Make a record in which our rule gains, or is clearly behind in some data sets."""
     two = run.dataset != "yeast"
     level = 0.5 + 0.001 * run.split_seed
@@ -26,7 +29,7 @@ def made(run, gain=0.1, behind=()):
     scores = {PREDICT: level, CUTOFFS: level + 0.02, "tuned": ours, "expected": level}
     if two:
         scores[TUNER] = level + 0.01
-    times = {TUNER: 1.0, "tuned": 0.1}
+    times = {TUNER: 1.0, "tuned": seconds}
     picks = {n: {"test": x, "seconds": times.get(n, 0.0)} for n, x in scores.items()}
     return record(run, {"f1" if two else "f1_macro": picks})
 
@@ -41,6 +44,16 @@ def test_gains_are_paired_by_split():
     assert len(gains) == 16  # data sets times models
     assert all(gain.mean == pytest.approx(10) and gain.trials == 5 for gain in gains.values())
     assert {cell[0] for cell in standings.compared(scores, TUNER).gains} == {"adult"}
+
+
+def test_intervals_are_corrected_for_splits_that_overlap():
+    """By hand, of three splits: a fifth of the rows is the test part of each."""
+    gains = np.array([1.0, 3.0, 8.0])
+    ours = {split: 0.5 + gain / 100 for split, gain in enumerate(gains)}
+    scores = {("adult", "lightgbm", "f1"): {"tuned": ours, PREDICT: dict.fromkeys(ours, 0.5)}}
+    (found,) = standings.compared(scores, PREDICT).gains.values()
+    reach = stats.t.ppf(0.975, 2) * math.sqrt((1 / 3 + 0.2 / 0.8) * gains.var(ddof=1))
+    assert found == pytest.approx((4, 4 - reach, 4 + reach, 3))
 
 
 def test_a_clear_loss_is_found_and_told():
@@ -59,6 +72,8 @@ def test_bars(gain, met):
     assert [bar.met for bar in bars[:2]] == met
     assert [bar.met for bar in bars[2:]] == [True] * 5
     assert bars[-1].value == pytest.approx(0.1)
+    slow = standings.bars(records(seconds=0.3))[-1]
+    assert (slow.value, slow.met) == (pytest.approx(0.3), False)
 
 
 def test_levels_are_of_the_same_data_sets():

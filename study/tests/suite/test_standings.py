@@ -203,6 +203,19 @@ def test_the_headline_of_a_mixed_result():
     assert [bar.value for bar in bars[:5]] == pytest.approx([5 / 3, 5 / 3, 2 / 3, 1, 1])
 
 
+def test_the_headline_of_equal_and_of_uncertain_cells():
+    """A gain of 0 counts as one, and a cell whose interval reaches the margin is not lost."""
+    splits = {"equal": (0.5, 0.5), "uncertain": (0.5, 0.44)}
+    found = scores(
+        record
+        for dataset, ours in splits.items()
+        for split, score in enumerate(ours)
+        for record in trial(score, dataset=dataset, split=split)
+    )
+    values = [bar.value for bar in headline(found, OURS)]
+    assert values[:4] == pytest.approx([-1.5, -1.5, 0.5, 0])
+
+
 def test_a_clear_loss_is_no_proof():
     found = judged(*(0.47 - 0.001 * i for i in range(8)))
     bars = headline(found, OURS)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from evalign import AlignedLoss, Confusion, MetricLoss, metrics
+from evalign.aggregation import RunningConfusion
 from evalign.losses import AveragePrecisionLoss
 from tests import tolerances
 
@@ -83,8 +84,13 @@ def test_resumes_from_its_state():
     assert torch.equal(other(*second), loss(*second))
 
 
-def test_ignored_rows_change_nothing():
-    loss = MetricLoss("f1_macro", statistics="running")
+# The first is moved by a kernel, the second by `RunningConfusion`.
+MOVED = ["f1_macro", metrics.ExpectedCost([[0, 1, 2], [1, 0, 1], [2, 1, 0]])]
+
+
+@pytest.mark.parametrize("metric", MOVED)
+def test_ignored_rows_change_nothing(metric):
+    loss = MetricLoss(metric, statistics="running")
     nothing = torch.full((12,), -100)
     first, second = list(batches(2))
     assert loss(first[0], nothing) == 0  # before anything was seen
@@ -97,21 +103,29 @@ def test_ignored_rows_change_nothing():
     assert all(torch.equal(before[k], v) for k, v in loss.state_dict().items())
 
 
+def test_before_any_row_the_average_is_that_of_no_rows():
+    average = RunningConfusion()(Confusion.from_matrix(torch.zeros(3, 3)))
+    assert all((part == 0).all() for part in average.tensors())
+
+
 def test_sums_keep_their_digits_under_half():
     loss = MetricLoss("f1_macro", statistics="running")
     loss(*next(batches()))
     assert loss.half().running.tp.dtype == torch.float64
 
 
+@pytest.mark.parametrize("metric", MOVED)
 @pytest.mark.parametrize("mistake", [torch.nan, torch.inf])
-def test_a_batch_that_is_not_finite_leaves_no_trace(mistake):
+def test_a_batch_that_is_not_finite_leaves_no_trace(mistake, metric):
     """Float16 may overflow once; the scaler then skips that step, and training goes on."""
-    loss, other = (MetricLoss("f1_macro", statistics="running") for _ in range(2))
+    loss, other = (MetricLoss(metric, statistics="running") for _ in range(2))
     first, wrong, *last = batches()
     for batch in (first, *last):
         other(*batch)
+    wrong = wrong[0].detach().clone().fill_(mistake).requires_grad_(), wrong[1]
+    assert loss(*wrong).isnan()
     loss(*first)
-    assert loss(wrong[0].detach().clone().fill_(mistake).requires_grad_(), wrong[1]).isnan()
+    assert loss(*wrong).isnan()
     for batch in last:
         loss(*batch)
     for name, buffer in other.running.named_buffers():

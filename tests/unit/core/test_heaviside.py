@@ -156,6 +156,14 @@ def test_float32_stays_in_range_with_the_slopes_of_float64(tau, high, temperatur
     )
 
 
+@pytest.mark.parametrize("tau", [0.3, 0.5])
+def test_float32_keeps_the_digits_of_a_sliver(tau):
+    """At T = 0.4 the first segment is 1e-6·τ wide, and τ − w of float32 would be off by 5%."""
+    p = 1e-6 * tau * torch.tensor([0.1, 0.5, 0.9])
+    h = heaviside.tempered(p, torch.tensor(tau), temperature=0.4)
+    torch.testing.assert_close(h, torch.tensor([0.04, 0.2, 0.36]), rtol=1e-3, atol=0)
+
+
 # The reference.
 
 

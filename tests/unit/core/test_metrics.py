@@ -543,6 +543,44 @@ def test_a_name_an_object_and_a_function_become_metrics():
         assert metric.greater_is_better
         assert not metric.needs_matrix
     assert metrics.resolve(share_of_hits).name == "share_of_hits"
+    assert not metrics.resolve(lambda c: c.tp[40] / c.actual[40]).needs_matrix
+
+
+@pytest.mark.parametrize("kind", ["Specificity", "NegativePredictiveValue", "Informedness"])
+def test_rates_of_tiny_masses_stay_within_their_bounds(kind):
+    """Their mass is a difference of large sums, and may be rounding alone."""
+    metric = getattr(metrics, kind)(average=None)
+    low, high = metric.bounds
+    for seed in range(32):
+        generator = torch.Generator().manual_seed(seed)
+        logits = torch.randn(1000, 2, generator=generator, dtype=torch.float64)
+        logits[:, 1] += [0, 8, 20, 28][seed % 4]
+        weight = torch.rand(1000, generator=generator, dtype=torch.float64) + 0.5
+        weight[0] = [1e-12, 1e-9, 1e-13, 1][seed // 4 % 4]
+        target = (torch.arange(1000) > 0).long()
+        score = metric(Confusion.from_logits(logits, target, sample_weight=weight))
+        assert ((score >= low) & (score <= high)).all()
+
+
+@pytest.mark.parametrize("kind", ["MatthewsCorrcoef", "CohenKappa"])
+def test_predictions_of_one_class_up_to_rounding_are_undefined(kind):
+    """Disagreement of 1e-16 is none, and a quotient by it would be noise with a steep slope."""
+    predicted = torch.tensor([100 - 1.5e-14, 3e-14], dtype=torch.float64, requires_grad=True)
+    tp, actual = torch.tensor([[100.0, 0.0]] * 2, dtype=torch.float64)
+    if kind == "MatthewsCorrcoef":  # that of one true class would be undefined by itself
+        tp, actual = (torch.tensor(x, dtype=torch.float64) for x in ([60.0, 8e-16], [60.0, 40.0]))
+    value = getattr(metrics, kind)(zero_division=1.0)(
+        Confusion(tp, predicted, actual, actual.sum())
+    )
+    (slope,) = torch.autograd.grad(value, predicted)
+    assert value == 1
+    assert (slope == 0).all()
+
+
+def test_the_score_of_class_1_is_not_that_of_label_1():
+    labels = torch.tensor([[True, False], [True, True]])
+    with pytest.raises(ValueError, match=r'average of FBeta must be "macro", .* for 2 labels'):
+        metrics.resolve("f1")(Confusion.from_predictions(labels, labels))
 
 
 def test_the_attributes_of_a_users_metric_count():

@@ -4,10 +4,11 @@ import warnings
 
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
 from evalign import MetricLoss, metrics
-from evalign.training.advice import TrainingWarning, advice, batch_advice
+from evalign.training.advice import TrainingWarning, _rise, advice, batch_advice
 from evalign.training.loop import fit
 from tests.unit.training.runs import mlp, rows, settings
 
@@ -240,3 +241,9 @@ def test_said_once_also_after_resuming(tmp_path):
         fit(Constant(), nn.CrossEntropyLoss(), *rows(), **given, on_epoch=stop)
     history = fit(Constant(), nn.CrossEntropyLoss(), *rows(), **given)  # a warning is an error
     assert [r["epoch"] for r in history if r["warnings"]] == [5]
+
+
+def test_a_rise_is_welchs_t():
+    values = [0.1, 0.4, 0.2, 0.3, 0.6, 0.2, 0.5, 0.9]
+    expected = stats.ttest_ind(values[4:], values[:4], equal_var=False).statistic
+    assert _rise(values) == pytest.approx(expected)

@@ -309,6 +309,7 @@ def test_the_learning_rate_rises_and_falls():
     assert rates.index(max(rates)) == 9
     assert rates[0] == pytest.approx(0.01)
     assert rates[-1] < 1e-4
+    assert rate(0, 17) == pytest.approx(0.05)  # 1.7 steps are two
     constant = Settings(learning_rate=0.1, warmup=0, schedule="constant").rate
     assert {constant(step, 100) for step in range(100)} == {0.1}
 
