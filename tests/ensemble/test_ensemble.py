@@ -693,6 +693,24 @@ def test_time_for_a_network_where_some_of_the_rows_are_of_one_class(monkeypatch)
     assert list(clf.models_) == ["linear", "mine"]
 
 
+def test_some_of_the_rows_have_all_classes(monkeypatch):
+    """A classifier may refuse rows that lack one, where it would have taken all."""
+    monkeypatch.setattr(training, "PROBE", 10)
+    seen = []
+
+    class Watched(GaussianNB):
+        def fit(self, X, y, sample_weight=None):
+            seen.append(np.bincount(y, minlength=3).tolist())
+            return super().fit(X, y, sample_weight)
+
+    codes = np.where(np.arange(400) < 4, 1, np.arange(400) % 2 * 2)
+    own = ["linear", ("mine", Watched())]
+    clf = ensemble(candidates=own, cv=2, time_limit=600, decision="argmax")
+    clf.set_params(metric="f1_macro").fit(X, codes)
+    assert sum(seen[0]) == 11
+    assert min(map(min, seen)) > 0
+
+
 def test_time_for_a_large_table_is_found_with_some_of_its_rows():
     features, codes = imbalanced(training.PROBE * 3)  # two thirds to train on
     own = [("first", Slow()), ("slow", Slow(1 / training.PROBE))]

@@ -301,6 +301,13 @@ def test_an_annealing_has_to_know_that_a_cost_is_one():
     with pytest.raises(ValueError, match="greater_is_better of TemperatureAnnealing must be False"):
         fit(AlignedModule(network(), loss, loss.metric), trainer)
 
+    def cost(c):
+        return 1 - c.tp.sum() / c.total
+
+    cooling.annealing.greater_is_better = False
+    with pytest.raises(ValueError, match=r"must be True where the metric is cost\. .*\.Minimize\("):
+        fit(AlignedModule(network(), loss, cost), trainer)
+
 
 def test_temperature_and_patience_survive_a_checkpoint(tmp_path):
     scores = [0.5, 0.5, 0.6, 0.6, 0.7]

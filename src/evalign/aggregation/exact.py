@@ -187,7 +187,7 @@ def exact_backward(
         raise TypeError(complaint("exact_backward", "model", allowed, got, cure))
     warn_of_batch_statistics("exact_backward", model)
     exact = ExactAccumulation(loss)
-    no_sync = getattr(model, "no_sync", nullcontext)  # only that of many processes has one
+    no_sync = getattr(model, "no_sync", nullcontext)  # DDP and FSDP have one
     with exact.counting(), no_sync():
         for x, *rest in map(_checked, microbatches):
             exact.count(model(x), *rest)

@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 
 from evalign.cli import dates
-from evalign.cli.cells import as_dates, as_numbers, as_objects, as_text, percent_masks
+from evalign.cli.cells import as_dates, as_numbers, as_objects, as_text
 from evalign.cli.dialects import COMMA_OR_THOUSANDS
-from evalign.cli.doubts import check_almost, warn_of_other_percents, warn_of_percents
+from evalign.cli.doubts import check_almost, percent_signs, warn_of_other_percents
 from evalign.cli.errors import UsageError, listed
 from evalign.cli.tables import is_date, is_number, is_usable
 from evalign.cli.truths import respelled, spelling
@@ -95,11 +95,8 @@ def plan(
     found = {name: _date_form(f"Column {name!r} of {source}", table[name]) for name in days}
     forms = {name: form for name, form in found.items() if form is not None}
     spelled = {name: pair for name in categories if (pair := spelling(as_text(table[name])))}
-    percents = {}
-    for name in numbers:
-        signed, large = percent_masks(table[name], as_numbers(table[name])[0])
-        if signed.any() != large.any():
-            percents[name] = bool(signed.any())
+    signs = {name: percent_signs(f"Column {name!r} of {source}", table[name]) for name in numbers}
+    percents = {name: sign for name, sign in signs.items() if sign is not None}
     roles = (target, group, weight, numbers, categories, days, left_out, forms)
     return Columns(*roles, truths=spelled, percents=percents)
 
@@ -164,7 +161,6 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
         given = as_dates(column)
     elif is_number(column.type) or not wrong.any():
         _check_numbers(what, column, wrong)
-        warn_of_percents(what, texts, values)
         given = ColumnValues("number", values).with_digits(texts.to_pylist)
     else:
         given = ColumnValues("text", as_objects(texts))

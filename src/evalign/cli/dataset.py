@@ -229,9 +229,7 @@ def _warn_of_copies(source: str, rows: Rows) -> None:
 
     Rows of a few categories are alike by chance, so that a column must hardly repeat otherwise.
     """
-    whole = rows.X.copy(deep=False)
-    whole[0] = rows.y  # the names of the others are texts
-    copies = whole.duplicated().to_numpy()
+    copies = pd.concat([rows.X, pd.Series(rows.y)], axis=1).duplicated().to_numpy()
     different = (column.nunique() for _, column in rows.X[~copies].items())
     if copies.mean() >= COPIES and max(different) > max(FEW, (~copies).sum() / 2):
         text = f"{source} has {counted(int(copies.sum()))} that repeat others, label included"

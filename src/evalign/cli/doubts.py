@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from evalign.cli import dates
-from evalign.cli.cells import as_objects, percent_masks
+from evalign.cli.cells import as_numbers, as_objects, percent_masks
 from evalign.cli.dialects import PERCENT
 from evalign.cli.errors import DataWarning, UsageError
 
@@ -75,15 +75,21 @@ def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
     return (are(UNIT) and one) or are(NAMED_MONTH) or (not repeated and are(NO_LETTERS))
 
 
-def warn_of_percents(what: str, texts: pa.ChunkedArray, values: np.ndarray) -> None:
-    """Warn of percentages among numbers that are beyond 1, and may be percentages too."""
-    signed, large = percent_masks(texts, values)
-    if signed.any() and large.any():
-        one, other = (texts[int(np.argmax(odd))].as_py().strip() for odd in (signed, large))
+def percent_signs(what: str, column: pa.ChunkedArray) -> bool | None:
+    """Whether numbers have percent signs, or are beyond 1 without; None if neither or both.
+
+    Both get a warning: all of them may be percentages.
+    """
+    values = as_numbers(column)[0]
+    signed, large = percent_masks(column, values)
+    if signed.any() != large.any():
+        return bool(signed.any())
+    if signed.any():
+        one, other = (column[int(np.argmax(odd))].as_py().strip() for odd in (signed, large))
         read = f"{one!r}, which is {values[np.argmax(signed)]:g}, and {other!r}, which is {other}"
-        got = f"{what} holds {read}"
         cure = "If all are percentages, write the sign in all of its cells or in none."
-        warnings.warn(f"{got}. {cure}", DataWarning, stacklevel=5)
+        warnings.warn(f"{what} holds {read}. {cure}", DataWarning, stacklevel=4)
+    return None
 
 
 def warn_of_other_percents(

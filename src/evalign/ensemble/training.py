@@ -274,7 +274,11 @@ def _expected(
     """
 
     def took(number: int, estimator: Any = estimator) -> tuple[float, Any]:
-        some = np.sort(np.random.default_rng(0).choice(rows, number, replace=False))
+        some = np.random.default_rng(0).choice(rows, number, replace=False)
+        if not isinstance(estimator, AlignedClassifier):  # others may refuse to lack a class
+            classes, first = np.unique(y[rows], return_index=True)
+            some = np.append(some, rows[first[~np.isin(classes, y[some])]])
+        some.sort()
         start = time.monotonic()
         model = trained(estimator, X, y, some, arguments)
         return time.monotonic() - start, model

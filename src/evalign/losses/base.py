@@ -166,14 +166,16 @@ class Loss(KnownKeywords, nn.Module, ABC):
 
         FSDP does so without a call of `_apply`, and with all buffers at once.
         """
-        first = next(self.buffers(), None)
-        ok = first is None or first.dtype.itemsize >= 4
+        # A module of the user's own in it may be cast, and hold flags.
+        parts = (part for part in self.modules() if isinstance(part, Loss))
+        kinds = (buffer.dtype for part in parts for buffer in part.buffers(recurse=False))
+        got = next((kind for kind in kinds if kind.is_floating_point), None)
+        ok = got is None or got.itemsize >= 4
         cure = (
             "Mixed precision of FSDP has cast them: wrap the network alone, pass "
             "FSDP(..., ignored_modules=[loss]), or leave out its buffer_dtype."
         )
-        allowed, got = "have their full precision", None if first is None else first.dtype
-        require(ok, type(self).__name__, "buffers", allowed, got, cure)
+        require(ok, type(self).__name__, "buffers", "have their full precision", got, cure)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Loss":
         # Buffers are settings, not weights: .half() must not make 0.19995 of a temperature of 0.2.

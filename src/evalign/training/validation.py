@@ -121,7 +121,8 @@ def check_direction(owner: str, watcher: Any, metric: Metric) -> None:
     wanted = metric.greater_is_better
     got = wanted if watcher is None else watcher.greater_is_better
     allowed = f"be {wanted} where the metric is {metric.name}"
-    require(got == wanted, owner, "greater_is_better", allowed, got)
+    cure = "Give a cost of your own as metrics.Minimize(function)." if wanted else ""
+    require(got == wanted, owner, "greater_is_better", allowed, got, cure)
 
 
 def rule_of(state: Mapping[str, Any], metric: str | MetricFunction) -> DecisionRule | None:

@@ -78,6 +78,17 @@ def test_buffers_that_were_cast_are_refused():
             loss(torch.zeros(3), torch.tensor([0, 1, 0]))
 
 
+def test_flags_and_modules_of_a_loss_of_ones_own_are_not_refused():
+    class Own(losses.DiceLoss):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("flags", torch.ones(2, dtype=torch.bool))
+            self.other = torch.nn.CrossEntropyLoss(torch.ones(2))
+
+    logits, target = torch.zeros(3), torch.tensor([0, 1, 0])
+    assert Own().bfloat16()(logits, target) == losses.DiceLoss()(logits, target)
+
+
 def test_built_on_the_meta_device():
     with torch.device("meta"):
         loss = MetricLoss("f1")
