@@ -227,13 +227,18 @@ def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
 def _warn_of_copies(source: str, rows: Rows) -> None:
     """Warn of rows that are copies of others, as a table has that was appended twice.
 
-    Rows of a few categories are alike by chance, so that a column must hardly repeat otherwise.
+    Rows of a few values, or of zeros alone, are alike by chance. So a column must hardly repeat
+    among those that have copies, nor do so in the table but for three copies of it or fewer.
     """
     whole = rows.X.copy(deep=False)
     whole[0] = rows.y  # the names of the others are texts
     copies = whole.duplicated().to_numpy()
-    different = (column.nunique() for _, column in rows.X[~copies].items())
-    if copies.mean() >= COPIES and max(different) > max(FEW, (~copies).sum() / 2):
+    copied = whole[copies].drop_duplicates()
+    least = max(FEW, len(copied) / 2)
+    if copies.mean() >= COPIES and any(
+        copied[name].nunique() > least and column.nunique() > len(whole) / 4
+        for name, column in rows.X.items()
+    ):
         text = f"{source} has {counted(int(copies.sum()))} that repeat others, label included"
         cure = "Remove them, or keep them together with --group: else the scores are too good."
         warnings.warn(f"{text}. {cure}", DataWarning, stacklevel=3)
