@@ -14,6 +14,7 @@ import torch
 from evalign.cli.cells import as_numbers, as_text
 from evalign.cli.columns import Columns, frame, plan
 from evalign.cli.dates import example
+from evalign.cli.doubts import warn_of_copies
 from evalign.cli.errors import DataWarning, UsageError, counted, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
@@ -26,7 +27,6 @@ from evalign.estimator.cells import LARGEST
 from evalign.training import holdout_split
 
 FEW_TO_LEARN = 5  # training rows of a class; with fewer, some of five folds have none
-COPIES = 0.05  # share of the rows; fewer change little
 LIGHTEST = 1e-12  # a weight; sums of much smaller ones count as 0 in metrics and trees
 
 
@@ -144,7 +144,7 @@ def load(
     if read.weight is not None and (np.bincount(read.y, read.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {name} must give each class some weight.")
     if group is None:
-        _warn_of_copies(name, read)
+        warn_of_copies(name, read.X, read.y)
     return TrainingTable(columns, labels, read, found)
 
 
@@ -222,26 +222,6 @@ def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
             outcome = "they can hardly be learnt, and some folds have none of them"
         text = f"Some classes have few {part} rows ({found}): {outcome}."
         warnings.warn(text, DataWarning, stacklevel=2)
-
-
-def _warn_of_copies(source: str, rows: Rows) -> None:
-    """Warn of rows that are copies of others, as a table has that was appended twice.
-
-    Rows of a few values, or of zeros alone, are alike by chance. So a column must hardly repeat
-    among those that have copies, nor do so in the table but for three copies of it or fewer.
-    """
-    whole = rows.X.copy(deep=False)
-    whole[0] = rows.y  # the names of the others are texts
-    copies = whole.duplicated().to_numpy()
-    copied = whole[copies].drop_duplicates()
-    least = max(FEW, len(copied) / 2)
-    if copies.mean() >= COPIES and any(
-        copied[name].nunique() > least and column.nunique() > len(whole) / 4
-        for name, column in rows.X.items()
-    ):
-        text = f"{source} has {counted(int(copies.sum()))} that repeat others, label included"
-        cure = "Remove them, or keep them together with --group: else the scores are too good."
-        warnings.warn(f"{text}. {cure}", DataWarning, stacklevel=3)
 
 
 def warn_of_overlap(digests: dict[str, str], parts: dict[str, Rows]) -> None:
