@@ -143,6 +143,7 @@ def load(
     read = rows(table, columns, labels, name)
     if read.weight is not None and (np.bincount(read.y, read.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {name} must give each class some weight.")
+    columns = replace(columns, blanks=bool(read.X.isna().all(axis=1).any()))
     if group is None:
         warn_of_copies(name, read.X, read.y)
     return TrainingTable(columns, labels, read, found)
