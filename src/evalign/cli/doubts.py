@@ -19,8 +19,8 @@ pc: Any = pyarrow.compute  # its functions are made at import, where a type chec
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
 NO_LETTERS = r"^\PL*\d\PL*$"
-UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*)$"  # 48 kg, USD 48
-NAMED_MONTH = r"^\s*\d\d?[-. /]+\pL{3,}[-., /]+\d{2,4}$"  # 31-Jan-24
+UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*|\PN*\pL[23²³])$"  # 48 m², USD 48
+NAMED_MONTH = r"^\s*[0-3]?\d[-. /]+(\pL{3,})[-., /]+(?:\d{2}|\d{4})$"  # 31-Jan-24
 MANY = 20  # values; more of them are hardly names of things
 COPIES = 0.05  # share of the rows; fewer change little
 
@@ -75,7 +75,9 @@ def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
         return False
     units = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, UNIT, r"\1\2")).unique()
     one = len(units) == 1 and units[0].as_py() != ""
-    return (are(UNIT) and one) or are(NAMED_MONTH) or (not repeated and are(NO_LETTERS))
+    words = pc.utf8_lower(pc.replace_substring_regex(texts, NAMED_MONTH, r"\1")).unique()
+    dated = len(words) <= 12 and are(NAMED_MONTH)  # 34-ABC-11, a part or a car, has more of them
+    return (are(UNIT) and one) or dated or (not repeated and are(NO_LETTERS))
 
 
 def warn_of_percents(what: str, texts: pa.ChunkedArray, values: np.ndarray) -> None:
