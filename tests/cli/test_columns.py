@@ -146,7 +146,9 @@ def test_what_is_no_date():
         frame(other, found, "new.csv")
 
 
-@pytest.mark.parametrize("form", ["{} kg", "{}.5k", "USD {}", "{}-Jan-24", "{} mars 2024", "€ {}"])
+@pytest.mark.parametrize(
+    "form", ["{} kg", "{} m²", "{}.5k", "USD {}", "{}-Jan-24", "{} mars 2024", "€ {}"]
+)
 def test_numbers_with_a_unit_and_months_by_name_are_noted(form):
     """Of more than twenty values also those that repeat. Fewer, and other words, may be names."""
     with pytest.warns(DataWarning, match=r"is read as text, for values such as"):
@@ -156,6 +158,7 @@ def test_numbers_with_a_unit_and_months_by_name_are_noted(form):
         kind_of([form.format(i % 20) for i in range(ROWS)])
         kind_of([f"{i % 30} {'kg' if i % 2 else 'lb'}" for i in range(ROWS)])
         kind_of([f"Store {i % 30}" for i in range(ROWS)])
+        kind_of([f"{i % 30}-AB{chr(65 + i % 15)}-11" for i in range(ROWS)])
 
 
 def test_almost_numbers():

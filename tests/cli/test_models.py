@@ -361,6 +361,16 @@ def test_a_table_that_was_appended_twice(tmp_path):
     load(TableFile(alike), target="label")
 
 
+@pytest.mark.filterwarnings("error")
+def test_rows_that_are_alike_by_chance(tmp_path):
+    """There is no note of ages that repeat, nor of rows of zeros beside others."""
+    ages = pd.DataFrame({"age": np.arange(240) % 40, "label": np.arange(240) % 40 > 20})
+    sizes = np.maximum(np.arange(240) - 120, 0) / 7
+    zeros = pd.DataFrame({"size": sizes, "label": np.arange(240) % 2})
+    for name, frame in {"ages.csv": ages, "zeros.csv": zeros}.items():
+        load(TableFile(written(tmp_path / name, frame)), target="label")
+
+
 @pytest.mark.parametrize("more", [1, 2, 3, 4])
 def test_a_preview_of_almost_all_rows(tmp_path, more):
     """Three classes are left a row each."""

@@ -149,6 +149,16 @@ def test_rows_of_gaps(fitted, tmp_path, monkeypatch):
     assert "has no value for the model in row 31 and 1 other. Remove rows that are" in result.err
 
 
+def test_rows_of_gaps_that_training_had_too(tmp_path):
+    """Their labels rest on those of training."""
+    frame = table(60)[["colour", "label"]]
+    frame.loc[::3, "colour"] = None
+    data = written(tmp_path / "data.csv", frame)
+    done(*fit(data, tmp_path / "run", "--quick", model="linear"))
+    result = done("predict", tmp_path / "run", data, "--out", tmp_path / "scored.csv")
+    assert result.err == ""
+
+
 def test_percent_signs_of_many_blocks_are_noted_once(fitted, tmp_path, monkeypatch):
     monkeypatch.setattr("evalign.cli.tables.BLOCK_BYTES", 400)
     frame = table(60, seed=7)

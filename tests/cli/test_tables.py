@@ -448,6 +448,7 @@ def test_percent_signs_that_are_not_ours():
     assert _is_sound(about | {"columns": columns | {"percents": {"c": True}}})
     for forged in ({"c": 1}, {"c": None}, [], "c"):
         assert not _is_sound(about | {"columns": columns | {"percents": forged}})
+    assert not _is_sound(about | {"columns": columns | {"blanks": 1}})
 
 
 def test_spellings_of_truth_that_are_not_ours():

@@ -37,6 +37,7 @@ class Columns:
             in other letters, or as truth values.
         percents: whether numbers have percent signs, or are beyond 1 without, by the column's name.
             It is not there where they are neither or both.
+        blanks: whether it has rows without a value in any feature, from which something was learnt.
     """
 
     target: str
@@ -50,6 +51,7 @@ class Columns:
     decimal: str = "."
     truths: dict[str, list[str]] = field(default_factory=dict)
     percents: dict[str, bool] = field(default_factory=dict)
+    blanks: bool = False
 
     @property
     def features(self) -> list[str]:

@@ -14,6 +14,7 @@ import torch
 from evalign.cli.cells import as_numbers, as_text
 from evalign.cli.columns import Columns, frame, plan
 from evalign.cli.dates import example
+from evalign.cli.doubts import warn_of_copies
 from evalign.cli.errors import DataWarning, UsageError, counted, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
@@ -26,7 +27,6 @@ from evalign.estimator.cells import LARGEST
 from evalign.training import holdout_split
 
 FEW_TO_LEARN = 5  # training rows of a class; with fewer, some of five folds have none
-COPIES = 0.05  # share of the rows; fewer change little
 LIGHTEST = 1e-12  # a weight; sums of much smaller ones count as 0 in metrics and trees
 
 
@@ -143,8 +143,9 @@ def load(
     read = rows(table, columns, labels, name)
     if read.weight is not None and (np.bincount(read.y, read.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {name} must give each class some weight.")
+    columns = replace(columns, blanks=bool(read.X.isna().all(axis=1).any()))
     if group is None:
-        _warn_of_copies(name, read)
+        warn_of_copies(name, read.X, read.y)
     return TrainingTable(columns, labels, read, found)
 
 
@@ -222,19 +223,6 @@ def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
             outcome = "they can hardly be learnt, and some folds have none of them"
         text = f"Some classes have few {part} rows ({found}): {outcome}."
         warnings.warn(text, DataWarning, stacklevel=2)
-
-
-def _warn_of_copies(source: str, rows: Rows) -> None:
-    """Warn of rows that are copies of others, as a table has that was appended twice.
-
-    Rows of a few categories are alike by chance, so that a column must hardly repeat otherwise.
-    """
-    copies = pd.concat([rows.X, pd.Series(rows.y)], axis=1).duplicated().to_numpy()
-    different = (column.nunique() for _, column in rows.X[~copies].items())
-    if copies.mean() >= COPIES and max(different) > max(FEW, (~copies).sum() / 2):
-        text = f"{source} has {counted(int(copies.sum()))} that repeat others, label included"
-        cure = "Remove them, or keep them together with --group: else the scores are too good."
-        warnings.warn(f"{text}. {cure}", DataWarning, stacklevel=3)
 
 
 def warn_of_overlap(digests: dict[str, str], parts: dict[str, Rows]) -> None:

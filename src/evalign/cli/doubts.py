@@ -1,25 +1,28 @@
-"""Columns that are perhaps not what they were meant to be: numbers or dates in a form unknown."""
+"""What is perhaps not as it was meant: numbers or dates in a form unknown, and rows twice."""
 
 import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
 from evalign.cli import dates
 from evalign.cli.cells import as_numbers, as_objects, percent_masks
 from evalign.cli.dialects import PERCENT
-from evalign.cli.errors import DataWarning, UsageError
+from evalign.cli.errors import DataWarning, UsageError, counted
+from evalign.core.resampling import FEW
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
 
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
 NO_LETTERS = r"^\PL*\d\PL*$"
-UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*)$"  # 48 kg, USD 48
-NAMED_MONTH = r"^\s*\d\d?[-. /]+\pL{3,}[-., /]+\d{2,4}$"  # 31-Jan-24
+UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*|\PN*\pL[23²³])$"  # 48 m², USD 48
+NAMED_MONTH = r"^\s*[0-3]?\d[-. /]+(\pL{3,})[-., /]+(?:\d{2}|\d{4})$"  # 31-Jan-24
 MANY = 20  # values; more of them are hardly names of things
+COPIES = 0.05  # share of the rows; fewer change little
 
 
 def check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
@@ -72,7 +75,9 @@ def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
         return False
     units = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, UNIT, r"\1\2")).unique()
     one = len(units) == 1 and units[0].as_py() != ""
-    return (are(UNIT) and one) or are(NAMED_MONTH) or (not repeated and are(NO_LETTERS))
+    words = pc.utf8_lower(pc.replace_substring_regex(texts, NAMED_MONTH, r"\1")).unique()
+    dated = len(words) <= 12 and are(NAMED_MONTH)  # 34-ABC-11, a part or a car, has more of them
+    return (are(UNIT) and one) or dated or (not repeated and are(NO_LETTERS))
 
 
 def percent_signs(what: str, column: pa.ChunkedArray) -> bool | None:
@@ -108,6 +113,26 @@ def warn_of_other_percents(
         return
     cure = "48% is read as 0.48: write percentages in one way in both tables."
     warnings.warn(f"{what} {got}. {cure}", DataWarning, stacklevel=4)
+
+
+def warn_of_copies(source: str, X: pd.DataFrame, y: np.ndarray) -> None:
+    """Warn of rows that are copies of others, as a table has that was appended twice.
+
+    Rows of a few values, or of zeros alone, are alike by chance. So a column must hardly repeat
+    among those that have copies, nor do so in the table but for three copies of it or fewer.
+    """
+    whole = X.copy(deep=False)
+    whole[0] = y  # the names of the others are texts
+    copies = whole.duplicated().to_numpy()
+    copied = np.flatnonzero(copies)[~whole.loc[copies].duplicated().to_numpy()]  # each once
+    least = max(FEW, len(copied) / 2)
+    if copies.mean() >= COPIES and any(
+        column.iloc[copied].nunique() > least and column.nunique() > len(X) / 4
+        for _, column in X.items()
+    ):
+        text = f"{source} has {counted(int(copies.sum()))} that repeat others, label included"
+        cure = "Remove them, or keep them together with --group: else the scores are too good."
+        warnings.warn(f"{text}. {cure}", DataWarning, stacklevel=3)
 
 
 def _not_dates(texts: pa.ChunkedArray) -> np.ndarray:

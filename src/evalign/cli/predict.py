@@ -43,7 +43,7 @@ def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
             cure = "Rename them, or remove them."
             raise UsageError(f"{source} already has columns named {listed(taken)}. {cure}")
 
-        model, unseen = opened.classifier("model"), UnseenLevels()
+        model, unseen = opened.classifier("model"), UnseenLevels(used)
         # From CSV to CSV, text stays as it is. In Parquet, the model's numbers become numbers.
         numbers = set(used.numbers) if is_parquet(out) and not is_parquet(data) else set()
         kinds = {field.name: field.type for field in source.schema}
@@ -77,7 +77,7 @@ def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
         used, labels = opened.columns, opened.labels
         source.need(used.used)
         models = {name: opened.classifier(name) for name in opened.models}
-        unseen, blocks, count = UnseenLevels(), [], 0
+        unseen, blocks, count = UnseenLevels(used), [], 0
         for block in source.blocks():
             part = rows(block, used, labels, source, 1 + count)
             unseen.count(models["model"], part.X)
@@ -128,7 +128,8 @@ def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) ->
 class UnseenLevels:
     """Counts the levels of categories that training never saw, and rows of gaps, block by block."""
 
-    def __init__(self) -> None:
+    def __init__(self, used: columns.Columns) -> None:
+        self.used = used
         self.rows = self.read = 0
         self.levels: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
@@ -153,7 +154,7 @@ class UnseenLevels:
             )
             text = f"{source} has categories that training never saw in {counted(self.rows)}"
             warnings.warn(f"{text} ({where}); they count as rare ones.", DataWarning, stacklevel=2)
-        if self.blank:
+        if self.blank and not self.used.blanks:
             more = len(self.blank) - 1
             which = f"row {self.blank[0]}" + (f" and {counted(more, 'other')}" if more else "")
             text = f"{source} has no value for the model in {which}"

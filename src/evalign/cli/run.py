@@ -304,7 +304,7 @@ def _is_sound(about: About) -> bool:
         truths = found.truths
         ok = ok and isinstance(truths, dict) and set(truths) <= set(found.categories)
         ok = ok and all([type(text) for text in pair] == [str, str] for pair in truths.values())
-        ok = ok and isinstance(found.percents, dict)
+        ok = ok and isinstance(found.percents, dict) and type(found.blanks) is bool
         ok = ok and all(type(signs) is bool for signs in found.percents.values())
         alike = len(kinds) == 1 and kinds <= {str, int, float}
         return ok and alike and len(set(classes)) == len(classes) > 1
