@@ -118,8 +118,8 @@ def warn_of_other_percents(
 def warn_of_copies(source: str, X: pd.DataFrame, y: np.ndarray) -> None:
     """Warn of rows that are copies of others, as a table has that was appended twice.
 
-    Rows of a few values, or of zeros alone, are alike by chance. So a column must hardly repeat
-    among those that have copies, nor do so in the table but for three copies of it or fewer.
+    Rows of a few values, or of zeros alone, are alike by chance. So one column must hardly repeat
+    among the rows that have copies, and have different values in a quarter of all rows.
     """
     whole = X.copy(deep=False)
     whole[0] = y  # the names of the others are texts
