@@ -77,8 +77,7 @@ def best_cut(middle: Tensor, scores: Tensor) -> Tensor:
 
     The data cannot tell them apart, and the default is what the model itself says.
     """
-    best = scores.amax()
-    ties = (scores >= best - ROUNDING) | best.isneginf()
+    ties = scores >= scores.amax() - ROUNDING
     return torch.where(ties, middle.abs(), torch.inf).argmin()
 
 

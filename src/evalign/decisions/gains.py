@@ -9,7 +9,7 @@ label. Then G = diag(a) + 1·bᵀ, and the label argmax_j (a_j η_j + b_j) takes
 import torch
 from torch import Tensor
 
-from evalign.decisions.goal import ROUNDING, Goal
+from evalign.decisions.goal import ROUNDING, Goal, first_best
 from evalign.decisions.nearby import best_nearby, standings
 
 STEPS = 40
@@ -115,12 +115,12 @@ def best_rule(
     rules, scores = _search(*part, goal, starts, shares)
     # The safest start is the rule with the most slack.
     safe = best_rule(owner, eta, target, weight, goal.safest(), starts)
-    best = int(scores.argmax()) if scores.isfinite().any() else len(shares) - 1
+    best = int(first_best(scores)) if scores.isfinite().any() else len(shares) - 1
     low, high = shares[max(best - 1, 0)], shares[min(best + 1, len(shares) - 1)]
     shares = torch.linspace(0, 1, 9, dtype=eta.dtype, device=eta.device) * (high - low) + low
     rules, scores = _search(eta, target, weight, goal, torch.stack([rules[best], safe]), shares)
 
-    found = torch.stack([safe, rules[scores.argmax()]])
+    found = torch.stack([safe, rules[first_best(scores)]])
     found = torch.cat([found, starts]) if len(eta) <= FEW else found
     actual = weight @ target
     reached = _confusions(eta, target, weight, found, goal, actual)
@@ -171,9 +171,9 @@ def _search(
         shares.repeat(copies),
         number,
     )
-    scores, best = scores.view(copies, number).max(0)
-    rules = rules.unflatten(0, (copies, number))
-    return rules[best, torch.arange(number, device=best.device)], scores
+    scores, rules = (each.unflatten(0, (copies, number)) for each in (scores, rules))
+    best = first_best(scores)
+    return rules[best, torch.arange(number, device=best.device)], scores.amax(0)
 
 
 def frank_wolfe(
@@ -208,9 +208,9 @@ def frank_wolfe(
     for step in range(STEPS):
         if step == CUT:
             kept = max(FEWEST, len(value) // problems // 4)
-            ranks = (
-                value.view(-1, problems).argsort(dim=0, descending=True, stable=True).argsort(dim=0)
-            )
+            but_for_rounding = (value / ROUNDING).round().view(-1, problems)
+            order = but_for_rounding.argsort(dim=0, descending=True, stable=True)
+            ranks = order.argsort(dim=0)
             active = active[ranks.flatten()[active] < kept]
         if not len(active):
             break

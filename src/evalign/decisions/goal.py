@@ -213,3 +213,11 @@ def each_of(function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) 
     size = CHUNK if len(flat[0]) > CHUNK else None  # splitting takes time, even into one part
     result = at_once(function, *flat, chunk=size)
     return result.reshape(*lead, *result.shape[1:])
+
+
+def first_best(scores: Tensor) -> Tensor:
+    """The index of the first of the best scores (S, ...).
+
+    What differs by rounding is equal: a GPU sums in any order, and every rank must find one rule.
+    """
+    return (scores >= scores.amax(0) - ROUNDING).int().argmax(0)

@@ -18,8 +18,8 @@ from torch import Tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, FBeta, Metric
 from evalign.decisions import calibrate
-from evalign.decisions.cuts import SATURATED
-from evalign.decisions.goal import ROUNDING, Goal
+from evalign.decisions.cuts import SATURATED, best_cut
+from evalign.decisions.goal import ROUNDING, Goal, first_best
 from evalign.decisions.inputs import without_floor
 from evalign.decisions.tuned import ENOUGH, FOLDS, folds
 
@@ -75,19 +75,13 @@ def thresholds(
     found = []
     for (middle, above), total in zip(lines, totals.T, strict=True):
         scores = goal.score(_vectors(*above.T, *total))
-        found.append(middle[_nearest(middle, scores)])
+        found.append(middle[best_cut(middle, scores)])
     return torch.stack(found)
 
 
 def _vectors(tp: Tensor, predicted: Tensor, actual: Tensor, total: Tensor) -> Confusion:
     """Many confusions of one label as one of many labels: a score of each is all that is asked."""
     return Confusion(tp, predicted, actual.expand_as(tp), total.expand_as(tp), multilabel=True)
-
-
-def _nearest(middle: Tensor, scores: Tensor) -> int:
-    """The best cut; of those with equal scores the one nearest to the default."""
-    ties = scores >= scores.max() - ROUNDING
-    return int(torch.where(ties, middle.abs(), torch.inf).argmin())
 
 
 def sums(margin: Tensor, positive: Tensor, mass: Tensor, at: Tensor) -> Tensor:
@@ -148,7 +142,7 @@ def tuned(
             totals[name] = totals.get(name, 0) + sums(margin, positive, held_out, at)
     scores = goal.joint.scores(torch.stack([*totals.values()]))
     # Of rules with equal scores the first is taken, which learns less.
-    chosen = [*totals][int((scores >= scores.max() - ROUNDING).nonzero()[0])]
+    chosen = [*totals][int(first_best(scores))]
     found = known[chosen] if chosen in known else learned_rules(mass)[chosen]
     return found, chosen, scores.max().item()
 
@@ -180,7 +174,7 @@ def _climb(
                     along[:, :2, label] = above
                     scores = score(along)
                 if scores.max() > scores[at[label]] + ROUNDING:
-                    at[label] = _nearest(middle, scores)
+                    at[label] = int(best_cut(middle, scores))
                     here[:2, label] = above[at[label]]
             if at == before:
                 break

@@ -138,7 +138,7 @@ def _best_move(
     # Of equal ones the nearest is taken.
     least = reached[:, 0] >= reached[:, 0].max() - ROUNDING
     metric = torch.where(least, reached[:, 1], -torch.inf)
-    ties = least & ((metric >= metric.max() - ROUNDING) | metric.isneginf().all())
+    ties = least & (metric >= metric.max() - ROUNDING)
     best = torch.where(ties, values.abs(), torch.inf).argmin()
     moved = rule.clone()
     if multiplied:
