@@ -3,9 +3,10 @@
     python study/benchmarks/image_ends.py east fashion --side 9 --seconds 540
 
 Those of EAST's Table 1 on CIFAR-10 go on until 50 epochs bring no better validation loss, at most
-300; those of SurF's figures have the paper's 120 epochs. "fashion-first" are losses of SurF that
-stayed at one class, after ten epochs of cross-entropy. What the file has is not trained again, and
-what is not finished in time is lost: begin with what can end. What would not end is not begun.
+300; those of SurF's figures have the paper's 120 epochs. "fashion-first" and "airplane-first" are
+losses of SurF that stayed at one class, after ten epochs of cross-entropy. What the file has is not
+trained again, and what is not finished in time is lost: begin with what can end. What would not end
+is not begun.
 """
 
 import argparse
@@ -48,19 +49,23 @@ SURF = [
 ]
 SCATTERED = [f"balanced_macro_soft_{beta}" for beta in ("2", "3", "0.5")]
 FIRST = 10  # epochs of cross-entropy
-STAYED = ["surf_2", "balanced_macro_soft_1", "surf_3", *SCATTERED[:2]]
+STAYED = {  # at one class, in the first repetition
+    "fashion": ["surf_2", "balanced_macro_soft_1", "surf_3", *SCATTERED[:2]],
+    "airplane": ["surf_1", "surf_0.5", "surf_3", "balanced_macro_soft_1", "surf_2"],
+}
 FIGURES = {  # data set, network, repetitions
     "fashion": ("fashion_mnist_tshirt", "resnet18", 5),
     "airplane": ("cifar10_airplane", "resnet34", 3),
 }
-PARTS = ["east", *FIGURES, "fashion-first"]
+PARTS = ["east", *FIGURES, *(f"{part}-first" for part in STAYED)]
 
 
 def runs_of(part: str) -> list[Run]:
     """List the runs of a part, the most wanted first."""
-    if part == "fashion-first":
-        longer = {run.method: run for run in runs_of("fashion") if run.seed == 1}
-        return [longer[method].but(cross_entropy_first=FIRST) for method in STAYED]
+    if part.endswith("-first"):
+        whole = part.removesuffix("-first")
+        longer = {run.method: run for run in runs_of(whole) if run.seed == 1}
+        return [longer[method].but(cross_entropy_first=FIRST) for method in STAYED[whole]]
     if part == "east":
         given = Run(
             dataset="cifar10",
