@@ -13,24 +13,21 @@ from evalign.decisions.inputs import without_floor
 from evalign.decisions.tuned import search
 
 
-def expected_gain(
-    owner: str,
-    logits: Tensor,
-    weight: Tensor,
-    metric: str | MetricFunction,
-    goal: Goal,
-    many: bool,
-    groups: Tensor | None = None,
+def best_of_classes(
+    owner: str, logits: Tensor, weight: Tensor, goal: Goal, groups: Tensor | None = None
 ) -> Tensor:
-    """The best gains if the probabilities of these logits are right; of `many` labels, of each."""
-    if not many:
-        believed = goal.by_group(without_floor(logits.softmax(1)), groups)
-        return search(owner, logits, believed, weight, goal)
+    """The best gains if the probabilities of these logits are right."""
+    believed = goal.by_group(without_floor(logits.softmax(1)), groups)
+    return search(owner, logits, believed, weight, goal)
+
+
+def best_of_labels(
+    owner: str, logits: Tensor, weight: Tensor, metric: str | MetricFunction, goal: Goal
+) -> Tensor:
+    """The same for many labels a row, (L, 2, 2)."""
     label_goal = multilabel.LabelGoal.of(resolve(metric), goal)
-    found = multilabel.thresholds(
-        owner, logits, without_floor(logits.sigmoid()), weight, label_goal
-    )
-    return threshold_gains(found)
+    believed = without_floor(logits.sigmoid())
+    return threshold_gains(multilabel.thresholds(owner, logits, believed, weight, label_goal))
 
 
 def slacks_of(

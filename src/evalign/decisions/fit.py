@@ -1,20 +1,17 @@
-"""How a decision rule is fitted to rows."""
+"""Fit a decision rule to scores of any form."""
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import require
 from evalign.core.doubts import LIKE_ONE, warn_of_one_hot
-from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task, check_task
-from evalign.decisions import multilabel
-from evalign.decisions.cuts import threshold_gains
-from evalign.decisions.expected import expected_gain, slacks_of
+from evalign.decisions.found import fit_rows
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
     Groups,
@@ -24,14 +21,9 @@ from evalign.decisions.inputs import (
     as_labels,
     as_scores,
     as_weights,
-    class_vector,
     layout,
 )
-from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
-from evalign.decisions.shift import gap
-from evalign.decisions.state import is_name
-from evalign.decisions.tuned import mend, search, tuned
 
 
 @torch.no_grad()
@@ -184,145 +176,3 @@ def check_promise(
     cure = 'Use decision="tuned", with labels: probabilities alone promise nothing.'
     allowed = f"be None for {decision}"
     require(decision == "tuned", owner, "confidence", allowed, confidence, cure)
-
-
-def fit_rows(
-    owner: str,
-    rows: Tensor,
-    labels: Tensor | None,
-    weight: Tensor,
-    *,
-    metric: str | MetricFunction,
-    decision: Decision,
-    task: Task | None,
-    constraint: str | None,
-    classes: Sequence[str | float] | np.ndarray | None,
-    offsets: Values | None,
-    class_dim: int,
-    counted: int | None = None,
-    groups: Tensor | None = None,
-    confidence: float | None = None,
-) -> DecisionRule:
-    """Fit a rule to rows as `inputs.Scores` holds them, with weights that are 1 on average.
-
-    `counted` is the number of rows that they stand for, if it is another. `groups` numbers the
-    group of each row.
-    """
-    many, number = task == "multilabel", rows.shape[1]
-    if task == "binary":
-        cure = 'Labels that do not exclude each other are task="multilabel".'
-        require(number == 2, owner, "task", f"be multiclass for {number} classes", "binary", cure)
-    if decision == "tuned" and labels is None:
-        cure = 'Without labels use decision="expected".'
-        raise ValueError(complaint(owner, "y", "hold labels for tuned", None, cure))
-    names = _names(owner, classes, number)
-    goal = Goal.of(
-        owner, metric, constraint, names, 0 if groups is None else int(groups.amax()) + 1
-    )
-    check_groups(owner, goal, many, confidence)
-    own = rows.new_zeros(number)
-    argmax = torch.eye(number, dtype=rows.dtype, device=rows.device)
-    if offsets is not None:
-        own = class_vector(owner, "offsets", offsets, number).to(rows)
-        # Gains multiply probabilities η: the argmax of the logits is that of η_j e^(−offset_j).
-        argmax, rows = (-own).softmax(0).diag(), rows + own
-    scale = 1.0 if labels is None else _scale(rows, many)
-    rows, own = scale * rows, scale * own
-    if offsets is not None:
-        argmax = (-own).softmax(0).diag()
-    eta = rows.sigmoid() if many else rows.softmax(1)
-    mass = weight if many else weight.unsqueeze(1)
-    target = labels
-    if labels is not None and not many:
-        target = torch.eye(number, dtype=rows.dtype, device=rows.device)[labels]
-
-    needed = 2 if number == 2 else 1  # rows of a class: a threshold on one side of one row is luck
-    source, score, factor, more = decision, None, 1.0, torch.zeros_like(own)
-    keeps = None
-    if decision == "argmax":
-        gain = threshold_gains(own) if many else argmax
-    elif decision == "expected" and target is not None and not many:
-        corrected = mend(rows, target, weight)
-        eta, factor, more = corrected
-        believed = goal.by_group(corrected.believed(rows, target, weight), groups)
-        gain = search(owner, eta.log(), believed, weight, goal)
-    elif decision == "expected":
-        gain = expected_gain(owner, rows, weight, metric, goal, many, groups)
-    elif many:
-        label_goal = multilabel.LabelGoal.of(resolve(metric), goal)
-        assert labels is not None
-        found, source, score = multilabel.tuned(owner, rows, labels, weight, label_goal, own)
-        gain = threshold_gains(found)
-    elif target is not None and (target.sum(0) >= needed).sum() < 2 and constraint is None:
-        source, gain = "argmax", argmax  # labels of one class tell nothing about the others
-    else:
-        assert labels is not None
-        assert target is not None
-        if confidence is None:
-            found = tuned(owner, rows, labels, target, weight, goal, argmax, groups)
-        else:
-            found, keeps = promised(
-                owner, rows, labels, target, weight, goal, argmax, confidence, groups, names
-            )
-        gain, factor, more, score = found
-        source, eta = "labels", (factor * rows + more).softmax(1)
-    true = goal.by_group(eta if decision == "expected" or target is None else target, groups)
-    prior = mass * (target if decision == "tuned" and target is not None else eta)
-    # The rule sees logits without offsets: factor·(logits + own) + more.
-    mended = factor * scale != 1 or bool(more.any())
-    return DecisionRule(
-        gain,
-        decision,
-        source,
-        metric,
-        constraint,
-        score,
-        None if offsets is None and not mended else factor * own + more,
-        factor * scale,
-        task="multilabel" if many else "binary" if number == 2 else "multiclass",
-        classes=names,
-        class_dim=class_dim,
-        class_prior=prior.sum(0) / mass.sum(0).clamp(min=1e-300),
-        calibration_gap=None if target is None else gap(eta, target, mass),
-        rows=len(rows) if counted is None else counted,
-        slacks=slacks_of(goal, rows, eta, true, weight, gain, many),
-        confidence=None if confidence is None else float(confidence),
-        promised=keeps,
-    )
-
-
-def check_groups(owner: str, goal: Goal, many: bool, confidence: float | None = None) -> None:
-    """Refuse groups without a gap and a gap without groups, and what many labels cannot have."""
-    gaps = [each.text for each in goal.constraints if each.gap]
-    cure = 'Leave them out, or bound a gap: constraint="gap(recall) <= 0.05".'
-    none = goal.groups and not gaps
-    require(not none, owner, "groups", "be None without a gap", f"{goal.groups} groups", cure)
-    if gaps and not goal.groups:
-        cure = "Pass groups=, a group for each row."
-        if owner != "fit_decision":
-            cure = f"Use fit_decision with groups=. {owner} keeps no groups of rows."
-        require(False, owner, "groups", f"be given for {gaps[0]!r}", None, cure)
-    cure = "Fit a rule for each label by itself."
-    for name, given in {"groups": goal.groups, "confidence": confidence}.items():
-        allowed = "be None for many labels a row"
-        require(not (many and given), owner, name, allowed, given, cure)
-
-
-def _scale(rows: Tensor, many: bool) -> float:
-    """A factor for scores far beyond log-odds, of which a softmax would see no differences."""
-    lead = rows.abs() if many else rows.topk(2, 1).values.diff(dim=1).abs()
-    return min(1.0, 20 / lead.median().clamp(min=1e-300).item())
-
-
-def _names(
-    owner: str, classes: Sequence[str | float] | np.ndarray | None, number: int
-) -> list[str | float] | None:
-    """The names of the classes as Python's own strings and numbers, which JSON can hold."""
-    if classes is None:
-        return None
-    given: Sequence[Any] = list(classes)
-    names = [name.item() if hasattr(name, "item") else name for name in given]
-    allowed = f"hold a name for each of the {number} classes, each once: strings or finite numbers"
-    ok = all(map(is_name, names)) and len(set(names)) == len(names) == number
-    require(ok, owner, "classes", allowed, names, "Name others by str(name).")
-    return names

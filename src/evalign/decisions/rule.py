@@ -12,7 +12,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions import shift
-from evalign.decisions.expected import expected_gain, slacks_of
+from evalign.decisions.expected import best_of_classes, best_of_labels, slacks_of
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
     FLOOR,
@@ -243,7 +243,10 @@ class DecisionRule:
         offsets = change if self.offsets is None else self.offsets.to(rows) + change
         weights = weight.unsqueeze(1).expand_as(rows) if self._multilabel else weight
         adapted = rows + change
-        gain = expected_gain(owner, adapted, weights, self.metric, goal, self._multilabel)
+        if self._multilabel:
+            gain = best_of_labels(owner, adapted, weights, self.metric, goal)
+        else:
+            gain = best_of_classes(owner, adapted, weights, goal)
         eta = adapted.sigmoid() if self._multilabel else adapted.softmax(1)
         return replace(
             self,

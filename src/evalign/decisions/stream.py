@@ -19,7 +19,8 @@ from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.cuts import one_label_beyond
-from evalign.decisions.fit import check_arguments, check_groups, fit_rows
+from evalign.decisions.fit import check_arguments
+from evalign.decisions.found import check_groups, fit_rows
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, layout
 from evalign.decisions.kept import BINS, WIDTH, Histogram, Sample
