@@ -367,7 +367,7 @@ def test_help():
     said = done("fit", "--help").out
     assert "evalign fit data.csv --target label --metric f1_macro --out run" in said
     said = done().out
-    assert "Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted." in said
+    assert "Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted, 141 not read on." in said
     for command in ("demo", "fit", "predict", "evaluate", "compare", "report"):
         assert command in said
 

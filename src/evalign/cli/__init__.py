@@ -22,7 +22,10 @@ from evalign.core.text import installing
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program. The exit code is 0, 1 (a bug), 2 (bad input) or 130 (interrupted)."""
+    """Run the program.
+
+    The exit code is 0, 1 (a bug), 2 (bad input), 130 (interrupted) or 141 (not read on).
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # it may be ASCII, and names are any text
             stream.reconfigure(errors="backslashreplace")

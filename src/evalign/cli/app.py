@@ -1,5 +1,6 @@
 """The program: its commands, and the one place where an error becomes a line and an exit code."""
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -26,8 +27,9 @@ from evalign.core.text import nearest, visible
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
-    epilog="Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted, 141 not read on.",
 )
+UNREAD = 141  # what shells make of SIGPIPE, by which other programs end then
 for command in (demo, fit, predict, evaluate, decide, compare, report, metrics):
     app.command()(command)
 
@@ -52,9 +54,23 @@ def run(
 ) -> int:
     """Run a program, by default this one, and return its exit code.
 
-    Bad input becomes one line. Any other error is a bug and keeps its traceback.
+    Bad input becomes one line. Any other error is a bug and keeps its traceback. A pipe that is not
+    read to its end, as by `head`, ends the program without a word.
     """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        code = _done(given, program, name)
+        sys.stdout.flush()  # Python itself would do so last, and complain
+        return code
+    except (BrokenPipeError, SystemExit):  # the latter of rich and typer, for the same reason
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+        return UNREAD
+
+
+def _done(given: list[str], program: typer.Typer, name: str) -> int:
+    """Run a program and return its exit code."""
     try:
         return get_command(program)(given, prog_name=name, standalone_mode=False) or 0
     except TyperException as error:
