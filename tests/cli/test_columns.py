@@ -156,9 +156,21 @@ def test_numbers_with_a_unit_and_months_by_name_are_noted(form):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         kind_of([form.format(i % 20) for i in range(ROWS)])
-        kind_of([f"{i % 30} {'kg' if i % 2 else 'lb'}" for i in range(ROWS)])
         kind_of([f"Store {i % 30}" for i in range(ROWS)])
         kind_of([f"{i % 30}-AB{chr(65 + i % 15)}-11" for i in range(ROWS)])
+
+
+def test_units_are_few_and_in_most_cells():
+    def of(*units):
+        return [f"{i % 30} {units[i % len(units)]}" for i in range(ROWS)]
+
+    for cells in (of("kg", "lb"), [*of("sq ft")[: -ROWS // 10], *["unknown"] * (ROWS // 10)]):
+        with pytest.warns(DataWarning, match=r"is read as text, for values such as"):
+            kind_of(cells)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for words in (["Main St"], ["pieces per set"], ["kg", "lb", "g", "t"], ["kg", "Oak St"]):
+            kind_of(of(*words))
 
 
 def test_almost_numbers():

@@ -21,7 +21,9 @@ LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.
 NO_LETTERS = r"^\PL*\d\PL*$"
 UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*|\PN*\pL[23²³])$"  # 48 m², USD 48
 NAMED_MONTH = r"^\s*[0-3]?\d[-. /]+(\pL{3,})[-., /]+(?:\d{2}|\d{4})$"  # 31-Jan-24
+WORDS = r"^\p{Lu}.*\s|\s\S+\s"  # 12 Main St, 2 pieces per set: several words, and not a unit
 MANY = 20  # values; more of them are hardly names of things
+UNITS, MOST = 3, 0.9  # so many units at most, of so many of the cells
 COPIES = 0.05  # share of the rows; fewer change little
 
 
@@ -63,9 +65,9 @@ def check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray
 
 
 def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
-    """Whether texts are numbers of one unit, or months by name, or hardly repeat without letters.
+    """Whether most texts are numbers with the same few units, or all are months by name.
 
-    A few that repeat may be names.
+    Or all hardly repeat and are without letters. A few that repeat may be names.
     """
 
     def are(form: str) -> bool:
@@ -73,11 +75,17 @@ def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
 
     if repeated and len(texts.unique()) <= MANY:
         return False
-    units = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, UNIT, r"\1\2")).unique()
-    one = len(units) == 1 and units[0].as_py() != ""
     words = pc.utf8_lower(pc.replace_substring_regex(texts, NAMED_MONTH, r"\1")).unique()
     dated = len(words) <= 12 and are(NAMED_MONTH)  # 34-ABC-11, a part or a car, has more of them
-    return (are(UNIT) and one) or dated or (not repeated and are(NO_LETTERS))
+    return dated or (not repeated and are(NO_LETTERS)) or _have_units(texts)
+
+
+def _have_units(texts: pa.ChunkedArray) -> bool:
+    numbers = texts.filter(pc.match_substring_regex(texts, UNIT))
+    units = pc.utf8_trim_whitespace(pc.replace_substring_regex(numbers, UNIT, r"\1\2"))
+    units = units.filter(pc.invert(pc.match_substring_regex(units, WORDS)))
+    counts = units.filter(pc.not_equal(units, "")).value_counts().field("counts").to_pylist()
+    return sum(sorted(counts)[-UNITS:]) >= MOST * len(texts)
 
 
 def percent_signs(what: str, column: pa.ChunkedArray) -> bool | None:
