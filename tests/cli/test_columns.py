@@ -199,6 +199,7 @@ def test_percent_signs_in_one_of_two_tables():
             "with": [f"{i}%" for i in range(ROWS)],
             "without": [str(i % 50) for i in range(ROWS)],
             "share": [str(i / ROWS) for i in range(ROWS)],
+            "growth": [f"{i + 100}%" for i in range(ROWS)],
             "y": ["a", "b"] * (ROWS // 2),
         }
     )
@@ -207,12 +208,14 @@ def test_percent_signs_in_one_of_two_tables():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         frame(made, found, "data.csv")
-        frame(pa.table({"with": [0.5], "without": ["4"], "share": ["4%"]}), found, "new.csv")
+        new = {"with": [0.5, 1.5], "without": ["4"] * 2, "share": ["4%"] * 2, "growth": [1.5] * 2}
+        frame(pa.table(new), found, "new.csv")  # 1.5 is 150%
     for name, given, text in (
         ("with", [48.0], "holds numbers beyond 1 without a percent sign, which those of training"),
         ("without", ["48 %"], "holds percent signs, which the numbers of training do not have. 48"),
     ):
-        other = pa.table({"with": ["1%"], "without": ["1"], "share": ["1"]} | {name: given})
+        usual = {"with": ["1%"], "without": ["1"], "share": ["1"], "growth": ["150%"]}
+        other = pa.table(usual | {name: given})
         with pytest.warns(DataWarning, match=f"Column '{name}' of new.csv {text}"):
             frame(other, found, "new.csv")
 

@@ -36,7 +36,7 @@ class Columns:
         truths: how categories spell false and true, by the column's name. Other files may have them
             in other letters, or as truth values.
         percents: whether numbers have percent signs, or are beyond 1 without, by the column's name.
-            It is not there where they are neither or both.
+            It is not there where they are neither or both, or mostly beyond 100%.
         blanks: whether it has rows without a value in any feature, from which something was learnt.
     """
 

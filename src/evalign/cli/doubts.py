@@ -91,12 +91,13 @@ def _have_units(texts: pa.ChunkedArray) -> bool:
 def percent_signs(what: str, column: pa.ChunkedArray) -> bool | None:
     """Whether numbers have percent signs, or are beyond 1 without; None if neither or both.
 
-    Both get a warning: all of them may be percentages.
+    Both get a warning: all of them may be percentages. It is also None where most are beyond 100%,
+    which other files hold as numbers beyond 1.
     """
     values = as_numbers(column)[0]
     signed, large = percent_masks(column, values)
     if signed.any() != large.any():
-        return bool(signed.any())
+        return None if signed.any() and _most(np.abs(values) > 1, values) else bool(signed.any())
     if signed.any():
         one, other = (column[int(np.argmax(odd))].as_py().strip() for odd in (signed, large))
         read = f"{one!r}, which is {values[np.argmax(signed)]:g}, and {other!r}, which is {other}"
@@ -110,10 +111,11 @@ def warn_of_other_percents(
 ) -> None:
     """Warn of numbers that have percent signs where those of the training table had none.
 
-    Or the other way round. Blocks of a table get the same text, which is shown once.
+    Or the other way round, if most are beyond 1: a few may be those beyond 100%. Blocks of a table
+    get the same text, which is shown once.
     """
     signed, large = percent_masks(column, values)
-    if signs and large.any():
+    if signs and _most(large, values):
         got = "holds numbers beyond 1 without a percent sign, which those of training have"
     elif not signs and signed.any():
         got = "holds percent signs, which the numbers of training do not have"
@@ -121,6 +123,11 @@ def warn_of_other_percents(
         return
     cure = "48% is read as 0.48: write percentages in one way in both tables."
     warnings.warn(f"{what} {got}. {cure}", DataWarning, stacklevel=4)
+
+
+def _most(some: np.ndarray, values: np.ndarray) -> bool:
+    """Whether these are more than half of the values, without the gaps."""
+    return 2 * some.sum() > np.isfinite(values).sum()
 
 
 def warn_of_copies(source: str, X: pd.DataFrame, y: np.ndarray) -> None:
