@@ -414,7 +414,7 @@ def test_a_promise(tmp_path):
     assert len(found["fold_slacks"]["recall >= 0.5"]) == 5
     few = written(tmp_path / "few.csv", frame[:40].drop(columns="place"))
     said = done("decide", few, *how, "--constraint", "recall >= 0.95")
-    assert "Note: The rule of fit_decision does not promise its constraint" in said.err
+    assert "Note: The rule does not promise its constraint" in said.err
     assert "it is not shown to hold with confidence 0.9." in said.out
     text = refused("decide", few, *how, "--constraint", "gap(recall) <= 0.9")
     assert "gap(recall) <= 0.9 needs groups of rows. Name their column with --groups." in text

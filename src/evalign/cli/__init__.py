@@ -10,7 +10,7 @@ of them), `models` (what `fit` trains), `run` (the folder that it leaves behind)
 has cells as text, numbers and dates) and `tables` (files of rows; `dialects` tells how a CSV is
 written, `quotes` whether stray ones took in rows, `sheets` reads Excel, `dates` what is not ISO
 8601, `truths` takes TRUE, true and 1 for the same). `loaded` opens a run in Python. `metrics` lists
-names.
+and checks names.
 May import everything else; only `evalign.load` imports it. Needs the extra `cli`.
 """
 

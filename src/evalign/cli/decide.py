@@ -11,9 +11,10 @@ import pyarrow as pa
 from rich.table import Table
 
 from evalign.cli.cells import as_objects, as_text
-from evalign.cli.dataset import check_metric, check_name, read_weights
+from evalign.cli.dataset import check_name, read_weights
 from evalign.cli.errors import UsageError, counted, listed, refused
 from evalign.cli.labels import Labels, warn_of_formulas
+from evalign.cli.metrics import check_metric
 from evalign.cli.saved_rule import SavedRule
 from evalign.cli.scores import class_columns, class_scores, seem_probabilities
 from evalign.cli.tables import TableFile, writing

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
+from pandas import util
 
 from evalign.cli import dates
 from evalign.cli.cells import as_numbers, as_objects, percent_masks
@@ -15,6 +16,7 @@ from evalign.cli.errors import DataWarning, UsageError, counted
 from evalign.core.resampling import FEW
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
+hash_rows: Any = util.hash_pandas_object
 
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
@@ -25,6 +27,7 @@ WORDS = r"^\p{Lu}.*\s|\s\S+\s"  # 12 Main St, 2 pieces per set: several words, a
 MANY = 20  # values; more of them are hardly names of things
 UNITS, MOST = 3, 0.9  # so many units at most, of so many of the cells
 COPIES = 0.05  # share of the rows; fewer change little
+LabelledFrame = tuple[pd.DataFrame, np.ndarray]  # features and class codes
 
 
 def check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
@@ -131,23 +134,46 @@ def _most(some: np.ndarray, values: np.ndarray) -> bool:
 
 
 def warn_of_copies(source: str, X: pd.DataFrame, y: np.ndarray) -> None:
-    """Warn of rows that are copies of others, as a table has that was appended twice.
+    """Warn of rows that are copies of others, as a table has that was appended twice."""
+    whole = _labelled(X, y)
+    copies = whole.duplicated().to_numpy()
+    copied = np.flatnonzero(copies)[~whole.loc[copies].duplicated().to_numpy()]  # each once
+    if _are_meant(X, copies, copied):
+        text = f"{source} has {counted(int(copies.sum()))} that repeat others, label included"
+        cure = "Remove them, or keep them together with --group: else the scores are too good."
+        warnings.warn(f"{text}. {cure}", DataWarning, stacklevel=3)
+
+
+def warn_of_shared(one: str, known: LabelledFrame, other: str, new: LabelledFrame) -> None:
+    """Warn of rows of the other table that the one has, too."""
+    of_one, of_other = (
+        hash_rows(_labelled(*table), index=False).to_numpy() for table in (known, new)
+    )
+    shared = np.isin(of_other, of_one)
+    copied = np.unique(np.where(shared, of_other, 0), return_index=True)[1]
+    if _are_meant(new[0], shared, copied[shared[copied]]):
+        text = f"{shared.sum()} of the {other} rows are {one} rows, too"
+        cure = "Remove them from one of the tables: else the scores are too good."
+        warnings.warn(f"{text}, label included. {cure}", DataWarning, stacklevel=3)
+
+
+def _labelled(X: pd.DataFrame, y: np.ndarray) -> pd.DataFrame:
+    whole = X.copy(deep=False)
+    whole[0] = y  # the names of the others are texts
+    return whole
+
+
+def _are_meant(X: pd.DataFrame, copies: np.ndarray, copied: np.ndarray) -> bool:
+    """Whether rows that are copies (a mask, and each of them once) are not so by chance.
 
     Rows of a few values, or of zeros alone, are alike by chance. So one column must hardly repeat
     among the rows that have copies, and have different values in a quarter of all rows.
     """
-    whole = X.copy(deep=False)
-    whole[0] = y  # the names of the others are texts
-    copies = whole.duplicated().to_numpy()
-    copied = np.flatnonzero(copies)[~whole.loc[copies].duplicated().to_numpy()]  # each once
     least = max(FEW, len(copied) / 2)
-    if copies.mean() >= COPIES and any(
+    return bool(copies.mean() >= COPIES) and any(
         column.iloc[copied].nunique() > least and column.nunique() > len(X) / 4
         for _, column in X.items()
-    ):
-        text = f"{source} has {counted(int(copies.sum()))} that repeat others, label included"
-        cure = "Remove them, or keep them together with --group: else the scores are too good."
-        warnings.warn(f"{text}. {cure}", DataWarning, stacklevel=3)
+    )
 
 
 def _not_dates(texts: pa.ChunkedArray) -> np.ndarray:

@@ -20,7 +20,6 @@ from evalign.cli.dataset import (
     Rows,
     TrainingTable,
     check_columns,
-    check_metric,
     check_names,
     introduce,
     load,
@@ -31,6 +30,7 @@ from evalign.cli.dataset import (
 from evalign.cli.errors import DataWarning, UsageError, refused
 from evalign.cli.files import digest, partial_folder
 from evalign.cli.findings import findings
+from evalign.cli.metrics import check_metric
 from evalign.cli.models import (
     estimators,
     seconds_left,
