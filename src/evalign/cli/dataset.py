@@ -261,6 +261,8 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
         # F1 and the like are about the positive class, which is usually meant to be the rare one.
         usual = f" It has {share:.0%} of the rows; see --positive." if share > 0.5 else ""
         spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.{usual}")
+    else:
+        spoken.note(f"{len(names)} classes: {listed(names)}.")
 
 
 def check_name(source: TableFile, option: str, name: str | None) -> None:

@@ -10,9 +10,10 @@ import pyarrow.compute
 from pandas import util
 
 from evalign.cli import dates
-from evalign.cli.cells import as_numbers, as_objects, percent_masks
+from evalign.cli.cells import as_numbers, as_objects, as_text, percent_masks
 from evalign.cli.dialects import PERCENT
 from evalign.cli.errors import DataWarning, UsageError, counted
+from evalign.cli.tables import is_number
 from evalign.core.resampling import FEW
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
@@ -20,12 +21,14 @@ hash_rows: Any = util.hash_pandas_object
 
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
+MARKED, UNMARKED = r"[1-9]\d{0,2}\.\d{3}", r"(0|[1-9]\d{0,2})"  # 1.234 and 801
 NO_LETTERS = r"^\PL*\d\PL*$"
 UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*|\PN*\pL[23²³])$"  # 48 m², USD 48
 NAMED_MONTH = r"^\s*[0-3]?\d[-. /]+(\pL{3,})[-., /]+(?:\d{2}|\d{4})$"  # 31-Jan-24
 WORDS = r"^\p{Lu}.*\s|\s\S+\s"  # 12 Main St, 2 pieces per set: several words, and not a unit
 MANY = 20  # values; more of them are hardly names of things
 UNITS, MOST = 3, 0.9  # so many units at most, of so many of the cells
+SAMPLE = 1000  # cells that most often tell
 COPIES = 0.05  # share of the rows; fewer change little
 LabelledFrame = tuple[pd.DataFrame, np.ndarray]  # features and class codes
 
@@ -131,6 +134,25 @@ def warn_of_other_percents(
 def _most(some: np.ndarray, values: np.ndarray) -> bool:
     """Whether these are more than half of the values, without the gaps."""
     return 2 * some.sum() > np.isfinite(values).sum()
+
+
+def warn_of_thousands(what: str, column: pa.ChunkedArray) -> None:
+    """Warn of numbers such as 1.234 beside whole ones below 1000: the point may mark thousands.
+
+    Decimals that are written as short as can be have other lengths, too, and others have a point in
+    every cell. Blocks of a table get the same text, which is shown once.
+    """
+    if is_number(column.type):
+        return
+    texts, both = as_text(column).drop_null(), rf"^\s*[+-]?({MARKED}|{UNMARKED})\s*$"
+    if not all(
+        pc.all(pc.match_substring_regex(some, both)).as_py() for some in (texts[:SAMPLE], texts)
+    ):
+        return
+    if len(pc.unique(pc.match_substring(texts, "."))) == 2:
+        got = "holds numbers with three digits behind a point, and others without a point"
+        cure = "If the point marks thousands, remove it: 1.234 is read as little more than 1."
+        warnings.warn(f"{what} {got}. {cure}", DataWarning, stacklevel=4)
 
 
 def warn_of_copies(source: str, X: pd.DataFrame, y: np.ndarray) -> None:

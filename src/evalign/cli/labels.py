@@ -113,7 +113,7 @@ class Labels:
             codes = pd.Index(self.values, dtype=float).get_indexer(pd.Index(numbers))
         if (codes < 0).any():
             new = sorted(set(texts[codes < 0]))
-            known = f"It knows {listed(self.names)}."
+            known = f"It knows {listed(self.names)}. Write them alike, or remove the rows."
             text = f"labels that training never saw: {listed(new, 3)}. {known}"
             raise UsageError(f"Column {column!r} of {source} holds {text}")
         return codes
