@@ -40,6 +40,7 @@ COMMANDS = [
     ("fit data.csv --target y --out run --test x.doc", 2, "x.doc must end in .csv"),
     ("compare nosuch.csv --target y", 2, "nosuch.csv cannot be read"),
     ("predict nosuchfolder data.csv", 2, "nosuchfolder is no run of evalign"),
+    ("fit data.csv --out run", 2, "Missing option '--target'. See `evalign fit --help`."),
     ("report nosuchfolder", 2, "nosuchfolder is no run of evalign"),
 ]
 

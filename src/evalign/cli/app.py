@@ -21,7 +21,7 @@ from evalign.cli.commands import (
     predict,
     report,
 )
-from evalign.cli.errors import UsageError
+from evalign.cli.errors import UsageError, in_options
 from evalign.core.text import nearest, visible
 
 app = typer.Typer(
@@ -74,7 +74,7 @@ def _done(given: list[str], program: typer.Typer, name: str) -> int:
     try:
         return get_command(program)(given, prog_name=name, standalone_mode=False) or 0
     except TyperException as error:
-        return _complain(name, _with_nearest(error.format_message()))
+        return _complain(name, _with_cure(error))
     except UsageError as error:
         return _complain(name, str(error))
     except OSError as error:  # disk full, no permission
@@ -82,13 +82,16 @@ def _done(given: list[str], program: typer.Typer, name: str) -> int:
         return _complain(name, f"{where}{error.strerror or error}")
 
 
-def _with_nearest(text: str) -> str:
-    """The text of typer with the choice that is most like what was given, if it is about one."""
+def _with_cure(error: TyperException) -> str:
+    """The text of typer with the choice that is most like what was given, or where to look."""
+    text, context = error.format_message(), getattr(error, "ctx", None)
+    if text.startswith("Missing") and context is not None:
+        return f"{text} See `{context.command_path} --help`."
     found = re.search(r"'([^']*)' is not one of (.+)\.$", text)
     cure = nearest(found[1], re.findall(r"'([^']+)'", found[2])) if found else ""
     return f"{text} {cure}" if cure else text
 
 
 def _complain(name: str, text: str) -> int:
-    print(f"{name}: {visible(' '.join(text.split()))}", file=sys.stderr)
+    print(f"{name}: {visible(' '.join(in_options(text).split()))}", file=sys.stderr)
     return 2

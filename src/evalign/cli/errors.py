@@ -18,6 +18,8 @@ ADVICE = {
     r'\(decision "expected"\)': "(--decision expected)",
     r"The rule of \w+ does not promise": "The rule does not promise",
     r"or a lower confidence": "or a lower --confidence",
+    r"use evalign\.losses\.\w+\.": "use a metric of labels, such as balanced_accuracy.",
+    r" or ExpectedCost\(cost\)": "",
 }
 
 
