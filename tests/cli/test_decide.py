@@ -480,6 +480,18 @@ def test_a_file_that_is_not_a_rule(folder, tmp_path, text):
     refused("decide", "--rule", rule, folder / "scores.csv", "--out", tmp_path / "labels.csv")
 
 
+def test_scores_that_seem_to_be_those_of_the_other_class(tmp_path):
+    frame = two().assign(score=lambda frame: 1 - frame["score"])
+    data, rule = written(tmp_path / "data.csv", frame), tmp_path / "rule.json"
+    how = ["decide", data, "--target", "truth", "--metric", "f1", "--out", rule]
+    text = "Note: rows of 'yes' have a lower score of it on average than rows of 'no'. "
+    assert f"{text}If 'score' is of 'no', pass --positive no." in done(*how).err
+    assert "Note: rows of" not in done(*how, "--positive", "no").err
+    frame["no"] = 1 - frame["score"]
+    written(data, frame.rename(columns={"score": "yes"}))
+    assert f"{text}Look whether 'no', 'yes' are in each other's place." in done(*how).err
+
+
 def test_the_column_of_the_other_class_is_refused(tmp_path):
     frame = two().rename(columns={"score": "no"})
     data, out = written(tmp_path / "scores.csv", frame), tmp_path / "rule.json"
