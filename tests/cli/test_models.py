@@ -259,13 +259,18 @@ def test_auto_says_what_it_chose(pair, tmp_path, monkeypatch):
     assert "auto (linear)" in done("evaluate", tmp_path / "run", pair).out
 
 
-def test_a_constant_is_told_of(tmp_path):
+def test_a_constant_is_told_of_and_so_is_a_perfect_score(tmp_path):
     """Of labels that no column tells of, the most frequent one is the most probable for all."""
     draw = np.random.default_rng(0)
     frame = pd.DataFrame({"x": draw.normal(size=200), "label": ["no", "yes", "yes", "yes"] * 50})
     frame.to_csv(tmp_path / "noise.csv", index=False)
     said = done(*fit(tmp_path / "noise.csv", tmp_path / "run", model="linear")).err
     assert "The model labels every test row 'yes': it tells nothing apart." in said
+    assert "labelled right" not in said
+    frame["code"] = np.where(frame["label"] == "yes", 7, 3)
+    frame.to_csv(tmp_path / "leak.csv", index=False)
+    said = done(*fit(tmp_path / "leak.csv", tmp_path / "leak", model="linear")).err
+    assert "Note: Every test row is labelled right. If that is too good to be true, look" in said
 
 
 def test_the_time_for_training(monkeypatch):
