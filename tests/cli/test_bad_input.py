@@ -37,6 +37,7 @@ BAD_TABLES = {
     "a long row": (b"age,label\n1,a\n2,b,c\n", "needs quotes around it."),
     "no text": (b"age,label\n1,\0\n", "it holds bytes that are not text. Save it in UTF-8."),
     "duplicate columns": (b"age,age,label\n1,2,a\n", "several columns named 'age'. Rename them."),
+    "a title": (b"An export,,\nage,label,\n1,a,\n", "named ''. Name them. If lines stand above"),
     "no target": (b"age,Label\n1,a\n", "Got 'label'. Did you mean 'Label'?"),
     "nothing like the target": (b"x,y\n1,2\n", "Got 'label'. It has 'x', 'y'."),
     "two separators": (b"x;y,label\n1;2,a\n", "may be separated by commas or semicolons"),
@@ -64,7 +65,7 @@ BAD_TABLES = {
     "no one label": (changed(label=[*["a", "b", "c"] * 79, "", "a", "b"]), "no label in row 238. "),
     "empty column": (changed(age=""), "Column 'age' of"),
     "text": (changed(age=REVIEWS), "Got text, such as 'this is the review number 0"),
-    "nothing to learn from": (text_of(table()[["person", "label"]]), "'person' (id)"),
+    "nothing to learn from": (text_of(table()[["person", "label"]]), "'person' (id). Give a"),
 }
 
 
@@ -98,7 +99,8 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
         (["--metric", "f2_makro"], "--metric must be the name of a metric"),
         (["--metric", "f2_makro"], 'Did you mean "f2_macro"?'),
         (["--metric", "f1"], "--metric f1 is of one class, and the target has 3. Use f1_macro,"),
-        (["--metric", "roc_auc"], "AUROCLoss"),
+        (["--metric", "roc_auc"], "all thresholds: use a metric of labels, such as balanced_acc"),
+        (["--metric", "expected_cost"], 'Give the costs: "expected_cost[[0, 1], [5, 0]]".'),
         (["--recipe", "east2"], "--recipe must be one of aligned, cross_entropy, east"),
         (["--decision", "best"], "'best' is not one of 'argmax', 'tuned', 'expected'."),
         (["--model", "boost"], "'catboost'. Did you mean 'boosting'?"),
@@ -228,7 +230,7 @@ def _folder(path):
 def test_labels_that_training_never_saw(tmp_path, data):
     test = written(tmp_path / "test.csv", table(60).replace({"label": {"low": "lowest"}}))
     text = refused(*fit(data, tmp_path / "run", "--test", test))
-    assert "labels that training never saw: 'lowest'. It knows 'high', 'low', 'middle'." in text
+    assert "labels that training never saw: 'lowest'. It knows 'high', 'low', 'middle'. W" in text
     assert list(tmp_path.iterdir()) == [test]
 
 

@@ -156,9 +156,21 @@ def test_numbers_with_a_unit_and_months_by_name_are_noted(form):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         kind_of([form.format(i % 20) for i in range(ROWS)])
-        kind_of([f"{i % 30} {'kg' if i % 2 else 'lb'}" for i in range(ROWS)])
         kind_of([f"Store {i % 30}" for i in range(ROWS)])
         kind_of([f"{i % 30}-AB{chr(65 + i % 15)}-11" for i in range(ROWS)])
+
+
+def test_units_are_few_and_in_most_cells():
+    def of(*units):
+        return [f"{i % 30} {units[i % len(units)]}" for i in range(ROWS)]
+
+    for cells in (of("kg", "lb"), [*of("sq ft")[: -ROWS // 10], *["unknown"] * (ROWS // 10)]):
+        with pytest.warns(DataWarning, match=r"is read as text, for values such as"):
+            kind_of(cells)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for words in (["Main St"], ["pieces per set"], ["kg", "lb", "g", "t"], ["kg", "Oak St"]):
+            kind_of(of(*words))
 
 
 def test_almost_numbers():
@@ -187,6 +199,7 @@ def test_percent_signs_in_one_of_two_tables():
             "with": [f"{i}%" for i in range(ROWS)],
             "without": [str(i % 50) for i in range(ROWS)],
             "share": [str(i / ROWS) for i in range(ROWS)],
+            "growth": [f"{i + 100}%" for i in range(ROWS)],
             "y": ["a", "b"] * (ROWS // 2),
         }
     )
@@ -195,14 +208,36 @@ def test_percent_signs_in_one_of_two_tables():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         frame(made, found, "data.csv")
-        frame(pa.table({"with": [0.5], "without": ["4"], "share": ["4%"]}), found, "new.csv")
+        new = {"with": [0.5, 1.5], "without": ["4"] * 2, "share": ["4%"] * 2, "growth": [1.5] * 2}
+        frame(pa.table(new), found, "new.csv")  # 1.5 is 150%
     for name, given, text in (
         ("with", [48.0], "holds numbers beyond 1 without a percent sign, which those of training"),
         ("without", ["48 %"], "holds percent signs, which the numbers of training do not have. 48"),
     ):
-        other = pa.table({"with": ["1%"], "without": ["1"], "share": ["1"]} | {name: given})
+        usual = {"with": ["1%"], "without": ["1"], "share": ["1"], "growth": ["150%"]}
+        other = pa.table(usual | {name: given})
         with pytest.warns(DataWarning, match=f"Column '{name}' of new.csv {text}"):
             frame(other, found, "new.csv")
+
+
+def test_points_that_may_mark_thousands():
+    """Decimals have other lengths, too, or a point in every cell."""
+    made = {"column": [f"{i}.125" for i in range(ROWS)], "y": ["a", "b"] * (ROWS // 2)}
+    found = plan(pa.table(made), "data.csv", target="y")
+
+    def read(cells):
+        return frame(pa.table({"column": cells}), found, "new.csv")
+
+    text = r"new\.csv holds numbers with three digits behind a point, .* remove it: 1\.234 is"
+    with pytest.warns(DataWarning, match=text):
+        read(["1.234", "801", None, "-12.500"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for other in ("0.125", "1.5", "1234"):
+            read(["1.234", "801", other])
+        read(["1.234", "801.000"])
+        read(["5", "801"])
+        read([1.234, 801.0])
 
 
 @pytest.mark.parametrize("form", ["${}.50", "{:02}.01.24", "{} 500", "\u2212{}.5"])

@@ -414,7 +414,7 @@ def test_a_promise(tmp_path):
     assert len(found["fold_slacks"]["recall >= 0.5"]) == 5
     few = written(tmp_path / "few.csv", frame[:40].drop(columns="place"))
     said = done("decide", few, *how, "--constraint", "recall >= 0.95")
-    assert "Note: The rule of fit_decision does not promise its constraint" in said.err
+    assert "Note: The rule does not promise its constraint" in said.err
     assert "it is not shown to hold with confidence 0.9." in said.out
     text = refused("decide", few, *how, "--constraint", "gap(recall) <= 0.9")
     assert "gap(recall) <= 0.9 needs groups of rows. Name their column with --groups." in text
@@ -478,6 +478,18 @@ def test_a_file_that_is_not_a_rule(folder, tmp_path, text):
     rule = tmp_path / "rule.json"
     rule.write_text(text)
     refused("decide", "--rule", rule, folder / "scores.csv", "--out", tmp_path / "labels.csv")
+
+
+def test_scores_that_seem_to_be_those_of_the_other_class(tmp_path):
+    frame = two().assign(score=lambda frame: 1 - frame["score"])
+    data, rule = written(tmp_path / "data.csv", frame), tmp_path / "rule.json"
+    how = ["decide", data, "--target", "truth", "--metric", "f1", "--out", rule]
+    text = "Note: rows of 'yes' have a lower score of it on average than rows of 'no'. "
+    assert f"{text}If 'score' is of 'no', pass --positive no." in done(*how).err
+    assert "Note: rows of" not in done(*how, "--positive", "no").err
+    frame["no"] = 1 - frame["score"]
+    written(data, frame.rename(columns={"score": "yes"}))
+    assert f"{text}Look whether 'no', 'yes' are in each other's place." in done(*how).err
 
 
 def test_the_column_of_the_other_class_is_refused(tmp_path):

@@ -297,6 +297,7 @@ def test_classes_with_few_rows_are_pointed_out(tmp_path):
     assert f"few validation rows ('high': 4, 'low': 4, 'middle': 4): {rough}" in said
     assert f"Next: evalign predict '{tmp_path / 'a run'}' new.csv --out scored.csv" in said
     assert "few training rows" not in said
+    assert "3 classes: 'high', 'low', 'middle'.\n" in said
     said = done("evaluate", tmp_path / "a run", test, "--json").err
     assert f"Note: Some classes have few test rows ('low': 0): {rough}" in said
     scarce = written(tmp_path / "scarce.csv", frame.drop(frame.index[frame["label"] == "low"][3:]))
@@ -367,7 +368,7 @@ def test_help():
     said = done("fit", "--help").out
     assert "evalign fit data.csv --target label --metric f1_macro --out run" in said
     said = done().out
-    assert "Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted." in said
+    assert "Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted, 141 not read on." in said
     for command in ("demo", "fit", "predict", "evaluate", "compare", "report"):
         assert command in said
 

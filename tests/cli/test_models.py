@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import fit as work
 from evalign.cli import models
 from evalign.cli import run as runs
-from evalign.cli.dataset import load, read_rows
+from evalign.cli.dataset import load, read_rows, warn_of_overlap
 from evalign.cli.errors import DataWarning
 from evalign.cli.files import digest
 from evalign.cli.labels import Labels
@@ -258,13 +259,18 @@ def test_auto_says_what_it_chose(pair, tmp_path, monkeypatch):
     assert "auto (linear)" in done("evaluate", tmp_path / "run", pair).out
 
 
-def test_a_constant_is_told_of(tmp_path):
+def test_a_constant_is_told_of_and_so_is_a_perfect_score(tmp_path):
     """Of labels that no column tells of, the most frequent one is the most probable for all."""
     draw = np.random.default_rng(0)
     frame = pd.DataFrame({"x": draw.normal(size=200), "label": ["no", "yes", "yes", "yes"] * 50})
     frame.to_csv(tmp_path / "noise.csv", index=False)
     said = done(*fit(tmp_path / "noise.csv", tmp_path / "run", model="linear")).err
     assert "The model labels every test row 'yes': it tells nothing apart." in said
+    assert "labelled right" not in said
+    frame["code"] = np.where(frame["label"] == "yes", 7, 3)
+    frame.to_csv(tmp_path / "leak.csv", index=False)
+    said = done(*fit(tmp_path / "leak.csv", tmp_path / "leak", model="linear")).err
+    assert "Note: Every test row is labelled right. If that is too good to be true, look" in said
 
 
 def test_the_time_for_training(monkeypatch):
@@ -359,6 +365,26 @@ def test_a_table_that_was_appended_twice(tmp_path):
     load(TableFile(path), target="label", group="household")
     alike = written(tmp_path / "alike.csv", twice[["colour", "member", "label"]])
     load(TableFile(alike), target="label")
+
+
+def test_test_rows_that_were_trained_on(tmp_path):
+    """Some rows are not worth a note, nor are those that are alike by chance."""
+    data = written(tmp_path / "data.csv", table(240))
+    dataset = load(TableFile(data), target="label", drop=["person"])
+    text = "40 of the test rows are training rows, too, label included. Remove them"
+    for known, noted in ((40, [text]), (2, [])):
+        frame = pd.concat([table(60, seed=1), table(240).iloc[100 : 100 + known]])
+        test = written(tmp_path / "test.csv", frame)
+        parts = {"training": dataset.rows, "test": read_rows(test, dataset)}
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            warn_of_overlap({"DATA": "a", "--test": "b"}, parts)
+        assert [str(warning.message)[: len(text)] for warning in told] == noted
+    few = load(TableFile(data), target="label", drop=["person", "age", "income"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parts = {"training": few.rows, "test": read_rows(test, few)}
+        warn_of_overlap({"DATA": "a", "--test": "b"}, parts)
 
 
 @pytest.mark.filterwarnings("error")

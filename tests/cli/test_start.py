@@ -40,6 +40,7 @@ COMMANDS = [
     ("fit data.csv --target y --out run --test x.doc", 2, "x.doc must end in .csv"),
     ("compare nosuch.csv --target y", 2, "nosuch.csv cannot be read"),
     ("predict nosuchfolder data.csv", 2, "nosuchfolder is no run of evalign"),
+    ("fit data.csv --out run", 2, "Missing option '--target'. See `evalign fit --help`."),
     ("report nosuchfolder", 2, "nosuchfolder is no run of evalign"),
 ]
 
@@ -67,6 +68,23 @@ def test_interrupted_while_it_loads(module, tmp_path):
     command = [sys.executable, "-m", "evalign", "compare", "data.csv", "--target", "y"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (130, "evalign: interrupted.\n")
+
+
+@pytest.mark.parametrize("command", ["metrics", "metrics --json", "fit nosuch.csv"])
+def test_a_pipe_that_is_not_read_ends_it_without_a_word(command):
+    """Text by rich and by print, and an error where both streams are the pipe."""
+    code = "import sys; from evalign.cli import main; main(sys.argv[1:])"
+    reading, writing = os.pipe()
+    os.close(reading)
+    both = command.startswith("fit")
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command.split()],
+        stdout=writing,
+        stderr=writing if both else subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr or "") == (141, "")
 
 
 def test_options_are_the_librarys():

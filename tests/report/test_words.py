@@ -241,6 +241,40 @@ def test_a_difference_that_no_number_of_rows_would_tell():
     assert found["next"] == [TOO_SMALL, "Either will do."]
 
 
+def test_models_of_which_neither_finds_a_row_are_not_said_to_do():
+    y, rows = np.arange(ROWS) % 2, np.arange(ROWS)
+    made = contents(2, ROWS, y=y)
+    aligned, baseline = (
+        replace(model, predicted=labels, probabilities=np.eye(2)[labels] * 0.8 + 0.1)
+        for model, wrong in zip(made.models, (rows < 40, rows >= ROWS - 40), strict=True)
+        for labels in [np.where(wrong, 1 - y, 0)]
+    )
+    made = replace(made, aligned=aligned, baseline=baseline)
+    for metric in ("f1", COST):
+        found = scores(replace(made, metric=metric))["answer"]
+        assert ("Neither will do." in found["next"]) == (metric == "f1")
+        assert ("Either will do." in found["next"]) == (metric == COST)
+
+
+@pytest.mark.parametrize("own", [20, 100])  # better and worse than the other
+def test_rows_of_one_class_tell_nothing(own):
+    y = np.ones(ROWS, int)
+    wrong = np.where(np.arange(ROWS) < own, 0, 1), np.where(np.arange(ROWS) < 60, 0, 1)
+    made = contents(2, ROWS, metric="f1_macro")
+    aligned, baseline = (
+        replace(model, predicted=labels, probabilities=np.eye(2)[labels] * 0.8 + 0.1)
+        for model, labels in zip(made.models, wrong, strict=True)
+    )
+    found = scores(replace(made, y=y, aligned=aligned, baseline=baseline))
+    assert found["answer"]["verdict"] == "cannot tell"
+    assert found["answer"]["sentence"].endswith(
+        "all 400 rows are of the class class 1, and to label every row so would be right."
+    )
+    assert found["answer"]["next"] == ["Score rows of others, too."]
+    against = "Against cross-entropy: no verdict, as all rows are of one class."
+    assert against in [each["verdict"] for each in found["differences"]]
+
+
 def test_evidence_that_may_rest_on_few_rows_advises_nothing():
     found = with_a_rare_class(0, tried=tried())["answer"]
     assert found["next"][1:] == ["Until then either will do."]

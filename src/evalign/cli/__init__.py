@@ -10,7 +10,7 @@ of them), `models` (what `fit` trains), `run` (the folder that it leaves behind)
 has cells as text, numbers and dates) and `tables` (files of rows; `dialects` tells how a CSV is
 written, `quotes` whether stray ones took in rows, `sheets` reads Excel, `dates` what is not ISO
 8601, `truths` takes TRUE, true and 1 for the same). `loaded` opens a run in Python. `metrics` lists
-names.
+and checks names.
 May import everything else; only `evalign.load` imports it. Needs the extra `cli`.
 """
 
@@ -22,7 +22,10 @@ from evalign.core.text import installing
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program. The exit code is 0, 1 (a bug), 2 (bad input) or 130 (interrupted)."""
+    """Run the program.
+
+    The exit code is 0, 1 (a bug), 2 (bad input), 130 (interrupted) or 141 (not read on).
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # it may be ASCII, and names are any text
             stream.reconfigure(errors="backslashreplace")

@@ -1,5 +1,6 @@
 """The program: its commands, and the one place where an error becomes a line and an exit code."""
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -20,14 +21,15 @@ from evalign.cli.commands import (
     predict,
     report,
 )
-from evalign.cli.errors import UsageError
+from evalign.cli.errors import UsageError, in_options
 from evalign.core.text import nearest, visible
 
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
-    epilog="Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted, 141 not read on.",
 )
+UNREAD = 141  # what shells make of SIGPIPE, by which other programs end then
 for command in (demo, fit, predict, evaluate, decide, compare, report, metrics):
     app.command()(command)
 
@@ -52,13 +54,27 @@ def run(
 ) -> int:
     """Run a program, by default this one, and return its exit code.
 
-    Bad input becomes one line. Any other error is a bug and keeps its traceback.
+    Bad input becomes one line. Any other error is a bug and keeps its traceback. A pipe that is not
+    read to its end, as by `head`, ends the program without a word.
     """
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
+        code = _done(given, program, name)
+        sys.stdout.flush()  # Python itself would do so last, and complain
+        return code
+    except (BrokenPipeError, SystemExit):  # the latter of rich and typer, for the same reason
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+        return UNREAD
+
+
+def _done(given: list[str], program: typer.Typer, name: str) -> int:
+    """Run a program and return its exit code."""
+    try:
         return get_command(program)(given, prog_name=name, standalone_mode=False) or 0
     except TyperException as error:
-        return _complain(name, _with_nearest(error.format_message()))
+        return _complain(name, _with_cure(error))
     except UsageError as error:
         return _complain(name, str(error))
     except OSError as error:  # disk full, no permission
@@ -66,13 +82,16 @@ def run(
         return _complain(name, f"{where}{error.strerror or error}")
 
 
-def _with_nearest(text: str) -> str:
-    """The text of typer with the choice that is most like what was given, if it is about one."""
+def _with_cure(error: TyperException) -> str:
+    """The text of typer with the choice that is most like what was given, or where to look."""
+    text, context = error.format_message(), getattr(error, "ctx", None)
+    if text.startswith("Missing") and context is not None:
+        return f"{text} See `{context.command_path} --help`."
     found = re.search(r"'([^']*)' is not one of (.+)\.$", text)
     cure = nearest(found[1], re.findall(r"'([^']+)'", found[2])) if found else ""
     return f"{text} {cure}" if cure else text
 
 
 def _complain(name: str, text: str) -> int:
-    print(f"{name}: {visible(' '.join(text.split()))}", file=sys.stderr)
+    print(f"{name}: {visible(' '.join(in_options(text).split()))}", file=sys.stderr)
     return 2

@@ -11,7 +11,12 @@ import pyarrow as pa
 from evalign.cli import dates
 from evalign.cli.cells import as_dates, as_numbers, as_objects, as_text
 from evalign.cli.dialects import COMMA_OR_THOUSANDS
-from evalign.cli.doubts import check_almost, percent_signs, warn_of_other_percents
+from evalign.cli.doubts import (
+    check_almost,
+    percent_signs,
+    warn_of_other_percents,
+    warn_of_thousands,
+)
 from evalign.cli.errors import UsageError, listed
 from evalign.cli.tables import is_date, is_number, is_usable
 from evalign.cli.truths import respelled, spelling
@@ -36,7 +41,7 @@ class Columns:
         truths: how categories spell false and true, by the column's name. Other files may have them
             in other letters, or as truth values.
         percents: whether numbers have percent signs, or are beyond 1 without, by the column's name.
-            It is not there where they are neither or both.
+            It is not there where they are neither or both, or mostly beyond 100%.
         blanks: whether it has rows without a value in any feature, from which something was learnt.
     """
 
@@ -93,7 +98,11 @@ def plan(
     left_out = {name: kind for name, kind in kinds.items() if name not in features}
     if not features:
         why = ", ".join(f"{name!r} ({why})" for name, why in left_out.items())
-        raise UsageError(f"{source} holds no column to learn from. Left out: {why or 'none'}.")
+        cure = (
+            "Give a table with other columns, or with more rows, of which some are alike in them."
+        )
+        got = f"Left out: {why or 'none'}."
+        raise UsageError(f"{source} holds no column to learn from. {got} {cure}")
     found = {name: _date_form(f"Column {name!r} of {source}", table[name]) for name in days}
     forms = {name: form for name, form in found.items() if form is not None}
     spelled = {name: pair for name in categories if (pair := spelling(as_text(table[name])))}
@@ -108,10 +117,11 @@ def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1)
     data: dict[str, object] = {}
     for name in columns.numbers:
         values, wrong = as_numbers(table[name])
-        _check_numbers(f"Column {name!r} of {source}", table[name], wrong, first_row)
+        what = f"Column {name!r} of {source}"
+        _check_numbers(what, table[name], wrong, first_row)
+        warn_of_thousands(what, table[name])
         if name in columns.percents:
-            signs = columns.percents[name]
-            warn_of_other_percents(f"Column {name!r} of {source}", table[name], values, signs)
+            warn_of_other_percents(what, table[name], values, columns.percents[name])
         data[name] = values
     for name in columns.categories:
         texts = as_text(table[name])

@@ -14,9 +14,10 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from evalign import comparison
-from evalign.cli.dataset import check_metric, introduce, load
+from evalign.cli.dataset import introduce, load
 from evalign.cli.errors import refused
 from evalign.cli.labels import Labels
+from evalign.cli.metrics import check_metric
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import Terminal, terminal
 from evalign.comparison import (

@@ -9,18 +9,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import torch
 
 from evalign.cli.cells import as_numbers, as_text
 from evalign.cli.columns import Columns, frame, plan
 from evalign.cli.dates import example
-from evalign.cli.doubts import warn_of_copies
+from evalign.cli.doubts import warn_of_copies, warn_of_shared
 from evalign.cli.errors import DataWarning, UsageError, counted, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import WARNING, Terminal
-from evalign.core.confusion import Confusion
-from evalign.core.metrics import names, resolve
 from evalign.core.resampling import FEW
 from evalign.core.text import nearest
 from evalign.estimator.cells import LARGEST
@@ -226,7 +223,7 @@ def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
 
 
 def warn_of_overlap(digests: dict[str, str], parts: dict[str, Rows]) -> None:
-    """Warn of files (by name) that are the same, and of groups in two parts of the rows."""
+    """Warn of files (by name) that are the same, and of groups or rows in two parts of the rows."""
     outcome = "so that the scores are too good."
     for (one, digest), (other, another) in combinations(digests.items(), 2):
         if digest == another:
@@ -234,6 +231,9 @@ def warn_of_overlap(digests: dict[str, str], parts: dict[str, Rows]) -> None:
             warnings.warn(text, DataWarning, stacklevel=2)
     for (one, rows), (other, more) in combinations(parts.items(), 2):
         if rows.groups is None or more.groups is None:
+            files = [digests.get(f"--{part}", digests["DATA"]) for part in (one, other)]
+            if files[0] != files[1]:  # else it is known
+                warn_of_shared(one, (rows.X, rows.y), other, (more.X, more.y))
             continue
         both = np.intersect1d(rows.groups, more.groups).tolist()
         if both:
@@ -261,29 +261,8 @@ def introduce(spoken: Terminal, dataset: TrainingTable) -> None:
         # F1 and the like are about the positive class, which is usually meant to be the rare one.
         usual = f" It has {share:.0%} of the rows; see --positive." if share > 0.5 else ""
         spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.{usual}")
-
-
-def check_metric(metric: str, classes: int | None = None) -> None:
-    """Refuse an unknown metric, or one that cannot be computed for this number of classes."""
-    try:
-        function = resolve(metric, owner="evalign")
-    except ValueError as error:
-        library = "metric of evalign must be a name of metrics.names()"
-        known = (
-            "--metric must be the name of a metric, such as f1_macro; `evalign metrics` lists them"
-        )
-        raise UsageError(str(error).replace(library, known)) from error
-    if classes is None:
-        return
-    with refused():
-        try:
-            function(Confusion.from_matrix(torch.eye(classes, dtype=torch.float64)))
-        except ValueError as error:
-            if classes == 2 or f"{metric}_macro" not in names():
-                raise
-            cure = f"Use {metric}_macro, the mean of the classes."
-            text = f"--metric {metric} is of one class, and the target has {classes}. {cure}"
-            raise UsageError(text) from error
+    else:
+        spoken.note(f"{len(names)} classes: {listed(names)}.")
 
 
 def check_name(source: TableFile, option: str, name: str | None) -> None:

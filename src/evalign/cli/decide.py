@@ -1,5 +1,6 @@
 """The work of `evalign decide`: a decision rule for a table of probabilities, and its use."""
 
+import shlex
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,10 @@ import pyarrow as pa
 from rich.table import Table
 
 from evalign.cli.cells import as_objects, as_text
-from evalign.cli.dataset import check_metric, check_name, read_weights
+from evalign.cli.dataset import check_name, read_weights
 from evalign.cli.errors import UsageError, counted, listed, refused
 from evalign.cli.labels import Labels, warn_of_formulas
+from evalign.cli.metrics import check_metric
 from evalign.cli.saved_rule import SavedRule
 from evalign.cli.scores import class_columns, class_scores, seem_probabilities
 from evalign.cli.tables import TableFile, writing
@@ -105,6 +107,7 @@ def fit_rule(
         if logits and ((answers.values >= 0) & (answers.values <= 1)).all():
             cure = "If they are, leave --logits out."
             spoken.note(f"Note: columns {listed(columns)} look like probabilities. {cure}")
+        _doubt_order(spoken, answers, labels, columns)
         if absent:
             spoken.note(f"Note: no row has the label {listed(absent)}.")
         for warning in told:
@@ -191,6 +194,19 @@ def _introduce(
         spoken.note(f"Left out: {listed(left_out)}.")
     if len(names) == 2:
         spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.")
+
+
+def _doubt_order(spoken: Terminal, answers: Answers, labels: Labels, columns: list[str]) -> None:
+    """Say so if rows of the positive class have less of it than others: it may be the other's."""
+    if len(labels.names) > 2 or len(np.unique(answers.y)) < 2:
+        return
+    ahead, (other, positive) = answers.values[:, 1] - answers.values[:, 0], labels.names
+    if ahead[answers.y == 1].mean() < ahead[answers.y == 0].mean():
+        got = f"rows of {positive!r} have a lower score of it on average than rows of {other!r}"
+        cure = f"If {columns[0]!r} is of {other!r}, pass --positive {shlex.quote(other)}."
+        if len(columns) == 2:
+            cure = f"Look whether {listed(columns)} are in each other's place."
+        spoken.note(f"Note: {got}. {cure}")
 
 
 def _as_metric(results: dict[str, Any], metric: str) -> dict[str, Any]:

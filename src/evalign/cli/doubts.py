@@ -7,22 +7,30 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
+from pandas import util
 
 from evalign.cli import dates
-from evalign.cli.cells import as_numbers, as_objects, percent_masks
+from evalign.cli.cells import as_numbers, as_objects, as_text, percent_masks
 from evalign.cli.dialects import PERCENT
 from evalign.cli.errors import DataWarning, UsageError, counted
+from evalign.cli.tables import is_number
 from evalign.core.resampling import FEW
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
+hash_rows: Any = util.hash_pandas_object
 
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
+MARKED, UNMARKED = r"[1-9]\d{0,2}\.\d{3}", r"(0|[1-9]\d{0,2})"  # 1.234 and 801
 NO_LETTERS = r"^\PL*\d\PL*$"
 UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*|\PN*\pL[23²³])$"  # 48 m², USD 48
 NAMED_MONTH = r"^\s*[0-3]?\d[-. /]+(\pL{3,})[-., /]+(?:\d{2}|\d{4})$"  # 31-Jan-24
+WORDS = r"^\p{Lu}.*\s|\s\S+\s"  # 12 Main St, 2 pieces per set: several words, and not a unit
 MANY = 20  # values; more of them are hardly names of things
+UNITS, MOST = 3, 0.9  # so many units at most, of so many of the cells
+SAMPLE = 1000  # cells that most often tell
 COPIES = 0.05  # share of the rows; fewer change little
+LabelledFrame = tuple[pd.DataFrame, np.ndarray]  # features and class codes
 
 
 def check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray) -> None:
@@ -63,9 +71,9 @@ def check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray
 
 
 def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
-    """Whether texts are numbers of one unit, or months by name, or hardly repeat without letters.
+    """Whether most texts are numbers with the same few units, or all are months by name.
 
-    A few that repeat may be names.
+    Or all hardly repeat and are without letters. A few that repeat may be names.
     """
 
     def are(form: str) -> bool:
@@ -73,22 +81,29 @@ def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
 
     if repeated and len(texts.unique()) <= MANY:
         return False
-    units = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, UNIT, r"\1\2")).unique()
-    one = len(units) == 1 and units[0].as_py() != ""
     words = pc.utf8_lower(pc.replace_substring_regex(texts, NAMED_MONTH, r"\1")).unique()
     dated = len(words) <= 12 and are(NAMED_MONTH)  # 34-ABC-11, a part or a car, has more of them
-    return (are(UNIT) and one) or dated or (not repeated and are(NO_LETTERS))
+    return dated or (not repeated and are(NO_LETTERS)) or _have_units(texts)
+
+
+def _have_units(texts: pa.ChunkedArray) -> bool:
+    numbers = texts.filter(pc.match_substring_regex(texts, UNIT))
+    units = pc.utf8_trim_whitespace(pc.replace_substring_regex(numbers, UNIT, r"\1\2"))
+    units = units.filter(pc.invert(pc.match_substring_regex(units, WORDS)))
+    counts = units.filter(pc.not_equal(units, "")).value_counts().field("counts").to_pylist()
+    return sum(sorted(counts)[-UNITS:]) >= MOST * len(texts)
 
 
 def percent_signs(what: str, column: pa.ChunkedArray) -> bool | None:
     """Whether numbers have percent signs, or are beyond 1 without; None if neither or both.
 
-    Both get a warning: all of them may be percentages.
+    Both get a warning: all of them may be percentages. It is also None where most are beyond 100%,
+    which other files hold as numbers beyond 1.
     """
     values = as_numbers(column)[0]
     signed, large = percent_masks(column, values)
     if signed.any() != large.any():
-        return bool(signed.any())
+        return None if signed.any() and _most(np.abs(values) > 1, values) else bool(signed.any())
     if signed.any():
         one, other = (column[int(np.argmax(odd))].as_py().strip() for odd in (signed, large))
         read = f"{one!r}, which is {values[np.argmax(signed)]:g}, and {other!r}, which is {other}"
@@ -102,10 +117,11 @@ def warn_of_other_percents(
 ) -> None:
     """Warn of numbers that have percent signs where those of the training table had none.
 
-    Or the other way round. Blocks of a table get the same text, which is shown once.
+    Or the other way round, if most are beyond 1: a few may be those beyond 100%. Blocks of a table
+    get the same text, which is shown once.
     """
     signed, large = percent_masks(column, values)
-    if signs and large.any():
+    if signs and _most(large, values):
         got = "holds numbers beyond 1 without a percent sign, which those of training have"
     elif not signs and signed.any():
         got = "holds percent signs, which the numbers of training do not have"
@@ -115,24 +131,71 @@ def warn_of_other_percents(
     warnings.warn(f"{what} {got}. {cure}", DataWarning, stacklevel=4)
 
 
+def _most(some: np.ndarray, values: np.ndarray) -> bool:
+    """Whether these are more than half of the values, without the gaps."""
+    return 2 * some.sum() > np.isfinite(values).sum()
+
+
+def warn_of_thousands(what: str, column: pa.ChunkedArray) -> None:
+    """Warn of numbers such as 1.234 beside whole ones below 1000: the point may mark thousands.
+
+    Decimals that are written as short as can be have other lengths, too, and others have a point in
+    every cell. Blocks of a table get the same text, which is shown once.
+    """
+    if is_number(column.type):
+        return
+    texts, both = as_text(column).drop_null(), rf"^\s*[+-]?({MARKED}|{UNMARKED})\s*$"
+    if not all(
+        pc.all(pc.match_substring_regex(some, both)).as_py() for some in (texts[:SAMPLE], texts)
+    ):
+        return
+    if len(pc.unique(pc.match_substring(texts, "."))) == 2:
+        got = "holds numbers with three digits behind a point, and others without a point"
+        cure = "If the point marks thousands, remove it: 1.234 is read as little more than 1."
+        warnings.warn(f"{what} {got}. {cure}", DataWarning, stacklevel=4)
+
+
 def warn_of_copies(source: str, X: pd.DataFrame, y: np.ndarray) -> None:
-    """Warn of rows that are copies of others, as a table has that was appended twice.
+    """Warn of rows that are copies of others, as a table has that was appended twice."""
+    whole = _labelled(X, y)
+    copies = whole.duplicated().to_numpy()
+    copied = np.flatnonzero(copies)[~whole.loc[copies].duplicated().to_numpy()]  # each once
+    if _are_meant(X, copies, copied):
+        text = f"{source} has {counted(int(copies.sum()))} that repeat others, label included"
+        cure = "Remove them, or keep them together with --group: else the scores are too good."
+        warnings.warn(f"{text}. {cure}", DataWarning, stacklevel=3)
+
+
+def warn_of_shared(one: str, known: LabelledFrame, other: str, new: LabelledFrame) -> None:
+    """Warn of rows of the other table that the one has, too."""
+    of_one, of_other = (
+        hash_rows(_labelled(*table), index=False).to_numpy() for table in (known, new)
+    )
+    shared = np.isin(of_other, of_one)
+    copied = np.unique(np.where(shared, of_other, 0), return_index=True)[1]
+    if _are_meant(new[0], shared, copied[shared[copied]]):
+        text = f"{shared.sum()} of the {other} rows are {one} rows, too"
+        cure = "Remove them from one of the tables: else the scores are too good."
+        warnings.warn(f"{text}, label included. {cure}", DataWarning, stacklevel=3)
+
+
+def _labelled(X: pd.DataFrame, y: np.ndarray) -> pd.DataFrame:
+    whole = X.copy(deep=False)
+    whole[0] = y  # the names of the others are texts
+    return whole
+
+
+def _are_meant(X: pd.DataFrame, copies: np.ndarray, copied: np.ndarray) -> bool:
+    """Whether rows that are copies (a mask, and each of them once) are not so by chance.
 
     Rows of a few values, or of zeros alone, are alike by chance. So one column must hardly repeat
     among the rows that have copies, and have different values in a quarter of all rows.
     """
-    whole = X.copy(deep=False)
-    whole[0] = y  # the names of the others are texts
-    copies = whole.duplicated().to_numpy()
-    copied = np.flatnonzero(copies)[~whole.loc[copies].duplicated().to_numpy()]  # each once
     least = max(FEW, len(copied) / 2)
-    if copies.mean() >= COPIES and any(
+    return bool(copies.mean() >= COPIES) and any(
         column.iloc[copied].nunique() > least and column.nunique() > len(X) / 4
         for _, column in X.items()
-    ):
-        text = f"{source} has {counted(int(copies.sum()))} that repeat others, label included"
-        cure = "Remove them, or keep them together with --group: else the scores are too good."
-        warnings.warn(f"{text}. {cure}", DataWarning, stacklevel=3)
+    )
 
 
 def _not_dates(texts: pa.ChunkedArray) -> np.ndarray:

@@ -4,6 +4,24 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+ALIGNED = "`evalign fit --recipe aligned`"
+# What the library advises in words of Python, and what the command line has in its place.
+ADVICE = {
+    r'Use [\w= ]+, or MetricLoss\(\.\.\., statistics="running"\)': f"Use {ALIGNED}",
+    r'has, AlignedLoss \(recipe="aligned"\)': f"has ({ALIGNED})",
+    r"give it time \(patience\), .* or a lower learning rate": "give more rows of it",
+    r'Use a higher temperature, .* AlignedLoss \(recipe="aligned"\),': f"Use {ALIGNED},",
+    r"Lower its temperature .* or train on this metric": f"Use {ALIGNED}",
+    r"Lower the learning rate, set clip_norm, or look": "Look",
+    r"Give validation_data, or more": "Give more",
+    r"Give more rows, or validation_data": "Give more rows",
+    r'\(decision "expected"\)': "(--decision expected)",
+    r"The rule of \w+ does not promise": "The rule does not promise",
+    r"or a lower confidence": "or a lower --confidence",
+    r"use evalign\.losses\.\w+\.": "use a metric of labels, such as balanced_accuracy.",
+    r" or ExpectedCost\(cost\)": "",
+}
+
 
 class UsageError(ValueError):
     """Bad input. It is reported in one line, and the exit code is 2."""
@@ -31,6 +49,13 @@ def refused(worded: Callable[[str], str] = str) -> Iterator[None]:
             r"^metric of .+'s constraint must be a name of metrics\.names\(\)", names, text
         )
         raise UsageError(worded(text)) from error
+
+
+def in_options(text: str) -> str:
+    """Advice of the library with options in the place of arguments."""
+    for advised, cure in ADVICE.items():
+        text = re.sub(advised, cure, text)
+    return text
 
 
 def counted(number: int, thing: str = "row") -> str:

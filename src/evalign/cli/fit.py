@@ -20,7 +20,6 @@ from evalign.cli.dataset import (
     Rows,
     TrainingTable,
     check_columns,
-    check_metric,
     check_names,
     introduce,
     load,
@@ -31,6 +30,7 @@ from evalign.cli.dataset import (
 from evalign.cli.errors import DataWarning, UsageError, refused
 from evalign.cli.files import digest, partial_folder
 from evalign.cli.findings import findings
+from evalign.cli.metrics import check_metric
 from evalign.cli.models import (
     estimators,
     seconds_left,
@@ -43,6 +43,7 @@ from evalign.cli.run import NETWORK, PREDICTIONS, REPORT
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import Infeasible
+from evalign.core.resampling import FEW
 from evalign.decisions import Decision
 from evalign.decisions.fit import check_promise
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT
@@ -189,6 +190,10 @@ def _build(
     if len(given := table["model_prediction"].unique()) == 1:
         alone = f"The model labels every test row {given[0].as_py()!r}: it tells nothing apart."
         warnings.warn(alone, DataWarning, stacklevel=2)
+    elif table["model_prediction"].equals(table["label"]) and np.bincount(tested.y).min() >= FEW:
+        cure = "look for a column that gives the label away, and leave it out with --drop"
+        perfect = f"Every test row is labelled right. If that is too good to be true, {cure}."
+        warnings.warn(perfect, DataWarning, stacklevel=2)
     histories = {
         name: model.history_ if isinstance(model, AlignedClassifier) else []
         for name, model in models.items()

@@ -19,13 +19,15 @@ from evalign.cli.files import is_parquet
 from evalign.cli.truths import respelled, spelling
 from evalign.core.constraints import Infeasible
 from evalign.core.text import nearest
+from evalign.estimator.evidence import NOT_PROMISED
 from evalign.losses.multipliers import OutOfReachWarning
 from evalign.training import TrainingWarning
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet's formula may begin
-# How models, which are trained on codes, speak of classes: "class 3", "class [1]", "recall[1]".
+# How models, which are trained on codes, speak of classes: "class 3", "class '3'", "class [1]" and
+# "recall[1]".
 CODES = re.compile(
-    r"(?<=class )\d+\b|(?<=class )\[[\d, ]+\]|(?<=classes )\[[\d, ]+\]|(?<=\w\[)(\d+)(?=\])"
+    r"(?<=class )'?\d+\b'?|(?<=class )\[[\d, ]+\]|(?<=classes )\[[\d, ]+\]|(?<=\w\[)(\d+)(?=\])"
 )
 CLASSES = 20  # more numbers than this that hardly repeat are taken for a quantity
 
@@ -111,7 +113,7 @@ class Labels:
             codes = pd.Index(self.values, dtype=float).get_indexer(pd.Index(numbers))
         if (codes < 0).any():
             new = sorted(set(texts[codes < 0]))
-            known = f"It knows {listed(self.names)}."
+            known = f"It knows {listed(self.names)}. Write them alike, or remove the rows."
             text = f"labels that training never saw: {listed(new, 3)}. {known}"
             raise UsageError(f"Column {column!r} of {source} holds {text}")
         return codes
@@ -131,8 +133,11 @@ class Labels:
         show = warnings.showwarning
 
         def named(message: Any, category: type[Warning], *where: Any) -> None:
-            ours = category in (TrainingWarning, OutOfReachWarning)
-            show(self.named(str(message)) if ours else message, category, *where)
+            if category in (TrainingWarning, OutOfReachWarning):
+                message = self.named(str(message))
+            elif re.match(NOT_PROMISED, str(message)):  # a plain UserWarning, as of any rule
+                message, category = self.named(str(message)), DataWarning
+            show(message, category, *where)
 
         warnings.showwarning = named
         try:

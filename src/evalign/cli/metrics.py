@@ -1,6 +1,11 @@
-"""The work of `evalign metrics`: all names of metrics, with what they tell."""
+"""Metrics by name: the work of `evalign metrics`, which lists them, and the check of --metric."""
 
+import torch
+
+from evalign.cli.errors import UsageError, refused
 from evalign.cli.terminal import terminal
+from evalign.core.confusion import Confusion
+from evalign.core.metrics import names, resolve
 
 OF_CLASSES = {
     "f1": "harmonic mean of precision and recall",
@@ -52,3 +57,26 @@ def list_metrics(*, as_json: bool) -> None:
     lines = [f"{name:<{width}}{meaning}" for name, meaning in meanings().items()]
     with terminal(as_json=as_json, quiet=False) as spoken:
         spoken.result({"metrics": meanings()}, *lines, *MORE.splitlines())
+
+
+def check_metric(metric: str, classes: int | None = None) -> None:
+    """Refuse an unknown metric, or one that cannot be computed for this number of classes."""
+    try:
+        function = resolve(metric, owner="evalign")
+    except ValueError as error:
+        library = "metric of evalign must be a name of metrics.names()"
+        known = (
+            "--metric must be the name of a metric, such as f1_macro; `evalign metrics` lists them"
+        )
+        raise UsageError(str(error).replace(library, known)) from error
+    if classes is None:
+        return
+    with refused():
+        try:
+            function(Confusion.from_matrix(torch.eye(classes, dtype=torch.float64)))
+        except ValueError as error:
+            if classes == 2 or f"{metric}_macro" not in names():
+                raise
+            cure = f"Use {metric}_macro, the mean of the classes."
+            text = f"--metric {metric} is of one class, and the target has {classes}. {cure}"
+            raise UsageError(text) from error

@@ -44,6 +44,7 @@ pc: Any = pyarrow.compute  # its functions are made at import, where a type chec
 
 BLOCK_BYTES = 2**22  # of CSV at a time; Arrow reads up to 32 blocks ahead
 BLOCK_CELLS = 2**19  # of Parquet
+ABOVE = "If lines stand above the names of the columns, remove them."
 UNEVEN = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")  # of Arrow: 1 is the header
 
 
@@ -80,7 +81,8 @@ class TableFile:
                 self.schema = pa.schema([(name, pa.string()) for name in names])
         twice = [name for name, count in Counter(self.schema.names).items() if count > 1]
         if twice:
-            raise UsageError(f"{path} has several columns named {listed(twice)}. Rename them.")
+            cure = "Rename them." if "" not in twice else f"Name them. {ABOVE}"
+            raise UsageError(f"{path} has several columns named {listed(twice)}. {cure}")
 
     def __str__(self) -> str:
         return str(self.path)
@@ -242,7 +244,7 @@ class TableFile:
                 what = f"Row {row - 1} of {self} must have as many cells as the header, {wanted}"
                 cure = "Correct it. A cell that holds a separator needs quotes around it."
                 if row == 2 and cells > wanted:
-                    cure += " If lines stand above the names of the columns, remove them."
+                    cure += f" {ABOVE}"
                 raise UsageError(f"{what}. Got {cells}. {cure}") from error
             raise UsageError(f"{self} cannot be read: {text.rstrip('.')}.") from error
 

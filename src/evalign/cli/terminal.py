@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evalign.cli.errors import DataWarning, UsageError
+from evalign.cli.errors import DataWarning, UsageError, in_options
 from evalign.core.text import visible
 from evalign.training import CheckpointError, TrainingWarning
 
@@ -33,6 +33,7 @@ class Terminal:
     warned: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
+        text = in_options(text)
         if text.startswith(WARNING):
             self.warned.append(text.removeprefix(WARNING))
         if not self.quiet:

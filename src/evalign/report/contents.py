@@ -9,7 +9,7 @@ import torch
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import Metric, resolve
+from evalign.core.metrics import Accuracy, ExpectedCost, Metric, resolve
 from evalign.core.resampling import FEW
 
 
@@ -191,6 +191,12 @@ class Contents:
     def scarce(self) -> np.ndarray:
         """The codes of the classes with few rows, whatever these weigh."""
         return np.flatnonzero(np.bincount(self.y, minlength=len(self.classes)) < FEW)
+
+    @property
+    def one_class(self) -> bool:
+        """Whether all rows are of one class, by which only a mean over rows is to be judged."""
+        mean = isinstance(self.resolved, Accuracy | ExpectedCost)
+        return not mean and len(np.unique(self.y)) == 1
 
     @property
     def kind(self) -> str:

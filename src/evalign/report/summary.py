@@ -78,6 +78,8 @@ def scores(contents: Contents) -> dict[str, Any]:
         text = verdict(difference, names["aligned"], name, metric.greater_is_better)
         if contents.seen:
             text = f"Against {name}: no verdict, as the models have seen these rows."
+        elif contents.one_class:
+            text = f"Against {name}: no verdict, as all rows are of one class."
         elif method["same_as"] == "aligned":
             text = f"Against {name}: the labels are the same."
         differences.append({"against": key, **difference, "verdict": text})

@@ -14,6 +14,7 @@ from evalign.report.contents import Contents, TriedModels
 POWER = 0.8
 # More rows than this many times those at hand are not worth asking for.
 TIMES = 1000
+NEEDED = "What is needed is more rows of the other classes, or columns that tell them apart."
 TOO_SMALL = f"The difference is too small to be told by {TIMES:,} times as many rows."
 
 
@@ -125,6 +126,10 @@ def answer(
     if contents.seen:
         why = "the models were trained on these rows, or chosen by them"
         return said("cannot tell", f"{unknown}: {why}.", "Score rows that they have not seen.")
+    if contents.one_class:
+        why = f"all {len(contents.y):,} rows are of the class {contents.classes[contents.y[0]]}"
+        best = "to label every row so would be right"
+        return said("cannot tell", f"{unknown}: {why}, and {best}.", "Score rows of others, too.")
     alone = contents.baseline is None
     if alone and contents.constrained:
         why = "its labels keep to a constraint, and there is no other model that does"
@@ -138,8 +143,7 @@ def answer(
         if len(given) == 1 and len(np.unique(contents.y)) > 1:
             all_rows = f"all {len(contents.y):,} rows {contents.classes[given[0]]}"
             same = f"{own['name']} and {other['name']} label {all_rows}"
-            more = "more rows of the other classes, or columns that tell them apart"
-            return said("did not help", f"It did not help: {same}.", f"What is needed is {more}.")
+            return said("did not help", f"It did not help: {same}.", NEEDED)
         same = f"{own['name']} gives all {len(contents.y):,} rows the labels of {other['name']}"
         return said("did not help", f"It did not help: {same}.", *_enough(contents, other))
 
@@ -151,6 +155,8 @@ def answer(
         more, then = _more_rows(contents, found), ["Until then either will do."]
         if more == TOO_SMALL:
             then = ["Either will do."]
+        if contents.resolved.greater_is_better and max(own["value"], other["value"]) <= 0:
+            then = ["Neither will do.", NEEDED]
         if "few_groups" in found:
             few = found["few_groups"]
             these = "all rows are of one group" if few == 1 else f"the rows are of {few} groups"
