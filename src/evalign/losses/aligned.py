@@ -224,7 +224,9 @@ class AlignedLoss(AdditiveLoss):
                 setattr(self, name, buffer.to(here.device))
         counts = here.clone() if self.counts is None else self.counts + here
         keep(self, "counts", counts)
-        keep(self, "offsets", offsets_of(self.metric_loss.metric, _positive(counts)))
+        offsets = offsets_of(self.metric_loss.metric, _positive(counts))
+        none = counts.amax(-1) == 0  # of all classes, or of a label: then there is no offset yet
+        keep(self, "offsets", torch.where(none, 0, offsets))
 
     def _known_counts(self) -> Tensor | None:
         """The counts that were given, or those of the batches before, if there were any."""
