@@ -221,15 +221,13 @@ def fit_rows(
     )
     check_groups(owner, goal, many, confidence)
     own = rows.new_zeros(number)
-    argmax = torch.eye(number, dtype=rows.dtype, device=rows.device)
     if offsets is not None:
         own = class_vector(owner, "offsets", offsets, number).to(rows)
-        # Gains multiply probabilities η: the argmax of the logits is that of η_j e^(−offset_j).
-        argmax, rows = (-own).softmax(0).diag(), rows + own
+        rows = rows + own
     scale = 1.0 if labels is None else _scale(rows, many)
     rows, own = scale * rows, scale * own
-    if offsets is not None:
-        argmax = (-own).softmax(0).diag()
+    # Gains multiply probabilities η: the argmax of the logits is that of η_j e^(−offset_j).
+    argmax = torch.eye(number).to(rows) if offsets is None else (-own).softmax(0).diag()
     eta = rows.sigmoid() if many else rows.softmax(1)
     mass = weight if many else weight.unsqueeze(1)
     target = labels

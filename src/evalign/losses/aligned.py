@@ -146,10 +146,9 @@ class AlignedLoss(AdditiveLoss):
             ok = number == len(class_counts)
             require(ok, "AlignedLoss", "class_weight", allowed, f"{number} numbers")
             self._check_balanced(pairs=class_counts.ndim == 2)
-        self.register_buffer("class_counts", class_counts, persistent=False)
-        if class_counts is not None:
             with torch.device("cpu"):  # whatever the default device is
                 offsets = offsets_of(self.metric_loss.metric, class_counts)
+        self.register_buffer("class_counts", class_counts, persistent=False)
         self.register_buffer("counts", None)
         self.register_buffer("offsets", offsets)
 
