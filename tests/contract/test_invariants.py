@@ -8,7 +8,15 @@ import torch
 
 from evalign import MetricLoss
 from tests import tolerances
-from tests.contract.cases import CASES, CLASSES, LOSS_CASES, METRIC_CASES, data, perfect
+from tests.contract.cases import (
+    CASES,
+    CLASSES,
+    LOSS_CASES,
+    METRIC_CASES,
+    data,
+    perfect,
+    probabilities,
+)
 from tests.contract.cases import MODULE_CASES as MODULES
 
 
@@ -208,6 +216,18 @@ def test_vmap(case):
     one_by_one = [value_and_gradient(loss, *batch) for batch in batches]
     values, gradients = (torch.stack(parts) for parts in zip(*one_by_one, strict=True))
     assert_same(mapped, (gradients, values), tolerances.SAME)
+
+
+def test_nan_in_a_target_is_not_hidden_where_values_are_not_read():
+    """As on a GPU, and here in a function that torch.func transforms."""
+    hidden = []
+    for case in MODULES:
+        logits, target = data(case.task)
+        target = torch.tensor(probabilities(case.task, target))
+        target[2] = torch.nan
+        value = torch.func.vmap(case.make(task=case.task))(logits[None], target[None])
+        hidden += [] if value.isnan().all() else [case]
+    assert not hidden
 
 
 # A graph takes a second, so of each file of losses one is compiled; for a release, all.

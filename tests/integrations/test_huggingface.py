@@ -419,6 +419,12 @@ def test_who_watches_a_cost_has_to_know_that_it_is_one(tmp_path):
     trainer(by_cost, loss=loss, metric=COST, annealing=right)
 
 
+def test_an_annealing_has_to_cool_the_loss_that_is_trained(tmp_path):
+    other = TemperatureAnnealing(MetricLoss("f1_macro"))
+    with pytest.raises(ValueError, match="loss of TemperatureAnnealing must be the one that is tr"):
+        trainer(arguments(tmp_path), loss=MetricLoss("f1_macro"), annealing=other)
+
+
 def test_annealing_wants_one_score(tmp_path):
     two = {"first": texts(6), "second": texts(6)}
     with pytest.raises(ValueError, match="eval_dataset of AlignedTrainer must be one data set"):

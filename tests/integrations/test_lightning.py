@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Te
 
 from evalign import AlignedLoss, Confusion, MetricLoss, TemperatureAnnealing, fit_decision, metrics
 from evalign.integrations.lightning import AlignedModule, AnnealTemperature
+from evalign.losses.temperature import check_cooled
 from tests import tolerances
 from tests.distributed.processes import run
 from tests.integrations.engines import CLASSES, as_if_launched, made_rows
@@ -309,6 +310,15 @@ def test_an_annealing_has_to_know_that_a_cost_is_one():
         fit(AlignedModule(network(), loss, cost), trainer)
 
 
+def test_an_annealing_has_to_cool_the_loss_that_is_trained():
+    other = AnnealTemperature(TemperatureAnnealing(MetricLoss("f1_macro")))
+    with pytest.raises(ValueError, match="loss of TemperatureAnnealing must be the one that is tr"):
+        fit(module(), Trainer(max_epochs=1, callbacks=[other], **QUIET))
+    aligned = AlignedLoss("f1_macro")
+    for own in (aligned, aligned.metric_loss, torch.compile(aligned)):
+        check_cooled(TemperatureAnnealing(own), aligned)
+
+
 def test_temperature_and_patience_survive_a_checkpoint(tmp_path):
     scores = [0.5, 0.5, 0.6, 0.6, 0.7]
     _, whole = anneal(scores, epochs=5)
@@ -334,7 +344,8 @@ def test_a_resumed_module_trains_as_one_that_never_stopped(tmp_path):
 
 
 def test_a_score_that_is_not_logged_is_an_error():
-    callback = AnnealTemperature(TemperatureAnnealing(MetricLoss("f1_macro")), monitor="f1")
+    fitted = module()
+    callback = AnnealTemperature(TemperatureAnnealing(fitted.loss), monitor="f1")
     trainer = Trainer(max_epochs=1, callbacks=[callback], **QUIET)
     with pytest.raises(ValueError, match=r"monitor of AnnealTemperature must be one of the logged"):
-        fit(module(), trainer)
+        fit(fitted, trainer)

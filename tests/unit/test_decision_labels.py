@@ -327,3 +327,22 @@ def test_a_label_that_no_row_has_is_never_given():
     for decision in ("tuned", "expected"):
         rule = fit_decision(y=y, probabilities=p, metric="f1_macro", decision=decision)
         assert not rule(probabilities=p)[:, 1].any()
+
+
+def test_the_order_of_a_sum_does_not_choose_among_equal_thresholds(monkeypatch):
+    """Under a constraint a climb has several ends, of which one may be ahead by a bit."""
+    generator = torch.Generator().manual_seed(7)
+    logits = (3 * torch.randn(30, 3, generator=generator, dtype=torch.float64)).round() / 2
+    y = torch.rand(30, 3, generator=generator) < (logits - 1).sigmoid()
+    y[:2] = torch.tensor([[True], [False]])
+    how = {"metric": "precision_macro", "constraint": "precision_micro >= 0.5"}
+    rule, line = fit_decision(logits, y, **how), multilabel._line
+
+    def in_any_order(*column):
+        middle, above = line(*column)
+        noise = torch.rand(above.shape, generator=generator, dtype=above.dtype)
+        return middle, above * (1 + 1e-15 * noise)
+
+    monkeypatch.setattr(multilabel, "_line", in_any_order)
+    for _ in range(8):
+        assert torch.equal(fit_decision(logits, y, **how).gain, rule.gain)

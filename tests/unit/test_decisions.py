@@ -19,7 +19,7 @@ from evalign.decisions.calibrate import LEAST, factor_and_offset, factor_and_off
 from evalign.decisions.cuts import best_threshold, threshold_gains
 from evalign.decisions.gains import best_rule, frank_wolfe, gain_matrix, normalised
 from evalign.decisions.goal import Goal
-from evalign.decisions.tuned import ENOUGH, EVIDENCE, FOLDS, folds, search
+from evalign.decisions.tuned import ENOUGH, EVIDENCE, FOLDS, folds, mend, search
 from tests.tolerances import SAME
 
 COST = "expected_cost[[0,1,2],[3,0,1],[5,1,0]]"
@@ -252,6 +252,20 @@ def test_the_order_of_a_sum_does_not_choose_the_rule(decision, metric, constrain
     monkeypatch.setattr(gains, "_confusions", in_any_order)
     for _ in range(3):
         assert fit_decision(logits, y, **how).gain == pytest.approx(rule.gain, abs=1e-9)
+
+
+def test_a_correction_has_the_same_digits_in_any_order_of_rows():
+    """Or they would part classes that tie on a row, such as those with equal votes of a forest."""
+    generator = torch.Generator().manual_seed(0)
+    votes = torch.randint(5, (200, 4), generator=generator).double()
+    y = torch.multinomial(votes + 1, 1, generator=generator)[:, 0]
+    target = torch.eye(4, dtype=torch.float64)[y]
+    weight, found = torch.ones(200, dtype=torch.float64), set()
+    for _ in range(8):
+        order = torch.randperm(200, generator=generator)
+        mended = mend(votes[order], target[order], weight)
+        found.add((mended.factor, *mended.offsets.tolist()))
+    assert len(found) == 1
 
 
 def test_linear_metric_takes_one_step():

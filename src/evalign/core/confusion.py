@@ -285,6 +285,7 @@ class Confusion:
                 task="multilabel",
                 sample_weight=sample_weight,
                 ignore_index=ignore_index,
+                validate=True,  # predictions were read already
                 look=False,
             )
             hard = not bool(batch.target.frac().any())

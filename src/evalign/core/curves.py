@@ -128,8 +128,8 @@ def is_useless(curve: Confusion) -> Tensor:
 
 def mean_over_classes(score: Tensor, curve: Confusion) -> Tensor:
     """The mean over classes that have rows and whose rest has some; 1 where there are none."""
-    there = ((curve.actual > 0) & (curve.negatives > 0)).squeeze(-1)
-    return safe_ratio(torch.where(there, score, 0).sum(), there.sum(), fill=1.0)
+    absent = ((curve.actual <= 0) | (curve.negatives <= 0)).squeeze(-1)  # NaN stays visible
+    return safe_ratio(torch.where(absent, 0, score).sum(), (~absent).sum(), fill=1.0)
 
 
 def _gain(curve: Confusion) -> Tensor:

@@ -187,7 +187,7 @@ def _climb(
             share = totals.new_tensor(odds / (1 + odds))
             at = climbed(at, lambda sums, share=share: joint.mixed(sums, share))
             score = joint.scores(reached(at).unsqueeze(0)).item()
-            if score > best:
+            if score > best + ROUNDING:
                 best, kept = score, at
         if kept is None:
             raise joint.infeasible(owner, reached(at).unsqueeze(0))

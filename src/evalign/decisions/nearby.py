@@ -34,7 +34,8 @@ def best_nearby(
 
     A move tries as many cuts, evenly spread, as `numbers` allow.
     """
-    ranked = sorted(range(len(rules)), key=lambda k: reached[k].tolist(), reverse=True)
+    but_for_rounding = (reached / ROUNDING).round().tolist()
+    ranked = sorted(range(len(rules)), key=lambda k: but_for_rounding[k], reverse=True)
     best, standing = rules[ranked[0]], reached[ranked[0]]
     moves = LOOKED_AT // eta.numel()
     for k in ranked[: max(1, moves // MOVES)]:

@@ -20,6 +20,7 @@ from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import check_class_dim, classes_second, logits_of
+from evalign.losses.temperature import check_cooled
 from evalign.training import TemperatureAnnealing, validation
 from evalign.training.checkpoint import exists, load, save
 
@@ -30,7 +31,6 @@ try:
 except ModuleNotFoundError as error:
     text = f"evalign.integrations.huggingface needs transformers. {installing('.[huggingface]')}"
     raise ImportError(text) from error
-
 
 Scores = dict[str, float]
 
@@ -137,6 +137,7 @@ class AlignedTrainer(Trainer):
         best = self.args if self.args.metric_for_best_model in ("metric", "eval_metric") else None
         validation.check_direction("TrainingArguments", best, self.metric)
         validation.check_direction("TemperatureAnnealing", annealing, self.metric)
+        check_cooled(annealing, self.loss)
         self._given = {name: deepcopy(part.state_dict()) for name, part in self._stateful().items()}
         self._microbatches: list[dict[str, Any]] = []
         self._exact: ExactAccumulation | None = None  # for a step with several micro-batches
@@ -328,10 +329,9 @@ class _OwnScores:
         self.compute_metrics = compute_metrics
         self.by_batch = "compute_result" in signature(compute_metrics).parameters
         self.concatenate = args.eval_do_concat_batches
-        more = args.include_for_metrics
+        got = args.include_for_metrics
         allowed = "be empty with compute_metrics, unless that takes compute_result"
-        ok = self.by_batch or not more
-        require(ok, "TrainingArguments", "include_for_metrics", allowed, more)
+        require(self.by_batch or not got, "TrainingArguments", "include_for_metrics", allowed, got)
         self.reset()
 
     def reset(self) -> None:

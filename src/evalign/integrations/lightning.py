@@ -18,6 +18,7 @@ from evalign.core.rows import infer_task
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import logits_of
+from evalign.losses.temperature import check_cooled
 from evalign.training import TemperatureAnnealing, validation
 
 try:
@@ -293,7 +294,10 @@ class AnnealTemperature(Callback):
         self.monitor = monitor
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if isinstance(pl_module, AlignedModule) and self.monitor == "val_metric":
+        if not isinstance(pl_module, AlignedModule):
+            return
+        check_cooled(self.annealing, pl_module.loss)
+        if self.monitor == "val_metric":
             validation.check_direction("TemperatureAnnealing", self.annealing, pl_module.metric)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

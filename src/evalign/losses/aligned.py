@@ -146,10 +146,9 @@ class AlignedLoss(AdditiveLoss):
             ok = number == len(class_counts)
             require(ok, "AlignedLoss", "class_weight", allowed, f"{number} numbers")
             self._check_balanced(pairs=class_counts.ndim == 2)
-        self.register_buffer("class_counts", class_counts, persistent=False)
-        if class_counts is not None:
             with torch.device("cpu"):  # whatever the default device is
                 offsets = offsets_of(self.metric_loss.metric, class_counts)
+        self.register_buffer("class_counts", class_counts, persistent=False)
         self.register_buffer("counts", None)
         self.register_buffer("offsets", offsets)
 
@@ -224,7 +223,9 @@ class AlignedLoss(AdditiveLoss):
                 setattr(self, name, buffer.to(here.device))
         counts = here.clone() if self.counts is None else self.counts + here
         keep(self, "counts", counts)
-        keep(self, "offsets", offsets_of(self.metric_loss.metric, _positive(counts)))
+        offsets = offsets_of(self.metric_loss.metric, _positive(counts))
+        none = counts.amax(-1) == 0  # of all classes, or of a label: then there is no offset yet
+        keep(self, "offsets", torch.where(none, 0, offsets))
 
     def _known_counts(self) -> Tensor | None:
         """The counts that were given, or those of the batches before, if there were any."""

@@ -288,6 +288,7 @@ class MetricLoss(AdditiveLoss):
         loss = 1 - score if self.metric.greater_is_better else score
         nothing = empty
         if self.metric.nan_if_undefined:
-            # If no class has a score, these rows teach nothing. NaN logits are not hidden.
-            nothing = empty | (score.isnan() & ~confusion.predicted.sum().isnan())
+            # If no class has a score, these rows teach nothing. NaN in the rows is not hidden.
+            unknown = (confusion.predicted + confusion.actual).sum().isnan()
+            nothing = empty | (score.isnan() & ~unknown)
         return torch.where(nothing, torch.zeros_like(loss), loss)

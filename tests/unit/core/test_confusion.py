@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from evalign import Confusion, MetricLoss, metrics
+from evalign.core import rows
 from evalign.core.confusion import MatrixNotBuilt
 from tests import tolerances
 from tests.reference import confusion as reference
@@ -586,3 +587,12 @@ def test_integer_indicators_are_multilabel_when_said():
 def test_unsigned_labels_are_not_taken_for_the_ignored():
     labels = torch.arange(200, dtype=torch.uint8)
     assert Confusion.from_predictions(labels, labels).total == 200
+
+
+def test_labels_of_predictions_are_checked_on_every_device(monkeypatch):
+    """A GPU, where other values are not read without `validate`, waits for these in any case."""
+    monkeypatch.setattr(rows, "values_readable", lambda tensor, validate=False: validate)
+    right = torch.tensor([[1, 0], [0, 1]])
+    for task, text in (("multilabel", r"from 0 to 1\. Got 2"), ("multiclass", "indices below 2")):
+        with pytest.raises(ValueError, match=text):
+            Confusion.from_predictions(right, 2 * right, task=task, num_classes=2)

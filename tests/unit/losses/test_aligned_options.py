@@ -351,6 +351,15 @@ def test_a_class_that_has_not_come_is_rare():
         loss(torch.randn(6, 4, requires_grad=True), torch.arange(6) % 3)
 
 
+def test_a_batch_without_rows_teaches_nothing():
+    for metric, target in [("f1", torch.arange(6) % 3 == 0), ("f1_macro", torch.eye(3) == 1)]:
+        logits = torch.randn(target.shape, requires_grad=True)
+        loss = AlignedLoss(metric)
+        loss(logits[:0], target[:0])
+        assert not loss.offsets.any()  # nor has a label that has not come an offset
+        assert_same(loss(logits, target), AlignedLoss(metric)(logits, target), logits)
+
+
 def test_what_was_learnt_is_in_the_state_dict():
     first, second = images(), images(1)
     loss, other, fresh = (AlignedLoss("f1_macro", class_weight="balanced") for _ in range(3))

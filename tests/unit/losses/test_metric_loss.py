@@ -38,6 +38,9 @@ def test_nan_logits_are_not_hidden(metric, zero_division):
     logits[0] = math.nan
     assert MetricLoss(metric, zero_division=zero_division)(logits, target).isnan()
     assert MetricLoss(metric, zero_division=zero_division)(logits, logits > 0).isnan()
+    # Nor is a target, where it is not read: as on a GPU.
+    loss = torch.func.vmap(MetricLoss(metric, zero_division=zero_division))
+    assert loss(torch.ones_like(logits).unsqueeze(0), logits.unsqueeze(0)).isnan()
 
 
 def test_no_class_with_a_score_is_nothing_to_learn_from():
