@@ -214,6 +214,13 @@ def test_same_seeds_same_records():
     assert [record[-1] for record in both[: len(first)]] != [record[-1] for record in first]
 
 
+def test_trees_take_numbers_beyond_float32():
+    huge = X.copy()
+    huge[::40, 0] = 1e39
+    records = list(compare(quick("f1"), huge, Y, methods=[FOREST], folds=2, seeds=[0]))
+    assert all(record.score > 0 for record in records)
+
+
 def test_sparse_rows_and_several_classes():
     rows, classes = imbalanced(400, classes=3)
     classifier = quick("f1_macro", epochs=1)

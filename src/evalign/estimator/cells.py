@@ -148,6 +148,12 @@ def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
     return _of_dates(found)
 
 
+def within_float32(matrix: np.ndarray) -> np.ndarray:
+    """Numbers beyond LARGEST as LARGEST: trees of scikit-learn refuse them, scaling overflows."""
+    reach = max(matrix.max(initial=0), -matrix.min(initial=0))
+    return matrix if reach <= LARGEST else matrix.clip(-LARGEST, LARGEST)
+
+
 def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
     """A mask of None, NaN, and pandas' NA and NaT among objects."""
 
