@@ -178,6 +178,9 @@ def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
     utc = isinstance(kind, nw.Datetime) and kind.time_zone is not None
     if utc:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    if kind.is_nested():
+        got, cure = f"{kind} in column {name!r}", "Make columns of its parts, or drop it."
+        raise TypeError(complaint(owner, "X", f"{ALLOWED}, one in a cell", got, cure))
     gaps = series.is_null().to_numpy()
     if kind in (nw.Categorical, nw.Enum):  # gaps among them would make floats of whole numbers
         texts = np.full(len(gaps), None, dtype=object)
