@@ -66,7 +66,7 @@ def test_a_difference_that_is_not_known_is_not_clear():
     made = tried()
     made = replace(made, gain=dict.fromkeys(unknown) | {"against": "trees"})
     text = "The rows held out in training are too few to tell blend from trees with argmax."
-    assert verdict_of_tried(made) == text
+    assert verdict_of_tried(made, False) == text
 
 
 def test_an_end_that_is_not_zero_does_not_read_so():
@@ -241,6 +241,15 @@ def test_a_difference_that_no_number_of_rows_would_tell():
     assert found["next"] == [TOO_SMALL, "Either will do."]
 
 
+def test_a_class_without_rows_is_what_would_tell():
+    """F1 is 0 by any labels, as long as no row is positive."""
+    found = scores(contents(2, ROWS, y=np.zeros(ROWS, int)))["answer"]
+    assert found["next"] == [
+        "Test rows of class 1 may tell: there are none.",
+        "Until then either will do.",
+    ]
+
+
 def test_evidence_that_may_rest_on_few_rows_advises_nothing():
     found = with_a_rare_class(0, tried=tried())["answer"]
     assert found["next"][1:] == ["Until then either will do."]
@@ -282,6 +291,11 @@ def test_under_a_constraint_rules_are_compared():
     assert found["verdict"] == "helped"
     assert "0.750 by cross-entropy, better by 0.100" in found["sentence"]
     assert answered(60, 20, constrained=True)["verdict"] == "cannot tell"
+    made = scores(contents(constrained=True, tried=tried()))
+    plain, rule, other = made["differences"]
+    for text in (plain["verdict"], other["verdict"], made["tried"]["verdict"]):
+        assert text.endswith("). Labels by argmax need not keep to the constraint.")
+    assert rule["verdict"].endswith(").")
 
 
 def test_the_rows_that_would_tell():

@@ -14,6 +14,7 @@ from evalign.report.contents import Contents, TriedModels
 POWER = 0.8
 # More rows than this many times those at hand are not worth asking for.
 TIMES = 1000
+FREE = "Labels by argmax need not keep to the constraint."
 TOO_SMALL = f"The difference is too small to be told by {TIMES:,} times as many rows."
 
 
@@ -70,9 +71,10 @@ def verdict(
     return f"Against {other}: {better} is better {_by(difference)}."
 
 
-def verdict_of_tried(tried: TriedModels) -> str:
+def verdict_of_tried(tried: TriedModels, constrained: bool) -> str:
     """What choosing or blending brings."""
     gain, own = tried.gain, tried.rows[-1]["candidate"]
+    free = f" {FREE}" if constrained else ""
     other = f"{gain['against']} with argmax"
     if gain["low"] is None:
         return f"The rows held out in training are too few to tell {own} from {other}."
@@ -80,9 +82,9 @@ def verdict_of_tried(tried: TriedModels) -> str:
     if not is_clear(gain):
         between = f"there is no clear difference between {own} and {other}"
         few = ", and few groups" if "few_groups" in gain else ""
-        return f"{where} {between} ({number(gain['value'])}, 95% interval {span(gain)}{few})."
+        return f"{where} {between} ({number(gain['value'])}, 95% interval {span(gain)}{few}).{free}"
     better, worse = (own, other) if gain["low"] > 0 else (other, own)
-    return f"{where} {better} is better than {worse} {_by(gain)}."
+    return f"{where} {better} is better than {worse} {_by(gain)}.{free}"
 
 
 def rows_to_tell(value: float, low: float, high: float, rows: int) -> int | None:
@@ -165,7 +167,7 @@ def answer(
             more = "More test rows of these classes would tell."
         elif contents.tried is not None and is_clear(gain := contents.tried.gain):
             use = [_use(contents, own)] if gain["low"] > 0 else []
-            then = [verdict_of_tried(contents.tried), *use]
+            then = [verdict_of_tried(contents.tried, contents.constrained), *use]
         return said("cannot tell", sentence, more, *then)
     by = _by(found)
     if (found["low"] > 0) == contents.resolved.greater_is_better:
@@ -230,7 +232,9 @@ def _more_rows(contents: Contents, found: Mapping[str, float]) -> str:
     rows = len(contents.y)
     needed = rows_to_tell(found["value"], found["low"], found["high"], rows)
     if needed is None:
-        return TOO_SMALL
+        absent = np.setdiff1d(np.arange(len(contents.classes)), contents.y)
+        names = ", ".join(contents.classes[code] for code in absent[:5])
+        return f"Test rows of {names} may tell: there are none." if names else TOO_SMALL
     fewest = np.unique(contents.y, return_counts=True)[1].min()
     needed = max(needed, math.ceil(rows * FEW / fewest))  # with fewer of a class nothing is clear
     if needed == rows:  # an interval that is not even on both sides
