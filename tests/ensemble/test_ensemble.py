@@ -490,6 +490,13 @@ def test_numbers_beyond_float32_are_the_largest_that_it_holds(monkeypatch, as_gi
     np.testing.assert_array_equal(ours.fit(rows, Y).predict_proba(rows), expected)
 
 
+@pytest.mark.filterwarnings("ignore:A column-vector y")
+def test_sparse_labels():
+    column = sparse.csr_matrix(Y[:, None])
+    clf = ensemble().fit(X, column)
+    assert clf.score(X, column) == clf.score(X, Y)
+
+
 def test_sparse_rows():
     dense, thin = (ensemble(decision="argmax").fit(rows, Y) for rows in (X, sparse.coo_array(X)))
     np.testing.assert_array_equal(dense.predict(X), thin.predict(sparse.csr_array(X)))
