@@ -813,7 +813,7 @@ def test_a_network_function_that_returns_no_module():
             {"groups": np.ones(3)},
             "groups of AlignedClassifier must hold a value for each of the 600",
         ),
-        ({"groups": np.ones(600)}, "groups of holdout_split must name at least 2 groups"),
+        ({"groups": np.ones(600)}, "groups of AlignedClassifier must name two groups at least"),
         (
             {"validation_data": X},
             "validation_data of AlignedClassifier must be (X, y), (X, y, s",

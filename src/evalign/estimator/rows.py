@@ -118,6 +118,8 @@ class LabelledRows(NamedTuple):
         self, fraction: float, groups: Any, seed: int, classes: np.ndarray
     ) -> tuple["LabelledRows", "LabelledRows"]:
         """(kept, held out); both are the table if it is too small."""
+        number = 2 if groups is None else len(np.unique(groups))
+        require(number > 1, OWNER, "groups", "name two groups at least", number)
         try:
             kept, held_out = self._split(fraction, groups, seed)
         except ValueError:
