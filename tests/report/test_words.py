@@ -241,6 +241,17 @@ def test_a_difference_that_no_number_of_rows_would_tell():
     assert found["next"] == [TOO_SMALL, "Either will do."]
 
 
+@pytest.mark.parametrize(("rows", "verdict"), [(1, "cannot tell"), (10, "did not help")])
+def test_few_rows_with_the_same_labels_tell_little(rows, verdict):
+    y = np.arange(rows) % 2
+    made = contents(2, rows, y=y)
+    aligned, baseline = (
+        replace(model, predicted=y, probabilities=np.eye(2)[y] * 0.8 + 0.1) for model in made.models
+    )
+    found = scores(replace(made, aligned=aligned, baseline=baseline))["answer"]
+    assert found["verdict"] == verdict
+
+
 def test_a_class_without_rows_is_what_would_tell():
     """F1 is 0 by any labels, as long as no row is positive."""
     found = scores(contents(2, ROWS, y=np.zeros(ROWS, int)))["answer"]

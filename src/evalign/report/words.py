@@ -136,6 +136,10 @@ def answer(
         if alone:
             why = "its labels are the most probable classes, and there is no usual model beside it"
             return said("cannot tell", f"{unknown}: {why}.")
+        if len(contents.y) < FEW:
+            same = f"{own['name']} and {other['name']} label all rows alike"
+            why = f"{same}, but fewer than {FEW} rows tell little"
+            return said("cannot tell", f"{unknown}: {why}.", "Score more rows.")
         given = np.unique(contents.aligned.predicted)
         if len(given) == 1 and len(np.unique(contents.y)) > 1:
             all_rows = f"all {len(contents.y):,} rows {contents.classes[given[0]]}"
