@@ -93,11 +93,8 @@ def focal(aim: Aim) -> Recipe:
 
 def logit_adjusted(aim: Aim) -> Recipe:
     """Logit adjustment, as published. The prior stays out, as if classes were equally frequent."""
-    allowed, cure = (
-        "be another one for many labels a row, which have no common prior",
-        'Use "aligned".',
-    )
-    one = aim.task == "multiclass"
+    one, cure = aim.task == "multiclass", 'Use "aligned".'
+    allowed = "be another one for many labels a row, which have no common prior"
     require(one, "AlignedClassifier", "recipe", allowed, "'logit_adjusted'", cure)
     return Recipe(_adjusted(aim), aim.no_offsets())
 

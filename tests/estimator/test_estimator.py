@@ -625,6 +625,20 @@ def test_nullable_labels_keep_their_type(kind, as_numpy):
     assert fitted.classes_.dtype == fitted.predict(X[:2]).dtype == as_numpy
 
 
+@pytest.mark.parametrize(
+    "y", [np.where(Y == 1, np.nan, Y), pd.Series(Y, dtype="Int64").mask(Y == 1), [None, *Y[1:]]]
+)
+def test_score_refuses_rows_without_a_label(fitted, y):
+    """A gap would be a class of its own, which no row is predicted as."""
+    with pytest.raises(ValueError, match=r"y of AlignedClassifier.score must hold a label in"):
+        fitted.score(X, y)
+
+
+def test_score_refuses_labels_of_another_type(fitted):
+    with pytest.raises(ValueError, match=r"type of those of fit, \[0, 1, 2\]. Got \['"):
+        fitted.score(X, Y.astype(str))
+
+
 def test_score_names_labels_that_fit_never_saw(fitted2):
     y = np.where(np.arange(len(Y2)) < 3, 7, Y2)
     text = r"y of AlignedClassifier.score must hold the classes of fit, \[0, 1\].*Got \[7\]"
@@ -799,7 +813,7 @@ def test_a_network_function_that_returns_no_module():
             {"groups": np.ones(3)},
             "groups of AlignedClassifier must hold a value for each of the 600",
         ),
-        ({"groups": np.ones(600)}, "groups of holdout_split must name at least 2 groups"),
+        ({"groups": np.ones(600)}, "groups of AlignedClassifier must name two groups at least"),
         (
             {"validation_data": X},
             "validation_data of AlignedClassifier must be (X, y), (X, y, s",

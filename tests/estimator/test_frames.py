@@ -513,6 +513,16 @@ REFUSED = [
     ),
     (changed(age=pd.to_timedelta(3, "h")), ValueError, "durations in column 'age'"),
     (
+        pl.from_pandas(X).select(age=pl.struct("age", "income")),
+        TypeError,
+        "Got Struct({'age': Float64, 'income': Float64}) in column 'age'. Make",
+    ),
+    (
+        pl.DataFrame({"age": [[1.0]] * ROWS}, schema={"age": pl.Array(pl.Float64, 1)}),
+        TypeError,
+        "one in a cell. Got Array(Float64, shape=(1,)) in column 'age'",
+    ),
+    (
         X[["country"]],
         ValueError,
         "must hold a column to learn from. Got none: 'country' (constant)",

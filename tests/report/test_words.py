@@ -66,7 +66,7 @@ def test_a_difference_that_is_not_known_is_not_clear():
     made = tried()
     made = replace(made, gain=dict.fromkeys(unknown) | {"against": "trees"})
     text = "The rows held out in training are too few to tell blend from trees with argmax."
-    assert verdict_of_tried(made) == text
+    assert verdict_of_tried(made, False) == text
 
 
 def test_an_end_that_is_not_zero_does_not_read_so():
@@ -275,6 +275,17 @@ def test_rows_of_one_class_tell_nothing(own):
     assert against in [each["verdict"] for each in found["differences"]]
 
 
+@pytest.mark.parametrize(("rows", "verdict"), [(1, "cannot tell"), (10, "did not help")])
+def test_few_rows_with_the_same_labels_tell_little(rows, verdict):
+    y = np.arange(rows) % 2
+    made = contents(2, rows, y=y)
+    aligned, baseline = (
+        replace(model, predicted=y, probabilities=np.eye(2)[y] * 0.8 + 0.1) for model in made.models
+    )
+    found = scores(replace(made, aligned=aligned, baseline=baseline))["answer"]
+    assert found["verdict"] == verdict
+
+
 def test_evidence_that_may_rest_on_few_rows_advises_nothing():
     found = with_a_rare_class(0, tried=tried())["answer"]
     assert found["next"][1:] == ["Until then either will do."]
@@ -316,6 +327,11 @@ def test_under_a_constraint_rules_are_compared():
     assert found["verdict"] == "helped"
     assert "0.750 by cross-entropy, better by 0.100" in found["sentence"]
     assert answered(60, 20, constrained=True)["verdict"] == "cannot tell"
+    made = scores(contents(constrained=True, tried=tried()))
+    plain, rule, other = made["differences"]
+    for text in (plain["verdict"], other["verdict"], made["tried"]["verdict"]):
+        assert text.endswith("). Labels by argmax need not keep to the constraint.")
+    assert rule["verdict"].endswith(").")
 
 
 def test_the_rows_that_would_tell():

@@ -214,6 +214,13 @@ def test_same_seeds_same_records():
     assert [record[-1] for record in both[: len(first)]] != [record[-1] for record in first]
 
 
+def test_trees_take_numbers_beyond_float32():
+    huge = X.copy()
+    huge[::40, 0] = 1e39
+    records = list(compare(quick("f1"), huge, Y, methods=[FOREST], folds=2, seeds=[0]))
+    assert all(record.score > 0 for record in records)
+
+
 def test_sparse_rows_and_several_classes():
     rows, classes = imbalanced(400, classes=3)
     classifier = quick("f1_macro", epochs=1)
@@ -498,6 +505,7 @@ def test_a_tie_is_no_win():
     records = [FoldScore(m, 0, fold, 0.5, 1.0) for fold in range(3) for m in (PLAIN, TUNED, TREES)]
     same = "No method has a better mean f1 than plain cross-entropy."
     assert verdict(records, metric="f1") == [same]
+    assert verdict(records[::-1], metric="f1") == [same]
 
 
 # Errors
@@ -580,6 +588,15 @@ def test_codes_may_be_floats():
 def test_y_must_be_codes(y):
     with pytest.raises(ValueError, match="y of compare must hold the classes 0 to C - 1"):
         compare(quick("f1"), X, y)
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf, None])
+def test_summary_needs_a_score_of_each_method_for_every_fold(score):
+    *records, last = made(plain=0.5, tuned=0.6)
+    records += [] if score is None else [last._replace(score=score)]
+    message = rf"a finite score of each method for every fold. Got others for {re.escape(TUNED)}\."
+    with pytest.raises(ValueError, match=message):
+        summarize(records)
 
 
 def test_summary_needs_the_method_it_compares_with():

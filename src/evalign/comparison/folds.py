@@ -17,6 +17,7 @@ from evalign.core.checks import refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator import AlignedClassifier, FrameEncoder
+from evalign.estimator.cells import within_float32
 from evalign.estimator.positive import oriented
 from evalign.estimator.rows import row_groups, row_weights
 from evalign.estimator.targets import Targets
@@ -170,7 +171,7 @@ def _records(
     for split in splits:
         given = [_safe_indexing(rows.X, part) for part in (split.training, split.test)]
         encoder = FrameEncoder().fit(given[0])
-        numbers = [_dense(encoder.transform(X)) for X in given]
+        numbers = [_numbers(encoder.transform(X)) for X in given]
         for name in models:
             rules = {m: METHODS[m].decision for m in methods if METHODS[m].model == name}
             decision = "tuned" if "tuned" in rules.values() else "argmax"
@@ -219,5 +220,6 @@ def _score(metric: Metric, rows: _Rows, test: np.ndarray, labels: np.ndarray) ->
     return metric(confusion).item()
 
 
-def _dense(X: Any) -> Any:
-    return X.toarray() if sparse.issparse(X) else X  # gradient boosting takes dense rows only
+def _numbers(X: Any) -> np.ndarray:
+    # Gradient boosting takes dense rows only.
+    return within_float32(X.toarray() if sparse.issparse(X) else X)

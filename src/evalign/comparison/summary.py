@@ -1,5 +1,6 @@
 """A summary of the scores of repeated folds: means, corrected tests, a verdict in plain words."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -53,6 +54,11 @@ def summarize(
     for method, seed, fold, score, took in records:
         scores.setdefault(method, {})[seed, fold] = score
         seconds.setdefault(method, []).append(took)
+    splits = {(record.seed, record.fold) for record in records}
+    odd = {record.method for record in records if not math.isfinite(record.score)}
+    odd |= {method for method, each in scores.items() if each.keys() != splits}
+    allowed = "hold a finite score of each method for every fold"
+    require(not odd, "summarize", "records", allowed, f"others for {', '.join(sorted(odd))}")
     require(against in scores, "summarize", "against", f"be one of {list(scores)}", repr(against))
     folds = len({record.fold for record in records})
     rivals = [method for method in scores if method != against]
@@ -84,8 +90,9 @@ def verdict(
     """Say in plain words which method is best, and whether it beats cross-entropy beyond chance."""
     rows = summarize(records, greater_is_better=greater_is_better)
     best = rows[0]
-    if best.method == PLAIN:
-        if any(row.score.value == best.score.value for row in rows[1:]):
+    level = [row.method for row in rows if math.isclose(row.score.value, best.score.value)]
+    if PLAIN in level:
+        if len(level) > 1:
             return [f"No method has a better mean {metric} than plain cross-entropy."]
         return [f"Plain cross-entropy wins: no other method has a better mean {metric}."]
     sentences = [f"{best.method} has the best mean {metric}."]

@@ -3,8 +3,8 @@
 The score of a fold must not be one that the choice was made by. So for each fold the candidates are
 chosen anew by the other folds, with rules that are fitted to these alone, and so is the rule of the
 choice; the labels of all folds together then have one score, as single folds may hold few rows of a
-class. Intervals are those of resampled rows: they
-tell how far other rows could move the scores, not how another training would come out.
+class. Intervals are those of resampled rows: they tell how far other rows could move the scores,
+not how another training would come out.
 """
 
 from collections.abc import Callable

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
@@ -159,7 +159,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         self._check()
         table, targets, features = read_table(self, X, y, sample_weight, groups)
         names, decision = targets.names, cast(Decision, self.decision)
-        rows = len(y) if hasattr(y, "__len__") else len(table.codes)
+        rows = _num_samples(y)
         apart = constraint_values(OWNER, constraint_groups, rows)
         apart = None if apart is None else apart[table.counted]
         wanted = Wanted(self.metric, decision, self.constraint, names, self.confidence, apart)

@@ -9,7 +9,7 @@ from scipy import sparse
 from evalign.core.checks import require
 from evalign.ensemble.candidates import OWNER
 from evalign.ensemble.training import LabelledTable, TableForms
-from evalign.estimator.cells import TypedTable
+from evalign.estimator.cells import TypedTable, within_float32
 from evalign.estimator.columns import CategoryColumn
 from evalign.estimator.frames import Features, Given, read
 from evalign.estimator.rows import learn_features, read_labelled, row_groups, row_weights
@@ -49,8 +49,9 @@ def _forms(X: Any, given: Given, features: Features) -> TableForms:
     """The rows in all forms. Those of an array, or of a frame without names, are numbers in all."""
     matrix = features.matrix(OWNER, given)
     matrix = matrix.toarray() if sparse.issparse(matrix) else matrix
+    numbers = within_float32(matrix)
     if not features.named:
-        return TableForms(matrix, matrix, matrix)
+        return TableForms(matrix, matrix, numbers)
     whole = nw.from_native(X, eager_only=True)
     # In the order of fit, by which a candidate may go. A column that teaches nothing may be absent.
     whole = whole.select([name for name in features.given if name in whole.columns])
@@ -65,4 +66,4 @@ def _forms(X: Any, given: Given, features: Features) -> TableForms:
         for column in features.columns
         if isinstance(column, CategoryColumn) and column.name in texts
     ]
-    return TableForms(whole.to_native(), frame.with_columns(declared).to_native(), matrix)
+    return TableForms(whole.to_native(), frame.with_columns(declared).to_native(), numbers)

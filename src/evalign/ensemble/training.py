@@ -69,7 +69,7 @@ class TableForms(NamedTuple):
         given: as they came.
         declared: the same with the columns that are learnt from, text declared a category. So a
             network sees a column as what all rows say it is, whatever the rows of its fold are.
-        matrix: the same as numbers.
+        matrix: the same as numbers, within the range of float32.
     """
 
     given: Any

@@ -55,11 +55,11 @@ def folds(owner: str, cv: Any, table: LabelledTable, given: int, seed: int) -> l
         cv = next((number for most, number in FOLDS.items() if rows <= most), None)
     if cv is None:
         return [holdout_split(table.codes, groups=table.groups, seed=seed)]
-    groups = _groups(table)
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
-        named = ([held_out.row_numbers(owner, rows, given) for rows in part] for part in cv)
-        cv = [[np.flatnonzero(np.isin(table.counted, rows)) for rows in part] for part in named]
-    parts = held_out.splits(cv, table.rows.matrix, table.y, table.codes, groups, seed, owner=owner)
+        named = ([held_out.row_numbers(owner, side, given) for side in part] for part in cv)
+        cv = [[np.flatnonzero(np.isin(table.counted, side)) for side in part] for part in named]
+    X, groups = table.rows.matrix, _groups(table)
+    parts = held_out.splits(cv, X, table.y, table.codes, groups, seed, owner=owner)
     return parts or [(np.arange(rows), np.arange(rows))]
 
 

@@ -148,6 +148,12 @@ def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
     return _of_dates(found)
 
 
+def within_float32(matrix: np.ndarray) -> np.ndarray:
+    """Numbers beyond LARGEST as LARGEST: trees of scikit-learn refuse them, scaling overflows."""
+    reach = max(matrix.max(initial=0), -matrix.min(initial=0))
+    return matrix if reach <= LARGEST else matrix.clip(-LARGEST, LARGEST)
+
+
 def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
     """A mask of None, NaN, and pandas' NA and NaT among objects."""
 
@@ -172,6 +178,9 @@ def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
     utc = isinstance(kind, nw.Datetime) and kind.time_zone is not None
     if utc:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    if kind.is_nested():
+        got, cure = f"{kind} in column {name!r}", "Make columns of its parts, or drop it."
+        raise TypeError(complaint(owner, "X", f"{ALLOWED}, one in a cell", got, cure))
     gaps = series.is_null().to_numpy()
     if kind in (nw.Categorical, nw.Enum):  # gaps among them would make floats of whole numbers
         texts = np.full(len(gaps), None, dtype=object)

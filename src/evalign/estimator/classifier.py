@@ -85,7 +85,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         classes_: the labels, sorted; of many labels a row, the numbers of their columns.
         history_: a record per epoch, see `evalign.training.fit`.
         network_: the trained network.
-        rule_: the `DecisionRule` that `predict` uses.
+        rule_: the `DecisionRule` that `predict` uses. It is for the network's logits: its
+            `threshold` is not one of `predict_proba`, which has the rule's offsets in already.
         features_: the `Features`: what was learnt of the columns, and which were left out.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
@@ -322,8 +323,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
         tags.classifier_tags.multi_label = True
         return tags
 

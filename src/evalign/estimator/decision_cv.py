@@ -283,10 +283,8 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         require(self.decision in known, OWNER, "decision", allowed, repr(self.decision))
         check_promise(OWNER, cast(Decision, self.decision), self.constraint, self.confidence)
         allowed = 'be a number of folds, at least 2, a splitter of scikit-learn, or "prefit"'
-        ok = isinstance(self.cv, str) and self.cv == "prefit"
-        ok = ok or held_out.makes_folds(self.cv)
-        require(ok, OWNER, "cv", allowed, repr(self.cv))
-        prefit = isinstance(self.cv, str)
+        prefit = isinstance(self.cv, str) and self.cv == "prefit"
+        require(prefit or held_out.makes_folds(self.cv), OWNER, "cv", allowed, repr(self.cv))
         if prefit:
             check_is_fitted(self.estimator)
         return prefit

@@ -127,14 +127,11 @@ def _inputs(features: Features) -> dict[str, tuple[Tensor, LearntColumn | None]]
     cure = "Rename it, because it is an output of the file."
     require(not taken, f"{OWNER}.export", "features", "have other names", taken, cure)
     whole = CategoryColumn | DateColumn  # by a code, or in microseconds
-    return {
-        column.name: (torch.zeros(2, 1, dtype=_type_of(isinstance(column, whole))), column)
-        for column in features.columns
-    }
-
-
-def _type_of(whole: bool) -> torch.dtype:
-    return torch.int64 if whole else torch.float64
+    inputs = {}
+    for column in features.columns:
+        kind = torch.int64 if isinstance(column, whole) else torch.float64
+        inputs[column.name] = torch.zeros(2, 1, dtype=kind), column
+    return inputs
 
 
 def _coded(helper: Any, name: str, inner: str, column: CategoryColumn) -> Any:

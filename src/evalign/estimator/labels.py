@@ -39,8 +39,8 @@ def label_array(owner: str, y: Any) -> np.ndarray:
 
 
 def refuse_gaps(owner: str, labels: np.ndarray) -> None:
-    """Refuse objects of which some are missing."""
-    gaps = int(gaps_of_objects(labels.ravel()).sum())
+    """Refuse labels of which some are missing."""
+    gaps = int(gaps_of_objects(labels.ravel()).sum()) if labels.dtype.kind in "OfM" else 0
     cure = "Remove these rows, or give them a label."
     require(not gaps, owner, "y", "hold a label in every row", f"gaps in {gaps} rows", cure)
 

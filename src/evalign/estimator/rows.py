@@ -118,6 +118,8 @@ class LabelledRows(NamedTuple):
         self, fraction: float, groups: Any, seed: int, classes: np.ndarray
     ) -> tuple["LabelledRows", "LabelledRows"]:
         """(kept, held out); both are the table if it is too small."""
+        number = 2 if groups is None else len(np.unique(groups))
+        require(number > 1, OWNER, "groups", "name two groups at least", number)
         try:
             kept, held_out = self._split(fraction, groups, seed)
         except ValueError:
@@ -254,10 +256,8 @@ def row_groups(owner: str, groups: Any, rows: int) -> np.ndarray:
     gaps = int(gaps_of_objects(given).sum()) if given.dtype.kind in "OfM" else 0
     require(not gaps, owner, "groups", allowed, f"gaps in {gaps}", OWN_GROUP)
     alike = given.dtype != object or len({isinstance(each, str) for each in given}) < 2
-    allowed, cure = (
-        "hold strings or numbers, not both",
-        "Make strings of all, as in map(str, groups).",
-    )
+    allowed = "hold strings or numbers, not both"
+    cure = "Make strings of all, as in map(str, groups)."
     require(alike, owner, "groups", allowed, "strings and other values", cure)
     return given
 

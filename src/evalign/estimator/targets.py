@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import assert_all_finite, column_or_1d, compute_class_weight, indexable
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from evalign.core.checks import complaint, refuse_masked, refuse_masked_rows, require
+from evalign.core.checks import complaint, refuse_masked_rows, require
 from evalign.core.confusion import Confusion
 from evalign.core.doubts import warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
@@ -88,17 +88,23 @@ class Targets(NamedTuple):
         self, owner: str, metric: Metric, labels: np.ndarray, y: Any, weight: np.ndarray | None
     ) -> float:
         """The metric of predicted labels, or minus the metric if it is a cost."""
-        refuse_masked(owner, "y", y)
+        where = f"{owner}.score"
+        if not self.multilabel:
+            y = column_or_1d(label_array(owner, y))
+            refuse_gaps(where, y)
+            alike = isinstance(self.classes[0], str) == all(isinstance(each, str) for each in y[:1])
+            allowed = f"hold labels of the type of those of fit, {self.classes[:3].tolist()}"
+            require(alike, where, "y", allowed, y[:3].tolist())
         (codes, true), new = self.encode(owner, labels, y)
         allowed = f"hold a label for each of the {len(codes)} rows"
-        require(len(true) == len(codes), f"{owner}.score", "y", allowed, len(true))
+        require(len(true) == len(codes), where, "y", allowed, len(true))
         try:
             return score_of(metric, codes, true, weight, len(self.classes) + len(new))
         except ValueError as error:
             if not len(new):
                 raise
             allowed = f"hold the classes of fit, {self.classes.tolist()}, for this metric"
-            text = complaint(f"{owner}.score", "y", allowed, new[:3].tolist())
+            text = complaint(where, "y", allowed, new[:3].tolist())
             raise ValueError(text) from error
 
     def check_metric(self, metric: Metric) -> None:

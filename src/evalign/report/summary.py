@@ -9,7 +9,7 @@ from evalign.core.metrics import FBeta, Metric, Precision, Recall, resolve
 from evalign.core.metrics.base import ClassMetric
 from evalign.core.resampling import FEW, bootstrap, interval
 from evalign.report.contents import Contents
-from evalign.report.words import answer, verdict, verdict_of_tried
+from evalign.report.words import FREE, answer, verdict, verdict_of_tried
 
 OTHERS = ["accuracy", "balanced_accuracy", "f1_macro", "matthews_corrcoef"]
 OTHERS_OF_TWO = ["f1", "precision", "recall"]
@@ -82,12 +82,15 @@ def scores(contents: Contents) -> dict[str, Any]:
             text = f"Against {name}: no verdict, as all rows are of one class."
         elif method["same_as"] == "aligned":
             text = f"Against {name}: the labels are the same."
+        elif contents.constrained and key.endswith("_argmax"):
+            text = f"{text} {FREE}"
         differences.append({"against": key, **difference, "verdict": text})
 
     others = OTHERS + (OTHERS_OF_TWO if len(contents.classes) == 2 else [])
     tried = {}
     if contents.tried is not None:
-        tried["tried"] = vars(contents.tried) | {"verdict": verdict_of_tried(contents.tried)}
+        text = verdict_of_tried(contents.tried, contents.constrained)
+        tried["tried"] = vars(contents.tried) | {"verdict": text}
     return tried | {
         "answer": answer(contents, methods, {each["against"]: each for each in differences}),
         "metric": contents.metric,

@@ -15,6 +15,7 @@ POWER = 0.8
 # More rows than this many times those at hand are not worth asking for.
 TIMES = 1000
 NEEDED = "What is needed is more rows of the other classes, or columns that tell them apart."
+FREE = "Labels by argmax need not keep to the constraint."
 TOO_SMALL = f"The difference is too small to be told by {TIMES:,} times as many rows."
 
 
@@ -71,9 +72,10 @@ def verdict(
     return f"Against {other}: {better} is better {_by(difference)}."
 
 
-def verdict_of_tried(tried: TriedModels) -> str:
+def verdict_of_tried(tried: TriedModels, constrained: bool) -> str:
     """What choosing or blending brings."""
     gain, own = tried.gain, tried.rows[-1]["candidate"]
+    free = f" {FREE}" if constrained else ""
     other = f"{gain['against']} with argmax"
     if gain["low"] is None:
         return f"The rows held out in training are too few to tell {own} from {other}."
@@ -81,9 +83,9 @@ def verdict_of_tried(tried: TriedModels) -> str:
     if not is_clear(gain):
         between = f"there is no clear difference between {own} and {other}"
         few = ", and few groups" if "few_groups" in gain else ""
-        return f"{where} {between} ({number(gain['value'])}, 95% interval {span(gain)}{few})."
+        return f"{where} {between} ({number(gain['value'])}, 95% interval {span(gain)}{few}).{free}"
     better, worse = (own, other) if gain["low"] > 0 else (other, own)
-    return f"{where} {better} is better than {worse} {_by(gain)}."
+    return f"{where} {better} is better than {worse} {_by(gain)}.{free}"
 
 
 def rows_to_tell(value: float, low: float, high: float, rows: int) -> int | None:
@@ -139,6 +141,10 @@ def answer(
         if alone:
             why = "its labels are the most probable classes, and there is no usual model beside it"
             return said("cannot tell", f"{unknown}: {why}.")
+        if len(contents.y) < FEW:
+            same = f"{own['name']} and {other['name']} label all rows alike"
+            why = f"{same}, but fewer than {FEW} rows tell little"
+            return said("cannot tell", f"{unknown}: {why}.", "Score more rows.")
         given = np.unique(contents.aligned.predicted)
         if len(given) == 1 and len(np.unique(contents.y)) > 1:
             all_rows = f"all {len(contents.y):,} rows {contents.classes[given[0]]}"
@@ -171,7 +177,7 @@ def answer(
             more = "More test rows of these classes would tell."
         elif contents.tried is not None and is_clear(gain := contents.tried.gain):
             use = [_use(contents, own)] if gain["low"] > 0 else []
-            then = [verdict_of_tried(contents.tried), *use]
+            then = [verdict_of_tried(contents.tried, contents.constrained), *use]
         return said("cannot tell", sentence, more, *then)
     by = _by(found)
     if (found["low"] > 0) == contents.resolved.greater_is_better:
