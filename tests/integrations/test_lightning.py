@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Te
 
 from evalign import AlignedLoss, Confusion, MetricLoss, TemperatureAnnealing, fit_decision, metrics
 from evalign.integrations.lightning import AlignedModule, AnnealTemperature
-from evalign.losses.temperature import check_cooled
+from evalign.training.annealing import check_cooled
 from tests import tolerances
 from tests.distributed.processes import run
 from tests.integrations.engines import CLASSES, as_if_launched, made_rows

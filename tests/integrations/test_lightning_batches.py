@@ -1,5 +1,7 @@
 """Batches, losses and predictions of Lightning, as people have them."""
 
+import math
+
 import pytest
 import torch
 from lightning.pytorch import Trainer
@@ -10,7 +12,7 @@ from transformers.modeling_outputs import TokenClassifierOutput
 
 from evalign import AlignedLoss, MetricLoss, losses
 from evalign.integrations.lightning import AlignedModule
-from evalign.training.validation import hard_labels
+from evalign.training.validation import NO_LABEL, hard_labels
 from tests import tolerances
 from tests.integrations.engines import CLASSES, made_rows
 from tests.integrations.test_lightning import QUIET, Descent, network
@@ -108,6 +110,8 @@ def test_rows_of_probabilities_are_evaluated_as_their_likeliest_class(loss):
         ("multiclass", -1, [[[0.2, 0.8], [0.7, 0.3]]], [[1, 0]]),
         ("multilabel", None, [[0.2, 0.8], [LEFT_OUT, 0.5]], [[0, 1], [LEFT_OUT, 0]]),
         ("binary", None, [0.2, 0.8, LEFT_OUT], [0, 1, LEFT_OUT]),
+        ("binary", None, [math.nan, 0.8], [NO_LABEL, 1]),
+        ("multiclass", 1, [[0.2, 0.8], [math.nan, 0.5]], [1, NO_LABEL]),
     ],
 )
 def test_the_labels_of_probabilities(task, dim, soft, hard):

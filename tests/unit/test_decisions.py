@@ -236,7 +236,7 @@ def test_starts_that_are_given_up_would_not_have_won(metric, classes, seed, monk
 
 
 @pytest.mark.parametrize("constraint", [None, "recall[0] >= 0.8"])
-@pytest.mark.parametrize("metric", ["f1_macro", "matthews_corrcoef", "g_mean"])
+@pytest.mark.parametrize("metric", ["f1_macro", "g_mean"])
 @pytest.mark.parametrize("decision", ["tuned", "expected"])
 def test_the_order_of_a_sum_does_not_choose_the_rule(decision, metric, constraint, monkeypatch):
     """A GPU sums in any order, so that of starts that end alike another may be ahead by a bit."""
@@ -250,7 +250,7 @@ def test_the_order_of_a_sum_does_not_choose_the_rule(decision, metric, constrain
         return found * (1 + 1e-15 * torch.rand(found.shape, generator=noise, dtype=found.dtype))
 
     monkeypatch.setattr(gains, "_confusions", in_any_order)
-    for _ in range(3):
+    for _ in range(2):
         assert fit_decision(logits, y, **how).gain == pytest.approx(rule.gain, abs=1e-9)
 
 

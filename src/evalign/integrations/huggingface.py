@@ -20,8 +20,8 @@ from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import check_class_dim, classes_second, logits_of
-from evalign.losses.temperature import check_cooled
 from evalign.training import TemperatureAnnealing, validation
+from evalign.training.annealing import check_cooled
 from evalign.training.checkpoint import exists, load, save
 
 try:

@@ -18,8 +18,8 @@ from evalign.core.rows import infer_task
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionFitter, DecisionRule
 from evalign.losses.outputs import logits_of
-from evalign.losses.temperature import check_cooled
 from evalign.training import TemperatureAnnealing, validation
+from evalign.training.annealing import check_cooled
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer

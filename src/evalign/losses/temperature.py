@@ -3,12 +3,12 @@
 It is a buffer of the loss itself, so that it is saved and moved with it.
 """
 
-from typing import Any, Protocol, TypeGuard
+from typing import Protocol, TypeGuard
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from evalign.core.checks import check_temperature, require
+from evalign.core.checks import check_temperature
 from evalign.core.membership import Heaviside, check_step
 from evalign.losses.base import Loss
 
@@ -37,12 +37,3 @@ def fill_temperature(loss: HasTemperature, temperature: float) -> None:
     """Change the temperature in place, so that compiled graphs follow."""
     check_temperature(type(loss).__name__, temperature)
     loss.temperature.fill_(temperature)
-
-
-def check_cooled(annealing: Any, loss: nn.Module) -> None:
-    """Check that an annealing, if there is one, cools the loss that is trained or a part of it."""
-    found = [getattr(part, "temperature", None) for part in loss.modules()]
-    # Temperatures, as `torch.compile` puts the same loss into a module of its own.
-    ok = annealing is None or any(each is annealing.loss.temperature for each in found)
-    allowed, cure = "be the one that is trained, or a part of it", "A copy would not do."
-    require(ok, "TemperatureAnnealing", "loss", allowed, "another", cure)

@@ -120,3 +120,12 @@ class TemperatureAnnealing:
         require(ok, "TemperatureAnnealing", "state", allowed, ", ".join(state))
         vars(self).update(state)
         self.loss.set_temperature(self.temperature)
+
+
+def check_cooled(annealing: TemperatureAnnealing | None, loss: nn.Module) -> None:
+    """Check that an annealing, if there is one, cools the loss that is trained or a part of it."""
+    found = [getattr(part, "temperature", None) for part in loss.modules()]
+    # Temperatures, as `torch.compile` puts the same loss into a module of its own.
+    ok = annealing is None or any(each is annealing.loss.temperature for each in found)
+    allowed, cure = "be the one that is trained, or a part of it", "A copy would not do."
+    require(ok, "TemperatureAnnealing", "loss", allowed, "another", cure)

@@ -14,6 +14,8 @@ from evalign.core.rows import Task, as_rows, check_types, signed
 from evalign.decisions import DecisionRule
 from evalign.losses import MetricLoss, WMWLoss
 
+NO_LABEL = -(2**31)  # and not a number that anyone ignores
+
 
 class Validation(NamedTuple):
     """The outcome of a validation: scalars, still on the device."""
@@ -184,11 +186,12 @@ def hard_labels(
     """
     if task is None or not target.is_floating_point():
         return target
-    ignored = target == ignore_index
+    ignored, labels = target == ignore_index, (target > 0.5).long()
+    wrong = target.isnan()  # and then no label, which is refused where labels are read
     if task == "multiclass":
         dim = class_dim or 1
-        return target.argmax(dim).masked_fill(ignored.any(dim), ignore_index)
-    return (target > 0.5).long().masked_fill(ignored, ignore_index)
+        labels, ignored, wrong = target.argmax(dim), ignored.any(dim), wrong.any(dim)
+    return labels.masked_fill(ignored, ignore_index).masked_fill(wrong, NO_LABEL)
 
 
 def _collapsed(c: Confusion) -> Tensor:
