@@ -484,12 +484,23 @@ def test_scores_that_seem_to_be_those_of_the_other_class(tmp_path):
     frame = two().assign(score=lambda frame: 1 - frame["score"])
     data, rule = written(tmp_path / "data.csv", frame), tmp_path / "rule.json"
     how = ["decide", data, "--target", "truth", "--metric", "f1", "--out", rule]
-    text = "Note: rows of 'yes' have a lower score of it on average than rows of 'no'. "
+    text = "Note: rows of 'yes' mostly have lower scores of it than rows of 'no'. "
     assert f"{text}If 'score' is of 'no', pass --positive no." in done(*how).err
     assert "Note: rows of" not in done(*how, "--positive", "no").err
     frame["no"] = 1 - frame["score"]
     written(data, frame.rename(columns={"score": "yes"}))
     assert f"{text}Look whether 'no', 'yes' are in each other's place." in done(*how).err
+
+
+def test_scores_that_tell_nothing_or_have_an_outlier_are_not_those_of_the_other_class(tmp_path):
+    rule, truth = tmp_path / "rule.json", np.arange(40) % 2
+    how = ["--target", "truth", "--metric", "f1", "--logits", "--out", rule]
+    good = truth + np.linspace(-1, 1, 40)
+    for score in (np.linspace(1, -1, 40), np.where(np.arange(40) == 0, 1000, good)):
+        assert score[truth == 1].mean() < score[truth == 0].mean()
+        frame = pd.DataFrame({"score": score, "truth": np.where(truth, "yes", "no")})
+        said = done("decide", written(tmp_path / "data.csv", frame), *how).err
+        assert "Note: rows of" not in said
 
 
 def test_the_column_of_the_other_class_is_refused(tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from rich.table import Table
+from scipy.stats import mannwhitneyu
 
 from evalign.cli.cells import as_objects, as_text
 from evalign.cli.dataset import check_name, read_weights
@@ -32,6 +33,7 @@ from evalign.report.words import number
 
 PREDICTION = "prediction"
 SEED = 0  # of the folds
+CHANCE = 0.01  # that scores which tell nothing look like those of the other class
 
 
 def fit_rule(
@@ -197,12 +199,16 @@ def _introduce(
 
 
 def _doubt_order(spoken: Terminal, answers: Answers, labels: Labels, columns: list[str]) -> None:
-    """Say so if rows of the positive class have less of it than others: it may be the other's."""
+    """Say so if rows of the positive class have less of it than others: it may be the other's.
+
+    By ranks, which extreme scores do not move, and beyond chance, as scores may tell nothing.
+    """
     if len(labels.names) > 2 or len(np.unique(answers.y)) < 2:
         return
     ahead, (other, positive) = answers.values[:, 1] - answers.values[:, 0], labels.names
-    if ahead[answers.y == 1].mean() < ahead[answers.y == 0].mean():
-        got = f"rows of {positive!r} have a lower score of it on average than rows of {other!r}"
+    ranks = mannwhitneyu(ahead[answers.y == 1], ahead[answers.y == 0], alternative="less")
+    if ranks.pvalue < CHANCE:
+        got = f"rows of {positive!r} mostly have lower scores of it than rows of {other!r}"
         cure = f"If {columns[0]!r} is of {other!r}, pass --positive {shlex.quote(other)}."
         if len(columns) == 2:
             cure = f"Look whether {listed(columns)} are in each other's place."
