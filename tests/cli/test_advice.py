@@ -18,7 +18,7 @@ from evalign.estimator.rows import LabelledRows
 from evalign.training.advice import advice, batch_advice
 from tests.unit.training.test_advice import RARE, records
 
-PYTHON = re.compile(r"\w=|\w\(|_data|clip_norm|patience|temperature|AlignedLoss|learning rate")
+PYTHON = re.compile(r"\w=|\w\(|_data|_state|_norm|patience|temperature|AlignedLoss|learning rate")
 
 
 def library():
@@ -46,16 +46,26 @@ def library():
         y, groups = np.array([0, 1] * 3 + [0] * 6), np.arange(12) // 6
         rows = LabelledRows(np.zeros((12, 1)), y, np.ones(12), None)
         rows.parts(0.5, 0, groups, 0, classes)
+        apart = LabelledRows(np.zeros((12, 1)), groups, np.ones(12), None)
+        with pytest.raises(ValueError, match="random_state") as refused:
+            apart.parts(0.5, 0, groups, 0, classes)
     yield from (str(warning.message) for warning in told)
+    yield str(refused.value)
 
 
 def test_no_words_of_python():
     texts = [text for text in library() if text is not None]
-    assert len(texts) == 10
+    assert len(texts) == 11
     for text in texts:
         assert PYTHON.search(text) or '(decision "expected")' in text, text
         assert not PYTHON.search(in_options(text)), in_options(text)
         assert in_options(text).endswith(".")
+
+
+def test_a_loss_that_drifts_is_not_said_to_need_the_recipe_that_it_may_be_of():
+    drift = records([1 - 0.01 * i for i in range(12)], [1 - 0.05 * i for i in range(12)])
+    [(_, text)] = advice(drift, greater_is_better=True)
+    assert in_options(text).endswith("for the metric here. The epoch with the best metric is kept.")
 
 
 @pytest.mark.filterwarnings("always:The rule of")
