@@ -22,6 +22,7 @@ hash_rows: Any = util.hash_pandas_object
 WITH_COMMAS = rf"^\s*[+-]?(\d+(,\d+)?|\d{{1,3}}(,\d{{3}})+(\.\d+)?){PERCENT}\s*$"
 LIKE_DATES = r"^\s*(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.]\d{4})([T ]\d.*)?$"
 MARKED, UNMARKED = r"[1-9]\d{0,2}\.\d{3}", r"(0|[1-9]\d{0,2})"  # 1.234 and 801
+MARKED_ZERO = r"\.\d+0\s*$"  # decimals end so only where all have as many digits
 NO_LETTERS = r"^\PL*\d\PL*$"
 UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*|\PN*\pL[23²³])$"  # 48 m², USD 48
 NAMED_MONTH = r"^\s*[0-3]?\d[-. /]+(\pL{3,})[-., /]+(?:\d{2}|\d{4})$"  # 31-Jan-24
@@ -137,10 +138,10 @@ def _most(some: np.ndarray, values: np.ndarray) -> bool:
 
 
 def warn_of_thousands(what: str, column: pa.ChunkedArray) -> None:
-    """Warn of numbers such as 1.234 beside whole ones below 1000: the point may mark thousands.
+    """Warn of numbers such as 1.230 beside whole ones below 1000: the point may mark thousands.
 
-    Decimals that are written as short as can be have other lengths, too, and others have a point in
-    every cell. Blocks of a table get the same text, which is shown once.
+    Decimals that are written as short as can be do not end in 0, and others have a point in every
+    cell. Blocks of a table get the same text, which is shown once.
     """
     if is_number(column.type):
         return
@@ -149,9 +150,10 @@ def warn_of_thousands(what: str, column: pa.ChunkedArray) -> None:
         pc.all(pc.match_substring_regex(some, both)).as_py() for some in (texts[:SAMPLE], texts)
     ):
         return
-    if len(pc.unique(pc.match_substring(texts, "."))) == 2:
-        got = "holds numbers with three digits behind a point, and others without a point"
-        cure = "If the point marks thousands, remove it: 1.234 is read as little more than 1."
+    pointed = pc.match_substring(texts, ".")
+    if pc.any(pc.match_substring_regex(texts, MARKED_ZERO)).as_py() and not pc.all(pointed).as_py():
+        got = "holds numbers such as 1.230, and others without a point"
+        cure = "If the point marks thousands, remove it: 1.230 is read as little more than 1."
         warnings.warn(f"{what} {got}. {cure}", DataWarning, stacklevel=4)
 
 
