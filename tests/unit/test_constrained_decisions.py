@@ -216,10 +216,11 @@ def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
         assert after.tolist() > before[0].tolist()
 
 
-def test_of_rules_that_stand_alike_but_for_rounding_the_first_is_kept():
+@pytest.mark.parametrize("score", [0.7, 8189 / 8192])
+def test_of_rules_that_stand_alike_but_for_rounding_the_first_is_kept(score):
     eta = torch.eye(3, dtype=torch.float64)
     rules = torch.stack([eta, eta.flip(1)])
-    reached = torch.tensor([[0, 0.7], [0, 0.7 + 1e-15]], dtype=torch.float64)
+    reached = torch.tensor([[0, score], [0, score + 1e-15]], dtype=torch.float64)
     goal = Goal.of("a test", "accuracy", "recall[0] >= 0.5")
     best, _ = best_nearby(eta, eta, eta[0], rules, reached, goal, most_moves=0)
     assert torch.equal(best, rules[0])

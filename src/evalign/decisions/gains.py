@@ -9,7 +9,7 @@ label. Then G = diag(a) + 1·bᵀ, and the label argmax_j (a_j η_j + b_j) takes
 import torch
 from torch import Tensor
 
-from evalign.decisions.goal import ROUNDING, Goal, first_best
+from evalign.decisions.goal import ROUNDING, Goal, but_for_rounding, first_best
 from evalign.decisions.nearby import best_nearby, standings
 
 STEPS = 40
@@ -208,9 +208,8 @@ def frank_wolfe(
     for step in range(STEPS):
         if step == CUT:
             kept = max(FEWEST, len(value) // problems // 4)
-            but_for_rounding = (value / ROUNDING).round().view(-1, problems)
-            order = but_for_rounding.argsort(dim=0, descending=True, stable=True)
-            ranks = order.argsort(dim=0)
+            compared = but_for_rounding(value).view(-1, problems)
+            ranks = compared.argsort(dim=0, descending=True, stable=True).argsort(dim=0)
             active = active[ranks.flatten()[active] < kept]
         if not len(active):
             break

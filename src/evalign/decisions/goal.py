@@ -16,7 +16,8 @@ from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.core.numerics import at_once
 
 # Scores are quotients of float64 sums of up to 2²⁰ terms: below this, a difference is rounding.
-ROUNDING = 1e-12
+# A power of two has no share of the rows halfway between its multiples, as 1e-12 has k/8192.
+ROUNDING = 2.0**-40
 # Matrices evaluated at a time: few enough that the metric's temporaries stay in the cache.
 CHUNK = 2**15
 # T of smooth minima. Several slacks become one, −T·log Σ exp(−slack/T), whose slope heeds all that
@@ -213,6 +214,11 @@ def each_of(function: Callable[..., Tensor], confusions: Tensor, *more: Tensor) 
     size = CHUNK if len(flat[0]) > CHUNK else None  # splitting takes time, even into one part
     result = at_once(function, *flat, chunk=size)
     return result.reshape(*lead, *result.shape[1:])
+
+
+def but_for_rounding(scores: Tensor) -> Tensor:
+    """Scores in units of ROUNDING, to rank those that differ by rounding alike."""
+    return (scores / ROUNDING).round()
 
 
 def first_best(scores: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.constraints import OfClass
-from evalign.decisions.goal import ROUNDING, Goal
+from evalign.decisions.goal import ROUNDING, Goal, but_for_rounding
 
 # Moves of one class in all: enough for three rounds of twenty classes, and numbers to look at in
 # all, which are reached with many rows, where single ones do not matter.
@@ -34,8 +34,8 @@ def best_nearby(
 
     A move tries as many cuts, evenly spread, as `numbers` allow.
     """
-    but_for_rounding = (reached / ROUNDING).round().tolist()
-    ranked = sorted(range(len(rules)), key=lambda k: but_for_rounding[k], reverse=True)
+    compared = but_for_rounding(reached).tolist()
+    ranked = sorted(range(len(rules)), key=compared.__getitem__, reverse=True)
     best, standing = rules[ranked[0]], reached[ranked[0]]
     moves = LOOKED_AT // eta.numel()
     for k in ranked[: max(1, moves // MOVES)]:

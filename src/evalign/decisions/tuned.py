@@ -23,7 +23,7 @@ from evalign.decisions.inputs import without_floor
 
 EVIDENCE, ENOUGH = 100, 1000
 FOLDS = 5
-DIGITS = 2.0**-20  # of the numbers of a correction, whose log-odds rows tell far less exactly
+DIGITS = 2.0**-20  # of a correction; no number of rows tells log-odds as exactly
 
 
 def search(
