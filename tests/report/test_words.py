@@ -8,6 +8,7 @@ import pytest
 
 from evalign.report import scores
 from evalign.report.words import (
+    NEEDED,
     TIMES,
     TOO_SMALL,
     _more_rows,
@@ -254,6 +255,14 @@ def test_models_of_which_neither_finds_a_row_are_not_said_to_do():
         found = scores(replace(made, metric=metric))["answer"]
         assert ("Neither will do." in found["next"]) == (metric == "f1")
         assert ("Either will do." in found["next"]) == (metric == COST)
+    rare = np.where(rows < 3, 1, 0)
+    aligned, baseline = (
+        replace(model, predicted=labels, probabilities=np.eye(2)[labels] * 0.8 + 0.1)
+        for model, wrong in zip(made.models, (rows == 100, rows == 200), strict=True)
+        for labels in [np.where(wrong, 1, 0)]
+    )
+    made = replace(made, y=rare, aligned=aligned, baseline=baseline, metric="f1")
+    assert scores(made)["answer"]["next"][1:] == [NEEDED]
 
 
 @pytest.mark.parametrize("own", [20, 100])  # better and worse than the other
@@ -303,9 +312,7 @@ def test_models_that_give_every_row_one_label():
     assert found["sentence"].endswith(
         "aligned and cross-entropy with argmax label all 400 rows class 0."
     )
-    assert found["next"] == [
-        "What is needed is more rows of the other classes, or columns that tell them apart."
-    ]
+    assert found["next"] == ["What is needed is more rows, or columns that tell the classes apart."]
 
 
 def test_a_few_more_rows_where_the_interval_is_uneven():

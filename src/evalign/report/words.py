@@ -14,7 +14,7 @@ from evalign.report.contents import Contents, TriedModels
 POWER = 0.8
 # More rows than this many times those at hand are not worth asking for.
 TIMES = 1000
-NEEDED = "What is needed is more rows of the other classes, or columns that tell them apart."
+NEEDED = "What is needed is more rows, or columns that tell the classes apart."
 FREE = "Labels by argmax need not keep to the constraint."
 TOO_SMALL = f"The difference is too small to be told by {TIMES:,} times as many rows."
 
@@ -162,7 +162,8 @@ def answer(
         if more == TOO_SMALL:
             then = ["Either will do."]
         if contents.resolved.greater_is_better and max(own["value"], other["value"]) <= 0:
-            then = ["Neither will do.", NEEDED]
+            # A few rows of a class may all be missed by chance.
+            then = [NEEDED] if len(contents.scarce) else ["Neither will do.", NEEDED]
         if "few_groups" in found:
             few = found["few_groups"]
             these = "all rows are of one group" if few == 1 else f"the rows are of {few} groups"
