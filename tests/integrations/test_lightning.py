@@ -318,6 +318,14 @@ def test_an_annealing_has_to_cool_the_loss_that_is_trained():
     for own in (aligned, aligned.metric_loss, torch.compile(aligned)):
         check_cooled(TemperatureAnnealing(own), aligned)
 
+    class Computed(MetricLoss):
+        def __getattr__(self, name):  # a new tensor each time
+            found = super().__getattr__(name)
+            return found.clone() if name == "temperature" else found
+
+    loss = Computed("f1_macro")
+    check_cooled(TemperatureAnnealing(loss), loss)
+
 
 def test_temperature_and_patience_survive_a_checkpoint(tmp_path):
     scores = [0.5, 0.5, 0.6, 0.6, 0.7]

@@ -124,8 +124,10 @@ class TemperatureAnnealing:
 
 def check_cooled(annealing: TemperatureAnnealing | None, loss: nn.Module) -> None:
     """Check that an annealing, if there is one, cools the loss that is trained or a part of it."""
-    found = [getattr(part, "temperature", None) for part in loss.modules()]
-    # Temperatures, as `torch.compile` puts the same loss into a module of its own.
-    ok = annealing is None or any(each is annealing.loss.temperature for each in found)
+    ok = annealing is None or any(
+        # `torch.compile` puts the same loss, with its temperature, into a module of its own.
+        part is annealing.loss or getattr(part, "temperature", None) is annealing.loss.temperature
+        for part in loss.modules()
+    )
     allowed, cure = "be the one that is trained, or a part of it", "A copy would not do."
     require(ok, "TemperatureAnnealing", "loss", allowed, "another", cure)
