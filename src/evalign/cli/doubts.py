@@ -174,8 +174,8 @@ def warn_of_shared(one: str, known: LabelledFrame, other: str, new: LabelledFram
         hash_rows(_labelled(*table), index=False).to_numpy() for table in (known, new)
     )
     shared = np.isin(of_other, of_one)
-    copied = np.unique(np.where(shared, of_other, 0), return_index=True)[1]
-    if _are_meant(new[0], shared, copied[shared[copied]]):
+    copied = np.flatnonzero(shared)[np.unique(of_other[shared], return_index=True)[1]]
+    if _are_meant(new[0], shared, copied):
         text = f"{shared.sum()} of the {other} rows are {one} rows, too"
         cure = "Remove them from one of the tables: else the scores are too good."
         warnings.warn(f"{text}, label included. {cure}", DataWarning, stacklevel=3)
