@@ -296,7 +296,7 @@ class AnnealTemperature(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not isinstance(pl_module, AlignedModule):
             return
-        check_cooled(self.annealing, pl_module.loss)
+        check_cooled(self.annealing, pl_module)
         if self.monitor == "val_metric":
             validation.check_direction("TemperatureAnnealing", self.annealing, pl_module.metric)
 
