@@ -106,9 +106,9 @@ class MetricLoss(AdditiveLoss):
         allowed = 'be "batch" or "running"'
         require(known, "MetricLoss", "statistics", allowed, repr(statistics))
         several = self.threshold is not None and self.threshold.ndim == 1
-        allowed = "be one number with running statistics or a constraint"
+        allowed = "be one number with running statistics, a constraint or per_image"
         averages = statistics == "running" or constraint is not None
-        ok = not (averages and several)
+        ok = not (several and (averages or per_image))
         require(ok, "MetricLoss", "threshold", allowed, f"{threshold}")
         allowed = 'be "batch" with per_image: the metric of an image is its own'
         ok = statistics == "batch" or not per_image
