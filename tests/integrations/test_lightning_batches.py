@@ -10,9 +10,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from transformers.modeling_outputs import TokenClassifierOutput
 
-from evalign import AlignedLoss, MetricLoss, losses
+from evalign import AlignedLoss, DecisionFitter, MetricLoss, losses
 from evalign.integrations.lightning import AlignedModule
-from evalign.training.validation import NO_LABEL, hard_labels
+from evalign.training.validation import NO_LABEL, hard_confusion, hard_labels
 from tests import tolerances
 from tests.integrations.engines import CLASSES, made_rows
 from tests.integrations.test_lightning import QUIET, Descent, network
@@ -117,6 +117,24 @@ def test_rows_of_probabilities_are_evaluated_as_their_likeliest_class(loss):
 def test_the_labels_of_probabilities(task, dim, soft, hard):
     found = hard_labels(torch.tensor(soft), task, LEFT_OUT, dim)
     assert found.tolist() == torch.tensor(hard).tolist()
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+def test_a_target_of_nan_is_refused_where_values_are_not_read(task, monkeypatch):
+    """As on a GPU; the score and the rule would be those of another label."""
+    monkeypatch.setattr(
+        "evalign.core.rows.values_readable", lambda tensor, validate=False: validate
+    )
+    logits, target = torch.randn(6, 3), torch.full((6, 3), 1 / 3)
+    target[2, 1] = math.nan
+    if task == "binary":
+        logits, target = logits[:, 1], target[:, 1]
+    with pytest.raises(ValueError, match=r"target of an evaluation must hold .* Got NaN"):
+        hard_confusion(logits, target, task=task)
+    fitter = DecisionFitter("f1_macro", task=task)
+    fitter.update(logits, hard_labels(target, task, LEFT_OUT))
+    with pytest.raises(ValueError, match=r"y of DecisionFitter must .* Got 1 rows"):
+        fitter.compute()
 
 
 def test_parts_that_disagree_are_refused():

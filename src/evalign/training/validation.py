@@ -161,6 +161,9 @@ def hard_confusion(
         class_dim=class_dim,
         look=False,
     )
+    # A GPU, where values were not read, waits for the labels below in any case.
+    ok = not rows.target.isnan().any()
+    require(ok, owner, "target", "hold labels, or probabilities from 0 to 1", "NaN")
     logits = rows.logits
     if rows.task == "multiclass":
         classes, predicted = logits.shape[1], logits.argmax(1)
@@ -187,7 +190,7 @@ def hard_labels(
     if task is None or not target.is_floating_point():
         return target
     ignored, labels = target == ignore_index, (target > 0.5).long()
-    wrong = target.isnan()  # and then no label, which is refused where labels are read
+    wrong = target.isnan()  # and then no label, which a rule of these rows refuses
     if task == "multiclass":
         dim = class_dim or 1
         labels, ignored, wrong = target.argmax(dim), ignored.any(dim), wrong.any(dim)
