@@ -347,6 +347,13 @@ def test_splits_are_of_the_rows_as_they_came(mask):
     assert clf.rule_.rows == 50
 
 
+def test_a_row_that_a_split_names_twice_is_trained_on_twice():
+    drawn = np.random.default_rng(0).integers(0, 300, 300)  # a bootstrap
+    own, split = [("bayes", Remembering())], [(drawn, np.arange(300, 400))]
+    clf = ensemble(candidates=own, cv=split, decision="argmax").fit(X, Y)
+    np.testing.assert_array_equal(clf.models_["bayes"][0].rows_, X[drawn, 0])
+
+
 def test_splits_of_other_rows_are_refused():
     weight = np.arange(len(Y)) % 2
     text = "cv of AlignedEnsemble must hold numbers of rows from 0 to 399, or masks of 400 rows"

@@ -1,6 +1,7 @@
 r"""The Heaviside step and its approximations H(p, τ) ∈ [0, 1] with H(0) = 0, H(τ) = ½, H(1) = 1.
 
-`p` and `threshold` are tensors of probabilities that broadcast against each other.
+`p` and `threshold` are tensors of probabilities that broadcast against each other. Lines in half
+precision are computed in float32: where a threshold is small, they are too steep for less.
 (The sigmoid meets its end points only in the limit k → ∞, as BtG notes.)
 """
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import check_temperature, require
-from evalign.core.numerics import beside
+from evalign.core.numerics import beside, upcast
 
 # T = 0.4 leaves the outer segments of EAST eq. 4 no width and an infinite slope. They keep this
 # share of min(τ, 1 − τ); below T = 0.3999996 the formula is the paper's to the letter.
@@ -28,8 +29,9 @@ def linear(p: Tensor, threshold: float | Tensor, *, delta: float = 0.2) -> Tenso
         tensor([0.0000, 0.2000, 0.5000, 0.8000, 1.0000])
     """
     require(0 < delta < 0.5, "linear", "delta", "lie between 0 and 0.5", delta)
+    given, p = p.dtype, upcast(p)
     half = beside(0.5, p)
-    return _five_points(p, threshold, height=delta, inner=half, outer=half)
+    return _five_points(p, threshold, height=delta, inner=half, outer=half).to(given)
 
 
 def sigmoid(p: Tensor, threshold: float | Tensor, *, k: float | Tensor = 10.0) -> Tensor:
@@ -48,11 +50,12 @@ def tempered(p: Tensor, threshold: float | Tensor, *, temperature: float | Tenso
         tensor([0.0000e+00, 9.8000e-07, 5.0000e-01, 1.0000e+00, 1.0000e+00])
     """
     check_temperature("tempered", temperature)
+    given, p = p.dtype, upcast(p)
     height = beside(temperature, p)
     # A ramp narrower than the rounding of p is a step already; narrower still, its slope overflows.
     inner = (2.5 * height).clamp(torch.finfo(p.dtype).eps, 1 - OUTER_SHARE)
     outer = (1 - 2.5 * height).clamp(min=OUTER_SHARE)
-    return _five_points(p, threshold, height=height, inner=inner, outer=outer)
+    return _five_points(p, threshold, height=height, inner=inner, outer=outer).to(given)
 
 
 def _five_points(

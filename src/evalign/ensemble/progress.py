@@ -19,7 +19,7 @@ class Tell(Protocol):
 def narrated(verbose: int) -> Iterator[Tell]:
     """Give a function that prints lines on standard error, or does nothing.
 
-    Passing ones are shown on a terminal; of a log a minute without a line has one of them.
+    Passing ones are shown on a terminal, and in a log after a minute without a line.
     """
     if not verbose:
         yield _nothing

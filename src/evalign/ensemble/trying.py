@@ -56,8 +56,10 @@ def folds(owner: str, cv: Any, table: LabelledTable, given: int, seed: int) -> l
     if cv is None:
         return [holdout_split(table.codes, groups=table.groups, seed=seed)]
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
-        named = ([held_out.row_numbers(owner, side, given) for side in part] for part in cv)
-        cv = [[np.flatnonzero(np.isin(table.counted, side)) for side in part] for part in named]
+        place = np.full(given, -1)  # in the table, which lacks rows without weight
+        place[table.counted] = np.arange(rows)
+        named = ([place[held_out.row_numbers(owner, side, given)] for side in part] for part in cv)
+        cv = [[side[side >= 0] for side in part] for part in named]
     X, groups = table.rows.matrix, _groups(table)
     parts = held_out.splits(cv, X, table.y, table.codes, groups, seed, owner=owner)
     return parts or [(np.arange(rows), np.arange(rows))]

@@ -48,7 +48,9 @@ class MetricLoss(AdditiveLoss):
         per_image: take the mean over images of the metric of each, instead of the metric of all
             rows together. The first dimension of the logits are the images; without further ones
             each row is an image, and "f1_micro" of many labels a row is the F1 of samples. An
-            image's share in the mean is the mean weight of its rows; rows of weight 0 are left out.
+            image's share in the mean is the mean weight of its rows; rows of weight 0 are left out,
+            and with a `zero_division` of NaN also images where the metric is undefined. Which
+            classes are missing is asked of each image (`ClassMetric`).
         constraint: such as "recall >= 0.9", or several, as in `fit_decision`: the least loss is
             sought among networks whose labels meet it on the training rows. Lagrange multipliers
             (`multipliers`, in the state dict) are learnt with the network, from running statistics
@@ -106,10 +108,9 @@ class MetricLoss(AdditiveLoss):
         allowed = 'be "batch" or "running"'
         require(known, "MetricLoss", "statistics", allowed, repr(statistics))
         several = self.threshold is not None and self.threshold.ndim == 1
-        allowed = "be one number with running statistics, a constraint or per_image"
+        allowed = "be one number with running statistics or a constraint"
         averages = statistics == "running" or constraint is not None
-        ok = not (several and (averages or per_image))
-        require(ok, "MetricLoss", "threshold", allowed, f"{threshold}")
+        require(not (several and averages), "MetricLoss", "threshold", allowed, f"{threshold}")
         allowed = 'be "batch" with per_image: the metric of an image is its own'
         ok = statistics == "batch" or not per_image
         require(ok, "MetricLoss", "statistics", allowed, repr(statistics))
@@ -175,10 +176,12 @@ class MetricLoss(AdditiveLoss):
     def sums_from_batch(self, batch: Batch) -> Sums:
         check_temperature("MetricLoss", self.temperature, validate=self.validate)
         tau = self.threshold
+        if batch.task == "binary" and tau is not None and tau.ndim == 1:
+            allowed = "be one number with per_image in a binary task"
+            require(not self.per_image, "MetricLoss", "threshold", allowed, f"{tau}")
+            return tuple(self._confusion(batch, one) for one in tau)
         if self.per_image:
             return self._of_images(batch)
-        if batch.task == "binary" and tau is not None and tau.ndim == 1:
-            return tuple(self._confusion(batch, one) for one in tau)
         soft = self._confusion(batch, tau)
         if self.multipliers is None:
             return (soft,)
@@ -210,7 +213,7 @@ class MetricLoss(AdditiveLoss):
         if self.learns() and self.running is not None:
             averages = tuple(self.running(confusion) for confusion in soft)
             soft = averages if self.statistics == "running" else soft
-        losses = [self._loss(confusion, empty) for confusion in soft]
+        losses = [self._loss(confusion, empty)[0] for confusion in soft]
         loss = losses[0] if len(losses) == 1 else torch.stack(losses).mean()
         if self.multipliers is None:
             return loss, None
@@ -266,21 +269,27 @@ class MetricLoss(AdditiveLoss):
         return self.metric.needs_matrix or constrained
 
     def _of_images(self, batch: Batch) -> tuple[Mean, Confusion]:
-        """The mean of the losses of images that have rows, and the sums of all of them."""
+        """The mean of the losses of images that have a score, and the sums of all of them."""
 
         def of_image(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
             c = self._confusion(Batch(batch.task, logits, target, weight), self.threshold)
             size = weight.sum() / (weight > 0).sum().clamp(min=1)
-            loss = self._loss(c, c.total.sum() == 0)
+            loss, nothing = self._loss(c, c.total.sum() == 0)
+            size = torch.where(nothing, 0, size)
             return size * loss, size, c.tp, c.predicted, c.actual, c.total
 
         rows = batch.given, batch.target, batch.weight
         number = max(1, batch.images)
-        images = (x.unflatten(0, (number, len(x) // number)) for x in rows)
-        loss, sizes, *sums = (x.sum(0) for x in torch.vmap(of_image)(*images))
+        images = [x.unflatten(0, (number, len(x) // number)) for x in rows]
+        try:
+            of_images = torch.vmap(of_image)(*images)
+        except RuntimeError:  # a user's metric with a Python `if` on values
+            of_images = map(torch.stack, zip(*map(of_image, *images), strict=True))
+        loss, sizes, *sums = (x.sum(0) for x in of_images)
         return Mean(loss, sizes.to(loss)), Confusion(*sums, multilabel=batch.task == "multilabel")
 
-    def _loss(self, confusion: Confusion, empty: Tensor) -> Tensor:
+    def _loss(self, confusion: Confusion, empty: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss, and whether these rows teach nothing: then it is 0."""
         if not isinstance(self.metric, ClassMetric | MatrixMetric):
             # Without rows a user's function would divide by zero. Its value is not used then.
             confusion = confusion.map(lambda x: torch.where(empty, 1, x))
@@ -291,4 +300,4 @@ class MetricLoss(AdditiveLoss):
             # If no class has a score, these rows teach nothing. NaN in the rows is not hidden.
             unknown = (confusion.predicted + confusion.actual).sum().isnan()
             nothing = empty | (score.isnan() & ~unknown)
-        return torch.where(nothing, torch.zeros_like(loss), loss)
+        return torch.where(nothing, torch.zeros_like(loss), loss), nothing

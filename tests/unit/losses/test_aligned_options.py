@@ -239,6 +239,7 @@ def test_the_scale_of_weights_and_counts_does_not_matter(scale):
 @pytest.mark.parametrize("metric", ["jaccard_macro", "matthews_corrcoef", "cohen_kappa_quadratic"])
 def test_the_metric_of_each_image(metric):
     logits, y = images()
+    y[0][y[0] == 3] = 2  # a class that this image alone lacks
     alone = MetricLoss(metric)
     expected = torch.stack([alone(logits[i : i + 1], y[i : i + 1]) for i in range(2)]).mean()
     assert_same(MetricLoss(metric, per_image=True)(logits, y), expected, logits)
@@ -274,6 +275,47 @@ def test_images_without_rows_are_left_out_and_none_give_nothing():
         value = loss(logits, y)
         assert value == 0
         assert not torch.autograd.grad(value, logits)[0].any()
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        metrics.Recall(average="macro", labels=[3], zero_division=float("nan")),
+        metrics.MatthewsCorrcoef(zero_division=float("nan")),
+    ],
+    ids=["recall", "mcc"],
+)
+def test_images_without_a_score_are_left_out(metric):
+    """They would count as perfect ones."""
+    logits, y = images()
+    y[0] = 1
+    expected = MetricLoss(metric)(logits[1:2], y[1:2])
+    assert expected > 0
+    assert_same(MetricLoss(metric, per_image=True)(logits, y), expected, logits)
+
+
+def test_a_function_that_looks_at_values_is_asked_image_by_image():
+    def accuracy(c):
+        return c.tp.sum() / c.total if c.total > 0 else c.total
+
+    logits, y = images()
+    expected = MetricLoss("accuracy", per_image=True)(logits, y)
+    assert_same(MetricLoss(accuracy, per_image=True)(logits, y), expected, logits)
+
+
+def test_labels_of_images_have_thresholds_of_their_own():
+    logits, y = labels(count=2, rows=6)
+    logits, y, taus = logits.view(3, 2, 2), y.view(3, 2, 2), [0.3, 0.7]
+    settings = {"threshold": taus, "task": "multilabel"}
+    alone = MetricLoss("f1_macro", **settings)
+    expected = torch.stack([alone(logits[i : i + 1], y[i : i + 1]) for i in range(3)]).mean()
+    assert_same(MetricLoss("f1_macro", per_image=True, **settings)(logits, y), expected, logits)
+
+
+def test_two_classes_in_images_have_one_threshold():
+    loss = MetricLoss("f1", threshold=[0.3, 0.7], per_image=True)
+    with pytest.raises(ValueError, match="be one number with per_image in a binary task"):
+        loss(torch.zeros(2, 1, 3), torch.zeros(2, 1, 3))
 
 
 def test_running_statistics_are_not_of_images():

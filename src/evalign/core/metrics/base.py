@@ -153,6 +153,7 @@ class ClassMetric(Metric):
             label of a multilabel problem. A class without true rows that is predicted softly counts
             in an average as much as it has predicted rows, at most 1; in a micro average, this is
             its share of the rows, those that are not predicted as it being true negatives.
+            No gradient flows through how much a class counts.
         zero_division: the score where it is 0/0; NaN leaves the class out of the average.
     """
 

@@ -59,6 +59,7 @@ _MATRIX_METRICS: dict[str, Callable[..., MatrixMetric]] = {
     "g_mean": GMean,
 }
 OTHER_WORDS = {
+    "acc": "accuracy",
     "mcc": "matthews_corrcoef",
     "sensitivity": "recall",
     "tpr": "recall",
@@ -83,18 +84,25 @@ OTHER_WORDS = {
     "class_accuracy_macro": "balanced_accuracy",
     "kappa": "cohen_kappa",
     "quadratic_weighted_kappa": "cohen_kappa_quadratic",
+    "qwk": "cohen_kappa_quadratic",
     "negative_predictive_value": "npv",
     "matthews": "matthews_corrcoef",
 }
 LONGEST = 200  # characters of a name that an error shows
 _NO_METRIC = "It is not a function of the confusion matrix."
+_ROC = "It ranks over all thresholds: use evalign.losses.AUROCLoss."
+_PRECISIONS = "It ranks over all thresholds: use evalign.losses.AveragePrecisionLoss."
 _ELSEWHERE = {
     "expected_cost": 'Give the costs: "expected_cost[[0, 1], [5, 0]]" or ExpectedCost(cost).',
     "fowlkes_mallows_score": 'That is a clustering index; the metric is "fowlkes_mallows".',
-    "roc_auc": "It ranks over all thresholds: use evalign.losses.AUROCLoss.",
-    "auc": "It ranks over all thresholds: use evalign.losses.AUROCLoss.",
-    "auroc": "It ranks over all thresholds: use evalign.losses.AUROCLoss.",
-    "average_precision": "It ranks over all thresholds: use evalign.losses.AveragePrecisionLoss.",
+    "roc_auc": _ROC,
+    "auc_pr": _PRECISIONS,
+    "aucpr": _PRECISIONS,
+    "auprc": _PRECISIONS,
+    "pr_auc": _PRECISIONS,
+    "auc": _ROC,  # behind those that begin with it
+    "auroc": _ROC,
+    "average_precision": _PRECISIONS,
     "top_k_accuracy": _NO_METRIC,
     "log_loss": _NO_METRIC,
     "neg_log_loss": _NO_METRIC,
@@ -170,12 +178,13 @@ def split(name: str) -> tuple[str, Average]:
 
 
 def _cure(name: str) -> str:
+    plain = re.sub(r"[\s-]+", "_", name.lower())
     for start, cure in _ELSEWHERE.items():
-        if name.startswith(start):
+        if plain.startswith(start):
             return cure
-    if name.endswith("_samples"):
-        return f'A mean over rows is not a function of the matrix; use "{name[:-8]}_macro".'
-    plain = name.lower().removesuffix("score").removesuffix("_").removesuffix("_binary")
+    if plain.endswith("_samples"):
+        return f'A mean over rows is not a function of the matrix; use "{plain[:-8]}_macro".'
+    plain = plain.removesuffix("score").removesuffix("_").removesuffix("_binary")
     plain = plain.removeprefix("binary_")
     if plain.startswith("mean"):
         plain = f"{plain.removeprefix('mean').removeprefix('_')}_macro"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache, partial
-from typing import Any, Generic
+from typing import Generic
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from evalign.aggregation import RunningConfusion
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics import resolve
 from evalign.training.progress import Progress
 from evalign.training.split import holdout_split, three_way_split
 from evalign_study.data import Dataset, load
@@ -94,10 +94,6 @@ def train_image(run: Run) -> Record:
         return training.record(here)
 
 
-def _assessed(picks: Picks, target: str | MetricFunction) -> dict[str, Any]:
-    return picks.assessed(target)
-
-
 class ImageTraining:
     """A training of a network for images, an epoch at a time, on a GPU if there is one.
 
@@ -154,7 +150,7 @@ class ImageTraining:
 
     def record(self, assessors: Executor) -> Record:
         """Choose the decisions, which takes a core for some seconds, and make the record."""
-        picks = assessors.submit(_assessed, self.picks, self.method.target).result()
+        picks = assessors.submit(self.picks.assessed, self.method.target).result()
         epochs = self.progress.epoch
         return record(
             self.run,
