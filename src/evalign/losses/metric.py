@@ -283,7 +283,10 @@ class MetricLoss(AdditiveLoss):
         images = [x.unflatten(0, (number, len(x) // number)) for x in rows]
         try:
             of_images = torch.vmap(of_image)(*images)
-        except RuntimeError:  # a user's metric with a Python `if` on values
+        except RuntimeError:
+            if isinstance(self.metric, ClassMetric | MatrixMetric):
+                raise
+            # A user's function with a Python `if` on values.
             of_images = map(torch.stack, zip(*map(of_image, *images), strict=True))
         loss, sizes, *sums = (x.sum(0) for x in of_images)
         return Mean(loss, sizes.to(loss)), Confusion(*sums, multilabel=batch.task == "multilabel")
