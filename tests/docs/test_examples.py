@@ -6,6 +6,7 @@ A block spelled `output` holds what the blocks before it print.
 import doctest
 import re
 import shlex
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from sybil import Sybil
 from sybil.parsers.doctest import DocTestParser
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
+from evalign import losses, metrics
 from evalign.cli import compare as comparison
 from evalign.cli import main, models
 from evalign.comparison import METHODS, PLAIN, TUNED
@@ -88,6 +90,17 @@ def test_installation_is_told_in_one_way():
     told = [page.read_text(encoding="utf-8") for page in (README, ROOT / "docs" / "index.md")]
     readme, index = (re.search(r"^## Install\n(.*?)^## ", x, re.DOTALL | re.M)[1] for x in told)
     assert readme == index
+
+
+@pytest.mark.parametrize(
+    ("folder", "owner"), [("losses", losses), ("metrics", metrics)], ids=["losses", "metrics"]
+)
+def test_pages_name_all_arguments(folder, owner):
+    for page in ROOT.glob(f"docs/{folder}/*.md"):
+        text = page.read_text(encoding="utf-8")
+        about = getattr(owner, text.split("\n", 1)[0].removeprefix("# "), None)
+        arguments = signature(about).parameters if isinstance(about, type) else ()
+        assert [name for name in arguments if f"`{name}" not in text] == [], page.name
 
 
 def test_readme_has_an_example():
