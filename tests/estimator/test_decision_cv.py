@@ -505,6 +505,7 @@ def test_a_constraint_that_some_folds_cannot_meet():
     ("arguments", "error", "text"),
     [
         ({"estimator": StandardScaler()}, TypeError, "estimator of AlignedDecisionCV must be a cl"),
+        ({"estimator": SVC}, TypeError, r"its class. Got the class SVC. Call it: SVC\(\)."),
         ({"decision": "best"}, ValueError, "decision of AlignedDecisionCV must be one of argmax"),
         ({"cv": "fit"}, ValueError, "cv of AlignedDecisionCV must be a number of folds"),
         ({"cv": 1}, ValueError, "cv of AlignedDecisionCV must be a number of folds, at least 2"),

@@ -79,6 +79,9 @@ def as_argument(values: np.ndarray, method: Method) -> dict[str, Any]:
 
 def method_of(estimator: Any) -> Method:
     """The method to ask for scores."""
+    if isinstance(estimator, type):
+        got, cure = f"the class {estimator.__name__}", f"Call it: {estimator.__name__}()."
+        raise TypeError(complaint(OWNER, "estimator", "be a classifier, not its class", got, cure))
     if hasattr(estimator, "predict_proba"):
         return "predict_proba"
     if hasattr(estimator, "decision_function"):
