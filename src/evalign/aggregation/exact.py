@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from evalign.core.batch import Sums
-from evalign.core.checks import complaint, require
+from evalign.core.checks import complaint
 
 
 @runtime_checkable
@@ -233,13 +233,11 @@ def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:
 
 
 def _check_microbatches(microbatches: Any) -> None:
-    owner, name = "exact_backward", "microbatches"
     again = hasattr(microbatches, "__getitem__") and hasattr(microbatches, "__len__")
     if not again or isinstance(microbatches, Tensor | dict | str):
         allowed = "be a list, as it is gone through twice"
         got, cure = type(microbatches).__name__, "Pass a list of (x, target), e.g. list(loader)."
-        raise TypeError(complaint(owner, name, allowed, got, cure))
-    require(len(microbatches) > 0, owner, name, "not be empty", "none")
+        raise TypeError(complaint("exact_backward", "microbatches", allowed, got, cure))
 
 
 def _checked(microbatch: Any) -> Any:

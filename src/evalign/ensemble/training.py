@@ -243,9 +243,8 @@ def train(
     for model in Parallel(n_jobs=jobs, return_as="generator")(tasks) or ():
         models.append(model)
         tell(f"{name}: {len(models)} of {folds} folds done", passing=True)
-    for model in models:
-        if is_network:
-            model.on_epoch = network.on_epoch
+    for model in models if is_network else ():
+        model.on_epoch = network.on_epoch
     return TrainedModels(name, candidate.own, candidate.frame, models)
 
 

@@ -11,7 +11,7 @@ import torch
 
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Infeasible, parse, undefined_without_rows
-from evalign.core.estimates import UNBOUNDED, Estimate, estimate
+from evalign.core.estimates import Estimate, estimate
 from evalign.core.groups import of_each, stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
@@ -167,9 +167,7 @@ def rule_without(
         return None
 
 
-def mean_of(
-    scores: np.ndarray, answers: Answers, bounds: tuple[float, float] = UNBOUNDED
-) -> Estimate:
+def mean_of(scores: np.ndarray, answers: Answers) -> Estimate:
     """The mean over folds with its interval; NaN where fewer than two folds have a score."""
     values = scores[np.isfinite(scores)]
     if len(values) < 2:
@@ -177,7 +175,7 @@ def mean_of(
     # A row may be held out several times: the folds of one repetition.
     folds = len(np.unique(answers.fold))
     once = max(2, round(len(np.unique(answers.row)) * folds / len(answers.row)))
-    return estimate(values.tolist(), once, bounds)
+    return estimate(values.tolist(), once)
 
 
 def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, Any]:

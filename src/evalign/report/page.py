@@ -135,17 +135,18 @@ class _Page:
         contents, every = self.contents, self.scores["per_class"]
         codes = np.arange(len(every)) if len(every) <= LISTED else shown_classes(contents, LISTED)
         few, tables = set(contents.scarce.tolist()), []
+        mark = "few rows" if contents.seen else "few test rows"
+        head = ["class", "rows", "predicted", "precision", "recall", "F1"]
         for key, model in zip(self.keys, contents.models, strict=True):
+            if self._same(key):
+                continue
             rows = []
             for code in codes.tolist():
                 entry, name = every[code], contents.classes[code]
                 counts = [self._count(value) for value in (entry["rows"], entry[key]["predicted"])]
                 shares = [number(entry[key][share]) for share in ("precision", "recall", "f1")]
-                mark = "few rows" if contents.seen else "few test rows"
                 rows.append([(name, mark) if code in few else name, *counts, *shares])
-            head = ["class", "rows", "predicted", "precision", "recall", "F1"]
-            if not self._same(key):
-                tables.append(table(f"By the rule of {model.label}.", head, rows))
+            tables.append(table(f"By the rule of {model.label}.", head, rows))
         text = f"Counts are {self._unit()}. A score is 0 where there is nothing to divide by."
         if len(every) > LISTED:
             text += f" Of {len(every):,} classes the {LISTED} with most errors."

@@ -107,8 +107,7 @@ def replacing(folder: str | os.PathLike[str]) -> Iterator[Path]:
     After an error it is gone, and the old one as it was. A file, or a folder with anything in it
     that evalign does not write, is refused.
     """
-    folder, new, old = _places(folder)
-    _recover(folder)
+    folder, new, old = _places(recovered(folder))
     _refuse_others(folder)
     _discard(old, new)
     try:
@@ -166,9 +165,13 @@ def exists(folder: str | os.PathLike[str]) -> bool:
 
 
 def recovered(folder: str | os.PathLike[str]) -> Path:
-    """The folder, put back if a process was killed while it was replaced."""
-    _recover(folder)
-    return _places(folder)[0]
+    """The folder, put back if a process was killed between the two renames that replace it."""
+    folder, new, old = _places(folder)
+    if old.exists() and not folder.exists():
+        os.rename(old, folder)
+    elif old.exists():  # killed right after the renames
+        _discard(old, new)
+    return folder
 
 
 def read_plain(path: Path, most: int) -> bytes:
@@ -209,15 +212,6 @@ def _places(folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
     folder = Path(os.path.realpath(folder))
     new, old = (folder.with_name(f"{folder.name}.evalign-{age}") for age in ("new", "old"))
     return folder, new, old
-
-
-def _recover(folder: str | os.PathLike[str]) -> None:
-    """Put the old checkpoint back if `save` was killed between its two renames."""
-    folder, new, old = _places(folder)
-    if old.exists() and not folder.exists():
-        os.rename(old, folder)
-    elif old.exists():  # killed right after the renames
-        _discard(old, new)
 
 
 def _discard(old: Path, new: Path) -> None:

@@ -76,8 +76,6 @@ def _settings(name: str, thing: Any, inside: tuple[int, ...]) -> Iterator[tuple[
             parts = _public(getattr(thing, "__dict__", {}))
             if dataclasses.is_dataclass(thing):  # its fields may be slots
                 parts |= {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}
-        case _:
-            pass
     known_by_name = isinstance(thing, type | FunctionType | BuiltinFunctionType)
     yield name, _name(thing if known_by_name else type(thing))
     for key, value in parts.items():
