@@ -146,6 +146,13 @@ def test_it_cannot_be_told():
     )
     assert re.match(r"About \d+,?\d* test rows, where there are \d+, would tell", found["next"][0])
     assert found["next"][1] == "Until then either will do."
+    # Either will not do if one of the others is better.
+    use, why = answered(50, 10, 54, 53)["next"][1:]
+    assert use == "Use aligned with argmax."
+    assert why.startswith("Its rule makes it worse by 0.100 (95% interval 0.")
+    use, why = answered(50, 60, 10, 53, tried=tried())["next"][1:]
+    assert use == "Use cross-entropy with its rule."
+    assert why.startswith("It is better by 0.100 (95% interval 0.")
     # The candidates were compared on more rows.
     clear = answered(50, 60, 54, 53, tried=tried())
     assert "it, blend is better than trees with argmax by 0.200" in clear["next"][1]

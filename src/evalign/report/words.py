@@ -179,6 +179,7 @@ def answer(
         elif contents.tried is not None and is_clear(gain := contents.tried.gain):
             use = [_use(contents, own)] if gain["low"] > 0 else []
             then = [verdict_of_tried(contents.tried, contents.constrained), *use]
+        then = _better(contents, methods, differences) or then
         return said("cannot tell", sentence, more, *then)
     by = _by(found)
     if (found["low"] > 0) == contents.resolved.greater_is_better:
@@ -221,21 +222,35 @@ def _best(
     contents: Contents, methods: Sequence[Mapping[str, Any]], differences: Mapping[str, Any]
 ) -> list[str]:
     """Which method to use: the model, its most probable classes, or the other one with a rule."""
+    if better := _better(contents, methods, differences):
+        return better
     own = methods[0]
     if contents.baseline is None or contents.constrained:
         return [_use(contents, own)]
-    plain, rival = methods[1:3]
-    rule = differences[plain["key"]]
-    if is_clear(rule) and (rule["low"] > 0) != contents.resolved.greater_is_better:
-        return [_use(contents, plain), f"Its rule makes it worse {_by(rule)}."]
+    rival = methods[2]
     found, name = differences[rival["key"]], f"{rival['name']} with a rule of its own"
     if not is_clear(found):
         simple = f"{name} has {number(rival['value'])}, which these rows cannot tell from it"
         then = f"if that is the simpler model for you, it is enough{_how(contents, rival)}."
         return [_use(contents, own), f"{simple[0].upper()}{simple[1:]}: {then}"]
-    if (found["low"] > 0) == contents.resolved.greater_is_better:
-        return [_use(contents, own), f"It is better than {name}, too."]
-    return [_use(contents, rival), f"It has {number(rival['value'])} so: the rule is what helped."]
+    return [_use(contents, own), f"It is better than {name}, too."]
+
+
+def _better(
+    contents: Contents, methods: Sequence[Mapping[str, Any]], differences: Mapping[str, Any]
+) -> list[str]:
+    """What to use instead if the most probable classes, or the other model's rule, do better.
+
+    Nothing under a constraint, which argmax need not keep to.
+    """
+    if contents.baseline is None or contents.constrained:
+        return []
+    plain, rival = methods[1:3]
+    for method, why in ((plain, "Its rule makes it worse"), (rival, "It is better")):
+        found = differences[method["key"]]
+        if is_clear(found) and (found["low"] > 0) != contents.resolved.greater_is_better:
+            return [_use(contents, method), f"{why} {_by(found)}."]
+    return []
 
 
 def _more_rows(contents: Contents, found: Mapping[str, float]) -> str:
