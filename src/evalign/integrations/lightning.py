@@ -152,7 +152,7 @@ class AlignedModule(LightningModule):
 
     def on_train_epoch_start(self) -> None:
         steps = self.trainer.accumulate_grad_batches  # a callback may change it every epoch
-        allowed = "be 1: a metric of all rows is no mean over batches"
+        allowed = "be 1: a metric of all rows is not a mean over batches"
         cure = "Give the loader the whole batch, and AlignedModule a microbatch_size to save memory"
         require(steps == 1, "Trainer", "accumulate_grad_batches", allowed, steps, cure + ".")
 
