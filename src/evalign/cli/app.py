@@ -21,7 +21,7 @@ from evalign.cli.commands import (
     predict,
     report,
 )
-from evalign.cli.errors import UsageError, in_options
+from evalign.cli.errors import UsageError
 from evalign.core.text import nearest, visible
 
 app = typer.Typer(
@@ -93,5 +93,5 @@ def _with_cure(error: TyperException) -> str:
 
 
 def _complain(name: str, text: str) -> int:
-    print(f"{name}: {visible(' '.join(in_options(text).split()))}", file=sys.stderr)
+    print(f"{name}: {visible(' '.join(text.split()))}", file=sys.stderr)
     return 2

@@ -28,7 +28,7 @@ from evalign.decisions.fit import check_promise
 from evalign.decisions.goal import ROUNDING
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Method, as_argument
-from evalign.estimator.evidence import NOT_PROMISED, Wanted, evidence
+from evalign.estimator.evidence import Wanted, evidence
 from evalign.report.words import number
 
 PREDICTION = "prediction"
@@ -100,11 +100,9 @@ def fit_rule(
         _check_gap(constraint, groups, labels.names)
         apart = None if groups is None else _groups(table, groups)
         wanted = Wanted(metric, decision, constraint, labels.names, confidence, apart)
-        with refused(), warnings.catch_warnings(record=True) as told:
-            warnings.filterwarnings("always", NOT_PROMISED)
-            with _own_words():
-                rule = wanted.rule(answers)
-                results = _as_metric(evidence(answers, wanted, rule), metric)
+        with refused(), warnings.catch_warnings(record=True) as told, _own_words():
+            rule = wanted.rule(answers)
+            results = _as_metric(evidence(answers, wanted, rule), metric)
         _introduce(spoken, source, labels, columns, roles)
         if logits and ((answers.values >= 0) & (answers.values <= 1)).all():
             cure = "If they are, leave --logits out."

@@ -27,7 +27,7 @@ from evalign.cli.dataset import (
     warn_of_overlap,
     warn_of_scarce,
 )
-from evalign.cli.errors import DataWarning, UsageError, refused
+from evalign.cli.errors import OF_EAST, DataWarning, UsageError, refused
 from evalign.cli.files import digest, partial_folder
 from evalign.cli.findings import findings
 from evalign.cli.metrics import check_metric
@@ -44,6 +44,7 @@ from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import Infeasible
 from evalign.core.resampling import FEW
+from evalign.core.text import in_own_words
 from evalign.decisions import Decision
 from evalign.decisions.fit import check_promise
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT
@@ -239,7 +240,8 @@ def _trained(
         # A constraint that no rule meets is known after the training only.
         try:
             bad = refused() if constrained and name == "model" else nullcontext()
-            with bad, dataset.labels.spoken_of():
+            east = name == "model" and about["arguments"]["--recipe"] == "east"
+            with bad, dataset.labels.spoken_of(), in_own_words(OF_EAST if east else {}):
                 train(model, parts["training"], parts.get("validation"), checkpoints / name)
         except Infeasible as error:
             del trained[name]

@@ -19,7 +19,7 @@ from evalign.cli.files import is_parquet
 from evalign.cli.truths import respelled, spelling
 from evalign.core.constraints import Infeasible
 from evalign.core.text import nearest
-from evalign.estimator.evidence import NOT_PROMISED
+from evalign.decisions.promise import NotPromisedWarning
 from evalign.losses.multipliers import OutOfReachWarning
 from evalign.training import TrainingWarning
 
@@ -133,10 +133,8 @@ class Labels:
         show = warnings.showwarning
 
         def named(message: Any, category: type[Warning], *where: Any) -> None:
-            if category in (TrainingWarning, OutOfReachWarning):
+            if category in (TrainingWarning, OutOfReachWarning, NotPromisedWarning):
                 message = self.named(str(message))
-            elif re.match(NOT_PROMISED, str(message)):  # a plain UserWarning, as of any rule
-                message, category = self.named(str(message)), DataWarning
             show(message, category, *where)
 
         warnings.showwarning = named
