@@ -52,7 +52,7 @@ BAD_TABLES = {
         "has the name of one that `evalign pr",
     ),
     "another": (changed(probability_low=["x", "y"] * 120), "or leave it out with --drop 'probabi"),
-    "one class": (changed(label="a"), "Got 'a' in all 240 rows. Add rows of another class, or"),
+    "one class": (changed(label="a"), "Got 'a' alone, in 240 rows. Add rows of another class, or"),
     "one row of a class": (text_of(TWO), "two rows or more of each class. Got one row of 'b'."),
     "too few rows": (
         b"age,label\n1,a\n2,a\n2,b\n4,b\n",

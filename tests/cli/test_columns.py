@@ -123,7 +123,9 @@ def test_dates(form, repeated):
     days = pd.date_range("2024-01-01", periods=ROWS // repeated, freq="37h").repeat(repeated)
     texts = [*days.strftime(form)[:-1], ""]
     assert kind_of(texts) == "date"
-    with pytest.warns(DataWarning, match=r"for \d+ values that are no dates, such as 'never'"):
+    with pytest.warns(
+        DataWarning, match=r"for \d+ values that cannot be read as dates, such as 'never'"
+    ):
         assert kind_of([*texts[:2], "never"] * (ROWS // 3)) == "category"
     typed = pd.Series(pd.to_datetime([text.strip() or None for text in texts], format="ISO8601"))
     read = []
@@ -175,7 +177,7 @@ def test_units_are_few_and_in_most_cells():
 
 def test_almost_numbers():
     with pytest.warns(
-        DataWarning, match=r"category for 2 values that are no numbers, such as '1,5'"
+        DataWarning, match=r"category for 2 values that cannot be read as numbers, such as '1,5'"
     ):
         assert kind_of(["1", "2", "3"] * 19 + ["1", "1,5", "inf"]) == "category"
 

@@ -31,6 +31,7 @@ from evalign.comparison import (
     summarize,
     verdict,
 )
+from evalign.core.text import counted
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
@@ -93,7 +94,8 @@ def compare_methods(
             )
         introduce(spoken, dataset)
         if folds < wanted:
-            spoken.note(f"Note: {folds} folds in the place of {wanted}: a class has {rarest} rows.")
+            why = f"a class has {counted(rarest)}"
+            spoken.note(f"Note: {folds} folds in the place of {wanted}: {why}.")
         about = {"rows": len(rows.y), "classes": labels.names, "folds": folds, "seeds": seeds}
         done = _run(spoken, records, len(METHODS) * folds * seeds, labels)
         _show(spoken, about, metric, done)

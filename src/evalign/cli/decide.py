@@ -14,7 +14,7 @@ from scipy.stats import mannwhitneyu
 
 from evalign.cli.cells import as_objects, as_text
 from evalign.cli.dataset import check_name, read_weights
-from evalign.cli.errors import UsageError, counted, listed, refused
+from evalign.cli.errors import UsageError, listed, refused
 from evalign.cli.labels import Labels, warn_of_formulas
 from evalign.cli.metrics import check_metric
 from evalign.cli.saved_rule import SavedRule
@@ -23,6 +23,7 @@ from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
+from evalign.core.text import counted
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.decisions.goal import ROUNDING
@@ -261,9 +262,8 @@ def _shown(
     for text, slack in (rule.slacks or {}).items():
         met = results["fold_slacks"][text]
         met, known = int((met >= -ROUNDING).sum()), int(np.isfinite(met).sum())
-        slacks.append(
-            f"{text}: {number(slack)} to spare on all rows; met on {met} of {known} folds."
-        )
+        of_folds = f"{met} of {counted(known, 'fold')}"
+        slacks.append(f"{text}: {number(slack)} to spare on all rows; met on {of_folds}.")
     if rule.promised is not None:
         word = "holds" if rule.promised else "is not shown to hold"
         slacks.append(f"On new rows it {word} with confidence {rule.confidence:g}.")

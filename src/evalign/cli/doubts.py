@@ -12,9 +12,10 @@ from pandas import util
 from evalign.cli import dates
 from evalign.cli.cells import as_numbers, as_objects, as_text, percent_masks
 from evalign.cli.dialects import PERCENT
-from evalign.cli.errors import DataWarning, UsageError, counted
+from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.tables import is_number
 from evalign.core.resampling import FEW
+from evalign.core.text import counted
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
 hash_rows: Any = util.hash_pandas_object
@@ -60,8 +61,8 @@ def check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray
             allowed = "finite numbers" if word == "numbers" else word
             cure = f"Correct it or leave it empty, {drop}"
             raise UsageError(f"{what} must hold {allowed}. Got {flaw} in row {row + 1}. {cure}")
-        got = f"{odd.sum()} values that are no {word}, such as {flaw}"
-        cure = f"Correct them or leave them empty for a column of {word}."
+        got = f"{counted(int(odd.sum()), 'value')} that cannot be read as {word}, such as {flaw}"
+        cure = f"Correct that or leave it empty for a column of {word}."
         warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
         return
     if _may_be_numbers_or_dates(present, repeated):

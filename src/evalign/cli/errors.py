@@ -54,16 +54,6 @@ def refused(worded: Callable[[str], str] = str) -> Iterator[None]:
         raise UsageError(worded(text)) from error
 
 
-def counted(number: int, thing: str = "row") -> str:
-    """Write a number of things.
-
-    Examples:
-        >>> counted(1), counted(2)
-        ('1 row', '2 rows')
-    """
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
 def listed(names: list[str], most: int = 8) -> str:
     """Write names as part of a sentence: the first ones, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

@@ -62,6 +62,16 @@ def installing(what: str) -> str:
     return f"Run in the clone of evalign: pip install -e {quote(what)}"
 
 
+def counted(number: int, thing: str = "row") -> str:
+    """Write a number of things.
+
+    Examples:
+        >>> counted(1), counted(2000)
+        ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
 def nearest(name: object, known: Iterable[str]) -> str:
     """The cure for a misspelt name: the known name that is most like it, or "" if none is close.
 
