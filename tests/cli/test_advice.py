@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from evalign import MetricLoss
@@ -15,15 +16,18 @@ from evalign.cli.labels import Labels
 from evalign.cli.terminal import terminal
 from evalign.core.metrics import resolve
 from evalign.decisions import fit_decision
+from evalign.decisions.fit import check_promise
+from evalign.estimator import FrameEncoder
 from evalign.estimator.answers import Answers
 from evalign.estimator.evidence import Wanted
 from evalign.estimator.rows import LabelledRows
+from evalign.estimator.targets import Targets, warn_of_lost
 from evalign.training.advice import advice, batch_advice
 from tests.unit.training.test_advice import RARE, records
 
 PYTHON = re.compile(
     r"\w=|\w\(|evalign\.|\(decision|_data|_state|_norm|patience|temperature|learning rate|"
-    "a lower confidence"
+    r"a lower confidence|an array|folds\b|None"
 )
 Y = np.array([0, 1] * 20)
 PROMISE: Any = {"y": Y, "probabilities": np.eye(2)[Y] * 0.8 + 0.1, "metric": "precision"}
@@ -55,11 +59,18 @@ def library():
         rows = LabelledRows(np.zeros((12, 1)), y, np.ones(12), None)
         rows.parts(0.5, 0, groups, 0, classes)
         fit_decision(**PROMISE)
+        FrameEncoder().fit(pd.DataFrame({"few": [*range(12)], "x": groups}))
+        targets, _ = Targets.of(y)
+        warn_of_lost(targets, y, [(np.flatnonzero(y == 0), np.flatnonzero(y == 1))])
         apart = LabelledRows(np.zeros((12, 1)), groups, np.ones(12), None)
         with pytest.raises(ValueError, match="every class") as refused:
             apart.parts(0.5, 0, groups, 0, classes)
     yield from (str(warning.message) for warning in told)
     yield str(refused.value)
+    for decision, constraint in (("tuned", None), ("expected", "recall >= 0.9")):
+        with pytest.raises(ValueError, match="confidence") as refused:
+            check_promise("fit", decision, constraint, 0.9)
+        yield str(refused.value)
     for metric in ("roc_auc", "expected_cost"):
         with pytest.raises(ValueError, match="a name of metrics") as refused:
             resolve(metric)

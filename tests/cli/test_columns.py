@@ -222,6 +222,31 @@ def test_percent_signs_in_one_of_two_tables():
             frame(other, found, "new.csv")
 
 
+def test_a_number_that_may_stand_for_a_gap():
+    values = np.random.default_rng(0).normal(size=ROWS).round(3)
+    coded = np.where(np.arange(ROWS) < 2, -999, values)
+    with pytest.warns(DataWarning, match=r"holds -999 in 2 rows, .* near it. If it stands for a g"):
+        assert kind_of(coded) == "number"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        kind_of(np.where(np.arange(ROWS) < 1, -999, values))  # once may be chance
+        kind_of(np.where(np.arange(ROWS) < 2, -998, values))
+        kind_of(np.where(np.arange(ROWS) < 2, -999, 300 * values))  # others are near it
+    assert not told
+
+
+def test_dates_that_are_numbers_are_noted():
+    days = pd.date_range("2024-01-01", periods=20).strftime("%Y%m%d").astype(int).to_numpy()
+    with pytest.warns(DataWarning, match=r"read as numbers, such as 20240101. If they are dates"):
+        assert kind_of(np.resize(days, ROWS)) == "number"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        kind_of(np.resize([*days[1:], 20240230], ROWS))  # not a day
+        kind_of(np.resize(days[:9], ROWS))  # a few
+        kind_of(np.resize(days, ROWS) + 0.5)
+    assert not told
+
+
 def test_points_that_may_mark_thousands():
     """Decimals have no 0 at their end, as the mean among ages, or a point in every cell."""
     made = {"column": [f"{i}.125" for i in range(ROWS)], "y": ["a", "b"] * (ROWS // 2)}

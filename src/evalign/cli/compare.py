@@ -15,7 +15,7 @@ from torch import nn
 
 from evalign import comparison
 from evalign.cli.dataset import introduce, load
-from evalign.cli.errors import refused
+from evalign.cli.errors import UsageError, refused
 from evalign.cli.labels import Labels
 from evalign.cli.metrics import check_metric
 from evalign.cli.tables import TableFile
@@ -33,6 +33,7 @@ from evalign.comparison import (
 )
 from evalign.core.text import counted
 from evalign.estimator import AlignedClassifier
+from evalign.estimator.frames import NothingToLearn
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
 from evalign.report.words import number
@@ -97,7 +98,11 @@ def compare_methods(
             why = f"a class has {counted(rarest)}"
             spoken.note(f"Note: {folds} folds in the place of {wanted}: {why}.")
         about = {"rows": len(rows.y), "classes": labels.names, "folds": folds, "seeds": seeds}
-        done = _run(spoken, records, len(METHODS) * folds * seeds, labels)
+        try:
+            done = _run(spoken, records, len(METHODS) * folds * seeds, labels)
+        except NothingToLearn as error:
+            what = f"The rows of a fold of {data} differ in no column to learn from"
+            raise UsageError(f"{what}. Give more rows, or other columns.") from error
         _show(spoken, about, metric, done)
 
 

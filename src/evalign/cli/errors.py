@@ -12,9 +12,14 @@ OWN_WORDS = {
     "drift": "The epoch with the best metric is kept.",
     "diverged": "Look for such values in the data.",
     "few_to_hold_out": "Give more rows.",
-    "class_held_out": "Give another --seed.",
+    "class_held_out": "Give rows of it in more groups.",
     "class_not_held_out": "Give more rows of it.",
     "few_to_tune": "Give more rows, or decide by the probabilities (--decision expected).",
+    "class_in_one_fold": "Give more rows of them, or merge them with others.",
+    "id_of_few": "If it is not one, give more rows.",
+    "none": "be left out",
+    "what_is_promised": 'Name what is promised: --constraint "recall >= 0.9".',
+    "to_promise": "Use --decision tuned: probabilities alone promise nothing.",
     "rule": "The rule",
     "promise": "Give more labelled rows, or a lower --confidence.",
     "ranking": "It ranks over all thresholds: use a metric of labels, such as balanced_accuracy.",
@@ -44,9 +49,10 @@ def refused(worded: Callable[[str], str] = str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        text = re.sub(r"^constraint of \w+( \w+)? must", "--constraint must", str(error))
-        text = re.sub(r"^groups of compare must", "--group must", text)
-        text = re.sub(r"^folds of compare must", "--folds must", text)
+        options = r"^(constraint|confidence|folds) of [\w ]+? must"
+        text = re.sub(options, r"--\1 must", str(error))
+        text = re.sub(r"^groups of fit_decision must", "--groups must", text)
+        text = re.sub(r"^groups of \w+ must", "--group must", text)
         names = "--constraint must bound a metric by a name that `evalign metrics` lists"
         text = re.sub(
             r"^metric of .+'s constraint must be a name of metrics\.names\(\)", names, text

@@ -235,12 +235,15 @@ def _trained(
 ) -> tuple[dict[str, run.Model], TriedModels | None]:
     """Train the models and save them; return them and, of an ensemble, what it tried."""
     tried, trained = None, dict(models)
-    constrained = about["arguments"]["--constraint"] is not None
+    arguments = about["arguments"]
+    constrained = arguments["--constraint"] is not None
     for name, model in models.items():
-        # A constraint that no rule meets is known after the training only.
+        # A constraint that no rule meets is known after the training only, and groups that take a
+        # class with them when they are held out.
         try:
-            bad = refused() if constrained and name == "model" else nullcontext()
-            east = name == "model" and about["arguments"]["--recipe"] == "east"
+            doubtful = name == "model" and (constrained or arguments["--group"] is not None)
+            bad = refused(dataset.labels.named) if doubtful else nullcontext()
+            east = name == "model" and arguments["--recipe"] == "east"
             with bad, dataset.labels.spoken_of(), in_own_words(OF_EAST if east else {}):
                 train(model, parts["training"], parts.get("validation"), checkpoints / name)
         except Infeasible as error:
@@ -253,7 +256,7 @@ def _trained(
             about["folds"] = len(network.networks) if isinstance(network, Folds) else 0
         else:
             about["baseline"] = run.strongest(model)
-            asked = about["arguments"]["--model"]
+            asked = arguments["--model"]
             if asked in (AUTO, BLEND) and len(model.weights_) == 1:
                 about["called"] = f"{asked} ({', '.join(model.weights_)})"
             trained |= run.with_baseline(model, about)
