@@ -188,10 +188,12 @@ def _build(
     table = predictions(tested, dataset.labels, models)
     with writing(folder / PREDICTIONS, table.schema) as write:
         write(table)
-    if len(given := table["model_prediction"].unique()) == 1:
+    given, several = table["model_prediction"].unique(), len(np.unique(tested.y)) > 1
+    if several and len(given) == 1:
         alone = f"The model labels every test row {given[0].as_py()!r}: it tells nothing apart."
         warnings.warn(alone, DataWarning, stacklevel=2)
-    elif table["model_prediction"].equals(table["label"]) and np.bincount(tested.y).min() >= FEW:
+    right = several and table["model_prediction"].equals(table["label"])
+    if right and np.bincount(tested.y).min() >= FEW:
         cure = "look for a column that gives the label away, and leave it out with --drop"
         perfect = f"Every test row is labelled right. If that is too good to be true, {cure}."
         warnings.warn(perfect, DataWarning, stacklevel=2)
