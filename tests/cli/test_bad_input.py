@@ -16,7 +16,7 @@ from evalign.cli.dataset import Rows
 from evalign.cli.errors import UsageError
 from evalign.cli.labels import Labels
 from evalign.training import holdout_split
-from tests.cli.commands import done, files, fit, refused, small_disk, table, written
+from tests.cli.commands import done, files, fit, invoke, refused, small_disk, table, written
 
 
 def text_of(frame):
@@ -33,9 +33,11 @@ TUNED = ["--decision", "tuned", "--constraint"]  # argmax heeds none
 BAD_TABLES = {
     "empty": (b"", "is empty. Give a table with a line of names above its rows."),
     "header only": (b"age,label\n", "holds no rows. Give a table with one row or more."),
+    "header alone": (b"age,label", "holds no rows. Give a table with one row or more."),
     "a short row": (b"age,label\n1,a\n2\n", "must have as many cells as the header, 2. Got 1."),
     "a long row": (b"age,label\n1,a\n2,b,c\n", "needs quotes around it."),
-    "no text": (b"age,label\n1,\0\n", "it holds bytes that are not text. Save it in UTF-8."),
+    "no text": (b"age,label\n1,\0\n", "bytes that are not text. Save it as CSV in UTF-8,"),
+    "one row": (b"age,label\n1,a\n", "Got 'a' alone, in 1 row. Add rows of another class"),
     "duplicate columns": (b"age,age,label\n1,2,a\n", "several columns named 'age'. Rename them."),
     "a title": (b"An export,,\nage,label,\n1,a,\n", "named ''. Name them. If lines stand above"),
     "no target": (b"age,Label\n1,a\n", "Got 'label'. Did you mean 'Label'?"),
@@ -52,7 +54,7 @@ BAD_TABLES = {
         "has the name of one that `evalign pr",
     ),
     "another": (changed(probability_low=["x", "y"] * 120), "or leave it out with --drop 'probabi"),
-    "one class": (changed(label="a"), "Got 'a' in all 240 rows. Add rows of another class, or"),
+    "one class": (changed(label="a"), "Got 'a' alone, in 240 rows. Add rows of another class, or"),
     "one row of a class": (text_of(TWO), "two rows or more of each class. Got one row of 'b'."),
     "too few rows": (
         b"age,label\n1,a\n2,a\n2,b\n4,b\n",
@@ -126,6 +128,9 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
         (["--drop", "label"], "must name different columns"),
         (["--positive", "high"], "of which there are two. Got 'high'; the classes are 'high', 'l"),
         (["--test", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory."),
+        (["--validation", "t.csv.zip"], "t.csv.zip is packed. Unpack it, and give the table"),
+        ([*TUNED, "accuracy >= 0.5", "--confidence", "2"], "--confidence must lie from 0.5 to"),
+        (["--confidence", "0.9"], "must be left out without a constraint. Got 0.9. Name what is"),
         (["--validation", "t.ods"], "must end in .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .xlsx."),
         (["--nonsense"], "No such option: --nonsense"),
     ],
@@ -133,6 +138,17 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
 def test_arguments(tmp_path, data, more, words):
     assert words in refused(*fit(data, tmp_path / "run", *more))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_class_of_one_group(tmp_path):
+    """Its group may be held out when a network of a blend is trained."""
+    groups = [f"{i % 5}" if label != "high" else "h" for i, label in enumerate(table()["label"])]
+    data = tmp_path / "data.csv"
+    data.write_bytes(changed(home=groups))
+    result = invoke(*fit(data, tmp_path / "run", "--model", "blend", "--group", "home"))
+    assert result.code == 2
+    text = "--group must leave rows of every class to train on. Got none of class 'high'. Give"
+    assert text in result.err
 
 
 def test_a_metric_of_two_classes_says_so(tmp_path, data):

@@ -123,7 +123,9 @@ def test_dates(form, repeated):
     days = pd.date_range("2024-01-01", periods=ROWS // repeated, freq="37h").repeat(repeated)
     texts = [*days.strftime(form)[:-1], ""]
     assert kind_of(texts) == "date"
-    with pytest.warns(DataWarning, match=r"for \d+ values that are no dates, such as 'never'"):
+    with pytest.warns(
+        DataWarning, match=r"for \d+ values that cannot be read as dates, such as 'never'"
+    ):
         assert kind_of([*texts[:2], "never"] * (ROWS // 3)) == "category"
     typed = pd.Series(pd.to_datetime([text.strip() or None for text in texts], format="ISO8601"))
     read = []
@@ -175,7 +177,7 @@ def test_units_are_few_and_in_most_cells():
 
 def test_almost_numbers():
     with pytest.warns(
-        DataWarning, match=r"category for 2 values that are no numbers, such as '1,5'"
+        DataWarning, match=r"category for 2 values that cannot be read as numbers, such as '1,5'"
     ):
         assert kind_of(["1", "2", "3"] * 19 + ["1", "1,5", "inf"]) == "category"
 
@@ -218,6 +220,31 @@ def test_percent_signs_in_one_of_two_tables():
         other = pa.table(usual | {name: given})
         with pytest.warns(DataWarning, match=f"Column '{name}' of new.csv {text}"):
             frame(other, found, "new.csv")
+
+
+def test_a_number_that_may_stand_for_a_gap():
+    values = np.random.default_rng(0).normal(size=ROWS).round(3)
+    coded = np.where(np.arange(ROWS) < 2, -999, values)
+    with pytest.warns(DataWarning, match=r"holds -999 in 2 rows, .* near it. If it stands for a g"):
+        assert kind_of(coded) == "number"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        kind_of(np.where(np.arange(ROWS) < 1, -999, values))  # once may be chance
+        kind_of(np.where(np.arange(ROWS) < 2, -998, values))
+        kind_of(np.where(np.arange(ROWS) < 2, -999, 300 * values))  # others are near it
+    assert not told
+
+
+def test_dates_that_are_numbers_are_noted():
+    days = pd.date_range("2024-01-01", periods=20).strftime("%Y%m%d").astype(int).to_numpy()
+    with pytest.warns(DataWarning, match=r"read as numbers, such as 20240101. If they are dates"):
+        assert kind_of(np.resize(days, ROWS)) == "number"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        kind_of(np.resize([*days[1:], 20240230], ROWS))  # not a day
+        kind_of(np.resize(days[:9], ROWS))  # a few
+        kind_of(np.resize(days, ROWS) + 0.5)
+    assert not told
 
 
 def test_points_that_may_mark_thousands():

@@ -12,7 +12,7 @@ from evalign.cli.labels import Labels
 from evalign.cli.terminal import Terminal
 from evalign.comparison import METHODS, PLAIN, TUNED
 from evalign.training import TrainingWarning
-from tests.cli.commands import done, refused, table, written
+from tests.cli.commands import done, invoke, refused, table, written
 
 EAST = "EAST (argmax)"
 FEW = [PLAIN, TUNED, "gradient boosting (argmax)"]  # the longest name
@@ -55,6 +55,15 @@ def result(binary):
 
 def scores(result):
     return [record["score"] for record in result["records"] if record["method"] in FEW]
+
+
+def test_a_fold_with_nothing_to_learn_from(tmp_path):
+    data = tmp_path / "data.csv"
+    data.write_text("x,label\n2,a\n3,b\n4,b\n2,a\n")
+    said = invoke("compare", data, "--target", "label", *QUICK)
+    assert said.code == 2
+    text = "differ in no column to learn from. Give more rows, or other columns.\n"
+    assert said.err.endswith(text)
 
 
 def test_json_holds_methods_records_and_verdict(result):

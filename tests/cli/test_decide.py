@@ -420,7 +420,9 @@ def test_a_promise(tmp_path):
     assert "gap(recall) <= 0.9 needs groups of rows. Name their column with --groups." in text
     text = refused("decide", data, *how, "--constraint", "recall >= 0.5", "--groups", "place")
     assert '--constraint bounds none. Leave it out, or pass --constraint "gap(recall)' in text
-    assert "must be None without a constraint" in refused("decide", few, *how)
+    assert "--confidence must be left out without a constraint" in refused("decide", few, *how)
+    one = written(tmp_path / "one.csv", frame.assign(place="here"))
+    assert "--groups must name two groups at least. Got 1." in refused("decide", one, *how, *bounds)
 
 
 FORGED = [

@@ -350,7 +350,7 @@ def test_numbers_with_a_flaw_are_pointed_out(tmp_path):
     frame.loc[frame["age"].index[8:], "age"] = "50"
     data = written(tmp_path / "data.csv", frame)
     said = done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1)).err
-    assert "is a category for 1 values that are no numbers, such as '?'" in said
+    assert "is a category for 1 value that cannot be read as numbers, such as '?'" in said
 
 
 def test_a_stream_in_ascii(monkeypatch):

@@ -259,6 +259,21 @@ def test_auto_says_what_it_chose(pair, tmp_path, monkeypatch):
     assert "auto (linear)" in done("evaluate", tmp_path / "run", pair).out
 
 
+@pytest.mark.parametrize("label", ["no", "yes"])
+def test_test_rows_of_one_class_do_not_show_that_a_model_tells_nothing_apart(tmp_path, label):
+    x = np.random.default_rng(0).normal(size=200)
+    frame = pd.DataFrame({"x": x, "label": np.where(x > 0, "yes", "no")})
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    frame[(frame["label"] == label) & (abs(x) > 0.5)].to_csv(tmp_path / "one.csv", index=False)
+    given = {"--test": tmp_path / "one.csv", "--validation": tmp_path / "data.csv"}
+    more = [argument for pair in given.items() for argument in pair]
+    said = done(*fit(tmp_path / "data.csv", tmp_path / "run", *more, model="linear")).err
+    assert f"few test rows ('{'no' if label == 'yes' else 'yes'}': 0)" in said
+    assert "every test row" not in said.lower()
+    assert "linear: fold 1 of 1 took" in said
+    assert "the others" not in said
+
+
 def test_a_constant_is_told_of_and_so_is_a_perfect_score(tmp_path):
     """Of labels that no column tells of, the most frequent one is the most probable for all."""
     draw = np.random.default_rng(0)

@@ -309,7 +309,7 @@ def test_evaluate_the_test_rows(tmp_path):
 def test_the_training_file_is_no_test(fitted, data, tmp_path):
     said = done("evaluate", fitted, data)
     assert f"Note: The run was trained on {data}, or chosen by it: this is no test" in said.err
-    assert "On 240 rows that the models have seen in training. This is no test." in said.out
+    assert "On 240 rows that the models have seen in training. This is not a test." in said.out
     assert "test rows" not in said.out
     assert "is better" not in said.out
     result = json.loads(done("evaluate", fitted, data, "--json").out)
@@ -328,7 +328,7 @@ def test_a_report_on_the_training_file_says_so(data, tmp_path, part):
     test = {"data": data, "validation": some}[part]
     command = fit(data, tmp_path / "run", "--validation", some, "--test", test, epochs=1)
     said = done(*command)
-    assert "This is no test." in said.out
+    assert "This is not a test." in said.out
     page = (tmp_path / "run" / "report.html").read_text()
     done("report", tmp_path / "run", "--out", tmp_path / "again.html")
     for html in (page, (tmp_path / "again.html").read_text()):

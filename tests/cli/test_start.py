@@ -34,7 +34,8 @@ COMMANDS = [
     ("fit --help", 0, "A new folder for the results."),
     ("fit --help", 0, "several models, whose probabilities are averaged (blend)"),
     ("fit --help", 0, "From probabilities to labels: the most probable class (argmax)"),
-    ("fit --nonsense", 2, "No such option"),
+    ("fit --nonsense", 2, "No such option: --nonsense"),
+    ("compare --seed 1", 2, "It is one of `evalign fit`. See `evalign compare --help`."),
     ("fit nosuch.csv --target y", 2, "nosuch.csv cannot be read: No such file or directory."),
     ("fit data.csv --target y --out no/run", 2, "no does not exist. Create it first."),
     ("fit data.csv --target y --out run --test x.doc", 2, "x.doc must end in .csv"),
@@ -85,6 +86,33 @@ def test_a_pipe_that_is_not_read_ends_it_without_a_word(command):
     )
     os.close(writing)
     assert (done.returncode, done.stderr or "") == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "said"),
+    [
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit('a text')", 1, "a text\n"),
+        ("sys.exit()", 0, ""),
+        ("raise typer.Exit(5)", 5, ""),
+    ],
+)
+@pytest.mark.parametrize("early", [False, True])
+def test_an_exit_has_the_code_that_it_gives(ended, code, said, early):
+    """In a command, and in the callback of an option."""
+    program = f"""
+import sys, typer
+from evalign.cli.app import run
+app = typer.Typer()
+def end(wanted):
+    if wanted: {ended}
+@app.command()
+def command(early: bool = typer.Option(False, callback=end)):
+    end(True)
+sys.exit(run(["--early"] if {early} else ["--no-early"], program=app))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (code, said)
 
 
 def test_options_are_the_librarys():

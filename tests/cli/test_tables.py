@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -60,6 +61,16 @@ def test_dialects(tmp_path, recwarn, suffix, separator, decimal, encoding, said)
     assert TableFile(path).read().to_pydict() == ROWS
     notes = [str(warning.message) for warning in recwarn]
     assert [f"{path} is read as a table {said}" in note for note in notes] == [True] * bool(said)
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [("csv", gzip.compress), ("csv.gz", bytes)])
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+def test_a_file_is_packed_whatever_its_name(tmp_path, suffix, pack, encoding):
+    path = tmp_path / f"data.{suffix}"
+    path.write_bytes(pack(text(",", ".").encode(encoding)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        assert TableFile(path).read().to_pydict() == ROWS
 
 
 def test_a_tsv_has_tabs(tmp_path, recwarn):
@@ -337,7 +348,9 @@ def test_bad_sheets(tmp_path, name):
 def test_what_is_not_a_workbook(tmp_path, monkeypatch):
     path = tmp_path / "data.xlsx"
     path.write_bytes(b"PK no workbook")
-    with pytest.raises(UsageError, match="cannot be read: it is not a workbook of Excel"):
+    with pytest.raises(
+        UsageError, match=r"it is not a workbook of Excel. If it is a CSV, name it \.csv\."
+    ):
         TableFile(path)
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(UsageError, match=r"without openpyxl\. .*pip install -e '\.\[excel\]'; or"):

@@ -315,7 +315,7 @@ def test_only_the_ratios_of_weights_count():
         assert scaled.score(X, Y, weight * scale) == plain.score(X, Y, weight)
 
 
-@pytest.mark.filterwarnings("ignore:1 rows outside of the most frequent class")
+@pytest.mark.filterwarnings("ignore:1 row outside of the most frequent class")
 def test_two_rows_with_a_weight():
     weight = np.zeros(len(Y))
     weight[[np.argmax(Y), np.argmin(Y)]] = 1

@@ -284,7 +284,7 @@ def test_rows_of_one_class_tell_nothing(own):
     found = scores(replace(made, y=y, aligned=aligned, baseline=baseline))
     assert found["answer"]["verdict"] == "cannot tell"
     assert found["answer"]["sentence"].endswith(
-        "all 400 rows are of the class class 1, and to label every row so would be right."
+        "every row is of the class class 1, and to label all so would be right."
     )
     assert found["answer"]["next"] == ["Score rows of others, too."]
     against = "Against cross-entropy: no verdict, as all rows are of one class."

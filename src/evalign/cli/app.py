@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -21,7 +21,7 @@ from evalign.cli.commands import (
     predict,
     report,
 )
-from evalign.cli.errors import UsageError, in_options
+from evalign.cli.errors import UsageError
 from evalign.core.text import nearest, visible
 
 app = typer.Typer(
@@ -62,7 +62,10 @@ def run(
         code = _done(given, program, name)
         sys.stdout.flush()  # Python itself would do so last, and complain
         return code
-    except (BrokenPipeError, SystemExit):  # the latter of rich and typer, for the same reason
+    except (BrokenPipeError, SystemExit) as error:
+        # Rich and typer make the latter of the former. Any other says how the program ends.
+        if BrokenPipeError not in (type(error), type(error.__context__)):
+            raise
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
             os.dup2(nowhere, stream.fileno())
@@ -85,13 +88,23 @@ def _done(given: list[str], program: typer.Typer, name: str) -> int:
 def _with_cure(error: TyperException) -> str:
     """The text of typer with the choice that is most like what was given, or where to look."""
     text, context = error.format_message(), getattr(error, "ctx", None)
-    if text.startswith("Missing") and context is not None:
-        return f"{text} See `{context.command_path} --help`."
+    if text.startswith(("Missing", "No such option")) and context is not None:
+        also = _commands_with(getattr(error, "option_name", None), context)
+        text = f"{text.rstrip('.')}. {f'It is one of {also}. ' if also else ''}"
+        return f"{text}See `{context.command_path} --help`."
     found = re.search(r"'([^']*)' is not one of (.+)\.$", text)
     cure = nearest(found[1], re.findall(r"'([^']+)'", found[2])) if found else ""
     return f"{text} {cure}" if cure else text
 
 
+def _commands_with(option: str | None, context: Any) -> str:
+    """The commands of a program that have an option."""
+    root = context.find_root()
+    commands = getattr(root.command, "commands", {})
+    found = [name for name, one in commands.items() if any(option in p.opts for p in one.params)]
+    return ", ".join(f"`{root.info_name} {name}`" for name in found)
+
+
 def _complain(name: str, text: str) -> int:
-    print(f"{name}: {visible(' '.join(in_options(text).split()))}", file=sys.stderr)
+    print(f"{name}: {visible(' '.join(text.split()))}", file=sys.stderr)
     return 2

@@ -15,6 +15,7 @@ from evalign.cli.doubts import (
     check_almost,
     percent_signs,
     warn_of_other_percents,
+    warn_of_stand_ins,
     warn_of_thousands,
 )
 from evalign.cli.errors import UsageError, listed
@@ -182,6 +183,8 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
     example = repr(texts.drop_null()[0].as_py()[:40]) if found != "empty" else ""
     if found == "empty":
         raise UsageError(f"{what} must hold a value. Got {len(texts)} gaps. Fill it in, {drop}")
+    if given.kind == "number":
+        warn_of_stand_ins(what, values)
     if found == "prose":
         got = f"Got text, such as {example}. Make features of it, {drop}"
         raise UsageError(f"{what} must hold numbers, categories or dates. {got}")

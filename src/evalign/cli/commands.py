@@ -250,7 +250,12 @@ def compare(
     folds: Annotated[
         int, Option(min=2, help="Of the cross-validation; fewer if a class has fewer rows.")
     ] = 5,
-    seeds: Annotated[int, Option(min=1, help="How often the cross-validation is repeated.")] = 3,
+    seeds: Annotated[
+        int,
+        Option(
+            min=1, help="How often the cross-validation is repeated, each time with other folds."
+        ),
+    ] = 3,
     epochs: Epochs = None,
     group: Group = None,
     weight: Weight = None,

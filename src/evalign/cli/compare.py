@@ -15,7 +15,7 @@ from torch import nn
 
 from evalign import comparison
 from evalign.cli.dataset import introduce, load
-from evalign.cli.errors import refused
+from evalign.cli.errors import UsageError, refused
 from evalign.cli.labels import Labels
 from evalign.cli.metrics import check_metric
 from evalign.cli.tables import TableFile
@@ -31,7 +31,9 @@ from evalign.comparison import (
     summarize,
     verdict,
 )
+from evalign.core.text import counted
 from evalign.estimator import AlignedClassifier
+from evalign.estimator.frames import NothingToLearn
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
 from evalign.report.words import number
@@ -93,9 +95,14 @@ def compare_methods(
             )
         introduce(spoken, dataset)
         if folds < wanted:
-            spoken.note(f"Note: {folds} folds in the place of {wanted}: a class has {rarest} rows.")
+            why = f"a class has {counted(rarest)}"
+            spoken.note(f"Note: {folds} folds in the place of {wanted}: {why}.")
         about = {"rows": len(rows.y), "classes": labels.names, "folds": folds, "seeds": seeds}
-        done = _run(spoken, records, len(METHODS) * folds * seeds, labels)
+        try:
+            done = _run(spoken, records, len(METHODS) * folds * seeds, labels)
+        except NothingToLearn as error:
+            what = f"The rows of a fold of {data} differ in no column to learn from"
+            raise UsageError(f"{what}. Give more rows, or other columns.") from error
         _show(spoken, about, metric, done)
 
 

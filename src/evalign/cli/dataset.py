@@ -14,12 +14,12 @@ from evalign.cli.cells import as_numbers, as_text
 from evalign.cli.columns import Columns, frame, plan
 from evalign.cli.dates import example
 from evalign.cli.doubts import warn_of_copies, warn_of_shared
-from evalign.cli.errors import DataWarning, UsageError, counted, listed, refused
+from evalign.cli.errors import DataWarning, UsageError, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import WARNING, Terminal
 from evalign.core.resampling import FEW
-from evalign.core.text import nearest
+from evalign.core.text import counted, nearest
 from evalign.estimator.cells import LARGEST
 from evalign.training import holdout_split
 
@@ -159,9 +159,8 @@ def rows(
         groups = as_text(table[columns.group]).to_pandas()
         if groups.isna().any():
             what = f"Column {columns.group!r} of {source}"
-            raise UsageError(
-                f"{what} must name a group in every row. Got {groups.isna().sum()} gaps."
-            )
+            got = f"Got {counted(groups.isna().sum(), 'gap')}. Fill it in, or remove the row."
+            raise UsageError(f"{what} must name a group in every row. {got}")
         groups = groups.to_numpy(object)
     return Rows(X, y, weight, groups)
 

@@ -14,7 +14,7 @@ from scipy.stats import mannwhitneyu
 
 from evalign.cli.cells import as_objects, as_text
 from evalign.cli.dataset import check_name, read_weights
-from evalign.cli.errors import UsageError, counted, listed, refused
+from evalign.cli.errors import UsageError, listed, refused
 from evalign.cli.labels import Labels, warn_of_formulas
 from evalign.cli.metrics import check_metric
 from evalign.cli.saved_rule import SavedRule
@@ -23,12 +23,13 @@ from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
+from evalign.core.text import counted
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.decisions.goal import ROUNDING
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Method, as_argument
-from evalign.estimator.evidence import NOT_PROMISED, Wanted, evidence
+from evalign.estimator.evidence import Wanted, evidence
 from evalign.report.words import number
 
 PREDICTION = "prediction"
@@ -100,11 +101,9 @@ def fit_rule(
         _check_gap(constraint, groups, labels.names)
         apart = None if groups is None else _groups(table, groups)
         wanted = Wanted(metric, decision, constraint, labels.names, confidence, apart)
-        with refused(), warnings.catch_warnings(record=True) as told:
-            warnings.filterwarnings("always", NOT_PROMISED)
-            with _own_words():
-                rule = wanted.rule(answers)
-                results = _as_metric(evidence(answers, wanted, rule), metric)
+        with refused(), warnings.catch_warnings(record=True) as told, _own_words():
+            rule = wanted.rule(answers)
+            results = _as_metric(evidence(answers, wanted, rule), metric)
         _introduce(spoken, source, labels, columns, roles)
         if logits and ((answers.values >= 0) & (answers.values <= 1)).all():
             cure = "If they are, leave --logits out."
@@ -263,9 +262,8 @@ def _shown(
     for text, slack in (rule.slacks or {}).items():
         met = results["fold_slacks"][text]
         met, known = int((met >= -ROUNDING).sum()), int(np.isfinite(met).sum())
-        slacks.append(
-            f"{text}: {number(slack)} to spare on all rows; met on {met} of {known} folds."
-        )
+        of_folds = f"{met} of {counted(known, 'fold')}"
+        slacks.append(f"{text}: {number(slack)} to spare on all rows; met on {of_folds}.")
     if rule.promised is not None:
         word = "holds" if rule.promised else "is not shown to hold"
         slacks.append(f"On new rows it {word} with confidence {rule.confidence:g}.")

@@ -16,6 +16,8 @@ from typing import IO, NamedTuple, cast
 from evalign.cli.errors import UsageError
 
 BLOCK = 2**22  # bytes at a time
+GZIP = b"\x1f\x8b"  # with which a packed file begins, whatever its name
+NO_ROWS = "{} holds no rows. Give a table with one row or more."
 SAMPLE = 2**18  # characters from which separator and decimal mark are told
 MARKS = {
     codecs.BOM_UTF8: "utf-8",
@@ -87,6 +89,8 @@ def find_dialect(path: Path, decimal: str = ".") -> Dialect:
         cure = "Write it with one of them alone, or as .parquet."
         raise UsageError(f"{path} may be separated by {ways}: both give even rows. {cure}")
     separator = found[0] if found else separator_of(path)
+    if whole and len(tables[separator]) == 1:  # Arrow does not take it without a line break
+        raise UsageError(NO_ROWS.format(path))
     cells = [cell.strip() for row in tables[separator][1:] for cell in row]
     return Dialect(encoding, separator, _decimal(cells, "." if separator == "," else decimal))
 
@@ -99,9 +103,10 @@ def _encoding(path: Path) -> str:
         if start.startswith(mark):
             return name
     other, wide, save = False, False, "Save it in UTF-8."
+    named = "Save it as CSV in UTF-8, or name it for what it is, .xlsx or .parquet."
     for text in _decoded(path):
         if "\0" in text:
-            raise UsageError(f"{path} cannot be read: it holds bytes that are not text. {save}")
+            raise UsageError(f"{path} cannot be read: it holds bytes that are not text. {named}")
         if text.isascii():
             continue
         other, wide = other or bool(OTHER_BYTES.search(text)), wide or bool(WIDE.search(text))
@@ -120,10 +125,15 @@ def _decoded(path: Path) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
+def is_packed(path: Path) -> bool:
+    """Whether a file is one of gzip. Downloads may lack the suffix ".gz", or have nothing else."""
+    with open(path, "rb") as file:
+        return file.read(len(GZIP)) == GZIP
+
+
 def opened(path: Path) -> IO[bytes]:
     """Open a file for its bytes, unpacked where it is packed."""
-    packed = path.suffix.lower() == ".gz"
-    return cast(IO[bytes], gzip.open(path) if packed else open(path, "rb"))
+    return cast(IO[bytes], gzip.open(path) if is_packed(path) else open(path, "rb"))
 
 
 def _rows(sample: str, separator: str, whole: bool) -> list[list[str]]:

@@ -12,9 +12,10 @@ from pandas import util
 from evalign.cli import dates
 from evalign.cli.cells import as_numbers, as_objects, as_text, percent_masks
 from evalign.cli.dialects import PERCENT
-from evalign.cli.errors import DataWarning, UsageError, counted
+from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.tables import is_number
 from evalign.core.resampling import FEW
+from evalign.core.text import counted
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
 hash_rows: Any = util.hash_pandas_object
@@ -30,6 +31,8 @@ WORDS = r"^\p{Lu}.*\s|\s\S+\s"  # 12 Main St, 2 pieces per set: several words, a
 MANY = 20  # values; more of them are hardly names of things
 UNITS, MOST = 3, 0.9  # so many units at most, of so many of the cells
 SAMPLE = 1000  # cells that most often tell
+STAND_INS = (-99, -999, -9999, -99999)
+FIRST_DAY, LAST_DAY = 19000101, 21001231
 COPIES = 0.05  # share of the rows; fewer change little
 LabelledFrame = tuple[pd.DataFrame, np.ndarray]  # features and class codes
 
@@ -60,8 +63,8 @@ def check_almost(what: str, drop: str, texts: pa.ChunkedArray, wrong: np.ndarray
             allowed = "finite numbers" if word == "numbers" else word
             cure = f"Correct it or leave it empty, {drop}"
             raise UsageError(f"{what} must hold {allowed}. Got {flaw} in row {row + 1}. {cure}")
-        got = f"{odd.sum()} values that are no {word}, such as {flaw}"
-        cure = f"Correct them or leave them empty for a column of {word}."
+        got = f"{counted(int(odd.sum()), 'value')} that cannot be read as {word}, such as {flaw}"
+        cure = f"Correct that or leave it empty for a column of {word}."
         warnings.warn(f"{what} is a category for {got}. {cure}", DataWarning, stacklevel=5)
         return
     if _may_be_numbers_or_dates(present, repeated):
@@ -155,6 +158,28 @@ def warn_of_thousands(what: str, column: pa.ChunkedArray) -> None:
         got = "holds numbers such as 1.230, and others without a point"
         cure = "If the point marks thousands, remove it: 1.230 is read as little more than 1."
         warnings.warn(f"{what} {got}. {cure}", DataWarning, stacklevel=4)
+
+
+def warn_of_stand_ins(what: str, values: np.ndarray) -> None:
+    """Warn of a number such as -999 far below all others, and of dates such as 20240131.
+
+    One row may hold -999 by chance, and a few numbers may look like dates.
+    """
+    present = values[np.isfinite(values)]
+    least = present.min()
+    others, rows = present[present > least], int((present == least).sum())
+    if least in STAND_INS and rows > 1 and len(others) and others.min() > least / 2:
+        got = f"holds {least:g} in {counted(rows)}, and no other number near it"
+        text = f"{what} {got}. If it stands for a gap, leave it empty."
+        warnings.warn(text, DataWarning, stacklevel=4)
+    if least >= FIRST_DAY and present.max() <= LAST_DAY and not (present % 1).any():
+        days = pd.Series(np.unique(present)).astype(int).astype(str)
+        if (
+            len(days) >= FEW
+            and pd.to_datetime(days, format="%Y%m%d", errors="coerce").notna().all()
+        ):
+            text = f"{what} is read as numbers, such as {days[0]}. If they are dates, write them as"
+            warnings.warn(f"{text} 2024-01-31.", DataWarning, stacklevel=4)
 
 
 def warn_of_copies(source: str, X: pd.DataFrame, y: np.ndarray) -> None:

@@ -4,24 +4,31 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-ALIGNED = "`evalign fit --recipe aligned`"
-# What the library advises in words of Python, and what the command line has in its place.
-ADVICE = {
-    r'Use [\w= ]+, or MetricLoss\(\.\.\., statistics="running"\)': f"Use {ALIGNED}",
-    r'has, AlignedLoss \(recipe="aligned"\)': f"has ({ALIGNED})",
-    r"give it time \(patience\), .* or a lower learning rate": "give more rows of it",
-    r'Use a higher temperature, .* AlignedLoss \(recipe="aligned"\),': f"Use {ALIGNED},",
-    r"Lower its temperature .* or train on this metric": "The epoch with the best metric is kept",
-    r"Lower the learning rate, set clip_norm, or look": "Look",
-    r"Give validation_data, or more": "Give more",
-    r"Give more rows, or validation_data": "Give more rows",
-    r"Give validation_data, or another random_state": "Give another --seed",
-    r'\(decision "expected"\)': "(--decision expected)",
-    r"The rule of \w+ does not promise": "The rule does not promise",
-    r"or a lower confidence": "or a lower --confidence",
-    r"use evalign\.losses\.\w+\.": "use a metric of labels, such as balanced_accuracy.",
-    r" or ExpectedCost\(cost\)": "",
+# What the command line says in the place of the library's words of Python, by their kind.
+OWN_WORDS = {
+    "small_batches": "Use --recipe aligned.",  # EAST alone sees one at a time
+    "collapsed": "A class is very rare among these rows: give more rows of it.",
+    "vanished": "Perhaps these columns tell no more: give others, or more rows.",
+    "drift": "The epoch with the best metric is kept.",
+    "diverged": "Look for such values in the data.",
+    "few_to_hold_out": "Give more rows.",
+    "class_held_out": "Give rows of it in more groups.",
+    "class_not_held_out": "Give more rows of it.",
+    "few_to_tune": "Give more rows, or decide by the probabilities (--decision expected).",
+    "class_in_one_fold": "Give more rows of them, or merge them with others.",
+    "id_of_few": "If it is not one, give more rows.",
+    "none": "be left out",
+    "what_is_promised": 'Name what is promised: --constraint "recall >= 0.9".',
+    "to_promise": "Use --decision tuned: probabilities alone promise nothing.",
+    "rule": "The rule",
+    "promise": "Give more labelled rows, or a lower --confidence.",
+    "ranking": "It ranks over all thresholds: use a metric of labels, such as balanced_accuracy.",
+    "costs": 'Give the costs: "expected_cost[[0, 1], [5, 0]]".',
 }
+# The same of the one recipe without cross-entropy.
+OF_EAST: dict[str, str] = dict.fromkeys(
+    ("collapsed", "vanished"), "Use --recipe aligned, which keeps a cross-entropy term."
+)
 
 
 class UsageError(ValueError):
@@ -42,31 +49,15 @@ def refused(worded: Callable[[str], str] = str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        text = re.sub(r"^constraint of \w+( \w+)? must", "--constraint must", str(error))
-        text = re.sub(r"^groups of compare must", "--group must", text)
-        text = re.sub(r"^folds of compare must", "--folds must", text)
+        options = r"^(constraint|confidence|folds) of [\w ]+? must"
+        text = re.sub(options, r"--\1 must", str(error))
+        text = re.sub(r"^groups of fit_decision must", "--groups must", text)
+        text = re.sub(r"^groups of \w+ must", "--group must", text)
         names = "--constraint must bound a metric by a name that `evalign metrics` lists"
         text = re.sub(
             r"^metric of .+'s constraint must be a name of metrics\.names\(\)", names, text
         )
         raise UsageError(worded(text)) from error
-
-
-def in_options(text: str) -> str:
-    """Advice of the library with options in the place of arguments."""
-    for advised, cure in ADVICE.items():
-        text = re.sub(advised, cure, text)
-    return text
-
-
-def counted(number: int, thing: str = "row") -> str:
-    """Write a number of things.
-
-    Examples:
-        >>> counted(1), counted(2)
-        ('1 row', '2 rows')
-    """
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def listed(names: list[str], most: int = 8) -> str:

@@ -36,6 +36,8 @@ def check_table(path: Path) -> None:
     """Refuse a path that does not lead to a table."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder. Give one of the files in it.")
+    if path.suffix.lower() == ".zip":
+        raise UsageError(f"{path} is packed. Unpack it, and give the table that it holds.")
     check_suffix(path, (*SUFFIXES, EXCEL))
     if not path.exists():
         raise UsageError(f"{path} cannot be read: {os.strerror(errno.ENOENT)}.")

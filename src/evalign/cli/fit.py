@@ -27,7 +27,7 @@ from evalign.cli.dataset import (
     warn_of_overlap,
     warn_of_scarce,
 )
-from evalign.cli.errors import DataWarning, UsageError, refused
+from evalign.cli.errors import OF_EAST, DataWarning, UsageError, refused
 from evalign.cli.files import digest, partial_folder
 from evalign.cli.findings import findings
 from evalign.cli.metrics import check_metric
@@ -44,6 +44,7 @@ from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import Infeasible
 from evalign.core.resampling import FEW
+from evalign.core.text import in_own_words
 from evalign.decisions import Decision
 from evalign.decisions.fit import check_promise
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT
@@ -187,10 +188,12 @@ def _build(
     table = predictions(tested, dataset.labels, models)
     with writing(folder / PREDICTIONS, table.schema) as write:
         write(table)
-    if len(given := table["model_prediction"].unique()) == 1:
+    given, several = table["model_prediction"].unique(), len(np.unique(tested.y)) > 1
+    if several and len(given) == 1:
         alone = f"The model labels every test row {given[0].as_py()!r}: it tells nothing apart."
         warnings.warn(alone, DataWarning, stacklevel=2)
-    elif table["model_prediction"].equals(table["label"]) and np.bincount(tested.y).min() >= FEW:
+    right = several and table["model_prediction"].equals(table["label"])
+    if right and np.bincount(tested.y).min() >= FEW:
         cure = "look for a column that gives the label away, and leave it out with --drop"
         perfect = f"Every test row is labelled right. If that is too good to be true, {cure}."
         warnings.warn(perfect, DataWarning, stacklevel=2)
@@ -234,12 +237,16 @@ def _trained(
 ) -> tuple[dict[str, run.Model], TriedModels | None]:
     """Train the models and save them; return them and, of an ensemble, what it tried."""
     tried, trained = None, dict(models)
-    constrained = about["arguments"]["--constraint"] is not None
+    arguments = about["arguments"]
+    constrained = arguments["--constraint"] is not None
     for name, model in models.items():
-        # A constraint that no rule meets is known after the training only.
+        # A constraint that no rule meets is known after the training only, and groups that take a
+        # class with them when they are held out.
         try:
-            bad = refused() if constrained and name == "model" else nullcontext()
-            with bad, dataset.labels.spoken_of():
+            doubtful = name == "model" and (constrained or arguments["--group"] is not None)
+            bad = refused(dataset.labels.named) if doubtful else nullcontext()
+            east = name == "model" and arguments["--recipe"] == "east"
+            with bad, dataset.labels.spoken_of(), in_own_words(OF_EAST if east else {}):
                 train(model, parts["training"], parts.get("validation"), checkpoints / name)
         except Infeasible as error:
             del trained[name]
@@ -251,7 +258,7 @@ def _trained(
             about["folds"] = len(network.networks) if isinstance(network, Folds) else 0
         else:
             about["baseline"] = run.strongest(model)
-            asked = about["arguments"]["--model"]
+            asked = arguments["--model"]
             if asked in (AUTO, BLEND) and len(model.weights_) == 1:
                 about["called"] = f"{asked} ({', '.join(model.weights_)})"
             trained |= run.with_baseline(model, about)

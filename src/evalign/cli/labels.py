@@ -14,12 +14,12 @@ import pyarrow as pa
 from pyarrow import types
 
 from evalign.cli.cells import as_numbers, as_text
-from evalign.cli.errors import DataWarning, UsageError, counted, listed
+from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.files import is_parquet
 from evalign.cli.truths import respelled, spelling
 from evalign.core.constraints import Infeasible
-from evalign.core.text import nearest
-from evalign.estimator.evidence import NOT_PROMISED
+from evalign.core.text import counted, nearest
+from evalign.decisions.promise import NotPromisedWarning
 from evalign.losses.multipliers import OutOfReachWarning
 from evalign.training import TrainingWarning
 
@@ -50,7 +50,7 @@ class Labels:
         texts = _complete(table, column, source)
         counts = texts.value_counts()
         if len(counts) == 1:
-            got = f"Got {counts.index[0]!r} in all {len(texts)} rows."
+            got = f"Got {counts.index[0]!r} alone, in {counted(len(texts))}."
             cure = "Add rows of another class, or name another column with --target."
             allowed = "must hold two classes or more"
             raise UsageError(f"Column {column!r} of {source} {allowed}. {got} {cure}")
@@ -133,10 +133,8 @@ class Labels:
         show = warnings.showwarning
 
         def named(message: Any, category: type[Warning], *where: Any) -> None:
-            if category in (TrainingWarning, OutOfReachWarning):
+            if category in (TrainingWarning, OutOfReachWarning, NotPromisedWarning):
                 message = self.named(str(message))
-            elif re.match(NOT_PROMISED, str(message)):  # a plain UserWarning, as of any rule
-                message, category = self.named(str(message)), DataWarning
             show(message, category, *where)
 
         warnings.showwarning = named

@@ -10,12 +10,12 @@ import torch
 from rich.table import Column, Table
 
 from evalign.cli.dataset import Rows
-from evalign.cli.errors import UsageError, counted
+from evalign.cli.errors import UsageError
 from evalign.cli.labels import Labels
 from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
-from evalign.core.text import visible
+from evalign.core.text import counted, visible
 from evalign.ensemble import AlignedEnsemble
 from evalign.estimator.constrained import renamed
 from evalign.report import Contents, ModelFindings, Scored, TriedModels
@@ -211,7 +211,8 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
     if scores.get("test", True):
         yield f"On {counted(scores['rows'], 'test row')}."
     else:
-        yield f"On {scores['rows']} rows that the models have seen in training. This is no test."
+        seen = "that the models have seen in training. This is not a test."
+        yield f"On {counted(scores['rows'])} {seen}"
     for row in scores.get("constraints", []):
         yield f"{row['constraint']}: {row['verdict']}."
     for difference in scores["differences"]:

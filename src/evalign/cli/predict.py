@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from evalign.cli import columns
 from evalign.cli.dataset import rows, warn_of_scarce
-from evalign.cli.errors import DataWarning, UsageError, counted, listed
+from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.files import check_file, digest, is_parquet, replacing
 from evalign.cli.labels import warn_of_formulas
 from evalign.cli.outcome import (
@@ -26,6 +26,7 @@ from evalign.cli.outcome import (
 from evalign.cli.run import LARGEST, PREDICTIONS, REPORT, FinishedRun, Model
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import terminal
+from evalign.core.text import counted
 from evalign.report import render, scores
 
 

@@ -34,7 +34,10 @@ def read_sheet(path: Path) -> pa.Table:
         raise
     except (BadZipFile, InvalidFileException, KeyError, ValueError, EOFError, SyntaxError) as error:
         # A broken XML file is a SyntaxError.
-        raise UsageError(f"{path} cannot be read: it is not a workbook of Excel.") from error
+        named = "If it is a CSV, name it .csv."
+        raise UsageError(
+            f"{path} cannot be read: it is not a workbook of Excel. {named}"
+        ) from error
     except (TypeError, AttributeError, IndexError) as error:  # as of styles that Excel forgives
         cure = "Open it in Excel and save it again, or as .csv."
         raise UsageError(f"{path} cannot be read by openpyxl: {error}. {cure}") from error

@@ -29,9 +29,11 @@ from pyarrow import types
 
 from evalign.cli.dialects import (
     DECIMAL_COMMA,
+    NO_ROWS,
     POINT_OR_THOUSANDS,
     Dialect,
     find_dialect,
+    is_packed,
     opened,
     separator_of,
 )
@@ -119,7 +121,7 @@ class TableFile:
     def check_rows(self, count: int) -> None:
         """Refuse a table of which so many rows were read, if there was none."""
         if not count:
-            raise UsageError(f"{self} holds no rows. Give a table with one row or more.")
+            raise UsageError(NO_ROWS.format(self))
 
     def check_size(self, most: int) -> None:
         """Refuse a Parquet file that is larger in memory, by what it says of its row groups.
@@ -228,9 +230,8 @@ class TableFile:
             raise UsageError(f"{what}. {cure}") from error
 
     def _stream(self) -> pa.NativeFile:
-        """The bytes of the text, unpacked: Arrow by itself knows ".gz" but not ".GZ"."""
-        packed = self._text.suffix.lower() == ".gz"
-        return pa.input_stream(str(self._text), "gzip" if packed else None)
+        """The bytes of the text, unpacked."""
+        return pa.input_stream(str(self._text), "gzip" if is_packed(self._text) else None)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -11,8 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evalign.cli.errors import DataWarning, UsageError, in_options
-from evalign.core.text import visible
+from evalign.cli.errors import OWN_WORDS, DataWarning, UsageError
+from evalign.core.text import in_own_words, visible
+from evalign.decisions.promise import NotPromisedWarning
 from evalign.training import CheckpointError, TrainingWarning
 
 WARNING = "Note: "
@@ -33,7 +34,6 @@ class Terminal:
     warned: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        text = in_options(text)
         if text.startswith(WARNING):
             self.warned.append(text.removeprefix(WARNING))
         if not self.quiet:
@@ -53,9 +53,13 @@ class Terminal:
 
 @contextmanager
 def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
-    """Give a Terminal. The project's warnings become a line, a `CheckpointError` bad input."""
+    """Give a Terminal.
+
+    The library speaks of options in the place of arguments. The project's warnings become a line, a
+    `CheckpointError` bad input.
+    """
     spoken = Terminal(as_json, quiet)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), in_own_words(OWN_WORDS):
         plain = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *where: Any) -> None:
@@ -68,8 +72,8 @@ def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
                 if not quiet:
                     plain(message, category, *where)
 
-        warnings.simplefilter("always", DataWarning)
-        warnings.simplefilter("always", TrainingWarning)
+        for kind in (DataWarning, TrainingWarning, NotPromisedWarning):
+            warnings.simplefilter("always", kind)
         warnings.showwarning = show
         try:
             yield spoken

@@ -11,6 +11,7 @@ from evalign.core.checks import require
 from evalign.core.doubts import LIKE_ONE, warn_of_one_hot
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task, check_task
+from evalign.core.text import worded
 from evalign.decisions.found import fit_rows
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
@@ -170,9 +171,9 @@ def check_promise(
     ok = isinstance(confidence, Real) and not isinstance(confidence, bool)
     ok = ok and 0.5 <= float(confidence) < 1
     require(ok, owner, "confidence", "lie from 0.5 to below 1", repr(confidence))
-    cure = 'Name what is promised: constraint="recall >= 0.9".'
-    none = constraint is None
-    require(not none, owner, "confidence", "be None without a constraint", confidence, cure)
+    cure = worded("what_is_promised", 'Name what is promised: constraint="recall >= 0.9".')
+    none, allowed = constraint is None, f"{worded('none', 'be None')} without a constraint"
+    require(not none, owner, "confidence", allowed, confidence, cure)
     cure = 'Use decision="tuned", with labels: probabilities alone promise nothing.'
-    allowed = f"be None for {decision}"
+    cure, allowed = worded("to_promise", cure), f"{worded('none', 'be None')} for {decision}"
     require(decision == "tuned", owner, "confidence", allowed, confidence, cure)

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from evalign.core.constraints import Constraint, Infeasible
 from evalign.core.doubts import warn
+from evalign.core.text import worded
 from evalign.decisions.certainty import CellSums, lacking, p_values, rate_of, standing
 from evalign.decisions.cuts import all_cuts, best_cut, threshold_gains
 from evalign.decisions.gains import confusions
@@ -45,6 +46,10 @@ FIRST, RATIO = 8.0, 1.5
 OF_LABELLED, RATIO_OF_LABELLED = 1.5, 4.0
 # Searches with other margins, for more classes.
 SEARCHES = 8
+
+
+class NotPromisedWarning(UserWarning):
+    """A rule meets its constraint on the rows it was fitted to, and promises nothing beyond."""
 
 
 def promised(
@@ -73,10 +78,12 @@ def promised(
     if not passes:
         lacks = [lacking(each, seen, level, names) for each in goal.constraints]
         why = " ".join(filter(None, lacks)) or "Enough rows for one threshold are not for several."
+        cure = worded("promise", "Give more labelled rows, or a lower confidence.")
         warn(
-            f"The rule of {owner} does not promise its constraint, which it meets on these rows, "
-            f"for new rows with confidence {confidence:g}. {why} It is the safest one found. "
-            "Give more labelled rows, or a lower confidence."
+            f"{worded('rule', f'The rule of {owner}')} does not promise its constraint, which it "
+            f"meets on these rows, for new rows with confidence {confidence:g}. {why} It is the "
+            f"safest one found. {cure}",
+            NotPromisedWarning,
         )
     return rule, passes
 

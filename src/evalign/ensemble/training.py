@@ -238,7 +238,8 @@ def train(
     jobs = min(effective_n_jobs(cast(int, n_jobs)), max(1, len(others)))
     seconds = took * -(-len(others) // jobs)
     clock.require(seconds, f"the first of {folds} folds took {took:.1f} s")
-    tell(f"{name}: fold 1 of {folds} took {took:.1f} s, the others about {seconds:.0f} s")
+    rest = f", the others about {seconds:.0f} s" if others else ""
+    tell(f"{name}: fold 1 of {folds} took {took:.1f} s{rest}")
     tasks = (delayed(trained)(*work(fold, part, jobs == 1)) for fold, part in enumerate(others, 1))
     for model in Parallel(n_jobs=jobs, return_as="generator")(tasks) or ():
         models.append(model)

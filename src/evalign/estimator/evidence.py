@@ -14,16 +14,17 @@ from evalign.core.constraints import Infeasible, parse, undefined_without_rows
 from evalign.core.estimates import Estimate, estimate
 from evalign.core.groups import of_each, stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
+from evalign.core.text import counted, worded
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.fit import check_arguments
 from evalign.decisions.goal import Goal
+from evalign.decisions.promise import NotPromisedWarning
 from evalign.estimator.answers import OWNER, Answers, as_argument
 from evalign.estimator.constrained import gaps_of
 
 # Rows outside of the most frequent class. With fewer, what a tuned rule gains over argmax is luck.
 FEWEST = 10
 CURVE = 200  # thresholds at most
-NOT_PROMISED = "The rule of .* does not promise"
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,12 @@ class Wanted:
                 "those with the highest one. Look at the classifier's features and settings."
             )
         if self.decision == "tuned" and answers.telling < FEWEST:
+            cure = 'Give more rows, or decide by the probabilities (decision "expected").'
+            are = "is" if answers.telling == 1 else "are"
             return (
-                f"{answers.telling} rows outside of the most frequent class are too few to tune a "
-                f"decision on, which takes {FEWEST}: labels are those with the highest score. Give "
-                'more rows, or decide by the probabilities (decision "expected").'
+                f"{counted(answers.telling)} outside of the most frequent class {are} too few to "
+                f"tune a decision on, which takes {FEWEST}: labels are those with the highest "
+                f"score. {worded('few_to_tune', cure)}"
             )
         return None
 
@@ -92,7 +95,7 @@ class Wanted:
 def unspoken() -> Iterator[None]:
     """Keep back that a rule promises nothing, where it is one of many: the last one says it."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", NOT_PROMISED)
+        warnings.simplefilter("ignore", NotPromisedWarning)
         yield
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from evalign.core.checks import OWN_GROUP, refuse_masked, require
 from evalign.core.numerics import with_mean_one
+from evalign.core.text import worded
 from evalign.decisions.inputs import group_values
 from evalign.estimator.cells import TypedTable, gaps_of_objects
 from evalign.estimator.frames import Features, Given, read
@@ -127,8 +128,8 @@ class LabelledRows(NamedTuple):
                 raise
             text = (
                 f"{len(self.y)} rows are too few to hold out {fraction:g} of every class: the "
-                "best epoch and the decision are chosen on the training rows. Give more rows, or "
-                "validation_data."
+                "best epoch and the decision are chosen on the training rows. "
+                f"{worded('few_to_hold_out', 'Give more rows, or validation_data.')}"
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
             return self, self
@@ -140,12 +141,13 @@ class LabelledRows(NamedTuple):
             return self.take(kept), self.take(held_out)
         allowed = "leave rows of every class to train on"
         got = f"none of class {classes[lost].tolist()}"
-        cure = "Give validation_data, or another random_state."
+        cure = worded("class_held_out", "Give validation_data, or another random_state.")
         require(not len(lost), OWNER, "groups", allowed, got, cure)
         if len(missing):
+            cure = "Give validation_data, or more rows of it."
             text = (
                 f"No row that is held out is of class {classes[missing].tolist()}: the best epoch "
-                "and the decision are chosen without. Give validation_data, or more rows of it."
+                f"and the decision are chosen without. {worded('class_not_held_out', cure)}"
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
         return self.take(kept), self.take(held_out)

@@ -16,6 +16,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
 from evalign.core.numerics import safe_ratio
 from evalign.core.rows import GivenRows, Task
+from evalign.core.text import counted
 from evalign.losses.base import AdditiveLoss
 from evalign.losses.class_weights import check_length, class_vector
 from evalign.losses.metric import MetricLoss
@@ -144,7 +145,7 @@ class AlignedLoss(AdditiveLoss):
             allowed = f"hold a number for each of the {len(class_counts)} classes"
             number = len(weight if isinstance(weight, Tensor) else class_counts)
             ok = number == len(class_counts)
-            require(ok, "AlignedLoss", "class_weight", allowed, f"{number} numbers")
+            require(ok, "AlignedLoss", "class_weight", allowed, counted(number, "number"))
             self._check_balanced(pairs=class_counts.ndim == 2)
             with torch.device("cpu"):  # whatever the default device is
                 offsets = offsets_of(self.metric_loss.metric, class_counts)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from evalign.core.batch import Batch, Mean
 from evalign.core.checks import numbers, require
+from evalign.core.text import counted
 
 
 def inverse_frequency_weights(class_counts: Sequence[float] | Tensor) -> Tensor:
@@ -65,4 +66,5 @@ def weighted_mean(
 def check_length(owner: str, argument: str, vector: Tensor, batch: Batch) -> None:
     """Check that a vector given at construction has the number of classes of the batch."""
     allowed = f"hold a number for each of the {batch.num_classes} classes"
-    require(len(vector) == batch.num_classes, owner, argument, allowed, f"{len(vector)} numbers")
+    got = counted(len(vector), "number")
+    require(len(vector) == batch.num_classes, owner, argument, allowed, got)

@@ -4,7 +4,7 @@ from html import escape
 from typing import Any
 
 from evalign.core.resampling import FEW, RESAMPLES
-from evalign.core.text import visible
+from evalign.core.text import counted, visible
 from evalign.report import figures
 from evalign.report.contents import Contents
 from evalign.report.figures import KINDS
@@ -128,7 +128,7 @@ def _about_intervals(contents: Contents, scores: Scores) -> str:
     what = (
         f"the {contents.kind} of each class"
         if groups is None
-        else f"the {groups:,} groups of {contents.kind}"
+        else f"the {counted(groups, 'group')} of {contents.kind}"
     )
     text = (
         f"Intervals come from {RESAMPLES:,} resamples of {what}, the same for all methods. "

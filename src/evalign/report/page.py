@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evalign.core.resampling import FEW
-from evalign.core.text import visible
+from evalign.core.text import counted, visible
 from evalign.report import figures
 from evalign.report.contents import Contents, Scored
 from evalign.report.curves import BINS, SHOWN, precision_recall, reliability, shown_classes
@@ -196,7 +196,7 @@ class _Page:
         for model, kind in zip(contents.models, KINDS, strict=False):
             bins = reliability(contents, model)
             dots = {
-                i: f"said {p:.3f}, found {f:.3f}, {rows:,} rows"
+                i: f"said {p:.3f}, found {f:.3f}, {counted(rows)}"
                 for i, (p, f, rows) in enumerate(zip(*bins, strict=True))
             }
             curves.append(ChartLine(bins.probability.tolist(), bins.frequency.tolist(), kind, dots))
@@ -206,7 +206,7 @@ class _Page:
         found = "how often the class is true" if self.two else "how often it is right"
         text = (
             f"The probability {what} against {found}, in at most {BINS} bins of about "
-            f"{max(1, len(contents.y) // BINS):,} rows each. The dotted line would be ideal."
+            f"{counted(max(1, len(contents.y) // BINS))} each. The dotted line would be ideal."
         )
         lines = [ChartLine([0, 1], [0, 1], "ideal"), *curves]
         axes = "probability", "frequency"

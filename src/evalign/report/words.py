@@ -129,8 +129,8 @@ def answer(
         why = "the models were trained on these rows, or chosen by them"
         return said("cannot tell", f"{unknown}: {why}.", "Score rows that they have not seen.")
     if contents.one_class:
-        why = f"all {len(contents.y):,} rows are of the class {contents.classes[contents.y[0]]}"
-        best = "to label every row so would be right"
+        why = f"every row is of the class {contents.classes[contents.y[0]]}"
+        best = "to label all so would be right"
         return said("cannot tell", f"{unknown}: {why}, and {best}.", "Score rows of others, too.")
     alone = contents.baseline is None
     if alone and contents.constrained:

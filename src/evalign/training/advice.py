@@ -18,6 +18,7 @@ from evalign.core.metrics import (
     GMean,
     MatthewsCorrcoef,
 )
+from evalign.core.text import worded
 from evalign.core.theory import rows_needed
 from evalign.losses import MetricLoss
 
@@ -57,10 +58,11 @@ def batch_advice(loss: object, target: Tensor, batch_size: int) -> str | None:
             larger = f"batch_size={enough}" if enough <= len(target) else "a larger batch_size"
             if batch_size >= len(target):
                 larger = "more data"
+            cure = f'Use {larger}, or MetricLoss(..., statistics="running").'
             return (
                 f"A batch of {batch_size} rows holds {expected:.2g} examples of class {rarest} on "
                 f"average, too few for the loss's metric: below {needed} its recall in a batch is "
-                f'mostly noise. Use {larger}, or MetricLoss(..., statistics="running").'
+                f"mostly noise. {worded('small_batches', cure)}"
             )
     return None
 
@@ -74,31 +76,29 @@ def advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> Iterato
     """
     last = history[-1]
     if not math.isfinite(last["validation_loss"]):
-        yield (
-            "diverged",
-            f"The validation loss is {last['validation_loss']}; training stops here. Lower the "
-            "learning rate, set clip_norm, or look for such values in the data.",
-        )
+        cure = "Lower the learning rate, set clip_norm, or look for such values in the data."
+        text = f"The validation loss is {last['validation_loss']}; training stops here."
+        yield "diverged", f"{text} {worded('diverged', cure)}"
         return
     recent = history[-COLLAPSED_EPOCHS:]
     if len(recent) == COLLAPSED_EPOCHS and all(record["collapsed"] for record in recent):
-        yield (
-            "collapsed",
-            f"All validation rows were predicted as one class for {COLLAPSED_EPOCHS} epochs. If "
-            "the loss has no cross-entropy in it, train with one that has, AlignedLoss "
+        cure = (
+            "If the loss has no cross-entropy in it, train with one that has, AlignedLoss "
             '(recipe="aligned"); if it has, a class is very rare among these rows: give it time '
-            "(patience), larger batches or a lower learning rate.",
+            "(patience), larger batches or a lower learning rate."
         )
+        text = f"All validation rows were predicted as one class for {COLLAPSED_EPOCHS} epochs."
+        yield "collapsed", f"{text} {worded('collapsed', cure)}"
     recent = history[-VANISHED_EPOCHS:]
     flat = all(r["gradient_norm"] < VANISHED_NORM and r["loss"] > 0.01 for r in recent)
     if len(recent) == VANISHED_EPOCHS and flat:
-        yield (
-            "vanished",
-            f"The gradient has been below {VANISHED_NORM:g} for {VANISHED_EPOCHS} epochs although "
-            f"the loss is {last['loss']:.3g}. Use a higher temperature, a lower learning rate, "
-            'standardised inputs, or AlignedLoss (recipe="aligned"), which keeps a cross-entropy '
-            "term.",
+        cure = (
+            "Use a higher temperature, a lower learning rate, standardised inputs, or AlignedLoss "
+            '(recipe="aligned"), which keeps a cross-entropy term.'
         )
+        text = f"The gradient has been below {VANISHED_NORM:g} for {VANISHED_EPOCHS} epochs"
+        text = f"{text} although the loss is {last['loss']:.3g}."
+        yield "vanished", f"{text} {worded('vanished', cure)}"
     recent = history[-DRIFT_EPOCHS:]
     same_scale = len({record["temperature"] for record in recent}) == 1
     if len(recent) == DRIFT_EPOCHS and same_scale:
@@ -108,13 +108,15 @@ def advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> Iterato
         before, after = fmean(score[: DRIFT_EPOCHS // 2]), fmean(score[DRIFT_EPOCHS // 2 :])
         fallen = (before - after) > DRIFT_FALL * abs(before)
         if _rise(better) > DRIFT_ERRORS and _rise(score) < -DRIFT_ERRORS and fallen:
-            yield (
-                "drift",
-                f"Over the last {DRIFT_EPOCHS} epochs the validation loss improved while the true "
-                "metric got worse: the loss does not stand for the metric here. Lower its "
-                'temperature (TemperatureAnnealing), keep watch="metric", or train on this '
-                "metric.",
+            cure = (
+                'Lower its temperature (TemperatureAnnealing), keep watch="metric", or train on '
+                "this metric."
             )
+            text = (
+                f"Over the last {DRIFT_EPOCHS} epochs the validation loss improved while the true "
+                "metric got worse: the loss does not stand for the metric here."
+            )
+            yield "drift", f"{text} {worded('drift', cure)}"
 
 
 def new_advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> dict[str, str]:

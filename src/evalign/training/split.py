@@ -16,6 +16,7 @@ from sklearn.model_selection import (
 from torch import Tensor
 
 from evalign.core.checks import OWN_GROUP, refuse_masked, require
+from evalign.core.text import counted
 
 
 def holdout_split(
@@ -43,7 +44,7 @@ def holdout_split(
     refuse_masked(owner, "groups", groups, OWN_GROUP)
     labels = np.asarray(y)
     require(0 < fraction < 1, owner, "fraction", "lie between 0 and 1", fraction)
-    require(len(labels) >= 2, owner, "y", "hold at least 2 rows", f"{len(labels)} rows")
+    require(len(labels) >= 2, owner, "y", "hold at least 2 rows", counted(len(labels)))
     held_out = (
         _hold_out_rows(owner, labels, fraction, seed)
         if groups is None

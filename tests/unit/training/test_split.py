@@ -104,7 +104,7 @@ WRONG = {
     ),
     "one row": (
         lambda: holdout_split([0]),
-        "y of holdout_split must hold at least 2 rows. Got 1 rows.",
+        "y of holdout_split must hold at least 2 rows. Got 1 row.",
     ),
     "too few rows": (
         lambda: holdout_split([0, 0, 1, 1]),

@@ -35,6 +35,7 @@ from evalign.core.metrics.per_class import (
     Recall,
     Specificity,
 )
+from evalign.core.text import worded
 
 _CLASS_METRICS: dict[str, type[ClassMetric]] = {
     metric.stem: metric
@@ -89,12 +90,15 @@ OTHER_WORDS = {
     "matthews": "matthews_corrcoef",
 }
 LONGEST = 200  # characters of a name that an error shows
-_NO_METRIC = "It is not a function of the confusion matrix."
-_ROC = "It ranks over all thresholds: use evalign.losses.AUROCLoss."
-_PRECISIONS = "It ranks over all thresholds: use evalign.losses.AveragePrecisionLoss."
+# The kind of advice (see `worded`), and its words.
+_NO_METRIC = ("no_metric", "It is not a function of the confusion matrix.")
+_ROC = ("ranking", "It ranks over all thresholds: use evalign.losses.AUROCLoss.")
+_PRECISIONS = ("ranking", "It ranks over all thresholds: use evalign.losses.AveragePrecisionLoss.")
+_COSTS = 'Give the costs: "expected_cost[[0, 1], [5, 0]]" or ExpectedCost(cost).'
+_CLUSTERING = 'That is a clustering index; the metric is "fowlkes_mallows".'
 _ELSEWHERE = {
-    "expected_cost": 'Give the costs: "expected_cost[[0, 1], [5, 0]]" or ExpectedCost(cost).',
-    "fowlkes_mallows_score": 'That is a clustering index; the metric is "fowlkes_mallows".',
+    "expected_cost": ("costs", _COSTS),
+    "fowlkes_mallows_score": ("clustering", _CLUSTERING),
     "roc_auc": _ROC,
     "auc_pr": _PRECISIONS,
     "aucpr": _PRECISIONS,
@@ -181,7 +185,7 @@ def _cure(name: str) -> str:
     plain = re.sub(r"[\s-]+", "_", name.lower())
     for start, cure in _ELSEWHERE.items():
         if plain.startswith(start):
-            return cure
+            return worded(*cure)
     if plain.endswith("_samples"):
         return f'A mean over rows is not a function of the matrix; use "{plain[:-8]}_macro".'
     plain = plain.removesuffix("score").removesuffix("_").removesuffix("_binary")
