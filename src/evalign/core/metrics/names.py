@@ -83,6 +83,9 @@ OTHER_WORDS = {
     "macro_accuracy": "balanced_accuracy",
     "class_accuracy_macro": "balanced_accuracy",
     "kappa": "cohen_kappa",
+    "linear_kappa": "cohen_kappa_linear",
+    "linear_weighted_kappa": "cohen_kappa_linear",
+    "quadratic_kappa": "cohen_kappa_quadratic",
     "quadratic_weighted_kappa": "cohen_kappa_quadratic",
     "qwk": "cohen_kappa_quadratic",
     "negative_predictive_value": "npv",
@@ -90,11 +93,16 @@ OTHER_WORDS = {
 }
 LONGEST = 200  # characters of a name that an error shows
 _NO_METRIC = "It is not a function of the confusion matrix."
+_WEIGHTED_KAPPA = 'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".'
 _ROC = "It ranks over all thresholds: use evalign.losses.AUROCLoss."
 _PRECISIONS = "It ranks over all thresholds: use evalign.losses.AveragePrecisionLoss."
 _ELSEWHERE = {
     "expected_cost": 'Give the costs: "expected_cost[[0, 1], [5, 0]]" or ExpectedCost(cost).',
     "fowlkes_mallows_score": 'That is a clustering index; the metric is "fowlkes_mallows".',
+    "weighted_kappa": _WEIGHTED_KAPPA,
+    "weighted_cohen_kappa": _WEIGHTED_KAPPA,
+    "kappa_weighted": _WEIGHTED_KAPPA,
+    "cohen_kappa_weighted": _WEIGHTED_KAPPA,
     "roc_auc": _ROC,
     "auc_pr": _PRECISIONS,
     "aucpr": _PRECISIONS,
