@@ -104,7 +104,7 @@ def _labels(argument: str, values: Any) -> np.ndarray:
     if array.ndim > 2:
         cure = "If every position has a label, use .flatten()."
     require(array.ndim in (1, 2) and len(array) > 0, OWNER, argument, allowed, array.shape, cure)
-    if array.dtype == object:
+    if array.dtype.kind in "OT":  # objects, or strings of variable width
         kinds = sorted({type(label).__name__ for label in array.flat})
         require(len(kinds) == 1, OWNER, argument, "hold labels of one type", ", ".join(kinds))
         array = np.array(array.tolist())

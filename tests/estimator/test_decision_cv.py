@@ -14,6 +14,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import DataConversionWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import confusion_matrix, f1_score, recall_score
@@ -33,12 +34,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
-from evalign import AlignedDecisionCV, fit_decision, metrics
+from evalign import AlignedDecisionCV, AlignedEnsemble, fit_decision, metrics
 from evalign.core.constraints import Infeasible
 from evalign.estimator.answers import Answers
 from evalign.estimator.evidence import FEWEST, mean_of, others
 from evalign.training import TrainingWarning
-from tests.estimator.models import imbalanced
+from tests.estimator.models import imbalanced, quick
 
 X, Y = imbalanced(400)  # 67 rows of class 1
 THREE = imbalanced(300, classes=3)
@@ -290,6 +291,12 @@ BAD_LABELS = {
         r"strings or numbers, not both. Got .*astype",
     ),
     "mixed list": (X[:2], ["a", 1], r"hold strings or numbers, not both"),
+    "nullable": (X[:3], pd.array([0, 1, None], dtype="Int64"), r"Got gaps in 1 rows. Remove these"),
+    "a gap of several": (
+        X[:2],
+        np.array([[0, 1], [1, pd.NA]], dtype=object),
+        r"hold 0 and 1 only, as it has a column per label. Got <NA>. Leave out the rows whose",
+    ),
     "ragged": (X[:2], [["a", "b"], ["a"]], r"Got lists of different lengths. MultiLabelBinarizer"),
 }
 
@@ -299,6 +306,33 @@ def test_bad_labels(case):
     rows, labels, text = BAD_LABELS[case]
     with pytest.raises(ValueError, match=text):
         decided().fit(rows, labels)
+
+
+def estimators():
+    ensemble = AlignedEnsemble("f1", candidates=["linear"], cv=3, random_state=0)
+    return [decided(cv=3), quick("f1", epochs=1), ensemble]
+
+
+@pytest.mark.parametrize("model", estimators(), ids=lambda model: type(model).__name__)
+def test_labels_of_variable_width(model):
+    """Strings of numpy's StringDType, which scikit-learn does not know."""
+    words = np.array(["no", "yes"])[Y]
+    wide = words.astype(np.dtypes.StringDType())
+    expected = clone(model).fit(X, words).predict(X)
+    fitted = clone(model).fit(X, wide)
+    assert fitted.predict(X).tolist() == expected.tolist()
+    assert fitted.score(X, wide) == fitted.score(X, words)
+    gaps = np.where(Y == 1, None, words).astype(np.dtypes.StringDType(na_object=None))
+    for refused in (clone(model).fit, fitted.score):
+        with pytest.raises(ValueError, match=r"must hold a label in every row. Got gaps in"):
+            refused(X, gaps)
+
+
+def test_sparse_labels_of_one_column():
+    thin = sparse.csr_array(Y.reshape(-1, 1))
+    with pytest.warns(DataConversionWarning):
+        fitted = decided(cv=3).fit(X, thin)
+    np.testing.assert_array_equal(fitted.predict(X), decided(cv=3).fit(X, Y).predict(X))
 
 
 def test_probabilities_that_float32_rounds_beyond_one():

@@ -309,7 +309,10 @@ def test_gaps_of_an_array():
     np.testing.assert_array_equal(encoder.transform(new)[0, :3], np.nanmedian(array[:, :3], 0))
 
 
-@pytest.mark.parametrize("kind", [object, str, "S20"])
+WIDE = np.dtypes.StringDType  # strings of variable width
+
+
+@pytest.mark.parametrize("kind", [object, str, "S20", WIDE()])
 def test_an_array_of_text(kind):
     """A column in which every text is a number is one of numbers: its neighbours made it text."""
     cells = [["red", 1.5, "u"], ["blue", np.nan, "v"], ["", -2e3, "v"]] * 10
@@ -328,6 +331,21 @@ def test_an_array_of_text(kind):
     np.testing.assert_array_equal(encoder.transform(cells[:3]), expected)
     text = FrameEncoder().fit(pd.DataFrame({"zip": pd.Series(["01", "02"] * 20)}))
     assert text.get_feature_names_out().tolist() == ["zip=01", "zip=02"]  # a frame says what it is
+
+
+@pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
+def test_gaps_in_an_array_of_wide_text(gap):
+    array = np.array([["a", "1"], [gap, gap], ["b", "2.5"]], dtype=WIDE(na_object=gap))
+    table = read_table("X", array)
+    assert [column.kind for column in table.columns] == ["text", "number"]
+    assert table.columns[0].values.tolist() == ["a", None, "b"]
+    np.testing.assert_array_equal(table.columns[1].values, [1, np.nan, 2.5])
+
+
+def test_gaps_of_pandas_in_an_array_of_numbers():
+    array = np.array([[1, 0.5], [pd.NA, 2.0], [3, pd.NA]] * 10, dtype=object)
+    expected = FrameEncoder().fit_transform(np.where(pd.isna(array), np.nan, array).astype(float))
+    np.testing.assert_array_equal(FrameEncoder().fit_transform(array), expected)
 
 
 def test_a_median_that_is_as_large_as_numbers_get():

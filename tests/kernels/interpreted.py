@@ -10,7 +10,7 @@ import pytest
 import torch
 from triton.runtime import interpreter
 
-from evalign import MetricLoss, metrics
+from evalign import Confusion, MetricLoss, metrics
 from evalign.aggregation import RankSum
 from evalign.core.rows import GivenRows
 from evalign.kernels import fused
@@ -256,6 +256,19 @@ def test_rows_that_float32_rounds_away(name, on_gpu):
         assert torch.autograd.grad(value, leaf)[0].abs().amax() <= 1
         if metric.name == "cohen_kappa":  # one class, so no better than chance
             assert value.item() == pytest.approx(1, abs=tolerances.SATURATED)
+
+
+@pytest.mark.parametrize("name", ["npv", "markedness", "matthews_corrcoef"])
+def test_two_classes_of_rows_that_float32_rounds_away(name, on_gpu):
+    """The value is that of `core` in float64: it comes from the sums of the other class."""
+    metric = metrics.resolve(name)
+    for seed, lead in ((0, 16.0), (1, 20.0), (2, 24.0)):
+        logits = torch.randn(4, 2, generator=torch.Generator().manual_seed(seed))
+        logits[:, 1] += lead
+        target = torch.tensor([0, 1, 1, 0])
+        expected = metric(Confusion.from_logits(logits.double(), target)).item()
+        value = MetricLoss(metric)(logits, target).item()
+        assert 1 - value == pytest.approx(expected, abs=tolerances.FLOAT32)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -163,6 +163,42 @@ def test_rates_of_rows_that_float32_rounds_away(name, classes):
             assert slopes.abs().amax() <= 1
 
 
+def exact_matrix(logits, target, weight):
+    """The soft confusion matrix of two classes at T = 0.2, where τ = ½."""
+
+    def membership(p):
+        if p < 0.25:
+            return p * 4 / 5
+        return 1 - (1 - p) * 4 / 5 if p > 0.75 else (p - 0.5) * 6 / 5 + 0.5
+
+    matrix = mpmath.zeros(2)
+    for (first, second), y, w in zip(*(x.tolist() for x in (logits, target, weight)), strict=True):
+        for label, margin in enumerate((first - mpmath.mpf(second), second - mpmath.mpf(first))):
+            matrix[y, label] += mpmath.mpf(w) * membership(sigmoid(margin))
+    return matrix
+
+
+@pytest.mark.parametrize("name", ["npv", "markedness", "matthews_corrcoef"])
+def test_two_classes_of_few_rows_that_float32_rounds_away(name):
+    """What is predicted as the other class is its sum, which no membership near 1 has rounded."""
+    for lead, seed in itertools.product(LEADS, SEEDS):
+        logits, target, weight = (x[: 2 + seed] for x in nearly_one_class(lead, seed, classes=2))
+        target[:2] = torch.tensor([0, 1])
+        m = exact_matrix(logits, target, weight)
+        tn, fp, fn, tp = m[0, 0], m[0, 1], m[1, 0], m[1, 1]
+        npv, determinant = tn / (tn + fn), tp * tn - fp * fn
+        masses = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
+        expected = {
+            "npv": npv,
+            "markedness": tp / (tp + fp) + npv - 1,
+            "matthews_corrcoef": determinant / mpmath.sqrt(masses),
+        }[name]
+        (_, of_logits), _ = by_core_and_by_kernel(name, logits.double(), target, weight)
+        for value, slopes in by_core_and_by_kernel(name, logits, target, weight):
+            assert value == pytest.approx(float(expected), abs=tolerances.FLOAT32)
+            assert torch.allclose(slopes.double(), of_logits, atol=tolerances.FLOAT32)
+
+
 @pytest.mark.parametrize("true", [None, 1, 2])
 @pytest.mark.parametrize("name", ["matthews_corrcoef", "cohen_kappa"])
 def test_agreement_of_rows_that_float32_rounds_away(name, true):

@@ -477,6 +477,14 @@ def test_least_difference_that_would_be_shown():
     assert p(1.001 * least - own) < 0.05 < p(0.999 * least - own)
 
 
+def test_records_that_tell_nothing():
+    alone = [FoldScore(PLAIN, 0, fold, 0.7 + 0.1 * fold, 1.0) for fold in range(2)]
+    with pytest.raises(ValueError, match=r"records of least_shown must hold another method than"):
+        least_shown(alone)
+    with pytest.raises(ValueError, match=r"records of summarize must be of two folds at least."):
+        summarize(alone[:1])
+
+
 def test_few_folds_cannot_tell():
     values = {PLAIN: 0.7, TUNED: 0.75, TREES: 0.8}
     for folds in (2, 4):

@@ -254,6 +254,24 @@ def test_the_order_of_a_sum_does_not_choose_the_rule(decision, metric, constrain
         assert fit_decision(logits, y, **how).gain == pytest.approx(rule.gain, abs=1e-9)
 
 
+def test_a_rule_labels_ties_alike_in_any_order_of_rows():
+    """Shares of votes, as of a forest, tie often: the last digit of a gain would part labels."""
+    metric = metrics.ExpectedCost([[0, 1, 2], [1, 0, 1], [2, 1, 0]])
+    generator, ties = torch.Generator().manual_seed(0), 0
+    for _ in range(10):
+        votes = torch.randint(1, 6, (24, 3), generator=generator).double()
+        shares = votes / votes.sum(1, keepdim=True)
+        rules = [
+            fit_decision(probabilities=shares[order], metric=metric, decision="expected")
+            for order in (torch.randperm(24, generator=generator) for _ in range(4))
+        ]
+        labels = [rule(probabilities=shares) for rule in rules]
+        assert all(torch.equal(each, labels[0]) for each in labels)
+        best = (shares @ rules[0].gain).topk(2).values
+        ties += int((best.diff() == 0).sum())
+    assert ties > 0  # such rows occur
+
+
 def test_a_correction_has_the_same_digits_in_any_order_of_rows():
     """Or they would part classes that tie on a row, such as those with equal votes of a forest."""
     generator = torch.Generator().manual_seed(0)

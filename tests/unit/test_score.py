@@ -162,6 +162,7 @@ def test_multilabel(name, dtype):
         lambda labels: pd.Series(WORDS[labels], dtype="category"),
         lambda labels: pd.Series(WORDS[labels]),
         lambda labels: list(WORDS[labels]),
+        lambda labels: np.array(WORDS[labels], dtype=np.dtypes.StringDType()),
     ],
 )
 def test_whatever_holds_labels(convert):
@@ -169,6 +170,11 @@ def test_whatever_holds_labels(convert):
     expected = sk.f1_score(true, given, average="macro", sample_weight=weight)
     settings = {"sample_weight": torch.tensor(weight)}
     assert_score("f1_macro", convert(given.tolist()), convert(true.tolist()), expected, **settings)
+
+
+def test_text_of_different_kinds():
+    true = np.array(["yes", "perhaps"], dtype=np.dtypes.StringDType())
+    assert_score("accuracy", ["yes", "no"], true, 0.5)
 
 
 def test_text_of_different_lengths():

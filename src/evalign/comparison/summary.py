@@ -61,6 +61,7 @@ def summarize(
     require(not odd, "summarize", "records", allowed, f"others for {', '.join(sorted(odd))}")
     require(against in scores, "summarize", "against", f"be one of {list(scores)}", repr(against))
     folds = len({record.fold for record in records})
+    require(folds > 1, "summarize", "records", "be of two folds at least", folds)
     rivals = [method for method in scores if method != against]
     differences = [
         estimate([scores[method][split] - score for split, score in scores[against].items()], folds)
@@ -134,6 +135,8 @@ def least_shown(records: Sequence[FoldScore]) -> float:
     method asks of the smallest p-value.
     """
     differences = [row.difference for row in summarize(records) if row.difference is not None]
+    allowed = f"hold another method than {PLAIN!r}"
+    require(bool(differences), "least_shown", "records", allowed, "none")
     freedom = sum(record.method == PLAIN for record in records) - 1
     reach = float(np.median([difference.high - difference.value for difference in differences]))
     level = CHANCE / len(differences)

@@ -61,11 +61,11 @@ class Confusion:
 
     @property
     def fn(self) -> Tensor:
-        return self.actual - self.tp
+        return self.fp.flip(-1) if self._two else self.actual - self.tp
 
     @property
     def tn(self) -> Tensor:
-        return self.negatives - self.fp
+        return self.tp.flip(-1) if self._two else self.negatives - self.fp
 
     @property
     def negatives(self) -> Tensor:
@@ -79,8 +79,19 @@ class Confusion:
         For exclusive classes it is a difference of predictions, not total − predicted. It has to be
         exactly 0 if all rows are predicted as one class, and those two sums differ by rounding.
         """
+        if self._two:
+            return self.predicted.flip(-1)
         total = self.total if self.multilabel else self.predicted.sum()
         return total - self.predicted
+
+    @property
+    def _two(self) -> bool:
+        """Whether what is not of a class is of the other one.
+
+        Its sums then hold the digits that a difference of sums has lost: near 1, a membership in
+        float32 has none of what is missing to it.
+        """
+        return not self.multilabel and self.tp.shape[-1] == 2
 
     @property
     def matrix(self) -> Tensor:

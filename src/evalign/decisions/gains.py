@@ -13,6 +13,8 @@ from evalign.decisions.goal import ROUNDING, Goal, but_for_rounding, first_best
 from evalign.decisions.nearby import best_nearby, standings
 
 STEPS = 40
+# Bits of a gain that are left out: more than sums round, fewer than part rows beside a cut.
+LAST = 10
 # A step that gains less of the metric ends the climb. This is far below what rows can tell apart.
 PROGRESS = 1e-7
 # Numbers at a time: the scores of a block of rows stay in the cache.
@@ -69,10 +71,19 @@ def _blocks(
 
 def gain_matrix(rule: Tensor, goal: Goal) -> Tensor:
     """The gain matrix (C, C) of a rule."""
-    if not goal.compact:
-        return normalised(rule)
-    a, b, _ = rule
-    return normalised(a.diag() + b)
+    if goal.compact:
+        a, b, _ = rule
+        rule = a.diag() + b
+    return _rounded(normalised(rule))
+
+
+def _rounded(gains: Tensor) -> Tensor:
+    """Gains without their last digits, by Veltkamp's splitting.
+
+    These depend on the order of the rows, and would part classes that tie on a row.
+    """
+    far = (2**LAST + 1) * gains
+    return far - (far - gains)
 
 
 def class_weights(weights: Tensor, goal: Goal) -> Tensor:
@@ -215,7 +226,7 @@ def frank_wolfe(
             break
         slopes = goal.slopes(mean[active], shares[active])
         rules = goal.for_all_groups(slopes, actual)
-        rules = rules / rules.abs().amax((-2, -1), keepdim=True).clamp(min=1e-300)
+        rules = _rounded(rules / rules.abs().amax((-2, -1), keepdim=True).clamp(min=1e-300))
         corner = _confusions(eta, target, weight, rules, goal, actual)
         corner_score = goal.scores(corner)
         better = corner_score > score[active] + ROUNDING

@@ -302,7 +302,7 @@ def group_values(
     """The group of each row, an integer or a string, as they were given."""
     refuse_masked(owner, argument, groups, OWN_GROUP)
     given = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
-    strings = given.dtype.kind == "O" and all(isinstance(each, str) for each in given.flat)
+    strings = given.dtype.kind in "OT" and all(isinstance(each, str) for each in given.flat)
     allowed, ok = "be integers or strings", strings or given.dtype.kind in "iubU"
     require(ok, owner, argument, allowed, given.dtype, OWN_GROUP)
     allowed = f"be one for each row, {shape}"

@@ -17,6 +17,7 @@ DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 ALLOWED = "hold numbers, text, truth values or dates"
 EXACT = 2**53  # up to which float64 holds every whole number
+GAPS = ("NAType", "NaTType")  # what pandas has in place of a value
 LARGEST = float(np.finfo(np.float32).max)  # whole numbers beyond it are names
 
 
@@ -158,7 +159,7 @@ def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
     """A mask of None, NaN, and pandas' NA and NaT among objects."""
 
     def is_gap(value: Any) -> bool:
-        if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        if value is None or type(value).__name__ in GAPS:
             return True
         return isinstance(value, float | np.floating | np.datetime64 | Decimal) and value != value
 
@@ -202,8 +203,8 @@ def _of_array(
     cure = "Make numbers of them, such as hours."
     got = f"durations in column {name!r}"
     require(cells.dtype.kind != "m", owner, "X", "hold numbers, categories or dates", got, cure)
-    if cells.dtype.kind in "US":
-        texts = cells if cells.dtype.kind == "U" else np.char.decode(cells, "utf-8")
+    if cells.dtype.kind in "UST":
+        texts = np.char.decode(cells, "utf-8") if cells.dtype.kind == "S" else cells
         return _of_text_array(owner, name, texts.astype(object))
     gaps = gaps_of_objects(cells) if gaps is None else gaps
     present = cells[~gaps].tolist()
@@ -244,6 +245,7 @@ def _of_texts(values: np.ndarray) -> ColumnValues:
 
 def _of_text_array(owner: str, name: str, texts: np.ndarray) -> ColumnValues:
     """A column of an array of text, where a neighbour may have made text of numbers and gaps."""
+    texts[gaps_of_objects(texts)] = None
     column = _of_texts(texts)
     column.values[column.values == "nan"] = None
     present = column.values[~column.gaps]
@@ -288,10 +290,14 @@ def array_of(X: Any) -> np.ndarray | None:
 
 
 def _is_typed(cells: np.ndarray) -> bool:
-    """Whether an array holds text or dates. All else scikit-learn makes numbers of, or refuses."""
+    """Whether an array holds text, dates or gaps of pandas.
+
+    All else scikit-learn makes numbers of, or refuses.
+    """
     if cells.dtype != object:
-        return cells.dtype.kind in "USM"
-    return any(_kind_of(kind) in ("text", "date") for kind in {type(cell) for cell in cells.flat})
+        return cells.dtype.kind in "USTM"
+    kinds = {type(cell) for cell in cells.flat}
+    return any(_kind_of(kind) in ("text", "date") or kind.__name__ in GAPS for kind in kinds)
 
 
 def _kind_of(kind: type) -> str | None:

@@ -17,13 +17,15 @@ SHOWN = 5  # labels in a text
 def label_array(owner: str, y: Any) -> np.ndarray:
     """Labels as an array, dense. Refuse a list or a set of labels in each row.
 
-    In a list of strings and numbers these stay what they are.
+    In a list of strings and numbers these stay what they are. Strings of variable width (numpy's
+    StringDType), which scikit-learn does not know, become objects.
     """
     if sparse.issparse(y):
         return y.toarray()
     refuse_masked(owner, "y", y)
     try:
         array, got = np.asarray(y), ""
+        array = array.astype(object) if array.dtype.kind == "T" else array
         if isinstance(y, list | tuple) and array.dtype.kind in "US":
             objects = np.array(y, dtype=object)
             array = array if all(isinstance(label, str) for label in objects.flat) else objects
@@ -49,9 +51,9 @@ def alike(owner: str, labels: np.ndarray) -> np.ndarray:
     """Labels of one type, one a row; nullable numbers of pandas are numbers of numpy again."""
     allowed, cure = "hold numbers, strings or truth values", "Make strings of them."
     require(labels.dtype.kind not in "mM", owner, "y", allowed, "dates or durations", cure)
+    refuse_gaps(owner, labels)
     if labels.dtype != object:
         return labels
-    refuse_gaps(owner, labels)
     kinds = {type(label) for label in labels.flat}
     got = ", ".join(sorted(kind.__name__ for kind in kinds))
     require(len(kinds) <= 1, owner, "y", "hold labels of one type", got)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import assert_all_finite, column_or_1d, compute_class_weight, indexable
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 
 from evalign.core.checks import complaint, refuse_masked_rows, require
 from evalign.core.confusion import Confusion
@@ -126,19 +126,13 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
     cure = "fit requires y to be passed, but the target y is None."
     require(y is not None, owner, "y", "hold labels", "None", cure)
     refuse_masked_rows(owner, X)
-    assert_all_finite(_array(owner, y), input_name="y")
-    if type_of_target(y, input_name="y") == "multilabel-indicator":
-        y = indicators(owner, y)
+    y = _array(owner, y)
+    y = indicators(owner, y) if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
+    assert_all_finite(y, input_name="y")
     X, y = indexable(X, y)
-    y = np.asarray(y)
-    if y.ndim != 2 or y.shape[1] == 1:
-        y = column_or_1d(y, warn=True)
     check_classification_targets(y)
     metric = resolve(classifier.metric, owner=owner)
     if y.ndim == 2:
-        several = type_of_target(y).startswith("multilabel")
-        allowed = "hold a label per row, or 0 and 1 for several labels a row"
-        require(several, owner, "y", allowed, f"{type_of_target(y)} data")
         allowed, got = "be None for several labels a row", repr(classifier.pos_label)
         require(classifier.pos_label is None, owner, "pos_label", allowed, got)
         warn_of_one_hot(owner, torch.from_numpy(y), "y", else_pass="", kind=TrainingWarning)
@@ -212,8 +206,9 @@ def _array(owner: str, y: Any) -> np.ndarray:
     """Labels as an array. Refuse what numpy would stumble over, or make strings of."""
     array = label_array(owner, y)
     require(array.ndim == 0 or len(array) > 0, owner, "y", "hold at least one row", "none")
-    if array.ndim == 1 and array.dtype == object:
+    if array.ndim == 1:
         refuse_gaps(owner, array)
+    if array.ndim == 1 and array.dtype == object:
         kinds = {isinstance(label, str) for label in array}
         cure = "Make strings of all: np.array(y).astype(str)."
         got = "strings and other values"

@@ -721,6 +721,13 @@ def test_zero_division_reaches_the_metric():
         ("balanced_acuracy", 'Did you mean "balanced_accuracy"?'),
         ("mathews_corrcoef", 'Did you mean "matthews_corrcoef"?'),
         ("kappa", 'Did you mean "cohen_kappa"?'),
+        ("quadratic_kappa", 'Did you mean "cohen_kappa_quadratic"?'),
+        ("linear weighted kappa", 'Did you mean "cohen_kappa_linear"?'),
+        ("weighted_kappa", 'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".'),
+        (
+            "cohen_kappa_weighted",
+            'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".',
+        ),
         ("f1_samples", 'A mean over rows is not a function of the matrix; use "f1_macro".'),
         (
             "jaccard_samples",

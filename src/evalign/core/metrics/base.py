@@ -251,7 +251,11 @@ class ClassMetric(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixMetric(Metric):
-    """One number of the whole confusion matrix; not defined for multilabel problems."""
+    """One number of the whole confusion matrix; not defined for multilabel problems.
+
+    Args:
+        zero_division: the value where it is 0/0.
+    """
 
     zero_division: float = 0.0
 

@@ -88,6 +88,7 @@ class CohenKappa(MatrixMetric):
     Args:
         weights: None, "linear" (|i − j|) or "quadratic" ((i − j)²); the weighted forms need the
             d × d matrix.
+        zero_division: the score where all rows are of one class and predicted as it, which is 0/0.
     """
 
     weights: Literal["linear", "quadratic"] | None = None

@@ -84,6 +84,9 @@ OTHER_WORDS = {
     "macro_accuracy": "balanced_accuracy",
     "class_accuracy_macro": "balanced_accuracy",
     "kappa": "cohen_kappa",
+    "linear_kappa": "cohen_kappa_linear",
+    "linear_weighted_kappa": "cohen_kappa_linear",
+    "quadratic_kappa": "cohen_kappa_quadratic",
     "quadratic_weighted_kappa": "cohen_kappa_quadratic",
     "qwk": "cohen_kappa_quadratic",
     "negative_predictive_value": "npv",
@@ -96,9 +99,17 @@ _ROC = ("ranking", "It ranks over all thresholds: use evalign.losses.AUROCLoss."
 _PRECISIONS = ("ranking", "It ranks over all thresholds: use evalign.losses.AveragePrecisionLoss.")
 _COSTS = 'Give the costs: "expected_cost[[0, 1], [5, 0]]" or ExpectedCost(cost).'
 _CLUSTERING = 'That is a clustering index; the metric is "fowlkes_mallows".'
+_WEIGHTED_KAPPA = (
+    "weights",
+    'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".',
+)
 _ELSEWHERE = {
     "expected_cost": ("costs", _COSTS),
     "fowlkes_mallows_score": ("clustering", _CLUSTERING),
+    "weighted_kappa": _WEIGHTED_KAPPA,
+    "weighted_cohen_kappa": _WEIGHTED_KAPPA,
+    "kappa_weighted": _WEIGHTED_KAPPA,
+    "cohen_kappa_weighted": _WEIGHTED_KAPPA,
     "roc_auc": _ROC,
     "auc_pr": _PRECISIONS,
     "aucpr": _PRECISIONS,

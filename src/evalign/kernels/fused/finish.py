@@ -116,7 +116,7 @@ def finish(
     share = tl.where(whole < 1e-19, 0, 1 / tl.where(whole < 1e-19, 1, whole))
     for start in range(0, classes, COLUMNS):
         c = start + tl.arange(0, COLUMNS)
-        tp, predicted, actual, tn, negatives, rejected, total = _cells(
+        tp, predicted, actual, fn, tn, negatives, rejected, total = _cells(
             point, c, classes, whole, predictions, MULTILABEL
         )
         if KIND == _RATIO:
@@ -144,7 +144,7 @@ def finish(
         else:
             fp = predicted - tp
             if KIND == _MATTHEWS:
-                tn, fn = part_of(rejected, tn), part_of(rejected, actual - tp)
+                tn, fn = part_of(rejected, tn), part_of(rejected, fn)
                 covariance += tl.sum(share * tp * (share * tn) - share * fp * (share * fn), 0)
                 variance_true += tl.sum(share * actual * (share * negatives), 0)
                 variance_predicted += tl.sum(share * predicted * (share * rejected), 0)
@@ -197,7 +197,7 @@ def finish(
 
     for start in range(0, classes, COLUMNS):
         c = start + tl.arange(0, COLUMNS)
-        tp, predicted, actual, tn, negatives, rejected, total = _cells(
+        tp, predicted, actual, fn, tn, negatives, rejected, total = _cells(
             point, c, classes, whole, predictions, MULTILABEL
         )
         if KIND == _RATIO:
@@ -303,10 +303,15 @@ def _cells(point, c, classes, whole, predictions, MULTILABEL: tl.constexpr):
     if not MULTILABEL:
         total = tl.where(here, whole, 0)
     negatives = total - actual
-    rejected = total - predicted
+    fn, tn, rejected = actual - tp, negatives - (predicted - tp), total - predicted
     if not MULTILABEL:
-        rejected = tl.where(here, predictions - predicted, 0)
-    return tp, predicted, actual, negatives - (predicted - tp), negatives, rejected, total
+        two = here & (0 * c + classes == 2)  # as in `core.confusion`
+        other = tl.where(two, 1 - c, 0)
+        other_tp = tl.load(point + other, mask=two, other=0)
+        rest = tl.load(point + classes + other, mask=two, other=0)
+        fn, tn = tl.where(two, rest - other_tp, fn), tl.where(two, other_tp, tn)
+        rejected = tl.where(two, rest, tl.where(here, predictions - predicted, 0))
+    return tp, predicted, actual, fn, tn, negatives, rejected, total
 
 
 @triton.jit
