@@ -291,7 +291,7 @@ BAD_LABELS = {
         r"strings or numbers, not both. Got .*astype",
     ),
     "mixed list": (X[:2], ["a", 1], r"hold strings or numbers, not both"),
-    "nullable": (X[:3], pd.array([0, 1, None], dtype="Int64"), r"Got gaps in 1 rows. Remove these"),
+    "nullable": (X[:3], pd.array([0, 1, None], dtype="Int64"), r"Got gaps in 1 row. Remove rows"),
     "a gap of several": (
         X[:2],
         np.array([[0, 1], [1, pd.NA]], dtype=object),

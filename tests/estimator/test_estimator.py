@@ -615,7 +615,7 @@ def test_a_fit_that_is_stopped_changes_nothing(warm_start):
 @pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
 def test_a_label_is_in_every_row(gap):
     labels = pd.Series(["a", gap, "b"] * 200, dtype=object)
-    with pytest.raises(ValueError, match=r"Got gaps in 200 rows. Remove these rows"):
+    with pytest.raises(ValueError, match=r"Got gaps in 200 rows. Remove rows without one"):
         quick().fit(X, labels)
 
 

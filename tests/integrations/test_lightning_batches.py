@@ -133,7 +133,7 @@ def test_a_target_of_nan_is_refused_where_values_are_not_read(task, monkeypatch)
         hard_confusion(logits, target, task=task)
     fitter = DecisionFitter("f1_macro", task=task)
     fitter.update(logits, hard_labels(target, task, LEFT_OUT))
-    with pytest.raises(ValueError, match=r"y of DecisionFitter must .* Got 1 rows"):
+    with pytest.raises(ValueError, match=r"y of DecisionFitter must .* Got other values in 1 row"):
         fitter.compute()
 
 

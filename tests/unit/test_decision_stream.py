@@ -266,5 +266,5 @@ def test_what_fit_decision_refuses_is_told_by_compute():
     ):
         fitter = DecisionFitter("f1")
         update(fitter)
-        with pytest.raises(ValueError, match="rows with other values"):
+        with pytest.raises(ValueError, match="other values in"):
             fitter.compute()

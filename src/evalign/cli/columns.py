@@ -21,6 +21,7 @@ from evalign.cli.doubts import (
 from evalign.cli.errors import UsageError, listed
 from evalign.cli.tables import is_date, is_number, is_usable
 from evalign.cli.truths import respelled, spelling
+from evalign.core.text import counted
 from evalign.estimator.cells import ColumnValues, parsed_dates
 from evalign.estimator.roles import role
 
@@ -182,7 +183,8 @@ def _kind(what: str, name: str, column: pa.ChunkedArray) -> str:
         return "date"
     example = repr(texts.drop_null()[0].as_py()[:40]) if found != "empty" else ""
     if found == "empty":
-        raise UsageError(f"{what} must hold a value. Got {len(texts)} gaps. Fill it in, {drop}")
+        got = f"Got {counted(len(texts), 'gap')}"
+        raise UsageError(f"{what} must hold a value. {got}. Fill it in, {drop}")
     if given.kind == "number":
         warn_of_stand_ins(what, values)
     if found == "prose":

@@ -189,7 +189,7 @@ def _introduce(
     if len(columns) == 1:
         spoken.note(f"Column {columns[0]!r} is taken for the class {names[1]!r}.")
     else:
-        spoken.note(f"{len(columns)} classes: {listed(columns)}.")
+        spoken.note(f"{len(columns)} classes, in the columns {listed(columns)}.")
     left_out = [name for name in source.schema.names if name not in [*columns, *roles]]
     if left_out:
         spoken.note(f"Left out: {listed(left_out)}.")

@@ -18,6 +18,7 @@ from torch import Tensor
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
+from evalign.core.text import counted
 from evalign.decisions.cuts import one_label_beyond
 from evalign.decisions.fit import check_arguments
 from evalign.decisions.found import check_groups, fit_rows
@@ -196,7 +197,7 @@ class DecisionFitter:
         owner, whole = "DecisionFitter", self.over_ranks() if self._summed() else self
         state, form = whole._state, whole._form
         for name, wrong in zip((self._scores, "y", "sample_weight"), whole._wrong, strict=True):
-            got = f"{int(wrong)} rows with other values"
+            got = f"other values in {counted(int(wrong))}"
             require(int(wrong) == 0, owner, name, SOUND[name], got)
         if state is None or form is None or not state.mass.any():
             cure = "Call update first, with rows that are not ignored."

@@ -9,6 +9,7 @@ import torch
 from sklearn.utils.validation import _num_samples
 
 from evalign.core.checks import complaint, require
+from evalign.core.text import counted
 from evalign.decisions.inputs import rounded
 
 Method = Literal["predict_proba", "decision_function"]
@@ -121,7 +122,7 @@ def asked(
     if values.ndim == 1:
         values = np.stack([np.zeros_like(values), values], 1)
     allowed = f"give a column for each of the {len(known)} classes it was fitted on"
-    got = f"{values.shape[1]} columns of {method}"
+    got = f"{counted(values.shape[1], 'column')} of {method}"
     require(values.shape[1] == len(known), owner, argument, allowed, got)
     place = {label: column for column, label in enumerate(classes.tolist())}
     unknown = [label for label in known.tolist() if label not in place]

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from evalign.core.checks import complaint, refuse_masked, require
+from evalign.core.text import counted
 from evalign.estimator.cells import gaps_of_objects
 from evalign.training import TrainingWarning
 
@@ -43,8 +44,8 @@ def label_array(owner: str, y: Any) -> np.ndarray:
 def refuse_gaps(owner: str, labels: np.ndarray) -> None:
     """Refuse labels of which some are missing."""
     gaps = int(gaps_of_objects(labels.ravel()).sum()) if labels.dtype.kind in "OfM" else 0
-    cure = "Remove these rows, or give them a label."
-    require(not gaps, owner, "y", "hold a label in every row", f"gaps in {gaps} rows", cure)
+    cure = "Remove rows without one, or label them."
+    require(not gaps, owner, "y", "hold a label in every row", f"gaps in {counted(gaps)}", cure)
 
 
 def alike(owner: str, labels: np.ndarray) -> np.ndarray:
