@@ -223,7 +223,9 @@ def test_wrong_values_are_told_by_compute(classes, name):
     given[name].view(30, -1)[4:7, 0] = {"logits": torch.nan, "y": 7}.get(name, -1)
     fitter = DecisionFitter("f1_macro")
     fitter.update(**given)
-    with pytest.raises(ValueError, match=f"^{name} of DecisionFitter .* Got 3 rows with other val"):
+    with pytest.raises(
+        ValueError, match=f"^{name} of DecisionFitter .* Got other values in 3 rows"
+    ):
         fitter.compute()
     fitter.reset()
     fitter.update(*problem(classes, 30))
