@@ -5,7 +5,9 @@ READY := .venv/.ready
 
 .PHONY: test test-slow attack release-check demo lint types contract unit gpu reproduce-quick docs notebooks clean
 
-test: lint types contract unit docs
+# Two at a time: types and documentation keep one core busy each, and the tests are the longest.
+test: $(READY)
+	+$(MAKE) --no-print-directory --jobs 2 lint types contract unit docs
 
 # What only a release needs: the tests marked slow, and the packages as a user gets them.
 release-check: test-slow

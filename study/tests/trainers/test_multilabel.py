@@ -75,7 +75,13 @@ def test_rows_are_split_with_their_copies_and_standardised(made):
     assert [len(x) for x, _ in prepare("emotions", 0, 30)] == [30, 30, 30]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [
+        method if method == "aligned_macro" else pytest.param(method, marks=pytest.mark.slow)
+        for method in METHODS
+    ],
+)
 def test_every_method_learns(made, method):
     record = train_multilabel(RUN.but(method=method))
     assert trainer_of(RUN) is LABELS
