@@ -34,6 +34,7 @@ BAD_TABLES = {
     "empty": (b"", "is empty. Give a table with a line of names above its rows."),
     "header only": (b"age,label\n", "holds no rows. Give a table with one row or more."),
     "header alone": (b"age,label", "holds no rows. Give a table with one row or more."),
+    "open quote": (b'age,"label\n3,a\n4,b\n', "a quote in its first line is open. Close it, or"),
     "a short row": (b"age,label\n1,a\n2\n", "must have as many cells as the header, 2. Got 1."),
     "a long row": (b"age,label\n1,a\n2,b,c\n", "needs quotes around it."),
     "no text": (b"age,label\n1,\0\n", "bytes that are not text. Save it as CSV in UTF-8,"),
@@ -149,6 +150,15 @@ def test_a_class_of_one_group(tmp_path):
     assert result.code == 2
     text = "--group must leave rows of every class to train on. Got none of class 'high'. Give"
     assert text in result.err
+
+
+def test_an_error_that_is_not_of_the_groups_keeps_its_traceback(tmp_path, data, monkeypatch):
+    def broken(*given):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("evalign.cli.fit.train", broken)
+    with pytest.raises(ValueError, match="a bug"):
+        invoke(*fit(data, tmp_path / "run", "--group", "age"))
 
 
 def test_a_metric_of_two_classes_says_so(tmp_path, data):

@@ -232,12 +232,13 @@ def test_a_number_that_may_stand_for_a_gap():
         kind_of(np.where(np.arange(ROWS) < 1, -999, values))  # once may be chance
         kind_of(np.where(np.arange(ROWS) < 2, -998, values))
         kind_of(np.where(np.arange(ROWS) < 2, -999, 300 * values))  # others are near it
+        kind_of(np.where(np.arange(ROWS) < 2, -99, np.linspace(1e6, -40, ROWS)))  # of a wide range
     assert not told
 
 
 def test_dates_that_are_numbers_are_noted():
     days = pd.date_range("2024-01-01", periods=20).strftime("%Y%m%d").astype(int).to_numpy()
-    with pytest.warns(DataWarning, match=r"read as numbers, such as 20240101. If they are dates"):
+    with pytest.warns(DataWarning, match=r"holds what look like dates, such as 20240101"):
         assert kind_of(np.resize(days, ROWS)) == "number"
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -90,6 +90,9 @@ def find_dialect(path: Path, decimal: str = ".") -> Dialect:
         raise UsageError(f"{path} may be separated by {ways}: both give even rows. {cure}")
     separator = found[0] if found else separator_of(path)
     if whole and len(tables[separator]) == 1:  # Arrow does not take it without a line break
+        if sample.count('"') % 2:
+            cure = "Close it, or take it out."
+            raise UsageError(f"{path} cannot be read: a quote in its first line is open. {cure}")
         raise UsageError(NO_ROWS.format(path))
     cells = [cell.strip() for row in tables[separator][1:] for cell in row]
     return Dialect(encoding, separator, _decimal(cells, "." if separator == "," else decimal))

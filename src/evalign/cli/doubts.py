@@ -168,7 +168,9 @@ def warn_of_stand_ins(what: str, values: np.ndarray) -> None:
     present = values[np.isfinite(values)]
     least = present.min()
     others, rows = present[present > least], int((present == least).sum())
-    if least in STAND_INS and rows > 1 and len(others) and others.min() > least / 2:
+    apart = len(others) > 0 and others.min() > least / 2
+    apart = apart and (others.min() >= 0 or others.min() - least > np.ptp(others))
+    if least in STAND_INS and rows > 1 and apart:
         got = f"holds {least:g} in {counted(rows)}, and no other number near it"
         text = f"{what} {got}. If it stands for a gap, leave it empty."
         warnings.warn(text, DataWarning, stacklevel=4)
@@ -178,8 +180,8 @@ def warn_of_stand_ins(what: str, values: np.ndarray) -> None:
             len(days) >= FEW
             and pd.to_datetime(days, format="%Y%m%d", errors="coerce").notna().all()
         ):
-            text = f"{what} is read as numbers, such as {days[0]}. If they are dates, write them as"
-            warnings.warn(f"{text} 2024-01-31.", DataWarning, stacklevel=4)
+            text = f"{what} holds what look like dates, such as {days[0]}. If they are, write them"
+            warnings.warn(f"{text} as 2024-01-31.", DataWarning, stacklevel=4)
 
 
 def warn_of_copies(source: str, X: pd.DataFrame, y: np.ndarray) -> None:

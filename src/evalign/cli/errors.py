@@ -40,15 +40,17 @@ class DataWarning(UserWarning):
 
 
 @contextmanager
-def refused(worded: Callable[[str], str] = str) -> Iterator[None]:
-    """Turn a ValueError of the library into bad input: it is about what the user gave.
+def refused(
+    worded: Callable[[str], str] = str, kind: type[ValueError] = ValueError
+) -> Iterator[None]:
+    """Turn an error of the library into bad input: it is about what the user gave.
 
     Options are spoken of as such, and not as arguments of a function. What `worded` makes of the
     text is said, such as `Labels.named`.
     """
     try:
         yield
-    except ValueError as error:
+    except kind as error:
         options = r"^(constraint|confidence|folds) of [\w ]+? must"
         text = re.sub(options, r"--\1 must", str(error))
         text = re.sub(r"^groups of fit_decision must", "--groups must", text)

@@ -4,7 +4,6 @@ import json
 import platform
 import shlex
 import warnings
-from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -51,6 +50,7 @@ from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.constrained import check_constraint
 from evalign.estimator.folds import Folds
+from evalign.estimator.rows import LostClass
 from evalign.recipes import RECIPES
 from evalign.report import TriedModels, render, scores
 
@@ -243,8 +243,8 @@ def _trained(
         # A constraint that no rule meets is known after the training only, and groups that take a
         # class with them when they are held out.
         try:
-            doubtful = name == "model" and (constrained or arguments["--group"] is not None)
-            bad = refused(dataset.labels.named) if doubtful else nullcontext()
+            kind = ValueError if constrained and name == "model" else LostClass
+            bad = refused(dataset.labels.named, kind)
             east = name == "model" and arguments["--recipe"] == "east"
             with bad, dataset.labels.spoken_of(), in_own_words(OF_EAST if east else {}):
                 train(model, parts["training"], parts.get("validation"), checkpoints / name)

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples
 from torch import Tensor
 
-from evalign.core.checks import OWN_GROUP, refuse_masked, require
+from evalign.core.checks import OWN_GROUP, complaint, refuse_masked, require
 from evalign.core.numerics import with_mean_one
 from evalign.core.text import worded
 from evalign.decisions.inputs import group_values
@@ -38,6 +38,10 @@ Scaler = Callable[[Tensor], Tensor]
 # A class with fewer rows than FEW has too few of them in a fifth of the table to choose on.
 FEW, FOLDS, HELD_OUT = 100, 5, 0.2
 OUTLIER = 1e6  # deviations; a value farther out says no more, and would overflow float32
+
+
+class LostClass(ValueError):
+    """Groups that are held out hold all rows of a class."""
 
 
 class LabelledRows(NamedTuple):
@@ -139,10 +143,11 @@ class LabelledRows(NamedTuple):
         if self.y.ndim == 2:
             warn_of_absent(lost, missing)
             return self.take(kept), self.take(held_out)
-        allowed = "leave rows of every class to train on"
-        got = f"none of class {classes[lost].tolist()}"
-        cure = worded("class_held_out", "Give validation_data, or another random_state.")
-        require(not len(lost), OWNER, "groups", allowed, got, cure)
+        if len(lost):
+            allowed = "leave rows of every class to train on"
+            got = f"none of class {classes[lost].tolist()}"
+            cure = worded("class_held_out", "Give validation_data, or another random_state.")
+            raise LostClass(complaint(OWNER, "groups", allowed, got, cure))
         if len(missing):
             cure = "Give validation_data, or more rows of it."
             text = (

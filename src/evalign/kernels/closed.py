@@ -117,22 +117,26 @@ class Sums(NamedTuple):
     def negatives(self) -> Array:
         return self.total - self.actual
 
-    # Of two classes, what is not of one is of the other, whose sums have more digits.
-
     @property
-    def rejected(self) -> Array:
-        two = len(self.tp) == 2
-        return self.predicted[::-1] if two else self.predicted.sum() - self.predicted
+    def fp(self) -> Array:
+        return self.predicted - self.tp
 
     @property
     def fn(self) -> Array:
-        two = len(self.tp) == 2
-        return (self.predicted - self.tp)[::-1] if two else self.actual - self.tp
+        return self.fp[::-1] if self._two else self.actual - self.tp
 
     @property
     def tn(self) -> Array:
-        two = len(self.tp) == 2
-        return self.tp[::-1] if two else self.negatives - (self.predicted - self.tp)
+        return self.tp[::-1] if self._two else self.negatives - self.fp
+
+    @property
+    def rejected(self) -> Array:
+        return self.predicted[::-1] if self._two else self.predicted.sum() - self.predicted
+
+    @property
+    def _two(self) -> bool:
+        """What is not of a class is of the other one, whose sums have more digits."""
+        return len(self.tp) == 2
 
 
 def value_and_slopes(form: Closed, c: Sums) -> tuple[float, Array]:
@@ -205,7 +209,7 @@ def _quotient(ratio: Ratio, c: Sums) -> tuple[Array, Array, Array]:
 
 def _matthews(form: Closed, c: Sums) -> tuple[float, Array]:
     share = 1 / c.total if c.total >= ZERO else 0
-    fp, fn = c.predicted - c.tp, np.clip(c.fn, 0, c.rejected)
+    fp, fn = c.fp, np.clip(c.fn, 0, c.rejected)
     tn = np.clip(c.tn, 0, c.rejected)
     covariance = (share * c.tp * (share * tn) - share * fp * (share * fn)).sum()
     variance_true = (share * c.actual * (share * c.negatives)).sum()

@@ -720,6 +720,7 @@ def test_zero_division_reaches_the_metric():
         ("recal_macro", 'Did you mean "recall_macro"?'),
         ("balanced_acuracy", 'Did you mean "balanced_accuracy"?'),
         ("mathews_corrcoef", 'Did you mean "matthews_corrcoef"?'),
+        ("acc_macro", 'Did you mean "balanced_accuracy"?'),
         ("kappa", 'Did you mean "cohen_kappa"?'),
         ("quadratic_kappa", 'Did you mean "cohen_kappa_quadratic"?'),
         ("linear weighted kappa", 'Did you mean "cohen_kappa_linear"?'),

@@ -82,6 +82,7 @@ OTHER_WORDS = {
     "macc": "balanced_accuracy",
     "accuracy_macro": "balanced_accuracy",
     "macro_accuracy": "balanced_accuracy",
+    "acc_macro": "balanced_accuracy",
     "class_accuracy_macro": "balanced_accuracy",
     "kappa": "cohen_kappa",
     "linear_kappa": "cohen_kappa_linear",
@@ -93,19 +94,15 @@ OTHER_WORDS = {
     "matthews": "matthews_corrcoef",
 }
 LONGEST = 200  # characters of a name that an error shows
-# The kind of advice (see `worded`), and its words.
-_NO_METRIC = ("no_metric", "It is not a function of the confusion matrix.")
-_ROC = ("ranking", "It ranks over all thresholds: use evalign.losses.AUROCLoss.")
-_PRECISIONS = ("ranking", "It ranks over all thresholds: use evalign.losses.AveragePrecisionLoss.")
+_NO_METRIC = "It is not a function of the confusion matrix."
+_WEIGHTED_KAPPA = 'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".'
+_ROC = "It ranks over all thresholds: use evalign.losses.AUROCLoss."
+_PRECISIONS = "It ranks over all thresholds: use evalign.losses.AveragePrecisionLoss."
 _COSTS = 'Give the costs: "expected_cost[[0, 1], [5, 0]]" or ExpectedCost(cost).'
-_CLUSTERING = 'That is a clustering index; the metric is "fowlkes_mallows".'
-_WEIGHTED_KAPPA = (
-    "weights",
-    'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".',
-)
+_KINDS = {_ROC: "ranking", _PRECISIONS: "ranking", _COSTS: "costs"}  # see `worded`
 _ELSEWHERE = {
-    "expected_cost": ("costs", _COSTS),
-    "fowlkes_mallows_score": ("clustering", _CLUSTERING),
+    "expected_cost": _COSTS,
+    "fowlkes_mallows_score": 'That is a clustering index; the metric is "fowlkes_mallows".',
     "weighted_kappa": _WEIGHTED_KAPPA,
     "weighted_cohen_kappa": _WEIGHTED_KAPPA,
     "kappa_weighted": _WEIGHTED_KAPPA,
@@ -196,7 +193,7 @@ def _cure(name: str) -> str:
     plain = re.sub(r"[\s-]+", "_", name.lower())
     for start, cure in _ELSEWHERE.items():
         if plain.startswith(start):
-            return worded(*cure)
+            return worded(_KINDS.get(cure, ""), cure)
     if plain.endswith("_samples"):
         return f'A mean over rows is not a function of the matrix; use "{plain[:-8]}_macro".'
     plain = plain.removesuffix("score").removesuffix("_").removesuffix("_binary")
