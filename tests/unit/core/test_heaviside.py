@@ -52,9 +52,12 @@ def test_linear_meets_its_ends_and_its_middle(tau, delta, dtype):
 def test_half_precision_meets_the_middle_of_small_thresholds(temperature, dtype):
     for tau in (tensor(value, dtype) for value in (1e-3, 0.05, 0.95)):
         p = torch.stack([torch.zeros_like(tau), tau, torch.ones_like(tau)])
-        h = heaviside.tempered(p, tau, temperature=temperature)
-        assert h.dtype == dtype
-        assert h.tolist() == [0, 0.5, 1]
+        for h in (
+            heaviside.tempered(p, tau, temperature=temperature),
+            heaviside.linear(p, tau, delta=temperature),
+        ):
+            assert h.dtype == dtype
+            assert h.tolist() == [0, 0.5, 1]
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 0.1, 0.2, 0.3])
