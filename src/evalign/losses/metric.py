@@ -178,7 +178,7 @@ class MetricLoss(AdditiveLoss):
         tau = self.threshold
         if batch.task == "binary" and tau is not None and tau.ndim == 1:
             allowed = "be one number with per_image in a binary task"
-            require(not self.per_image, "MetricLoss", "threshold", allowed, f"{tau}")
+            require(not self.per_image, "MetricLoss", "threshold", allowed, f"{len(tau)} of them")
             return tuple(self._confusion(batch, one) for one in tau)
         if self.per_image:
             return self._of_images(batch)
