@@ -2,11 +2,16 @@
 
 import runpy
 import statistics
+from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
 
 import pytest
 from evalign_study.papers import tables
+from evalign_study.papers.evidence import Evidence
+from evalign_study.papers.plan import Plan
+from evalign_study.papers.render import _verdict
+from evalign_study.papers.verdicts import CONFIRMED, NOT_CONFIRMED, verdicts
 from evalign_study.pipeline.intervals import interval
 from evalign_study.records.results import SUFFIX, Results
 from evalign_study.records.run import LOSS, Run
@@ -323,6 +328,59 @@ def test_what_the_text_says_of_surf(section, ends):
         for record in surf_of(ends, FASHION, f"surf_{beta}")
     ]
     assert f"(correlations from {min(found):.2f} to {max(found):.2f})" in section
+
+
+def test_the_claims_at_both_lengths(section, committed):
+    """Of the first 20 epochs of three repetitions, and of all 120 of all there are."""
+
+    def judged(figure, epochs, trials):
+        panels = tuple(
+            replace(panel, recipe={**panel.first, "epochs": epochs}) for panel in figure.panels
+        )
+        return verdicts(Evidence(Plan(replace(figure, panels=panels), trials), committed))
+
+    rows, others, more = [], 0, []
+    for number in range(2, 8):
+        figure = tables.table(f"surf-fig{number}")
+        for (claim, panel, early), (_, _, late) in zip(
+            judged(figure, 20, 3), judged(figure, 120, 5), strict=True
+        ):
+            found = [seen["as in the paper"] for seen in (early, late)]
+            if not {verdict.word for verdict in found} & {CONFIRMED, NOT_CONFIRMED}:
+                others += 1
+                continue
+            name = f"{number}, {panel.label.partition(',')[0]}"
+            rows.append([name, claim.text, *map(_verdict, found)])
+            if found[1].word == CONFIRMED != found[0].word:
+                more.append(claim.text)
+    table = section.partition("| figure | claim |")[2].partition("\n\n")[0]
+    assert table.splitlines()[2:] == [f"| {' | '.join(row)} |" for row in rows]
+    assert others == 8
+    assert "The other eight claims have no verdict at either length" in section
+    assert len(more) == 4
+    assert all("linearly correlated" in text for text in more)
+    assert "four more correlations are confirmed" in section
+
+
+def test_what_had_begun_by_epoch_20(section, ends, committed):
+    """In the same repetitions, trained twice."""
+
+    def begun(dataset, records):
+        return sum(
+            at_one_class(record) < 20
+            for record in records
+            if record["run"]["dataset"] == dataset
+            and record["run"]["method"] in ("surf_0.5", "surf_1")
+            and record["run"]["seed"] in SEEDS
+        )
+
+    cut = [record for record in committed.values() if record["run"]["epochs"] == 20]
+    (few, none), (five, four) = (
+        [begun(dataset, records) for records in (cut, ends.values())]
+        for dataset in (AIRPLANE, FASHION)
+    )
+    text = f"on CIFAR-10 in {few} of 6 of them, and in {none} of 6 of these; on Fashion-MNIST,"
+    assert f"{text} in the same three repetitions, in {five} and in {four}." in section
 
 
 def test_the_tables_of_entropy_first(section, ends, entropy_first):
