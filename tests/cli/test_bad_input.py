@@ -127,7 +127,7 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
         ),
         (["--drop", "colours"], "Did you mean 'colour'?"),
         (["--drop", "label"], "must name different columns"),
-        (["--positive", "high"], "of which there are two. Got 'high'; the classes are 'high', 'l"),
+        (["--positive", "high"], "must be left out, as 'label' has 3 classes, not two. Got 'high'"),
         (["--test", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory."),
         (["--validation", "t.csv.zip"], "t.csv.zip is packed. Unpack it, and give the table"),
         ([*TUNED, "accuracy >= 0.5", "--confidence", "2"], "--confidence must lie from 0.5 to"),
