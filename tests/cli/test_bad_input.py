@@ -127,7 +127,7 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
         ),
         (["--drop", "colours"], "Did you mean 'colour'?"),
         (["--drop", "label"], "must name different columns"),
-        (["--positive", "high"], "of which there are two. Got 'high'; the classes are 'high', 'l"),
+        (["--positive", "high"], "must be left out, as 'label' has 3 classes, not two. Got 'high'"),
         (["--test", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory."),
         (["--validation", "t.csv.zip"], "t.csv.zip is packed. Unpack it, and give the table"),
         ([*TUNED, "accuracy >= 0.5", "--confidence", "2"], "--confidence must lie from 0.5 to"),
@@ -189,10 +189,10 @@ def test_places(tmp_path, data):
     text = refused(*fit(data, tmp_path / "nowhere" / "run"))
     assert f"The folder {tmp_path / 'nowhere'} does not exist. Create it first." in text
     (tmp_path / "some.csv" / "mine.txt").write_text("mine")
-    assert "is no run of evalign" in refused(*fit(data, tmp_path / "some.csv"))
-    assert "is no run of evalign" in refused(*fit(data, tmp_path / "some.csv" / "mine.txt"))
+    assert "is not a run of evalign" in refused(*fit(data, tmp_path / "some.csv"))
+    assert "is not a run of evalign" in refused(*fit(data, tmp_path / "some.csv" / "mine.txt"))
     _folder(tmp_path / "run.partial").joinpath("mine.txt").write_text("mine")
-    assert "run.partial exists and is no run" in refused(*fit(data, tmp_path / "run"))
+    assert "run.partial exists and is not a run" in refused(*fit(data, tmp_path / "run"))
     assert len(files(tmp_path)) == 2
     _folder(tmp_path / "other.partial").joinpath("command.json").write_text("{")
     text = refused(*fit(data, tmp_path / "other"))
@@ -432,7 +432,7 @@ def test_another_version(fitted, tmp_path):
         "has format version 1, this is 4. Use it with the version of evalign that wrote it."
     )
     file.write_text(json.dumps(about | {"format": "other"}))
-    assert "is no run of evalign: see its run.json" in refused("report", tmp_path / "run")
+    assert "is not a run of evalign: see its run.json" in refused("report", tmp_path / "run")
 
 
 def test_a_full_disk(fitted, data, tmp_path):

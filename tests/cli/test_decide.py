@@ -505,11 +505,14 @@ def test_scores_that_tell_nothing_or_have_an_outlier_are_not_those_of_the_other_
         assert "Note: rows of" not in said
 
 
-def test_the_column_of_the_other_class_is_refused(tmp_path):
-    frame = two().rename(columns={"score": "no"})
+@pytest.mark.parametrize("name", ["no", "probability_no"])
+@pytest.mark.parametrize("beside", [{}, {"patient": "p"}], ids=["alone", "beside another"])
+def test_the_column_of_the_other_class_is_refused(tmp_path, name, beside):
+    frame = two().rename(columns={"score": name}).assign(**beside)
     data, out = written(tmp_path / "scores.csv", frame), tmp_path / "rule.json"
     said = refused("decide", data, "--target", "truth", "--metric", "f1", "--out", out)
-    assert "--positive no" in said
+    assert f"Column {name!r} holds the probability of 'no', not of the positive class" in said
+    assert "Pass --positive no." in said
     assert not out.exists()
 
 

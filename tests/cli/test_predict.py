@@ -308,7 +308,7 @@ def test_evaluate_the_test_rows(tmp_path):
 
 def test_the_training_file_is_no_test(fitted, data, tmp_path):
     said = done("evaluate", fitted, data)
-    assert f"Note: The run was trained on {data}, or chosen by it: this is no test" in said.err
+    assert f"Note: The run was trained on {data}, or chosen by it: this is not a test" in said.err
     assert "On 240 rows that the models have seen in training. This is not a test." in said.out
     assert "test rows" not in said.out
     assert "is better" not in said.out
@@ -319,7 +319,7 @@ def test_the_training_file_is_no_test(fitted, data, tmp_path):
     new = written(tmp_path / "new.csv", table(200, seed=8))
     said = done("evaluate", fitted, new, "--json")
     assert json.loads(said.out)["test"] is True
-    assert "no test" not in said.err
+    assert "not a test" not in said.err
 
 
 @pytest.mark.parametrize("part", ["data", "validation"])
@@ -332,7 +332,7 @@ def test_a_report_on_the_training_file_says_so(data, tmp_path, part):
     page = (tmp_path / "run" / "report.html").read_text()
     done("report", tmp_path / "run", "--out", tmp_path / "again.html")
     for html in (page, (tmp_path / "again.html").read_text()):
-        assert "This is no test: the models were trained on these rows, or chosen by them." in html
+        assert "This is not a test: the models were trained on these rows, or chosen" in html
         assert "rows seen in training" in html
         assert "is better by" not in html
 

@@ -60,6 +60,17 @@ def test_the_default_dtype_of_torch_changes_nothing(case, usual_rules, other_def
     assert found.score == expected.score
 
 
+@pytest.mark.parametrize("class_dim", [0, 1, -1])
+def test_the_rule_reads_classes_where_the_batches_have_them(class_dim):
+    logits, y = problem(3, 600, ratio=3.0)
+    how = {"metric": "f1_macro", "class_dim": class_dim}
+    given = logits.movedim(1, class_dim)
+    fitter = DecisionFitter(**how)
+    fitter.update(given, y)
+    few = given.narrow(1 if class_dim == 0 else 0, 0, 3)  # as many rows as classes
+    assert torch.equal(fitter.compute()(few), fit_decision(given, y, **how)(few))
+
+
 @pytest.mark.parametrize("decision", ["tuned", "expected", "argmax"])
 @pytest.mark.parametrize("metric", ["f1", "matthews_corrcoef"])
 def test_two_classes_are_exact_to_the_bin(metric, decision):

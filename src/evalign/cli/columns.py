@@ -137,7 +137,7 @@ def frame(table: pa.Table, columns: Columns, source: object, first_row: int = 1)
 
 
 def _date_form(what: str, column: pa.ChunkedArray) -> str | None:
-    """The form of dates that are text, None for that of ISO 8601 and for what is no date."""
+    """The form of dates that are text, None for that of ISO 8601 and for what is not a date."""
     return None if is_date(column.type) else dates.find_form(what, as_objects(as_text(column)))
 
 

@@ -71,11 +71,13 @@ class Labels:
         _warn_of_alike(f"column {column!r} of {source}", list(counts.index))
         if positive is not None:
             names = [str(value) for value in values]
-            if len(values) != 2 or positive not in names:
-                allowed = f"a class of {column!r}, of which there are two"
-                got = f"Got {positive!r}; the classes are {listed(names)}."
-                cure = nearest(positive, names) if len(values) == 2 else ""
-                raise UsageError(f"--positive must be {allowed}. {got} {cure}".rstrip())
+            got = f"Got {positive!r}; the classes are {listed(names)}."
+            if len(values) != 2:
+                allowed = f"be left out, as {column!r} has {len(values)} classes, not two"
+                raise UsageError(f"--positive must {allowed}. {got}")
+            if positive not in names:
+                cure = nearest(positive, names)
+                raise UsageError(f"--positive must be a class of {column!r}. {got} {cure}".rstrip())
             values.sort(key=lambda value: str(value) == positive)
         return cls(column, tuple(values))
 

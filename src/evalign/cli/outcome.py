@@ -76,7 +76,7 @@ def contents(
         labels: of the run.
         about: the run's `run.json`.
         histories: a record per epoch, for each model.
-        seen: the rows are no test, see `was_seen`.
+        seen: the rows are not a test, see `was_seen`.
         tried: the models that the model was made of.
         findings: what else is known of the models.
     """

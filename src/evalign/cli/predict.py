@@ -91,7 +91,7 @@ def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
             seen = was_seen(opened.about, digest(data))
             content = contents(table, labels, opened.about, opened.read("history.json"), seen=seen)
         if seen:
-            text = f"The run was trained on {source}, or chosen by it: this is no test, and the"
+            text = f"The run was trained on {source}, or chosen by it: this is not a test, and the"
             cure = "Give rows that it has not seen; its own test rows are in its report."
             warnings.warn(f"{text} scores are too good. {cure}", DataWarning, stacklevel=2)
         warn_of_scarce("test", content.y, labels)

@@ -47,15 +47,14 @@ def class_columns(
             return found
         if len(names) == 2 and names[1] in found and names[0] not in found:
             return {names[1]: found[names[1]]}
-    numeric = [name for name in given if is_usable(source.schema.field(name).type)]
-    if len(names) == 2 and len(numeric) == 1:
-        negative = names[0]
-        if numeric[0] in (negative, PREFIX + negative):
-            what = (
-                f"Column {numeric[0]!r} holds the probability of {negative!r}, not of the positive"
-            )
-            raise UsageError(f"{what} class {names[1]!r}. Pass --positive {negative}.")
-        return {names[1]: numeric[0]}
+    if len(names) == 2:
+        negative, positive = names
+        if column := plain.get(negative) or written.get(negative):
+            what = f"Column {column!r} holds the probability of {negative!r}, not of the positive"
+            raise UsageError(f"{what} class {positive!r}. Pass --positive {negative}.")
+        usable = [name for name in given if is_usable(source.schema.field(name).type)]
+        if len(usable) == 1:
+            return {positive: usable[0]}
     missing = [name for name in names if name not in plain and name not in written]
     allowed = "a column with the probability of each class, named as the class"
     also = "" if len(names) > 2 else " (or one column, of the positive class)"

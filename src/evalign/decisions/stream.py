@@ -218,7 +218,7 @@ class DecisionFitter:
             constraint=self.constraint,
             classes=self.classes,
             offsets=self.offsets,
-            class_dim=self.class_dim or 1,
+            class_dim=1 if self.class_dim is None else self.class_dim,
             counted=int(state.counts.sum() / (len(state.counts) if many else 1)),
         )
         if isinstance(state, Histogram):  # whose last bins hold all rows beyond them

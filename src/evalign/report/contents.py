@@ -123,7 +123,7 @@ class Contents:
         groups: (n,) rows of one group are resampled together.
         seed: of the resampling.
         cards: {title: {name: value}}, shown as they are.
-        seen: the models were trained on these rows, or chosen by them: they are no test.
+        seen: the models were trained on these rows, or chosen by them: they are not a test.
         tried: the models that the aligned one was made of, or chosen from.
         findings: what else is known of the models.
         how: how to get a method, by its key (see `scores`), such as a command.

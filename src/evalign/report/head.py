@@ -37,7 +37,7 @@ def answered(contents: Contents, scores: Scores) -> str:
         "</header>",
     ]
     if contents.seen:
-        text = "This is no test: the models were trained on these rows, or chosen by them."
+        text = "This is not a test: the models were trained on these rows, or chosen by them."
         parts.append(f"<p><strong>{text}</strong> The scores are too good.</p>")
     if not scores["greater_is_better"]:
         parts.append(paragraph(f"Lower is better: {contents.metric}.", "quiet"))
