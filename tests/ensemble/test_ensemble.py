@@ -858,7 +858,7 @@ def test_a_package_that_is_not_installed(monkeypatch):
         ),
         (
             lambda: (X, Y, np.zeros(len(Y))),
-            "Sample weights must contain at least one non-zero number.",  # scikit-learn's
+            "sample_weight of AlignedEnsemble must be above zero in a row at least. Got zeros.",
         ),
         (
             lambda: (pd.DataFrame({"a": [1.0] * 400}), Y),

@@ -806,9 +806,18 @@ def test_a_network_function_that_returns_no_module():
             {"X": np.ma.masked_array(X, X > 3)},
             f"X of AlignedClassifier must be without masked cells. Got {(X > 3).sum()} of them. Ma",
         ),
-        ({"sample_weight": -np.ones(600)}, "Negative values"),
-        ({"sample_weight": np.zeros(600)}, "Sample weights must contain"),
-        ({"sample_weight": np.ones(3)}, "sample_weight.shape"),
+        (
+            {"sample_weight": -np.ones(600)},
+            "sample_weight of AlignedClassifier must be finite and not negative. Got -1.0. A weigh",
+        ),
+        (
+            {"sample_weight": np.zeros(600)},
+            "sample_weight of AlignedClassifier must be above zero in a row at least. Got zeros.",
+        ),
+        (
+            {"sample_weight": np.ones(3)},
+            "sample_weight of AlignedClassifier must have shape (600,). Got (3,).",
+        ),
         (
             {"groups": np.ones(3)},
             "groups of AlignedClassifier must hold a value for each of the 600",
