@@ -876,6 +876,13 @@ def test_wrong_rows(fitted, text):
     assert str(refused.value) == text
 
 
+def test_one_class_alone():
+    with pytest.warns(TrainingWarning, match="All rows are of one class, 'a'") as said:
+        clf = ensemble().fit(X, ["a"] * len(Y))
+    assert len(said) == 1
+    assert set(clf.predict(X)) == {"a"}
+
+
 def test_intervals_are_of_weighted_rows():
     """Rows with a large weight are labelled wrongly: the interval is about a small accuracy."""
     y, weight = np.arange(200) % 2, np.where(np.arange(200) < 50, 9.0, 1.0)
