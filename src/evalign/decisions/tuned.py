@@ -64,19 +64,18 @@ class Tuned(NamedTuple):
 def tuned(
     owner: str,
     logits: Tensor,
-    y: Tensor,
     target: Tensor,
     weight: Tensor,
     goal: Goal,
     argmax: Tensor,
     groups: Tensor | None = None,
 ) -> Tuned:
-    """The best rule with labels y, which `target` (N, C) holds as rows of 0 and a 1.
+    """The best rule with labels, which `target` (N, C) holds as rows of 0 and a 1.
 
     `argmax` is the gain matrix of the network's own labels, `groups` the group of each row, if the
     goal has groups.
     """
-    two = logits.shape[1] == 2
+    two, y = logits.shape[1] == 2, target.argmax(1)
     own, counts = Mended(logits.softmax(1), 1.0, torch.zeros_like(logits[0])), y.bincount()
     only = (counts == 1)[y].unsqueeze(1)  # whether a row is the only one of its class
     # A constraint is about these labels.
