@@ -36,13 +36,14 @@ def search(
 ) -> Tensor:
     """The best gain matrix (C, C) for the targets (N, C) of rows of weights (N,).
 
-    `own` as in `best_rule`.
+    `own` as in `best_rule`. Without it the targets are probabilities, not labels.
     """
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
         return threshold_gains(best_threshold(owner, margin, target, weight, goal))
-    goal = goal.compacted()
-    return gain_matrix(best_rule(owner, logits.softmax(1), target, weight, goal, own=own), goal)
+    eta, goal, believed = logits.softmax(1), goal.compacted(), own is None
+    rule = best_rule(owner, eta, target, weight, goal, own=own, believed=believed)
+    return gain_matrix(rule, goal)
 
 
 class Tuned(NamedTuple):
