@@ -118,7 +118,7 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
         (["--weight", "mass"], "--weight must name a column of"),
         (
             ["--weight", "colour"],
-            "must hold weights, numbers that are not negative. Got 'red' in row 1.",
+            "must hold weights, numbers that are not negative. Got 'red' in row 1. A weight of 0",
         ),
         (["--group", "income"], "must name a group in every row"),
         (
@@ -189,10 +189,10 @@ def test_places(tmp_path, data):
     text = refused(*fit(data, tmp_path / "nowhere" / "run"))
     assert f"The folder {tmp_path / 'nowhere'} does not exist. Create it first." in text
     (tmp_path / "some.csv" / "mine.txt").write_text("mine")
-    assert "is no run of evalign" in refused(*fit(data, tmp_path / "some.csv"))
-    assert "is no run of evalign" in refused(*fit(data, tmp_path / "some.csv" / "mine.txt"))
+    assert "is not a run of evalign" in refused(*fit(data, tmp_path / "some.csv"))
+    assert "is not a run of evalign" in refused(*fit(data, tmp_path / "some.csv" / "mine.txt"))
     _folder(tmp_path / "run.partial").joinpath("mine.txt").write_text("mine")
-    assert "run.partial exists and is no run" in refused(*fit(data, tmp_path / "run"))
+    assert "run.partial exists and is not a run" in refused(*fit(data, tmp_path / "run"))
     assert len(files(tmp_path)) == 2
     _folder(tmp_path / "other.partial").joinpath("command.json").write_text("{")
     text = refused(*fit(data, tmp_path / "other"))
@@ -432,7 +432,7 @@ def test_another_version(fitted, tmp_path):
         "has format version 1, this is 4. Use it with the version of evalign that wrote it."
     )
     file.write_text(json.dumps(about | {"format": "other"}))
-    assert "is no run of evalign: see its run.json" in refused("report", tmp_path / "run")
+    assert "is not a run of evalign: see its run.json" in refused("report", tmp_path / "run")
 
 
 def test_a_full_disk(fitted, data, tmp_path):

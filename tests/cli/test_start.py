@@ -40,9 +40,9 @@ COMMANDS = [
     ("fit data.csv --target y --out no/run", 2, "no does not exist. Create it first."),
     ("fit data.csv --target y --out run --test x.doc", 2, "x.doc must end in .csv"),
     ("compare nosuch.csv --target y", 2, "nosuch.csv cannot be read"),
-    ("predict nosuchfolder data.csv", 2, "nosuchfolder is no run of evalign"),
+    ("predict nosuchfolder data.csv", 2, "nosuchfolder is not a run of evalign"),
     ("fit data.csv --out run", 2, "Missing option '--target'. See `evalign fit --help`."),
-    ("report nosuchfolder", 2, "nosuchfolder is no run of evalign"),
+    ("report nosuchfolder", 2, "nosuchfolder is not a run of evalign"),
 ]
 
 

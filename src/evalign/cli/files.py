@@ -62,7 +62,7 @@ def check_run(folder: Path) -> None:
         unfinished = partial_folder(folder).exists()
         cure = "Give the folder that `evalign fit` wrote."
         cure = "It is not finished: run the same command again." if unfinished else cure
-        raise UsageError(f"{folder} is no run of evalign: it has no run.json. {cure}")
+        raise UsageError(f"{folder} is not a run of evalign: it has no run.json. {cure}")
 
 
 def check_page(path: Path) -> None:

@@ -186,12 +186,12 @@ def finished(folder: Path, arguments: About) -> FinishedRun | None:
             _remove(partial)
         return run
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists and is no run of evalign. Choose another --out.")
+        raise UsageError(f"{folder} exists and is not a run of evalign. Choose another --out.")
     command = _command(partial)
     if command is not None:
         _check_same(partial, command, arguments)
     elif partial.exists() and set(partial.iterdir()) - set(partial.glob("command.json.*.partial")):
-        raise UsageError(f"{partial} exists and is no run of evalign. Choose another --out.")
+        raise UsageError(f"{partial} exists and is not a run of evalign. Choose another --out.")
     return None
 
 
@@ -279,7 +279,7 @@ def _read_about(folder: Path) -> About:
     except (ValueError, OSError, RecursionError) as error:
         raise _damaged(folder, f"run.json cannot be read: {error}") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise UsageError(f"{folder} is no run of evalign: see its run.json.")
+        raise UsageError(f"{folder} is not a run of evalign: see its run.json.")
     if about.get("version") != VERSION:
         got, cure = about.get("version"), "Use it with the version of evalign that wrote it."
         raise UsageError(f"{folder} has format version {got}, this is {VERSION}. {cure}")
