@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, refuse_masked, require
+from evalign.core.checks import complaint, refuse_masked, require, weight_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
 from evalign.core.metrics.base import FunctionMetric
@@ -63,7 +63,7 @@ def score(
         raise ValueError(complaint(OWNER, "predictions", allowed, given.shape, cure))
     weight = None
     if sample_weight is not None:
-        weight = torch.from_numpy(_array("sample_weight", sample_weight).astype(np.float64))
+        weight = weight_tensor(OWNER, sample_weight).detach().cpu().double()
         allowed, got = f"have shape {true.shape[:1]}", tuple(weight.shape)
         require(got == true.shape[:1], OWNER, "sample_weight", allowed, got)
         check_weights(OWNER, weight)

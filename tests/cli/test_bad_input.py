@@ -118,7 +118,7 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
         (["--weight", "mass"], "--weight must name a column of"),
         (
             ["--weight", "colour"],
-            "must hold weights, numbers that are not negative. Got 'red' in row 1.",
+            "must hold weights, numbers that are not negative. Got 'red' in row 1. A weight of 0",
         ),
         (["--group", "income"], "must name a group in every row"),
         (

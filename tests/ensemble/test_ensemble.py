@@ -858,7 +858,7 @@ def test_a_package_that_is_not_installed(monkeypatch):
         ),
         (
             lambda: (X, Y, np.zeros(len(Y))),
-            "Sample weights must contain at least one non-zero number.",  # scikit-learn's
+            "sample_weight of AlignedEnsemble must be above zero in a row at least. Got zeros.",
         ),
         (
             lambda: (pd.DataFrame({"a": [1.0] * 400}), Y),
@@ -874,6 +874,13 @@ def test_wrong_rows(fitted, text):
     with pytest.raises(ValueError, match="must") as refused:
         ensemble().fit(*fitted())
     assert str(refused.value) == text
+
+
+def test_one_class_alone():
+    with pytest.warns(TrainingWarning, match="All rows are of one class, 'a'") as said:
+        clf = ensemble().fit(X, ["a"] * len(Y))
+    assert len(said) == 1
+    assert set(clf.predict(X)) == {"a"}
 
 
 def test_intervals_are_of_weighted_rows():

@@ -412,7 +412,10 @@ def test_each_class_has_one_row():
 
 
 def test_one_class_alone():
-    clf = decided(RandomForestClassifier(2, random_state=0), "f1_macro").fit(X[:20], ["a"] * 20)
+    forest = RandomForestClassifier(2, random_state=0)
+    with pytest.warns(TrainingWarning, match="All rows are of one class, 'a'") as said:
+        clf = decided(forest, "f1_macro").fit(X[:20], ["a"] * 20)
+    assert len(said) == 1
     assert clf.predict(X).tolist() == ["a"] * len(Y)
     assert clf.decision_function(X).shape == (len(Y), 1)
     assert clf.score(X[:20], ["a"] * 20) == 1

@@ -337,7 +337,12 @@ def test_rows_without_weight_do_not_balance_the_classes():
 
 
 def test_one_class_is_predicted_always():
-    clf = quick().fit(X, np.full(600, "only"))
+    with pytest.warns(TrainingWarning) as said:
+        clf = quick().fit(X, np.full(600, "only"))
+    assert [str(each.message) for each in said] == [
+        "All rows are of one class, 'only', so that there is nothing to decide: every row will be "
+        "labelled with it. Give rows of other classes."
+    ]
     assert set(clf.predict(X)) == {"only"}
     assert (clf.predict_proba(X) == 1).all()
     assert clf.score(X, np.full(600, "only")) == 1.0
@@ -420,7 +425,8 @@ def test_save_and_load(names, tmp_path):
 
 
 def test_save_the_default_network_and_one_class(tmp_path):
-    clf = AlignedClassifier(epochs=1, device="cpu").fit(X, np.zeros(600))
+    with pytest.warns(TrainingWarning, match=r"All rows are of one class, 0\.0"):
+        clf = AlignedClassifier(epochs=1, device="cpu").fit(X, np.zeros(600))
     clf.save(tmp_path / "model")
     assert same(clf, AlignedClassifier.load(tmp_path / "model"))
 
@@ -806,9 +812,18 @@ def test_a_network_function_that_returns_no_module():
             {"X": np.ma.masked_array(X, X > 3)},
             f"X of AlignedClassifier must be without masked cells. Got {(X > 3).sum()} of them. Ma",
         ),
-        ({"sample_weight": -np.ones(600)}, "Negative values"),
-        ({"sample_weight": np.zeros(600)}, "Sample weights must contain"),
-        ({"sample_weight": np.ones(3)}, "sample_weight.shape"),
+        (
+            {"sample_weight": -np.ones(600)},
+            "sample_weight of AlignedClassifier must be finite and not negative. Got -1.0. A weigh",
+        ),
+        (
+            {"sample_weight": np.zeros(600)},
+            "sample_weight of AlignedClassifier must be above zero in a row at least. Got zeros.",
+        ),
+        (
+            {"sample_weight": np.ones(3)},
+            "sample_weight of AlignedClassifier must have shape (600,). Got (3,).",
+        ),
         (
             {"groups": np.ones(3)},
             "groups of AlignedClassifier must hold a value for each of the 600",

@@ -10,6 +10,7 @@ from sklearn.metrics import f1_score
 from sklearn.naive_bayes import GaussianNB
 
 from evalign import AlignedDecisionCV
+from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced
 
 matplotlib.use("agg")
@@ -78,6 +79,7 @@ def test_without_matplotlib(monkeypatch):
 
 def test_one_class_has_nothing_to_draw():
     X, y = imbalanced(20)
-    clf = AlignedDecisionCV(GaussianNB()).fit(X, np.zeros_like(y))
+    with pytest.warns(TrainingWarning, match="All rows are of one class, 0"):
+        clf = AlignedDecisionCV(GaussianNB()).fit(X, np.zeros_like(y))
     with pytest.raises(ValueError, match="plot"):
         clf.plot()

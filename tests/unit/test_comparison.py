@@ -553,7 +553,10 @@ def test_a_tie_is_no_win():
             {"groups": np.where(Y == 1, 3, np.arange(len(Y)) % 3)},
             "groups of compare must leave every class in every fold. Got no class 1 in one. Use",
         ),
-        ({"sample_weight": [1.0]}, "inconsistent numbers of samples"),
+        (
+            {"sample_weight": [1.0]},
+            r"sample_weight of compare must have shape \(240,\). Got \(1,\)",
+        ),
         ({"classifier": quick("f3x")}, "metric of compare must be a name"),
     ],
 )
@@ -571,7 +574,7 @@ def test_errors(arguments, message):
             r"y of compare must hold one class per row. Got shape \(240, 2",
         ),
         (np.arange(240) % 3, None, r'Got "binary"\. Use average="macro"'),
-        (Y, np.where(Y == 1, -1.0, 1.0), "Negative values in data passed to `sample_weight`"),
+        (Y, np.where(Y == 1, -1.0, 1.0), "sample_weight of compare must be finite and not"),
     ],
     ids=["labels", "metric", "weights"],
 )

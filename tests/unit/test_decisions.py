@@ -96,6 +96,26 @@ def test_expected_threshold_is_the_best_of_all(metric):
     assert reached.item() == pytest.approx(goal.scores(all_labelings(eta)).max().item(), abs=SAME)
 
 
+@pytest.mark.parametrize(
+    ("metric", "seed", "rows"),
+    [
+        ("precision_macro", 22, 6),
+        ("precision_macro", 43, 7),
+        ("precision_macro", 55, 7),
+        ("g_mean", 13, 4),
+        ("g_mean", 61, 4),
+    ],
+)
+def test_expected_labels_of_few_rows_are_the_best_of_all(metric, seed, rows):
+    """Where the slopes of the metric end short of them, or at a class that no row has."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(rows, 3, generator=generator, dtype=torch.float64)
+    eta, goal = logits.softmax(1), Goal.of("test", metric, None)
+    labels = fit_decision(logits, metric=metric, decision="expected")(logits)
+    reached = goal.scores((eta.T @ torch.eye(3, dtype=torch.float64)[labels]).unsqueeze(0))
+    assert reached.item() == pytest.approx(goal.scores(all_labelings(eta)).max().item(), abs=SAME)
+
+
 def test_labels_of_probabilities():
     """They are the labels of the logits, and by hand the j with the largest Σ_y η_y G[y, j]."""
     gain = torch.tensor([[1.0, 0.0, 0.2], [0.0, 5.0, 0.0], [0.3, 0.0, 2.0]], dtype=torch.float64)

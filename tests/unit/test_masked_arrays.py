@@ -1,6 +1,10 @@
-"""Masked arrays of numpy: a value behind the mask is never read, whoever is given it."""
+"""Masked arrays of numpy: a value behind the mask is never read, whoever is given it.
+
+Weights that are not numbers are refused at the same doors.
+"""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.model_selection import GroupKFold
 from sklearn.naive_bayes import GaussianNB
@@ -152,6 +156,36 @@ def test_masked_values_are_refused(door, argument):
     text = rf"^{argument} of {owner}.* must be without masked cells\. Got {values.mask.sum()} of"
     with pytest.raises(ValueError, match=text):
         function(**(given | {argument: values}))
+
+
+def weight_of(value, dtype=object):
+    return pd.Series([value if row == 5 else 1 for row in ROWS], dtype=dtype)
+
+
+@pytest.mark.parametrize("door", [door for door, argument in CASES if argument == "sample_weight"])
+def test_weights_that_are_not_numbers_are_refused(door):
+    owner, function, given = DOORS[door]
+    for weight, got in [
+        (weight_of(pd.NA), "<NA>"),
+        (weight_of(pd.NA).tolist(), "<NA>"),
+        (weight_of(pd.NA, "boolean"), "<NA>"),
+        (weight_of(None), "None"),
+        (weight_of("1"), "'1'"),
+        (weight_of([1, 2]).tolist(), r"\[1, 2\]"),
+        (weight_of(1, "M8[ns]"), "1970-01-01T00:00:00.000000001"),
+        ("balanced", "'balanced'"),
+    ]:
+        text = rf"^sample_weight of {owner}.* must hold numbers\. Got {got}\. A weight of 0 leaves"
+        with pytest.raises(TypeError, match=text):
+            function(**(given | {"sample_weight": weight}))
+    text = rf"^sample_weight of {owner}.* must be finite and not negative\. Got nan\. A weight"
+    if door != "stream":  # it reads no values, and its rule would be of NaN
+        with pytest.raises(ValueError, match=text):
+            function(**(given | {"sample_weight": weight_of(pd.NA, "Float64")}))
+    np.testing.assert_array_equal(
+        function(**(given | {"sample_weight": pd.Series(WEIGHT, index=ROWS[::-1], dtype="Int64")})),
+        function(**given),
+    )
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -168,7 +168,7 @@ def rows(
 def read_weights(table: pa.Table, column: str, source: object, first_row: int = 1) -> np.ndarray:
     """The weights of rows."""
     weight, wrong = as_numbers(table[column])
-    allowed, cure = "weights, numbers that are not negative", ""
+    allowed, cure = "weights, numbers that are not negative", " A weight of 0 leaves a row out."
     extreme = ((weight > 0) & (weight < LIGHTEST)) | (weight > LARGEST)
     if extreme.any():
         allowed = f"weights, 0 or numbers from {LIGHTEST:g} to {LARGEST:.0e}"

@@ -85,7 +85,7 @@ def compare(
         random forest (argmax) 1
     """
     refuse_masked(OWNER, "y", y)
-    check_consistent_length(X, y, groups, sample_weight)
+    check_consistent_length(X, y)
     y = np.asarray(y)
     require(y.ndim == 1, OWNER, "y", "hold one class per row", f"shape {y.shape}")
     groups = None if groups is None else row_groups(OWNER, groups, len(y))

@@ -1,6 +1,8 @@
 """The form of every error, and the rule for when values may be read."""
 
 from collections.abc import Sequence
+from decimal import Decimal
+from numbers import Real
 
 import numpy as np
 import torch
@@ -39,6 +41,24 @@ def refuse_masked(
     """Refuse masked cells of numpy: what is behind the mask would be taken for a value."""
     number = np.ma.count_masked(values) if isinstance(values, np.ma.MaskedArray) else 0
     require(not number, owner, argument, "be without masked cells", f"{number} of them", cure)
+
+
+def weight_tensor(owner: str, sample_weight: object) -> Tensor:
+    """Weights as a tensor: as they came, or in float64 from an array, a list or a column."""
+    if isinstance(sample_weight, Tensor):
+        return sample_weight
+    refuse_masked(owner, "sample_weight", sample_weight)
+    try:
+        array = np.asarray(sample_weight)
+    except ValueError:  # lists of different lengths
+        array = np.asarray(sample_weight, dtype=object)
+    values = () if array.dtype.kind in "biuf" else array.flat
+    wrong = [each for each in values if not isinstance(each, Real | Decimal)]
+    if wrong:  # pd.NA, None, text, dates
+        got = f"'{wrong[0]}'" if isinstance(wrong[0], str) else wrong[0]
+        cure = "A weight of 0 leaves a row out."
+        raise TypeError(complaint(owner, "sample_weight", "hold numbers", got, cure))
+    return torch.from_numpy(native(array.astype(np.float64)))
 
 
 def refuse_masked_rows(owner: str, X: object) -> None:

@@ -9,7 +9,13 @@ from torch import Tensor
 
 from evalign.core import membership
 from evalign.core.batch import Batch, as_batch
-from evalign.core.checks import complaint, refuse_masked, require, thresholds_tensor
+from evalign.core.checks import (
+    complaint,
+    refuse_masked,
+    require,
+    thresholds_tensor,
+    weight_tensor,
+)
 from evalign.core.doubts import warn_of_masks
 from evalign.core.indices import class_indices
 from evalign.core.numerics import full_precision, sum_dtype
@@ -270,12 +276,11 @@ class Confusion:
         that come without a task or `num_classes` are classes too, with a warning.
         """
         owner = "Confusion.from_predictions"
-        given = {"predictions": predictions, "target": target, "sample_weight": sample_weight}
-        for name, values in given.items():
+        for name, values in {"predictions": predictions, "target": target}.items():
             refuse_masked(owner, name, values)
         predictions, target = torch.as_tensor(predictions), signed(torch.as_tensor(target))
         if sample_weight is not None:
-            sample_weight = torch.as_tensor(sample_weight)
+            sample_weight = weight_tensor(owner, sample_weight)
             check_weights(owner, sample_weight)
         same, got = predictions.shape == target.shape, tuple(predictions.shape)
         allowed = f"have the shape of target, {tuple(target.shape)}"

@@ -71,7 +71,7 @@ def fit_rows(
         mass = weight.unsqueeze(1)
         target = None if labels is None else torch.eye(number, device=rows.device).to(rows)[labels]
         found = _for_classes(
-            owner, rows, labels, target, weight, goal, decision, own, groups, confidence, names
+            owner, rows, target, weight, goal, decision, own, groups, confidence, names
         )
         eta = (found.factor * rows + found.offsets).softmax(1)
     true = goal.by_group(eta if decision == "expected" or target is None else target, groups)
@@ -138,7 +138,6 @@ def _for_labels(
 def _for_classes(
     owner: str,
     logits: Tensor,
-    y: Tensor | None,
     target: Tensor | None,
     weight: Tensor,
     goal: Goal,
@@ -156,7 +155,6 @@ def _for_classes(
     if decision == "expected" and target is None:
         gain = best_of_classes(owner, logits, weight, goal, groups)
         return _Found(gain, 1.0, unchanged, None, decision)
-    assert y is not None
     assert target is not None
     if decision == "expected":
         eta, factor, offsets = corrected = mend(logits, target, weight)
@@ -167,7 +165,7 @@ def _for_classes(
     if (target.sum(0) >= needed).sum() < 2 and not goal.constraints:
         # Labels of one class tell nothing about the others.
         return _Found(argmax, 1.0, unchanged, None, "argmax")
-    rest = logits, y, target, weight, goal, argmax
+    rest = logits, target, weight, goal, argmax
     if confidence is None:
         return _Found(*tuned(owner, *rest, groups), "labels")
     found, keeps = promised(owner, *rest, confidence, groups, names)

@@ -101,6 +101,8 @@ def best_rule(
     goal: Goal,
     starts: Tensor | None = None,
     own: Tensor | None = None,
+    *,
+    believed: bool = False,
 ) -> Tensor:
     """The best rule found for rows of weights (N,), from given starts (S, ...) or many.
 
@@ -108,7 +110,8 @@ def best_rule(
     range of shares s at once, then for shares between the neighbours of the best one. Of all rules
     on the way, the best one that meets the constraints is kept, and its neighbours are tried. `own`
     are the weights of the classes (C,) whose labels are the model's own, one of the starts. They
-    are 1 by default.
+    are 1 by default. Of few rows whose targets are probabilities, `believed`, the neighbours are
+    tried without constraints too. With labels as targets, a move by a single row is luck.
     """
     step = len(eta) // MANY + 1
     part = eta[::step], target[::step], weight[::step]
@@ -119,7 +122,9 @@ def best_rule(
             found = best_rule(owner, *part, goal.free(), starts)
             starts = torch.stack([starts[0], found])
     if goal.slack is None:
-        return _search(eta, target, weight, goal, starts, weight.new_zeros(1))[0][0]
+        found = _search(eta, target, weight, goal, starts, weight.new_zeros(1))[0]
+        few = believed and len(eta) <= FEW
+        return _nearby(eta, target, weight, found, goal)[0] if few else found[0]
 
     odds = weight.new_tensor(ODDS)
     shares = odds / (1 + odds)
@@ -133,11 +138,9 @@ def best_rule(
 
     found = torch.stack([safe, rules[first_best(scores)]])
     found = torch.cat([found, starts]) if len(eta) <= FEW else found
-    actual = weight @ target
-    reached = _confusions(eta, target, weight, found, goal, actual)
-    rule, standing = best_nearby(eta, target, weight, found, standings(goal, reached), goal)
+    rule, standing = _nearby(eta, target, weight, found, goal)
     if standing[0] < 0:
-        reached = _confusions(eta, target, weight, rule.unsqueeze(0), goal, actual)
+        reached = _confusions(eta, target, weight, rule.unsqueeze(0), goal, weight @ target)
         raise goal.infeasible(owner, reached)
     return rule
 
@@ -148,9 +151,15 @@ def quick_standing(eta: Tensor, target: Tensor, weight: Tensor, goal: Goal, own:
     It costs as much as some looks at the rows, and is for comparing models, not for use.
     """
     rule = class_weights(own, goal).unsqueeze(0)
-    reached = standings(goal, _confusions(eta, target, weight, rule, goal, weight @ target))
-    few: dict[str, int] = {"most_moves": QUICK_MOVES, "numbers": QUICK_NUMBERS}
-    return best_nearby(eta, target, weight, rule, reached, goal, **few)[1]
+    return _nearby(eta, target, weight, rule, goal, QUICK_MOVES, QUICK_NUMBERS)[1]
+
+
+def _nearby(
+    eta: Tensor, target: Tensor, weight: Tensor, rules: Tensor, goal: Goal, *limits: int
+) -> tuple[Tensor, Tensor]:
+    """The best rule near some rules, and its standing."""
+    reached = _confusions(eta, target, weight, rules, goal, weight @ target)
+    return best_nearby(eta, target, weight, rules, standings(goal, reached), goal, *limits)
 
 
 def _starts(mass: Tensor, own: Tensor | None) -> Tensor:

@@ -25,6 +25,7 @@ from evalign.core.checks import (
     numbers,
     refuse_masked,
     require,
+    weight_tensor,
 )
 from evalign.core.doubts import LIKE_ONE, SO_MANY, rows_of_probabilities, warn, warn_of_layout
 from evalign.core.numerics import with_mean_one
@@ -290,7 +291,7 @@ def as_weights(
     """Weights (R,), of a row each or of an example each, as they were given."""
     if sample_weight is None:
         return scores.rows.new_ones(len(scores.rows))
-    weight = tensor_of(owner, "sample_weight", sample_weight).to(scores.rows)
+    weight = weight_tensor(owner, sample_weight).detach().to(scores.rows)
     if read:
         check_weights(owner, weight)
     return per_row(owner, "sample_weight", weight, torch.Size(scores.shape)).flatten()

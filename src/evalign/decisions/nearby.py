@@ -26,7 +26,6 @@ def best_nearby(
     rules: Tensor,
     reached: Tensor,
     goal: Goal,
-    *,
     most_moves: int = MOVES,
     numbers: int = NUMBERS,
 ) -> tuple[Tensor, Tensor]:
@@ -82,9 +81,11 @@ def standings(goal: Goal, confusions: Tensor) -> Tensor:
 
     The larger of two is the better, by the first number first.
     """
+    scores = goal.free().scores(confusions)
+    if not goal.constraints:
+        return torch.stack([torch.zeros_like(scores), scores], -1)
     missing = goal.least(confusions).clamp(max=0).nan_to_num(-torch.inf)
     missing = missing.masked_fill(missing >= -ROUNDING, 0)
-    scores = goal.free().scores(confusions)
     return torch.stack([missing, torch.where(missing == 0, scores, -torch.inf)], -1)
 
 

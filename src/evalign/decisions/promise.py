@@ -55,7 +55,6 @@ class NotPromisedWarning(UserWarning):
 def promised(
     owner: str,
     logits: Tensor,
-    y: Tensor,
     target: Tensor,
     weight: Tensor,
     goal: Goal,
@@ -73,7 +72,7 @@ def promised(
     if logits.shape[1] == 2:
         found = _best_threshold(owner, logits, target, weight, goal, level, groups)
     else:
-        found = _best_rule(owner, logits, y, target, weight, goal, argmax, level, groups)
+        found = _best_rule(owner, logits, target, weight, goal, argmax, level, groups)
     rule, seen, passes = found
     if not passes:
         lacks = [lacking(each, seen, level, names) for each in goal.constraints]
@@ -164,7 +163,6 @@ def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) 
 def _best_rule(
     owner: str,
     logits: Tensor,
-    y: Tensor,
     target: Tensor,
     weight: Tensor,
     goal: Goal,
@@ -177,7 +175,7 @@ def _best_rule(
     for _ in range(SEARCHES):
         try:
             moved = goal.moved(margins.tolist())
-            rule = tuned(owner, logits, y, target, weight, moved, argmax, groups)
+            rule = tuned(owner, logits, target, weight, moved, argmax, groups)
         except Infeasible:
             if best is None:
                 raise

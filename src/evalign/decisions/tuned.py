@@ -36,13 +36,14 @@ def search(
 ) -> Tensor:
     """The best gain matrix (C, C) for the targets (N, C) of rows of weights (N,).
 
-    `own` as in `best_rule`.
+    `own` as in `best_rule`. Without it the targets are probabilities, not labels.
     """
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
         return threshold_gains(best_threshold(owner, margin, target, weight, goal))
-    goal = goal.compacted()
-    return gain_matrix(best_rule(owner, logits.softmax(1), target, weight, goal, own=own), goal)
+    eta, goal, believed = logits.softmax(1), goal.compacted(), own is None
+    rule = best_rule(owner, eta, target, weight, goal, own=own, believed=believed)
+    return gain_matrix(rule, goal)
 
 
 class Tuned(NamedTuple):
@@ -64,19 +65,18 @@ class Tuned(NamedTuple):
 def tuned(
     owner: str,
     logits: Tensor,
-    y: Tensor,
     target: Tensor,
     weight: Tensor,
     goal: Goal,
     argmax: Tensor,
     groups: Tensor | None = None,
 ) -> Tuned:
-    """The best rule with labels y, which `target` (N, C) holds as rows of 0 and a 1.
+    """The best rule with labels, which `target` (N, C) holds as rows of 0 and a 1.
 
     `argmax` is the gain matrix of the network's own labels, `groups` the group of each row, if the
     goal has groups.
     """
-    two = logits.shape[1] == 2
+    two, y = logits.shape[1] == 2, target.argmax(1)
     own, counts = Mended(logits.softmax(1), 1.0, torch.zeros_like(logits[0])), y.bincount()
     only = (counts == 1)[y].unsqueeze(1)  # whether a row is the only one of its class
     # A constraint is about these labels.

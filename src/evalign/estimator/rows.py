@@ -11,11 +11,12 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_X_y, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, _num_samples
+from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from evalign.core.checks import OWN_GROUP, complaint, refuse_masked, require
+from evalign.core.checks import OWN_GROUP, complaint, refuse_masked, require, weight_tensor
 from evalign.core.numerics import with_mean_one
+from evalign.core.rows import check_weights
 from evalign.core.text import worded
 from evalign.decisions.inputs import group_values
 from evalign.estimator.cells import TypedTable, gaps_of_objects
@@ -288,9 +289,14 @@ def dense(X: Any) -> Tensor:
 
 def weights(owner: str, sample_weight: Any, rows: int) -> np.ndarray:
     """A weight for each row, not negative; 1 where none is given."""
-    refuse_masked(owner, "sample_weight", sample_weight)
-    like = np.empty((rows, 1))
-    return _check_sample_weight(sample_weight, like, dtype=np.float64, ensure_non_negative=True)
+    if sample_weight is None:
+        return np.ones(rows)
+    weight = weight_tensor(owner, sample_weight).detach().cpu().double()
+    check_weights(owner, weight)
+    shape, argument = tuple(weight.shape), "sample_weight"
+    require(shape == (rows,), owner, argument, f"have shape {(rows,)}", shape)
+    require(bool(weight.any()), owner, argument, "be above zero in a row at least", "zeros")
+    return weight.numpy()
 
 
 def row_weights(

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from evalign.core.checks import complaint, refuse_masked_rows, require
 from evalign.core.confusion import Confusion
-from evalign.core.doubts import warn_of_one_hot
+from evalign.core.doubts import warn, warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
 from evalign.core.text import worded
 from evalign.estimator.answers import Split
@@ -156,6 +156,7 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
     targets = Targets(classes, order, False)
     (codes,), _ = targets.encode(owner, y)
     targets.check_metric(metric)
+    warn_of_one_class(classes)
     if len(classes) > 1 and classifier.pos_label is None:
         warn_of_positive(metric, classes, codes)
     return X, y, targets, codes
@@ -191,6 +192,7 @@ def read_classes(
     if classifier.pos_label is None:
         warn_of_positive(metric, classes, codes)
     counted = y[weights(owner, sample_weight, len(y)) > 0]
+    warn_of_one_class(counted)
     counted = np.append(counted, np.setdiff1d(classes, counted))  # a class has a row at least
     factors = compute_class_weight(classifier.class_weight, classes=classes, y=counted)
     got = repr(classifier.class_weight)
@@ -214,6 +216,17 @@ def _array(owner: str, y: Any) -> np.ndarray:
         got = "strings and other values"
         require(len(kinds) == 1, owner, "y", "hold strings or numbers, not both", got, cure)
     return array
+
+
+def warn_of_one_class(labels: np.ndarray) -> None:
+    """Warn if labels are all the same."""
+    only = np.unique(labels).tolist()
+    if len(only) == 1:
+        text = (
+            f"All rows are of one class, {only[0]!r}, so that there is nothing to decide: every "
+            "row will be labelled with it. Give rows of other classes."
+        )
+        warn(text, TrainingWarning)
 
 
 def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> None:
