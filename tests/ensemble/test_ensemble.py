@@ -323,6 +323,7 @@ def test_two_rows_with_a_weight():
     assert clf.score(X, Y, weight) == 1
 
 
+@pytest.mark.filterwarnings("ignore:All rows are of one class, 1")
 @pytest.mark.parametrize("left", [[0, 2], [1]])
 def test_a_class_without_weight_stays_with_probability_0(left):
     rows, labels = imbalanced(400, classes=3)
