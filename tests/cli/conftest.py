@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from evalign.estimator import fitting
+from evalign.estimator import classifier, fitting, rows
 from evalign.estimator.network import Size, size_of_members
 from tests.cli.commands import done, fit, table, written
 
@@ -12,9 +12,10 @@ from tests.cli.commands import done, fit, table, written
 # Of each module, because what lasts for the session would change the networks of other folders.
 @pytest.fixture(autouse=True, scope="module")
 def _small_networks():
-    """Train small networks: a third of a fit is the size of the usual ones."""
+    """Train few and small networks: half of a fit is the number and size of the usual ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "size_of_members", lambda *_: Size(2, 16))
+        patch.setattr(classifier, "FOLDS", 2)
         yield
 
 
@@ -23,6 +24,7 @@ def networks_as_usual():
     """Train networks that are large enough to learn in a few epochs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "size_of_members", size_of_members)
+        patch.setattr(classifier, "FOLDS", rows.FOLDS)
         yield
 
 

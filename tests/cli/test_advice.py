@@ -93,6 +93,7 @@ def test_no_words_of_python():
 
 
 @pytest.mark.parametrize(("recipe", "named"), [("aligned", False), ("east", True)])
+@pytest.mark.usefixtures("usual_networks")
 def test_a_recipe_is_advised_where_it_is_not_in_use(tmp_path, capsys, recipe, named):
     """Labels that chance alone gave, one class of them rare, so that all rows get the other."""
     rng = np.random.default_rng(0)

@@ -14,10 +14,21 @@ from tests.estimator.models import SmallNetwork, imbalanced, quick
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
+@pytest.fixture
+def log():
+    """The log in which torch tells that torchvision is not installed, and what it told."""
+    handler, told = logging.Handler(), []
+    handler.emit = lambda record: told.append(record.getMessage())
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    log.addHandler(handler)
+    yield log, told
+    log.removeHandler(handler)
+
+
 @pytest.mark.parametrize(
     ("network", "classes", "gaps"), [(SmallNetwork(), 2, False), ("auto", 3, True)]
 )
-def test_onnx_agrees(network, classes, gaps, tmp_path):
+def test_onnx_agrees_and_is_written_without_a_word(network, classes, gaps, log, tmp_path):
     X, y = imbalanced(400, classes=classes)
     X = X.astype(np.float32)
     if gaps:
@@ -26,7 +37,10 @@ def test_onnx_agrees(network, classes, gaps, tmp_path):
         X = np.column_stack([X, np.full(400, np.nan, np.float32)])  # this one is left out
     names = np.array(["usual", "unusual", "rare"])[y]
     clf = quick(network=network, epochs=2).fit(X, names)
+    log, told = log
     clf.export(tmp_path / "model.onnx")
+    log.warning("another word")
+    assert told == ["another word"]
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     outlier = np.where(np.arange(X.shape[1]) == 1, np.float32(3e38), X[:5])
     for rows in (X, X[:1], outlier):
@@ -43,21 +57,6 @@ def test_onnx_agrees(network, classes, gaps, tmp_path):
     assert np.isnan(score[:2]).all()
     assert found[label[3]] == clf.predict(bad[3:])[0]
     np.testing.assert_allclose(probability[2:], clf.predict_proba(bad[2:]), atol=1e-6)
-
-
-def test_onnx_is_written_without_a_word_on_torchvision(tmp_path):
-    X, y = imbalanced(60)
-    told = []
-    handler = logging.Handler()
-    handler.emit = told.append
-    log = logging.getLogger("torch.onnx._internal.exporter._registration")
-    log.addHandler(handler)
-    try:
-        quick(network=SmallNetwork(), epochs=1).fit(X, y).export(tmp_path / "model.onnx")
-        log.warning("another word")
-    finally:
-        log.removeHandler(handler)
-    assert [record.getMessage() for record in told] == ["another word"]
 
 
 def test_onnx_of_a_frame_takes_its_columns(tmp_path):

@@ -25,9 +25,11 @@ from evalign.training.annealing import check_cooled
 from evalign.training.checkpoint import exists, load, save
 
 try:
-    from transformers import EvalPrediction, Trainer, TrainingArguments
+    # From where they are made: by `from transformers` a type checker reads every model there is.
+    from transformers.trainer import Trainer
     from transformers.trainer_pt_utils import EvalLoopContainer
-    from transformers.trainer_utils import PredictionOutput
+    from transformers.trainer_utils import EvalPrediction, PredictionOutput
+    from transformers.training_args import TrainingArguments
 except ModuleNotFoundError as error:
     text = f"evalign.integrations.huggingface needs transformers. {installing('.[huggingface]')}"
     raise ImportError(text) from error
