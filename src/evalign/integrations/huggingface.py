@@ -227,8 +227,7 @@ class AlignedTrainer(Trainer):
     def evaluate(self, *args: Any, **kwargs: Any) -> Scores:
         scores = super().evaluate(*args, **kwargs)
         if self.annealing is not None and self.is_in_train:
-            one = "eval_metric" in scores
-            allowed = "be one data set where there is an annealing"
+            one, allowed = "eval_metric" in scores, "be one data set where there is an annealing"
             require(one, "AlignedTrainer", "eval_dataset", allowed, "several")
             self.annealing.step(scores["eval_metric"])
             self.control.should_training_stop |= self.annealing.finished
@@ -257,9 +256,8 @@ class AlignedTrainer(Trainer):
         It takes logits as the loss does: those of tokens as (N, C, T).
         """
         if self._evaluated is None:
-            cure = "Call evaluate."
-            text = complaint("AlignedTrainer", "rule", "follow an evaluation", "none", cure)
-            raise RuntimeError(text)
+            what = "AlignedTrainer", "rule", "follow an evaluation", "none"
+            raise RuntimeError(complaint(*what, "Call evaluate."))
         if isinstance(self._evaluated, DecisionFitter):
             self._evaluated = self._evaluated.compute()
         return self._evaluated
