@@ -306,28 +306,6 @@ def test_a_correction_has_the_same_digits_in_any_order_of_rows():
     assert len(found) == 1
 
 
-SOME_ROWS = [[0.01, 0.9], [0.01, 0.05, 0.3], [0.02, 0.04, 0.3, 0.35, 0.6, 0.61, 0.99]]
-
-
-@pytest.mark.parametrize("p", SOME_ROWS, ids=len)
-def test_an_expected_threshold_is_where_either_label_is_as_good(p):
-    """Between two rows it is not theirs to choose: a new row may lie there."""
-    p = np.array(p)
-    for metric, threshold in (("accuracy", 0.5), ("expected_cost[[0, 1], [9, 0]]", 0.1)):
-        rule = fit_decision(probabilities=p, metric=metric, decision="expected")
-        assert rule.threshold == pytest.approx(threshold, abs=1e-9)
-    rule = fit_decision(probabilities=p, metric="f1", decision="expected")
-    ones = rule(probabilities=p) == 1
-    f1 = 2 * p[ones].sum() / (ones.sum() + p.sum())
-    assert rule.threshold == pytest.approx(f1 / 2, abs=1e-9)  # Lipton, Elkan, Naryanaswamy (2014)
-
-
-def test_an_expected_threshold_keeps_away_from_rows_that_tie():
-    p = np.array([0.01, 0.5, 0.9])
-    rule = fit_decision(probabilities=p, metric="accuracy", decision="expected")
-    assert abs(p - rule.threshold).min() > 0.1
-
-
 def test_linear_metric_takes_one_step():
     logits, _ = problem(3, 50)
     rule = fit_decision(logits, metric=COST, decision="expected")

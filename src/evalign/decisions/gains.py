@@ -74,10 +74,10 @@ def gain_matrix(rule: Tensor, goal: Goal) -> Tensor:
     if goal.compact:
         a, b, _ = rule
         rule = a.diag() + b
-    return rounded(normalised(rule))
+    return _rounded(normalised(rule))
 
 
-def rounded(gains: Tensor) -> Tensor:
+def _rounded(gains: Tensor) -> Tensor:
     """Gains without their last digits, by Veltkamp's splitting.
 
     These depend on the order of the rows, and would part classes that tie on a row.
@@ -235,7 +235,7 @@ def frank_wolfe(
             break
         slopes = goal.slopes(mean[active], shares[active])
         rules = goal.for_all_groups(slopes, actual)
-        rules = rounded(rules / rules.abs().amax((-2, -1), keepdim=True).clamp(min=1e-300))
+        rules = _rounded(rules / rules.abs().amax((-2, -1), keepdim=True).clamp(min=1e-300))
         corner = _confusions(eta, target, weight, rules, goal, actual)
         corner_score = goal.scores(corner)
         better = corner_score > score[active] + ROUNDING
