@@ -163,21 +163,16 @@ def test_numbers_with_a_unit_and_months_by_name_are_noted(form):
 
 
 def test_units_are_few_and_in_most_cells():
-    def of(*units, first=0):
-        return [f"{first + i % 30} {units[i % len(units)]}" for i in range(ROWS)]
+    def of(*units):
+        return [f"{i % 30} {units[i % len(units)]}" for i in range(ROWS)]
 
-    few = [of("kg", "lb"), of("h", "m", "s"), of("g", "kg"), of("F"), of("HP", first=90)]
-    for cells in (*few, [*of("sq ft")[: -ROWS // 10], *["unknown"] * (ROWS // 10)]):
+    for cells in (of("kg", "lb"), [*of("sq ft")[: -ROWS // 10], *["unknown"] * (ROWS // 10)]):
         with pytest.warns(DataWarning, match=r"is read as text, for values such as"):
             kind_of(cells)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for words in (["Main St"], ["pieces per set"], ["kg", "lb", "g", "t"], ["kg", "Oak St"]):
             kind_of(of(*words))
-        for letters in ("ab", "ABC", "NS", "MF"):  # flats, seats, ages of men and women
-            kind_of(of(*letters))
-        kind_of(of("NJ", first=7302))
-        kind_of(of("NJ", "NY", first=10001))
 
 
 def test_almost_numbers():

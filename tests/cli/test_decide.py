@@ -511,8 +511,8 @@ def test_the_column_of_the_other_class_is_refused(tmp_path, name, beside):
     frame = two().rename(columns={"score": name}).assign(**beside)
     data, out = written(tmp_path / "scores.csv", frame), tmp_path / "rule.json"
     said = refused("decide", data, "--target", "truth", "--metric", "f1", "--out", out)
-    assert f"Column {name!r} holds the probability of 'no', not of the positive class" in said
-    assert "Pass --positive no." in said
+    assert f"Column {name!r} is named as 'no', not as the positive class 'yes'. If it holds" in said
+    assert "pass --positive no." in said
     assert not out.exists()
 
 

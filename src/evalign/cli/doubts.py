@@ -29,9 +29,7 @@ UNIT = r"^\s*((?:[A-Z]{3}\s+|\p{Sc}\s*)?)[+-]?\d[\d.,]*\s*(\PN*|\PN*\pL[23²³])
 NAMED_MONTH = r"^\s*[0-3]?\d[-. /]+(\pL{3,})[-., /]+(?:\d{2}|\d{4})$"  # 31-Jan-24
 WORDS = r"^\p{Lu}.*\s|\s\S+\s"  # 12 Main St, 2 pieces per set: several words, and not a unit
 MANY = 20  # values; more of them are hardly names of things
-POSTCODE = r"^\s*\d{4,5}\s*[A-Z]{2}$"  # 07302 NJ, 1017 AB
 UNITS, MOST = 3, 0.9  # so many units at most, of so many of the cells
-NAMES = r"^[^\PLdhmsgtlkKLMWV]$"  # letters that name flats (5a), seats (52S), sexes (31F)
 SAMPLE = 1000  # cells that most often tell
 STAND_INS = (-99, -999, -9999, -99999)
 FIRST_DAY, LAST_DAY = 19000101, 21001231
@@ -93,19 +91,11 @@ def _may_be_numbers_or_dates(texts: pa.ChunkedArray, repeated: bool) -> bool:
 
 
 def _have_units(texts: pa.ChunkedArray) -> bool:
-    """Whether most texts are numbers with one unit, or with few, and none is likelier a name."""
     numbers = texts.filter(pc.match_substring_regex(texts, UNIT))
-    numbers = numbers.filter(pc.invert(pc.match_substring_regex(numbers, POSTCODE)))
     units = pc.utf8_trim_whitespace(pc.replace_substring_regex(numbers, UNIT, r"\1\2"))
     units = units.filter(pc.invert(pc.match_substring_regex(units, WORDS)))
-    units = units.filter(pc.not_equal(units, ""))
-    alone = max(_counts(units), default=0)
-    some = sorted(_counts(units.filter(pc.invert(pc.match_substring_regex(units, NAMES)))))
-    return max(alone, sum(some[-UNITS:])) >= MOST * len(texts)
-
-
-def _counts(values: pa.ChunkedArray) -> list[int]:
-    return values.value_counts().field("counts").to_pylist()
+    counts = units.filter(pc.not_equal(units, "")).value_counts().field("counts").to_pylist()
+    return sum(sorted(counts)[-UNITS:]) >= MOST * len(texts)
 
 
 def percent_signs(what: str, column: pa.ChunkedArray) -> bool | None:

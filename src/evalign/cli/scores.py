@@ -50,8 +50,9 @@ def class_columns(
     if len(names) == 2:
         negative, positive = names
         if column := plain.get(negative) or written.get(negative):
-            what = f"Column {column!r} holds the probability of {negative!r}, not of the positive"
-            raise UsageError(f"{what} class {positive!r}. Pass --positive {negative}.")
+            what = f"Column {column!r} is named as {negative!r}, not as the positive class"
+            cure = f"If it holds the probability of {negative!r}, pass --positive {negative}."
+            raise UsageError(f"{what} {positive!r}. {cure}")
         usable = [name for name in given if is_usable(source.schema.field(name).type)]
         if len(usable) == 1:
             return {positive: usable[0]}

@@ -1,5 +1,6 @@
 """The form of every error, and the rule for when values may be read."""
 
+import reprlib
 from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Real
@@ -53,10 +54,11 @@ def weight_tensor(owner: str, sample_weight: object) -> Tensor:
     except ValueError:  # lists of different lengths
         array = np.asarray(sample_weight, dtype=object)
     values = () if array.dtype.kind in "biuf" else array.flat
-    wrong = [each for each in values if not isinstance(each, Real | Decimal)]
+    numbers, durations = (Real, Decimal, np.bool_), np.timedelta64  # which numpy calls a Real
+    wrong = [x for x in values if not isinstance(x, numbers) or isinstance(x, durations)]
     if wrong:  # pd.NA, None, text, dates
-        got = f"'{wrong[0]}'" if isinstance(wrong[0], str) else wrong[0]
-        cure = "A weight of 0 leaves a row out."
+        first = str(wrong[0]) if isinstance(wrong[0], str) else wrong[0]  # numpy has its own str
+        got, cure = reprlib.repr(first), "A weight of 0 leaves a row out."
         raise TypeError(complaint(owner, "sample_weight", "hold numbers", got, cure))
     return torch.from_numpy(native(array.astype(np.float64)))
 

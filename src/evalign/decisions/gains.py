@@ -151,15 +151,16 @@ def quick_standing(eta: Tensor, target: Tensor, weight: Tensor, goal: Goal, own:
     It costs as much as some looks at the rows, and is for comparing models, not for use.
     """
     rule = class_weights(own, goal).unsqueeze(0)
-    return _nearby(eta, target, weight, rule, goal, QUICK_MOVES, QUICK_NUMBERS)[1]
+    few: dict[str, int] = {"most_moves": QUICK_MOVES, "numbers": QUICK_NUMBERS}
+    return _nearby(eta, target, weight, rule, goal, **few)[1]
 
 
 def _nearby(
-    eta: Tensor, target: Tensor, weight: Tensor, rules: Tensor, goal: Goal, *limits: int
+    eta: Tensor, target: Tensor, weight: Tensor, rules: Tensor, goal: Goal, **limits: int
 ) -> tuple[Tensor, Tensor]:
     """The best rule near some rules, and its standing."""
     reached = _confusions(eta, target, weight, rules, goal, weight @ target)
-    return best_nearby(eta, target, weight, rules, standings(goal, reached), goal, *limits)
+    return best_nearby(eta, target, weight, rules, standings(goal, reached), goal, **limits)
 
 
 def _starts(mass: Tensor, own: Tensor | None) -> Tensor:

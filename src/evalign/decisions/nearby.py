@@ -26,6 +26,7 @@ def best_nearby(
     rules: Tensor,
     reached: Tensor,
     goal: Goal,
+    *,
     most_moves: int = MOVES,
     numbers: int = NUMBERS,
 ) -> tuple[Tensor, Tensor]:

@@ -192,7 +192,7 @@ def read_classes(
     if classifier.pos_label is None:
         warn_of_positive(metric, classes, codes)
     counted = y[weights(owner, sample_weight, len(y)) > 0]
-    warn_of_one_class(counted)
+    warn_of_one_class(classes)
     counted = np.append(counted, np.setdiff1d(classes, counted))  # a class has a row at least
     factors = compute_class_weight(classifier.class_weight, classes=classes, y=counted)
     got = repr(classifier.class_weight)
@@ -218,13 +218,12 @@ def _array(owner: str, y: Any) -> np.ndarray:
     return array
 
 
-def warn_of_one_class(labels: np.ndarray) -> None:
-    """Warn if labels are all the same."""
-    only = np.unique(labels).tolist()
-    if len(only) == 1:
+def warn_of_one_class(classes: np.ndarray) -> None:
+    """Warn if there is nothing to learn."""
+    if len(classes) == 1:
         text = (
-            f"All rows are of one class, {only[0]!r}, so that there is nothing to decide: every "
-            "row will be labelled with it. Give rows of other classes."
+            f"All rows are of one class, {classes.tolist()[0]!r}, so that there is nothing to "
+            "decide: every row will be labelled with it. Give rows of other classes."
         )
         warn(text, TrainingWarning)
 

@@ -269,7 +269,7 @@ def test_what_the_text_says_of_staying(section, summary, ends):
     low = f"{than_one.low:.0f}".replace("-", "−")
     text += f" and {than_one.mean:.0f} later than with β = 1 ({low} to {than_one.high:.0f})."
     assert text in section
-    assert f"With β = 3 it begins {later.mean:.0f} epochs later than with 0.5." in summary
+    assert f"it begins {later.mean:.0f} epochs later with β = 3 than with 0.5" in summary
     assert sorted(one) == [0, 0, 28, 97, 110]
     text = "learns from the first epoch on in two repetitions, and after 28, 97 and 110 epochs in"
     assert text in section
