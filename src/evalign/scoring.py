@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, refuse_masked, require, weight_tensor
+from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
 from evalign.core.metrics.base import FunctionMetric
-from evalign.core.rows import check_weights
+from evalign.core.weights import weights_of_rows
 
 OWNER = "score"
 INTEGER = "integer"  # or bool
@@ -63,10 +63,7 @@ def score(
         raise ValueError(complaint(OWNER, "predictions", allowed, given.shape, cure))
     weight = None
     if sample_weight is not None:
-        weight = weight_tensor(OWNER, sample_weight).detach().cpu().double()
-        allowed, got = f"have shape {true.shape[:1]}", tuple(weight.shape)
-        require(got == true.shape[:1], OWNER, "sample_weight", allowed, got)
-        check_weights(OWNER, weight)
+        weight = weights_of_rows(OWNER, sample_weight, len(true))
         counted = weight > 0
         given, true, weight = given[counted.numpy()], true[counted.numpy()], weight[counted]
         if len(weight) and not isinstance(metric, FunctionMetric):

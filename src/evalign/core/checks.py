@@ -1,9 +1,6 @@
 """The form of every error, and the rule for when values may be read."""
 
-import reprlib
 from collections.abc import Sequence
-from decimal import Decimal
-from numbers import Real
 
 import numpy as np
 import torch
@@ -42,25 +39,6 @@ def refuse_masked(
     """Refuse masked cells of numpy: what is behind the mask would be taken for a value."""
     number = np.ma.count_masked(values) if isinstance(values, np.ma.MaskedArray) else 0
     require(not number, owner, argument, "be without masked cells", f"{number} of them", cure)
-
-
-def weight_tensor(owner: str, sample_weight: object) -> Tensor:
-    """Weights as a tensor: as they came, or in float64 from an array, a list or a column."""
-    if isinstance(sample_weight, Tensor):
-        return sample_weight
-    refuse_masked(owner, "sample_weight", sample_weight)
-    try:
-        array = np.asarray(sample_weight)
-    except ValueError:  # lists of different lengths
-        array = np.asarray(sample_weight, dtype=object)
-    values = () if array.dtype.kind in "biuf" else array.flat
-    numbers, durations = (Real, Decimal, np.bool_), np.timedelta64  # which numpy calls a Real
-    wrong = [x for x in values if not isinstance(x, numbers) or isinstance(x, durations)]
-    if wrong:  # pd.NA, None, text, dates
-        first = str(wrong[0]) if isinstance(wrong[0], str) else wrong[0]  # numpy has its own str
-        got, cure = reprlib.repr(first), "A weight of 0 leaves a row out."
-        raise TypeError(complaint(owner, "sample_weight", "hold numbers", got, cure))
-    return torch.from_numpy(native(array.astype(np.float64)))
 
 
 def refuse_masked_rows(owner: str, X: object) -> None:

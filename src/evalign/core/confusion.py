@@ -14,7 +14,6 @@ from evalign.core.checks import (
     refuse_masked,
     require,
     thresholds_tensor,
-    weight_tensor,
 )
 from evalign.core.doubts import warn_of_masks
 from evalign.core.indices import class_indices
@@ -23,10 +22,10 @@ from evalign.core.rows import (
     Task,
     check_task,
     check_types,
-    check_weights,
     per_row,
     signed,
 )
+from evalign.core.weights import check_weights, weight_tensor
 
 
 class MatrixNotBuilt(ValueError):

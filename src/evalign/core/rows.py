@@ -22,6 +22,7 @@ from torch import Tensor
 from evalign.core.checks import check_ignored, complaint, require, traced, values_readable
 from evalign.core.doubts import warn_of_layout, warn_of_one_hot, warn_of_probabilities
 from evalign.core.numerics import upcast
+from evalign.core.weights import check_weights
 
 Task = Literal["binary", "multiclass", "multilabel"]
 COARSE = 'For coarse logits: F.interpolate(logits, target.shape[-2:], mode="bilinear").'
@@ -332,14 +333,6 @@ def _check_rows_sum_to_one(owner: str, target: Tensor, ignore_index: int) -> Non
     if wrong.numel():
         allowed = "hold rows of class probabilities that sum to 1"
         raise ValueError(complaint(owner, "target", allowed, f"a row summing to {wrong[0]:g}"))
-
-
-def check_weights(owner: str, weight: Tensor) -> None:
-    wrong = weight[~((weight >= 0) & weight.isfinite())]
-    if wrong.numel():
-        cure = "A weight of 0 leaves a row out."
-        allowed = "be finite and not negative"
-        raise ValueError(complaint(owner, "sample_weight", allowed, wrong[0].item(), cure))
 
 
 def _check_finite(owner: str, logits: Tensor) -> None:

@@ -25,20 +25,19 @@ from evalign.core.checks import (
     numbers,
     refuse_masked,
     require,
-    weight_tensor,
 )
 from evalign.core.doubts import LIKE_ONE, SO_MANY, rows_of_probabilities, warn, warn_of_layout
 from evalign.core.numerics import with_mean_one
 from evalign.core.rows import (
     Task,
     check_indices,
-    check_weights,
     cure_of_label,
     mask_of_255,
     per_row,
     signed,
     tensor_inside,
 )
+from evalign.core.weights import check_weights, weight_tensor
 
 # A probability of 0 becomes this one, since its logarithm has to be finite. It is half of what
 # float32 adds to 1, so next to a probability that went through float32 nothing smaller is known.

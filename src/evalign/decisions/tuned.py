@@ -36,7 +36,7 @@ def search(
 ) -> Tensor:
     """The best gain matrix (C, C) for the targets (N, C) of rows of weights (N,).
 
-    `own` as in `best_rule`. Without it the targets are probabilities, not labels.
+    `own` as in `best_rule`. Without it the targets of more than two classes are probabilities.
     """
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]

@@ -14,10 +14,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from evalign.core.checks import OWN_GROUP, complaint, refuse_masked, require, weight_tensor
+from evalign.core.checks import OWN_GROUP, complaint, refuse_masked, require
 from evalign.core.numerics import with_mean_one
-from evalign.core.rows import check_weights
 from evalign.core.text import worded
+from evalign.core.weights import weights_of_rows
 from evalign.decisions.inputs import group_values
 from evalign.estimator.cells import TypedTable, gaps_of_objects
 from evalign.estimator.frames import Features, Given, read
@@ -291,12 +291,9 @@ def weights(owner: str, sample_weight: Any, rows: int) -> np.ndarray:
     """A weight for each row, not negative; 1 where none is given."""
     if sample_weight is None:
         return np.ones(rows)
-    weight = weight_tensor(owner, sample_weight).detach().cpu().double()
-    check_weights(owner, weight)
-    shape, argument = tuple(weight.shape), "sample_weight"
-    require(shape == (rows,), owner, argument, f"have shape {(rows,)}", shape)
-    require(bool(weight.any()), owner, argument, "be above zero in a row at least", "zeros")
-    return weight.numpy()
+    weight = weights_of_rows(owner, sample_weight, rows).numpy()
+    require(bool(weight.any()), owner, "sample_weight", "be above zero in a row at least", "zeros")
+    return weight
 
 
 def row_weights(

@@ -191,8 +191,8 @@ def read_classes(
         return targets, codes, metric, None
     if classifier.pos_label is None:
         warn_of_positive(metric, classes, codes)
-    counted = y[weights(owner, sample_weight, len(y)) > 0]
     warn_of_one_class(classes)
+    counted = y[weights(owner, sample_weight, len(y)) > 0]
     counted = np.append(counted, np.setdiff1d(classes, counted))  # a class has a row at least
     factors = compute_class_weight(classifier.class_weight, classes=classes, y=counted)
     got = repr(classifier.class_weight)
