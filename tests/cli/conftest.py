@@ -12,7 +12,7 @@ from tests.cli.commands import done, fit, table, written
 # Of each module, because what lasts for the session would change the networks of other folders.
 @pytest.fixture(autouse=True, scope="module")
 def _small_networks():
-    """Train few and small networks: half of a fit is the number and size of the usual ones."""
+    """Train few and small networks: the tests of the command line need no good ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "size_of_members", lambda *_: Size(2, 16))
         patch.setattr(classifier, "FOLDS", 2)
