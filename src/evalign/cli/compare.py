@@ -33,10 +33,10 @@ from evalign.comparison import (
 )
 from evalign.core.text import counted
 from evalign.estimator import AlignedClassifier
-from evalign.estimator.frames import NothingToLearn
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
 from evalign.report.words import number
+from evalign.tables.features import NothingToLearn
 from evalign.training import TrainingWarning
 
 # The demo has few rows and should be quick: a small network and some of the methods are enough.

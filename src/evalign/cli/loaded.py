@@ -14,7 +14,7 @@ from evalign.cli.errors import listed
 from evalign.cli.run import FinishedRun, Model
 from evalign.cli.truths import respelled
 from evalign.core.checks import complaint, refuse_masked, require
-from evalign.estimator.columns import CategoryColumn
+from evalign.tables.columns import CategoryColumn
 
 
 class LoadedRun:

@@ -20,8 +20,6 @@ from evalign.estimator.constrained import oriented_constraint
 from evalign.estimator.export import export
 from evalign.estimator.fitting import fit_rows
 from evalign.estimator.folds import Folds
-from evalign.estimator.frames import Features, read
-from evalign.estimator.labels import check_names, label_names
 from evalign.estimator.positive import oriented
 from evalign.estimator.rows import (
     FEW,
@@ -37,6 +35,8 @@ from evalign.estimator.rows import (
 )
 from evalign.estimator.state import Fitted
 from evalign.estimator.targets import Targets, read_classes
+from evalign.tables.features import Features, read
+from evalign.tables.labels import check_names, label_names
 from evalign.training import History
 
 
@@ -337,7 +337,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
     def _probabilities(self, X: Any) -> Tensor:
         fitted = self._state()
-        return fitted.probabilities(fitted.features.matrix(OWNER, read(self, X, reset=False)))
+        rows = read(self, X, reset=False)
+        return fitted.probabilities(fitted.features.matrix(OWNER, rows, warn=True))
 
     def _folds(self, rows: LabelledRows, before: Fitted | None) -> int:
         """How many folds the rows should be in; 0 to hold out a part of them."""

@@ -20,7 +20,6 @@ from evalign.estimator.constrained import (
     oriented_constraint,
 )
 from evalign.estimator.folds import Folds
-from evalign.estimator.frames import Features
 from evalign.estimator.members import Members, MembersAsRows
 from evalign.estimator.network import (
     blockwise,
@@ -36,6 +35,7 @@ from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import OWNER, LabelledRows, dense
 from evalign.estimator.state import Fitted
 from evalign.recipes import RECIPES, Aim, Recipe
+from evalign.tables.features import Features
 from evalign.training import History, Settings, Standardizer, fit
 
 

@@ -14,8 +14,8 @@ from sklearn.utils.validation import _check_method_params
 
 from evalign.core.checks import OWN_GROUP, refuse_masked, require
 from evalign.estimator.answers import OWNER, Answers, Method, Split
-from evalign.estimator.frames import NothingToLearn
 from evalign.estimator.rows import row_groups
+from evalign.tables.features import NothingToLearn
 from evalign.training.split import strata, stratified_folds
 
 FOLDS = 5

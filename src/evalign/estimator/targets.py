@@ -16,10 +16,10 @@ from evalign.core.metrics import Metric, resolve
 from evalign.core.text import worded
 from evalign.estimator.answers import Split
 from evalign.estimator.evidence import score_of
-from evalign.estimator.labels import indicators, label_array, refuse_gaps
 from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.rows import weights
 from evalign.estimator.state import Fitted
+from evalign.tables.labels import indicators, label_array, refuse_gaps
 from evalign.training import TrainingWarning
 
 TIE = np.finfo(float).tiny  # positive, where the last class has a label by a draw

@@ -1,0 +1,296 @@
+"""Columns as typed values, from pandas, polars, Arrow or an array."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from numbers import Real
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from evalign.core.checks import complaint, refuse_masked_rows
+
+# A day or a time of ISO 8601.
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
+NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+ALLOWED = "hold numbers, text, booleans or dates, one in a cell"
+PANDAS_GAPS = ("NAType", "NaTType")  # without importing pandas
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+class ColumnValues(NamedTuple):
+    """One column of a table.
+
+    Args:
+        kind: "number", "boolean", "text", "category" (text that was declared one) or "date".
+        values: float64 with NaN for a gap (a boolean is 0 or 1), str with None for a gap, or
+            datetime64[us] with NaT for one.
+        utc: whether dates had a time zone; they are then in UTC.
+    """
+
+    kind: str
+    values: np.ndarray
+    utc: bool = False
+
+    @property
+    def gaps(self) -> np.ndarray:
+        """Mask of the rows without a value."""
+        if self.kind in ("number", "boolean"):
+            return np.isnan(self.values)
+        return np.isnat(self.values) if self.kind == "date" else self.values == None  # noqa: E711
+
+    def take(self, rows: np.ndarray) -> "ColumnValues":
+        return self._replace(values=self.values[rows])
+
+    def converted(self, kind: str) -> "ColumnValues | None":
+        """The same values as another kind; None where some of them are not of that kind."""
+        if kind == self.kind or (kind, self.kind) in {("category", "text"), ("number", "boolean")}:
+            return self._replace(kind=kind)
+        gaps = self.gaps
+        if gaps.all():
+            return ColumnValues(kind, np.full(len(gaps), GAP[kind]))
+        if kind == "category" and self.kind in ("number", "boolean"):
+            spelt = _level if self.kind == "number" else lambda value: str(bool(value))
+            texts = np.full(len(gaps), None, dtype=object)
+            texts[~gaps] = [spelt(value) for value in self.values[~gaps].tolist()]
+            return ColumnValues("category", texts)
+        if self.kind == "text" and kind == "number":
+            return _parsed_numbers(self.values)
+        return parsed_dates(self.values) if (kind, self.kind) == ("date", "text") else None
+
+
+GAP: dict[str, Any] = {
+    "number": np.nan,
+    "boolean": np.nan,
+    "category": None,
+    "date": np.datetime64("NaT", "us"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class TypedTable:
+    """Typed columns.
+
+    Args:
+        names: of the columns; None for an array.
+        columns: their values.
+        rows: number of rows.
+        judged: the kinds are final, as those of a table whose rows are split into folds.
+    """
+
+    names: list[str] | None
+    columns: list[ColumnValues]
+    rows: int
+    judged: bool = False
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def take(self, rows: np.ndarray) -> "TypedTable":
+        """Some of the rows, by a mask or by their numbers."""
+        columns = [column.take(rows) for column in self.columns]
+        return replace(self, columns=columns, rows=len(np.arange(self.rows)[rows]))
+
+
+def read_table(owner: str, X: Any) -> TypedTable | None:
+    """Type the columns of a frame, or of an array of text or dates; None for anything else."""
+    if isinstance(X, TypedTable):
+        return X
+    refuse_masked_rows(owner, X)
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except ValueError as error:  # two columns of one name
+        raise ValueError(f"X of {owner} cannot be read: {error}") from error
+    if isinstance(frame, nw.LazyFrame):
+        allowed, cure = "be a frame that holds its rows", "Call its collect()."
+        raise TypeError(complaint(owner, "X", allowed, "a LazyFrame", cure))
+    if isinstance(frame, nw.DataFrame):
+        named = all(isinstance(name, str) for name in frame.columns)
+        names = [name if named else str(name) for name in frame.columns]
+        given = zip(names, frame.iter_columns(), strict=True)
+        columns = [_of_series(owner, name, series) for name, series in given]
+        return TypedTable(names if named else None, columns, len(frame))
+    cells = _array(X)
+    if cells is None or cells.ndim != 2 or not _needs_typing(cells):
+        return None
+    columns = [_of_array(owner, f"x{i}", column) for i, column in enumerate(cells.T)]
+    return TypedTable(None, columns, len(cells))
+
+
+def take_rows(X: Any, rows: np.ndarray) -> Any:
+    """Some rows of whatever an estimator takes, by their numbers."""
+    return X.take(rows) if isinstance(X, TypedTable) else _safe_indexing(X, rows)
+
+
+def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
+    """Dates of ISO texts; None if one is not a date, or only some of them have a time zone."""
+    found: list[datetime | None] = []
+    for text in texts:
+        if text is None:
+            found.append(None)
+            continue
+        if not DATE.fullmatch(text := text.strip()):
+            return None
+        try:
+            found.append(datetime.fromisoformat(text))
+        except ValueError:  # the 30th of February
+            return None
+    return _of_dates(found)
+
+
+def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
+    """Mask of None, NaN, and pandas' NA and NaT among objects."""
+
+    def is_gap(value: Any) -> bool:
+        if value is None or type(value).__name__ in PANDAS_GAPS:
+            return True
+        return isinstance(value, float | np.floating | np.datetime64 | Decimal) and value != value
+
+    return np.fromiter(map(is_gap, cells), dtype=bool, count=len(cells))
+
+
+def within_float32(matrix: np.ndarray) -> np.ndarray:
+    """Clip to the range of float32: scikit-learn's trees refuse numbers beyond it."""
+    reach = max(matrix.max(initial=0), -matrix.min(initial=0))
+    return matrix if reach <= FLOAT32_MAX else matrix.clip(-FLOAT32_MAX, FLOAT32_MAX)
+
+
+def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
+    kind = series.dtype
+    if kind.is_numeric():
+        # Arrow refuses to cast an integer that float64 rounds, and numpy has none of 128 bits.
+        short = kind in (nw.Int64, nw.UInt64)
+        numbers = series.to_numpy() if short else series.cast(nw.Float64).to_numpy()
+        return _finite(owner, name, numbers.astype(np.float64, copy=False))
+    if kind == nw.Boolean:
+        return ColumnValues("boolean", series.cast(nw.Float64).to_numpy())
+    if kind.is_nested() or kind in (nw.Duration, nw.Time, nw.Binary):
+        raise _refusal(owner, name, str(kind))
+    utc = isinstance(kind, nw.Datetime) and kind.time_zone is not None
+    if utc:
+        series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    gaps = series.is_null().to_numpy()
+    if kind in (nw.Categorical, nw.Enum):  # gaps among them would make floats of whole numbers
+        texts = np.full(len(gaps), None, dtype=object)
+        texts[~gaps] = [_level(value) for value in series.drop_nulls().to_numpy().tolist()]
+        return _of_texts(texts)._replace(kind="category")
+    found = _of_array(owner, name, series.to_numpy(), gaps)
+    return found._replace(utc=utc or found.utc)
+
+
+def _of_array(
+    owner: str, name: str, cells: np.ndarray, gaps: np.ndarray | None = None
+) -> ColumnValues:
+    if cells.dtype.kind in "iuf":
+        return _finite(owner, name, cells.astype(np.float64))
+    if cells.dtype.kind == "b":
+        return ColumnValues("boolean", cells.astype(np.float64))
+    if cells.dtype.kind == "M":
+        return ColumnValues("date", cells.astype("datetime64[us]"))
+    if cells.dtype.kind == "U":
+        texts = cells.astype(object)
+        texts[texts == "nan"] = None  # which numpy made of a gap beside text
+        return _of_texts(texts)
+    if cells.dtype.kind != "O":
+        raise _refusal(owner, name, str(cells.dtype))
+    gaps = gaps_of_objects(cells) if gaps is None else gaps
+    present = cells[~gaps].tolist()
+    kinds = {_kind_of(kind) for kind in {type(value) for value in present}}
+    if None in kinds:
+        raise _refusal(owner, name, ", ".join(sorted({type(value).__name__ for value in present})))
+    values = np.full(len(cells), None, dtype=object)
+    if kinds == {"date"}:
+        values[~gaps] = present
+        dates = _of_dates(values.tolist())
+        if dates is None:
+            raise _refusal(owner, name, "dates with and without a time zone")
+        return dates
+    if kinds and kinds <= {"number", "boolean"}:
+        numbers = np.full(len(cells), np.nan)
+        numbers[~gaps] = [_number(value) for value in present]
+        return _finite(owner, name, numbers)._replace(kind=max(kinds))
+    values[~gaps] = [str(value) for value in present]
+    return _of_texts(values)
+
+
+def _of_texts(values: np.ndarray) -> ColumnValues:
+    """Text, in which a blank cell is a gap."""
+    values = values.copy()
+    values[[text is None or not text.strip() for text in values]] = None
+    return ColumnValues("text", values)
+
+
+def _parsed_numbers(texts: np.ndarray) -> ColumnValues | None:
+    numbers = {text: float(text) for text in set(texts) if text and NUMBER.fullmatch(text)}
+    values = np.array([np.nan if text is None else numbers.get(text, np.inf) for text in texts])
+    return None if np.isinf(values).any() else ColumnValues("number", values)
+
+
+def _of_dates(dates: list[Any]) -> ColumnValues | None:
+    aware = {getattr(value, "tzinfo", None) is not None for value in dates if value is not None}
+    if len(aware) > 1:
+        return None
+    if True not in aware:
+        return ColumnValues("date", np.array(dates, dtype="datetime64[us]"))
+    # Taken off by numpy, whose years do not end: the last hour of 9999 may be in 10000 in UTC.
+    offsets = np.array([value and value.utcoffset() for value in dates], dtype="timedelta64[us]")
+    local = [value and value.replace(tzinfo=None) for value in dates]
+    return ColumnValues("date", np.array(local, dtype="datetime64[us]") - offsets, utc=True)
+
+
+def _finite(owner: str, name: str, values: np.ndarray) -> ColumnValues:
+    if np.isinf(values).any():
+        row = int(np.isinf(values).argmax())
+        got = f"{values[row]} in column {name!r}, row {row + 1} (the first is 1)"
+        cure = "Correct it, or make it a gap (NaN)."
+        raise ValueError(complaint(owner, "X", "hold finite numbers", got, cure))
+    return ColumnValues("number", values)
+
+
+def _array(X: Any) -> np.ndarray | None:
+    """An array, or a list of rows as one; None for what scikit-learn has to look at."""
+    if not isinstance(X, list | tuple):
+        return X if isinstance(X, np.ndarray) else None
+    try:
+        return np.array(X, dtype=object)  # numpy would make texts of numbers beside text
+    except ValueError:  # rows of different lengths
+        return None
+
+
+def _needs_typing(cells: np.ndarray) -> bool:
+    """Whether an array holds text, dates or pandas' gaps. Others are scikit-learn's to check."""
+    if cells.dtype != object:
+        return cells.dtype.kind in "UM"
+    kinds = {type(cell) for cell in cells.flat}
+    return any(_kind_of(kind) in ("text", "date") or kind.__name__ in PANDAS_GAPS for kind in kinds)
+
+
+def _kind_of(kind: type) -> str | None:
+    if issubclass(kind, bool | np.bool_):
+        return "boolean"
+    if issubclass(kind, Real | Decimal):
+        return "number"
+    if issubclass(kind, str):
+        return "text"
+    return "date" if issubclass(kind, date | np.datetime64) else None
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # 10**400
+        return np.inf
+
+
+def _level(value: Any) -> str:
+    """A level as text. A gap makes floats of whole numbers, so 1.0 is "1"."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _refusal(owner: str, name: str, got: str) -> TypeError:
+    cure = "Make columns of such types, or drop it."
+    return TypeError(complaint(owner, "X", ALLOWED, f"{got} in column {name!r}", cure))
