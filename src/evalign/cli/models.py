@@ -61,7 +61,7 @@ def estimators(
             name: AlignedClassifier(metric, recipe=kind, **trained, **usual)
             for name, kind in recipes.items()
         }
-    network = network_candidate(metric, seed).set_params(recipe=recipe, **trained)
+    network = network_candidate(metric, recipe, seed).set_params(**trained)
     names = DEFAULT if model in (AUTO, BLEND) else (model,)
     ensemble = AlignedEnsemble(
         metric,

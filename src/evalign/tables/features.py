@@ -236,7 +236,10 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
     width = len(table.columns)
     if reset:
         validate_data(estimator, X, skip_check_array=True)
-        estimator.n_features_in_ = width  # pyright: ignore[reportAttributeAccessIssue]
+        fitted: Any = estimator
+        fitted.n_features_in_ = width
+        if isinstance(X, TypedTable) and table.names is not None:
+            fitted.feature_names_in_ = np.array(table.names, dtype=object)
         return table
     named = getattr(estimator, "feature_names_in_", None) is not None
     if named and table.names is not None:
