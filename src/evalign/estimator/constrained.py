@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import OfClass, parse
-from evalign.core.groups import MOST, stacked
+from evalign.core.groups import stacked
 from evalign.core.metrics import Metric, MetricFunction
 from evalign.decisions import Decision
 from evalign.decisions.fit import check_arguments, check_promise
@@ -76,9 +76,7 @@ def group_numbers(
     if chosen is None:
         allowed, cure = f"have groups for {gaps[0]!r}", "Pass (X, y, None, constraint_groups)."
         raise ValueError(complaint(OWNER, "validation_data", allowed, None, cure))
-    known, numbers = np.unique(np.concatenate([apart, chosen]), return_inverse=True)
-    allowed, cure = f"name at most {MOST} groups", "Merge the smallest of them."
-    require(len(known) <= MOST, OWNER, name, allowed, len(known), cure)
+    _, numbers = np.unique(np.concatenate([apart, chosen]), return_inverse=True)
     parts = np.split(numbers, [len(apart)])
     several = len(np.unique(chosen)) > 1
     require(several, OWNER, name, "leave rows of two groups to choose on", "one group")
