@@ -47,7 +47,8 @@ HOW = (
     "validation rows reach in the goal that it is for, which is average precision for "
     "cross-entropy. The epoch is the best by the average precision of the validation rows, and "
     "the rule is fitted on them. Ours for the goal is `AlignedLoss` trained under the bound, and "
-    "for areas the loss of that name, the partial one up to a false positive rate of 10%. LibAUC's losses have their own optimisers and samplers."
+    "for areas the loss of that name, the partial one up to a false positive rate of 10%. LibAUC's "
+    "losses have their own optimisers and samplers."
 )
 PROMISES = (
     "Bounds on new rows. A rule is judged if it promised, with confidence 0.95; one without a "
