@@ -1,7 +1,7 @@
 """The ways `AlignedClassifier` trains: a loss, its annealing, and the offsets to add back."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -38,7 +38,7 @@ class Aim(NamedTuple):
         class_counts: of the training rows, one per class, or of many labels a row a pair (negative,
             positive) per label.
         patience: epochs without a new best before training ends.
-        constraint: what its labels have to meet. Only losses of a metric heed it.
+        constraint: what its labels have to meet, which the best epoch and the rule heed.
         classes: the names of the classes in it.
     """
 
@@ -47,10 +47,6 @@ class Aim(NamedTuple):
     patience: int | None
     constraint: str | None = None
     classes: list[str] | None = None
-
-    @property
-    def bounds(self) -> dict[str, Any]:
-        return {"constraint": self.constraint, "classes": self.classes}
 
     @property
     def task(self) -> Task:
@@ -65,7 +61,7 @@ class Aim(NamedTuple):
 
 def east(aim: Aim) -> Recipe:
     """EAST to the letter: the metric loss of each batch, cooled from 0.2 by 0.9 (EAST 4.3)."""
-    loss = MetricLoss(aim.metric, ranks="own", task=aim.task, **aim.bounds)
+    loss = MetricLoss(aim.metric, ranks="own", task=aim.task)
     patience = aim.patience
     annealing = TemperatureAnnealing(
         loss,
@@ -101,7 +97,7 @@ def logit_adjusted(aim: Aim) -> Recipe:
 
 def aligned(aim: Aim) -> Recipe:
     """Cross-entropy and the metric together, see `AlignedLoss`."""
-    loss = AlignedLoss(aim.metric, aim.class_counts, ranks="own", task=aim.task, **aim.bounds)
+    loss = AlignedLoss(aim.metric, aim.class_counts, ranks="own", task=aim.task)
     return Recipe(loss, loss.offsets)
 
 

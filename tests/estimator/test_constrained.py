@@ -69,7 +69,7 @@ def test_saved_cloned_and_loaded(fitted, table, tmp_path):
 
 
 def test_resumed(table, tmp_path):
-    """The multipliers are in the checkpoint, and another constraint is another run."""
+    """Another constraint is another run."""
     X, y = table
 
     def make(constraint="recall >= 0.5", **more):

@@ -299,3 +299,21 @@ def test_names_that_are_not_unicode():
     made = contents(2, cards={"Data": {"file": "\udce9"}})
     html = rendered(replace(made, classes=["caf\udce9", "tea"]))
     assert "caf\\udce9" in html.encode().decode()
+
+
+def test_columns_as_read():
+    column = {
+        "name": "</td><b>",
+        "kind": "number",
+        "gaps": 1200,
+        "values": 3,
+        "examples": ["1", "<i>"],
+    }
+    page = Page(rendered(contents(columns=[column])))
+    assert "</td><b>number1,20031, <i>" in page.text
+    assert page.all("details") == [{}]  # folded
+    assert not page.all("b")
+    many = Page(rendered(contents(columns=[column] * 201))).text
+    assert "The first 200 of 201 columns." in many
+    assert many.count("1, <i>") == 200
+    assert "Columns as read" not in Page(rendered(contents())).text

@@ -111,8 +111,6 @@ def fit_rows(
         if isinstance(part, Members | Folds):
             part.offsets.copy_(recipe.offsets)
     apart = None if numbers is None else numbers[1]
-    if recipe.loss.gaps and numbers is not None:
-        rows, held_out = map(_with_groups, (rows, held_out), numbers)
     history = _train(arguments, network, recipe, rows, held_out, apart, aim, seed, past, checkpoint)
     rule = fit_decision(
         blockwise(network, held_out[0], device),
@@ -165,7 +163,6 @@ def _train(
             loss.to(held_out[0].device),
             *rows[:2],
             sample_weight=rows[2] if len(rows) > 2 else None,
-            groups=rows[3] if len(rows) > 3 else None,
             validation=held_out,
             metric=aim.metric,
             score=score,
@@ -184,13 +181,6 @@ def _train(
             checkpoint=checkpoint,
             resume=True,
         )
-
-
-def _with_groups(rows: tuple[Tensor, ...], groups: np.ndarray) -> tuple[Tensor, ...]:
-    """(X, y, weight, groups) of (X, y) or (X, y, weight)."""
-    X, y, *weight = rows
-    ones = torch.ones(len(X), device=X.device)
-    return X, y, *(weight or [ones]), torch.from_numpy(groups).to(X.device)
 
 
 def _after(past: History, record: EpochRecord) -> EpochRecord:

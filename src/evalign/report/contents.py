@@ -128,6 +128,8 @@ class Contents:
         findings: what else is known of the models.
         how: how to get a method, by its key (see `scores`), such as a command.
         constrained: the rules keep to a constraint, which the most probable classes do not.
+        columns: the columns of the table as they were read, each with its "name", "kind", "gaps"
+            and "values" (how many missing and distinct values it has) and "examples" (texts).
     """
 
     metric: str
@@ -145,6 +147,7 @@ class Contents:
     findings: ModelFindings | None = None
     how: dict[str, str] = field(default_factory=dict)
     constrained: bool = False
+    columns: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         rows, classes = len(self.y), len(self.classes)

@@ -49,6 +49,7 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
             page.reliability(),
             page.training(),
             page.cards(),
+            page.columns_as_read(),
             "<noscript><p>The slider needs JavaScript.</p></noscript>",
         ]
     )
@@ -251,6 +252,23 @@ class _Page:
             items = (f"<dt>{escape(k)}</dt><dd>{escape(str(v))}</dd>" for k, v in entries.items())
             cards.append(section(title, f'<dl class="card">{"".join(items)}</dl>'))
         return "\n".join(cards)
+
+    def columns_as_read(self) -> str:
+        """A folded table that shows at a glance which column was read wrongly."""
+        columns = self.contents.columns
+        if not columns:
+            return ""
+        rows = []
+        for column in columns[:LISTED]:
+            counts = [f"{column[name]:,}" for name in ("gaps", "values")]
+            rows.append([column["name"], column["kind"], *counts, ", ".join(column["examples"])])
+        some = f"The first {LISTED} of {len(columns):,} columns. " if columns[LISTED:] else ""
+        caption = f"{some}Gaps are missing cells, values are distinct."
+        head = ["column", "kind", "gaps", "values", "examples"]
+        return (
+            "<details><summary>Columns as read</summary>"
+            f'<div class="as-read">{table(caption, head, rows)}</div></details>'
+        )
 
     def _count(self, value: float) -> str:
         """Write a count, of which a phone has room for six digits."""
