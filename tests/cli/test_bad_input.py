@@ -432,7 +432,7 @@ def test_another_version(fitted, tmp_path):
     file.write_text(json.dumps(about | {"version": 1}))
     text = refused("report", tmp_path / "run")
     assert text.endswith(
-        "has format version 1, this is 4. Use it with the version of evalign that wrote it."
+        "has format version 1, this is 5. Use it with the version of evalign that wrote it."
     )
     file.write_text(json.dumps(about | {"format": "other"}))
     assert "is not a run of evalign: see its run.json" in refused("report", tmp_path / "run")

@@ -121,10 +121,10 @@ def test_the_time_is_bounded(models, monkeypatch):
     frame = table(600)
     rows, asked, judged, now = rows_of(frame), [], work.judged, [0.0]
 
-    def counting(model, X):
+    def counting(model, labels, X):
         asked.append(X)
         now[0] += len(X) / 100  # a hundred rows a second
-        return judged(model, X)
+        return judged(model, labels, X)
 
     monkeypatch.setattr(work, "judged", counting)
     monkeypatch.setattr(work, "monotonic", lambda: now[0])
