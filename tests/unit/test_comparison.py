@@ -81,8 +81,6 @@ NUMBERED = np.column_stack([X, np.arange(len(X))])
 # The training that each method needs, and the rule by which it decides.
 NETWORKS = {
     "cross_entropy": "tuned",  # which gives the argmax too
-    "focal": "tuned",
-    "logit_adjusted": "tuned",
     "east": "argmax",
     "aligned": "tuned",
 }

@@ -50,7 +50,7 @@ from evalign.estimator import AlignedClassifier
 from evalign.estimator.constrained import check_constraint
 from evalign.estimator.folds import Folds
 from evalign.estimator.rows import LostClass
-from evalign.recipes import RECIPES
+from evalign.recipes import RECIPES, chosen_recipe
 from evalign.report import TriedModels, render, scores
 
 QUICK_ROWS = 2500  # of a preview
@@ -67,7 +67,7 @@ def fit_table(
     time: float | None,
     start: float,
     quick: bool,
-    recipe: str,
+    recipe: str | None,
     decision: Decision,
     constraint: str | None,
     confidence: float | None,
@@ -89,6 +89,7 @@ def fit_table(
     """
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
+        recipe = chosen_recipe(recipe, constraint)
         if recipe not in RECIPES:
             raise UsageError(f"--recipe must be one of {', '.join(RECIPES)}. Got {recipe!r}.")
         if time is not None and model == NETWORK:

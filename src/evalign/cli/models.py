@@ -60,9 +60,8 @@ def estimators(
             name: AlignedClassifier(metric, recipe=kind, **trained, **usual)
             for name, kind in recipes.items()
         }
-    network = network_candidate(metric, seed).set_params(
-        recipe=recipe, pos_label=labels.positive, **trained
-    )
+    network = network_candidate(metric, recipe, seed)
+    network.set_params(pos_label=labels.positive, **trained)
     names = DEFAULT if model in (AUTO, BLEND) else (model,)
     ensemble = AlignedEnsemble(
         metric,

@@ -35,8 +35,6 @@ class Candidate(NamedTuple):
 METHODS = {
     PLAIN: Candidate("cross_entropy", "argmax"),
     TUNED: Candidate("cross_entropy", "tuned"),
-    "focal (tuned)": Candidate("focal", "tuned"),
-    "logit-adjusted (tuned)": Candidate("logit_adjusted", "tuned"),
     "EAST (argmax)": Candidate("east", "argmax"),  # as in the paper
     "aligned (tuned)": Candidate("aligned", "tuned"),
     "random forest (argmax)": Candidate("random_forest", "argmax"),

@@ -47,22 +47,22 @@ class LostClass(ValueError):
 class LabelledRows(NamedTuple):
     """The matrix of rows, dense or sparse, with class indices and weights.
 
-    Of many labels a row, `y` holds 0 and 1 of shape (N, L). `apart` are the groups that the gaps of
-    a constraint are between.
+    If multilabel, `y` holds 0 and 1 of shape (N, L). `groups` are those of a constraint on the gap
+    between groups.
     """
 
     X: Any
     y: np.ndarray
     weight: np.ndarray
-    apart: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> "LabelledRows":
         """Some of the rows, by a mask or by their numbers."""
         everything = rows.dtype == bool and rows.all()
         if everything:
             return self
-        X, y, weight, apart = self
-        return LabelledRows(X[rows], y[rows], weight[rows], None if apart is None else apart[rows])
+        groups = None if self.groups is None else self.groups[rows]
+        return LabelledRows(self.X[rows], self.y[rows], self.weight[rows], groups)
 
     def tensors(
         self, scaler: Scaler, device: torch.device, unit: float | None
@@ -249,8 +249,8 @@ def read_validation(
         codes = np.searchsorted(classes, y)
     owner = f"{OWNER}'s validation_data"
     weight = row_weights(owner, data[2] if len(data) > 2 else None, codes, factors)
-    apart = constraint_values(owner, data[3] if len(data) > 3 else None, len(codes))
-    return LabelledRows(features.matrix(OWNER, X), codes, weight, apart)
+    groups = constraint_values(owner, data[3] if len(data) > 3 else None, len(codes))
+    return LabelledRows(features.matrix(OWNER, X), codes, weight, groups)
 
 
 def row_groups(owner: str, groups: Any, rows: int) -> np.ndarray:

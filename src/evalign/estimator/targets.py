@@ -18,7 +18,6 @@ from evalign.estimator.evidence import score_of
 from evalign.estimator.labels import indicators, label_array, refuse_gaps
 from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.rows import weights
-from evalign.estimator.state import Fitted
 from evalign.training import TrainingWarning
 
 TIE = np.finfo(float).tiny  # positive, where the last class has a label by a draw
@@ -162,7 +161,7 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
 
 
 def read_classes(
-    classifier: Any, y: np.ndarray, sample_weight: Any, before: Fitted | None
+    classifier: Any, y: np.ndarray, sample_weight: Any
 ) -> tuple[Targets, np.ndarray, Metric, np.ndarray | None]:
     """What the labels of `AlignedClassifier.fit` are, with their codes.
 
@@ -172,14 +171,9 @@ def read_classes(
         classifier: the estimator with its arguments.
         y: what `read_labelled` gave.
         sample_weight: as it was given. Rows without one do not count for balanced classes.
-        before: the fit that a warm start continues from.
     """
     owner, (targets, codes) = type(classifier).__name__, Targets.of(y)
     classes, many = targets.classes, targets.multilabel
-    if before is not None:
-        same = many == before.multilabel and np.array_equal(classes, before.classes)
-        allowed = f"hold the classes of the last fit for warm_start, {before.classes.tolist()}"
-        require(same, owner, "y", allowed, classes.tolist())
     for name, cure in {"pos_label": "", "class_weight": WEIGHTS}.items() if many else ():
         value = getattr(classifier, name)
         require(value is None, owner, name, "be None for many labels a row", repr(value), cure)
