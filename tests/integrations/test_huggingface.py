@@ -264,34 +264,15 @@ def test_an_evaluation_leaves_a_rule(tmp_path):
     assert engine.rule.rows == 30
 
 
-def test_the_rule_meets_the_constraint_of_the_loss(tmp_path):
-    loss = MetricLoss("f1_macro", constraint="recall[2] >= 0.9")
-    engine = trainer(arguments(tmp_path), loss=loss)
+@pytest.mark.parametrize("confidence", [None, 0.8])
+def test_the_rule_meets_the_constraint(confidence, tmp_path):
+    bounds = {"constraint": "recall[2] >= 0.5", "confidence": confidence}
+    engine = trainer(arguments(tmp_path), eval_dataset=texts(400, seed=1), **bounds)
     engine.evaluate()
     output = engine.predict(engine.eval_dataset)
-    assert (output.labels[output.label_ids == 2] == 2).mean() >= 0.9
-
-
-@pytest.mark.parametrize("microbatches", [1, 3])
-def test_groups_of_rows_reach_the_loss(microbatches, tmp_path):
-    rows = [row | {"groups": i % 2} for i, row in enumerate(texts(ROWS))]
-    loss = MetricLoss("f1_macro", constraint="gap(recall_macro) <= 0.01")
-    args = arguments(tmp_path, microbatches=microbatches, max_steps=1, remove_unused_columns=False)
-    classifier, notes = model(), Notes()
-    engine = trainer(
-        args, classifier=classifier, loss=loss, decision="argmax", train_dataset=rows,
-        eval_dataset=rows, callbacks=[notes],
-    )  # fmt: skip
-    engine.train()
-    ids, labels, groups = (torch.stack([torch.as_tensor(row[k]) for row in rows]) for k in rows[0])
-    expected, plainly = model(), MetricLoss("f1_macro", constraint="gap(recall_macro) <= 0.01")
-    plainly(expected(input_ids=ids).logits, labels, groups=groups).backward()
-    same(notes.gradients[0].tolist(), gradients(expected).tolist())
-    assert torch.equal(loss.multipliers.values, plainly.multipliers.values)
-    assert "eval_metric" in engine.evaluate()
-    dropped = trainer(arguments(tmp_path), loss=loss, decision="argmax", train_dataset=rows)
-    with pytest.raises(ValueError, match=r"hold groups.*remove_unused_columns=False"):
-        dropped.train()
+    assert (output.labels[output.label_ids == 2] == 2).mean() >= 0.5
+    assert engine.rule.confidence == confidence
+    assert engine.rule.promised is (None if confidence is None else True)
 
 
 def test_tokens_are_rows(tmp_path):

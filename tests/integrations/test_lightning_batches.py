@@ -306,47 +306,28 @@ def test_a_checkpoint_brings_its_own_rule_or_none(tmp_path):
             _ = loaded.rule
 
 
-def test_the_rule_meets_the_constraint_of_the_loss():
-    x, y = made_rows(60)
-    loss = AlignedLoss("f1_macro", constraint="recall[rare] >= 0.9", classes=["a", "b", "rare"])
-    fitted = AlignedModule(network(), loss, "f1_macro")
+@pytest.mark.parametrize("confidence", [None, 0.8])
+def test_the_rule_meets_the_constraint(confidence):
+    x, y = made_rows(300)
+    bounds = {"constraint": "recall[2] >= 0.9", "confidence": confidence}
+    fitted = AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro", **bounds)
     Trainer(max_epochs=1, **QUIET).fit(fitted, loader((x, y)), loader((x, y)))
     with torch.no_grad():
         labels = fitted.rule(fitted(x))
     assert (labels[y == 2] == 2).double().mean() >= 0.9
-    assert fitted.rule.constraint == "recall[rare] >= 0.9"
-    assert loss.metric_loss.multipliers.labels.seen > 0
+    assert fitted.rule.constraint == "recall[2] >= 0.9"
+    assert fitted.rule.confidence == confidence
+    assert fitted.rule.promised is (None if confidence is None else True)
 
 
 def test_a_constraint_that_no_rule_meets_does_not_stop_a_checkpoint(tmp_path):
     x, y = made_rows(60)
-    with torch.no_grad():
-        x.zero_()
-    loss = MetricLoss("f1_macro", constraint="precision[0] >= 0.99")
-    fitted = AlignedModule(network(), loss, "f1_macro")
+    x.zero_()
+    loss, bound = MetricLoss("f1_macro"), "precision[0] >= 0.99"
+    fitted = AlignedModule(network(), loss, "f1_macro", constraint=bound)
     trainer = Trainer(max_epochs=1, **QUIET)
     trainer.fit(fitted, loader((x, y)), loader((x, y)))
     trainer.save_checkpoint(tmp_path / "last")
     assert "rule" not in torch.load(tmp_path / "last", weights_only=True)
     with pytest.raises(ValueError, match="be met by some rule on these rows"):
         _ = fitted.rule
-
-
-@pytest.mark.parametrize("kind", ["tuple", "dict"])
-def test_groups_of_rows_reach_the_loss(kind):
-    x, y = made_rows(60)
-    group = torch.arange(60) % 2
-    loss = MetricLoss("f1_macro", constraint="gap(recall[1]) <= 0.01")
-    with pytest.raises(ValueError, match=r'decision of AlignedModule must be "argmax" for a loss'):
-        AlignedModule(network(), loss, "f1_macro")
-    fitted = AlignedModule(network(), loss, "f1_macro", decision="argmax")
-    weight = torch.ones(60, dtype=torch.float64)
-    rows = (x, y, weight, group) if kind == "tuple" else {"x": x, "y": y, "groups": group}
-    with torch.no_grad():
-        labels = fitted(x).argmax(1)
-    Trainer(max_epochs=1, **QUIET).fit(fitted, loader(rows), loader(rows))
-    recall = [(labels[(y == 1) & (group == g)] == 1).double().mean().item() for g in (0, 1)]
-    found = loss.multipliers.reached()["gap(recall[1]) <= 0.01"]
-    assert found == pytest.approx(abs(recall[0] - recall[1]), abs=tolerances.SAME)
-    with pytest.raises(ValueError, match="groups of MetricLoss must be given for 'gap"):
-        fitted.training_step((x, y), 0)

@@ -122,6 +122,22 @@ def test_more_classes_keep_all_rows_there_is_room_for(decision):
     assert (rule(fresh) == expected(fresh)).double().mean() > 0.999  # the sample is in float32
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_confidence_is_that_of_the_rows(classes):
+    """As in `fit_decision`: a histogram would not know how many rows there are."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(classes, (600,), generator=generator)
+    logits = torch.randn(600, classes, generator=generator) + 2 * torch.eye(classes)[y]
+    how = {"metric": "precision_macro", "constraint": "recall[1] >= 0.8", "confidence": 0.9}
+    fitter = DecisionFitter(**how)
+    for part in zip(logits.split(100), y.split(100), strict=True):
+        fitter.update(*part)
+    found, expected = fitter.compute(), fit_decision(logits, y, **how)
+    assert found.promised
+    assert found.confidence == 0.9
+    assert torch.equal(found(logits), expected(logits))
+
+
 def test_a_sample_is_even_and_weighs_what_all_rows_weigh():
     logits, y = problem(4, 40_000, ratio=20.0)
     fitter = stream(DecisionFitter("f1_macro", max_rows=4000), logits, y)

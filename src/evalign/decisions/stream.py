@@ -20,7 +20,7 @@ from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.core.text import counted
 from evalign.decisions.cuts import one_label_beyond
-from evalign.decisions.fit import check_arguments
+from evalign.decisions.fit import check_arguments, check_promise
 from evalign.decisions.found import check_groups, fit_rows
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, layout
@@ -42,8 +42,8 @@ class DecisionFitter:
     - Two classes, or many labels a row: exact for log-odds that are rounded to 1/128 (in
       probability, at most 0.002), from −32 to 32. A label takes a quarter of a megabyte, whatever
       the number of rows: 1,000 labels 250 MB, and at least twice that while `compute` runs.
-    - More classes: from a sample that is even within each class and weighed like all its rows.
-      Up to `max_rows` / C rows of a class, it is the class itself.
+    - More classes, or a confidence: from a sample that is even within each class and weighed like
+      all its rows. Up to `max_rows` / C rows of a class, it is the class itself.
 
     `compute` sums over the processes of `torch.distributed`, all of which must call it. `update`
     reads no values and does not wait for a GPU: what is wrong with them is told by `compute`.
@@ -70,6 +70,7 @@ class DecisionFitter:
         decision: Decision = "tuned",
         task: Task | None = None,
         constraint: str | None = None,
+        confidence: float | None = None,
         classes: Sequence[str | float] | np.ndarray | None = None,
         offsets: Values | None = None,
         ignore_index: int = -100,
@@ -79,13 +80,15 @@ class DecisionFitter:
     ) -> None:
         owner = "DecisionFitter"
         check_arguments(owner, metric, decision, task, constraint, classes)
+        check_promise(owner, decision, constraint, confidence)
         check_groups(owner, Goal.of(owner, metric, constraint, classes), many=False)
         require(max_rows >= 1, owner, "max_rows", "be at least 1", max_rows)
         known = get_args(Ranks)
         require(ranks in known, owner, "ranks", f"be one of {', '.join(known)}", repr(ranks))
         self.decision: Decision = decision
         self.task: Task | None = task
-        self.constraint, self.classes, self.offsets = constraint, classes, offsets
+        self.constraint, self.confidence = constraint, confidence
+        self.classes, self.offsets = classes, offsets
         self.ignore_index, self.class_dim = ignore_index, class_dim
         self.metric, self.max_rows, self.ranks = metric, max_rows, ranks
         self.reset()
@@ -155,7 +158,8 @@ class DecisionFitter:
 
     def _empty(self, form: tuple[str, int], device: torch.device) -> Histogram | Sample:
         task, columns = form
-        if task == "multilabel" or columns == 2:
+        # A confidence counts rows, which the bins of a histogram do not tell apart.
+        if task == "multilabel" or (columns == 2 and self.confidence is None):
             return Histogram.empty(columns if task == "multilabel" else 1, device)
         return Sample.empty(columns, self.max_rows, device)
 
@@ -217,6 +221,7 @@ class DecisionFitter:
             decision=self.decision,
             task="multilabel" if many else self.task,
             constraint=self.constraint,
+            confidence=self.confidence,
             classes=self.classes,
             offsets=self.offsets,
             class_dim=1 if self.class_dim is None else self.class_dim,

@@ -137,13 +137,10 @@ class MembersAsRows(nn.Module):
         logits: Tensor,
         target: Tensor,
         sample_weight: Tensor | None = None,
-        groups: Tensor | None = None,
     ) -> Tensor:
         if logits.ndim == 3:  # in training
             members = logits.shape[1]
             logits, target = logits.flatten(0, 1), target.repeat_interleave(members, 0)
             if sample_weight is not None:
                 sample_weight = sample_weight.repeat_interleave(members)
-            if groups is not None:
-                groups = groups.repeat_interleave(members)
-        return loss_of(self.loss, logits, target, sample_weight, groups)
+        return loss_of(self.loss, logits, target, sample_weight)

@@ -87,11 +87,11 @@ class AlignedTrainer(Trainer):
 
     Args:
         loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T), and those of
-            pixels at the resolution of their labels. If it bounds a gap between groups of rows,
-            their numbers are the column groups, which remove_unused_columns=False keeps.
+            pixels at the resolution of their labels.
         metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
-        decision: how `rule` finds labels for that metric, as in `fit_decision`; under the
-            constraint of the loss, if it has one. With a gap it has to be "argmax".
+        decision: how `rule` finds labels for that metric, as in `fit_decision`.
+        constraint: such as "recall[2] >= 0.9", which `rule` meets on the evaluation rows.
+        confidence: such as 0.95, the probability that the constraint holds on new data too.
         annealing: cools that loss by `eval_metric` during training, and ends the training.
         compute_metrics: scores of one's own, as in `Trainer`, reported beside `eval_metric`. It is
             called with the logits of all rows, which are then kept; or, if it takes
@@ -107,6 +107,8 @@ class AlignedTrainer(Trainer):
         loss: nn.Module,
         metric: str | MetricFunction,
         decision: Decision = "tuned",
+        constraint: str | None = None,
+        confidence: float | None = None,
         annealing: TemperatureAnnealing | None = None,
         compute_metrics: Callable[..., Scores] | None = None,
         **kwargs: Any,
@@ -116,6 +118,7 @@ class AlignedTrainer(Trainer):
             allowed, cure = "be left out", "Pass it as loss."
             text = complaint("AlignedTrainer", "compute_loss_func", allowed, "one", cure)
             raise TypeError(text)
+        validation.check_loss("AlignedTrainer", loss)
         check_class_dim(loss)
         self._given: dict[str, Any] = {}  # states, which `call_model_init` asks for
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.
@@ -128,7 +131,8 @@ class AlignedTrainer(Trainer):
             metric,
             decision=decision,
             ranks="own",  # Trainer gives every process the rows of all
-            **validation.bounds_of_rule("AlignedTrainer", loss, decision),
+            constraint=constraint,
+            confidence=confidence,
             **self._reading,
         )
         self._evaluated: DecisionFitter | DecisionRule | None = None
@@ -168,9 +172,9 @@ class AlignedTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The loss of these rows; for a micro-batch, a term with its part of the gradient."""
-        outputs, logits, labels, *more = self._forward(model, inputs)
+        outputs, logits, labels = self._forward(model, inputs)
         exact = self._exact if model.training else None
-        value = validation.loss_of((exact or self).loss, logits, labels, *more)
+        value = (exact or self).loss(logits, labels)
         return (value, outputs) if return_outputs else value
 
     def get_batch_samples(
@@ -210,19 +214,15 @@ class AlignedTrainer(Trainer):
                 exact.count(*self._forward(model, self._prepare_inputs(inputs))[1:])
         return exact
 
-    def _forward(
-        self, model: nn.Module, inputs: dict[str, Any]
-    ) -> tuple[Any, Tensor, Tensor, None, Tensor | None]:
-        """Outputs, logits, labels, weights and groups. With labels a model has its own loss."""
-        named = {"labels": 'label_names=["labels"]'}
-        if getattr(self.loss, "gaps", ()):
-            named["groups"] = "remove_unused_columns=False"
-        for name, kept in named.items():
-            cure = f"Set TrainingArguments({kept}): Trainer drops what forward does not take."
-            require(name in inputs, "AlignedTrainer", "a batch", f"hold {name}", [*inputs], cure)
-        outputs = model(**{name: value for name, value in inputs.items() if name not in named})
-        rows = classes_second(logits_of(outputs), inputs["labels"])
-        return outputs, *rows, None, inputs["groups"] if "groups" in named else None
+    def _forward(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[Any, Tensor, Tensor]:
+        """Outputs, logits and labels. A model that is given labels computes a loss of its own."""
+        cure = (
+            'Set TrainingArguments(label_names=["labels"]): '
+            "Trainer drops columns that forward does not take."
+        )
+        require("labels" in inputs, "AlignedTrainer", "a batch", "hold labels", [*inputs], cure)
+        outputs = model(**{name: value for name, value in inputs.items() if name != "labels"})
+        return outputs, *classes_second(logits_of(outputs), inputs["labels"])
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Scores:
         scores = super().evaluate(*args, **kwargs)

@@ -29,10 +29,9 @@ except ModuleNotFoundError as error:
     raise ImportError(text) from error
 
 
-# What the target, the weights and the groups of a batch that is a dict are called.
+# The names under which a batch that is a dict may hold its target and its weights.
 TARGETS = ("labels", "label", "target", "y", "mask")
 WEIGHTS = ("sample_weight", "weight")
-GROUPS = ("groups",)
 
 
 class BatchParts(NamedTuple):
@@ -41,7 +40,6 @@ class BatchParts(NamedTuple):
     x: Any
     target: Tensor | None = None
     weight: Tensor | None = None
-    groups: Tensor | None = None
 
 
 class AlignedModule(LightningModule):
@@ -49,8 +47,7 @@ class AlignedModule(LightningModule):
 
     A batch may also be a dict with its target under one of the names labels, label, target, y or
     mask, and weights under sample_weight or weight. The network is called with the rest by name, or
-    with one entry as it is. Override `unpack` for other batches. If the loss bounds a gap between
-    groups of rows, their numbers are the fourth part, or under groups.
+    with one entry as it is. Override `unpack` for other batches.
 
     It logs `train_loss`, and after every validation or test the metric of all its rows, on all
     ranks, as `val_metric` or `test_metric`. A mean over batches would be another number.
@@ -63,8 +60,9 @@ class AlignedModule(LightningModule):
         network: from x to logits, or to the output of a model of Hugging Face.
         loss: such as `MetricLoss`, which sums over the ranks by itself.
         metric: a name or a function of a `Confusion`, for labels by argmax (or logit > 0).
-        decision: how `rule` finds labels for that metric, as in `fit_decision`; under the
-            constraint of the loss, if it has one. With a gap it has to be "argmax".
+        decision: how `rule` finds labels for that metric, as in `fit_decision`.
+        constraint: such as "recall[2] >= 0.9", which `rule` meets on the validation rows.
+        confidence: such as 0.95, the probability that the constraint holds on new data too.
         learning_rate: of AdamW; override `configure_optimizers` for another optimiser.
         microbatch_size: send a training batch through the network in parts of so many rows, which
             are computed again in the backward pass. Memory holds the activations of one part, and
@@ -85,11 +83,14 @@ class AlignedModule(LightningModule):
         metric: str | MetricFunction,
         *,
         decision: Decision = "tuned",
+        constraint: str | None = None,
+        confidence: float | None = None,
         learning_rate: float = 1e-3,
         microbatch_size: int | None = None,
         ignore_index: int | None = None,
     ) -> None:
         super().__init__()
+        validation.check_loss("AlignedModule", loss)
         ok = microbatch_size is None or microbatch_size >= 1
         require(ok, "AlignedModule", "microbatch_size", "be at least 1", microbatch_size)
         self.network = network
@@ -101,8 +102,13 @@ class AlignedModule(LightningModule):
         given = {} if ignore_index is None else {"ignore_index": ignore_index}
         self._reading = validation.reading(loss, **given)
         self._many_labels = self._reading["task"] == "multilabel"
-        bounds = validation.bounds_of_rule("AlignedModule", loss, decision)
-        self._fitter = DecisionFitter(metric, decision=decision, **bounds, **self._reading)
+        self._fitter = DecisionFitter(
+            metric,
+            decision=decision,
+            constraint=constraint,
+            confidence=confidence,
+            **self._reading,
+        )
         self._validated: DecisionFitter | DecisionRule | None = None
 
     @property
@@ -120,20 +126,18 @@ class AlignedModule(LightningModule):
         return self._validated
 
     def unpack(self, batch: Any) -> BatchParts:
-        """The parts of a batch: x, and target, weight and groups where it has them."""
+        """The parts of a batch: x, and target and weight where it has them."""
         cure = "Override AlignedModule.unpack."
-        kinds = TARGETS, WEIGHTS, *([GROUPS] if getattr(self.loss, "gaps", ()) else [])
         if not isinstance(batch, Mapping):
             parts = batch if isinstance(batch, list | tuple) else [batch]
-            allowed = "be (x, target[, weight]), and groups if the loss bounds a gap"
-            got, ok = f"{len(parts)} parts", len(parts) <= 1 + len(kinds)
-            require(ok, "AlignedModule", "a batch", allowed, got, cure)
+            allowed, got = "be (x, target[, weight])", f"{len(parts)} parts"
+            require(len(parts) <= 3, "AlignedModule", "a batch", allowed, got, cure)
             return BatchParts(*parts)
-        named = [[name for name in names if name in batch] for names in kinds]
+        named = [[name for name in names if name in batch] for names in (TARGETS, WEIGHTS)]
         allowed = f"be at most one of {', '.join(TARGETS)}, and of {', '.join(WEIGHTS)}"
         ok = all(len(found) <= 1 for found in named)
         require(ok, "AlignedModule", "the target of a batch", allowed, [*batch], cure)
-        x = {name: value for name, value in batch.items() if name not in sum(kinds, ())}
+        x = {name: value for name, value in batch.items() if name not in TARGETS + WEIGHTS}
         parts = (batch[found[0]] if found else None for found in named)
         return BatchParts(x if len(x) != 1 else next(iter(x.values())), *parts)
 
@@ -157,21 +161,21 @@ class AlignedModule(LightningModule):
         require(steps == 1, "Trainer", "accumulate_grad_batches", allowed, steps, cure + ".")
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        x, target, *more = self._labelled(batch)
+        x, target, weight = self._labelled(batch)
         logits = self._in_parts(x)
         self._note(logits, target)
-        value = validation.loss_of(self.loss, logits, target, *more)
+        value = validation.loss_of(self.loss, logits, target, weight)
         self.log("train_loss", value)
         return value
 
-    def _labelled(self, batch: Any) -> tuple[Any, Tensor, Tensor | None, Tensor | None]:
-        x, target, weight, groups = BatchParts(*self.unpack(batch))
+    def _labelled(self, batch: Any) -> tuple[Any, Tensor, Tensor | None]:
+        x, target, weight = BatchParts(*self.unpack(batch))
         if target is None:
             got = [*batch] if isinstance(batch, Mapping) else type(batch).__name__
             allowed = f"be (x, target[, weight]), or a dict with one of {', '.join(TARGETS)}"
             cure = "Override AlignedModule.unpack."
             raise ValueError(complaint("AlignedModule", "a batch", allowed, got, cure))
-        return x, target, weight, groups
+        return x, target, weight
 
     def _in_parts(self, x: Any) -> Tensor:
         size = self.microbatch_size
@@ -206,7 +210,7 @@ class AlignedModule(LightningModule):
         self._score(batch)
 
     def _score(self, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        x, target, weight, _ = self._labelled(batch)
+        x, target, weight = self._labelled(batch)
         logits = self(x)
         self._note(logits, target)
         self._seen = self._seen + validation.hard_confusion(

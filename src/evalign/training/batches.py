@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from evalign.core.checks import complaint, require
 
-# (X, y), (X, y, sample_weight) or (X, y, sample_weight, groups); a loader yields these
+# (X, y) or (X, y, sample_weight); a loader yields these
 Data = tuple[Tensor, ...] | DataLoader
 
 
@@ -52,7 +52,7 @@ def check_data(name: str, data: Any, device: torch.device) -> Data:
     tensors = isinstance(data, tuple | list) and all(isinstance(part, Tensor) for part in data)
     allowed, cure = "come with y, as tensors, or be a DataLoader", "Use torch.as_tensor(...)."
     got = [type(part).__name__ for part in data] if isinstance(data, tuple | list) else "no y"
-    require(tensors and len(data) in (2, 3, 4), "fit", name, allowed, got, cure)
+    require(tensors and len(data) in (2, 3), "fit", name, allowed, got, cure)
     lengths, places = {len(part) for part in data}, {str(part.device) for part in data}
     same = len(lengths) == 1 and min(lengths) > 0
     require(same, "fit", name, "have a target for every row, and rows", [len(p) for p in data])

@@ -36,7 +36,6 @@ def fit(
     score: Callable[..., Tensor] | None = None,
     settings: Settings | None = None,
     sample_weight: Tensor | None = None,
-    groups: Tensor | None = None,
     annealing: TemperatureAnnealing | None = None,
     undecayed: Iterable[nn.Parameter] = (),
     on_epoch: Callable[[dict[str, Any]], object] | None = None,
@@ -48,12 +47,11 @@ def fit(
 
     Args:
         network: any module from rows to logits.
-        loss: called as loss(logits, target), with sample_weight=... where there are weights, and
-            groups=... where there are groups. A module's state (temperature, running statistics) is
-            part of the checkpoint; the module is in eval mode for the validation rows.
-        X: the training rows, on the network's device; or a DataLoader that yields (x, y), (x, y,
-            sample_weight) or (x, y, sample_weight, groups), for data that does not fit, and sets
-            the batch size itself.
+        loss: called as loss(logits, target), with sample_weight=... where there are weights. A
+            module's state (temperature, running statistics) is part of the checkpoint; the module
+            is in eval mode for the validation rows.
+        X: the training rows, on the network's device; or a DataLoader that yields (x, y) or
+            (x, y, sample_weight), for data that does not fit, and sets the batch size itself.
         y: their targets; None with a DataLoader.
         validation: the same of the validation rows: a tuple, or a DataLoader.
         metric: a name, or a function of a `Confusion`; evaluated on labels (argmax; logit > 0).
@@ -62,7 +60,6 @@ def fit(
             than those.
         settings: how to train; None for the defaults.
         sample_weight: a weight per training row.
-        groups: a number per training row, for a constraint of the loss that bounds a gap.
         annealing: stepped with the watched score after each epoch; training ends with it.
         undecayed: the parameters of the network that weight decay leaves alone.
         on_epoch: called with each record of the history. What it changes in the loss or the
@@ -97,9 +94,6 @@ def fit(
     data = check_data("X", X if y is None else (X, y), device)
     if sample_weight is not None:
         data = check_data("sample_weight", (X, y, sample_weight), device)
-    if groups is not None:
-        weight = torch.ones(len(groups), device=device) if sample_weight is None else sample_weight
-        data = check_data("groups", (X, y, weight, groups), device)
     validation = check_data("validation", validation, device)
     in_memory = isinstance(data, tuple)
     batches = math.ceil(len(data[0]) / settings.batch_size) if in_memory else len(data)

@@ -12,7 +12,7 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, MetricFunction
 from evalign.core.rows import Task, as_rows, check_types, signed
 from evalign.decisions import DecisionRule
-from evalign.losses import MetricLoss, WMWLoss
+from evalign.losses import WMWLoss
 
 NO_LABEL = -(2**31)  # and not a number that anyone ignores
 
@@ -40,7 +40,6 @@ def validate(
     `score` of logits, targets and weights takes the place of the metric of plain labels.
     """
     outputs = [(predict(x), *rest) for x, *rest in batches]
-    # After the target come weights, and groups.
     logits, target, *weight = (torch.cat(part) for part in zip(*outputs, strict=True))
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
     pairwise = any(isinstance(module, WMWLoss) for module in modules)
@@ -56,7 +55,7 @@ def validate(
         matrix=metric.needs_matrix,
         **reading(loss),
     )
-    found = metric(confusion) if score is None else score(logits, target, *weight[:1])
+    found = metric(confusion) if score is None else score(logits, target, *weight)
     return Validation(values.mean(), found, _collapsed(confusion))
 
 
@@ -65,11 +64,9 @@ def loss_of(
     logits: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    groups: Tensor | None = None,
 ) -> Tensor:
-    """Call the loss, with weights and groups where there are some: torch's own losses take none."""
-    more = {"sample_weight": weight, "groups": groups}
-    return loss(logits, target, **{name: x for name, x in more.items() if x is not None})
+    """Call the loss, with weights if there are any: torch's own losses take none."""
+    return loss(logits, target, **({} if weight is None else {"sample_weight": weight}))
 
 
 def reading(loss: Callable[..., Tensor], **given: Any) -> dict[str, Any]:
@@ -96,26 +93,12 @@ def reading(loss: Callable[..., Tensor], **given: Any) -> dict[str, Any]:
     return found
 
 
-def bounds_of_rule(owner: str, loss: nn.Module, decision: str) -> dict[str, Any]:
-    """The constraint of the loss or of one of its parts, which a rule has to meet as well.
-
-    A rule from a stream of rows knows no groups, so that beside a gap there is none but the argmax.
-    """
+def check_loss(owner: str, loss: object) -> None:
+    """Check that the loss of an engine is a module: its state is part of a checkpoint."""
     if not isinstance(loss, nn.Module):
         allowed, got = "be a torch.nn.Module", getattr(loss, "__name__", type(loss).__name__)
         cure = "Torch has modules of its functions, such as CrossEntropyLoss()."
         raise TypeError(complaint(owner, "loss", allowed, got, cure))
-    parts = (part for part in loss.modules() if isinstance(part, MetricLoss))
-    bounded = next((part for part in parts if part.constraint is not None), None)
-    if bounded is None:
-        return {}
-    cure = "Fit a rule for it by fit_decision(..., groups=...)."
-    ok = not bounded.gaps or decision == "argmax"
-    allowed = f'be "argmax" for a loss with {bounded.constraint!r}'
-    require(ok, owner, "decision", allowed, repr(decision), cure)
-    if decision == "argmax":
-        return {}
-    return {"constraint": bounded.constraint, "classes": bounded.classes}
 
 
 def check_direction(owner: str, watcher: Any, metric: Metric) -> None:

@@ -159,27 +159,6 @@ def test_the_temperature_of_a_sum_of_losses():
     assert run(loss=F.cross_entropy)[1][0]["temperature"] is None
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_groups_reach_the_loss_with_their_rows(weighted):
-    X, y = rows()
-    seen = []
-
-    def loss(logits, target, *, sample_weight, groups):
-        assert torch.equal(groups, 2 * target)
-        assert torch.equal(sample_weight, 1.0 + weighted * target)
-        seen.append(len(groups))
-        return F.cross_entropy(logits, target)
-
-    weight = 1.0 + weighted * y
-    given = {"groups": 2 * y, "validation": (X, y, weight, 2 * y)}
-    if weighted:
-        given["sample_weight"] = weight
-    run(loss=loss, data=(X, y), **given, settings=settings(epochs=1))
-    assert sum(seen) == 2 * len(X)  # once in training and once in validation
-    with pytest.raises(ValueError, match="groups of fit must have a target for every row"):
-        run(loss=loss, data=(X, y), **(given | {"groups": y[:5]}))
-
-
 # With two labels for every row, a loss that falls while the metric does is worth the warning.
 @pytest.mark.filterwarnings("ignore:Over the last:evalign.training.advice.TrainingWarning")
 def test_sample_weight_zero_is_a_row_left_out():

@@ -75,15 +75,44 @@ class Parts(NamedTuple):
     test: Rows
 
 
+class Trained(NamedTuple):
+    """A trained network's logits and the labels of the validation and test rows.
+
+    `offsets` turn the logits into log-odds; `history` and `best` are the epochs of training.
+    """
+
+    logits: Tensor
+    known: Tensor
+    test: Tensor
+    unseen: Tensor
+    offsets: Tensor | float
+    history: list[dict[str, Any]]
+    best: int
+
+
 def train_multilabel(run: Run) -> Record:
     """Train a network, fit the rules, and score the labels of each."""
+    start, trained = time.perf_counter(), train_network(run)
+    picks = {metric: _decided(metric, *trained[:5]) for metric in METRICS}
+    return record(
+        run,
+        epochs=len(trained.history),
+        capped=False,
+        seconds=time.perf_counter() - start,
+        picks={
+            metric: {"epoch": trained.best, "decisions": found} for metric, found in picks.items()
+        },
+    )
+
+
+def train_network(run: Run) -> Trained:
+    """Train a network on one core, so that runs side by side do not wait for each other."""
     allowed = f"be one of {', '.join(METHODS)}"
     require(run.method in METHODS, "train_multilabel", "method", allowed, repr(run.method))
-    start, rows = time.perf_counter(), prepare(run.dataset, run.split_seed, run.rows)
+    rows = prepare(run.dataset, run.split_seed, run.rows)
     (X, y), (_, known), (_, unseen) = rows
     method = METHODS[run.method](y)
     with threadpool_limits(1), torch.random.fork_rng([]):
-        # One core for a run, so that runs side by side do not wait for each other.
         torch.set_num_threads(1)
         torch.manual_seed(run.seed)
         network = mlp(X.shape[1], y.shape[1], dropout=USUAL.dropout)
@@ -109,18 +138,8 @@ def train_multilabel(run: Run) -> Record:
             )
         with torch.no_grad():
             logits, test = (network(x).nan_to_num() for x, _ in rows[1:])
-        picks = {
-            metric: _decided(metric, logits, known, test, unseen, method.offsets)
-            for metric in METRICS
-        }
     best = max((epoch["epoch"] for epoch in history if epoch["best"]), default=0)
-    return record(
-        run,
-        epochs=len(history),
-        capped=False,
-        seconds=time.perf_counter() - start,
-        picks={metric: {"epoch": best, "decisions": found} for metric, found in picks.items()},
-    )
+    return Trained(logits, known, test, unseen, method.offsets, history, best)
 
 
 @lru_cache(maxsize=1)
