@@ -42,8 +42,6 @@ CASES = {
             "zero_division": (float("nan"), "loss.metric was .* and is now .*zero_division=nan"),
             "statistics": ("running", "loss.statistics was 'batch' and is now 'running'"),
             "per_image": (True, "loss.per_image was False and is now True"),
-            "constraint": ("recall[1] >= 0.5", r"loss.constraint was None and is now 'recall"),
-            "classes": (["a", "b", "c"], "loss.classes was None and is now .*'a', 'b', 'c'"),
         },
     ),
     losses.AUROCLoss: (
@@ -56,19 +54,6 @@ CASES = {
         },
     ),
     losses.AveragePrecisionLoss: ({}, {**COMMON, **CURVE}),
-    losses.PartialAUCLoss: (
-        {"max_fpr": 0.1},
-        {
-            **COMMON,
-            **CURVE,
-            "max_fpr": (0.2, "loss.max_fpr was 0.1 and is now 0.2"),
-            "min_tpr": (0.5, "loss.min_tpr was 0.0 and is now 0.5"),
-        },
-    ),
-    losses.RecallAtPrecisionLoss: (
-        {"precision": 0.9},
-        {**COMMON, **CURVE, "precision": (0.8, "loss.precision was 0.9 and is now 0.8")},
-    ),
     losses.WMWLoss: (
         {},
         {
@@ -131,8 +116,6 @@ CASES = {
             "metric_weight": (2.0, "loss.metric_weight was 1.0 and is now 2.0"),
             "label_smoothing": (0.1, "loss.label_smoothing was 0.0 and is now 0.1"),
             "per_image": (True, "loss.metric_loss.per_image was False and is now True"),
-            "constraint": ("recall[1] >= 0.5", r"loss.metric_loss.constraint was None and is now"),
-            "classes": (["a", "b", "c"], "loss.metric_loss.classes was None and is now .*'a'"),
             "labels": ([1], r"loss.metric_loss.metric was .* and is now .*labels=\(1,\)"),
         },
     ),
