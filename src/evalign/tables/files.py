@@ -158,7 +158,9 @@ class TableFile:
             raise TableError(f"{self} cannot be read: {error}. {cure}") from error
         except UnicodeDecodeError as error:
             cure = "Name its encoding, such as --encoding cp1252."
-            raise TableError(f"{self} cannot be read: it is not {error.encoding}. {cure}") from error
+            raise TableError(
+                f"{self} cannot be read: it is not {error.encoding}. {cure}"
+            ) from error
         except (*UNREADABLE, ParserWarning, zipfile.BadZipFile) as error:
             number = getattr(error, "errno", None)
             text = os.strerror(number) if number else " ".join(str(error).split())
