@@ -13,7 +13,6 @@ from evalign.core.checks import complaint, refuse_masked_rows, require
 from evalign.core.confusion import Confusion
 from evalign.core.doubts import warn, warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
-from evalign.core.text import worded
 from evalign.estimator.answers import Split
 from evalign.estimator.evidence import score_of
 from evalign.estimator.labels import indicators, label_array, refuse_gaps
@@ -233,6 +232,6 @@ def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> Non
         cure = "Give more rows of them, merge them with others, or use fewer folds."
         text = (
             f"Of the classes {names[:3]} a fold holds all rows, so that its classifier never saw "
-            f"them. {worded('class_in_one_fold', cure)}"
+            f"them. {cure}"
         )
         warnings.warn(text, TrainingWarning, stacklevel=4)
