@@ -95,7 +95,7 @@ def contents(
             histories[name],
         )
 
-    arguments, history = about["arguments"], histories["model"]
+    arguments = about["arguments"]
     network = arguments["--model"] == NETWORK
     option = "--recipe" if network else "--model"
     usual = "cross_entropy" if network else str(about["baseline"])
@@ -106,7 +106,6 @@ def contents(
         y=labels.encode(table, PREDICTIONS, "label"),
         aligned=scored("model", arguments[option]),
         baseline=scored("baseline", usual) if "baseline_prediction" in names else None,
-        temperature=history[-1]["temperature"] if history else None,
         weight=column("weight"),
         groups=column("group"),
         seed=arguments["--seed"],
