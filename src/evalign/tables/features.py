@@ -22,12 +22,11 @@ from evalign.tables.columns import (
     state_of,
 )
 from evalign.tables.kinds import LEFT_OUT, as_kind
-from evalign.tables.values import NUMBER, ColumnValues, TypedTable, parsed_dates, read_table
+from evalign.tables.values import PLURAL, ColumnValues, TypedTable, first_odd, read_table
 from evalign.tables.warnings import warn_of_left_out, warn_of_stand_in, warn_of_unseen
 
 # Numbers are read in the precision they come in. A sparse matrix has no gaps.
 READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
-PLURAL = {"number": "numbers", "boolean": "booleans", "date": "dates"}
 Given = TypedTable | np.ndarray | Any  # the last is a sparse matrix
 
 
@@ -115,14 +114,6 @@ class Features:
                 unseen.append(learnt.name)
         warn_of_unseen(unseen)
         return matrix
-
-    def unseen(self, X: Any) -> dict[str, np.ndarray]:
-        """For each category of a frame, a mask of the rows whose level training never saw."""
-        return {
-            learnt.name: learnt.unseen(column)
-            for learnt, column in self.matched("Features", read_table("Features", X))
-            if isinstance(learnt, CategoryColumn)
-        }
 
     def judged(self, owner: str, X: TypedTable) -> TypedTable:
         """The columns that are learnt from, each of the kind that was learnt."""
@@ -297,23 +288,13 @@ def _converted(learnt: LearntColumn, column: ColumnValues) -> ColumnValues | Non
 
 def _difference(learnt: LearntColumn, column: ColumnValues) -> str:
     """Say how a column differs from that of `fit`."""
-    was, now = (PLURAL.get(kind, "categories") for kind in (learnt.kind, column.kind))
+    was, now = PLURAL[learnt.kind], PLURAL.get(column.kind, "text")
     if column.kind == "text":
-        row, text = _odd(learnt, column)
-        now = f"text ({text[:40]!r} in row {row + 1}; the first is 1)"
+        row, text = first_odd(column, learnt.kind)
+        now = f"text ({text!r} in row {row + 1}; the first is 1)"
     if isinstance(learnt, DateColumn) and column.kind == "date":
         now, was = (f"dates {w} a time zone" for w in ("with", "without")[:: 1 - 2 * learnt.utc])
     return f"column {learnt.name!r} held {was} in fit and holds {now}"
-
-
-def _odd(learnt: LearntColumn, column: ColumnValues) -> tuple[int, str]:
-    """The first cell that is not of the kind that was learnt, or the first one."""
-    cells = [(row, text) for row, text in enumerate(column.values) if text is not None]
-    for row, text in cells:
-        fits = parsed_dates([text]) if isinstance(learnt, DateColumn) else NUMBER.fullmatch(text)
-        if not fits:
-            return row, text
-    return cells[0]
 
 
 def _owner(estimator: BaseEstimator) -> str:

@@ -12,16 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 from pandas.errors import ParserWarning
 
 from evalign.core.text import installing
-from evalign.tables.kinds import as_kind
-from evalign.tables.values import read_table
-from evalign.tables.warnings import warn_of_left_out, warn_of_stand_in
 
 BLOCK_CELLS = 2**19  # at a time
 UNREADABLE = (OSError, EOFError, ValueError, KeyError, pa.ArrowException, zlib.error)
@@ -165,31 +161,6 @@ class TableFile:
             number = getattr(error, "errno", None)
             text = os.strerror(number) if number else " ".join(str(error).split())
             raise TableError(f"{self} cannot be read: {text.rstrip('.')}.") from error
-
-
-def typed_frame(X: pd.DataFrame) -> pd.DataFrame:
-    """The columns to learn from with the types of their kinds, warning of those left out."""
-    table = read_table("the table", X)
-    assert table is not None
-    data: dict[str, Any] = {}
-    left_out: dict[str, str] = {}
-    for name, column in zip(X.columns, table.columns, strict=True):
-        kind, typed = as_kind(name, column)
-        if typed is None:
-            left_out[name] = kind
-            continue
-        values = typed.values
-        if kind == "number":
-            warn_of_stand_in(name, values)
-        elif kind == "boolean":
-            values = pd.array(np.where(typed.gaps, None, values == 1), dtype="boolean")
-        elif kind == "category":
-            values = pd.Categorical(values)
-        elif typed.utc:
-            values = pd.DatetimeIndex(values, tz="UTC")
-        data[name] = values
-    warn_of_left_out(left_out)
-    return pd.DataFrame(data)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from evalign.core.checks import complaint, refuse_masked_rows
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 ALLOWED = "hold numbers, text, booleans or dates, one in a cell"
+PLURAL = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "categories"}
 PANDAS_GAPS = ("NAType", "NaTType")  # without importing pandas
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -54,7 +55,7 @@ class ColumnValues(NamedTuple):
         if gaps.all():
             return ColumnValues(kind, np.full(len(gaps), GAP[kind]))
         if kind == "category" and self.kind in ("number", "boolean"):
-            spelt = _level if self.kind == "number" else lambda value: str(bool(value))
+            spelt = level_text if self.kind == "number" else lambda value: str(bool(value))
             texts = np.full(len(gaps), None, dtype=object)
             texts[~gaps] = [spelt(value) for value in self.values[~gaps].tolist()]
             return ColumnValues("category", texts)
@@ -142,6 +143,14 @@ def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
     return _of_dates(found)
 
 
+def first_odd(column: ColumnValues, kind: str) -> tuple[int, str]:
+    """The row and the text of the first cell that is not of a kind."""
+    for row in np.flatnonzero(~column.gaps).tolist():
+        if column.take(np.array([row])).converted(kind) is None:
+            return row, str(column.values[row])[:40]
+    return 0, str(column.values[0])[:40]  # each cell is of the kind, but not all alike
+
+
 def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
     """Mask of None, NaN, and pandas' NA and NaT among objects."""
 
@@ -176,7 +185,7 @@ def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
     gaps = series.is_null().to_numpy()
     if kind in (nw.Categorical, nw.Enum):  # gaps among them would make floats of whole numbers
         texts = np.full(len(gaps), None, dtype=object)
-        texts[~gaps] = [_level(value) for value in series.drop_nulls().to_numpy().tolist()]
+        texts[~gaps] = [level_text(value) for value in series.drop_nulls().to_numpy().tolist()]
         return _of_texts(texts)._replace(kind="category")
     found = _of_array(owner, name, series.to_numpy(), gaps)
     return found._replace(utc=utc or found.utc)
@@ -286,7 +295,7 @@ def _number(value: Any) -> float:
         return np.inf
 
 
-def _level(value: Any) -> str:
+def level_text(value: Any) -> str:
     """A level as text. A gap makes floats of whole numbers, so 1.0 is "1"."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
