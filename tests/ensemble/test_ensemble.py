@@ -31,6 +31,7 @@ from evalign.ensemble.candidates import build
 from evalign.ensemble.choice import PRIOR, Judge, Trial, choose
 from evalign.estimator.answers import Answers
 from evalign.estimator.evidence import CrossFitted, Wanted
+from evalign.tables import DataWarning
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced, quick
 
@@ -378,7 +379,8 @@ def test_a_classifier_that_is_given_sees_columns_in_the_order_of_fit():
     frame = pd.DataFrame(X, columns=list("abcd")).assign(constant=1)
     by_place = make_pipeline(FunctionTransformer(np.asarray), LogisticRegression())
     own = [("by place", by_place), ("strict", LogisticRegression())]
-    clf = ensemble(candidates=["linear", *own], cv=2, decision="argmax").fit(frame, NAMES)
+    with pytest.warns(DataWarning, match=r"'constant' \(constant\)"):
+        clf = ensemble(candidates=["linear", *own], cv=2, decision="argmax").fit(frame, NAMES)
     other = clf.predict_proba(frame[["constant", "d", "c", "b", "a"]])
     np.testing.assert_array_equal(other, clf.predict_proba(frame))
 
@@ -391,7 +393,7 @@ def test_a_network_sees_a_column_as_all_rows_do(monkeypatch):
     days[3] = "unknown"
     number = np.random.default_rng(0).permutation(len(Y))  # counts rows, and some of it does not
     frame = pd.DataFrame({"a": X[:, 0], "day": days, "number": number})
-    with pytest.warns(TrainingWarning, match="'number' differs in every row"):
+    with pytest.warns(DataWarning, match=r"'number' \(looks like an id\)"):
         fitted = ensemble(candidates=["linear", "network"], cv=2).fit(frame, Y)
     for model in fitted.models_["network"]:
         assert {c.name: c.kind for c in model.features_.columns} == {
@@ -400,30 +402,6 @@ def test_a_network_sees_a_column_as_all_rows_do(monkeypatch):
         }
     polars = pl.from_pandas(frame)
     assert np.array_equal(fitted.predict_proba(polars), fitted.predict_proba(frame))
-
-
-def test_long_numbers_are_text_for_all_candidates(monkeypatch):
-    named = quick(epochs=1, network="linear", decision="argmax", validation_fraction=0.2)
-    monkeypatch.setattr(candidates, "network_candidate", lambda *given: named)
-    ids = [10**20 + (row % 2 if row % 9 else 7) for row in range(len(Y))]
-    long, text = (
-        pd.DataFrame({"a": X[:, 0], "ref": pd.Series(column, dtype=object)})
-        for column in (ids, [str(one) for one in ids])
-    )
-    fitted, other = (
-        ensemble(candidates=["boosting", "network"], cv=2).fit(frame, Y) for frame in (long, text)
-    )
-    for model in fitted.models_["network"]:
-        assert [column.kind for column in model.features_.columns] == ["number", "category"]
-    for frame in (
-        long,
-        long[8:9],
-        pl.DataFrame({"a": X[:, 0], "ref": pl.Series(ids, dtype=pl.Int128)}),
-    ):
-        rows = text[8:9] if len(frame) == 1 else text
-        assert np.array_equal(fitted.predict_proba(frame), other.predict_proba(rows))
-    short, as_text = (pd.DataFrame({"a": X[:1, 0], "ref": [level]}) for level in (5, "5"))
-    assert np.array_equal(fitted.predict_proba(short), other.predict_proba(as_text))
 
 
 class Broken(ClassifierMixin, BaseEstimator):

@@ -313,21 +313,6 @@ def estimators():
     return [decided(cv=3), quick("f1", epochs=1), ensemble]
 
 
-@pytest.mark.parametrize("model", estimators(), ids=lambda model: type(model).__name__)
-def test_labels_of_variable_width(model):
-    """Strings of numpy's StringDType, which scikit-learn does not know."""
-    words = np.array(["no", "yes"])[Y]
-    wide = words.astype(np.dtypes.StringDType())
-    expected = clone(model).fit(X, words).predict(X)
-    fitted = clone(model).fit(X, wide)
-    assert fitted.predict(X).tolist() == expected.tolist()
-    assert fitted.score(X, wide) == fitted.score(X, words)
-    gaps = np.where(Y == 1, None, words).astype(np.dtypes.StringDType(na_object=None))
-    for refused in (clone(model).fit, fitted.score):
-        with pytest.raises(ValueError, match=r"must hold a label in every row. Got gaps in"):
-            refused(X, gaps)
-
-
 def test_sparse_labels_of_one_column():
     thin = sparse.csr_array(Y.reshape(-1, 1))
     with pytest.warns(DataConversionWarning):

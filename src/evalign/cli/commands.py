@@ -50,6 +50,12 @@ def fit(
     baseline: Annotated[
         bool, Option(help="Compare with the best single model, or with a cross-entropy network.")
     ] = True,
+    verbose: opt.Verbose = False,
+    sep: opt.Sep = None,
+    encoding: opt.Encoding = None,
+    decimal: opt.Decimal = None,
+    missing: opt.Missing = None,
+    dates: opt.Dates = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -72,6 +78,11 @@ def predict(
     run: opt.RunFolder,
     data: opt.Data,
     out: opt.NewTable,
+    sep: opt.Sep = None,
+    encoding: opt.Encoding = None,
+    decimal: opt.Decimal = None,
+    missing: opt.Missing = None,
+    dates: opt.Dates = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -88,7 +99,15 @@ def predict(
 
 
 def evaluate(
-    run: opt.RunFolder, data: opt.Data, as_json: opt.Json = False, quiet: opt.Quiet = False
+    run: opt.RunFolder,
+    data: opt.Data,
+    sep: opt.Sep = None,
+    encoding: opt.Encoding = None,
+    decimal: opt.Decimal = None,
+    missing: opt.Missing = None,
+    dates: opt.Dates = None,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Score the models of a run on labelled rows.
 
@@ -119,6 +138,11 @@ def decide(
     logits: Annotated[
         bool, Option("--logits", help="The columns hold logits, not probabilities.")
     ] = False,
+    sep: opt.Sep = None,
+    encoding: opt.Encoding = None,
+    decimal: opt.Decimal = None,
+    missing: opt.Missing = None,
+    dates: opt.Dates = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
@@ -140,7 +164,7 @@ def decide(
         raise UsageError("Give --target, to find a rule, or --rule, to use one.")
     if rule is not None:
         check_suffix(out)
-        names = ("rule", "data", "out", "as_json", "quiet")
+        names = ("rule", "data", "out", "as_json", "quiet", *opt.READING)
         _run("decide", "apply_rule", {name: options[name] for name in names})
     else:
         check_suffix(out, (".json",))
@@ -161,6 +185,11 @@ def compare(
     weight: opt.Weight = None,
     drop: opt.Drop = None,
     positive: opt.Positive = None,
+    sep: opt.Sep = None,
+    encoding: opt.Encoding = None,
+    decimal: opt.Decimal = None,
+    missing: opt.Missing = None,
+    dates: opt.Dates = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:

@@ -14,10 +14,10 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from evalign import comparison
-from evalign.cli.dataset import introduce, load
+from evalign.cli.dataset import introduce, load, reading_of
 from evalign.cli.errors import refused
 from evalign.cli.metrics import check_metric
-from evalign.cli.tables import TableFile
+from evalign.cli.options import READING
 from evalign.cli.terminal import Terminal, terminal
 from evalign.comparison import (
     FEW,
@@ -34,6 +34,7 @@ from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
 from evalign.report.words import number
+from evalign.tables.files import TableFile
 from evalign.training import TrainingWarning
 
 # The demo has few rows and should be quick: a small network and some of the methods are enough.
@@ -58,12 +59,13 @@ def compare_methods(
     drop: list[str] | None,
     as_json: bool,
     quiet: bool,
-    **roles: str | None,
+    **options: Any,
 ) -> None:
     """Do the work of `evalign compare`; its options are explained in `commands`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
-        dataset = load(TableFile(data), drop=drop or [], **roles)
+        reading = reading_of({name: options.pop(name) for name in READING})
+        dataset = load(TableFile(data, reading), drop=drop or [], **options)
         labels, rows = dataset.labels, dataset.rows
         check_metric(metric, len(labels.values))
         with refused():

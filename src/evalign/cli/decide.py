@@ -1,20 +1,18 @@
 """The work of `evalign decide`: a decision rule for a table of probabilities, and its use."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from rich.table import Table
 
-from evalign.cli.cells import as_objects, as_text
-from evalign.cli.dataset import check_name, read_weights
+from evalign.cli.dataset import check_name, read_weights, reading_of
 from evalign.cli.errors import UsageError, listed, refused
-from evalign.cli.labels import Labels
+from evalign.cli.files import replacing
 from evalign.cli.metrics import check_metric
 from evalign.cli.saved_rule import SavedRule
 from evalign.cli.scores import class_columns, class_scores
-from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import terminal
 from evalign.core.metrics import resolve
 from evalign.core.text import counted
@@ -25,6 +23,8 @@ from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Method, as_argument
 from evalign.estimator.evidence import Wanted, evidence
 from evalign.report.words import number
+from evalign.tables.classes import Labels
+from evalign.tables.files import TableFile, writing
 
 PREDICTION = "prediction"
 SEED = 0  # of the folds
@@ -46,19 +46,20 @@ def fit_rule(
     logits: bool,
     as_json: bool,
     quiet: bool,
+    **reading: Any,
 ) -> None:
     """Do the work of `evalign decide` without a rule; its options are explained in `commands`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
         with refused():
             check_promise("evalign decide", decision, constraint, confidence)
-        source = TableFile(data)
+        source = TableFile(data, reading_of(reading))
         given = {"--target": target, "--weight": weight, "--groups": groups}
         for option, name in given.items():
             check_name(source, option, name)
         roles = [name for name in given.values() if name is not None]
         source.need(roles)
-        table = source.read()
+        table = source.read(text=[name for name in (target, groups) if name is not None])
         labels = Labels.of(table, target, positive, source)
         known = None if classes is None else [name.strip() for name in classes.split(",")]
         found = class_columns(source, labels, known, roles)
@@ -82,7 +83,7 @@ def fit_rule(
         )
         for fold, (_, rows) in enumerate(held_out.splits(held_out.FOLDS, y, y, y, {}, SEED)):
             answers.fold[rows] = fold
-        apart = None if groups is None else as_objects(as_text(table[groups]).fill_null(""))
+        apart = None if groups is None else table[groups].fillna("").astype(str).to_numpy(object)
         wanted = Wanted(metric, decision, constraint, labels.names, confidence, apart)
         with refused():
             rule = wanted.rule(answers)
@@ -92,7 +93,7 @@ def fit_rule(
         spoken.note(f"Columns of the classes: {listed(columns)}.")
         if doubt := wanted.doubt(answers):
             spoken.note(f"Note: {doubt}")
-        SavedRule(rule, labels, columns, method, source.decimal).write(out)
+        SavedRule(rule, labels, columns, method, source.reading).write(out)
         summary = {"out": str(out), "metric": metric, "rows": len(y), "source": rule.source}
         if rule.slacks is not None:
             summary |= {"slacks": rule.slacks, "promised": rule.promised}
@@ -101,24 +102,24 @@ def fit_rule(
         spoken.result(summary, *_shown(results, rule, metric, out))
 
 
-def apply_rule(rule: Path, data: Path, out: Path, *, as_json: bool, quiet: bool) -> None:
+def apply_rule(
+    rule: Path, data: Path, out: Path, *, as_json: bool, quiet: bool, **reading: Any
+) -> None:
     """Do the work of `evalign decide --rule`: the columns of DATA and the label."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         saved = SavedRule.read(rule)
-        source = TableFile(data, saved.decimal)
+        source = TableFile(data, reading_of(reading, asdict(saved.reading)))
         source.need(saved.columns)
         if out.exists() and out.samefile(data):
             raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
-        kept = [field for field in source.schema if field.name != PREDICTION]
-        schema, count = pa.schema([*kept, pa.field(PREDICTION, saved.labels.type)]), 0
-        with writing(out, schema) as write:
-            for block in source.blocks():
+        count = 0
+        with replacing(out) as aside, writing(aside, out) as write:
+            for block, raw in source.blocks():
                 values = class_scores(block, source, saved.columns, saved.method, 1 + count)
                 codes = saved.rule(**as_argument(values, saved.method))
-                parts = {name: block[name] for name in block.column_names}
-                write(pa.table(parts | {PREDICTION: saved.labels.decode(codes)}, schema=schema))
-                count += block.num_rows
-            source.check_rows(count)
+                kept = raw.drop(columns=PREDICTION, errors="ignore")
+                write(kept.assign(**{PREDICTION: saved.labels.decode(codes)}))
+                count += len(raw)
         spoken.result({"rows": count, "out": str(out)}, f"Labelled {counted(count)}: {out}")
 
 

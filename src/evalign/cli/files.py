@@ -71,11 +71,3 @@ def digest(path: Path) -> str:
     """SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def is_parquet(path: Path) -> bool:
-    return path.suffix.lower() == ".parquet"
-
-
-def is_excel(path: Path) -> bool:
-    return path.suffix.lower() == EXCEL

@@ -7,10 +7,10 @@ import numpy as np
 from sklearn.inspection import permutation_importance
 
 from evalign.cli.dataset import Rows
-from evalign.cli.labels import Labels
 from evalign.cli.outcome import decided
 from evalign.cli.run import Model
 from evalign.report import ModelFindings
+from evalign.tables.classes import Labels
 
 # At most so many rows are shuffled, so often for each column, and so many are predicted in all.
 ROWS, REPEATS, PREDICTED = 1000, 5, 100_000

@@ -2,7 +2,6 @@
 
 import platform
 import shlex
-import warnings
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -15,28 +14,28 @@ from evalign.cli import run
 from evalign.cli.dataset import (
     Rows,
     TrainingTable,
-    check_columns,
     check_names,
     introduce,
     load,
+    reading_of,
     split,
-    warn_of_overlap,
-    warn_of_scarce,
 )
-from evalign.cli.errors import DataWarning, UsageError, refused
-from evalign.cli.files import digest
+from evalign.cli.errors import UsageError, refused
+from evalign.cli.files import digest, replacing
 from evalign.cli.findings import findings
-from evalign.cli.labels import Labels
 from evalign.cli.metrics import check_metric
 from evalign.cli.models import estimators, train, training_seconds
+from evalign.cli.options import READING
 from evalign.cli.outcome import contents, predictions, shown, tried_models, was_seen
 from evalign.cli.run import NETWORK, PREDICTIONS, REPORT, write_json
-from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.resampling import FEW
 from evalign.estimator import AlignedClassifier
 from evalign.recipes import chosen_recipe
 from evalign.report import TriedModels, render
+from evalign.tables.classes import Labels
+from evalign.tables.files import TableFile, writing
+from evalign.tables.warnings import warn_of_perfect
 
 QUICK_ROWS = 2500  # of a preview
 PREVIEW = "This is a preview. Without --quick all rows and models are used."
@@ -49,6 +48,7 @@ def fit_table(
     validation: Path | None,
     test: Path | None,
     start: float,
+    verbose: bool,
     as_json: bool,
     quiet: bool,
     **options: Any,
@@ -61,6 +61,7 @@ def fit_table(
         validation: as --validation.
         test: as --test.
         start: when the command began, on the monotonic clock: a time limit counts from there.
+        verbose: as --verbose.
         as_json: as --json.
         quiet: as --quiet.
         options: the other options of `commands.fit`, by their names.
@@ -85,18 +86,14 @@ def fit_table(
             raise UsageError(f"--time must be left out with --model {NETWORK}. {cure}")
 
         roles = {name: options[name] for name in ("target", "group", "weight", "positive", "seed")}
-        source, most = TableFile(data), QUICK_ROWS if options["quick"] else None
+        reading = reading_of({name: options[name] for name in READING})
+        source, most = TableFile(data, reading), QUICK_ROWS if options["quick"] else None
         dataset = load(source, **roles, drop=options["drop"] or [], most=most)
         labels = dataset.labels
         check_metric(metric, len(labels.values))
         check_names(source, dataset)
         parts = split(dataset, test, validation, most, options["seed"], inner=network)
-        check_columns(parts["training"])
-        introduce(spoken, dataset)
-        names = {"data": "DATA", "--validation": "--validation", "--test": "--test"}
-        warn_of_overlap({names[k]: arguments[k] for k in files if arguments[k]}, parts)
-        for name, part in parts.items():
-            warn_of_scarce(name, part.y[part.counted], labels)
+        introduce(spoken, dataset, verbose=verbose)
 
         limit = training_seconds(arguments, start)
         models = estimators(arguments, labels, limit, 0 if quiet else 1)
@@ -142,13 +139,12 @@ def _tested(
     arguments, rule = about["arguments"], models["model"].rule_
     about |= {"slacks": list((rule.slacks or {}).values()), "promised": rule.promised}
     table = predictions(tested, labels, models)
-    with writing(folder / PREDICTIONS, table.schema) as write:
+    path = folder / PREDICTIONS
+    with replacing(path) as aside, writing(aside, path) as write:
         write(table)
     right = table["model_prediction"].equals(table["label"])
     if right and np.bincount(tested.y, minlength=len(labels.values)).min() >= FEW:
-        cure = "look for a column that gives the label away, and leave it out with --drop"
-        perfect = f"Every test row is labelled right. If that is too good to be true, {cure}."
-        warnings.warn(perfect, DataWarning, stacklevel=2)
+        warn_of_perfect()
     histories = {name: getattr(model, "history_", []) for name, model in models.items()}
     found = findings(
         list(models.values()),

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from evalign.cli.dataset import Rows
-from evalign.cli.labels import Labels
 from evalign.cli.run import NETWORK, About, Model
 from evalign.ensemble import AlignedEnsemble
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
 from evalign.estimator import AlignedClassifier
+from evalign.tables.classes import Labels
 
 # A preview: folds, seconds of training, and how a network is trained.
 QUICK_FOLDS, QUICK_TIME = 2, 6.0

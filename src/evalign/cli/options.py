@@ -77,6 +77,17 @@ Test = Annotated[
     Path | None, OldFile(help="Test rows (default: a fifth of DATA, held out).", callback=table)
 ]
 
+# Reading a file. `predict` and `evaluate` remember what `fit` was told.
+READING = ("sep", "encoding", "decimal", "missing", "dates")
+SEP = "Separator of a CSV (default: a comma, or a tab in a .tsv)."
+Sep = Annotated[str | None, Option(metavar="MARK", help=SEP)]
+Encoding = Annotated[str | None, Option(metavar="NAME", help="Encoding of a CSV (default: utf-8).")]
+Decimal = Annotated[str | None, Option(metavar="MARK", help="Decimal mark of a CSV (default: .).")]
+MISSING = "Text that stands for a gap, beside those that pandas knows. May be repeated."
+Missing = Annotated[list[str] | None, Option(metavar="TEXT", help=MISSING)]
+DATES = "Format of dates that are not ISO 8601, such as %d/%m/%Y."
+Dates = Annotated[str | None, Option(metavar="FORMAT", help=DATES)]
+
 # Columns
 Target = Annotated[str, Column(help="Column with the label.")]
 Group = Annotated[str | None, Column(help="Rows with the same value here stay together.")]
@@ -112,5 +123,6 @@ Epochs = Annotated[int | None, Option(min=1, help="Maximum number of epochs of a
 Seed = Annotated[int, Option(min=0, max=2**31 - 1, help="Seed of the split and of training.")]
 
 # Output
+Verbose = Annotated[bool, Option("--verbose", help="Show what each column was read as.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, Option("--quiet", help="Print errors only.")]

@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import torch
 from rich.table import Column, Table
 
 from evalign.cli.dataset import Rows
 from evalign.cli.errors import UsageError
-from evalign.cli.labels import Labels
 from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
@@ -19,11 +17,12 @@ from evalign.core.text import counted, visible
 from evalign.ensemble import AlignedEnsemble
 from evalign.report import Contents, ModelFindings, Scored, TriedModels, scores
 from evalign.report.words import number, span
+from evalign.tables.classes import Labels
 
 Histories = dict[str, list[dict[str, Any]]]
 
 
-def predictions(rows: Rows, labels: Labels, models: Mapping[str, Model]) -> pa.Table:
+def predictions(rows: Rows, labels: Labels, models: Mapping[str, Model]) -> pd.DataFrame:
     """The true label of each row, and each model's prediction and probabilities."""
     columns = {"label": labels.decode(rows.y)}
     for name, model in models.items():
@@ -31,10 +30,10 @@ def predictions(rows: Rows, labels: Labels, models: Mapping[str, Model]) -> pa.T
         columns[f"{name}_prediction"] = labels.decode(codes)
         columns |= probabilities(f"{name}_probability", values, labels)
     if rows.weight is not None:
-        columns["weight"] = pa.array(rows.weight)
+        columns["weight"] = rows.weight
     if rows.groups is not None:
-        columns["group"] = pa.array(rows.groups, pa.string())
-    return pa.table(columns)
+        columns["group"] = rows.groups
+    return pd.DataFrame(columns)
 
 
 def judged(model: Model, labels: Labels, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -51,13 +50,13 @@ def decided(model: Model, labels: Labels, values: np.ndarray) -> np.ndarray:
     return order[model.rule_.labels_of(torch.from_numpy(values[:, order])).numpy()]
 
 
-def probabilities(stem: str, values: np.ndarray, labels: Labels) -> dict[str, pa.Array]:
+def probabilities(stem: str, values: np.ndarray, labels: Labels) -> dict[str, np.ndarray]:
     """A column per class."""
-    return {f"{stem}_{label}": pa.array(values[:, i]) for i, label in enumerate(labels.names)}
+    return {f"{stem}_{label}": values[:, i] for i, label in enumerate(labels.names)}
 
 
 def contents(
-    table: pa.Table,
+    table: pd.DataFrame,
     labels: Labels,
     about: About,
     histories: Histories,
@@ -77,10 +76,10 @@ def contents(
         tried: the candidates of an ensemble.
         findings: what else is known of the models.
     """
-    names = table.column_names
+    names = list(table.columns)
     if "weight" in names:
-        table = table.filter(pa.array(table["weight"].to_numpy() > 0))
-        if not table.num_rows:
+        table = table[table["weight"] > 0]
+        if not len(table):
             raise UsageError("The test rows must have some weight. Got 0 for all of them.")
 
     def column(name: str) -> np.ndarray | None:
@@ -110,6 +109,7 @@ def contents(
         groups=column("group"),
         seed=arguments["--seed"],
         cards=cards,
+        columns=about["columns"]["overview"],
         seen=seen,
         tried=tried,
         findings=findings,
@@ -242,10 +242,6 @@ def _cards(about: About) -> dict[str, dict[str, str]]:
         "Rows": ", ".join(f"{count} for {part}" for part, count in about["rows"].items()),
         "Target": columns["target"],
         "Classes": ", ".join(f"{label} ({count})" for label, count in counts),
-        "Numbers": ", ".join(columns["numbers"]),
-        "Categories": ", ".join(columns["categories"]),
-        "Dates": ", ".join(columns["dates"]),
-        "Left out": ", ".join(f"{name} ({why})" for name, why in columns["left_out"].items()),
     }
     options = {name: str(value) for name, value in arguments.items() if name.startswith("--")}
     given = {name: value for name, value in options.items() if value not in ("None", "[]")}

@@ -2,13 +2,13 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 
-from evalign.cli import columns
-from evalign.cli.dataset import rows, warn_of_scarce
-from evalign.cli.errors import DataWarning, UsageError, listed
-from evalign.cli.files import digest, is_parquet, replacing
+from evalign.cli.dataset import reading_of, rows, usable, warn_of_scarce
+from evalign.cli.errors import UsageError, listed
+from evalign.cli.files import digest, replacing
 from evalign.cli.outcome import (
     contents,
     judged,
@@ -19,64 +19,65 @@ from evalign.cli.outcome import (
     was_seen,
 )
 from evalign.cli.run import LARGEST, PREDICTIONS, REPORT, FinishedRun
-from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import terminal
 from evalign.core.text import counted
 from evalign.report import ModelFindings, TriedModels, render
+from evalign.tables import DataWarning
+from evalign.tables.files import TableFile, check_size, is_parquet, writing
+from evalign.tables.frames import frame_like
 
 
-def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool) -> None:
-    """Do the work of `evalign predict`."""
+def label_table(
+    run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool, **reading: Any
+) -> None:
+    """Do the work of `evalign predict`; `reading` are the options about reading a file."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         opened = FinishedRun(run)
         labels, used, names = opened.labels, opened.columns, opened.labels.written
-        source = TableFile(data, used.decimal)
+        source = TableFile(data, reading_of(reading, used.reading))
         source.need(used.features)
         if out.exists() and out.samefile(data):
             raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
-        taken = [name for name in names if name in source.schema.names]
+        taken = [name for name in names if name in source.names]
         if taken:
             cure = "Rename them, or remove them."
             raise UsageError(f"{source} already has columns named {listed(taken)}. {cure}")
 
         model = opened.classifier("model")
         # From CSV to CSV, text stays as it is. In Parquet, the model's numbers become numbers.
-        numbers = set(used.numbers) if is_parquet(out) and not is_parquet(data) else set()
-        kinds = {field.name: field.type for field in source.schema}
-        kinds |= dict.fromkeys([*numbers, *names], pa.float64()) | {"prediction": labels.type}
-        schema, count = pa.schema(kinds.items()), 0
-        with writing(out, schema) as write:
-            for block in source.blocks():
-                X = columns.frame(block, used, source, 1 + count)
-                parts = {name: block[name] for name in block.column_names}
-                parts |= {name: pa.array(X[name], from_pandas=True) for name in numbers}
+        as_numbers = is_parquet(out) and not is_parquet(data)
+        numbers = [name for name, kind in used.kinds.items() if kind == "number" and as_numbers]
+        count = 0
+        with replacing(out) as aside, writing(aside, out) as write:
+            for block, raw in source.blocks(used.text, used.dates):
+                with usable(source):
+                    X = frame_like(block, used.kinds, source, 1 + count)
                 codes, values = judged(model, labels, X)
-                parts["prediction"] = labels.decode(codes)
-                parts |= probabilities("probability", values, labels)
-                write(pa.table(parts, schema=schema))
-                count += block.num_rows
-            source.check_rows(count)
+                added = {"prediction": labels.decode(codes)}
+                added |= probabilities("probability", values, labels)
+                numeric = {name: X[name].to_numpy() for name in numbers}
+                write(raw.assign(**numeric, **added))
+                count += len(raw)
         spoken.result({"rows": count, "out": str(out)}, f"Labelled {counted(count)}: {out}")
 
 
-def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool) -> None:
+def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool, **reading: Any) -> None:
     """Do the work of `evalign evaluate`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         opened = FinishedRun(run)
         used, labels = opened.columns, opened.labels
-        source = TableFile(data, used.decimal)
+        source = TableFile(data, reading_of(reading, used.reading))
         source.need(used.used)
         models = {name: opened.classifier(name) for name in opened.models}
         blocks, count = [], 0
-        for block in source.blocks():
+        for block, _ in source.blocks(used.text, used.dates):
             part = rows(block, used, labels, source, 1 + count)
             blocks.append(predictions(part, labels, models))
-            count += block.num_rows
-        source.check_rows(count)
+            count += len(block)
         seen = was_seen(opened.about, digest(data))
         with opened.reading("run.json"):
             histories = opened.read("history.json")
-            table = pa.concat_tables(blocks)
+            table = pd.concat(blocks, ignore_index=True)
             content, result = contents(table, labels, opened.about, histories, seen=seen)
         if seen:
             text = f"The run was trained or selected on {source}, so the scores are too good."
@@ -89,12 +90,11 @@ def render_report(run: Path, out: Path | None, *, as_json: bool, quiet: bool) ->
     """Do the work of `evalign report`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         opened, out = FinishedRun(run), out or run / REPORT
-        written = TableFile(run / PREDICTIONS)
-        written.check_size(LARGEST)
         with opened.reading(PREDICTIONS):
+            check_size(run / PREDICTIONS, LARGEST)
             candidates = None if opened.is_network else opened.read("candidates.json")
             content, result = contents(
-                written.read(),
+                TableFile(run / PREDICTIONS).read(),
                 opened.labels,
                 opened.about,
                 opened.read("history.json"),

@@ -27,12 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from evalign.cli.columns import Columns
+from evalign.cli.dataset import Columns
 from evalign.cli.errors import UsageError
 from evalign.cli.files import digest, replacing, synced
-from evalign.cli.labels import Labels
 from evalign.ensemble import AlignedEnsemble
 from evalign.estimator import AlignedClassifier
+from evalign.tables.classes import Labels
 from evalign.training import CheckpointError
 from evalign.training.checkpoint import WRONG_TREE, read_plain, sync_folder
 

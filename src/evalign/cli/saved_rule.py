@@ -1,18 +1,20 @@
 """The file of a decision rule, with what it needs to label a table."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from evalign.cli.dataset import reading_of
 from evalign.cli.errors import UsageError
 from evalign.cli.files import replacing
-from evalign.cli.labels import Labels
 from evalign.decisions import DecisionRule
 from evalign.estimator.answers import Method
+from evalign.tables.classes import Labels
+from evalign.tables.files import Reading
 from evalign.training.checkpoint import WRONG_TREE, read_plain
 
 FORMAT = "evalign rule"
-VERSION = 1
+VERSION = 2  # with how its table was read
 LARGEST = 2**28  # bytes of a rule: a gain matrix of a thousand classes takes a tenth of it
 
 
@@ -25,14 +27,14 @@ class SavedRule:
         labels: the classes, in the order of the codes.
         columns: those of the classes; one alone is of the last class of two.
         method: "predict_proba" for probabilities, "decision_function" for logits.
-        decimal: the decimal mark of the table that the rule was fitted to.
+        reading: how the table that the rule was fitted to was read.
     """
 
     rule: DecisionRule
     labels: Labels
     columns: list[str]
     method: Method
-    decimal: str = "."
+    reading: Reading
 
     def write(self, path: Path) -> None:
         tree = {
@@ -42,7 +44,7 @@ class SavedRule:
             "labels": list(self.labels.values),
             "columns": self.columns,
             "logits": self.method == "decision_function",
-            "decimal": self.decimal,
+            "reading": asdict(self.reading),
             "rule": self.rule.state_dict(),
         }
         with replacing(path) as aside:
@@ -58,13 +60,16 @@ class SavedRule:
             rule = DecisionRule.from_state_dict(tree["rule"])
             labels, columns = Labels(str(tree["target"]), tuple(tree["labels"])), tree["columns"]
             classes, known = len(rule.gain), len(set(labels.values))
-            sound = labels.type is not None and known == len(labels.values) == classes > 1
+            sound = (
+                len({type(value) for value in labels.values} - {str, int}) == 0
+                and known == len(labels.values) == classes > 1
+            )
             sound = sound and len(columns) in ((1, 2) if classes == 2 else (classes,))
             sound = sound and len(set(columns)) == len(columns) and set(map(type, columns)) == {str}
             if not sound or rule.task == "multilabel":
                 raise ValueError("its labels, columns and gains do not fit together")
             method: Method = "decision_function" if tree["logits"] else "predict_proba"
-            return cls(rule, labels, list(columns), method, str(tree["decimal"]))
+            return cls(rule, labels, list(columns), method, reading_of(tree["reading"]))
         except (OSError, RecursionError, *WRONG_TREE) as error:
             why = f"{type(error).__name__}: {error}"[:300]
             cure = "Give the file that `evalign decide --target` wrote."

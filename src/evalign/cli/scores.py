@@ -1,15 +1,14 @@
 """Probabilities or logits of classes that a table holds, for `evalign decide`."""
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 
-from evalign.cli.cells import as_numbers
 from evalign.cli.dataset import check_name
 from evalign.cli.errors import UsageError, listed
-from evalign.cli.labels import Labels
-from evalign.cli.tables import TableFile, is_usable
 from evalign.decisions.inputs import FROM_ONE
 from evalign.estimator.answers import Method
+from evalign.tables.classes import Labels
+from evalign.tables.files import TableFile
 
 PREFIX = "probability_"  # of the columns that `evalign predict` writes
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
@@ -23,7 +22,7 @@ def class_columns(
     A column is named after its class, or `probability_<class>`. If no column is, and there are two
     classes and one column besides the roles, it is that of the positive class.
     """
-    schema, names = source.schema.names, labels.names
+    schema, names = source.names, labels.names
     if classes is not None:
         columns = {name: PREFIX + name if PREFIX + name in schema else name for name in classes}
         for column in columns.values():
@@ -34,9 +33,8 @@ def class_columns(
         columns = columns or {
             name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)
         }
-        usable = [name for name in given if is_usable(source.schema.field(name).type)]
-        if not columns and len(names) == 2 and len(usable) == 1:
-            columns = {names[1]: usable[0]}
+        if not columns and len(names) == 2 and len(given) == 1:
+            columns = {names[1]: given[0]}
     missing = [name for name in names if name not in columns]
     if missing and (len(names) > 2 or list(columns) != names[1:]):
         what = "must have a column with the probability of each class, named after the class"
@@ -47,22 +45,22 @@ def class_columns(
 
 
 def class_scores(
-    table: pa.Table, source: TableFile, columns: list[str], method: Method, first_row: int = 1
+    table: pd.DataFrame, source: TableFile, columns: list[str], method: Method, first_row: int = 1
 ) -> np.ndarray:
     """The numbers of the classes' columns (N, C). Refuse what cannot be probabilities."""
     source.need(columns)
     of_probabilities, parts = method == "predict_proba", []
     allowed = "probabilities, from 0 to 1" if of_probabilities else "finite numbers"
     for name in columns:
-        values, wrong = as_numbers(table[name])
-        wrong |= np.isnan(values)
+        values = pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64)
+        wrong = ~np.isfinite(values)
         if of_probabilities:
             inside = np.clip(values, 0, 1)
             wrong |= ~(np.abs(values - inside) <= ROUNDING)
             values = inside
         if wrong.any():
             row = int(np.argmax(wrong))
-            got = f"Got {str(table[name][row].as_py())!r} in row {first_row + row}"
+            got = f"Got {str(table[name].iloc[row])!r} in row {first_row + row}"
             cure = " If these are logits, use --logits." if of_probabilities else ""
             raise UsageError(f"Column {name!r} of {source} must hold {allowed}. {got}.{cure}")
         parts.append(values)

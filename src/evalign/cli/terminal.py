@@ -13,6 +13,7 @@ from rich.table import Table
 
 from evalign.cli.errors import UsageError
 from evalign.core.text import visible
+from evalign.tables.files import TableError
 from evalign.training import CheckpointError
 
 WARNING = "Note: "
@@ -52,7 +53,7 @@ class Terminal:
 
 @contextmanager
 def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
-    """Give a Terminal. A warning becomes a line, once, and a `CheckpointError` bad input."""
+    """Give a Terminal. A warning becomes one line; errors of files and tables are bad input."""
     spoken = Terminal(as_json, quiet)
 
     def show(message: Any, *_: Any) -> None:
@@ -64,5 +65,5 @@ def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
         warnings.showwarning = show
         try:
             yield spoken
-        except CheckpointError as error:
+        except (CheckpointError, TableError) as error:
             raise UsageError(str(error)) from error

@@ -10,7 +10,6 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 from threadpoolctl import threadpool_limits
@@ -21,6 +20,7 @@ from evalign.ensemble.progress import Tell
 from evalign.estimator import AlignedClassifier, held_out
 from evalign.estimator.answers import Split, asked
 from evalign.estimator.network import Defaults, chosen, find_device
+from evalign.tables.values import take_rows
 
 PROBE = 2000  # rows; where time is limited, a larger table is tried with so many first, then 4 ×
 # Rows up to which one thread is enough. Threads of boosted trees on few rows mostly wait for each
@@ -67,8 +67,8 @@ class TableForms(NamedTuple):
 
     Args:
         given: as they came.
-        declared: the same with the columns that are learnt from, text declared a category. So a
-            network sees a column as what all rows say it is, whatever the rows of its fold are.
+        declared: typed columns that are learnt from. The kind of a column is found from all rows,
+            so that a network does not judge it by the rows of its fold.
         matrix: the same as numbers, within the range of float32.
     """
 
@@ -84,8 +84,7 @@ class TableForms(NamedTuple):
 
     def take(self, rows: np.ndarray) -> "TableForms":
         """Some of the rows, by their numbers."""
-        given, declared = (_safe_indexing(form, rows) for form in (self.given, self.declared))
-        return TableForms(given, declared, self.matrix[rows])
+        return TableForms(*(take_rows(form, rows) for form in self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,7 +260,7 @@ def _validation(
     if not len(held):
         return {}
     weights = () if weight is None else (weight[held],)
-    return {"validation_data": (_safe_indexing(X, held), y[held], *weights)}
+    return {"validation_data": (take_rows(X, held), y[held], *weights)}
 
 
 def _expected(

@@ -7,7 +7,6 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
 from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
@@ -21,6 +20,7 @@ from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedMo
 from evalign.estimator import held_out
 from evalign.estimator.answers import Answers, Split
 from evalign.estimator.evidence import Wanted, cross_fit, unspoken
+from evalign.tables.values import take_rows
 from evalign.training import TrainingWarning, holdout_split
 
 # Rows up to which there are so many folds. With more, a fifth is held out once: it tells enough.
@@ -161,7 +161,7 @@ def _answers(
     """What a candidate says of the rows that it was not trained on."""
     X = table.rows.seen_by(trained)
     values = [
-        trained.asked(model, _safe_indexing(X, rows), classes)
+        trained.asked(model, take_rows(X, rows), classes)
         for model, (_, rows) in zip(trained.models, parts, strict=True)
     ]
     return held_out.gathered(

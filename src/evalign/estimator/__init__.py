@@ -15,6 +15,6 @@ and `answers` are what a classifier says of rows.
 
 from evalign.estimator.classifier import AlignedClassifier
 from evalign.estimator.decision_cv import AlignedDecisionCV
-from evalign.estimator.frames import FrameEncoder
+from evalign.tables.features import FrameEncoder
 
 __all__ = ["AlignedClassifier", "AlignedDecisionCV", "FrameEncoder"]

@@ -19,8 +19,6 @@ from evalign.estimator.arguments import check_arguments
 from evalign.estimator.constrained import oriented_constraint
 from evalign.estimator.export import export
 from evalign.estimator.fitting import fit_rows
-from evalign.estimator.frames import Features, read
-from evalign.estimator.labels import check_names, label_names
 from evalign.estimator.positive import oriented
 from evalign.estimator.rows import (
     FEW,
@@ -36,6 +34,8 @@ from evalign.estimator.rows import (
 )
 from evalign.estimator.state import Fitted
 from evalign.estimator.targets import Targets, read_classes
+from evalign.tables.features import Features, read
+from evalign.tables.labels import check_names, label_names
 from evalign.training import History
 
 
@@ -331,7 +331,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
     def _probabilities(self, X: Any) -> Tensor:
         fitted = self._state()
-        return fitted.probabilities(fitted.features.matrix(OWNER, read(self, X, reset=False)))
+        rows = read(self, X, reset=False)
+        return fitted.probabilities(fitted.features.matrix(OWNER, rows, warn=True))
 
     def _metric(self, classes: np.ndarray) -> Metric:
         return resolve(oriented(self.metric, self.pos_label, classes), owner=OWNER)

@@ -17,7 +17,6 @@ from evalign.estimator.constrained import (
     oriented_constraint,
 )
 from evalign.estimator.folds import Folds
-from evalign.estimator.frames import Features
 from evalign.estimator.members import Members, MembersAsRows
 from evalign.estimator.network import (
     blockwise,
@@ -33,6 +32,7 @@ from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import LabelledRows, dense
 from evalign.estimator.state import Fitted
 from evalign.recipes import RECIPES, Recipe, chosen_recipe
+from evalign.tables.features import Features
 from evalign.training import History, Settings, Standardizer, fit
 
 

@@ -14,8 +14,9 @@ from sklearn.utils.validation import _check_method_params
 
 from evalign.core.checks import OWN_GROUP, refuse_masked, require
 from evalign.estimator.answers import OWNER, Answers, Method, Split
-from evalign.estimator.frames import NothingToLearn
 from evalign.estimator.rows import row_groups
+from evalign.tables.features import NothingToLearn
+from evalign.tables.values import take_rows
 from evalign.training.split import strata, stratified_folds
 
 FOLDS = 5
@@ -135,7 +136,7 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
         rows, params = _with_all_classes(y, rows, params)
     params = _check_method_params(X, params, indices=rows)
     lacking = np.setdiff1d(y, y[rows]).tolist()
-    X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
+    X, y = take_rows(X, rows), _safe_indexing(y, rows)
     weight = None
     if several:
         try:

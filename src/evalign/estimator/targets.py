@@ -15,9 +15,9 @@ from evalign.core.doubts import warn, warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator.answers import Split
 from evalign.estimator.evidence import score_of
-from evalign.estimator.labels import indicators, label_array, refuse_gaps
 from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.rows import weights
+from evalign.tables.labels import indicators, label_array, refuse_gaps
 from evalign.training import TrainingWarning
 
 TIE = np.finfo(float).tiny  # positive, where the last class has a label by a draw
