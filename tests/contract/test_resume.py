@@ -27,7 +27,7 @@ WEIGHT = {"class_weight": ([1, 2, 4], r"loss.class_weight was None and is now \[
 CURVE = {
     "thresholds": (11, "loss.thresholds was 101 and is now 11"),
     "statistics": ("batch", "loss.statistics was 'running' and is now 'batch'"),
-    "ranks": ("own", "loss.more_rows.over_ranks.ranks was 'all' and is now 'own'"),
+    "ranks": ("own", "loss.training_sums.over_ranks.ranks was 'all' and is now 'own'"),
 }
 # For each loss: the arguments of the first run, and each argument changed, with what is then said.
 CASES = {
@@ -38,7 +38,6 @@ CASES = {
             **STEP,
             "metric": ("f2_macro", "loss.metric.beta was 1.0 and is now 2.0"),
             "threshold": ([0.5, 0.5, 0.5], r"loss.threshold was None and is now \[0.5, 0.5, 0.5\]"),
-            "detach_threshold": (True, "loss.detach_threshold was False and is now True"),
             "zero_division": (float("nan"), "loss.metric.zero_division was 0.0 and is now 'nan'"),
             "statistics": ("running", "loss.statistics was 'batch' and is now 'running'"),
             "per_image": (True, "loss.per_image was False and is now True"),
@@ -52,7 +51,7 @@ CASES = {
             **STEP,
             "thresholds": ([0.5], r"loss.thresholds was \[0.9, .* is now \[0.5\]"),
             "statistics": ("running", "loss.statistics was 'batch' and is now 'running'"),
-            "ranks": ("own", "loss.more_rows.over_ranks.ranks was 'all' and is now 'own'"),
+            "ranks": ("own", "loss.training_sums.over_ranks.ranks was 'all' and is now 'own'"),
         },
     ),
     losses.AveragePrecisionLoss: ({}, {**COMMON, **CURVE}),
