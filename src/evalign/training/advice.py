@@ -1,6 +1,6 @@
 """Warnings about a run that goes wrong, each with a cure.
 
-All but `batch_advice` depend on the history alone, so a resumed run warns like an uninterrupted one.
+All but `batch_advice` depend on the history alone: a resumed run warns like an uninterrupted one.
 """
 
 import math
