@@ -18,8 +18,8 @@ from evalign.core.metrics import resolve
 from evalign.decisions import fit_decision
 from evalign.decisions.fit import check_promise
 from evalign.estimator import FrameEncoder
-from evalign.estimator.answers import Answers
-from evalign.estimator.evidence import Wanted
+from evalign.estimator.evidence import RuleSettings
+from evalign.estimator.out_of_fold import OutOfFoldScores
 from evalign.estimator.rows import LabelledRows
 from evalign.estimator.targets import Targets, warn_of_lost
 from evalign.training.advice import advice, batch_advice
@@ -42,7 +42,7 @@ def library():
     diverged = records([math.nan], [0.5])
     for history in (drift, stuck, diverged):
         yield from (text for _, text in advice(history, greater_is_better=True))
-    few = Answers(
+    few = OutOfFoldScores(
         np.eye(2)[[0, 0, 1]],
         "predict_proba",
         np.array([0, 0, 1]),
@@ -50,7 +50,7 @@ def library():
         np.zeros(3, dtype=np.int64),
         np.arange(3),
     )
-    yield Wanted("f1", "tuned", None, ["0", "1"]).doubt(few)
+    yield RuleSettings("f1", "tuned", None, ["0", "1"]).doubt(few)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         y, classes = np.array([0, 0, 1]), np.arange(2)

@@ -26,11 +26,11 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from evalign import AlignedClassifier, AlignedEnsemble, fit_decision, metrics
 from evalign.core.resampling import bootstrap, interval
-from evalign.ensemble import candidates, training, trying
+from evalign.ensemble import candidates, training, trials
 from evalign.ensemble.candidates import build
 from evalign.ensemble.choice import PRIOR, Judge, Trial, choose
-from evalign.estimator.answers import Answers
-from evalign.estimator.evidence import CrossFitted, Wanted
+from evalign.estimator.evidence import CrossFitted, RuleSettings
+from evalign.estimator.out_of_fold import OutOfFoldScores
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced, quick
 
@@ -172,15 +172,15 @@ def test_the_score_of_a_choice_is_of_rows_that_it_was_not_made_on(auto, held_out
 def test_each_fold_has_the_choice_of_the_others():
     """Each candidate is right on one fold, so that the other one is chosen there."""
     y, fold = np.arange(20) % 2, np.arange(20) // 10
-    answers = Answers(np.eye(2)[y], "predict_proba", y, None, fold, np.arange(20))
+    oof = OutOfFoldScores(np.eye(2)[y], "predict_proba", y, None, fold, np.arange(20))
     wrong = {"a": (fold == 1) & (np.arange(20) < 16), "b": (fold == 0) & (np.arange(20) < 8)}
     tried = {}
     for name, rows in wrong.items():
         given = np.where(rows, 1 - y, y)
         found = CrossFitted({}, {"rule": given, "argmax": given}, [None, None])
-        tried[name] = Trial(answers, found, 0.0)
-    wanted = Wanted("accuracy", "tuned", None, [0, 1])
-    judge = Judge(metrics.resolve("accuracy"), answers, 2, None, 0)
+        tried[name] = Trial(oof, found, 0.0)
+    wanted = RuleSettings("accuracy", "tuned", None, [0, 1])
+    judge = Judge(metrics.resolve("accuracy"), oof, 2, None, 0)
     chosen = choose(tried, "auto", wanted, judge)
     assert chosen.weights == {"a": 1.0}
     assert chosen.results["argmax_score"] == pytest.approx([14 / 20, 12 / 20, (4 + 2) / 20])
@@ -427,25 +427,25 @@ def test_long_numbers_are_text_for_all_candidates(monkeypatch):
 
 
 class Broken(ClassifierMixin, BaseEstimator):
-    """A classifier with these answers, or an error."""
+    """A classifier with these oof, or an error."""
 
-    def __init__(self, answers=None):
-        self.answers = answers
+    def __init__(self, oof=None):
+        self.oof = oof
 
     def fit(self, X, y):
-        if self.answers is None:
+        if self.oof is None:
             raise RuntimeError("no licence")
         self.classes_ = np.unique(y)
         return self
 
     def predict_proba(self, X):
-        return np.tile(self.answers, (len(X), 1))
+        return np.tile(self.oof, (len(X), 1))
 
 
-@pytest.mark.parametrize("answers", [[np.nan, 1.0], [0.7, 0.7], [-0.5, 1.5]])
-def test_a_candidate_without_probabilities_is_refused(answers):
+@pytest.mark.parametrize("oof", [[np.nan, 1.0], [0.7, 0.7], [-0.5, 1.5]])
+def test_a_candidate_without_probabilities_is_refused(oof):
     with pytest.raises(ValueError, match=r"a sum of 1. Got 'mine', which does not"):
-        ensemble(candidates=[("mine", Broken(answers))]).fit(X, Y)
+        ensemble(candidates=[("mine", Broken(oof))]).fit(X, Y)
 
 
 def test_a_candidate_with_other_columns_is_refused():
@@ -571,7 +571,7 @@ def test_a_forest_of_many_rows_is_bounded():
 
 @pytest.mark.parametrize(("rows", "expected"), [(100, 5), (300, 3), (400, 1)])
 def test_fewer_folds_for_more_rows(monkeypatch, rows, expected):
-    monkeypatch.setattr(trying, "FOLDS", {200: 5, 300: 3})
+    monkeypatch.setattr(trials, "FOLDS", {200: 5, 300: 3})
     clf = ensemble(cv=None, decision="argmax", candidates=["linear"]).fit(X[:rows], Y[:rows])
     assert len(clf.models_["linear"]) == expected
     assert np.isfinite(clf.gain_["low"])
@@ -653,7 +653,7 @@ class Slow(GaussianNB):
 @pytest.fixture(autouse=True)
 def _clock(request, monkeypatch):
     if "time" in request.node.name:
-        for module in (training, trying):
+        for module in (training, trials):
             monkeypatch.setattr(module, "time", Slow.clock)
 
 
@@ -859,7 +859,7 @@ def test_a_package_that_is_not_installed(monkeypatch):
         ),
         (
             lambda: (X, Y, np.zeros(len(Y))),
-            "sample_weight of AlignedEnsemble must be above zero in a row at least. Got zeros.",
+            "sample_weight of AlignedEnsemble must be above zero in at least one row. Got zeros.",
         ),
         (
             lambda: (pd.DataFrame({"a": [1.0] * 400}), Y),
@@ -888,7 +888,7 @@ def test_intervals_are_of_weighted_rows():
     """Rows with a large weight are labelled wrongly: the interval is about a small accuracy."""
     y, weight = np.arange(200) % 2, np.where(np.arange(200) < 50, 9.0, 1.0)
     labels = np.where(np.arange(200) < 50, 1 - y, y)
-    rows = Answers(np.zeros((200, 2)), "predict_proba", y, weight, y, np.arange(200))
+    rows = OutOfFoldScores(np.zeros((200, 2)), "predict_proba", y, weight, y, np.arange(200))
     judge = Judge(metrics.resolve("accuracy"), rows, 2, None, 0)
     ((value, low, high),) = judge.compare(labels)
     assert value == pytest.approx(150 / 600)
