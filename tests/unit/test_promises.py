@@ -304,9 +304,9 @@ def test_too_few_rows_say_how_many_it_takes():
     y = torch.arange(60) >= 40
     how = {"metric": "precision", "constraint": "recall >= 0.9", "confidence": 0.95}
     text = (
-        "The rule of fit_decision does not promise its constraint, which it meets on these rows, "
-        "for new rows with confidence 0.95. 'recall >= 0.9' takes 29 rows of class 1 if they are "
-        "like these, and there are 20. It is the safest one found. Give more labelled rows, or a "
+        "The rule does not promise its constraint, which it meets on these rows, for new rows "
+        "with confidence 0.95. 'recall >= 0.9' takes 29 rows of class 1 if they are like these, and"
+        " there are 20. It is the safest one found. Give more labelled rows, or a "
         "lower confidence."
     )
     with pytest.warns(UserWarning, match=re.escape(text)):
@@ -475,13 +475,13 @@ WRONG = {
     ),
     "a confidence of nothing": (
         {"metric": "f1", "confidence": 0.95},
-        "confidence of fit_decision must be None without a constraint. Got 0.95. Name what is "
-        'promised: constraint="recall >= 0.9".',
+        "confidence of fit_decision must come with a constraint. Got 0.95. Give one, such as "
+        '"recall >= 0.9".',
     ),
     "a confidence of probabilities": (
         {"metric": "f1", "constraint": "recall >= 0.5", "confidence": 0.9, "decision": "expected"},
-        'confidence of fit_decision must be None for expected. Got 0.9. Use decision="tuned", '
-        "with labels: probabilities alone promise nothing.",
+        "confidence of fit_decision must come with the decision tuned. Got the decision expected. "
+        "Probabilities alone promise nothing.",
     ),
     "per cent": (
         {"metric": "f1", "constraint": "recall >= 0.5", "confidence": 95},

@@ -11,7 +11,6 @@ from evalign.core.checks import require
 from evalign.core.doubts import LIKE_ONE, warn_of_one_hot
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task, check_task
-from evalign.core.text import worded
 from evalign.decisions.found import fit_rows
 from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
@@ -171,9 +170,7 @@ def check_promise(
     ok = isinstance(confidence, Real) and not isinstance(confidence, bool)
     ok = ok and 0.5 <= float(confidence) < 1
     require(ok, owner, "confidence", "lie from 0.5 to below 1", repr(confidence))
-    cure = worded("what_is_promised", 'Name what is promised: constraint="recall >= 0.9".')
-    none, allowed = constraint is None, f"{worded('none', 'be None')} without a constraint"
-    require(not none, owner, "confidence", allowed, confidence, cure)
-    cure = 'Use decision="tuned", with labels: probabilities alone promise nothing.'
-    cure, allowed = worded("to_promise", cure), f"{worded('none', 'be None')} for {decision}"
-    require(decision == "tuned", owner, "confidence", allowed, confidence, cure)
+    allowed, cure = "come with a constraint", 'Give one, such as "recall >= 0.9".'
+    require(constraint is not None, owner, "confidence", allowed, confidence, cure)
+    allowed, cure = "come with the decision tuned", "Probabilities alone promise nothing."
+    require(decision == "tuned", owner, "confidence", allowed, f"the decision {decision}", cure)

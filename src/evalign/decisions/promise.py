@@ -30,7 +30,6 @@ from torch import Tensor
 
 from evalign.core.constraints import Constraint, Infeasible
 from evalign.core.doubts import warn
-from evalign.core.text import worded
 from evalign.decisions.certainty import CellSums, lacking, p_values, rate_of, standing
 from evalign.decisions.cuts import all_cuts, best_cut, threshold_gains
 from evalign.decisions.gains import confusions
@@ -77,11 +76,10 @@ def promised(
     if not passes:
         lacks = [lacking(each, seen, level, names) for each in goal.constraints]
         why = " ".join(filter(None, lacks)) or "Enough rows for one threshold are not for several."
-        cure = worded("promise", "Give more labelled rows, or a lower confidence.")
         warn(
-            f"{worded('rule', f'The rule of {owner}')} does not promise its constraint, which it "
-            f"meets on these rows, for new rows with confidence {confidence:g}. {why} It is the "
-            f"safest one found. {cure}",
+            "The rule does not promise its constraint, which it meets on these rows, for new rows "
+            f"with confidence {confidence:g}. {why} It is the safest one found. Give more labelled "
+            "rows, or a lower confidence.",
             NotPromisedWarning,
         )
     return rule, passes

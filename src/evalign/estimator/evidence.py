@@ -14,7 +14,6 @@ from evalign.core.constraints import Infeasible, parse, undefined_without_rows
 from evalign.core.estimates import Estimate, estimate
 from evalign.core.groups import of_each, stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
-from evalign.core.text import worded
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.fit import check_arguments
 from evalign.decisions.goal import Goal
@@ -54,11 +53,10 @@ class RuleSettings:
                 "the classifier's features and settings."
             )
         if self.decision == "tuned" and oof.minority_rows < MIN_TUNING_ROWS:
-            cure = 'Give more rows, or decide by the probabilities (decision "expected").'
             return (
                 f"Tuning a decision takes {MIN_TUNING_ROWS} rows outside of the most frequent "
                 f"class, and there are {oof.minority_rows}: labels are those of the highest score. "
-                f"{worded('few_to_tune', cure)}"
+                "Give more rows, or decide by the probabilities (decision expected)."
             )
         return None
 

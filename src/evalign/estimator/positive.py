@@ -76,8 +76,8 @@ def warn_of_positive(metric: Metric, classes: np.ndarray, codes: np.ndarray) -> 
         return  # it treats both classes alike
     other, positive = classes.tolist()
     text = (
-        f"{metric.name} takes {positive!r}, the last of the two classes, as the positive one: "
-        f"{codes.mean():.0%} of the rows have it. Give pos_label={other!r} if you mean the other one, "
-        f"or else pos_label={positive!r}."
+        f"{metric.name} takes {positive!r}, the last of the two classes, as the positive one, and "
+        f"{codes.mean():.0%} of the rows have it. Give pos_label={other!r} if you mean the other "
+        f"one, or pos_label={positive!r}."
     )
     warn(text, TrainingWarning)

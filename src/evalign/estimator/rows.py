@@ -16,7 +16,6 @@ from torch import Tensor
 
 from evalign.core.checks import OWN_GROUP, complaint, refuse_masked, require
 from evalign.core.numerics import with_mean_one
-from evalign.core.text import worded
 from evalign.core.weights import weights_of_rows
 from evalign.decisions.inputs import group_values
 from evalign.estimator.cells import TypedTable, gaps_of_objects
@@ -135,7 +134,7 @@ class LabelledRows(NamedTuple):
             text = (
                 f"{len(self.y)} rows are too few to hold out {fraction:g} of every class: the "
                 "best epoch and the decision rule are chosen on the training rows. "
-                f"{worded('few_to_hold_out', 'Give more rows, or validation_data.')}"
+                "Give more rows, or rows for validation."
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
             return self, self
@@ -148,13 +147,12 @@ class LabelledRows(NamedTuple):
         if len(lost):
             allowed = "leave rows of every class to train on"
             got = f"none of class {classes[lost].tolist()}"
-            cure = worded("class_held_out", "Give validation_data, or another random_state.")
+            cure = "Give rows of it in more groups, or rows for validation."
             raise LostClass(complaint(OWNER, "groups", allowed, got, cure))
         if len(missing):
-            cure = "Give validation_data, or more rows of it."
             text = (
                 f"No held-out row is of class {classes[missing].tolist()}: the best epoch and the "
-                f"decision rule are chosen without it. {worded('class_not_held_out', cure)}"
+                "decision rule are chosen without it. Give more rows of it, or rows for validation."
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
         return self.take(kept), self.take(held_out)

@@ -13,7 +13,6 @@ from evalign.core.checks import complaint, refuse_masked_rows, require
 from evalign.core.confusion import Confusion
 from evalign.core.doubts import warn, warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
-from evalign.core.text import worded
 from evalign.estimator.evidence import score_of
 from evalign.estimator.labels import alike, indicators, label_array, refuse_gaps
 from evalign.estimator.out_of_fold import Split
@@ -220,6 +219,6 @@ def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> Non
         cure = "Give more rows of them, merge them with others, or use fewer folds."
         text = (
             f"All rows of the classes {names[:3]} are in one fold, whose classifier never saw "
-            f"them. {worded('class_in_one_fold', cure)}"
+            f"them. {cure}"
         )
         warnings.warn(text, TrainingWarning, stacklevel=4)
