@@ -87,7 +87,7 @@ def test_what_it_found(blend, pair):
         "blend",
     ]
     assert tried["gain"].keys() == {"value", "low", "high", "against"}
-    assert tried["verdict"].startswith("On the training rows, each labelled by models that have")
+    assert tried["verdict"].startswith("In cross-validation, ")
     again = done(*fit(pair, blend, model="blend", epochs=1))
     assert "is complete" in again.err
     assert again.out.count(tried["verdict"]) == 1
@@ -426,7 +426,7 @@ def test_two_validation_rows_tell_nothing(tmp_path):
     assert result["tried"]["rows"][0]["rule_score"] is None
     for name in ("candidates.json", "metrics.json"):
         json.loads((tmp_path / "run" / name).read_text(), parse_constant=no)
-    text = "The rows held out in training are too few to tell linear from linear with argmax."
+    text = "There are too few held-out rows to compare linear with linear with argmax."
     assert result["tried"]["verdict"] == text
     shown = done(*command).out
     assert text in shown

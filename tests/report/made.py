@@ -1,8 +1,14 @@
 """Made test rows and models, with probabilities that are nearly calibrated."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from evalign.report import Contents, ModelFindings, Scored, TriedModels, render, scores
+
+# The ids of the figures of two models.
+FIGURES = {"intervals", "matrix-aligned", "matrix-cross_entropy", "precision-recall", "reliability"}
+FIGURES |= {"training-metric", "loss-aligned", "loss-cross_entropy"}
 
 
 def history(epochs, temperature):
@@ -21,6 +27,15 @@ def history(epochs, temperature):
         )
         best = max(best, metric)
     return records
+
+
+def labelled(model, labels, argmax=None):
+    """Replace the predictions of a model by the given labels, and its argmax by others."""
+    likely = labels if argmax is None else argmax
+    classes = model.probabilities.shape[1]
+    return replace(
+        model, predicted=labels, probabilities=np.eye(classes)[likely] * 0.7 + 0.3 / classes
+    )
 
 
 def contents(classes=3, rows=400, *, baseline=True, seed=0, **changes):
@@ -44,7 +59,6 @@ def contents(classes=3, rows=400, *, baseline=True, seed=0, **changes):
         "y": y,
         "aligned": model("aligned", 0.2),
         "baseline": model("cross_entropy", None) if baseline else None,
-        "temperature": 0.12,
         "weight": None,
         "groups": None,
         "seed": 0,
