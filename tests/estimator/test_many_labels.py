@@ -359,8 +359,8 @@ WRONG = [
     ({"y": [["a", "b"], ["a"]] * 250}, "Got lists of different lengths. MultiLabelBinarizer()"),
     ({"y": [{"b"}, {"a"}] * 250}, "Got a set in a row. MultiLabelBinarizer()"),
     ({"y": Y[:9]}, "Found input variables with inconsistent numbers of samples"),
-    ({"validation_data": (X, Y[:, :2])}, "must hold 3 labels a row, as y does. Got y of shape"),
-    ({"validation_data": (X, Y[:, 0])}, "must hold 3 labels a row, as y does. Got y of shape"),
+    ({"validation_data": (X, Y[:, :2])}, "must hold 3 labels per row, as y does. Got y of shape"),
+    ({"validation_data": (X, Y[:, 0])}, "must hold 3 labels per row, as y does. Got y of shape"),
 ]
 
 
