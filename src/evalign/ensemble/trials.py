@@ -11,7 +11,7 @@ from sklearn.utils import _safe_indexing
 
 from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
-from evalign.core.doubts import warn
+from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
 from evalign.ensemble.candidates import OWNER, CandidateModel

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.doubts import warn
+from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.estimator.rows import OWNER
 from evalign.training import TrainingWarning

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from evalign.core.checks import complaint, refuse_masked_rows, require
 from evalign.core.confusion import Confusion
-from evalign.core.doubts import warn, warn_of_one_hot
+from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator.evidence import score_of
 from evalign.estimator.labels import alike, indicators, label_array, refuse_gaps
