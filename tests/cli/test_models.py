@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from evalign.cli.tables import TableFile
 
 import evalign
 from evalign import AlignedClassifier, AlignedEnsemble
@@ -20,7 +21,6 @@ from evalign.cli.dataset import load, read_rows, warn_of_overlap
 from evalign.cli.files import digest
 from evalign.cli.options import MODEL, MODELS, seconds
 from evalign.cli.run import FinishedRun
-from evalign.cli.tables import TableFile
 from evalign.ensemble import candidates
 from evalign.ensemble.candidates import DEFAULT, NAMES
 from evalign.training import CheckpointError, holdout_split
@@ -231,7 +231,8 @@ def test_classes_are_called_by_their_names(tmp_path):
     frame["group"] = np.where(frame["label"] == "high", "all", np.arange(120) % 40)
     frame.loc[frame["label"].eq("high").cumsum().eq(1).idxmax(), "group"] = "one"
     given = fit(written(tmp_path / "data.csv", frame), tmp_path / "run", model="linear")
-    assert "Of the classes ['high'] a fold holds all rows" in done(*given, "--group", "group").err
+    given = done(*given, "--group", "group")
+    assert "All rows of the classes ['high'] are in one fold" in given.err
     bound = ["--constraint", "recall[low] >= 0.999, recall[high] >= 0.999"]
     hard = written(tmp_path / "hard.csv", two(120)[["income", "member", "label"]])
     result = invoke(*fit(hard, tmp_path / "no", *bound, model="linear", decision="tuned"))
