@@ -42,23 +42,6 @@ def test_the_run_folder(fitted, data):
     assert "<html" in (fitted / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_report_tells_what_was_validated_on(fitted, tmp_path):
-    def card(run):
-        page = (run / "report.html").read_text(encoding="utf-8")
-        return re.search(r"\d+ for training[^<]*", page)[0]
-
-    folds = FinishedRun(fitted).classifier("model").network_.networks
-    expected = f"192 for training, 48 for test; of the training rows all in {len(folds)} folds"
-    assert card(fitted) == f"{expected} for validation"
-    # From 100 rows of each class on, a fifth is enough.
-    many = written(tmp_path / "many.csv", table(1200))
-    done(*fit(many, tmp_path / "run", "--no-baseline", epochs=1))
-    expected = "960 for training, 240 for test; of the training rows a fifth for validation"
-    assert card(tmp_path / "run") == expected
-    done(*fit(many, tmp_path / "given", "--no-baseline", "--validation", many, epochs=1))
-    assert card(tmp_path / "given") == "960 for training, 240 for test, 1200 for validation"
-
-
 def test_the_test_rows_are_those_held_out(fitted, data):
     """The predictions are of rows of the table that keep the classes' shares."""
     tested = pd.read_parquet(fitted / "test_predictions.parquet")
@@ -102,23 +85,15 @@ def test_the_same_command_again(fitted, command):
 @pytest.mark.parametrize(
     ("more", "what"),
     [
-        (["--metric", "accuracy"], "--metric was f1_macro and is now accuracy"),
-        (["--seed", 1], "--seed was 0 and is now 1"),
-        (["--no-baseline"], "--baseline was True and is now False"),
-        (["--drop", "age"], "--drop was [] and is now ['age']"),
+        (["--metric", "accuracy"], "--metric"),
+        (["--seed", 1, "--drop", "age"], "--seed, --drop"),
     ],
 )
 def test_another_command(fitted, command, more, what):
     before = files(fitted)
     text = refused(*command, *more)
-    assert f"belongs to another command: {what}. Choose another --out, or delete it." in text
+    assert f"belongs to a command with another {what}. Choose another --out, or delete it." in text
     assert files(fitted) == before
-
-
-def test_other_data(fitted, command, tmp_path):
-    other = written(tmp_path / "data.csv", table(seed=1))
-    text = refused(*[other if part == command[1] else part for part in command])
-    assert "belongs to another command: DATA is another table, or has changed since." in text
 
 
 def test_seeds(data, tmp_path):
@@ -337,21 +312,6 @@ def test_cross_entropy_needs_no_baseline(data, tmp_path):
     assert FinishedRun(tmp_path / "run").models == ["model"]
 
 
-def test_an_empty_folder_is_taken(data, tmp_path):
-    (tmp_path / "run").mkdir()
-    done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1))
-    assert (tmp_path / "run" / "run.json").exists()
-
-
-def test_numbers_with_a_flaw_are_pointed_out(tmp_path):
-    frame = table().astype({"age": str})
-    frame.loc[7, "age"] = "?"
-    frame.loc[frame["age"].index[8:], "age"] = "50"
-    data = written(tmp_path / "data.csv", frame)
-    said = done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1)).err
-    assert "is a category for 1 value that cannot be read as numbers, such as '?'" in said
-
-
 def test_a_stream_in_ascii(monkeypatch):
     """What it cannot show does not stop the program, and is not lost."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
@@ -367,7 +327,7 @@ def test_help():
     said = done("fit", "--help").out
     assert "evalign fit data.csv --target label --metric f1_macro --out run" in said
     said = done().out
-    assert "Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted, 141 not read on." in said
+    assert "Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted, 141 broken pipe." in said
     for command in ("demo", "fit", "predict", "evaluate", "compare", "report"):
         assert command in said
 
@@ -409,13 +369,3 @@ def test_without_a_part_of_the_extra(monkeypatch, data, tmp_path):
         monkeypatch.delitem(sys.modules, f"evalign.cli.{name}", raising=False)
     code = invoke(*fit(data, tmp_path / "run")).code
     assert code == f"evalign: pandas is not installed. {installing('.[cli]')}"
-
-
-def test_a_bug_keeps_its_traceback(fitted, data, monkeypatch, tmp_path):
-    def broken(*_):
-        raise ValueError("a bug")
-
-    monkeypatch.setattr("evalign.cli.predict.UnseenLevels.count", broken)
-    with pytest.raises(ValueError, match="a bug"):
-        invoke("predict", fitted, data, "--out", tmp_path / "scored.csv")
-    assert list(tmp_path.iterdir()) == []

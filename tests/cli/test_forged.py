@@ -51,11 +51,9 @@ def test_what_is_no_plain_file(run, data, tmp_path, name, kind):
         refused(*command)
 
 
-@pytest.mark.parametrize("value", [None, [], {}, "text", 3])
-@pytest.mark.parametrize("name", [*runs.SHAPE])
-def test_another_shape_of_run_json(run, data, tmp_path, name, value):
-    if isinstance(value, runs.SHAPE[name]) and name in ("rows", "versions", "file"):
-        return  # which is as good as another
+@pytest.mark.parametrize("value", [None, [], "text", 3])
+@pytest.mark.parametrize("name", ["arguments", "files", "columns", "classes"])
+def test_another_shape_of_run_json(run, name, value):
     sign(run, **{name: value})
     refused("report", run)
 
@@ -65,7 +63,7 @@ def test_another_shape_of_run_json(run, data, tmp_path, name, value):
 )
 def test_other_columns(run, columns):
     sign(run, columns=columns)
-    assert "run.json does not say what" in refused("report", run)
+    assert "run.json cannot be used" in refused("report", run)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b'{"model": []}', b"[" * 10**5])
@@ -78,14 +76,14 @@ def test_another_history(run, data, content):
 def test_other_columns_than_the_model_has(run, data, tmp_path):
     columns = json.loads((run / "run.json").read_text())["columns"]
     sign(run, columns=columns | {"numbers": ["age"]})
-    assert "its columns are others than those of run.json" in refused(
+    assert "its columns are not those of run.json" in refused(
         "predict", run, data, "--out", tmp_path / "x.csv"
     )
 
 
 def test_fewer_classes_than_the_model_has(run, data):
     sign(run, classes=["high", "low"], rows_per_class=[1, 1])
-    assert "its classes are others than those of run.json" in refused(
+    assert "its classes are not those of run.json" in refused(
         "predict", run, data, "--out", run / "x.csv"
     )
 

@@ -117,58 +117,6 @@ def test_parquet_keeps_its_types(fitted, tmp_path):
     assert pd.read_csv(tmp_path / "scored.csv", dtype=str)["count"].tolist()[0] == "1"
 
 
-def test_unseen_categories(fitted, tmp_path):
-    """They are scored as belonging to no known level, with one warning that counts them."""
-    frame = table(30, seed=7)
-    frame.loc[:4, "colour"] = "violet"
-    frame.loc[3:6, "member"] = "perhaps"
-    new = written(tmp_path / "new.csv", frame)
-    result = done("predict", fitted, new, "--out", tmp_path / "scored.csv", "--json")
-    warned = [line for line in result.err.splitlines() if "never saw" in line]
-    where = "('colour': 5, such as 'violet'; 'member': 4, such as 'perhaps')"
-    assert warned == [
-        f"Note: {new} has categories that training never saw in 7 rows {where}; "
-        "they count as rare ones."
-    ]
-    said = json.loads(result.out)
-    assert said == {
-        "rows": 30,
-        "out": str(tmp_path / "scored.csv"),
-        "unseen": {"colour": 5, "member": 4},
-    }
-    quiet = done("predict", fitted, new, "--out", tmp_path / "scored.csv", "--quiet")
-    assert (quiet.out, quiet.err) == ("", "")
-
-
-def test_rows_of_gaps(fitted, tmp_path, monkeypatch):
-    """A spreadsheet leaves them behind its table; each block is counted on from the last."""
-    monkeypatch.setattr("evalign.cli.tables.BLOCK_BYTES", 400)
-    new = written(tmp_path / "new.csv", table(30, seed=7))
-    new.write_text(f"{new.read_text()},,,,,,\n,,,,,,\n")
-    result = done("predict", fitted, new, "--out", tmp_path / "scored.csv")
-    assert "has no value for the model in row 31 and 1 other. Remove rows that are" in result.err
-
-
-def test_rows_of_gaps_that_training_had_too(tmp_path):
-    """Their labels rest on those of training."""
-    frame = table(60)[["colour", "label"]]
-    frame.loc[::3, "colour"] = None
-    data = written(tmp_path / "data.csv", frame)
-    done(*fit(data, tmp_path / "run", "--quick", model="linear"))
-    result = done("predict", tmp_path / "run", data, "--out", tmp_path / "scored.csv")
-    assert result.err == ""
-
-
-def test_percent_signs_of_many_blocks_are_noted_once(fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr("evalign.cli.tables.BLOCK_BYTES", 400)
-    frame = table(60, seed=7)
-    new = written(tmp_path / "new.csv", frame.assign(age=frame["age"].astype(str) + "%"))
-    said = done("predict", fitted, new, "--out", tmp_path / "scored.csv").err
-    assert (
-        said.count("Column 'age' of") == said.count("holds percent signs, which the numbers") == 1
-    )
-
-
 def test_dates_and_the_model_in_python(tmp_path):
     """A date is one in every format, and the model of a run takes the frame that pandas reads."""
     frame = table().assign(since=pd.date_range("2019-12-30", periods=240, freq="9h"))
@@ -247,15 +195,6 @@ def test_evaluate(fitted, tmp_path):
         assert word in shown
 
 
-def test_a_name_is_no_markup(tmp_path):
-    frame = table().replace({"label": {"low": "[red]", "high": ":smile:"}})
-    data = written(tmp_path / "data.csv", frame)
-    done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1))
-    said = done("evaluate", tmp_path / "run", data).out
-    assert "[red]" in said
-    assert ":smile:" in said
-
-
 def test_names_with_commands_for_the_terminal(tmp_path):
     """No control character reaches the terminal or the page; the table keeps the name."""
     name = "low\x1b]0;owned\x07\x9b31m"
@@ -275,24 +214,6 @@ def test_names_with_commands_for_the_terminal(tmp_path):
     for shown in (text, page.split("<script")[0]):
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
     assert name in set(read(out)["label"])
-
-
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_names_that_are_formulas(tmp_path, suffix):
-    frame = table().replace({"label": {"low": "=1+1", "high": "@x"}})
-    data = written(tmp_path / "data.csv", frame)
-    done(*fit(data, tmp_path / "run", "--no-baseline", epochs=3))
-    out = tmp_path / f"scored.{suffix}"
-    said = done("predict", tmp_path / "run", data, "--out", out).err
-    assert ("begin as formulas do ('=1+1', '@x')" in said) == (suffix == "csv")
-    assert set(read(out)["prediction"]) <= {"=1+1", "@x", "middle"}
-
-
-def test_evaluate_in_blocks(fitted, tmp_path, monkeypatch):
-    new = written(tmp_path / "test.csv", table(500, seed=8))
-    one = done("evaluate", fitted, new, "--json").out
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 4096)
-    assert done("evaluate", fitted, new, "--json").out == one
 
 
 def test_evaluate_the_test_rows(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix
 
-from evalign.report import render, scores
+from evalign.report import scores
 from tests.report.made import FIGURES, contents, findings, rendered, tried
 
 NASTY = ["</script><script>alert(1)</script>", "<b>\"&amp;'", "<!--<script>"]
@@ -52,22 +52,20 @@ def page(made):
     return Page(rendered(made))
 
 
-def weighted_cost():
-    rng = np.random.default_rng(0)
-    groups = rng.integers(20, size=400)
-    return contents(metric=COST, weight=rng.random(400), groups=groups)
+RNG = np.random.default_rng(0)
+WEIGHTED = contents(metric=COST, weight=RNG.random(400), groups=RNG.integers(20, size=400))
+DIVERGED = [record | {"loss": float("nan"), "best": False} for record in contents().aligned.history]
+USELESS = [{"column": "x", "value": 0.0, "low": -1, "high": 1}]
 
 
-def diverged():
-    made = contents()
-    records = [record | {"loss": float("nan"), "best": False} for record in made.aligned.history]
-    return replace(made, aligned=replace(made.aligned, history=records))
+def changed(made, **changes):
+    """Change the aligned model, which is then the only one."""
+    return replace(made, aligned=replace(made.aligned, **changes), baseline=None)
 
 
-def one_answer():
-    made = contents()
-    flat = replace(made.aligned, probabilities=np.full((400, 3), 1 / 3), history=[])
-    return replace(made, aligned=flat, baseline=None)
+def cut(value):
+    found = replace(findings(2, models=1), cuts=[[None, value]])
+    return contents(2, baseline=False, findings=found)
 
 
 VARIANTS = {
@@ -75,15 +73,26 @@ VARIANTS = {
     "three": (contents(), "Diamonds mark the decision rules, which weigh all classes"),
     "no baseline": (contents(baseline=False), "aligned with argmax"),
     "many": (contents(120, 2000), "The 30 of 120 classes with the most errors."),
-    "weighted": (weighted_cost(), "400 weighted test rows"),
-    "cost": (weighted_cost(), f"Lower is better: {COST}."),
-    "groups": (weighted_cost(), "resamples of 20 groups of test rows"),
-    "diverged": (diverged(), "Loss of aligned"),
-    "one answer": (one_answer(), "0.333"),
-    "absent class": (replace(contents(4), y=np.arange(400) % 3), "class 3 (0)"),
-    "absent positive": (replace(contents(2), y=np.zeros(400, int)), "No row is of class class 1."),
+    "weighted": (WEIGHTED, "400 weighted test rows"),
+    "cost": (WEIGHTED, f"Lower is better: {COST}."),
+    "groups": (WEIGHTED, "resamples of 20 groups of test rows"),
+    "diverged": (changed(contents(), history=DIVERGED), "Loss of aligned"),
+    "one answer": (changed(contents(), probabilities=np.full((400, 3), 1 / 3)), "Calibration"),
+    "absent class": (contents(4, y=np.arange(400) % 3), "class 3 (0)"),
+    "absent positive": (contents(2, y=np.zeros(400, int)), "No row is of class class 1."),
     "seen": (contents(seen=True), "This is not a test:"),
     "tried": (contents(tried=tried()), "network was left out: it took <b>."),
+    "one tried": (contents(tried=replace(tried(), rows=tried().rows[:1])), "fitted without it. "),
+    "useless": (contents(findings=replace(findings(), columns=USELESS)), "Shuffling any one"),
+    "unknown": (contents(findings=replace(findings(), columns=[])), "Not computed: it would"),
+    "rule": (cut(0.31), "aligned: class 1 if its probability is at least 0.31, otherwise class 0."),
+    "small": (cut(0.0123), "at least 0.0123,"),
+    "large": (cut(0.99876), "at least 0.9988,"),
+    "never": (cut(None), "Decision rule of aligned: always class 0."),
+    "always": (cut(0.0), "Decision rule of aligned: always class 1."),
+    # A name as `os.listdir` gives it if it is not UTF-8.
+    "not unicode": (replace(contents(2), classes=["tea", "caf\udce9"]), "class caf\\udce9"),
+    "rules": (contents(findings=findings()), "class 1 0.31 0.31 class 2 0.02 0.02"),
 }
 
 
@@ -91,6 +100,7 @@ VARIANTS = {
 def test_whole_page(name):
     made, text = VARIANTS[name]
     found = page(made)
+    found.text.encode()
     assert text in found.text
     assert found.plots
     assert all(svg["aria-label"] for svg in found.plots.values())
@@ -104,6 +114,9 @@ def test_whole_page(name):
     assert len(found.all("script")) == 2
     assert "nan" not in found.text.lower()
     assert not {"{{", "{%", "None", "undefined"} & set(found.text.split())
+    answer = scores(made)["answer"]
+    first = " ".join([answer["sentence"], *answer["next"]])
+    assert found.text.split("evalign report", 1)[1].strip().startswith(first)
 
 
 def test_figures():
@@ -116,17 +129,9 @@ def test_figures():
     assert "cross-entropy gives the same labels as aligned." in same.text
     assert same.plots.keys() == alone
     assert len(same.data["curves"][0]["models"]) == 1
-    one = replace(made.aligned, history=[], predicted=made.aligned.probabilities.argmax(1))
-    untrained = page(replace(made, aligned=one, baseline=None))
+    argmax = made.aligned.probabilities.argmax(1)
+    untrained = page(changed(made, history=[], predicted=argmax))
     assert untrained.plots.keys() == {"matrix-aligned", "precision-recall", "reliability"}
-
-
-def test_the_scores_are_those_given():
-    made = contents(2)
-    result = scores(made)
-    result["methods"][0]["value"] = 0.98765
-    assert "0.988" in Page(render(made, result)).text
-    assert "0.988" not in page(made).text
 
 
 def test_size_is_bounded():
@@ -151,34 +156,6 @@ def test_the_description_of_the_matrix_names_errors():
     assert "Confusion matrix of aligned. No errors." in rendered(perfect)
 
 
-def test_the_answer_comes_first():
-    made = contents()
-    answer = scores(made)["answer"]
-    text = page(made).text.split("evalign report", 1)[1].strip()
-    assert text.startswith(" ".join([answer["sentence"], *answer["next"]]))
-
-
-@pytest.mark.parametrize(
-    ("cut", "words"),
-    [
-        (0.31, "aligned: class 1 if its probability is at least 0.31, otherwise class 0."),
-        (None, "Decision rule of aligned: always class 0."),
-        (0.0, "Decision rule of aligned: always class 1."),
-        (0.0123, "at least 0.0123,"),
-        (0.99876, "at least 0.9988,"),
-    ],
-)
-def test_the_rule_in_words(cut, words):
-    found = replace(findings(2, models=1), cuts=[[None, cut]])
-    assert words in page(contents(2, baseline=False, findings=found)).text
-
-
-def test_the_rule_of_several_classes():
-    text = page(contents(findings=findings())).text
-    assert "is predicted instead of class 0, the most frequent class" in text
-    assert "class 1 0.31 0.31 class 2 0.02 0.02" in text
-
-
 def test_notes_and_importance():
     found = page(contents(findings=findings(columns=20)))
     assert "Note: Two files are <i>the same</i>." in found.text
@@ -187,12 +164,6 @@ def test_notes_and_importance():
     assert "column 4 <b>" in found.text
     assert "column 5 <b>" not in found.text
     assert "15 other columns matter less or not at all." in found.text
-    useless = replace(findings(), columns=[{"column": "x", "value": 0.0, "low": -1, "high": 1}])
-    found = page(contents(findings=useless))
-    assert "Shuffling any one column does not make f1_macro worse." in found.text
-    assert "columns" not in found.plots
-    unknown = page(contents(findings=replace(findings(), columns=[])))
-    assert "Not computed: it would take this model too long." in unknown.text
 
 
 def test_scarce_classes_are_marked():
@@ -200,9 +171,7 @@ def test_scarce_classes_are_marked():
     y = np.where((made.y == 2) & (np.cumsum(made.y == 2) > 3), 0, made.y)
     made = replace(made, y=y)
     found = page(made)
-    assert (
-        "Classes with fewer than 10 test rows, whose scores are rough: class 2 (3)." in found.text
-    )
+    assert "fewer than 10 test rows, whose scores are rough: class 2 (3)." in found.text
     value = scores(made)["scarce"]["values"]["aligned"]
     assert f"Without them, f1_macro is {value:.3f} for aligned," in found.text
     assert found.text.count("class 2few rows") == 2
@@ -228,8 +197,6 @@ def test_candidates():
         "no clear difference between blend and trees with argmax (0.200, 95% interval 0.150 to "
         "0.250, few groups)."
     )
-    one = page(replace(made, tried=replace(made.tried, rows=made.tried.rows[:1])))
-    assert "The last line" not in one.text
 
 
 def test_columns_as_read():
@@ -255,10 +222,3 @@ def test_nasty_names_are_harmless():
     for name in NASTY:
         assert name in found.text
     assert [curve["name"] for curve in found.data["curves"]] == NASTY
-
-
-def test_names_that_are_not_unicode():
-    """As `os.listdir` gives those of files that are not named in UTF-8."""
-    made = contents(2, cards={"Data": {"file": "\udce9"}})
-    html = rendered(replace(made, classes=["caf\udce9", "tea"]))
-    assert "caf\\udce9" in html.encode().decode()

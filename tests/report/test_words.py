@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evalign.report import scores
-from evalign.report.words import _size, is_clear, rows_to_tell, verdict_of_tried
+from evalign.report.words import _size, _until_clear, is_clear, rows_to_tell, verdict_of_tried
 from tests.report.made import contents, labelled, tried
 
 ROWS = 400
@@ -48,7 +48,7 @@ def test_the_better_one_is_named(metric, sign):
     assert "no clear difference, the interval contains 0 (" in difference["verdict"]
 
 
-def test_unknown_differences_are_not_clear():
+def test_differences_that_are_unknown_or_close_to_zero():
     unknown = {"value": np.nan, "low": np.nan, "high": np.nan}
     assert not is_clear(unknown)
     assert not is_clear(dict.fromkeys(unknown))
@@ -56,11 +56,8 @@ def test_unknown_differences_are_not_clear():
     made = replace(tried(), gain=dict.fromkeys(unknown) | {"against": "trees"})
     text = "There are too few held-out rows to compare blend with trees with argmax."
     assert verdict_of_tried(made, False) == text
-
-
-def test_an_end_close_to_zero_is_not_written_as_zero():
     difference = {"value": 0.001, "low": 0.00004, "high": 0.002}
-    assert _size(difference) == "0.001 (95% interval 4e-05 to 0.002)"
+    assert _size(difference) == "0.001 (95% interval 4e-05 to 0.002)"  # not 0.000
 
 
 @pytest.mark.parametrize(("metric", "sign"), [("accuracy", 1), (COST, -1)])
@@ -96,6 +93,8 @@ def test_it_did_not_help():
     same = "aligned and cross-entropy with argmax give all rows the same labels"
     assert found["sentence"] == f"It did not help: {same}."
     assert found["next"] == [use]
+    verdict = result(20, 30, 40, 20)["differences"][-1]["verdict"]
+    assert verdict == "Against cross-entropy with argmax: the labels are the same."
     assert answered(100, 20)["next"][0] == "Use aligned with argmax."
     assert answered(20, 20)["next"] == ["Use aligned with argmax."]
 
@@ -115,17 +114,13 @@ def test_the_rows_cannot_tell():
     found = answered(50, 60, 54, 53, tried=tried())
     assert "blend is better than trees with argmax by 0.200" in found["next"][0]
     assert found["next"][1] == "Use aligned with its decision rule (how to get it)."
-
-
-def test_equal_scores_of_different_labels():
-    y, rows = np.arange(ROWS) % 2, np.arange(ROWS)
-    made = contents(2, ROWS, y=y, metric="accuracy")
-    aligned, baseline = (
-        labelled(model, np.where(wrong, 1 - y, y))
-        for model, wrong in zip(made.models, (rows < 40, rows >= ROWS - 40), strict=True)
-    )
-    found = scores(replace(made, aligned=aligned, baseline=baseline))["answer"]
-    assert found["next"] == ["The measured difference is close to 0: use either."]
+    found = {"value": 0.0, "low": -0.1, "high": 0.1}
+    advice = _until_clear(contents(), {}, found)
+    assert advice == ["The measured difference is close to 0: use either."]
+    # With fewer than ten rows of a class no difference would be clear.
+    made = contents(2, 80, y=(np.arange(80) < 2).astype(int))
+    advice = _until_clear(made, {}, {"value": -0.0125, "low": -0.0375, "high": 0.0})
+    assert advice[0].startswith("About 400 test rows instead of 80")
 
 
 @pytest.mark.parametrize(
@@ -175,9 +170,7 @@ def test_a_difference_that_depends_on_a_scarce_class():
     assert found["answer"]["sentence"].endswith(f"; the difference {depends}.")
     assert found["answer"]["next"] == ["Evaluate on more rows of these classes."]
     assert with_a_rare_class(60)["answer"]["verdict"] == "helped"  # also without it
-
-
-def test_two_classes_of_which_one_is_scarce():
+    # Of two classes, no other is left to average over.
     y = np.repeat([0, 1], [396, 4])
     made = contents(2, ROWS, baseline=False, y=y)
     found = scores(replace(made, aligned=labelled(made.aligned, y, np.zeros(ROWS, int))))
@@ -208,15 +201,6 @@ def test_under_a_constraint_decision_rules_are_compared():
     for text in (plain["verdict"], other["verdict"], made["tried"]["verdict"]):
         assert text.endswith("). Argmax ignores the constraint.")
     assert rule["verdict"].endswith(").")
-
-
-def test_every_class_gets_enough_rows():
-    """With fewer than ten rows of a class no difference is clear."""
-    y = (np.arange(80) < 2).astype(int)
-    made = contents(2, 80, y=y, metric="accuracy")
-    aligned = labelled(made.aligned, np.where(np.arange(80) == 10, 1, y))
-    made = replace(made, aligned=aligned, baseline=labelled(made.baseline, y))
-    assert scores(made)["answer"]["next"][0].startswith("About 400 test rows instead of 80")
 
 
 def test_the_rows_that_would_tell():

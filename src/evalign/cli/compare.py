@@ -1,5 +1,6 @@
 """The work of `evalign compare`, and of `evalign demo`, a comparison on built-in data."""
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from evalign.estimator.network import mlp
 from evalign.metrics import resolve
 from evalign.report.words import number
 from evalign.tables.files import TableFile
+from evalign.training import TrainingWarning
 
 # The demo has few rows and should be quick: a small network and some of the methods are enough.
 DEMO_METRIC = "f1_macro"
@@ -122,8 +124,11 @@ def small(n_features: int, n_classes: int) -> nn.Module:
 
 def _run(spoken: Terminal, records: Iterator[FoldScore], total: int) -> list[FoldScore]:
     """Collect all records behind a progress bar."""
-    bar = Console(stderr=True)
-    return list(track(records, "Comparing", total, console=bar, disable=spoken.quiet))
+    with warnings.catch_warnings():
+        # EAST sees one batch at a time, and no option makes batches larger.
+        warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
+        bar = Console(stderr=True)
+        return list(track(records, "Comparing", total, console=bar, disable=spoken.quiet))
 
 
 def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[FoldScore]) -> None:

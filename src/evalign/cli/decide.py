@@ -20,8 +20,8 @@ from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.decisions.goal import ROUNDING
 from evalign.estimator import held_out
-from evalign.estimator.answers import Answers, Method, as_argument
-from evalign.estimator.evidence import Wanted, evidence
+from evalign.estimator.evidence import RuleSettings, evidence
+from evalign.estimator.out_of_fold import Method, OutOfFoldScores, as_argument
 from evalign.report.words import number
 from evalign.tables.classes import Labels
 from evalign.tables.files import TableFile, writing
@@ -73,7 +73,7 @@ def fit_rule(
         columns = [found[name] for name in labels.names if name in found]
         method: Method = "decision_function" if logits else "predict_proba"
         y = labels.encode(table, source)
-        answers = Answers(
+        oof = OutOfFoldScores(
             class_scores(table, source, columns, method),
             method,
             y,
@@ -82,16 +82,16 @@ def fit_rule(
             np.arange(len(y)),
         )
         for fold, (_, rows) in enumerate(held_out.splits(held_out.FOLDS, y, y, y, {}, SEED)):
-            answers.fold[rows] = fold
+            oof.fold[rows] = fold
         apart = None if groups is None else table[groups].fillna("").astype(str).to_numpy(object)
-        wanted = Wanted(metric, decision, constraint, labels.names, confidence, apart)
+        wanted = RuleSettings(metric, decision, constraint, labels.names, confidence, apart)
         with refused():
-            rule = wanted.rule(answers)
-            results = _as_metric(evidence(answers, wanted, rule), metric)
+            rule = wanted.rule(oof)
+            results = _as_metric(evidence(oof, wanted, rule), metric)
         if len(labels.names) == 2:
             spoken.note(f"The positive class is {labels.names[1]!r}.")
         spoken.note(f"Columns of the classes: {listed(columns)}.")
-        if doubt := wanted.doubt(answers):
+        if doubt := wanted.doubt(oof):
             spoken.note(f"Note: {doubt}")
         SavedRule(rule, labels, columns, method, source.reading).write(out)
         summary = {"out": str(out), "metric": metric, "rows": len(y), "source": rule.source}

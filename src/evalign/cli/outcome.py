@@ -133,6 +133,7 @@ def _constraints(contents: Contents, about: About) -> dict[str, Any]:
     if not contents.constrained:
         return {}
     rows, hard = [], contents.hard(contents.aligned.predicted, matrix=True)
+    where = "rows seen in training" if contents.seen else "test rows"
     for each, slack in zip(
         parse(arguments["--constraint"], contents.classes), about["slacks"], strict=True
     ):
@@ -140,7 +141,7 @@ def _constraints(contents: Contents, about: About) -> dict[str, Any]:
         fitted = each.bound + (slack if each.at_least else -slack)
         verdict = (
             f"{number(fitted)} on the held-out rows that the rule was fitted to, {number(value)} "
-            f"on the {contents.kind}, where it is {'met' if met else 'not met'}"
+            f"on the {where}, where it is {'met' if met else 'not met'}"
         )
         row = {"constraint": each.text, "held_out": fitted, "test": value, "met": met}
         rows.append(row | {"verdict": verdict})

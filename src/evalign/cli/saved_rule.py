@@ -8,7 +8,7 @@ from evalign.cli.dataset import reading_of
 from evalign.cli.errors import UsageError
 from evalign.cli.files import replacing
 from evalign.decisions import DecisionRule
-from evalign.estimator.answers import Method
+from evalign.estimator.out_of_fold import Method
 from evalign.tables.classes import Labels
 from evalign.tables.files import Reading
 from evalign.training.checkpoint import WRONG_TREE, read_plain

@@ -6,7 +6,7 @@ import pandas as pd
 from evalign.cli.dataset import check_name
 from evalign.cli.errors import UsageError, listed
 from evalign.decisions.inputs import FROM_ONE
-from evalign.estimator.answers import Method
+from evalign.estimator.out_of_fold import Method
 from evalign.tables.classes import Labels
 from evalign.tables.files import TableFile
 

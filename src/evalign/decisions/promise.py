@@ -29,7 +29,7 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from evalign.core.constraints import Constraint, Infeasible
-from evalign.core.doubts import warn
+from evalign.core.input_warnings import warn
 from evalign.decisions.certainty import CellSums, lacking, p_values, rate_of, standing
 from evalign.decisions.cuts import all_cuts, best_cut, threshold_gains
 from evalign.decisions.gains import confusions
