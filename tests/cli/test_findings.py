@@ -13,12 +13,12 @@ from evalign.cli import findings as work
 from evalign.cli import fit as command
 from evalign.cli import run as runs
 from evalign.cli.dataset import Rows
-from evalign.cli.errors import DataWarning
 from evalign.cli.files import digest
 from evalign.cli.findings import cuts, importance
-from evalign.cli.labels import Labels
 from evalign.cli.outcome import decided
 from evalign.cli.run import FinishedRun
+from evalign.tables import DataWarning
+from evalign.tables.classes import Labels
 from tests.cli.commands import done, fit, refused, table, written
 
 LABELS = {number: Labels("label", tuple(range(number))) for number in (2, 3)}

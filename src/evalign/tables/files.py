@@ -6,7 +6,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from csv import QUOTE_ALL
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +86,7 @@ class TableFile:
         A block must not decide what its columns are, so those that are text or dates are named.
         """
         size, count = max(512, BLOCK_CELLS // max(1, len(self.names))), 0
-        with self._reading():
+        with ExitStack() as opened, self._reading():
             if is_parquet(self.path):
                 file = parquet.ParquetFile(self.path, pre_buffer=False)  # else it reads all at once
                 batches = (pa.Table.from_batches([part]) for part in file.iter_batches(size))
@@ -99,9 +99,12 @@ class TableFile:
                     frame = self._pandas(dtype=known)
                     pairs = iter([(frame, frame)])
                 else:
-                    typed = self._pandas(dtype=known, chunksize=size)
                     as_text = {"dtype": str, "na_filter": False, "na_values": None}
-                    pairs = zip(typed, self._pandas(**as_text, chunksize=size), strict=True)
+                    both = [
+                        opened.enter_context(self._pandas(**how, chunksize=size))
+                        for how in ({"dtype": known}, as_text)
+                    ]
+                    pairs = zip(*both, strict=True)
             for frame, raw in pairs:
                 yield self._dated(frame, dates), raw
                 count += len(frame)
