@@ -12,7 +12,6 @@ import pytest
 
 import evalign
 from evalign.cli import main
-from evalign.cli.columns import Columns
 from evalign.cli.run import FinishedRun
 from evalign.core.text import installing
 from evalign.estimator import AlignedClassifier
@@ -29,14 +28,12 @@ def test_the_run_folder(fitted, data):
     assert names == whole
     assert not fitted.with_name("run.partial").exists()
     run = FinishedRun(fitted)
-    assert run.columns == Columns(
-        "label",
-        numbers=["age", "income"],
-        categories=["colour", "member"],
-        dates=[],
-        left_out={"person": "id", "country": "constant"},
-        percents={"age": False, "income": False},
-    )
+    assert run.columns.kinds == {
+        "age": "number",
+        "income": "number",
+        "colour": "category",
+        "member": "category",
+    }
     assert run.labels.names == ["high", "low", "middle"]
     assert run.about["rows"] == {"training": 192, "test": 48}
     assert "<html" in (fitted / "report.html").read_text(encoding="utf-8")
