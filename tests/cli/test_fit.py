@@ -28,7 +28,12 @@ def test_the_run_folder(fitted, data):
     assert names == whole
     assert not fitted.with_name("run.partial").exists()
     run = FinishedRun(fitted)
-    assert run.columns.features == ["age", "income", "colour", "member"]
+    assert run.columns.kinds == {
+        "age": "number",
+        "income": "number",
+        "colour": "category",
+        "member": "category",
+    }
     assert run.labels.names == ["high", "low", "middle"]
     assert run.about["rows"] == {"training": 192, "test": 48}
     assert "<html" in (fitted / "report.html").read_text(encoding="utf-8")

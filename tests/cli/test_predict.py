@@ -12,10 +12,10 @@ import pytest
 from sklearn.metrics import f1_score
 
 import evalign
-from evalign.cli import tables
 from evalign.cli.outcome import judged
 from evalign.cli.run import FinishedRun
 from evalign.estimator import AlignedClassifier
+from evalign.tables import files as tables
 from tests.cli.commands import done, files, fit, refused, table, written
 
 PROBABILITIES = [f"probability_{label}" for label in ("high", "low", "middle")]
@@ -68,7 +68,6 @@ def test_blocks(fitted, tmp_path, monkeypatch, source):
     """Many blocks give the same bytes as one."""
     new = written(tmp_path / f"new.{source}", table(1500, seed=6))
     done("predict", fitted, new, "--out", tmp_path / "one.csv")
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 4096)
     monkeypatch.setattr(tables, "BLOCK_CELLS", 1)
     assert len(list(tables.TableFile(new).blocks())) > 2
     done("predict", fitted, new, "--out", tmp_path / "many.csv")
@@ -76,7 +75,6 @@ def test_blocks(fitted, tmp_path, monkeypatch, source):
 
 
 def test_the_row_of_a_bad_number_in_a_later_block(fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 4096)
     frame = table(1500).astype({"age": object})
     frame.loc[1234, "age"] = "old"
     new = written(tmp_path / "new.csv", frame)
