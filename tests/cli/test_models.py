@@ -128,7 +128,7 @@ def test_a_forged_run(blend, tmp_path, name, content):
     about["files"][name] = digest(run / name)
     (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
     if name == "candidates.json":
-        assert "candidates.json cannot be used" in refused("report", run)
+        assert "is damaged" in refused("report", run)
     else:
         new = written(tmp_path / "new.csv", two(20))
         refused("predict", run, new, "--out", tmp_path / "scored.csv")
