@@ -144,7 +144,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    plans = plan.multilabel(asked.datasets[::-1], methods=asked.methods, splits=range(asked.splits))
+    plans = plan.multilabel(asked.datasets, methods=asked.methods, splits=range(asked.splits))
+    plans.sort(key=lambda run: run.split_seed)  # so that a part of the runs has every data set
     runs: list[dict[str, Any]] = []
     with ProcessPoolExecutor(asked.workers, mp_context=get_context("spawn")) as pool:
         for done in as_completed([pool.submit(measure, run) for run in plans]):

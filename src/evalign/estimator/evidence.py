@@ -17,7 +17,7 @@ from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.core.text import counted, worded
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.fit import check_arguments
-from evalign.decisions.goal import Goal
+from evalign.decisions.objective import Objective
 from evalign.decisions.promise import NotPromisedWarning
 from evalign.estimator.answers import OWNER, Answers, as_argument
 from evalign.estimator.constrained import gaps_of
@@ -293,7 +293,7 @@ def _curve(answers: Answers, metric: Metric, folds: np.ndarray) -> dict[str, np.
             mass = np.concatenate([[0], weight[rows][order].cumsum()])
             below = mass[np.searchsorted(value[rows][order], thresholds, side="right")]
             matrices[place, :, true] = np.stack([below, mass[-1] - below], -1)
-    scores = Goal.of(OWNER, metric, None).scores(torch.from_numpy(matrices)).numpy()
+    scores = Objective.of(OWNER, metric, None).scores(torch.from_numpy(matrices)).numpy()
     return {
         "thresholds": thresholds,
         "threshold_scores": np.where(np.isfinite(scores), scores, np.nan),
