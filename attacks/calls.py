@@ -25,8 +25,6 @@ MULTICLASS: dict[str, Callable[[], Any]] = {
     "lovasz": lambda: losses.LovaszSoftmaxLoss(),
     "auroc": lambda: losses.AUROCLoss(),
     "average_precision": lambda: losses.AveragePrecisionLoss(),
-    "partial_auc": lambda: losses.PartialAUCLoss(0.1),
-    "recall_at_precision": lambda: losses.RecallAtPrecisionLoss(0.9),
     "sigmoid_f1": lambda: losses.SigmoidF1Loss(),
 }
 BINARY: dict[str, Callable[[], Any]] = {

@@ -1,28 +1,27 @@
-"""The ways `AlignedClassifier` trains: a loss, its annealing, and the offsets to add back."""
+"""The recipes of `AlignedClassifier`: a loss, the offsets of its logits, and its annealing."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from torch import Tensor
 
-from evalign.core.checks import require
 from evalign.core.metrics import Metric
 from evalign.core.rows import Task
 from evalign.losses import AlignedLoss, FocalLoss, LogitAdjustedLoss, MetricLoss
 from evalign.losses.base import Loss
 from evalign.training import TemperatureAnnealing
 
-COOLINGS = 3  # coolings in vain before EAST's training ends
+COOLINGS = 3  # coolings without a new best before EAST's training ends
 
 
 class Recipe(NamedTuple):
-    """The loss to train with, its offsets and its annealing.
+    """How to train a network.
 
     Args:
         loss: called as loss(logits, target, sample_weight=...).
-        offsets: one per class or label; softmax(logits + offsets), of labels sigmoid(logits +
-            offsets), are the probabilities.
-        annealing: cools the loss and ends the training, in the place of plain early stopping.
+        offsets: one per class or label. softmax(logits + offsets), or sigmoid if multilabel, are
+            the probabilities.
+        annealing: cools the loss and stops training; None for plain early stopping.
     """
 
     loss: Loss
@@ -30,85 +29,52 @@ class Recipe(NamedTuple):
     annealing: TemperatureAnnealing | None = None
 
 
-class Aim(NamedTuple):
-    """What a network is trained for.
-
-    Args:
-        metric: the metric to be best in.
-        class_counts: of the training rows, one per class, or of many labels a row a pair (negative,
-            positive) per label.
-        patience: epochs without a new best before training ends.
-        constraint: what its labels have to meet, which the best epoch and the rule heed.
-        classes: the names of the classes in it.
-    """
-
-    metric: Metric
-    class_counts: Tensor
-    patience: int | None
-    constraint: str | None = None
-    classes: list[str] | None = None
-
-    @property
-    def task(self) -> Task:
-        return "multilabel" if self.class_counts.ndim == 2 else "multiclass"
-
-    def no_offsets(self) -> Tensor:
-        return self.class_counts.new_zeros(len(self.class_counts))
+# Class counts are (C,), or if multilabel (L, 2): the rows without and with each label.
+# The losses use ranks="own": an estimator trains on its own rows, even if other ranks train too.
 
 
-# The recipes use ranks="own": an estimator trains on its own rows, even if other ranks train too.
+def aligned(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+    """Cross-entropy and the metric together, see `AlignedLoss`."""
+    loss = AlignedLoss(metric, class_counts, ranks="own", task=_task(class_counts))
+    return Recipe(loss, loss.offsets)
 
 
-def east(aim: Aim) -> Recipe:
+def cross_entropy(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
+    """Cross-entropy, the baseline. torch's own module does not take a weight per row."""
+    loss = (
+        FocalLoss(0.0, task="multilabel")
+        if _task(class_counts) == "multilabel"
+        else LogitAdjustedLoss(class_counts, tau=0.0, task="multiclass")
+    )
+    return Recipe(loss, class_counts.new_zeros(len(class_counts)))
+
+
+def east(metric: Metric, class_counts: Tensor, patience: int | None) -> Recipe:
     """EAST to the letter: the metric loss of each batch, cooled from 0.2 by 0.9 (EAST 4.3)."""
-    loss = MetricLoss(aim.metric, ranks="own", task=aim.task)
-    patience = aim.patience
+    loss = MetricLoss(metric, ranks="own", task=_task(class_counts))
     annealing = TemperatureAnnealing(
         loss,
         start=0.2,
         rate=0.9,
-        # The stretches before each cooling and the end make up the patience.
+        # The waits before each cooling and before the end add up to the patience.
         patience=5 if patience is None else -(-patience // (COOLINGS + 1)),
         coolings=2**31 if patience is None else COOLINGS,
-        greater_is_better=loss.metric.greater_is_better,
+        greater_is_better=metric.greater_is_better,
     )
-    return Recipe(loss, aim.no_offsets(), annealing)
+    return Recipe(loss, class_counts.new_zeros(len(class_counts)), annealing)
 
 
-def cross_entropy(aim: Aim) -> Recipe:
-    """Cross-entropy, the baseline. torch's own module does not take a weight per row."""
-    many = aim.task == "multilabel"
-    loss = FocalLoss(0.0, task="multilabel") if many else _adjusted(aim, tau=0.0)
-    return Recipe(loss, aim.no_offsets())
+def _task(class_counts: Tensor) -> Task:
+    return "multilabel" if class_counts.ndim == 2 else "multiclass"
 
 
-def focal(aim: Aim) -> Recipe:
-    """Focal loss, as published; its probabilities are known to be too cautious."""
-    return Recipe(FocalLoss(task=aim.task), aim.no_offsets())
-
-
-def logit_adjusted(aim: Aim) -> Recipe:
-    """Logit adjustment, as published. The prior stays out, as if classes were equally frequent."""
-    one, cure = aim.task == "multiclass", 'Use "aligned".'
-    allowed = "be another one for many labels a row, which have no common prior"
-    require(one, "AlignedClassifier", "recipe", allowed, "'logit_adjusted'", cure)
-    return Recipe(_adjusted(aim), aim.no_offsets())
-
-
-def aligned(aim: Aim) -> Recipe:
-    """Cross-entropy and the metric together, see `AlignedLoss`."""
-    loss = AlignedLoss(aim.metric, aim.class_counts, ranks="own", task=aim.task)
-    return Recipe(loss, loss.offsets)
-
-
-def _adjusted(aim: Aim, tau: float = 1.0) -> LogitAdjustedLoss:
-    return LogitAdjustedLoss(aim.class_counts, tau=tau, task="multiclass")
-
-
-RECIPES: dict[str, Callable[[Aim], Recipe]] = {
+RECIPES: dict[str, Callable[[Metric, Tensor, int | None], Recipe]] = {
     "aligned": aligned,
     "cross_entropy": cross_entropy,
     "east": east,
-    "focal": focal,
-    "logit_adjusted": logit_adjusted,
 }
+
+
+def chosen_recipe(recipe: str | None, constraint: str | None) -> str:
+    """The recipe by its name; None is "aligned", or "cross_entropy" with a constraint."""
+    return recipe or ("aligned" if constraint is None else "cross_entropy")

@@ -99,7 +99,7 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--metric", "f2_makro"], "--metric must be the name of a metric"),
+        (["--metric", "f2_makro"], "`evalign metrics` lists the names."),
         (["--metric", "f2_makro"], 'Did you mean "f2_macro"?'),
         (["--metric", "f1"], "--metric f1 is of one class, and the target has 3. Use f1_macro,"),
         (["--metric", "roc_auc"], "all thresholds: use a metric of labels, such as balanced_acc"),
@@ -130,8 +130,11 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
         (["--positive", "high"], "must be left out, as 'label' has 3 classes, not two. Got 'high'"),
         (["--test", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory."),
         (["--validation", "t.csv.zip"], "t.csv.zip is packed. Unpack it, and give the table"),
-        ([*TUNED, "accuracy >= 0.5", "--confidence", "2"], "--confidence must lie from 0.5 to"),
-        (["--confidence", "0.9"], "must be left out without a constraint. Got 0.9. Name what is"),
+        (
+            [*TUNED, "accuracy >= 0.5", "--confidence", "2"],
+            "confidence of evalign fit must lie from 0.5 to",
+        ),
+        (["--confidence", "0.9"], "must come with a constraint. Got 0.9. Give one"),
         (["--validation", "t.ods"], "must end in .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .xlsx."),
         (["--nonsense"], "No such option: --nonsense"),
     ],
@@ -148,7 +151,7 @@ def test_a_class_of_one_group(tmp_path):
     data.write_bytes(changed(home=groups))
     result = invoke(*fit(data, tmp_path / "run", "--model", "blend", "--group", "home"))
     assert result.code == 2
-    text = "--group must leave rows of every class to train on. Got none of class 'high'. Give"
+    text = "must leave rows of every class to train on. Got none of class ['high']. Give"
     assert text in result.err
 
 
@@ -429,7 +432,7 @@ def test_another_version(fitted, tmp_path):
     file.write_text(json.dumps(about | {"version": 1}))
     text = refused("report", tmp_path / "run")
     assert text.endswith(
-        "has format version 1, this is 4. Use it with the version of evalign that wrote it."
+        "has format version 1, this is 5. Use it with the version of evalign that wrote it."
     )
     file.write_text(json.dumps(about | {"format": "other"}))
     assert "is not a run of evalign: see its run.json" in refused("report", tmp_path / "run")

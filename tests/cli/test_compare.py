@@ -148,7 +148,7 @@ def test_a_cost_is_best_when_small(binary):
         (["--group", "house"], "--group must name a column of"),
         (
             ["--group", "member", "--folds", 2],
-            "--group must name at least 3 groups. Got 2. Give more",
+            "groups of compare must name at least 3 groups. Got 2. Give more",
         ),
         (["--group", "colour", "--folds", 2], "must leave two groups or more to train on. Got 1."),
         (["--positive", "c"], "--positive must be a class of 'label'"),
@@ -163,7 +163,7 @@ def test_groups_that_do_not_fit_the_folds(tmp_path):
     frame["label"] = np.where(frame["house"] == 0, "yes", "no")
     path = written(tmp_path / "data.csv", frame)
     said = refused("compare", path, "--target", "label", "--group", "house", "--folds", 3)
-    assert "must leave every class in every fold. Got no class 'yes' in one. Use fewer" in said
+    assert "must leave every class in every fold. Got no class yes in one. Use fewer" in said
     said = refused("compare", path, "--target", "label", "--group", "house")
     assert "must name at least 5 groups. Got 4. Use fewer folds." in said
 
@@ -203,7 +203,7 @@ def test_a_class_that_lives_in_one_group(tmp_path):
     frame["household"] = np.where(frame["label"] == "low", 99, np.arange(160) % 12)
     path = written(tmp_path / "data.csv", frame)
     line = refused("compare", path, "--target", "label", "--group", "household", "--folds", 2)
-    assert "evalign: --group must leave every class in every fold" in line
+    assert "evalign: groups of compare must leave every class in every fold" in line
 
 
 # The demo

@@ -258,7 +258,7 @@ BAD = {
     "rule and target": (["--rule", "RULE", "--target", "label"], "--target is for a new rule"),
     "unknown metric": (
         ["--target", "label", "--metric", "nosuch"],
-        "--metric must be the name of a",
+        "must be a name of metrics.names()",
     ),
     "metric of two": (["--target", "label", "--metric", "f1"], "Use f1_macro, the mean"),
     "columns missing": (["--target", "middle"], "quantity"),
@@ -420,9 +420,13 @@ def test_a_promise(tmp_path):
     assert "gap(recall) <= 0.9 needs groups of rows. Name their column with --groups." in text
     text = refused("decide", data, *how, "--constraint", "recall >= 0.5", "--groups", "place")
     assert '--constraint bounds none. Leave it out, or pass --constraint "gap(recall)' in text
-    assert "--confidence must be left out without a constraint" in refused("decide", few, *how)
+    assert "confidence of evalign decide must come with a constraint" in refused(
+        "decide", few, *how
+    )
     one = written(tmp_path / "one.csv", frame.assign(place="here"))
-    assert "--groups must name two groups at least. Got 1." in refused("decide", one, *how, *bounds)
+    assert "groups of fit_decision must name two groups at least. Got 1." in refused(
+        "decide", one, *how, *bounds
+    )
 
 
 FORGED = [
@@ -560,10 +564,10 @@ def test_what_the_best_rule_reaches_is_of_classes_by_their_names(folder, tmp_pat
     bounds = "recall[high] >= 0.99, precision[high] >= 0.99"
     command = ["decide", folder / "scores.csv", "--target", "label", "--out", tmp_path / "r.json"]
     said = refused(*command, "--constraint", bounds)
-    assert f"--constraint must be met by some rule on these rows. Got '{bounds}'. The best" in said
+    assert f"must be met by some rule on these rows. Got '{bounds}'. The best" in said
     assert re.search(r"reaches recall\[high\] = 0\.\d+, precision\[high\] = 0\.\d+\.$", said)
     said = refused(*command, "--constraint", "recal >= 0.5")
-    assert "must bound a metric by a name that `evalign metrics` lists. Got 'recal'. Did" in said
+    assert "must be a name of metrics.names(). Got 'recal'. Did" in said
 
 
 def test_a_cost_is_shown_as_it_is(tmp_path):

@@ -16,11 +16,13 @@ from evalign.cli.dataset import Rows
 from evalign.cli.errors import DataWarning
 from evalign.cli.files import digest
 from evalign.cli.findings import cuts, importance
+from evalign.cli.labels import Labels
 from evalign.cli.outcome import decided
 from evalign.cli.run import FinishedRun
 from tests.cli.commands import done, fit, refused, table, written
 
 ENOUGH = 1e6  # seconds
+LABELS = {number: Labels("label", tuple(range(number))) for number in (2, 3)}
 
 
 def rows_of(frame, weight=None):
@@ -50,23 +52,23 @@ def models():
 
 def test_the_rule_of_two_classes(models):
     ensemble, network = models[2]
-    assert cuts(ensemble, 2, 0) == [None, pytest.approx(ensemble.rule_.threshold, abs=1e-9)]
+    assert cuts(ensemble, LABELS[2], 0) == [None, pytest.approx(ensemble.rule_.threshold, abs=1e-9)]
     # Of the network's probabilities, which the rule has mended.
     gain = network.rule_.gain.numpy()
     lost, won = gain[0, 0] - gain[0, 1], gain[1, 1] - gain[1, 0]
-    assert cuts(network, 2, 0) == [None, pytest.approx(lost / (lost + won), abs=1e-9)]
+    assert cuts(network, LABELS[2], 0) == [None, pytest.approx(lost / (lost + won), abs=1e-9)]
 
 
 def test_the_rule_of_three_classes(models):
     """Against all probabilities of a grid."""
     grid = np.linspace(0, 1, 1001)
     for model in models[3]:
-        found = cuts(model, 3, 1)
+        found = cuts(model, LABELS[3], 1)
         assert found[1] is None
         for code in (0, 2):
             rows = np.zeros((1001, 3))
             rows[:, code], rows[:, 1] = grid, 1 - grid
-            given = decided(model, rows) == code
+            given = decided(model, LABELS[3], rows) == code
             assert grid[given].min() == pytest.approx(found[code], abs=0.001)
             assert (np.diff(given.astype(int)) >= 0).all()
 
@@ -75,8 +77,8 @@ def test_a_class_that_is_never_or_always_given(models):
     model = models[2][0]
     for code, cut in {0: None, 1: 0.0}.items():
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(work, "decided", lambda _, rows, code=code: np.full(len(rows), code))
-            assert cuts(model, 2, 0) == [None, cut]
+            patch.setattr(work, "decided", lambda _, __, rows, code=code: np.full(len(rows), code))
+            assert cuts(model, LABELS[2], 0) == [None, cut]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -84,7 +86,9 @@ def test_the_columns_that_matter_are_scikit_learns(models, weighted):
     frame = table(300, seed=7)
     weight = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else None
     rows, model = rows_of(frame, weight), models[3][0]
-    found = {row["column"]: row for row in importance(model, rows, "f1_macro", 0, ENOUGH)[0]}
+    found = {
+        row["column"]: row for row in importance(model, LABELS[3], rows, "f1_macro", 0, ENOUGH)[0]
+    }
     expected = permutation_importance(
         model, rows.X, rows.y, sample_weight=weight, n_repeats=8, random_state=0
     )
@@ -104,7 +108,9 @@ def test_the_columns_that_matter_are_scikit_learns(models, weighted):
 def test_a_cost_gets_larger(models):
     cost = "expected_cost[[0, 1, 1], [1, 0, 1], [1, 1, 0]]"
     rows = rows_of(table(200, seed=7))
-    (first, *_), again = (importance(models[3][1], rows, cost, 0, ENOUGH)[0] for _ in range(2))
+    (first, *_), again = (
+        importance(models[3][1], LABELS[3], rows, cost, 0, ENOUGH)[0] for _ in range(2)
+    )
     assert first["column"] == "age"
     assert first["low"] > 0
     assert again[0] == first
@@ -115,15 +121,15 @@ def test_the_time_is_bounded(models, monkeypatch):
     frame = table(600)
     rows, asked, judged, now = rows_of(frame), [], work.judged, [0.0]
 
-    def counting(model, X):
+    def counting(model, labels, X):
         asked.append(X)
         now[0] += len(X) / 100  # a hundred rows a second
-        return judged(model, X)
+        return judged(model, labels, X)
 
     monkeypatch.setattr(work, "judged", counting)
     monkeypatch.setattr(work, "monotonic", lambda: now[0])
     monkeypatch.setattr(work, "CELLS", 2000)
-    columns, number = importance(models[3][0], rows, "f1_macro", 0, seconds=10)
+    columns, number = importance(models[3][0], LABELS[3], rows, "f1_macro", 0, seconds=10)
     assert (len(columns), number) == (4, 250)
     assert [len(X) for X in asked] == [600, 250, 500, 500]
     shares = [
@@ -131,9 +137,9 @@ def test_the_time_is_bounded(models, monkeypatch):
         for labels in (frame["label"], frame["label"][asked[1].index])
     ]
     assert (shares[0] - shares[1]).abs().max() < 0.005
-    assert importance(models[3][0], rows, "f1_macro", 0, seconds=3) == ([], 0)
+    assert importance(models[3][0], LABELS[3], rows, "f1_macro", 0, seconds=3) == ([], 0)
     few = Rows(rows.X[:40], rows.y[:40], (np.arange(40) < 30).astype(float), None)
-    assert importance(models[3][0], few, "f1_macro", 0, seconds=3)[1] == 30
+    assert importance(models[3][0], LABELS[3], few, "f1_macro", 0, seconds=3)[1] == 30
     # Each of four columns twice, as there is time for 300 rows.
     assert [len(X) for X in asked[-2:]] == [30, 2 * 4 * 30]
 

@@ -54,11 +54,11 @@ def test_formats(fitted, tmp_path, source, target):
 
 
 def test_labels_and_probabilities_of_one_pass(fitted):
-    model, passes = FinishedRun(fitted).classifier("model"), []
-    X = table(50)[["age", "income", "colour", "member"]]
-    expected = model.predict(X), model.predict_proba(X)
+    run, passes = FinishedRun(fitted), []
+    model, X = run.classifier("model"), table(50)[["age", "income", "colour", "member"]]
+    expected = np.searchsorted(model.classes_, model.predict(X)), model.predict_proba(X)
     model.network_.register_forward_hook(lambda *_: passes.append(1))
-    for got, wanted in zip(judged(model, X), expected, strict=True):
+    for got, wanted in zip(judged(model, run.labels, X), expected, strict=True):
         np.testing.assert_array_equal(got, wanted)
     assert len(passes) == 1
 
@@ -212,8 +212,7 @@ def test_an_unseen_category_is_a_rare_one(tmp_path):
 def test_labels_come_back_as_they_were(tmp_path):
     for labels, expected in [
         ([3, 1, 10], (pa.int64(), [1, 3, 10])),
-        (["007", "010", "1"], (pa.string(), ["1", "007", "010"])),
-        ([0.5, 1.5, 2.0], (pa.float64(), [0.5, 1.5, 2.0])),
+        (["007", "010", "1"], (pa.string(), ["007", "010", "1"])),
         ([True, False, True], (pa.string(), ["False", "True"])),
     ]:
         folder = tmp_path / str(labels[0])

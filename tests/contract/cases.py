@@ -268,25 +268,6 @@ LOSS_CASES = [
         for task in ALL_TASKS
         for id_, make, expected in [
             ("average_precision", losses.AveragePrecisionLoss, reference.average_precision),
-            (
-                "partial_auc",
-                partial(losses.PartialAUCLoss, 0.3),
-                partial(reference.partial_auc, max_fpr=0.3),
-            ),
-            (
-                "two_way_partial_auc",
-                partial(losses.PartialAUCLoss, 0.6, 0.2, thresholds=21),
-                partial(reference.partial_auc, max_fpr=0.6, min_tpr=0.2, thresholds=21),
-            ),
-            (
-                "recall_at_precision",
-                partial(losses.RecallAtPrecisionLoss, 0.6),
-                partial(
-                    reference.recall_at_precision,
-                    precision=0.6,
-                    heaviside=membership.heaviside_at(0.2),
-                ),
-            ),
         ]
     ),
     _loss("wmw", losses.WMWLoss, "binary", reference.wmw),

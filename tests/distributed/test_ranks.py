@@ -14,7 +14,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from evalign import AlignedLoss, DecisionFitter, MetricLoss, exact_backward, metrics
-from evalign.losses import AUROCLoss, AveragePrecisionLoss, DiceLoss, PartialAUCLoss
+from evalign.losses import AUROCLoss, AveragePrecisionLoss, DiceLoss
 from tests import tolerances
 from tests.distributed.processes import run
 from tests.estimator.models import imbalanced, quick
@@ -40,7 +40,6 @@ LOSSES = {
     "dice": DiceLoss,
     "auroc": AUROCLoss,
     "average precision": AveragePrecisionLoss,
-    "partial area": partial(PartialAUCLoss, 0.4, 0.1, momentum=0.5),
 }
 
 
@@ -63,17 +62,12 @@ def alone(shares, dtype=torch.float64):
     return [rows(sum(shares), dtype, seed) for seed in (1, 2)]
 
 
-def groups_of(loss, x):
-    """Make groups for a loss that asks for some. The last of them is on few ranks."""
-    return {"groups": (x[:, 0] > 0).long() + (x[:, 1] > 1)} if loss.gaps else {}
-
-
 def steps(model, loss, parts):
     """Compute values and gradients of some steps, all of which enter the running statistics."""
     answers = []
     for x, y, w in parts:
         model.zero_grad()
-        value = loss(model(x), y, sample_weight=w, **groups_of(loss, x))
+        value = loss(model(x), y, sample_weight=w)
         value.backward()
         gradients = [p.grad.clone() for p in model.parameters()]
         answers.append((value.item(), [g.tolist() for g in gradients]))
@@ -148,7 +142,7 @@ def exact(rank, size, shares, dtype, name):
     model = DistributedDataParallel(network(dtype))
     (x, y, w), _ = parts_of(rank, shares, dtype)
     loss = copy.deepcopy(LOSSES[name](ranks=dist.group.WORLD))  # the group is shared
-    parts = x, y, w, *groups_of(loss, x).values()
+    parts = x, y, w
     microbatches = list(zip(*(part.split(2) for part in parts), strict=True))
     value = exact_backward(loss, model, microbatches)
     return [(value.item(), [p.grad.tolist() for p in model.parameters()])]
@@ -219,10 +213,9 @@ def test_only_training_on_the_group_asked_for_waits_for_other_ranks():
 
 def running_state(rank, size):
     answers = []
-    bounded = AlignedLoss("f1_macro", constraint="recall[1] >= 0.9, gap(accuracy) <= 0.05")
-    for loss in (AlignedLoss("f1_macro"), AlignedLoss("f1_macro", label_smoothing=0.1), bounded):
+    for loss in (AlignedLoss("f1_macro"), AlignedLoss("f1_macro", label_smoothing=0.1)):
         for x, y, _ in 2 * parts_of(rank, [4, 3], torch.float64):
-            loss(network(torch.float64)(x), y, **groups_of(loss, x))
+            loss(network(torch.float64)(x), y)
         answers.append({name: value.tolist() for name, value in loss.state_dict().items()})
     return answers
 

@@ -386,7 +386,7 @@ def test_a_classifier_that_is_given_sees_columns_in_the_order_of_fit():
 def test_a_network_sees_a_column_as_all_rows_do(monkeypatch):
     """A fold without the one row that is not a date would read dates, and not know that row."""
     named = quick(epochs=1, network="linear", decision="argmax", validation_fraction=0.2)
-    monkeypatch.setattr(candidates, "network_candidate", lambda metric, seed: named)
+    monkeypatch.setattr(candidates, "network_candidate", lambda *given: named)
     days = np.array([f"2020-01-{1 + row % 28:02}" for row in range(len(Y))], dtype=object)
     days[3] = "unknown"
     number = np.random.default_rng(0).permutation(len(Y))  # counts rows, and some of it does not
@@ -404,7 +404,7 @@ def test_a_network_sees_a_column_as_all_rows_do(monkeypatch):
 
 def test_long_numbers_are_text_for_all_candidates(monkeypatch):
     named = quick(epochs=1, network="linear", decision="argmax", validation_fraction=0.2)
-    monkeypatch.setattr(candidates, "network_candidate", lambda metric, seed: named)
+    monkeypatch.setattr(candidates, "network_candidate", lambda *given: named)
     ids = [10**20 + (row % 2 if row % 9 else 7) for row in range(len(Y))]
     long, text = (
         pd.DataFrame({"a": X[:, 0], "ref": pd.Series(column, dtype=object)})

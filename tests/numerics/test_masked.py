@@ -21,8 +21,6 @@ LOSSES = {
     "LovaszSoftmaxLoss": losses.LovaszSoftmaxLoss,
     "AUROCLoss": losses.AUROCLoss,
     "AveragePrecisionLoss": losses.AveragePrecisionLoss,
-    "PartialAUCLoss": lambda: losses.PartialAUCLoss(0.6, 0.1),
-    "RecallAtPrecisionLoss": lambda: losses.RecallAtPrecisionLoss(0.5),
 }
 BINARY = {
     "AlignedLoss": lambda: losses.AlignedLoss("f1", [2, 1]),
@@ -34,8 +32,6 @@ BINARY = {
     "SurrogateFBetaLoss, q": lambda: losses.SurrogateFBetaLoss(0.3, q=0.4),
     "AUROCLoss": losses.AUROCLoss,
     "AveragePrecisionLoss": losses.AveragePrecisionLoss,
-    "PartialAUCLoss": lambda: losses.PartialAUCLoss(0.6, 0.1),
-    "RecallAtPrecisionLoss": lambda: losses.RecallAtPrecisionLoss(0.5),
     "WMWLoss": losses.WMWLoss,
 }
 MASKED = -1e4  # as good as −∞ in a softmax, and finite in every product

@@ -152,47 +152,6 @@ def average_precision(logits, targets, weights, task, thresholds=101):
     return _mean_of_classes(area, logits, targets, weights, task)
 
 
-def partial_auc(logits, targets, weights, task, max_fpr, min_tpr=0.0, thresholds=101):
-    """1 - the area of the region between the curve and its bounds, as a sum of thin strips."""
-
-    def area(z, p, y, w):
-        points = [(0.0, 0.0)]
-        for tp, fp, positives, negatives in _curve(z, y, w, thresholds):
-            points.append((fp / negatives, tp / positives))
-        total = 0.0
-        for (x0, y0), (x1, y1) in pairwise(points):
-            if x0 >= max_fpr or x1 == x0:
-                continue
-
-            def height(x, x0=x0, x1=x1, y0=y0, y1=y1):
-                return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
-
-            left, right = x0, min(x1, max_fpr)
-            if height(right) <= min_tpr:
-                continue
-            if height(left) < min_tpr:  # the line crosses the bound within
-                left = x0 + (min_tpr - y0) * (x1 - x0) / (y1 - y0)
-            total += (right - left) * ((height(left) + height(right)) / 2 - min_tpr)
-        return total / (max_fpr * (1 - min_tpr))
-
-    return _mean_of_classes(area, logits, targets, weights, task)
-
-
-def recall_at_precision(logits, targets, weights, task, precision, heaviside, thresholds=101):
-    """1 - the mean over true positives of H of the best precision from their threshold on."""
-
-    def share(z, p, y, w):
-        curve = _curve(z, y, w, thresholds)
-        found = [tp / (tp + fp) if tp + fp > 0 else 0.0 for tp, fp, _, _ in curve]
-        total, before = 0.0, 0.0
-        for k, (tp, _, positives, _) in enumerate(curve):
-            total += (tp - before) / positives * heaviside(max(found[k:]), precision)
-            before = tp
-        return total
-
-    return _mean_of_classes(share, logits, targets, weights, task)
-
-
 def _curve(z, y, w, thresholds, reach=10.0):
     """Counts at evenly spaced thresholds of asinh(z), a row fading out one step above itself."""
     width = 2 * reach / (thresholds - 1)

@@ -11,8 +11,8 @@ from sklearn.metrics import f1_score, jaccard_score, precision_score
 
 from evalign import Confusion, metrics
 from evalign.decisions import DecisionRule, fit_decision, multilabel
-from evalign.decisions.calibrate import factor_and_offset
-from evalign.decisions.goal import Goal
+from evalign.decisions.calibration import factor_and_offset
+from evalign.decisions.objective import Objective
 from tests.tolerances import SAME
 
 
@@ -28,8 +28,8 @@ def problem(rows, labels, seed=0, *, shift=0.0, strength=1.5):
 
 def by_labels(z, y, metric, constraint=None):
     """Search over labels alone, without the guard for few rows."""
-    goal = multilabel.LabelGoal.of(metrics.resolve(metric), Goal.of("test", metric, constraint))
-    found = multilabel.thresholds("test", z, y.double(), torch.ones_like(z), goal)
+    objective = multilabel.LabelObjective.of(metric, Objective.of("test", metric, constraint))
+    found = multilabel.thresholds(z, y.double(), torch.ones_like(z), objective)
     return (z > found).long()
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evalign import DecisionFitter, fit_decision
-from evalign.decisions.kept import WIDTH
+from evalign.decisions.stream_memory import WIDTH
 from tests.unit.test_decisions import problem, value
 
 

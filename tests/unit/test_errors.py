@@ -34,14 +34,6 @@ def filled(module, temperature):
     return module
 
 
-NUMBERED = "Number those of all rows once: numpy.unique(groups, return_inverse=True)[1]."
-
-
-def grouped(groups):
-    bounded = losses.AlignedLoss("f1_macro", constraint="gap(recall_macro) <= 0.1")
-    return bounded(logits(4, 3), LABELS, groups=groups)
-
-
 # name: (action, error, full text)
 FULL = {
     # Logits.
@@ -124,45 +116,10 @@ FULL = {
         "validate, class_dim. Got list. Weights of classes are class_weight. Weights of rows go "
         "into the call: loss(logits, target, sample_weight=...).",
     ),
-    "a gap without groups": (
-        lambda: MetricLoss("f1_macro", constraint="gap(recall_macro) <= 0.1")(logits(4, 3), LABELS),
-        ValueError,
-        "groups of MetricLoss must be given for 'gap(recall_macro) <= 0.1'. Got None. Pass "
-        "groups=, the number of a group for each row.",
-    ),
-    "groups without a gap": (
-        lambda: losses.FocalLoss()(logits(4, 3), LABELS, groups=LABELS),
-        ValueError,
-        "groups of FocalLoss must be None without a gap in a constraint. Got Tensor. Leave them "
-        'out; MetricLoss takes some for constraint="gap(recall) <= 0.05".',
-    ),
-    "groups that are not integers": (
-        lambda: grouped(["a", "b", "a", "b"]),
-        TypeError,
-        "groups of AlignedLoss must be a tensor of integers from 0 to 63, the group of each row. "
-        f"Got list. {NUMBERED}",
-    ),
-    "fractions of groups": (
-        lambda: grouped(torch.rand(4)),
-        TypeError,
-        "groups of AlignedLoss must be a tensor of integers from 0 to 63, the group of each row. "
-        f"Got torch.float32. {NUMBERED}",
-    ),
-    "a group beyond the last": (
-        lambda: grouped(torch.tensor([0, 1, 64, 1])),
-        ValueError,
-        "groups of AlignedLoss must be a tensor of integers from 0 to 63, the group of each row. "
-        f"Got [64]. {NUMBERED}",
-    ),
-    "groups of other rows": (
-        lambda: grouped(LABELS[:3]),
-        ValueError,
-        "groups of AlignedLoss must have shape (4,). Got (3,).",
-    ),
     "weight in the call": (
         lambda: MetricLoss("f1_macro")(logits(4, 3), LABELS, weight=torch.ones(4)),
         TypeError,
-        "weight of MetricLoss must be left out: it is not one of sample_weight, groups, "
+        "weight of MetricLoss must be left out: it is not one of sample_weight, "
         "num_items_in_batch. Got Tensor. Weights of rows go into the call: loss(logits, target, "
         "sample_weight=...).",
     ),
@@ -826,24 +783,9 @@ FULL = {
         "thresholds of AveragePrecisionLoss must be an integer from 2 to 100,000. Got 1.",
     ),
     "thresholds as probabilities": (
-        lambda: losses.PartialAUCLoss(0.1, thresholds=[0.5]),
+        lambda: losses.AveragePrecisionLoss(thresholds=[0.5]),
         ValueError,
-        "thresholds of PartialAUCLoss must be an integer from 2 to 100,000. Got [0.5].",
-    ),
-    "max_fpr in percent": (
-        lambda: losses.PartialAUCLoss(10),
-        ValueError,
-        "max_fpr of PartialAUCLoss must lie in (0, 1]. Got 10.",
-    ),
-    "min_tpr of 1": (
-        lambda: losses.PartialAUCLoss(0.1, 1.0),
-        ValueError,
-        "min_tpr of PartialAUCLoss must lie in [0, 1). Got 1.0.",
-    ),
-    "precision as text": (
-        lambda: losses.RecallAtPrecisionLoss("0.9"),
-        ValueError,
-        "precision of RecallAtPrecisionLoss must lie in (0, 1). Got '0.9'.",
+        "thresholds of AveragePrecisionLoss must be an integer from 2 to 100,000. Got [0.5].",
     ),
     "WMW of labels": (
         lambda: losses.WMWLoss()(logits(4, 3), torch.zeros(4, 3)),
@@ -914,7 +856,6 @@ BAD_TEMPERATURES = [0.0, -0.1, 0.41, 1.0, math.nan, math.inf]
 TEMPERATURE = {
     "MetricLoss": lambda t: MetricLoss("f1", temperature=t),
     "AUROCLoss": lambda t: losses.AUROCLoss(temperature=t),
-    "RecallAtPrecisionLoss": lambda t: losses.RecallAtPrecisionLoss(0.5, temperature=t),
     "Confusion.from_logits": lambda t: Confusion.from_logits(logits(4, 3), LABELS, temperature=t),
     "tempered": lambda t: heaviside.tempered(logits(4).sigmoid(), 0.5, temperature=t),
 }
@@ -1129,8 +1070,6 @@ LOSSES = {
     "MetricLoss, nan": (lambda **kw: MetricLoss("f1_macro", zero_division=math.nan, **kw), EVERY),
     "AUROCLoss": (losses.AUROCLoss, EVERY),
     "AveragePrecisionLoss": (losses.AveragePrecisionLoss, EVERY),
-    "PartialAUCLoss": (lambda **kw: losses.PartialAUCLoss(0.3, **kw), EVERY),
-    "RecallAtPrecisionLoss": (lambda **kw: losses.RecallAtPrecisionLoss(0.6, **kw), EVERY),
     "WMWLoss": (losses.WMWLoss, ("binary",)),
     "SurrogateFBetaLoss": (lambda **kw: losses.SurrogateFBetaLoss(0.2, **kw), ("binary",)),
     "SoftFBetaLoss": (lambda **kw: losses.SoftFBetaLoss(average="macro", **kw), EVERY),

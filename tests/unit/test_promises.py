@@ -14,8 +14,8 @@ from evalign import Confusion, DecisionFitter, fit_decision
 from evalign.core.constraints import parse
 from evalign.core.groups import stacked
 from evalign.decisions import DecisionRule
-from evalign.decisions.certainty import CellSums, lacking, p_values, rows_needed, standing, tail
-from evalign.decisions.goal import Goal
+from evalign.decisions.p_values import CellSums, lacking, p_values, rows_needed, slack_and_error, tail
+from evalign.decisions.objective import Objective
 from evalign.decisions.promise import climbed
 from tests.tolerances import SAME
 
@@ -304,9 +304,9 @@ def test_too_few_rows_say_how_many_it_takes():
     y = torch.arange(60) >= 40
     how = {"metric": "precision", "constraint": "recall >= 0.9", "confidence": 0.95}
     text = (
-        "The rule of fit_decision does not promise its constraint, which it meets on these rows, "
-        "for new rows with confidence 0.95. 'recall >= 0.9' takes 29 rows of class 1 if they are "
-        "like these, and there are 20. It is the safest one found. Give more labelled rows, or a "
+        "The rule does not promise its constraint, which it meets on these rows, for new rows "
+        "with confidence 0.95. 'recall >= 0.9' takes 29 rows of class 1 if they are like these, and"
+        " there are 20. It is the safest one found. Give more labelled rows, or a "
         "lower confidence."
     )
     with pytest.warns(UserWarning, match=re.escape(text)):
@@ -398,10 +398,10 @@ def test_gaps_of_two_classes_are_the_best_of_all_cuts(constraint):
     for seed in range(4):
         logits, y, groups = grouped(60, 2, seed)
         z = logits[:, 1] - logits[:, 0]
-        goal = Goal.of("test", "f1", None)
+        objective = Objective.of("test", "f1", None)
         eye = torch.eye(2, dtype=torch.float64)
         scores = [
-            goal.scores((eye[y].T @ eye[labels]).unsqueeze(0)).item()
+            objective.scores((eye[y].T @ eye[labels]).unsqueeze(0)).item()
             for labels in ((z > cut).long() for cut in [z.min() - 1, *z])
             if met(constraint, labels, y, groups, 2)
         ]
@@ -475,13 +475,13 @@ WRONG = {
     ),
     "a confidence of nothing": (
         {"metric": "f1", "confidence": 0.95},
-        "confidence of fit_decision must be None without a constraint. Got 0.95. Name what is "
-        'promised: constraint="recall >= 0.9".',
+        "confidence of fit_decision must come with a constraint. Got 0.95. Give one, such as "
+        '"recall >= 0.9".',
     ),
     "a confidence of probabilities": (
         {"metric": "f1", "constraint": "recall >= 0.5", "confidence": 0.9, "decision": "expected"},
-        'confidence of fit_decision must be None for expected. Got 0.9. Use decision="tuned", '
-        "with labels: probabilities alone promise nothing.",
+        "confidence of fit_decision must come with the decision tuned. Got the decision expected. "
+        "Probabilities alone promise nothing.",
     ),
     "per cent": (
         {"metric": "f1", "constraint": "recall >= 0.5", "confidence": 95},

@@ -22,9 +22,9 @@ from evalign.core.checks import complaint
 class Additive(Protocol):
     """The methods that `exact_backward` needs. Losses that are functions of sums have them."""
 
-    def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
-        """Also with groups=..., if its constraints bound gaps."""
-        ...
+    def sums(
+        self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
+    ) -> Sums: ...
 
     def loss_from_sums(self, sums: Sums) -> Tensor: ...
 
@@ -86,16 +86,10 @@ class ExactAccumulation:
         slopes = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
         self._slopes, self.value = list(slopes), value.detach()
 
-    def count(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        sample_weight: Tensor | None = None,
-        groups: Tensor | None = None,
-    ) -> None:
+    def count(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> None:
         """Add the sums of a micro-batch."""
         self._require("count", "counting")
-        sums = self._sums(logits, target, sample_weight, groups)
+        sums = self._of.sums(logits, target, sample_weight=sample_weight)
         pairs = zip(self._total, sums, strict=True) if self._total else ()
         self._total = tuple(a + b for a, b in pairs) or sums
 
@@ -116,16 +110,10 @@ class ExactAccumulation:
         finally:
             _put(learnt)
 
-    def loss(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        sample_weight: Tensor | None = None,
-        groups: Tensor | None = None,
-    ) -> Tensor:
+    def loss(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """Σ ⟨∂L/∂C, C_i⟩. Its value means nothing; its gradients add up to that of the loss."""
         self._require("loss", "replaying")
-        sums = self._sums(logits, target, sample_weight, groups)
+        sums = self._of.sums(logits, target, sample_weight=sample_weight)
         pairs = zip(self._slopes, (x for part in sums for x in part.tensors()), strict=True)
         return torch.stack([(slope * x).sum() for slope, x in pairs]).sum()
 
@@ -140,12 +128,6 @@ class ExactAccumulation:
     def _require(self, method: str, name: str) -> None:
         if self._now != name:
             raise RuntimeError(f"ExactAccumulation: call `{method}` inside `with {name}()`.")
-
-    def _sums(
-        self, logits: Tensor, target: Tensor, weight: Tensor | None, groups: Tensor | None
-    ) -> Sums:
-        more = {} if groups is None else {"groups": groups}  # which only some losses take
-        return self._of.sums(logits, target, sample_weight=weight, **more)
 
 
 def exact_backward(
@@ -165,8 +147,7 @@ def exact_backward(
         loss: `MetricLoss`, a pointwise loss, or any module with their methods `sums` and
             `loss_from_sums`, in training mode.
         model: from x to logits. Autocast around the call covers it.
-        microbatches: a list of (x, target), (x, target, sample_weight) or (x, target,
-            sample_weight, groups), used twice. With groups the weights may be None.
+        microbatches: a list of (x, target) or (x, target, sample_weight), gone through twice.
         scaler: scales the gradients, for float16.
 
     Returns:
@@ -242,8 +223,8 @@ def _check_microbatches(microbatches: Any) -> None:
 
 def _checked(microbatch: Any) -> Any:
     parts = len(microbatch) if isinstance(microbatch, tuple | list) else 0
-    if parts not in (2, 3, 4) or not isinstance(microbatch[1], Tensor):
-        allowed = "hold (x, target), and perhaps sample_weight and groups"
+    if parts not in (2, 3) or not isinstance(microbatch[1], Tensor):
+        allowed = "hold (x, target) or (x, target, sample_weight)"
         got = f"{type(microbatch).__name__} of {parts}" if parts else type(microbatch).__name__
         raise TypeError(complaint("exact_backward", "microbatches", allowed, got))
     return microbatch

@@ -60,7 +60,7 @@ def fit(
     quick: Annotated[
         bool, Option("--quick", help="A preview: some rows, and the models that take a second.")
     ] = False,
-    recipe: Recipe = "aligned",
+    recipe: Recipe = None,
     decision: Decision = "tuned",
     constraint: Constraint = None,
     confidence: Confidence = None,
@@ -264,7 +264,7 @@ def compare(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare cross-entropy, other losses, the aligned recipes and trees on one table.
+    """Compare cross-entropy, EAST, the aligned recipe and trees on one table.
 
     All methods see the same folds. The p-values are of paired tests for repeated
     cross-validation (Nadeau and Bengio), adjusted for the number of methods (Holm).

@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 
 from evalign.cli.dataset import Rows
+from evalign.cli.labels import Labels
 from evalign.cli.outcome import decided, judged
 from evalign.cli.run import Model
 from evalign.core.confusion import Confusion
@@ -27,6 +28,7 @@ CLASSES = 1000
 
 def findings(
     models: Sequence[Model],
+    labels: Labels,
     tested: Rows,
     *,
     metric: str,
@@ -39,6 +41,7 @@ def findings(
 
     Args:
         models: in the order of the report.
+        labels: the classes.
         tested: the test rows.
         metric: by its name.
         counts: the rows of each class.
@@ -47,22 +50,23 @@ def findings(
         seconds: about what the shuffling may take.
     """
     against = 0 if len(counts) == 2 else int(np.argmax(counts))
-    columns, rows = importance(models[0], tested, metric, seed, seconds)
+    columns, rows = importance(models[0], labels, tested, metric, seed, seconds)
     return ModelFindings(
         list(dict.fromkeys(notes)),
         against,
-        [cuts(model, len(counts), against) for model in models],
+        [cuts(model, labels, against) for model in models],
         columns,
         rows,
     )
 
 
-def cuts(model: Model, classes: int, against: int) -> list[float | None]:
+def cuts(model: Model, labels: Labels, against: int) -> list[float | None]:
     """The probability from which each class is the label, where the rest is that of `against`.
 
     Scores of labels are linear in the probabilities, so that a class is the label on an interval of
     them. It is searched for from 1 down; None if even that is not enough.
     """
+    classes = len(labels.values)
     if classes > CLASSES:
         return [None] * classes
     low, high, own = np.zeros(classes), np.ones(classes), np.arange(classes)
@@ -70,7 +74,7 @@ def cuts(model: Model, classes: int, against: int) -> list[float | None]:
     def given(probability: np.ndarray) -> np.ndarray:
         rows = np.diag(probability)
         rows[:, against] += 1 - probability
-        return decided(model, rows) == own
+        return decided(model, labels, rows) == own
 
     possible = given(high)
     for _ in range(HALVINGS):
@@ -84,7 +88,7 @@ def cuts(model: Model, classes: int, against: int) -> list[float | None]:
 
 
 def importance(
-    model: Model, tested: Rows, metric: str, seed: int, seconds: float
+    model: Model, labels: Labels, tested: Rows, metric: str, seed: int, seconds: float
 ) -> tuple[list[dict[str, Any]], int]:
     """How much worse the metric gets if the values of a column are shuffled, and among how many.
 
@@ -95,7 +99,7 @@ def importance(
     rng, names = np.random.default_rng(seed), list(tested.X.columns)
     rows = _some(tested, ROWS, rng)
     start = monotonic()
-    judged(model, rows.X)
+    judged(model, labels, rows.X)
     affordable = int(len(rows.y) * seconds / max(monotonic() - start, 1e-9))
     each = min(len(rows.y), affordable // len(names))
     if each < min(FEWEST, len(rows.y)):
@@ -120,7 +124,7 @@ def importance(
         )
 
     shuffled = [(name, rng.permutation(each)) for name in names for _ in range(repeats)]
-    whole, worse = value(judged(model, rows.X)[0]), dict[str, list[float]]()
+    whole, worse = value(judged(model, labels, rows.X)[0]), dict[str, list[float]]()
     at_once = max(1, CELLS // (each * len(names)))
     for start in range(0, len(shuffled), at_once):
         part = shuffled[start : start + at_once]
@@ -129,9 +133,9 @@ def importance(
             place = np.arange(len(copies))
             place[i * each : (i + 1) * each] = i * each + order
             copies[name] = copies[name].array.take(place)
-        codes = judged(model, copies)[0].reshape(len(part), each)
-        for (name, _), labels in zip(part, codes, strict=True):
-            worse.setdefault(name, []).append(whole - value(labels))
+        codes = judged(model, labels, copies)[0].reshape(len(part), each)
+        for (name, _), given in zip(part, codes, strict=True):
+            worse.setdefault(name, []).append(whole - value(given))
     found = [
         {"column": name, "value": float(np.mean(by)), "low": min(by), "high": max(by)}
         for name, by in worse.items()

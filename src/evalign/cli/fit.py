@@ -26,7 +26,7 @@ from evalign.cli.dataset import (
     warn_of_overlap,
     warn_of_scarce,
 )
-from evalign.cli.errors import OF_EAST, DataWarning, UsageError, refused
+from evalign.cli.errors import DataWarning, UsageError, refused
 from evalign.cli.files import digest, partial_folder
 from evalign.cli.findings import findings
 from evalign.cli.metrics import check_metric
@@ -43,7 +43,6 @@ from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import Infeasible
 from evalign.core.resampling import FEW
-from evalign.core.text import in_own_words
 from evalign.decisions import Decision
 from evalign.decisions.fit import check_promise
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT
@@ -51,7 +50,7 @@ from evalign.estimator import AlignedClassifier
 from evalign.estimator.constrained import check_constraint
 from evalign.estimator.folds import Folds
 from evalign.estimator.rows import LostClass
-from evalign.recipes import RECIPES
+from evalign.recipes import RECIPES, chosen_recipe
 from evalign.report import TriedModels, render, scores
 
 QUICK_ROWS = 2500  # of a preview
@@ -68,7 +67,7 @@ def fit_table(
     time: float | None,
     start: float,
     quick: bool,
-    recipe: str,
+    recipe: str | None,
     decision: Decision,
     constraint: str | None,
     confidence: float | None,
@@ -90,6 +89,7 @@ def fit_table(
     """
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
+        recipe = chosen_recipe(recipe, constraint)
         if recipe not in RECIPES:
             raise UsageError(f"--recipe must be one of {', '.join(RECIPES)}. Got {recipe!r}.")
         if time is not None and model == NETWORK:
@@ -203,6 +203,7 @@ def _build(
     }
     found = findings(
         list(models.values()),
+        dataset.labels,
         tested,
         metric=arguments["--metric"],
         counts=about["rows_per_class"],
@@ -244,10 +245,9 @@ def _trained(
         # class with them when they are held out.
         try:
             kind = ValueError if constrained and name == "model" else LostClass
-            bad = refused(dataset.labels.named, kind)
-            east = name == "model" and arguments["--recipe"] == "east"
-            with bad, dataset.labels.spoken_of(), in_own_words(OF_EAST if east else {}):
-                train(model, parts["training"], parts.get("validation"), checkpoints / name)
+            rows, validation = parts["training"], parts.get("validation")
+            with refused(kind):
+                train(model, dataset.labels, rows, validation, checkpoints / name)
         except Infeasible as error:
             del trained[name]
             text = f"The baseline is left out, as it does not meet the constraint. {error}"
@@ -262,7 +262,7 @@ def _trained(
             if asked in (AUTO, BLEND) and len(model.weights_) == 1:
                 about["called"] = f"{asked} ({', '.join(model.weights_)})"
             trained |= run.with_baseline(model, about)
-            tried = tried_models(model, dataset.labels)
+            tried = tried_models(model)
             _write_json(folder / "candidates.json", asdict(tried))
         model.set_params(verbose=0).save(folder / name)
     return trained, tried

@@ -1,9 +1,6 @@
 """Labels of the target column, and their codes."""
 
-import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,18 +14,9 @@ from evalign.cli.cells import as_numbers, as_text
 from evalign.cli.errors import DataWarning, UsageError, listed
 from evalign.cli.files import is_parquet
 from evalign.cli.truths import respelled, spelling
-from evalign.core.constraints import Infeasible
 from evalign.core.text import counted, nearest
-from evalign.decisions.promise import NotPromisedWarning
-from evalign.losses.multipliers import OutOfReachWarning
-from evalign.training import TrainingWarning
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # with which a spreadsheet's formula may begin
-# How models, which are trained on codes, speak of classes: "class 3", "class '3'", "class [1]" and
-# "recall[1]".
-CODES = re.compile(
-    r"(?<=class )'?\d+\b'?|(?<=class )\[[\d, ]+\]|(?<=classes )\[[\d, ]+\]|(?<=\w\[)(\d+)(?=\])"
-)
 CLASSES = 20  # more numbers than this that hardly repeat are taken for a quantity
 
 
@@ -68,6 +56,11 @@ class Labels:
         values: list[Any] = [*_sorted(list(counts.index))]
         if types.is_floating(table[column].type):  # as text, whole numbers have lost their ".0"
             values = [float(value) for value in values]
+        broken = [value for value in values if isinstance(value, float) and value % 1]
+        if broken:
+            cure = "Number the classes 0, 1, 2 and so on, or name them in words."
+            allowed = "must hold classes, whole numbers or text"
+            raise UsageError(f"Column {column!r} of {source} {allowed}. Got {broken[0]}. {cure}")
         _warn_of_alike(f"column {column!r} of {source}", list(counts.index))
         if positive is not None:
             names = [str(value) for value in values]
@@ -89,6 +82,16 @@ class Labels:
     @property
     def names(self) -> list[str]:
         return [str(value) for value in self.values]
+
+    @property
+    def array(self) -> np.ndarray:
+        """The classes as estimators take them."""
+        return np.array(self.values)
+
+    @property
+    def positive(self) -> str | float | None:
+        """The positive class of two."""
+        return self.values[-1] if len(self.values) == 2 else None
 
     @property
     def written(self) -> list[str]:
@@ -119,34 +122,6 @@ class Labels:
             text = f"labels that training never saw: {listed(new, 3)}. {known}"
             raise UsageError(f"Column {column!r} of {source} holds {text}")
         return codes
-
-    def named(self, text: str) -> str:
-        """What a model says of classes, with their names in the place of codes."""
-
-        def name(found: re.Match[str]) -> str:
-            called = [self.names[int(code)] for code in re.findall(r"\d+", found[0])]
-            return called[0] if found[1] else listed(called)
-
-        return CODES.sub(name, text)
-
-    @contextmanager
-    def spoken_of(self) -> Iterator[None]:
-        """Give warnings and errors of models the names of classes."""
-        show = warnings.showwarning
-
-        def named(message: Any, category: type[Warning], *where: Any) -> None:
-            if category in (TrainingWarning, OutOfReachWarning, NotPromisedWarning):
-                message = self.named(str(message))
-            show(message, category, *where)
-
-        warnings.showwarning = named
-        try:
-            yield
-        except Infeasible as error:
-            text = re.sub(r"^constraint of \w+", "--constraint", self.named(str(error)))
-            raise Infeasible(text) from error
-        finally:
-            warnings.showwarning = show
 
     def decode(self, codes: np.ndarray) -> pa.Array:
         """The labels of codes, as they are in the training data."""
@@ -188,7 +163,7 @@ def _complete(table: pa.Table, column: str, source: object, first_row: int = 1) 
 
 
 def _sorted(texts: list[str]) -> list[str] | list[float]:
-    """Sort the labels, as numbers where that loses nothing: "007" stays text, before "010"."""
+    """Sort the labels, as numbers where that loses nothing: "007" stays text."""
     numbers, wrong = as_numbers(pa.chunked_array([pa.array(texts)]))
     if wrong.any():
         return sorted(texts)
@@ -196,4 +171,4 @@ def _sorted(texts: list[str]) -> list[str] | list[float]:
     for kind in (int, float):
         if all(str(kind(number)) == text for number, text in pairs):
             return [kind(number) for number, _ in pairs]
-    return [text for _, text in pairs]
+    return sorted(texts)

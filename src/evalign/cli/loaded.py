@@ -26,7 +26,7 @@ class LoadedRun:
         folder: what `evalign fit` wrote.
 
     Attributes:
-        model_: the `AlignedClassifier` or `AlignedEnsemble` behind it, whose labels are codes.
+        model_: the `AlignedClassifier` or `AlignedEnsemble` behind it, which it asks.
         classes_: the labels, in the order of the columns of `predict_proba`.
         columns_: the names of the columns that it reads.
     """
@@ -34,7 +34,7 @@ class LoadedRun:
     def __init__(self, folder: Path) -> None:
         self._run = FinishedRun(folder)
         self.model_: Model = self._run.classifier("model")
-        self.classes_ = np.array(self._run.labels.values)
+        self.classes_ = self.model_.classes_
         self.columns_ = list(self._run.columns.features)
 
     def __repr__(self) -> str:
@@ -43,7 +43,7 @@ class LoadedRun:
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of each row, as it was in the training table."""
-        return self.classes_[self.model_.predict(self._frame(X))]
+        return self.model_.predict(self._frame(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, n_classes)."""
@@ -62,7 +62,7 @@ class LoadedRun:
         new = np.asarray(y).ravel()[codes < 0]
         allowed = f"hold labels of the run, {self.classes_[:5].tolist()}"
         require(not len(new), "LoadedRun", "y", allowed, new[:3].tolist())
-        return self.model_.score(self._frame(X), codes, sample_weight)
+        return self.model_.score(self._frame(X), y, sample_weight)
 
     def _frame(self, X: Any) -> pd.DataFrame:
         """The columns of the run, read as `evalign predict` reads those of a file."""

@@ -64,11 +64,7 @@ def check_metric(metric: str, classes: int | None = None) -> None:
     try:
         function = resolve(metric, owner="evalign")
     except ValueError as error:
-        library = "metric of evalign must be a name of metrics.names()"
-        known = (
-            "--metric must be the name of a metric, such as f1_macro; `evalign metrics` lists them"
-        )
-        raise UsageError(str(error).replace(library, known)) from error
+        raise UsageError(f"{error} `evalign metrics` lists the names.") from error
     if classes is None:
         return
     with refused():

@@ -9,7 +9,6 @@ import numpy as np
 
 from evalign.cli.dataset import Rows
 from evalign.cli.labels import Labels
-from evalign.cli.outcome import coded
 from evalign.cli.run import NETWORK, About, Model
 from evalign.ensemble import AlignedEnsemble
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
@@ -50,8 +49,8 @@ def estimators(
     metric, model, quick = (arguments[name] for name in ("--metric", "--model", "--quick"))
     seed, recipe, epochs = (arguments[name] for name in ("--seed", "--recipe", "--epochs"))
     usual = {"decision": arguments["--decision"], "random_state": seed, "verbose": verbose}
-    usual["constraint"] = coded(arguments["--constraint"], labels)
-    usual["confidence"] = arguments["--confidence"]
+    usual |= {name: arguments[f"--{name}"] for name in ("constraint", "confidence")}
+    usual["pos_label"] = labels.positive
     trained: dict[str, Any] = QUICK_TRAINING if quick and epochs is None else {"epochs": epochs}
     if model == NETWORK:
         recipes = {"model": recipe}
@@ -61,7 +60,8 @@ def estimators(
             name: AlignedClassifier(metric, recipe=kind, **trained, **usual)
             for name, kind in recipes.items()
         }
-    network = network_candidate(metric, seed).set_params(recipe=recipe, **trained)
+    network = network_candidate(metric, recipe, seed)
+    network.set_params(pos_label=labels.positive, **trained)
     names = DEFAULT if model in (AUTO, BLEND) else (model,)
     ensemble = AlignedEnsemble(
         metric,
@@ -74,15 +74,17 @@ def estimators(
     return {"model": ensemble}
 
 
-def train(model: Model, training: Rows, validated: Rows | None, checkpoint: Path) -> None:
+def train(
+    model: Model, labels: Labels, training: Rows, validated: Rows | None, checkpoint: Path
+) -> None:
     """Fit to folds of the training rows, or to these alone where validation rows are given."""
-    rows = training
+    rows, known = training, labels.array
     given: dict[str, Any] = {"checkpoint": checkpoint}
     if isinstance(model, AlignedClassifier):
         if validated is not None:
-            given["validation_data"] = (validated.X, validated.y, validated.weight)
+            given["validation_data"] = (validated.X, known[validated.y], validated.weight)
     elif validated is not None:
         rows = training.followed_by(validated)
         parts = np.split(np.arange(len(rows.y)), [len(training.y)])
         model.set_params(cv=[tuple(parts)])
-    model.fit(rows.X, rows.y, rows.weight, groups=rows.groups, **given)
+    model.fit(rows.X, known[rows.y], rows.weight, groups=rows.groups, **given)

@@ -20,7 +20,7 @@ from evalign.cli.files import (
 )
 
 # Copies of the library's values, because the library takes seconds to load. A test compares them.
-RECIPES = ("aligned", "cross_entropy", "east", "focal", "logit_adjusted")
+RECIPES = ("aligned", "cross_entropy", "east")
 DECISIONS = Literal["argmax", "tuned", "expected"]
 MODELS = Literal[
     "auto",
@@ -155,7 +155,13 @@ Time = Annotated[
         help="For all of it, such as 90s, 5m or 1h: models that would take longer are left out.",
     ),
 ]
-Recipe = Annotated[str, Option(help=f"How to train a network: {', '.join(RECIPES)}.")]
+Recipe = Annotated[
+    str | None,
+    Option(
+        help=f"How to train a network: {', '.join(RECIPES)}. By default aligned, or with a "
+        "constraint cross_entropy."
+    ),
+]
 Decision = Annotated[
     DECISIONS,
     Option(

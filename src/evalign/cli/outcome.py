@@ -17,7 +17,6 @@ from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
 from evalign.core.text import counted, visible
 from evalign.ensemble import AlignedEnsemble
-from evalign.estimator.constrained import renamed
 from evalign.report import Contents, ModelFindings, Scored, TriedModels
 from evalign.report.words import number, span
 
@@ -28,7 +27,7 @@ def predictions(rows: Rows, labels: Labels, models: Mapping[str, Model]) -> pa.T
     """The true label of each row, and the label and the probabilities that each model gives it."""
     columns = {"label": labels.decode(rows.y)}
     for name, model in models.items():
-        codes, values = judged(model, rows.X)
+        codes, values = judged(model, labels, rows.X)
         columns[f"{name}_prediction"] = labels.decode(codes)
         columns |= probabilities(f"{name}_probability", values, labels)
     if rows.weight is not None:
@@ -38,17 +37,21 @@ def predictions(rows: Rows, labels: Labels, models: Mapping[str, Model]) -> pa.T
     return pa.table(columns)
 
 
-def judged(model: Model, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """The answers of `predict` and `predict_proba`, for which the model runs once."""
-    values = model.predict_proba(X)
-    return model.classes_[decided(model, values)], values
+def judged(model: Model, labels: Labels, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of the predicted labels, and probabilities (N, C), for which the model runs once."""
+    values = model.predict_proba(X)[:, np.searchsorted(model.classes_, labels.array)]
+    return decided(model, labels, values), values
 
 
-def decided(model: Model, values: np.ndarray) -> np.ndarray:
-    """The class codes that a model's rule gives for its probabilities (N, C)."""
+def decided(model: Model, labels: Labels, values: np.ndarray) -> np.ndarray:
+    """Codes of the labels that a model's rule gives for probabilities (N, C)."""
+    if isinstance(model, AlignedEnsemble) and len(labels.values) == 2:
+        return model.rule_(probabilities=values)  # its rule has the positive class last
+    order = pd.Index(labels.array).get_indexer(pd.Index(model.classes_))
+    values = values[:, order]
     if isinstance(model, AlignedEnsemble):
-        return model.rule_(probabilities=values)
-    return model.rule_.labels_of(torch.from_numpy(values)).numpy()
+        return order[model.rule_(probabilities=values)]
+    return order[model.rule_.labels_of(torch.from_numpy(values)).numpy()]
 
 
 def probabilities(stem: str, values: np.ndarray, labels: Labels) -> dict[str, pa.Array]:
@@ -136,13 +139,6 @@ def _how(usual: str, network: bool) -> dict[str, str]:
     }
 
 
-def coded(constraint: str | None, labels: Labels) -> str | None:
-    """A constraint with codes in the place of the classes' names: models are trained on codes."""
-    if constraint is None:
-        return None
-    return renamed(constraint, labels.names, [str(i) for i in range(len(labels.names))])
-
-
 def met(contents: Contents, labels: Labels, about: About) -> dict[str, Any]:
     """What the labels of the model meet where: each constraint with its values, for JSON.
 
@@ -169,7 +165,7 @@ def met(contents: Contents, labels: Labels, about: About) -> dict[str, Any]:
     return {"constraints": rows, "promised": promised}
 
 
-def tried_models(ensemble: AlignedEnsemble, labels: Labels) -> TriedModels:
+def tried_models(ensemble: AlignedEnsemble) -> TriedModels:
     """The candidates of an ensemble, for the report."""
     columns = ensemble.cv_results_
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -180,8 +176,8 @@ def tried_models(ensemble: AlignedEnsemble, labels: Labels) -> TriedModels:
             for stem in ("rule_score", "argmax_score"):
                 high, low = -row[f"{stem}_low"], -row[f"{stem}_high"]
                 row |= {stem: -row[stem], f"{stem}_low": low, f"{stem}_high": high}
-    left_out = {name: labels.named(why) for name, why in ensemble.left_out_.items()}
-    return TriedModels([_known(row) for row in rows], _known(ensemble.gain_), left_out)
+    known = [_known(row) for row in rows]
+    return TriedModels(known, _known(ensemble.gain_), dict(ensemble.left_out_))
 
 
 def _known(row: Mapping[str, Any]) -> dict[str, Any]:

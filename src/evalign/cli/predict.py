@@ -58,7 +58,7 @@ def label_table(run: Path, data: Path, out: Path, *, as_json: bool, quiet: bool)
                 unseen.count(model, X)
                 parts = {name: block[name] for name in block.column_names}
                 parts |= {name: pa.array(X[name], from_pandas=True) for name in numbers}
-                codes, values = judged(model, X)
+                codes, values = judged(model, labels, X)
                 parts["prediction"] = labels.decode(codes)
                 parts |= probabilities("probability", values, labels)
                 write(pa.table(parts, schema=schema))

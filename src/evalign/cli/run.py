@@ -44,7 +44,7 @@ except ImportError:  # Windows, where two commands at once do not notice each ot
     fcntl = None
 
 FORMAT = "evalign run"
-VERSION = 4  # since an ensemble is held to the strongest of its candidates
+VERSION = 5  # models are trained on labels, not on codes
 PREDICTIONS = "test_predictions.parquet"
 REPORT = "report.html"
 MODELS = ("model", "baseline")
@@ -116,13 +116,13 @@ class FinishedRun:
             return AlignedEnsemble.load(self.folder / "model")
 
     def classifier(self, name: str) -> Model:
-        """One of its models, whose classes are the codes of the labels."""
+        """One of its models."""
         with self.reading(name):
             if self._is_network:
                 model = AlignedClassifier.load(self.folder / name)
             else:
                 model = with_baseline(self._ensemble, self.about)[name]
-            if model.classes_.tolist() != list(range(len(self.labels.values))):
+            if model.classes_.tolist() != sorted(self.labels.values):
                 raise ValueError("its classes are others than those of run.json")
             if list(model.features_.given) != self.columns.features:
                 raise ValueError("its columns are others than those of run.json")

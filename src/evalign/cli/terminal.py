@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evalign.cli.errors import OWN_WORDS, DataWarning, UsageError
-from evalign.core.text import in_own_words, visible
+from evalign.cli.errors import DataWarning, UsageError
+from evalign.core.text import visible
 from evalign.decisions.promise import NotPromisedWarning
 from evalign.training import CheckpointError, TrainingWarning
 
@@ -55,11 +55,10 @@ class Terminal:
 def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
     """Give a Terminal.
 
-    The library speaks of options in the place of arguments. The project's warnings become a line, a
-    `CheckpointError` bad input.
+    Warnings of evalign become one line each, and a `CheckpointError` is bad input.
     """
     spoken = Terminal(as_json, quiet)
-    with warnings.catch_warnings(), in_own_words(OWN_WORDS):
+    with warnings.catch_warnings():
         plain = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *where: Any) -> None:

@@ -35,8 +35,6 @@ class Candidate(NamedTuple):
 METHODS = {
     PLAIN: Candidate("cross_entropy", "argmax"),
     TUNED: Candidate("cross_entropy", "tuned"),
-    "focal (tuned)": Candidate("focal", "tuned"),
-    "logit-adjusted (tuned)": Candidate("logit_adjusted", "tuned"),
     "EAST (argmax)": Candidate("east", "argmax"),  # as in the paper
     "aligned (tuned)": Candidate("aligned", "tuned"),
     "random forest (argmax)": Candidate("random_forest", "argmax"),
@@ -64,7 +62,7 @@ def compare(
             random_state are replaced. With a constraint, all methods have to be tuned ones.
         X: rows, as `AlignedClassifier` takes them. The trees see what `FrameEncoder` makes of them,
             fitted anew on the training rows of each fold.
-        y: the class of each row, 0 to C - 1. Every fold must hold every class.
+        y: the class of each row. Every fold must hold every class.
         methods: some of `METHODS`. The two of cross-entropy share one training.
         folds: their number.
         seeds: each seed gives other folds, initial weights and trees.
@@ -94,10 +92,8 @@ def compare(
         rows = np.flatnonzero(weight)
         X, y, weight = _safe_indexing(X, rows), y[rows], weight[rows]
         groups = None if groups is None else groups[rows]
-    classes = np.unique(y)
-    codes = len(classes) > 1 and np.array_equal(classes, np.arange(len(classes)))
-    require(codes, OWNER, "y", "hold the classes 0 to C - 1, two at least", classes[:5].tolist())
-    y = y.astype(np.int64)
+    classes, y = np.unique(y, return_inverse=True)
+    require(len(classes) > 1, OWNER, "y", "hold two classes or more", classes.tolist())
     methods = tuple(methods)
     unknown = [method for method in methods if method not in METHODS]
     require(not unknown, OWNER, "methods", f"be some of {', '.join(METHODS)}", unknown)
@@ -112,15 +108,16 @@ def compare(
     metric = oriented(classifier.metric, classifier.pos_label, classes)
     metric = resolve(metric, owner=OWNER)
     Targets.of(y)[0].check_metric(metric)
-    splits = _splits(y, groups, folds, seeds)
-    return _records(classifier, metric, _Rows(X, y, groups, weight), methods, splits)
+    splits = _splits(y, classes, groups, folds, seeds)
+    return _records(classifier, metric, _Rows(X, y, classes, groups, weight), methods, splits)
 
 
 class _Rows(NamedTuple):
-    """All rows. Groups and weights may be None."""
+    """All rows, with the codes of their classes. Groups and weights may be None."""
 
     X: Any
     y: np.ndarray
+    classes: np.ndarray
     groups: np.ndarray | None
     weight: np.ndarray | None
 
@@ -133,7 +130,11 @@ class _Split(NamedTuple):
 
 
 def _splits(
-    y: np.ndarray, groups: np.ndarray | None, folds: int, seeds: Iterable[int]
+    y: np.ndarray,
+    classes: np.ndarray,
+    groups: np.ndarray | None,
+    folds: int,
+    seeds: Iterable[int],
 ) -> list[_Split]:
     """Split so that every fold has every class, and every training part two groups; or refuse."""
     counts, fewer = np.bincount(y), "Use fewer folds."
@@ -151,7 +152,7 @@ def _splits(
         splits += [_Split(seed, fold, *part) for fold, part in enumerate(parts)]
     for split in splits:
         scarce = int(np.bincount(y[split.test], minlength=len(counts)).argmin())
-        allowed, got = "leave every class in every fold", f"no class {scarce} in one"
+        allowed, got = "leave every class in every fold", f"no class {classes[scarce]} in one"
         require(scarce in y[split.test], OWNER, "groups", allowed, got, fewer)
         if groups is not None:  # a network holds some of them out for validation
             number = len(np.unique(groups[split.training]))
@@ -181,7 +182,7 @@ def _records(
             _fit(model, X_training, rows, split.training)
             seconds = time.perf_counter() - start
             for method, rule in rules.items():
-                score = _score(metric, rows, split.test, _labels(model, rule, X_test))
+                score = _score(metric, rows, split.test, _codes(model, rule, rows.classes, X_test))
                 yield FoldScore(method, split.seed, split.fold, score, seconds)
 
 
@@ -200,18 +201,20 @@ def _fit(model: Any, X: Any, rows: _Rows, training: np.ndarray) -> None:
         arguments["groups"] = rows.groups[training]
     if rows.weight is not None:
         arguments["sample_weight"] = rows.weight[training]
-    model.fit(X, rows.y[training], **arguments)
+    model.fit(X, rows.classes[rows.y[training]], **arguments)
 
 
-def _labels(model: Any, decision: str, X: Any) -> np.ndarray:
+def _codes(model: Any, decision: str, classes: np.ndarray, X: Any) -> np.ndarray:
     # The columns are the classes: every training part holds all of them.
-    return model.predict(X) if decision == "tuned" else model.predict_proba(X).argmax(1)
+    if decision == "tuned":
+        return np.searchsorted(classes, model.predict(X))
+    return model.predict_proba(X).argmax(1)
 
 
-def _score(metric: Metric, rows: _Rows, test: np.ndarray, labels: np.ndarray) -> float:
+def _score(metric: Metric, rows: _Rows, test: np.ndarray, codes: np.ndarray) -> float:
     weight = None if rows.weight is None else torch.from_numpy(rows.weight[test])
     confusion = Confusion.from_predictions(
-        torch.from_numpy(labels),
+        torch.from_numpy(codes),
         torch.from_numpy(rows.y[test]),
         num_classes=rows.y.max() + 1,
         sample_weight=weight,

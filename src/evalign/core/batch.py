@@ -47,7 +47,6 @@ class Batch:
     | multiclass | (R, C) | (R,) indices or (R, C) probabilities  | (R,)   |
     | multilabel | (R, L) | (R, L) probability of each label      | (R, L) |
 
-    Groups, where rows have some, are their numbers, (R,).
     Logits, weights and probabilities are float32 or float64. `given` holds the logits of a
     multiclass problem in their original precision: a kernel does not need a wider copy. The rows of
     an image follow each other; without further dimensions each row is an image. `pixels` is that of
@@ -59,7 +58,6 @@ class Batch:
     target: Tensor
     weight: Tensor
     images: int = 1
-    groups: Tensor | None = None
     pixels: bool = False
 
     @classmethod
@@ -90,7 +88,6 @@ class Batch:
             target.reshape(-1, *(() if rows.indices else width)),
             weight.reshape(-1, *(width if task == "multilabel" else ())),
             len(logits),
-            None if rows.groups is None else rows.groups.flatten(),
             rows.pixels,
         )
 

@@ -85,53 +85,11 @@ def whole_area(curve: Confusion) -> Tensor:
 def average_precision(curve: Confusion) -> Tensor:
     """Σ_k (recall_k − recall_{k−1}) · precision_k of each class, as in scikit-learn."""
     precision = safe_ratio(curve.tp, curve.predicted)
-    return safe_ratio((_gain(curve) * precision).sum(-1), curve.actual.squeeze(-1))
-
-
-def partial_area(curve: Confusion, max_fpr: float, min_tpr: float) -> Tensor:
-    """The area of each class between the ROC curve and the line TPR = min_tpr up to FPR = max_fpr.
-
-    It is divided by the largest it can be, max_fpr · (1 − min_tpr). The curve begins at (0, 0) and
-    its points are joined by lines, which are cut where they leave that region.
-    """
-    start = torch.zeros_like(curve.actual)
-    tpr = torch.cat([start, safe_ratio(curve.tp, curve.actual)], -1)
-    fpr = torch.cat([start, safe_ratio(curve.fp, curve.negatives)], -1)
-    width = torch.diff(fpr.clamp(max=max_fpr))
-    inside = safe_ratio(width, torch.diff(fpr))  # the share of a line that lies left of the bound
-    low = tpr[..., :-1] - min_tpr
-    high = low + inside * torch.diff(tpr)
-    over_low, over_high = low.relu(), high.relu()
-    above = safe_ratio(over_high - over_low, high - low, fill=1.0)  # of what is left of the line
-    area = (width * above * (over_low + over_high) / 2).sum(-1)
-    return area / (max_fpr * (1 - min_tpr))
-
-
-def recall_at_precision(curve: Confusion, precision: float, step: Step) -> Tensor:
-    """The share of each class whose rows can be had at a precision, by a step H(best, precision).
-
-    The best precision at a threshold is the largest at it or below: who goes there has the row too.
-    With a hard step this is the largest recall whose precision is above the bound, and rows at the
-    bound itself count half.
-    """
-    found = safe_ratio(curve.tp, curve.predicted)
-    best = found.flip(-1).cummax(-1).values.flip(-1)
-    counted = step(best, torch.full_like(best, precision))
-    return safe_ratio((_gain(curve) * counted).sum(-1), curve.actual.squeeze(-1))
-
-
-def is_useless(curve: Confusion) -> Tensor:
-    """Whether no threshold has a better precision than the lowest one, which all rows are above."""
-    precision = safe_ratio(curve.tp, curve.predicted)
-    return precision[..., :-1].amax(-1) <= precision[..., -1]
+    gained = torch.diff(curve.tp, prepend=torch.zeros_like(curve.actual))
+    return safe_ratio((gained * precision).sum(-1), curve.actual.squeeze(-1))
 
 
 def mean_over_classes(score: Tensor, curve: Confusion) -> Tensor:
     """The mean over classes that have rows and whose rest has some; 1 where there are none."""
     absent = ((curve.actual <= 0) | (curve.negatives <= 0)).squeeze(-1)  # NaN stays visible
     return safe_ratio(torch.where(absent, 0, score).sum(), (~absent).sum(), fill=1.0)
-
-
-def _gain(curve: Confusion) -> Tensor:
-    """The true positives that each threshold has more than the one above it."""
-    return torch.diff(curve.tp, prepend=torch.zeros_like(curve.actual))

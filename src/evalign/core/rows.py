@@ -37,7 +37,7 @@ class GivenRows(NamedTuple):
     | multiclass | (N, C, ...) | (N, ...) indices or (N, C, ...) | (N, ...)   |
     | multilabel | (N, L, ...) | (N, L, ...)                     | (N, ...)   |
 
-    A weight of None is 1 for every row. Groups, where there are some, have the shape of weights.
+    A weight of None is 1 for every row.
     """
 
     task: Task
@@ -45,7 +45,6 @@ class GivenRows(NamedTuple):
     target: Tensor
     weight: Tensor | None
     ignore_index: int
-    groups: Tensor | None = None
 
     @property
     def shape(self) -> torch.Size:

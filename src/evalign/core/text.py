@@ -1,38 +1,13 @@
 """Text that a terminal or a page can show as it is. Imports nothing slow."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
 from difflib import get_close_matches
 from shlex import quote
 
 # ASCII and Latin-1 controls, line separators, the marks that turn the direction of writing, and
 # halves of characters, which no file can hold: a name of a file that is not UTF-8 has them.
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-_own: ContextVar[Mapping[str, str]] = ContextVar("own")
-
-
-def worded(kind: str, words: str) -> str:
-    """These words of Python, unless a program around the library has its own for their kind."""
-    return _own.get({}).get(kind, words)
-
-
-@contextmanager
-def in_own_words(by_kind: Mapping[str, str]) -> Iterator[None]:
-    """Within it, words of these kinds are such a program's own.
-
-    Examples:
-        >>> with in_own_words({"seed": "another --seed"}):
-        ...     print("Give", worded("seed", "another random_state"))
-        Give another --seed
-    """
-    token = _own.set({**_own.get({}), **by_kind})
-    try:
-        yield
-    finally:
-        _own.reset(token)
 
 
 def visible(text: str, keep: str = "") -> str:

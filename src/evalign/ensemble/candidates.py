@@ -62,20 +62,21 @@ class CandidateModel(NamedTuple):
 
 
 def build(
-    given: Sequence[Any], metric: str | MetricFunction, rows: int, seed: int
+    given: Sequence[Any], metric: str | MetricFunction, recipe: str, rows: int, seed: int
 ) -> list[CandidateModel]:
     """The candidates for a table, the quick ones first.
 
     Args:
         given: names of `NAMES`, or pairs of a name and a classifier.
         metric: what they are judged by.
+        recipe: of the network.
         rows: to be trained on in a fold.
         seed: of all random draws.
     """
     allowed = "hold names of models, or pairs of a name and a classifier"
     some = isinstance(given, Sequence) and not isinstance(given, str) and len(given) > 0
     require(some, OWNER, "candidates", allowed, repr(given))
-    made = [_made(one, allowed, metric, rows, seed) for one in given]
+    made = [_made(one, allowed, metric, recipe, rows, seed) for one in given]
     names = [candidate.name for candidate in made]
     double = sorted({name for name in names if names.count(name) > 1})
     require(not double, OWNER, "candidates", "have different names", f"{double} more than once")
@@ -84,13 +85,15 @@ def build(
 
 
 def _made(
-    one: Any, allowed: str, metric: str | MetricFunction, rows: int, seed: int
+    one: Any, allowed: str, metric: str | MetricFunction, recipe: str, rows: int, seed: int
 ) -> CandidateModel:
     if isinstance(one, str):
         cure = nearest(one, NAMES)
         known = f"be some of {', '.join(NAMES)}"
         require(one in NAMES, OWNER, "candidates", known, repr(one), cure)
-        return CandidateModel(one, _estimator(one, metric, rows, seed), False, one == "network")
+        return CandidateModel(
+            one, _estimator(one, metric, recipe, rows, seed), False, one == "network"
+        )
     pair = isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[0], str)
     require(pair, OWNER, "candidates", allowed, repr(one))
     name, estimator = one
@@ -103,7 +106,7 @@ def _made(
     return CandidateModel(name, estimator, True, True)
 
 
-def _estimator(name: str, metric: str | MetricFunction, rows: int, seed: int) -> Any:
+def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, seed: int) -> Any:
     match name:
         case "linear":
             return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
@@ -120,7 +123,7 @@ def _estimator(name: str, metric: str | MetricFunction, rows: int, seed: int) ->
                 random_state=seed,
             )
         case "network":
-            return network_candidate(metric, seed)
+            return network_candidate(metric, recipe, seed)
         case "lightgbm":
             return _imported(name).LGBMClassifier(random_state=seed, verbose=-1)
         case "xgboost":
@@ -129,12 +132,14 @@ def _estimator(name: str, metric: str | MetricFunction, rows: int, seed: int) ->
     return made(random_seed=seed, verbose=False, allow_writing_files=False)
 
 
-def network_candidate(metric: str | MetricFunction, seed: int) -> AlignedClassifier:
+def network_candidate(metric: str | MetricFunction, recipe: str, seed: int) -> AlignedClassifier:
     """The network that is a candidate, without a rule: the ensemble has its own.
 
     The fraction is held out where a fold cannot be (`training.train`).
     """
-    return AlignedClassifier(metric, decision="argmax", validation_fraction=0.2, random_state=seed)
+    return AlignedClassifier(
+        metric, recipe=recipe, decision="argmax", validation_fraction=0.2, random_state=seed
+    )
 
 
 def _imported(package: str) -> Any:

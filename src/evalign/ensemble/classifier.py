@@ -32,6 +32,7 @@ from evalign.estimator.frames import Features
 from evalign.estimator.rows import constraint_values, restored, row_weights
 from evalign.estimator.storage import reading
 from evalign.estimator.targets import warn_of_lost
+from evalign.recipes import chosen_recipe
 from evalign.training import TrainingWarning
 
 
@@ -170,7 +171,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         parts = folds(OWNER, self.cv, table, rows, seed)
         warn_of_lost(targets, table.codes, parts)
         most = max(len(training) for training, _ in parts)
-        candidates = build(self.candidates, self.metric, most, seed)
+        recipe = chosen_recipe(None, self.constraint)
+        candidates = build(self.candidates, self.metric, recipe, most, seed)
 
         if len(names) == 1:  # nothing to learn
             rule = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)

@@ -34,7 +34,8 @@ def check_arguments(arguments: dict[str, Any]) -> None:
         value, names = arguments[name], ", ".join(f'"{each}"' for each in known)
         check(name, isinstance(value, str) and value in known, f"be one of {names}")
 
-    one_of("recipe", RECIPES)
+    if arguments["recipe"] is not None:
+        one_of("recipe", RECIPES)
     one_of("decision", get_args(Decision))
     cure = "Give a function that builds the module: every fit starts with a new one."
     network, names = arguments["network"], ", ".join(f'"{name}"' for name in NAMES)

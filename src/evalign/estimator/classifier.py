@@ -19,7 +19,6 @@ from evalign.estimator.arguments import check_arguments
 from evalign.estimator.constrained import oriented_constraint
 from evalign.estimator.export import export
 from evalign.estimator.fitting import fit_rows
-from evalign.estimator.folds import Folds
 from evalign.estimator.frames import Features, read
 from evalign.estimator.labels import check_names, label_names
 from evalign.estimator.positive import oriented
@@ -52,14 +51,16 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         pos_label: of two classes the positive one, which is class 1 of the metric; None for
             `classes_[1]`, the last in order.
         recipe: "aligned" (the metric and cross-entropy together, see `AlignedLoss`),
-            "cross_entropy", "east" (the paper's method), "focal" or "logit_adjusted".
+            "cross_entropy" or "east" (the paper's method). None is "aligned", or "cross_entropy"
+            with a constraint.
         network: "auto" for many networks in one (TabM) on normal quantiles of the columns, "mlp"
             for 512-256-128 or "linear" on standardised columns, or a function
             (n_features, n_classes) -> Module whose logits have shape (n, n_classes), likewise.
         decision: from probabilities to labels, see `fit_decision`: "argmax", "tuned" or "expected".
-        constraint: such as "recall >= 0.9", see `fit_decision`. "aligned" and "east" are trained
-            under it, and the best epoch and the rule are the best that meet it, or it is an error.
-        confidence: with which it shall hold on new rows, such as 0.95, see `fit_decision`.
+        constraint: such as "recall >= 0.9", see `fit_decision`. The decision rule meets it, and the
+            best epoch is the one with the best metric under it; it is an error if no rule does.
+        confidence: probability that the constraint holds on new data, such as 0.95, see
+            `fit_decision`.
         validation_fraction: the share of the rows that is held out, stratified by class. None for
             0.2; or, with a network that goes by name and a class of fewer than 100 rows, for five
             folds: see `fit`.
@@ -77,7 +78,6 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             of the reweighted rows. An aligned metric seldom needs it. Not for many labels a row.
         device: "auto" (a GPU if there is one), or a name that torch knows.
         random_state: the seed of the split, the initial weights, the shuffling and dropout.
-        warm_start: `fit` continues from the weights (and the scaling) of the last fit.
         verbose: 1 shows a progress bar (a line per epoch where standard error is not a terminal).
         on_epoch: called with each record of the history.
 
@@ -107,7 +107,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         metric: str | MetricFunction = "f1_macro",
         *,
         pos_label: Any = None,
-        recipe: str = "aligned",
+        recipe: str | None = None,
         network: str | Callable[[int, int], nn.Module] = "auto",
         decision: str = "tuned",
         constraint: str | None = None,
@@ -123,7 +123,6 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         class_weight: dict[Any, float] | str | None = None,
         device: str = "auto",
         random_state: Any = None,
-        warm_start: bool = False,
         verbose: int = 0,
         on_epoch: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
@@ -145,7 +144,6 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
         self.device = device
         self.random_state = random_state
-        self.warm_start = warm_start
         self.verbose = verbose
         self.on_epoch = on_epoch
 
@@ -188,25 +186,22 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         fixed = checkpoint is None or isinstance(self.random_state, Integral)
         allowed = "be an integer with a checkpoint, which another seed could not go on from"
         require(fixed, OWNER, "random_state", allowed, repr(self.random_state))
-        before = getattr(self, "_fitted", None) if self.warm_start else None
         names = label_names(y)
-        check_names(OWNER, names, None if before is None else before.rule.classes)
-        X, y = read_labelled(self, X, y, reset=before is None)
-        targets, codes, metric, factors = read_classes(self, y, sample_weight, before)
+        X, y = read_labelled(self, X, y, reset=True)
+        targets, codes, metric, factors = read_classes(self, y, sample_weight)
         classes = targets.classes
         # Complains before training.
         oriented_constraint(self.get_params(deep=False), classes, targets.multilabel)
-        # The same rows are held out again when training goes on.
-        draw = check_random_state(self.random_state).randint
-        seed = int(draw(2**31 - 1)) if before is None else before.seed
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
         weight = row_weights(OWNER, sample_weight, codes, factors)
-        features = learn_features(OWNER, X, weight) if before is None else before.features
-        apart = constraint_values(OWNER, constraint_groups, len(codes))
-        rows = LabelledRows(features.matrix(OWNER, X), codes, weight, apart)
+        features = learn_features(OWNER, X, weight)
+        constraint_groups = constraint_values(OWNER, constraint_groups, len(codes))
+        rows = LabelledRows(features.matrix(OWNER, X), codes, weight, constraint_groups)
         rows, groups = rows.counted(groups)
         if validation_data is None:
-            number = self._folds(rows, before)
+            by_name = isinstance(self.network, str) and self.validation_fraction is None
+            number = FOLDS if by_name and rows.rarest < FEW else 0
             parts = rows.parts(self.validation_fraction, number, groups, seed, classes)
         else:
             given = read_validation(self, validation_data, features, classes, factors, names)
@@ -219,7 +214,6 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             names=names,
             features=features,
             seed=seed,
-            before=before,
             checkpoint=checkpoint,
         )
         return self
@@ -338,13 +332,6 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     def _probabilities(self, X: Any) -> Tensor:
         fitted = self._state()
         return fitted.probabilities(fitted.features.matrix(OWNER, read(self, X, reset=False)))
-
-    def _folds(self, rows: LabelledRows, before: Fitted | None) -> int:
-        """How many folds the rows should be in; 0 to hold out a part of them."""
-        if before is not None:
-            return len(before.network.networks) if isinstance(before.network, Folds) else 0
-        by_name = isinstance(self.network, str) and self.validation_fraction is None
-        return FOLDS if by_name and rows.rarest < FEW else 0
 
     def _metric(self, classes: np.ndarray) -> Metric:
         return resolve(oriented(self.metric, self.pos_label, classes), owner=OWNER)

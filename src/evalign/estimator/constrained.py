@@ -12,13 +12,13 @@ from torch.nn.functional import one_hot
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import OfClass, parse
-from evalign.core.groups import MOST, stacked
+from evalign.core.groups import stacked
 from evalign.core.metrics import Metric, MetricFunction
 from evalign.decisions import Decision
 from evalign.decisions.fit import check_arguments, check_promise
 from evalign.decisions.gain_search import quick_standing
 from evalign.decisions.objective import Objective
-from evalign.estimator.rows import OWNER, LabelledRows
+from evalign.estimator.rows import OWNER
 
 INFINITE = 1e30  # stands for the bounds of a metric without any, as ∞ cannot be worsened
 
@@ -56,7 +56,10 @@ def gaps_of(
         allowed, cure = "be None without a gap", 'A gap is constraint="gap(recall) <= 0.05".'
         require(groups is None, owner, name, allowed, "groups", cure)
     elif groups is None:
-        cure = "Pass fit(X, y, constraint_groups=...), a group for each row."
+        cure = (
+            "Pass fit(X, y, constraint_groups=...), a group per row; for validation_data as its "
+            "fourth part."
+        )
         raise ValueError(complaint(owner, name, f"be given for {gaps[0]!r}", None, cure))
     else:
         number = len(np.unique(groups))
@@ -65,24 +68,12 @@ def gaps_of(
 
 
 def group_numbers(
-    constraint: str | None, names: Sequence[str], training: LabelledRows, validation: LabelledRows
-) -> list[np.ndarray] | None:
-    """The groups of rows to train and to choose on as numbers from 0; None without a gap."""
-    gaps = gaps_of(OWNER, constraint, names, training.apart)
-    if not gaps:
-        gaps_of(OWNER, constraint, names, validation.apart)
+    constraint: str | None, names: Sequence[str], groups: np.ndarray | None
+) -> np.ndarray | None:
+    """The groups of the validation rows as numbers from 0; None if no gap is bounded."""
+    if not gaps_of(OWNER, constraint, names, groups):
         return None
-    name, apart, chosen = "constraint_groups", cast(np.ndarray, training.apart), validation.apart
-    if chosen is None:
-        allowed, cure = f"have groups for {gaps[0]!r}", "Pass (X, y, None, constraint_groups)."
-        raise ValueError(complaint(OWNER, "validation_data", allowed, None, cure))
-    known, numbers = np.unique(np.concatenate([apart, chosen]), return_inverse=True)
-    allowed, cure = f"name at most {MOST} groups", "Merge the smallest of them."
-    require(len(known) <= MOST, OWNER, name, allowed, len(known), cure)
-    parts = np.split(numbers, [len(apart)])
-    several = len(np.unique(chosen)) > 1
-    require(several, OWNER, name, "leave rows of two groups to choose on", "one group")
-    return parts
+    return np.unique(cast(np.ndarray, groups), return_inverse=True)[1]
 
 
 def oriented_constraint(

@@ -152,9 +152,11 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         prefit = self._check()
         X, y, targets, codes = read_targets(self, X, y)
         weight = None if sample_weight is None else weights(OWNER, sample_weight, len(codes))
-        apart = constraint_values(OWNER, constraint_groups, len(codes))
+        constraint_groups = constraint_values(OWNER, constraint_groups, len(codes))
         names, decision = targets.names, cast(Decision, self.decision)
-        wanted = Wanted(self.metric, decision, self.constraint, names, self.confidence, apart)
+        wanted = Wanted(
+            self.metric, decision, self.constraint, names, self.confidence, constraint_groups
+        )
         if len(names) > 1:
             wanted.check(OWNER)
         routed = self._routed(weight, params)

@@ -14,7 +14,7 @@ from evalign.core.constraints import Infeasible, parse, undefined_without_rows
 from evalign.core.estimates import Estimate, estimate
 from evalign.core.groups import of_each, stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
-from evalign.core.text import counted, worded
+from evalign.core.text import counted
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.fit import check_arguments
 from evalign.decisions.objective import Objective
@@ -57,12 +57,11 @@ class Wanted:
                 "those with the highest one. Look at the classifier's features and settings."
             )
         if self.decision == "tuned" and answers.telling < FEWEST:
-            cure = 'Give more rows, or decide by the probabilities (decision "expected").'
             are = "is" if answers.telling == 1 else "are"
             return (
                 f"{counted(answers.telling)} outside of the most frequent class {are} too few to "
                 f"tune a decision on, which takes {FEWEST}: labels are those with the highest "
-                f"score. {worded('few_to_tune', cure)}"
+                "score. Give more rows, or decide by the probabilities (decision expected)."
             )
         return None
 

@@ -1,8 +1,6 @@
-"""Make a `Fitted` of labelled rows: train a network and fit the decision rule."""
+"""Train a network on labelled rows and fit its decision rule."""
 
-import copy
 import os
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evalign.core.checks import require
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule, fit_decision
 from evalign.estimator.constrained import (
@@ -33,9 +30,9 @@ from evalign.estimator.network import (
 from evalign.estimator.positive import oriented
 from evalign.estimator.progress import EpochRecord, progress
 from evalign.estimator.quantiles import QuantileNormal
-from evalign.estimator.rows import OWNER, LabelledRows, dense
+from evalign.estimator.rows import LabelledRows, dense
 from evalign.estimator.state import Fitted
-from evalign.recipes import RECIPES, Aim, Recipe
+from evalign.recipes import RECIPES, Recipe, chosen_recipe
 from evalign.training import History, Settings, Standardizer, fit
 
 
@@ -50,68 +47,67 @@ def fit_rows(
     names: list[str] | None,
     features: Features,
     seed: int,
-    before: Fitted | None,
     checkpoint: str | os.PathLike[str] | None,
 ) -> Fitted:
-    """Train, choose the best epoch on the validation rows and fit the decision rule on them.
+    """Train, choose the best epoch on the validation rows and fit the decision rule to them.
 
     Args:
         arguments: of `AlignedClassifier`, checked.
-        training: the rows to learn from.
-        validation: the rows to choose on.
-        fold: of each row, where both are the same rows: it is chosen on what the networks of other
-            folds say of it.
-        metric: what `arguments["metric"]` stands for.
-        classes: the labels of the rows' codes; of many labels a row, the numbers of their columns.
-        names: of many labels a row, where they have some.
-        features: what was learnt of the columns.
-        seed: of the initial weights, the shuffling and dropout.
-        before: the fit that a warm start continues from.
+        training: the rows to train on.
+        validation: the rows that the epoch and the rule are chosen on.
+        fold: the fold of each row if both are the same rows. A row is then validated by the
+            networks that were not trained on its fold.
+        metric: the metric that `arguments["metric"]` names.
+        classes: the labels of the rows' codes; if multilabel, the numbers of their columns.
+        names: the names of the labels if multilabel, where they have some.
+        features: what was learned about the columns.
+        seed: of the initial weights, shuffling and dropout.
         checkpoint: see `AlignedClassifier.fit`.
     """
-    # Equal weights are left out, because the loop is quicker without weights.
+    # Equal weights are left out, because the loop is faster without weights.
     equal = len(np.unique(np.concatenate([training.weight, validation.weight]))) == 1
     unit = None if equal else training.weight.mean()
-    device, many = find_device(arguments["device"]), training.y.ndim == 2
-    if before is None:
-        X, kind = dense(training.X), arguments["network"]
-        scaler = (
-            QuantileNormal(X, features.width - features.numbers)
-            if kind == "auto"
-            else Standardizer(X)
-        )
-        folds = 0 if fold is None else int(fold.max()) + 1
-        size, dropout = size_of_members(device, folds), chosen(arguments).dropout
-        about = {"size": size, "folds": folds, "dropout": dropout, "seed": seed}
-        network = build(kind, scaler, len(classes), **about, multilabel=many)
-    else:
-        allowed = f"be that of the last fit for warm_start, {before.kind!r}"
-        got, cure = arguments["network"], "Set it back, or fit without warm_start."
-        require(got == before.kind, OWNER, "network", allowed, repr(got), cure)
-        # A copy, so that what was fitted stays whole if this training is stopped.
-        scaler, network, kind = before.scaler, copy.deepcopy(before.network), before.kind
+    device, multilabel = find_device(arguments["device"]), training.y.ndim == 2
+    X, kind = dense(training.X), arguments["network"]
+    scaler = (
+        QuantileNormal(X, features.width - features.numbers) if kind == "auto" else Standardizer(X)
+    )
+    folds = 0 if fold is None else int(fold.max()) + 1
+    network = build(
+        kind,
+        scaler,
+        len(classes),
+        size=size_of_members(device, folds),
+        folds=folds,
+        dropout=chosen(arguments).dropout,
+        seed=seed,
+        multilabel=multilabel,
+    )
     network.to(device).eval()
-    past = [] if before is None else before.history
     if len(classes) == 1:  # nothing to learn
         rule = DecisionRule(torch.eye(1).double(), "argmax", "argmax")
-        return Fitted(network, scaler, rule, classes, features, past, seed, kind)
+        return Fitted(network, scaler, rule, classes, features, [], seed, kind)
 
     rows, held_out = (part.tensors(scaler, device, unit) for part in (training, validation))
     if fold is not None:
         number = torch.from_numpy(fold).to(rows[0]).unsqueeze(1)
         rows = held_out = (torch.cat([rows[0], number], 1), *rows[1:])
     check_logits(network, held_out[0], len(classes))
-    counts = training.class_counts(len(classes))
-    constraint = oriented_constraint(arguments, classes, many)
+    constraint, score = oriented_constraint(arguments, classes, multilabel), None
     names = names if constraint is None else class_names(classes)
-    numbers = group_numbers(constraint, class_names(classes), training, validation)
-    aim = Aim(metric, counts, arguments["patience"], constraint, names)
-    recipe = RECIPES[arguments["recipe"]](aim)
+    groups = group_numbers(constraint, class_names(classes), validation.groups)
+    name = chosen_recipe(arguments["recipe"], constraint)
+    counts = training.class_counts(len(classes))
+    recipe = RECIPES[name](metric, counts, arguments["patience"])
+    if constraint is not None and names is not None:
+        offsets = tuple(recipe.offsets.tolist())
+        score = ConstrainedScore(metric, constraint, tuple(names), offsets, groups)
     for part in network.modules():
         if isinstance(part, Members | Folds):
             part.offsets.copy_(recipe.offsets)
-    apart = None if numbers is None else numbers[1]
-    history = _train(arguments, network, recipe, rows, held_out, apart, aim, seed, past, checkpoint)
+    history = _train(
+        arguments, network, recipe, name, rows, held_out, metric, score, seed, checkpoint
+    )
     rule = fit_decision(
         blockwise(network, held_out[0], device),
         torch.from_numpy(validation.y),
@@ -119,13 +115,12 @@ def fit_rows(
         decision=arguments["decision"],
         sample_weight=None if equal else torch.from_numpy(validation.weight),
         constraint=constraint,
-        groups=apart,
+        groups=groups,
         confidence=None if constraint is None else arguments["confidence"],
         classes=names,
         offsets=recipe.offsets,
-        task="multilabel" if many else None,
+        task="multilabel" if multilabel else None,
     )
-    history = [*past, *(_after(past, record) for record in history)]
     return Fitted(network, scaler, rule, classes, features, history, seed, kind)
 
 
@@ -133,30 +128,25 @@ def _train(
     arguments: dict[str, Any],
     network: nn.Module,
     recipe: Recipe,
+    name: str,
     rows: tuple[Tensor, ...],
     held_out: tuple[Tensor, ...],
-    apart: np.ndarray | None,
-    aim: Aim,
+    metric: Metric,
+    score: ConstrainedScore | None,
     seed: int,
-    past: History,
     checkpoint: str | os.PathLike[str] | None,
 ) -> History:
     how = chosen(arguments, len(rows[0]), rows[0].device)
-    score = None
-    if aim.constraint is not None and aim.classes is not None:
-        offsets = tuple(recipe.offsets.tolist())
-        score = ConstrainedScore(aim.metric, aim.constraint, tuple(aim.classes), offsets, apart)
     several = isinstance(network, Members | Folds)
     loss = MembersAsRows(recipe.loss) if several else recipe.loss
     parts = [part for part in network.modules() if isinstance(part, Members)]
-    show_bar = progress(arguments["recipe"], aim.metric.name, len(past) + how.epochs)
+    show_bar = progress(name, metric.name, how.epochs)
     with show_bar if arguments["verbose"] else nullcontext() as show:
-        told: list[Callable[[EpochRecord], object] | None] = [show, arguments["on_epoch"]]
+        listeners = [each for each in (show, arguments["on_epoch"]) if each is not None]
 
         def on_epoch(record: EpochRecord) -> None:
-            for tell in told:
-                if tell is not None:
-                    tell(_after(past, record))
+            for listener in listeners:
+                listener(record)
 
         return fit(
             network,
@@ -164,7 +154,7 @@ def _train(
             *rows[:2],
             sample_weight=rows[2] if len(rows) > 2 else None,
             validation=held_out,
-            metric=aim.metric,
+            metric=metric,
             score=score,
             settings=Settings(
                 epochs=how.epochs,
@@ -173,7 +163,7 @@ def _train(
                 weight_decay=how.weight_decay,
                 ema_decay=arguments["ema_decay"],
                 patience=None if recipe.annealing else arguments["patience"],
-                seed=(seed + len(past)) % 2**31,
+                seed=seed,
             ),
             annealing=recipe.annealing,
             undecayed=[p for part in parts for p in part.undecayed],
@@ -181,8 +171,3 @@ def _train(
             checkpoint=checkpoint,
             resume=True,
         )
-
-
-def _after(past: History, record: EpochRecord) -> EpochRecord:
-    """The record of an epoch, counted from the first fit on."""
-    return record | {"epoch": record["epoch"] + len(past)}

@@ -12,7 +12,6 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from evalign.core.checks import complaint, require
-from evalign.core.text import worded
 from evalign.estimator.cells import (
     EXACT,
     ColumnValues,
@@ -277,11 +276,8 @@ def _learn(owner: str, name: str, column: ColumnValues) -> LearntColumn | str:
         cure = "Make features of it, or drop it."
         raise ValueError(complaint(owner, "X", "hold numbers, categories or dates", got, cure))
     if found == "id":
-        cure = "Drop it. If it is not one, declare text a category, and give numbers as an array."
-        text = (
-            f"Column {name!r} differs in every row and is left out as an id. "
-            f"{worded('id_of_few', cure)}"
-        )
+        cure = "Drop it. If it is not one, give more rows, or declare it a category."
+        text = f"Column {name!r} differs in every row and is left out as an id. {cure}"
         warnings.warn(text, TrainingWarning, stacklevel=5)
     if found not in KINDS:
         return found

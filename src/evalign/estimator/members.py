@@ -133,7 +133,10 @@ class MembersAsRows(nn.Module):
         self.loss = loss
 
     def forward(
-        self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None
+        self,
+        logits: Tensor,
+        target: Tensor,
+        sample_weight: Tensor | None = None,
     ) -> Tensor:
         if logits.ndim == 3:  # in training
             members = logits.shape[1]

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from evalign.core.checks import OWN_GROUP, complaint, refuse_masked, require
 from evalign.core.numerics import with_mean_one
-from evalign.core.text import worded
 from evalign.core.weights import weights_of_rows
 from evalign.decisions.inputs import group_values
 from evalign.estimator.cells import TypedTable, gaps_of_objects
@@ -48,22 +47,22 @@ class LostClass(ValueError):
 class LabelledRows(NamedTuple):
     """The matrix of rows, dense or sparse, with class indices and weights.
 
-    Of many labels a row, `y` holds 0 and 1 of shape (N, L). `apart` are the groups that the gaps of
-    a constraint are between.
+    If multilabel, `y` holds 0 and 1 of shape (N, L). `groups` are those of a constraint on the gap
+    between groups.
     """
 
     X: Any
     y: np.ndarray
     weight: np.ndarray
-    apart: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> "LabelledRows":
         """Some of the rows, by a mask or by their numbers."""
         everything = rows.dtype == bool and rows.all()
         if everything:
             return self
-        X, y, weight, apart = self
-        return LabelledRows(X[rows], y[rows], weight[rows], None if apart is None else apart[rows])
+        groups = None if self.groups is None else self.groups[rows]
+        return LabelledRows(self.X[rows], self.y[rows], self.weight[rows], groups)
 
     def tensors(
         self, scaler: Scaler, device: torch.device, unit: float | None
@@ -134,7 +133,7 @@ class LabelledRows(NamedTuple):
             text = (
                 f"{len(self.y)} rows are too few to hold out {fraction:g} of every class: the "
                 "best epoch and the decision are chosen on the training rows. "
-                f"{worded('few_to_hold_out', 'Give more rows, or validation_data.')}"
+                "Give more rows, or rows for validation."
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
             return self, self
@@ -147,13 +146,12 @@ class LabelledRows(NamedTuple):
         if len(lost):
             allowed = "leave rows of every class to train on"
             got = f"none of class {classes[lost].tolist()}"
-            cure = worded("class_held_out", "Give validation_data, or another random_state.")
+            cure = "Give rows of it in more groups, or rows for validation."
             raise LostClass(complaint(OWNER, "groups", allowed, got, cure))
         if len(missing):
-            cure = "Give validation_data, or more rows of it."
             text = (
                 f"No row that is held out is of class {classes[missing].tolist()}: the best epoch "
-                f"and the decision are chosen without. {worded('class_not_held_out', cure)}"
+                "and the decision are chosen without. Give more rows of it, or rows for validation."
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
         return self.take(kept), self.take(held_out)
@@ -251,8 +249,8 @@ def read_validation(
         codes = np.searchsorted(classes, y)
     owner = f"{OWNER}'s validation_data"
     weight = row_weights(owner, data[2] if len(data) > 2 else None, codes, factors)
-    apart = constraint_values(owner, data[3] if len(data) > 3 else None, len(codes))
-    return LabelledRows(features.matrix(OWNER, X), codes, weight, apart)
+    groups = constraint_values(owner, data[3] if len(data) > 3 else None, len(codes))
+    return LabelledRows(features.matrix(OWNER, X), codes, weight, groups)
 
 
 def row_groups(owner: str, groups: Any, rows: int) -> np.ndarray:

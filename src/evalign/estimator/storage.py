@@ -21,7 +21,7 @@ from evalign.estimator.state import Fitted
 from evalign.training import CheckpointError, Standardizer, checkpoint
 from evalign.training.checkpoint import WRONG_TREE
 
-VERSION = 2  # since the columns of a table are saved as well
+VERSION = 3  # of the format: without warm_start
 
 
 def save(path: str | os.PathLike[str], arguments: dict[str, Any], fitted: Fitted) -> None:

@@ -13,13 +13,11 @@ from evalign.core.checks import complaint, refuse_masked_rows, require
 from evalign.core.confusion import Confusion
 from evalign.core.doubts import warn, warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
-from evalign.core.text import worded
 from evalign.estimator.answers import Split
 from evalign.estimator.evidence import score_of
 from evalign.estimator.labels import indicators, label_array, refuse_gaps
 from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.rows import weights
-from evalign.estimator.state import Fitted
 from evalign.training import TrainingWarning
 
 TIE = np.finfo(float).tiny  # positive, where the last class has a label by a draw
@@ -163,7 +161,7 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
 
 
 def read_classes(
-    classifier: Any, y: np.ndarray, sample_weight: Any, before: Fitted | None
+    classifier: Any, y: np.ndarray, sample_weight: Any
 ) -> tuple[Targets, np.ndarray, Metric, np.ndarray | None]:
     """What the labels of `AlignedClassifier.fit` are, with their codes.
 
@@ -173,14 +171,9 @@ def read_classes(
         classifier: the estimator with its arguments.
         y: what `read_labelled` gave.
         sample_weight: as it was given. Rows without one do not count for balanced classes.
-        before: the fit that a warm start continues from.
     """
     owner, (targets, codes) = type(classifier).__name__, Targets.of(y)
     classes, many = targets.classes, targets.multilabel
-    if before is not None:
-        same = many == before.multilabel and np.array_equal(classes, before.classes)
-        allowed = f"hold the classes of the last fit for warm_start, {before.classes.tolist()}"
-        require(same, owner, "y", allowed, classes.tolist())
     for name, cure in {"pos_label": "", "class_weight": WEIGHTS}.items() if many else ():
         value = getattr(classifier, name)
         require(value is None, owner, name, "be None for many labels a row", repr(value), cure)
@@ -239,6 +232,6 @@ def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> Non
         cure = "Give more rows of them, merge them with others, or use fewer folds."
         text = (
             f"Of the classes {names[:3]} a fold holds all rows, so that its classifier never saw "
-            f"them. {worded('class_in_one_fold', cure)}"
+            f"them. {cure}"
         )
         warnings.warn(text, TrainingWarning, stacklevel=4)

@@ -10,7 +10,7 @@ import `core`, `kernels` and `aggregation`.
 
 from evalign.losses.aligned import AlignedLoss
 from evalign.losses.class_weights import effective_number_weights, inverse_frequency_weights
-from evalign.losses.curves import AveragePrecisionLoss, PartialAUCLoss, RecallAtPrecisionLoss
+from evalign.losses.curves import AveragePrecisionLoss
 from evalign.losses.fbeta import SoftFBetaLoss, SurrogateFBetaLoss
 from evalign.losses.metric import MetricLoss
 from evalign.losses.overlap import DiceLoss, LovaszSoftmaxLoss, SigmoidF1Loss
@@ -27,8 +27,6 @@ __all__ = [
     "LovaszSoftmaxLoss",
     "MAELoss",
     "MetricLoss",
-    "PartialAUCLoss",
-    "RecallAtPrecisionLoss",
     "SigmoidF1Loss",
     "SoftFBetaLoss",
     "SurrogateFBetaLoss",

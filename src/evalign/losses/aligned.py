@@ -1,7 +1,7 @@
 """A metric of the confusion matrix together with cross-entropy: the default recipe."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -62,10 +62,6 @@ class AlignedLoss(AdditiveLoss):
         per_image: the metric is the mean over images, see `MetricLoss`; without running statistics.
         labels: the classes that count in the metric, e.g. all but the background; for metrics that
             are averages over classes.
-        constraint: such as "recall >= 0.9", of the largest logits, see `MetricLoss`; a gap takes
-            groups=... in the call. It is not scaled by `metric_weight`, and `offsets` are those for
-            the metric alone.
-        classes: the names that the constraint may give the classes, in order.
         ranks: whose rows are summed in both parts, see `MetricLoss`.
 
     `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
@@ -101,8 +97,6 @@ class AlignedLoss(AdditiveLoss):
         label_smoothing: float = 0.0,
         per_image: bool = False,
         labels: Sequence[int] | None = None,
-        constraint: str | None = None,
-        classes: Iterable[object] | None = None,
         ranks: Ranks = "all",
         ignore_index: int = -100,
         validate: bool = False,
@@ -125,8 +119,6 @@ class AlignedLoss(AdditiveLoss):
             statistics="batch" if by_batch else "running",
             momentum=momentum,
             per_image=per_image,
-            constraint=constraint,
-            classes=classes,
             ranks=ranks,
             validate=validate,
             **rows,
@@ -157,10 +149,6 @@ class AlignedLoss(AdditiveLoss):
     def temperature(self) -> Tensor:
         return self.metric_loss.temperature
 
-    @property
-    def gaps(self) -> tuple[str, ...]:
-        return self.metric_loss.gaps
-
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
         self.metric_loss.set_temperature(temperature)
@@ -189,15 +177,13 @@ class AlignedLoss(AdditiveLoss):
         # One sum over the ranks for both.
         cross_entropy, *of_metric = self.metric_loss.of_all_ranks(sums)
         confusion = of_metric[-1].detach()
-        metric, constraints = self.metric_loss.parts_of_all(tuple(of_metric))
-        metric = self.metric_weight * metric
+        metric = self.metric_weight * self.metric_loss.loss_of_all(tuple(of_metric))
         if self.metric_loss.learns():
             metric = metric + (_strength(confusion) - 1) * (metric - metric.detach())
             if self.class_counts is None:
                 c, pairs = confusion, confusion.multilabel
                 self._learn(torch.stack([c.negatives, c.actual], 1) if pairs else c.actual)
-        loss = cross_entropy.value() + metric
-        return loss if constraints is None else loss + constraints
+        return cross_entropy.value() + metric
 
     def _cross_entropy(self, batch: Batch) -> Mean:
         moved, weight = batch, self._weight(batch.pixels)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require, traced, values_readable
 from evalign.core.doubts import warn_of_sigmoid
-from evalign.core.groups import as_groups
 from evalign.core.numerics import full_precision, moved
 from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
 from evalign.losses import outputs
@@ -67,29 +66,23 @@ class Loss(KnownKeywords, nn.Module, ABC):
         target: Tensor,
         *,
         sample_weight: Tensor | None = None,
-        groups: Tensor | None = None,
         **other: Any,
     ) -> Tensor:
         """The loss of the batch; 0, still attached to the graph, when no row has weight.
-
-        Where a constraint bounds a gap, `groups` are the numbers, from 0 on, of the groups that the
-        rows belong to.
 
         With `num_items_in_batch`, which the Trainer of Hugging Face passes, `logits` is the output
         of a model, and the loss is scaled as that Trainer expects.
         """
         if other:
-            refuse_unknown(
-                type(self).__name__, other, ["sample_weight", "groups", "num_items_in_batch"]
-            )
+            refuse_unknown(type(self).__name__, other, ["sample_weight", "num_items_in_batch"])
             outputs.check_class_dim(self)
             logits = outputs.logits_of(logits)
             check_types(type(self).__name__, logits, target, sample_weight)
             logits, target = outputs.classes_second(logits, target)
             share = outputs.share_of_step(target, other["num_items_in_batch"])
-            value = self._of_rows(self.rows(logits, target, sample_weight, groups, class_dim=1))
+            value = self._of_rows(self.rows(logits, target, sample_weight, class_dim=1))
             return value * share.to(value.dtype)
-        return self._of_rows(self.rows(logits, target, sample_weight, groups))
+        return self._of_rows(self.rows(logits, target, sample_weight))
 
     def _of_rows(self, rows: GivenRows) -> Tensor:
         whole = self.whole(rows)
@@ -99,17 +92,11 @@ class Loss(KnownKeywords, nn.Module, ABC):
             batch = Batch.of(rows)
             return self.value(batch).to(batch.weight.dtype)
 
-    @property
-    def gaps(self) -> tuple[str, ...]:
-        """The gaps between groups of rows that its constraints bound."""
-        return ()
-
     def rows(
         self,
         logits: Tensor,
         target: Tensor,
         sample_weight: Tensor | None = None,
-        groups: Tensor | None = None,
         *,
         class_dim: int | None = None,
     ) -> GivenRows:
@@ -135,15 +122,7 @@ class Loss(KnownKeywords, nn.Module, ABC):
             late = self._calls == SETTLED and rows.task != "multiclass"
             if late and values_readable(logits, validate=self.validate):
                 warn_of_sigmoid(name, logits)
-        if groups is None:
-            cure = "Pass groups=, the number of a group for each row."
-            allowed = f"be given for {' and '.join(map(repr, self.gaps))}"
-            require(not self.gaps, name, "groups", allowed, None, cure)
-            return rows
-        cure = 'Leave them out; MetricLoss takes some for constraint="gap(recall) <= 0.05".'
-        allowed = "be None without a gap in a constraint"
-        require(bool(self.gaps), name, "groups", allowed, type(groups).__name__, cure)
-        return rows._replace(groups=as_groups(name, groups, rows, validate=self.validate))
+        return rows
 
     def learns(self) -> bool:
         """Whether a call is one of training: rows of other ranks and batches count then."""
@@ -162,7 +141,7 @@ class Loss(KnownKeywords, nn.Module, ABC):
         return ", ".join(f"{name}={_text(getattr(self, name))}" for name in names)
 
     def _check_precision(self) -> None:
-        """Check that nobody has cast the buffers: multipliers and counts would not grow any more.
+        """Check that nobody has cast the buffers: averages and counts would not grow any more.
 
         FSDP does so without a call of `_apply`, and with all buffers at once.
         """
@@ -194,16 +173,9 @@ class AdditiveLoss(Loss):
     def value(self, batch: Batch) -> Tensor:
         return self.loss_from_sums(self.sums_from_batch(batch))
 
-    def sums(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        *,
-        sample_weight: Tensor | None = None,
-        groups: Tensor | None = None,
-    ) -> Sums:
+    def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
         """The sums of these rows, to be added to those of others."""
-        rows = self.rows(logits, target, sample_weight, groups)
+        rows = self.rows(logits, target, sample_weight)
         with full_precision(logits):
             return self.sums_from_batch(Batch.of(rows))
 

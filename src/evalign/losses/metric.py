@@ -1,7 +1,7 @@
 """Any metric of the confusion matrix as a loss."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,14 +11,11 @@ from evalign.core import membership
 from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import parse
-from evalign.core.groups import confusion_by_group
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
 from evalign.core.rows import GivenRows, Task
 from evalign.kernels import soft_confusion
 from evalign.kernels.closed import closed_form
-from evalign.losses.base import AdditiveLoss, zero_if_empty
-from evalign.losses.multipliers import HARD, Multipliers
+from evalign.losses.base import AdditiveLoss
 from evalign.losses.temperature import fill_temperature, register_temperature
 from evalign.losses.whole import WholeLoss
 
@@ -51,13 +48,6 @@ class MetricLoss(AdditiveLoss):
             image's share in the mean is the mean weight of its rows; rows of weight 0 are left out,
             and with a `zero_division` of NaN also images where the metric is undefined. Which
             classes are missing is asked of each image (`ClassMetric`).
-        constraint: such as "recall >= 0.9", or several, as in `fit_decision`: the least loss is
-            sought among networks whose labels meet it on the training rows. Lagrange multipliers
-            (`multipliers`, in the state dict) are learnt with the network, from running statistics
-            in any case. See `evalign.losses.multipliers`. For "gap(recall) <= 0.05" pass the
-            number of each row's group, from 0 to 63, as loss(logits, target, groups=...). Groups
-            may come and go from batch to batch and from rank to rank.
-        classes: the names that the constraint may give the classes, in order.
         ranks: "all" sums over the processes of `torch.distributed` when it is initialised, in
             training mode with gradients only, so that the gradient that DDP averages is that of all
             rows together; "own" sums over this process alone; or the process group to sum over.
@@ -87,8 +77,6 @@ class MetricLoss(AdditiveLoss):
         statistics: Literal["batch", "running"] = "batch",
         momentum: float = 0.1,
         per_image: bool = False,
-        constraint: str | None = None,
-        classes: Iterable[object] | None = None,
         ranks: Ranks = "all",
         ignore_index: int = -100,
         validate: bool = False,
@@ -107,28 +95,19 @@ class MetricLoss(AdditiveLoss):
         known = statistics in ("batch", "running")
         allowed = 'be "batch" or "running"'
         require(known, "MetricLoss", "statistics", allowed, repr(statistics))
+        running = statistics == "running"
         several = self.threshold is not None and self.threshold.ndim == 1
-        allowed = "be one number with running statistics or a constraint"
-        averages = statistics == "running" or constraint is not None
-        require(not (several and averages), "MetricLoss", "threshold", allowed, f"{threshold}")
+        allowed = "be one number with running statistics"
+        require(not (several and running), "MetricLoss", "threshold", allowed, f"{threshold}")
         allowed = 'be "batch" with per_image: the metric of an image is its own'
-        ok = statistics == "batch" or not per_image
+        ok = not (running and per_image)
         require(ok, "MetricLoss", "statistics", allowed, repr(statistics))
-        allowed = "be None with per_image: it is about the labels of all rows together"
-        ok = constraint is None or not per_image
-        require(ok, "MetricLoss", "constraint", allowed, repr(constraint))
-        self.constraint = constraint
-        self.classes = None if classes is None else list(classes)
         self.per_image = per_image
         self.statistics = statistics
         self.momentum = momentum
         self.over_ranks = RankSum(ranks)
-        running = RunningConfusion(momentum)  # made in any case, to check the momentum
-        self.running = running if averages else None
-        self.multipliers = None
-        if constraint is not None:
-            constraints = parse(constraint, self.classes, owner="MetricLoss")
-            self.multipliers = Multipliers(constraints, momentum)
+        average = RunningConfusion(momentum)  # made in any case, to check the momentum
+        self.running = average if running else None
 
     @property
     def ranks(self) -> Ranks:
@@ -149,8 +128,7 @@ class MetricLoss(AdditiveLoss):
         """The loss as one function; with the cross-entropy of logits + log(odds), if given."""
         # A subclass may compute something else.
         form = closed_form(self.metric) if type(self) is MetricLoss else None
-        plain = not (callable(self.heaviside) or self.per_image or self.multipliers)
-        if form is None or not plain:
+        if form is None or callable(self.heaviside) or self.per_image:
             return None
         learns = self.learns()
         loss = WholeLoss(
@@ -182,14 +160,7 @@ class MetricLoss(AdditiveLoss):
             return tuple(self._confusion(batch, one) for one in tau)
         if self.per_image:
             return self._of_images(batch)
-        soft = self._confusion(batch, tau)
-        if self.multipliers is None:
-            return (soft,)
-        if self.classes is not None:
-            number, got = batch.num_classes, f"{len(self.classes)} names"
-            allowed = f"hold a name for each of the {number} classes"
-            require(len(self.classes) == number, "MetricLoss", "classes", allowed, got)
-        return *self._constrained_sums(batch, self.multipliers), soft
+        return (self._confusion(batch, tau),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
         return self.loss_of_all(self.of_all_ranks(sums))
@@ -200,73 +171,24 @@ class MetricLoss(AdditiveLoss):
 
     def loss_of_all(self, sums: Sums) -> Tensor:
         """The loss of sums that are those of all ranks."""
-        metric, constraints = self.parts_of_all(sums)
-        return metric if constraints is None else metric + constraints
-
-    def parts_of_all(self, sums: Sums) -> tuple[Tensor, Tensor | None]:
-        """What the metric, and what the constraints add to the loss."""
         if self.per_image:
-            return sums[0].value(), None
-        *labelled, _ = sums
-        soft = sums if self.multipliers is None else sums[-1:]
-        averages, empty = soft, soft[0].total.sum() == 0
+            return sums[0].value()
+        empty = sums[0].total.sum() == 0
         if self.learns() and self.running is not None:
-            averages = tuple(self.running(confusion) for confusion in soft)
-            soft = averages if self.statistics == "running" else soft
-        losses = [self._loss(confusion, empty)[0] for confusion in soft]
-        loss = losses[0] if len(losses) == 1 else torch.stack(losses).mean()
-        if self.multipliers is None:
-            return loss, None
-        hard, *groups = labelled
-        added = self.multipliers(averages[0], hard, *groups, learn=self.learns())
-        return loss, zero_if_empty(added, hard.total.sum())
+            sums = tuple(self.running(confusion) for confusion in sums)
+        losses = [self._loss(confusion, empty)[0] for confusion in sums]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
 
     def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
-        step = self._soft_step(threshold)
-        return soft_confusion("MetricLoss", batch, **step, matrix=self._needs_matrix)
-
-    def _soft_step(self, threshold: Tensor | None) -> dict[str, Any]:
-        return {
-            "temperature": self.temperature,
-            "heaviside": self.heaviside,
-            "threshold": threshold,
-            "detach_threshold": self.detach_threshold,
-        }
-
-    def _constrained_sums(self, batch: Batch, multipliers: Multipliers) -> Sums:
-        """What `multipliers` takes beside the soft Confusion: that of the labels that the rows get,
-        and if a gap is bounded both of each group.
-        """
-        cold = torch.full_like(self.temperature, HARD)
-        label = {"temperature": cold, "threshold": self.threshold}
-
-        def by_group(step: dict[str, Any]) -> Confusion:
-            soft = membership.of_batch("MetricLoss", batch, **step)
-            return confusion_by_group(batch, soft, matrix=multipliers.groups_need_matrix)
-
-        # A cold step leaves a trace of every row to the labels that it does not get. Averages count
-        # the classes that have any mass.
-        least = 1e-20 * batch.weight.sum()
-
-        def without_traces(x: Tensor) -> Tensor:
-            return torch.where(x < least, 0, x)
-
-        with torch.no_grad():
-            hard = soft_confusion("MetricLoss", batch, **label, matrix=self._needs_matrix)
-            hard = hard.map(without_traces)
-            hard_groups = by_group(label).map(without_traces) if self.gaps else None
-        if hard_groups is None:
-            return (hard,)
-        return hard, hard_groups, by_group(self._soft_step(self.threshold))
-
-    @property
-    def gaps(self) -> tuple[str, ...]:
-        return () if self.multipliers is None else self.multipliers.gaps
-
-    @property
-    def _needs_matrix(self) -> bool:
-        constrained = self.multipliers is not None and self.multipliers.needs_matrix
-        return self.metric.needs_matrix or constrained
+        return soft_confusion(
+            "MetricLoss",
+            batch,
+            temperature=self.temperature,
+            heaviside=self.heaviside,
+            threshold=threshold,
+            detach_threshold=self.detach_threshold,
+            matrix=self.metric.needs_matrix,
+        )
 
     def _of_images(self, batch: Batch) -> tuple[Mean, Confusion]:
         """The mean of the losses of images that have a score, and the sums of all of them."""

@@ -18,7 +18,6 @@ from evalign.core.metrics import (
     GMean,
     MatthewsCorrcoef,
 )
-from evalign.core.text import worded
 from evalign.core.theory import rows_needed
 from evalign.losses import MetricLoss
 
@@ -55,14 +54,14 @@ def batch_advice(loss: object, target: Tensor, batch_size: int) -> str | None:
         needed = rows_needed(0.5, max(2, len(share)))
         if expected < needed:
             enough = math.ceil(needed / share[rarest])
-            larger = f"batch_size={enough}" if enough <= len(target) else "a larger batch_size"
+            larger = f"batches of {enough} rows" if enough <= len(target) else "larger batches"
             if batch_size >= len(target):
                 larger = "more data"
-            cure = f'Use {larger}, or MetricLoss(..., statistics="running").'
             return (
-                f"A batch of {batch_size} rows holds {expected:.2g} examples of class {rarest} on "
-                f"average, too few for the loss's metric: below {needed} its recall in a batch is "
-                f"mostly noise. {worded('small_batches', cure)}"
+                f"A batch of {batch_size} rows holds {expected:.2g} examples of the rarest "
+                f"class on average, too few for the loss's metric: below {needed} its recall in a "
+                f"batch is mostly noise. Use {larger}, or a loss that averages over batches, as "
+                "AlignedLoss does."
             )
     return None
 
@@ -78,27 +77,26 @@ def advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> Iterato
     if not math.isfinite(last["validation_loss"]):
         cure = "Lower the learning rate, set clip_norm, or look for such values in the data."
         text = f"The validation loss is {last['validation_loss']}; training stops here."
-        yield "diverged", f"{text} {worded('diverged', cure)}"
+        yield "diverged", f"{text} {cure}"
         return
     recent = history[-COLLAPSED_EPOCHS:]
     if len(recent) == COLLAPSED_EPOCHS and all(record["collapsed"] for record in recent):
         cure = (
-            "If the loss has no cross-entropy in it, train with one that has, AlignedLoss "
-            '(recipe="aligned"); if it has, a class is very rare among these rows: give it time '
-            "(patience), larger batches or a lower learning rate."
+            "A class may be too rare: give more rows of it. A loss without cross-entropy may "
+            "collapse, too: use AlignedLoss, the recipe aligned."
         )
         text = f"All validation rows were predicted as one class for {COLLAPSED_EPOCHS} epochs."
-        yield "collapsed", f"{text} {worded('collapsed', cure)}"
+        yield "collapsed", f"{text} {cure}"
     recent = history[-VANISHED_EPOCHS:]
     flat = all(r["gradient_norm"] < VANISHED_NORM and r["loss"] > 0.01 for r in recent)
     if len(recent) == VANISHED_EPOCHS and flat:
         cure = (
             "Use a higher temperature, a lower learning rate, standardised inputs, or AlignedLoss "
-            '(recipe="aligned"), which keeps a cross-entropy term.'
+            "(the recipe aligned), which keeps a cross-entropy term."
         )
         text = f"The gradient has been below {VANISHED_NORM:g} for {VANISHED_EPOCHS} epochs"
         text = f"{text} although the loss is {last['loss']:.3g}."
-        yield "vanished", f"{text} {worded('vanished', cure)}"
+        yield "vanished", f"{text} {cure}"
     recent = history[-DRIFT_EPOCHS:]
     same_scale = len({record["temperature"] for record in recent}) == 1
     if len(recent) == DRIFT_EPOCHS and same_scale:
@@ -108,15 +106,12 @@ def advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> Iterato
         before, after = fmean(score[: DRIFT_EPOCHS // 2]), fmean(score[DRIFT_EPOCHS // 2 :])
         fallen = (before - after) > DRIFT_FALL * abs(before)
         if _rise(better) > DRIFT_ERRORS and _rise(score) < -DRIFT_ERRORS and fallen:
-            cure = (
-                'Lower its temperature (TemperatureAnnealing), keep watch="metric", or train on '
-                "this metric."
-            )
+            cure = "Keep the epoch with the best metric, or lower the loss's temperature."
             text = (
                 f"Over the last {DRIFT_EPOCHS} epochs the validation loss improved while the true "
                 "metric got worse: the loss does not stand for the metric here."
             )
-            yield "drift", f"{text} {worded('drift', cure)}"
+            yield "drift", f"{text} {cure}"
 
 
 def new_advice(history: list[dict[str, Any]], *, greater_is_better: bool) -> dict[str, str]:

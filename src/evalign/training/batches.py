@@ -9,14 +9,16 @@ from torch.utils.data import DataLoader
 
 from evalign.core.checks import complaint, require
 
-# (X, y) or (X, y, sample_weight); a loader yields these
-Data = tuple[Tensor, ...] | DataLoader
+Data = tuple[Tensor, ...] | DataLoader  # (X, y) or (X, y, sample_weight), or a loader of these
 
 
 def shuffled(
     data: Data, batches: int, order: torch.Generator, device: torch.device
 ) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the shuffled batches of an epoch; from tensors, sizes differ by one row at most."""
+    """Yield the batches of an epoch in random order. From tensors, sizes differ by one row at most.
+
+    A loader shuffles by itself.
+    """
     if isinstance(data, DataLoader):
         yield from in_order(data, 0, device)
     else:
@@ -26,7 +28,7 @@ def shuffled(
 
 
 def in_order(data: Data, size: int, device: torch.device) -> Iterator[tuple[Tensor, ...]]:
-    """Yield batches of all rows in their order."""
+    """Yield batches of all rows in order."""
     if isinstance(data, DataLoader):
         for batch in data:
             yield tuple(part.to(device, non_blocking=True) for part in batch)
@@ -35,7 +37,7 @@ def in_order(data: Data, size: int, device: torch.device) -> Iterator[tuple[Tens
 
 
 def generators(data: Data, device: torch.device) -> dict[str, torch.Generator]:
-    """Every source of randomness: the order of the rows, dropout, a loader's own."""
+    """Every source of randomness: the order of the rows, dropout, and a loader's own."""
     sources = {"order": torch.Generator(device), "cpu": torch.default_generator}
     if device.type == "cuda":
         sources["cuda"] = torch.cuda.default_generators[device.index]
@@ -45,9 +47,18 @@ def generators(data: Data, device: torch.device) -> dict[str, torch.Generator]:
 
 
 def check_data(name: str, data: Any, device: torch.device) -> Data:
-    """Check the data of the argument `name`, and return it in the form that `fit` uses."""
+    """Check the data of the argument `name` of `fit`."""
     if isinstance(data, DataLoader):
-        _check_loader(name, data)
+        try:
+            empty = len(data) == 0
+        except TypeError as error:  # a stream, which does for validation
+            cure = "Give its dataset a __len__, the number of rows in an epoch."
+            if name != "validation":
+                got = "a DataLoader without one"
+                raise TypeError(complaint("fit", name, "have a length", got, cure)) from error
+            return data
+        cure = "Give it rows, or leave out drop_last."
+        require(not empty, "fit", name, "yield batches", "an empty DataLoader", cure)
         return data
     tensors = isinstance(data, tuple | list) and all(isinstance(part, Tensor) for part in data)
     allowed, cure = "come with y, as tensors, or be a DataLoader", "Use torch.as_tensor(...)."
@@ -55,21 +66,7 @@ def check_data(name: str, data: Any, device: torch.device) -> Data:
     require(tensors and len(data) in (2, 3), "fit", name, allowed, got, cure)
     lengths, places = {len(part) for part in data}, {str(part.device) for part in data}
     same = len(lengths) == 1 and min(lengths) > 0
-    require(same, "fit", name, "have a target for every row, and rows", [len(p) for p in data])
+    require(same, "fit", name, "have rows, and a target for each", [len(p) for p in data])
     there = places == {str(device)}
-    require(there, "fit", name, f"lie on {device}, as the network does", ", ".join(sorted(places)))
+    require(there, "fit", name, f"be on {device}, like the network", ", ".join(sorted(places)))
     return tuple(data)
-
-
-def _check_loader(name: str, data: DataLoader) -> None:
-    """Refuse a loader without batches, or without a number of them where epochs are counted."""
-    try:
-        batches = len(data)
-    except TypeError as error:  # a stream, which is good enough for validation
-        if name != "validation":
-            cure = "Give its dataset a __len__, the number of rows in an epoch."
-            got = "a DataLoader without one"
-            raise TypeError(complaint("fit", name, "have a length", got, cure)) from error
-        return
-    cure = "Give it rows, or leave out drop_last."
-    require(batches > 0, "fit", name, "yield batches", "a DataLoader of none", cure)

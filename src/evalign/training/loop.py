@@ -19,9 +19,9 @@ from evalign.training.annealing import TemperatureAnnealing, part_with_temperatu
 from evalign.training.averaging import average_network
 from evalign.training.batches import Data, check_data, generators, in_order, shuffled
 from evalign.training.checkpoint import Saver, exists, load
-from evalign.training.progress import Progress
+from evalign.training.early_stopping import EarlyStopping
+from evalign.training.run import History, Run
 from evalign.training.settings import Settings
-from evalign.training.state import History, RunState
 from evalign.training.validation import loss_of, validate
 
 
@@ -47,23 +47,22 @@ def fit(
 
     Args:
         network: any module from rows to logits.
-        loss: called as loss(logits, target), with sample_weight=... where there are weights. A
+        loss: called as loss(logits, target), with sample_weight=... if there are weights. A
             module's state (temperature, running statistics) is part of the checkpoint; the module
             is in eval mode for the validation rows.
-        X: the training rows, on the network's device; or a DataLoader that yields (x, y) or
-            (x, y, sample_weight), for data that does not fit, and sets the batch size itself.
+        X: the training rows, on the network's device; or a DataLoader of (x, y) or
+            (x, y, sample_weight), for data beyond memory, which sets the batch size itself.
         y: their targets; None with a DataLoader.
-        validation: the same of the validation rows: a tuple, or a DataLoader.
+        validation: the validation rows, as (X, y), (X, y, sample_weight) or a DataLoader.
         metric: a name, or a function of a `Confusion`; evaluated on labels (argmax; logit > 0).
-        score: called with the logits, the targets and, where there are some, the weights of all
-            validation rows, takes the place of the metric's value there: its labels may be other
-            than those.
+        score: scores an epoch in place of the metric. It is called with the logits, the targets
+            and, if there are any, the weights of all validation rows.
         settings: how to train; None for the defaults.
         sample_weight: a weight per training row.
         annealing: stepped with the watched score after each epoch; training ends with it.
-        undecayed: the parameters of the network that weight decay leaves alone.
-        on_epoch: called with each record of the history. What it changes in the loss or the
-            network is part of the checkpoint.
+        undecayed: the parameters of the network without weight decay.
+        on_epoch: called with each record of the history. Its changes to the loss or the network
+            are part of the checkpoint.
         checkpoint: folder to save to after the first epoch, then every `checkpoint_every`
             seconds, at the end and, as of the last whole epoch, on Ctrl-C or an error.
         checkpoint_every: seconds; 0 saves after every epoch.
@@ -74,7 +73,7 @@ def fit(
     Returns:
         A record per epoch: "epoch" (from 1), "seconds", "learning_rate", "temperature", "loss",
         "gradient_norm" (mean, before clipping), "validation_loss", "validation_metric",
-        "collapsed" (one class predicted for all rows), "best" (so far), "warnings" (kinds).
+        "collapsed" (all rows predicted as one class), "best" (so far), "warnings" (kinds).
 
     Examples:
         >>> X = torch.randn(256, 4, generator=torch.Generator().manual_seed(0))
@@ -104,14 +103,14 @@ def fit(
         {"params": [p for p in parameters if p not in left_alone]},
         {"params": [p for p in parameters if p in left_alone], "weight_decay": 0.0},
     ]
-    run = RunState(
+    run = Run(
         settings,
         network,
         averaged=copy.deepcopy(network).requires_grad_(False) if settings.ema_decay else network,
         optimizer=torch.optim.AdamW(by_decay, weight_decay=settings.weight_decay, fused=fused),
         scaler=torch.amp.GradScaler(device.type, enabled=half == torch.float16),
         loss=loss,
-        progress=Progress(
+        stopping=EarlyStopping(
             {"metric": metric.greater_is_better, "loss": False},
             epochs=settings.epochs,
             watch=settings.watch,
@@ -121,7 +120,7 @@ def fit(
         generators=generators(data, device),
     )
     if checkpoint is not None:
-        run.note_call(batches, metric, score, data, validation)
+        run.describe(batches, metric, score, data, validation)
     history = run.history
 
     def predict(network: nn.Module, x: Tensor) -> Tensor:
@@ -139,7 +138,7 @@ def fit(
         if in_memory and not history and (text := batch_advice(loss, data[1], settings.batch_size)):
             warnings.warn(text, TrainingWarning, stacklevel=2)
         try:
-            while not run.progress.finished:
+            while not run.stopping.finished:
                 start, cooled = time.perf_counter(), part_with_temperature(loss)
                 temperature = None if cooled is None else cooled.temperature.item()
 
@@ -167,7 +166,7 @@ def fit(
                 }
                 diverged = not math.isfinite(record["validation_loss"])
                 watched = {settings.watch: record[f"validation_{settings.watch}"]}
-                record["best"] = bool(run.progress.note(watched, diverged=diverged))
+                record["best"] = bool(run.stopping.note(watched, diverged=diverged))
                 if record["best"]:
                     run.keep_best()
                 history.append(record)
@@ -196,7 +195,7 @@ class _Trained(NamedTuple):
 
 
 def _train(
-    run: RunState,
+    run: Run,
     predict: Callable[[nn.Module, Tensor], Tensor],
     parameters: list[nn.Parameter],
     data: Data,

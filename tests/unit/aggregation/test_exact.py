@@ -16,10 +16,6 @@ MULTICLASS = {
     "full matrix": lambda: MetricLoss(metrics.CohenKappa(weights="quadratic")),
     "cost": lambda: MetricLoss(metrics.ExpectedCost([[0, 1, 1], [1, 0, 1], [9, 9, 0]])),
     "running": lambda: MetricLoss("matthews_corrcoef", statistics="running"),
-    "constraint": lambda: MetricLoss("f1_macro", constraint="recall[2] >= 0.9"),
-    "constraints": lambda: AlignedLoss(
-        "f1_macro", PRIOR, constraint="recall[2] >= 0.9, cohen_kappa >= 0.5"
-    ),
     "focal": losses.FocalLoss,
     "mean": lambda: losses.LogitAdjustedLoss(PRIOR),
     "soft F": lambda: losses.SoftFBetaLoss(average="macro"),
@@ -152,7 +148,7 @@ def test_no_graph_is_kept_of_pass_one():
         (iter([]), TypeError, "must be a list, as it is gone through twice. Got list_iterator."),
         ((x for x in [1]), TypeError, "Got generator. Pass a list of (x, target)"),
         ({"x": 1}, TypeError, "Got dict. Pass a list of (x, target)"),
-        ([torch.ones(8, 6)], TypeError, "must hold (x, target), and perhaps"),
+        ([torch.ones(8, 6)], TypeError, "must hold (x, target) or (x, target, sample_weight)"),
         ([(torch.ones(8, 6),)], TypeError, "Got tuple of 1."),
         (torch.zeros(3, 2), TypeError, "Got Tensor."),
         ([], ValueError, "microbatches of exact_backward must not be empty."),

@@ -38,14 +38,14 @@ def everything(folder=None, *, network=None, **changes):
     network, loss = network or mlp(), MetricLoss("f1_macro")
     annealing = TemperatureAnnealing(loss, rate=0.7, patience=2, coolings=100)
     wanted = {"settings": settings(), "checkpoint": folder, "resume": folder is not None}
+    wanted |= {"validation": rows(100, seed=1), "checkpoint_every": 0}
     history = fit(
         network,
         loss,
         *rows(),
-        validation=rows(100, seed=1),
         metric="f1_macro",
         annealing=annealing,
-        **{"checkpoint_every": 0, **wanted, **changes},
+        **{**wanted, **changes},
     )
     return network, history
 

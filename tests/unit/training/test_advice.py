@@ -41,15 +41,15 @@ def test_a_good_run_is_silent():
 class TestTooFewExamples:
     def test_text(self):
         assert batch_advice(MetricLoss("f1_macro"), RARE.repeat(10), 100) == (
-            "A batch of 100 rows holds 1 examples of class 2 on average, too few for the loss's "
-            "metric: below 12 its recall in a batch is mostly noise. Use batch_size=1200, or "
-            'MetricLoss(..., statistics="running").'
+            "A batch of 100 rows holds 1 examples of the rarest class on average, too few for the "
+            "loss's metric: below 12 its recall in a batch is mostly noise. Use batches of 1200 "
+            "rows, or a loss that averages over batches, as AlignedLoss does."
         )
 
     def test_the_cure_is_possible(self):
         """No batch is larger than the data."""
         loss = MetricLoss("f1_macro")
-        assert "Use a larger batch_size, or" in (batch_advice(loss, RARE, 100) or "")
+        assert "Use larger batches, or" in (batch_advice(loss, RARE, 100) or "")
         for size in (1000, 5000):
             assert "Use more data, or" in (batch_advice(loss, RARE, size) or "")
 
@@ -90,16 +90,16 @@ class TestTooFewExamples:
     def test_the_positive_class_of_two(self, shape, dtype):
         """F1 is about class 1: where that is the frequent one, nothing is missing."""
         y = (torch.arange(1000) < 50).to(dtype).reshape(shape)
-        assert "class 1" in (batch_advice(MetricLoss("f1"), y, 100) or "")
+        assert batch_advice(MetricLoss("f1"), y, 100)
         assert batch_advice(MetricLoss("f1"), 1 - y, 100) is None
-        assert "class 0" in (batch_advice(MetricLoss("f1_macro"), 1 - y, 100) or "")
+        assert batch_advice(MetricLoss("f1_macro"), 1 - y, 100)
 
     def test_multilabel(self):
         y = torch.zeros(1000, 3, dtype=torch.bool)
         y[:500] = True
         assert batch_advice(MetricLoss("f1_macro"), y, 100) is None
         y[20:, 1] = False
-        assert "class 1" in (batch_advice(MetricLoss("f1_macro"), y, 100) or "")
+        assert batch_advice(MetricLoss("f1_macro"), y, 100)
 
     def test_pixels_count_as_rows(self):
         y = torch.zeros(10, 100, 100, dtype=torch.int64)

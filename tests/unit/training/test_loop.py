@@ -414,25 +414,25 @@ WRONG = {
     ),
     "lengths": (
         lambda: fit(NETWORK, CE, X, Y[:-1], **OK),
-        "X of fit must have a target for every row, and rows. Got [20, 19].",
+        "X of fit must have rows, and a target for each. Got [20, 19].",
     ),
     "no batches": (
         lambda: fit(NETWORK, CE, NO_BATCHES, **OK),
-        "X of fit must yield batches. Got a DataLoader of none. Give it rows, or leave out "
+        "X of fit must yield batches. Got an empty DataLoader. Give it rows, or leave out "
         "drop_last.",
     ),
     "no batches to validate": (
         lambda: fit(NETWORK, CE, X, Y, validation=NO_BATCHES, metric="f1_macro"),
-        "validation of fit must yield batches. Got a DataLoader of none. Give it rows, or leave "
+        "validation of fit must yield batches. Got an empty DataLoader. Give it rows, or leave "
         "out drop_last.",
     ),
     "no validation rows": (
         lambda: fit(NETWORK, CE, X, Y, validation=(X[:0], Y[:0]), metric="f1_macro"),
-        "validation of fit must have a target for every row, and rows. Got [0, 0].",
+        "validation of fit must have rows, and a target for each. Got [0, 0].",
     ),
     "device": (
         lambda: fit(NETWORK, CE, X.to("meta"), Y, **OK),
-        "X of fit must lie on cpu, as the network does. Got cpu, meta.",
+        "X of fit must be on cpu, like the network. Got cpu, meta.",
     ),
     "nothing to train": (
         lambda: fit(nn.Flatten(), CE, X, Y, **OK),

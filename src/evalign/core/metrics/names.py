@@ -35,7 +35,6 @@ from evalign.core.metrics.per_class import (
     Recall,
     Specificity,
 )
-from evalign.core.text import worded
 
 _CLASS_METRICS: dict[str, type[ClassMetric]] = {
     metric.stem: metric
@@ -96,10 +95,10 @@ OTHER_WORDS = {
 LONGEST = 200  # characters of a name that an error shows
 _NO_METRIC = "It is not a function of the confusion matrix."
 _WEIGHTED_KAPPA = 'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".'
-_ROC = "It ranks over all thresholds: use evalign.losses.AUROCLoss."
-_PRECISIONS = "It ranks over all thresholds: use evalign.losses.AveragePrecisionLoss."
-_COSTS = 'Give the costs: "expected_cost[[0, 1], [5, 0]]" or ExpectedCost(cost).'
-_KINDS = {_ROC: "ranking", _PRECISIONS: "ranking", _COSTS: "costs"}  # see `worded`
+_RANKING = "It ranks over all thresholds: use a metric of labels, such as balanced_accuracy"
+_ROC = f"{_RANKING}, or train with evalign.losses.AUROCLoss."
+_PRECISIONS = f"{_RANKING}, or train with evalign.losses.AveragePrecisionLoss."
+_COSTS = 'Give the costs: "expected_cost[[0, 1], [5, 0]]".'
 _ELSEWHERE = {
     "expected_cost": _COSTS,
     "fowlkes_mallows_score": 'That is a clustering index; the metric is "fowlkes_mallows".',
@@ -193,7 +192,7 @@ def _cure(name: str) -> str:
     plain = re.sub(r"[\s-]+", "_", name.lower())
     for start, cure in _ELSEWHERE.items():
         if plain.startswith(start):
-            return worded(_KINDS.get(cure, ""), cure)
+            return cure
     if plain.endswith("_samples"):
         return f'A mean over rows is not a function of the matrix; use "{plain[:-8]}_macro".'
     plain = plain.removesuffix("score").removesuffix("_").removesuffix("_binary")

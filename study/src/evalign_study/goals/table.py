@@ -46,9 +46,9 @@ HOW = (
     "of weights; a learning rate of three is chosen for each on two other splits, by what their "
     "validation rows reach in the goal that it is for, which is average precision for "
     "cross-entropy. The epoch is the best by the average precision of the validation rows, and "
-    "the rule is fitted on them. Ours for the goal is `AlignedLoss` with the bound as its "
-    "`constraint`, and for areas the loss of that name, the partial one up to a false positive "
-    "rate of 10%. LibAUC's losses have their own optimisers and samplers."
+    "the rule is fitted on them. Ours for the goal is `AlignedLoss` trained under the bound, and "
+    "for areas the loss of that name, the partial one up to a false positive rate of 10%. LibAUC's "
+    "losses have their own optimisers and samplers."
 )
 PROMISES = (
     "Bounds on new rows. A rule is judged if it promised, with confidence 0.95; one without a "

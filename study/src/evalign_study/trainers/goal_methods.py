@@ -12,6 +12,8 @@ from sklearn.metrics import average_precision_score, roc_curve
 from torch import Tensor, nn
 
 from evalign import losses
+from evalign_study.refuted.constrained import ConstrainedLoss
+from evalign_study.refuted.curves import PartialAUCLoss, RecallAtPrecisionLoss
 
 Rate = Literal["precision", "recall", "fpr"]
 Matrix = list[list[int]]  # [[true negatives, false positives], [false negatives, true positives]]
@@ -30,7 +32,7 @@ class Bounded(NamedTuple):
 
     @property
     def constraint(self) -> str:
-        """The bound as `fit_decision` and the losses read it.
+        """The bound as `fit_decision` reads it.
 
         Examples:
             >>> BOUNDED["recall_at_fpr_1"].constraint
@@ -108,9 +110,9 @@ def _weighted(counts: Tensor) -> nn.Module:
 
 
 def _constrained(goal: str, counts: Tensor) -> nn.Module:
-    """Our recipe under the bound, as `AlignedClassifier(constraint=...)` has it."""
+    """Our recipe under the bound."""
     sought = BOUNDED[goal]
-    return losses.AlignedLoss(
+    return ConstrainedLoss(
         sought.metric, counts, constraint=sought.constraint, ranks="own", task="multiclass"
     )
 
@@ -120,9 +122,9 @@ METHODS: dict[str, GoalMethod] = {
     "cross_entropy": GoalMethod(lambda counts: nn.CrossEntropyLoss(), AP),
     "weighted": GoalMethod(_weighted, AP),
     AP: GoalMethod(lambda counts: losses.AveragePrecisionLoss(ranks="own"), AP),
-    PAUC: GoalMethod(lambda counts: losses.PartialAUCLoss(MAX_FPR, ranks="own"), PAUC),
+    PAUC: GoalMethod(lambda counts: PartialAUCLoss(MAX_FPR, ranks="own"), PAUC),
     "recall_at_precision": GoalMethod(
-        lambda counts: losses.RecallAtPrecisionLoss(0.9, ranks="own"), "recall_at_precision_90"
+        lambda counts: RecallAtPrecisionLoss(0.9, ranks="own"), "recall_at_precision_90"
     ),
     **{
         CONSTRAINED + goal: GoalMethod(partial(_constrained, goal), goal, (goal,))

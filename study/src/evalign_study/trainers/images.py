@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from evalign.aggregation import RunningConfusion
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
-from evalign.training.progress import Progress
+from evalign.training.early_stopping import EarlyStopping
 from evalign.training.split import holdout_split, three_way_split
 from evalign_study.data import Dataset, load
 from evalign_study.records.made import Record, record
@@ -111,7 +111,7 @@ class ImageTraining:
         self.method = method = make(run.method, counts, run.dataset)
         self.known, self.unseen = images.y[images.validation], images.y[images.test]
         self.picks = Picks(self.known, self.unseen, images.classes, method.offsets)
-        self.progress = Progress(
+        self.progress = EarlyStopping(
             {LOSS: False},
             epochs=run.epochs,
             watch=LOSS,

@@ -18,10 +18,10 @@ from torch.func import vmap
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, MetricFunction, resolve
+from evalign.training import History
 from evalign.training.annealing import TemperatureAnnealing, part_with_temperature
-from evalign.training.progress import Progress
+from evalign.training.early_stopping import EarlyStopping
 from evalign.training.settings import Settings
-from evalign.training.state import History
 from evalign_study.trainers.stacked import Stacked, State, with_own_dropout
 from evalign_study.trainers.stacked_losses import StackedLosses
 
@@ -144,7 +144,7 @@ class _Stack:
             name: metric.greater_is_better for name, metric in metrics.items()
         }
         self.progress = [
-            Progress(
+            EarlyStopping(
                 greater_is_better,
                 epochs=settings.epochs,
                 watch=settings.watch,

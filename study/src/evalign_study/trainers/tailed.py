@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from evalign.training import Settings
-from evalign.training.progress import Progress
+from evalign.training.early_stopping import EarlyStopping
 from evalign.training.settings import usual_batch_size
 from evalign.training.split import holdout_split
 from evalign_study.data import Dataset
@@ -112,7 +112,7 @@ def _best_epochs(
     images = training.images
     known = images.y[images.validation]
     best: dict[str, Pick] = {}
-    progress = Progress(dict.fromkeys(names, True), epochs=epochs)
+    progress = EarlyStopping(dict.fromkeys(names, True), epochs=epochs)
     while not progress.finished:
         training.epoch()
         logits = training.logits(images.validation)

@@ -1,4 +1,4 @@
-"""The progress of a training: the best epochs, and when to stop."""
+"""Early stopping: the best epochs, and when to stop."""
 
 import json
 import math
@@ -9,7 +9,7 @@ import torch
 from evalign import MetricLoss
 from evalign.training.annealing import TemperatureAnnealing
 from evalign.training.averaging import average_network, average_weights
-from evalign.training.progress import Progress
+from evalign.training.early_stopping import EarlyStopping
 
 
 def cooling(**changes):
@@ -18,12 +18,12 @@ def cooling(**changes):
 
 def told(scores, **made_with):
     """Tell whether each epoch was a new best, until the training is to stop."""
-    progress = Progress({"f1": True}, **{"epochs": 100, "watch": "f1", **made_with})
+    stopping = EarlyStopping({"f1": True}, **{"epochs": 100, "watch": "f1", **made_with})
     said = []
     for score in scores:
-        if progress.finished:
+        if stopping.finished:
             break
-        said.append(bool(progress.note({"f1": score})))
+        said.append(bool(stopping.note({"f1": score})))
     return said
 
 
@@ -52,21 +52,21 @@ def test_best_and_stop(scores, made_with, said):
 
 
 def test_criteria_are_kept_apart():
-    progress = Progress({"loss": False, "f1": True}, epochs=9, watch="loss", patience=2)
-    assert progress.note({"loss": 1.0, "f1": 0.5}) == ["loss", "f1"]
-    assert progress.note({"loss": 1.1, "f1": 0.6}) == ["f1"]
-    assert not progress.finished
-    assert progress.note({"loss": 1.0, "f1": 0.7}) == ["f1"]
-    assert progress.finished  # whatever is not watched
-    assert progress.best == {"loss": (1, 1.0), "f1": (3, 0.7)}
+    stopping = EarlyStopping({"loss": False, "f1": True}, epochs=9, watch="loss", patience=2)
+    assert stopping.note({"loss": 1.0, "f1": 0.5}) == ["loss", "f1"]
+    assert stopping.note({"loss": 1.1, "f1": 0.6}) == ["f1"]
+    assert not stopping.finished
+    assert stopping.note({"loss": 1.0, "f1": 0.7}) == ["f1"]
+    assert stopping.finished  # whatever is not watched
+    assert stopping.best == {"loss": (1, 1.0), "f1": (3, 0.7)}
 
 
 def test_a_training_that_diverges_stops():
-    progress = Progress({"f1": True}, epochs=9)
-    assert progress.note({"f1": 0.5}) == ["f1"]
-    assert progress.note({}, diverged=True) == []
-    assert progress.finished
-    assert progress.best == {"f1": (1, 0.5)}
+    stopping = EarlyStopping({"f1": True}, epochs=9)
+    assert stopping.note({"f1": 0.5}) == ["f1"]
+    assert stopping.note({}, diverged=True) == []
+    assert stopping.finished
+    assert stopping.best == {"f1": (1, 0.5)}
 
 
 def test_there_is_a_first_epoch():
@@ -83,7 +83,7 @@ def test_goes_on_where_the_state_was_taken():
 
     def new():
         annealing = cooling(coolings=3)
-        return Progress({"f1": True}, epochs=99, watch="f1", patience=4, annealing=annealing)
+        return EarlyStopping({"f1": True}, epochs=99, watch="f1", patience=4, annealing=annealing)
 
     whole = new()
     expected = [(whole.note({"f1": score}), whole.finished) for score in scores]

@@ -1,7 +1,6 @@
-"""The state of a run: everything that the rest of it depends on, which a checkpoint holds."""
+"""The state of a run of `fit`: everything that a checkpoint holds."""
 
 import copy
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -12,38 +11,27 @@ from torch.utils.data import DataLoader
 
 from evalign.training.batches import Data
 from evalign.training.checkpoint import WRONG_TREE, CheckpointError
-from evalign.training.configuration import configuration
-from evalign.training.progress import Progress
+from evalign.training.configuration import checksum, configuration
+from evalign.training.early_stopping import EarlyStopping
 from evalign.training.settings import Settings
 
 History = list[dict[str, Any]]
 
 
-def fingerprint(*data: Data) -> str:
-    """A checksum of all rows. The rows of a loader are not read."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in data:
-        for tensor in () if isinstance(part, DataLoader) else part:
-            digest.update(
-                tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
-            )
-    return digest.hexdigest()
-
-
 @dataclass
-class RunState:
+class Run:
     """The moving parts of `fit`.
 
     Args:
         settings: how to train.
-        network: what is trained.
-        averaged: the average of its weights; the network itself where none is kept.
-        optimizer: with its moments.
+        network: the network being trained.
+        averaged: the average of its weights; the network itself if none is kept.
+        optimizer: AdamW, with two groups of parameters: with and without weight decay.
         scaler: of float16 gradients.
-        loss: a module's state dict is part of this state.
-        progress: the best epoch, the stop, and the annealing.
+        loss: a module's state dict is part of the run's.
+        stopping: the best epoch, the stop and the annealing.
         generators: every source of randomness.
-        call: what must be the same when the run is resumed, besides the settings.
+        call: besides the settings, everything that must be the same when the run is resumed.
         history: a record per epoch.
         best: the weights of the best epoch.
     """
@@ -54,41 +42,42 @@ class RunState:
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     loss: Callable[..., Tensor]
-    progress: Progress
+    stopping: EarlyStopping
     generators: dict[str, torch.Generator]
     call: dict[str, Any] = field(default_factory=dict)
     history: History = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
 
-    def note_call(self, batches: int, metric: object, score: object, *data: Data) -> None:
-        """Write down, before the first step, what a resumed run is compared with."""
-        annealing = self.progress.annealing
+    def describe(self, batches: int, metric: object, score: object, *data: Data) -> None:
+        """Describe the call before the first step: a resumed run must have the same description."""
+        annealing = self.stopping.annealing
         cooled = {} if annealing is None else annealing.settings
         named = [*self.network.named_parameters()]
         undecayed = {*self.optimizer.param_groups[1]["params"]}
+        rows = [part for part in data if not isinstance(part, DataLoader)]  # loaders are not read
         self.call = {
             "batches per epoch": batches,
             # Compared before the loss: other rows may also mean other class weights.
-            "the fingerprint of the rows": fingerprint(*data),
+            "the checksum of the rows": checksum(*(tensor for part in rows for tensor in part)),
             **configuration("loss", self.loss),
             **configuration("metric", metric),
-            **({} if score is None else configuration("score", score)),
+            **configuration("score", score),
             "annealing": annealing and type(annealing).__name__,
             **{f"annealing.{name}": value for name, value in cooled.items()},
             **configuration("network", self.network),
+            **{f"the shape of {name}": list(p.shape) for name, p in named},
             # The optimizer knows the parameters by their places, which follow from these two.
             "undecayed": [name for name, p in named if p in undecayed],
             "frozen": [name for name, p in named if not p.requires_grad],
-            "parts": sorted(self._parts()),
             "generators": sorted(self.generators),
         }
 
     def keep_best(self) -> None:
-        """Keep a copy of the weights, which are the best so far."""
+        """Keep a copy of the present weights as the best so far."""
         self.best = {name: w.clone() for name, w in self.averaged.state_dict().items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of the state: training goes on in place."""
+        """A copy of the state, because training goes on in place."""
         live: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         live["optimizer"] = {str(k): v for k, v in self.optimizer.state_dict()["state"].items()}
         live["rng"] = {name: source.get_state() for name, source in self.generators.items()}
@@ -97,13 +86,13 @@ class RunState:
         return {"call": call, **copy.deepcopy(live), **never_changed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on exactly where the state was taken, or say what is not as it was."""
+        """Continue exactly where the state was taken, or say what differs from then."""
         try:
             self._load(state)
         except CheckpointError:
             raise
         except WRONG_TREE as error:
-            text = f"The checkpoint is not of a training: {type(error).__name__}: {error}"
+            text = f"The checkpoint does not hold this run: {type(error).__name__}: {error}"
             raise CheckpointError(text) from error
 
     def _load(self, state: dict[str, Any]) -> None:
@@ -113,17 +102,12 @@ class RunState:
                 got = f"{name} was {then.get(name)!r} and is now {now.get(name)!r}"
                 cure = "Resume with the same call, or delete the checkpoint to start afresh."
                 raise CheckpointError(f"The checkpoint belongs to another run: {got}. {cure}")
-        try:
-            for name, part in self._parts().items():
-                part.load_state_dict(state[name])
-        except RuntimeError as error:
-            raise CheckpointError(f"The checkpoint belongs to another network: {error}") from error
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
         slots = {int(k): v for k, v in state["optimizer"].items()}
         places = [p for group in self.optimizer.param_groups for p in group["params"]]
         for place, slot in slots.items():  # the fused optimizer would write beyond shorter ones
-            if any(
-                slot[moment].shape != places[place].shape for moment in ("exp_avg", "exp_avg_sq")
-            ):
+            if any(slot[name].shape != places[place].shape for name in ("exp_avg", "exp_avg_sq")):
                 raise ValueError(f"parameter {place} has moments of another shape")
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
@@ -134,7 +118,7 @@ class RunState:
 
     def _parts(self) -> dict[str, Any]:
         """The parts that have a state dict."""
-        parts = {"network": self.network, "scaler": self.scaler, "progress": self.progress}
+        parts = {"network": self.network, "scaler": self.scaler, "stopping": self.stopping}
         if self.averaged is not self.network:
             parts["averaged"] = self.averaged
         if isinstance(self.loss, nn.Module):

@@ -1,4 +1,4 @@
-"""The bookkeeping of a training: which epochs are the best so far, and when to stop."""
+"""Find the best epoch by every criterion, and the moment to stop."""
 
 import math
 from collections.abc import Mapping
@@ -8,27 +8,26 @@ from evalign.core.checks import require
 from evalign.training.annealing import TemperatureAnnealing
 
 
-class Progress:
-    """Counts epochs, knows the best one by every criterion, cools, and says when to stop.
+class EarlyStopping:
+    """Counts epochs, remembers the best one by every criterion, and says when to stop.
 
-    A training stops after `epochs`, after `patience` epochs without a new best, when it diverges,
-    or when its annealing has finished; but not before its first epoch.
+    Training stops after `epochs`, after `patience` epochs without a new best, when it diverges, or
+    when its annealing has finished, but never before the first epoch.
 
     Args:
-        greater_is_better: for every criterion, by name, whether its score rises as the model
-            improves.
-        epochs: the most there may be.
-        watch: the criterion that patience and annealing follow; None where there is neither.
+        greater_is_better: whether a higher score is better, by the name of the criterion.
+        epochs: the maximum number of epochs.
+        watch: the criterion that patience and annealing follow; None if there is neither.
         patience: epochs without a new best before training stops; None never stops early.
         annealing: stepped with the watched score of every epoch.
 
     Examples:
-        >>> progress = Progress({"f1": True}, epochs=100, watch="f1", patience=2)
-        >>> [progress.note({"f1": score}) for score in (0.5, 0.6, 0.6)]
+        >>> stopping = EarlyStopping({"f1": True}, epochs=100, watch="f1", patience=2)
+        >>> [stopping.note({"f1": score}) for score in (0.5, 0.6, 0.6)]
         [['f1'], ['f1'], []]
-        >>> progress.finished
+        >>> stopping.finished
         False
-        >>> progress.note({"f1": 0.4}), progress.finished
+        >>> stopping.note({"f1": 0.4}), stopping.finished
         ([], True)
     """
 
@@ -51,19 +50,13 @@ class Progress:
         self.patience = patience
         self.annealing = annealing
         self.epoch = 0
-        self.best: dict[str, tuple[int, float]] = {}  # by criterion, (epoch, score)
+        self.best: dict[str, tuple[int, float]] = {}  # (epoch, score) by criterion
         self.diverged = False
 
     def note(self, scores: Mapping[str, float], *, diverged: bool = False) -> list[str]:
-        """Take note of an epoch.
+        """Take the scores of an epoch by criterion, and return the criteria with a new best.
 
-        Args:
-            scores: by criterion. A criterion without a score is left as it is, and a NaN is not an
-                improvement.
-            diverged: whether the training is beyond repair.
-
-        Returns:
-            The criteria by which this epoch is the best so far.
+        A NaN is never an improvement. If training has diverged there may be no scores.
         """
         self.epoch += 1
         self.diverged = diverged
@@ -85,7 +78,7 @@ class Progress:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the rest of the training depends on, as plain values."""
+        """Everything that changes from epoch to epoch, as plain values."""
         best = {name: list(found) for name, found in self.best.items()}
         annealing = None if self.annealing is None else self.annealing.state_dict()
         counts = {"epoch": self.epoch, "best": best, "diverged": self.diverged}

@@ -1,0 +1,125 @@
+"""Training under a constraint: a Lagrange multiplier for each bound, learnt with the network."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from evalign.aggregation import RunningConfusion
+from evalign.aggregation.running import keep
+from evalign.core.batch import Batch, Sums
+from evalign.core.confusion import Confusion
+from evalign.core.constraints import Constraint, parse, undefined_without_rows
+from evalign.kernels import soft_confusion
+from evalign.losses import AlignedLoss
+from evalign.losses.base import zero_if_empty
+
+# The shortfall from a bound is measured in units of the room that the bound leaves: 0.1 for
+# recall >= 0.9, 0.01 for fpr <= 0.01. Multipliers then have one scale whatever the metric, and one
+# rate serves all. The rate and the next two constants are cautious round numbers, read off a few
+# synthetic problems.
+RATE = 0.005
+PENALTY = 0.1  # a weight also responds to the shortfall at once, which damps oscillation
+LARGEST_MULTIPLIER = 5.0  # a bound that needs more is taken to be infeasible
+LEAST_ROOM = 0.01  # as a share of the metric's range: recall >= 1 would leave no room
+HARD = 1e-30  # the temperature at which a soft label is a hard one
+
+
+class ConstrainedLoss(AlignedLoss):
+    """`AlignedLoss` under a constraint such as "recall >= 0.9".
+
+    Args:
+        metric: as in `AlignedLoss`.
+        class_counts: as in `AlignedLoss`.
+        constraint: the bounds, as in `fit_decision`, without gaps between groups.
+        momentum: weight of the new batch in the running statistics.
+        settings: further arguments of `AlignedLoss`.
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        class_counts: Tensor,
+        *,
+        constraint: str,
+        momentum: float = 0.1,
+        **settings: Any,
+    ) -> None:
+        super().__init__(metric, class_counts, momentum=momentum, **settings)
+        self.constraint = constraint
+        self.multipliers = Multipliers(parse(constraint, owner="ConstrainedLoss"), momentum)
+
+    def sums_from_batch(self, batch: Batch) -> Sums:
+        cross_entropy, soft = super().sums_from_batch(batch)
+        with torch.no_grad():
+            cold = torch.full_like(self.temperature, HARD)
+            hard = soft_confusion("ConstrainedLoss", batch, temperature=cold)
+        # A cold step leaves a trace of every row in the classes that it is not assigned to, and
+        # averages count the classes that have any mass.
+        least = 1e-20 * batch.weight.sum()
+        return cross_entropy, hard.map(lambda x: torch.where(x < least, 0, x)), soft
+
+    def loss_from_sums(self, sums: Sums) -> Tensor:
+        cross_entropy, hard, soft = sums
+        added = self.multipliers(soft, hard, learn=self.learns())
+        loss = super().loss_from_sums((cross_entropy, soft))
+        return loss + zero_if_empty(added, hard.total.sum())
+
+
+class Multipliers(nn.Module):
+    """Lagrange multipliers λ of constraints, updated by every training batch.
+
+    The shortfall of the hard labels moves λ; the gradient comes from the shortfall of the soft
+    Confusion, since hard labels have none: the proxy Lagrangian of Cotter et al. (JMLR 20, 2019).
+    Both are running averages, so that rare classes count.
+
+    Each batch adds Σ w·shortfall(soft) to the loss, with w = λ + PENALTY·shortfall(hard), and then
+    moves λ ← λ + RATE·shortfall(hard). The shortfall of hard labels is clipped to [−1, 1] and is
+    negative if the constraint is met with room to spare; w and λ are clipped to
+    [0, LARGEST_MULTIPLIER]. A batch without rows or with a non-finite logit does not move them.
+
+    Args:
+        constraints: the bounds.
+        momentum: of the running averages.
+
+    Attributes:
+        values: the multipliers, in the order of the constraints.
+    """
+
+    values: Tensor
+
+    def __init__(self, constraints: tuple[Constraint, ...], momentum: float) -> None:
+        super().__init__()
+        self.constraints = tuple(
+            replace(c, metric=undefined_without_rows(c.metric)) for c in constraints
+        )
+        self.soft, self.hard = RunningConfusion(momentum), RunningConfusion(momentum)
+        self.register_buffer("values", torch.zeros(len(constraints), dtype=torch.float64))
+
+    def forward(self, soft: Confusion, hard: Confusion, *, learn: bool) -> Tensor:
+        """Return the term that the constraints add to the loss."""
+        counts = (hard.total.sum() != 0) & hard.predicted.sum().isfinite()
+        if learn:
+            soft, hard = self.soft(soft), self.hard(hard)
+        values = self.values.to(hard.tp)
+        # A shortfall of more than one room counts as one, so that λ does not overshoot.
+        shortfall = torch.where(counts, self._shortfall(hard), 0).clamp(-1, 1)
+        weight = (values + PENALTY * shortfall).clamp(0, LARGEST_MULTIPLIER)
+        if learn:
+            keep(self, "values", (values + RATE * shortfall).clamp(0, LARGEST_MULTIPLIER))
+        return (weight * self._shortfall(soft)).sum()
+
+    def _shortfall(self, confusion: Confusion) -> Tensor:
+        """Return the shortfall from each bound in units of its room; 0 where it is undefined."""
+        found = torch.stack([-each.slack(confusion) / _room(each) for each in self.constraints])
+        return torch.where(found.isnan(), 0, found)
+
+
+def _room(constraint: Constraint) -> float:
+    """Return what the bound leaves of the metric's range; 1 if the range is infinite."""
+    low, high = constraint.metric.bounds
+    span = high - low if high - low < math.inf else 1.0
+    room = high - constraint.bound if constraint.at_least else constraint.bound - low
+    return max(room, LEAST_ROOM * span) if room < math.inf else 1.0
