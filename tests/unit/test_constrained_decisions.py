@@ -12,8 +12,8 @@ from evalign.core.constraints import parse
 from evalign.decisions import DecisionRule, calibration, fit_decision
 from evalign.decisions.confusions import Rows, gain_matrix
 from evalign.decisions.gain_search import best_rule
-from evalign.decisions.objective import ROUNDING, Objective
 from evalign.decisions.local_search import best_neighbour, standings
+from evalign.decisions.objective import ROUNDING, Objective
 from tests.tolerances import SAME
 
 
@@ -103,14 +103,14 @@ def test_three_classes_are_near_brute_force(metric, constraint):
         logits, y = problem(3, rows, seed)
         eta, target = logits.softmax(1), one_hot(y, 3)
         gains = random_rules(3)
-        tried = confusions(eta, target, ones(rows), gains)
+        tried = Rows(eta, target, ones(rows)).matrices(gains)
         best = objective.scores(tried).max().item()
         if best == -torch.inf:
             continue
         feasible += 1
         compact = objective.compacted()
-        found = gain_matrix(best_rule("test", eta, target, ones(rows), compact), compact)
-        reached = confusions(eta, target, ones(rows), found.unsqueeze(0))
+        found = gain_matrix(best_rule(Rows(eta, target, ones(rows)), compact), compact)
+        reached = Rows(eta, target, ones(rows)).matrices(found.unsqueeze(0))
         assert objective.scores(reached).item() >= best - 2 / 60
         assert met(constraint, (eta @ found).argmax(1), y, 3)
     assert feasible
@@ -122,8 +122,13 @@ def test_the_only_rule_there_is_is_found():
     for seed in range(2):
         logits, y = problem(3, 40, seed)
         eta, target, gains = logits.softmax(1), one_hot(y, 3), random_rules(3)
-        tried = confusions(eta, target, ones(40), gains)
-        most = Objective.of("test", "f1_macro", constraint.format(0)).least(tried).max().item()
+        tried = Rows(eta, target, ones(40)).matrices(gains)
+        most = (
+            Objective.of("test", "f1_macro", constraint.format(0))
+            .smallest_slack(tried)
+            .max()
+            .item()
+        )
         tight = constraint.format(f"{most - 1e-9:.12f}")
         rule = fit_decision(logits, y, metric="f1_macro", constraint=tight)
         assert min(rule.slacks.values()) >= 0
@@ -139,7 +144,7 @@ def test_many_rows():
     assert met(bounds, rule(logits), y, 3)
     assert 0 <= min(rule.slacks.values()) < 1e-3
     gains = random_rules(3, 300)
-    tried = confusions(logits.softmax(1), one_hot(y, 3), ones(20_000), gains)
+    tried = Rows(logits.softmax(1), one_hot(y, 3), ones(20_000)).matrices(gains)
     brute_force = Objective.of("test", "f1_macro", bounds).scores(tried).max()
     assert brute_force <= rule.score < free.score
 
@@ -209,10 +214,10 @@ def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
 
         def standing(rules, form=form):
             gains = torch.stack([gain_matrix(rule, form) for rule in rules])
-            return standings(objective, confusions(eta, target, weight, gains))
+            return standings(objective, Rows(eta, target, weight).matrices(gains))
 
         before = standing(start)
-        rule, after = best_neighbour(eta, target, weight, start, before, form)
+        rule, after = best_neighbour(Rows(eta, target, weight), start, before, form)
         assert after.tolist() == pytest.approx(standing(rule.unsqueeze(0))[0].tolist(), abs=SAME)
         assert after.tolist() > before[0].tolist()
 
@@ -223,7 +228,7 @@ def test_of_rules_that_stand_alike_but_for_rounding_the_first_is_kept(score):
     rules = torch.stack([eta, eta.flip(1)])
     reached = torch.tensor([[0, score], [0, score + 1e-15]], dtype=torch.float64)
     objective = Objective.of("a test", "accuracy", "recall[0] >= 0.5")
-    best, _ = best_neighbour(eta, eta, eta[0], rules, reached, objective, most_moves=0)
+    best, _ = best_neighbour(Rows(eta, eta, eta[0]), rules, reached, objective, most_moves=0)
     assert torch.equal(best, rules[0])
 
 
@@ -242,13 +247,13 @@ def test_offsets_of_many_classes_are_the_best(kind, monkeypatch):
     logits, y = problem(20, 600)
     weight = {"none": torch.zeros(600), "ones": torch.ones(600), "several": torch.arange(600) % 4}
     weight = weight[kind].double()
-    monkeypatch.setattr(calibrate, "MANY", 10)
-    factor, offsets = calibrate.factor_and_offsets(logits, one_hot(y, 20), weight)
+    monkeypatch.setattr(calibration, "MOST_CLASSES_WITH_FACTOR", 10)
+    factor, offsets = calibration.factor_and_offsets(logits, one_hot(y, 20), weight)
     assert factor == 1
     mass = weight @ (logits + offsets).softmax(-1)
-    slope = mass - weight @ one_hot(y, 20) + calibrate.OFFSET * offsets
+    slope = mass - weight @ one_hot(y, 20) + calibration.OFFSET_PRECISION * offsets
     # The last step is below `CONVERGED`, and a step is the slope over at most the rows of a class.
-    assert slope.abs().max() < 600 * calibrate.CONVERGED
+    assert slope.abs().max() < 600 * calibration.CONVERGED
     assert (offsets.abs().max() > 0.01) == (kind != "none")
 
 
@@ -256,25 +261,31 @@ def test_factor_and_offsets_are_the_best():
     """The slopes of the posterior, prior and all, are 0 there."""
     logits, y = problem(3, 60)
     target = one_hot(y, 3)
-    a, b = calibrate.factor_and_offsets(logits, target, ones(60))
+    a, b = calibration.factor_and_offsets(logits, target, ones(60))
     excess = (a * logits + b).softmax(-1) - target
-    by_offset = excess.sum(0) + calibrate.OFFSET * b
-    by_factor = (excess * logits).sum() + calibrate.FACTOR * (a - 1)
+    by_offset = excess.sum(0) + calibration.OFFSET_PRECISION * b
+    by_factor = (excess * logits).sum() + calibration.FACTOR_PRECISION * (a - 1)
     assert torch.cat([by_offset, by_factor.unsqueeze(0)]).abs().max() < 1e-6
     assert b.abs().max() > 0.01
 
 
 def test_bounds_are_moved_to_the_harder_side():
-    objective = Objective.of("test", "f1_macro", "recall[0] >= 0.5, fpr[1] <= 0.3").moved([0.1, 0.05])
+    objective = Objective.of("test", "f1_macro", "recall[0] >= 0.5, fpr[1] <= 0.3").moved(
+        [0.1, 0.05]
+    )
     assert [each.bound for each in objective.constraints] == pytest.approx([0.6, 0.25])
 
 
 def test_slacks_are_shares_of_what_a_metric_spans():
     objective = Objective.of("test", "f1", "expected_cost[[0,5],[10,0]] <= 2")
     counts = torch.tensor([[[6.0, 2.0], [1.0, 1.0]]], dtype=torch.float64)
-    assert objective.least(counts).item() == pytest.approx((2 - (2 * 5 + 1 * 10) / 10) / 10)
+    assert objective.smallest_slack(counts).item() == pytest.approx(
+        (2 - (2 * 5 + 1 * 10) / 10) / 10
+    )
     counts[0, 1] = torch.tensor([2.0, 0.0])
-    assert objective.least(counts).item() == pytest.approx((2 - (2 * 5 + 2 * 10) / 10) / 10)
+    assert objective.smallest_slack(counts).item() == pytest.approx(
+        (2 - (2 * 5 + 2 * 10) / 10) / 10
+    )
 
 
 def test_a_metric_without_a_slope():

@@ -16,10 +16,10 @@ from sklearn.model_selection import cross_val_predict
 from evalign import Confusion, metrics
 from evalign.decisions import DecisionRule, fit_decision, gain_search
 from evalign.decisions.calibration import LEAST_FACTOR, factor_and_offset, factor_and_offsets
-from evalign.decisions.threshold import best_threshold, threshold_gains
 from evalign.decisions.confusions import Rows, gain_matrix, normalised
 from evalign.decisions.gain_search import best_rule, frank_wolfe
 from evalign.decisions.objective import Objective
+from evalign.decisions.threshold import best_threshold, threshold_gains
 from evalign.decisions.tuned import ENOUGH, EVIDENCE, FOLDS, calibrate, folds, search
 from tests.tolerances import SAME
 
@@ -94,7 +94,9 @@ def test_expected_threshold_is_the_best_of_all(metric):
     objective = Objective.of("test", metric, None)
     labels = fit_decision(logits, metric=metric, decision="expected")(logits)
     reached = objective.scores((eta.T @ torch.eye(2, dtype=torch.float64)[labels]).unsqueeze(0))
-    assert reached.item() == pytest.approx(objective.scores(all_labelings(eta)).max().item(), abs=SAME)
+    assert reached.item() == pytest.approx(
+        objective.scores(all_labelings(eta)).max().item(), abs=SAME
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,9 @@ def test_expected_labels_of_few_rows_are_the_best_of_all(metric, seed, rows):
     eta, objective = logits.softmax(1), Objective.of("test", metric, None)
     labels = fit_decision(logits, metric=metric, decision="expected")(logits)
     reached = objective.scores((eta.T @ torch.eye(3, dtype=torch.float64)[labels]).unsqueeze(0))
-    assert reached.item() == pytest.approx(objective.scores(all_labelings(eta)).max().item(), abs=SAME)
+    assert reached.item() == pytest.approx(
+        objective.scores(all_labelings(eta)).max().item(), abs=SAME
+    )
 
 
 def test_labels_of_probabilities():
@@ -231,7 +235,7 @@ def test_sums_find_what_matrices_find(metric, constraint):
     assert objective.compacted().compact
     found = []
     for form in (objective, objective.compacted()):
-        rule = best_rule("test", eta, target, weight, form)
+        rule = best_rule(Rows(eta, target, weight), form)
         found.append((eta @ gain_matrix(rule, form)).argmax(-1))
     assert torch.equal(*found)
 
@@ -249,8 +253,12 @@ def test_starts_that_are_given_up_would_not_have_won(metric, classes, seed, monk
     """Problems on which a cut after two steps gives the winner up."""
     logits, y = problem(classes, 400, seed)
     found = []
-    for cut in (2, gains.CUT, gains.STEPS):  # the last one gives none up
-        monkeypatch.setattr(gain_search, "CUT", cut)
+    for cut in (
+        2,
+        gain_search.STEPS_OF_ALL_STARTS,
+        gain_search.MOST_STEPS,
+    ):  # the last one gives none up
+        monkeypatch.setattr(gain_search, "STEPS_OF_ALL_STARTS", cut)
         found.append(value(metric, by_labels(logits, y, metric)(logits), y, classes))
     early, chosen, whole = found
     assert early < chosen == whole
@@ -264,13 +272,13 @@ def test_the_order_of_a_sum_does_not_choose_the_rule(decision, metric, constrain
     logits, y = problem(5, 500)
     how = {"metric": metric, "decision": decision, "constraint": constraint}
     rule = fit_decision(logits, y, **how)
-    exact, noise = gains._confusions, torch.Generator().manual_seed(0)
+    exact, noise = Rows.confusions, torch.Generator().manual_seed(0)
 
     def in_any_order(*args):
         found = exact(*args)
         return found * (1 + 1e-15 * torch.rand(found.shape, generator=noise, dtype=found.dtype))
 
-    monkeypatch.setattr(gain_search, "_confusions", in_any_order)
+    monkeypatch.setattr(Rows, "confusions", in_any_order)
     for _ in range(2):
         assert fit_decision(logits, y, **how).gain == pytest.approx(rule.gain, abs=1e-9)
 
@@ -320,7 +328,7 @@ def test_best_iterate_is_kept():
     objective = Objective.of("test", "precision_macro", None)
     start = torch.eye(4, dtype=torch.float64).unsqueeze(0)
     ones = torch.ones(60, dtype=torch.float64)
-    _, score = frank_wolfe(eta, eta, ones, start, objective, torch.zeros(1).double(), 1)
+    _, score = frank_wolfe(Rows(eta, eta, ones), start, objective, torch.zeros(1).double(), 1)
     labels = torch.eye(4, dtype=torch.float64)[eta.argmax(1)]
     assert score.item() >= objective.scores((eta.T @ labels).unsqueeze(0)).item()
 
@@ -579,9 +587,9 @@ def test_a_search_starts_from_the_labels_of_the_network(monkeypatch):
     """Of corrected probabilities, the weights of one start give the argmax of the raw logits."""
     starts = []
 
-    def noted(owner, logits, target, weight, objective, own=None):
+    def noted(logits, target, weight, objective, own=None):
         starts.append((logits, own))
-        return search(owner, logits, target, weight, objective, own)
+        return search(logits, target, weight, objective, own)
 
     monkeypatch.setattr("evalign.decisions.tuned.search", noted)
     logits, y = problem(3, 300)
@@ -917,7 +925,7 @@ BAD = {
         "decision of fit_decision must be one of argmax, tuned, expected. Got 'best'.",
     ),
     "NaN": (lambda: fit(ROWS * torch.nan, LABELS), "logits of fit_decision must be finite"),
-    "no rows": (lambda: fit(ROWS[:0], LABELS[:0]), "with at least one row"),
+    "no rows": (lambda: fit(ROWS[:0], LABELS[:0]), "must hold rows"),
     "cube": (lambda: fit(ROWS.unsqueeze(0), LABELS), r"y .* shape \(1, 3\). Got \(4,\)"),
     "short y": (lambda: fit(ROWS, LABELS[:2]), r"y of fit_decision must have shape \(4,\)"),
     "half y": (lambda: fit(ROWS, LABELS + 0.5), "y of fit_decision must hold class indices"),

@@ -14,8 +14,15 @@ from evalign import Confusion, DecisionFitter, fit_decision
 from evalign.core.constraints import parse
 from evalign.core.groups import stacked
 from evalign.decisions import DecisionRule
-from evalign.decisions.p_values import CellSums, lacking, p_values, rows_needed, slack_and_error, tail
 from evalign.decisions.objective import Objective
+from evalign.decisions.p_values import (
+    CellSums,
+    lacking,
+    p_values,
+    rows_needed,
+    slack_and_error,
+    tail,
+)
 from evalign.decisions.promise import climbed
 from tests.tolerances import SAME
 
@@ -167,7 +174,7 @@ def test_standard_errors_are_those_of_resampling(name):
     gap = name.startswith("gap")
     sign = "<= 0.5" if gap else ">= 0.5"
     (constraint,) = parse(f"{name} {sign}")
-    slack, error = standing(constraint, evidence([cells.tolist()]), 0.0)
+    slack, error = slack_and_error(constraint, evidence([cells.tolist()]), 0.0)
     parts = cells if gap else cells.sum(0, keepdims=True)
     drawn = [
         np.random.default_rng(k).multinomial(part.sum(), part.flatten() / part.sum(), 5000)
@@ -214,7 +221,7 @@ def test_a_gap_is_broken_by_its_worst_pair():
     cells = [[[50, 5], [10, 90]], [[50, 5], [12, 88]], [[50, 5], [30, 70]]]
     (constraint,) = parse("gap(recall) <= 0.3")
     z = 1.645
-    slack, error = standing(constraint, evidence([cells]), z)
+    slack, error = slack_and_error(constraint, evidence([cells]), z)
     n = 100 + z**2
     p, q = ((k + z**2 / 2) / n for k in (90, 70))
     assert slack.item() == pytest.approx(0.3 - (p - q))
@@ -226,7 +233,7 @@ def test_a_group_is_not_paired_with_itself():
     (constraint,) = parse("gap(recall) <= 0.3")
     z = 1.645
     cells = [[[50, 5], [20, 80]], [[50, 5], [2000, 8000]]]
-    slack, error = standing(constraint, evidence([cells]), z)
+    slack, error = slack_and_error(constraint, evidence([cells]), z)
     (p, n), (q, m) = (((0.8 * k + z**2 / 2) / (k + z**2), k + z**2) for k in (100, 10_000))
     assert slack.item() == pytest.approx(0.3 - (q - p))
     assert error.item() == pytest.approx(math.sqrt(p * (1 - p) / n + q * (1 - q) / m))
@@ -236,7 +243,7 @@ def test_added_rows_of_three_classes():
     """Half of z² rows of each class are right, the others spread over the other labels."""
     (constraint,) = parse("accuracy >= 0.5")
     z, cells = 2.0, torch.tensor([[20.0, 5, 5], [4, 10, 6], [2, 3, 5]], dtype=torch.float64)
-    slack, error = standing(constraint, evidence([[cells.tolist()]]), z)
+    slack, error = slack_and_error(constraint, evidence([[cells.tolist()]]), z)
     n = cells.sum().item() + 3 * z**2
     p = (cells.trace().item() + 3 * z**2 / 2) / n
     assert slack.item() == pytest.approx(p - 0.5)

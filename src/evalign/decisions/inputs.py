@@ -216,13 +216,13 @@ def as_labels(owner: str, y: Tensor, scores: Scores, ignore_index: int) -> tuple
     seen = labels != ignore_index
     labels = labels.masked_fill(~seen, 0)
     whole = labels.long()
-    wrong = labels[whole != labels]
-    require(not len(wrong), owner, "y", "hold class indices", wrong[:1].tolist())
     if scores.multilabel:
         wrong = labels[(labels != 0) & (labels != 1)]
         cure = f"Positions to leave out hold ignore_index, {ignore_index}."
         require(not len(wrong), owner, "y", "hold 0 and 1 only", wrong[:1].tolist(), cure)
     else:
+        wrong = labels[whole != labels]
+        require(not len(wrong), owner, "y", "hold class indices", wrong[:1].tolist())
         check_indices(owner, "y", whole, classes)
     return whole, seen
 

@@ -96,8 +96,11 @@ def tuned(
 ) -> tuple[Tensor, float]:
     """Thresholds found with labels y (N, L) of weights (N, L), and their score.
 
-    Each label is tuned as two classes are: the search believes the label's calibrated
-    probabilities as much as `EVIDENCE` rows of each class. NUMBERS
+    Each label is tuned as two classes are: the search also believes the label's calibrated
+    probabilities, as much as `EVIDENCE` rows of each class. On the networks of five multilabel sets
+    (`study/benchmarks/multilabel_rules.py`, 13 trainings) this rule reached 50.5 points of macro-F1
+    and 70.3 of micro-F1; the search over labels alone 48.8 and 69.6, and a choice among five rules
+    on held-out folds, which was the rule before, 50.0 and 70.3.
     """
     positive = y.double()
     both = torch.stack([1 - positive, positive], -1)
