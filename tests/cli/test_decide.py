@@ -249,7 +249,7 @@ def test_few_rows_get_a_note(tmp_path):
     result = done(
         "decide", data, "--target", "truth", "--metric", "f1", "--out", tmp_path / "rule.json"
     )
-    assert "Note: 4 rows outside of the most frequent class are too few" in result.err
+    assert "Note: Tuning a decision takes 10 rows" in result.err
 
 
 BAD = {

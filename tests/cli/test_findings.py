@@ -181,7 +181,7 @@ def test_what_the_run_holds(fitted):
     counts = FinishedRun(fitted).about["rows_per_class"]
     assert found.against == np.argmax(counts)
     page = (fitted / "report.html").read_text(encoding="utf-8")
-    assert "Columns that matter" in page
+    assert "Column importance" in page
     assert len(page) < 10**6
 
 
@@ -218,4 +218,4 @@ def test_a_run_of_before(fitted, tmp_path):
     del about["files"]["findings.json"]
     (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
     done("report", run)
-    assert "Columns that matter" not in (run / "report.html").read_text(encoding="utf-8")
+    assert "Column importance" not in (run / "report.html").read_text(encoding="utf-8")

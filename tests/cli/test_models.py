@@ -87,7 +87,7 @@ def test_what_it_found(blend, pair):
         "blend",
     ]
     assert tried["gain"].keys() == {"value", "low", "high", "against"}
-    assert tried["verdict"].startswith("On the training rows, each labelled by models that have")
+    assert tried["verdict"].startswith("In cross-validation, ")
     again = done(*fit(pair, blend, model="blend", epochs=1))
     assert "is complete" in again.err
     assert again.out.count(tried["verdict"]) == 1
@@ -329,7 +329,8 @@ def test_classes_are_called_by_their_names(tmp_path):
     frame["group"] = np.where(frame["label"] == "high", "all", np.arange(120) % 40)
     frame.loc[frame["label"].eq("high").cumsum().eq(1).idxmax(), "group"] = "one"
     given = fit(written(tmp_path / "data.csv", frame), tmp_path / "run", model="linear")
-    assert "Of the classes ['high'] a fold holds all rows" in done(*given, "--group", "group").err
+    given = done(*given, "--group", "group")
+    assert "All rows of the classes ['high'] are in one fold" in given.err
     bound = ["--constraint", "recall[low] >= 0.999, recall[high] >= 0.999"]
     hard = written(tmp_path / "hard.csv", two(120)[["income", "member", "label"]])
     result = invoke(*fit(hard, tmp_path / "no", *bound, model="linear", decision="tuned"))
@@ -425,7 +426,7 @@ def test_two_validation_rows_tell_nothing(tmp_path):
     assert result["tried"]["rows"][0]["rule_score"] is None
     for name in ("candidates.json", "metrics.json"):
         json.loads((tmp_path / "run" / name).read_text(), parse_constant=no)
-    text = "The rows held out in training are too few to tell linear from linear with argmax."
+    text = "There are too few held-out rows to compare linear with linear with argmax."
     assert result["tried"]["verdict"] == text
     shown = done(*command).out
     assert text in shown

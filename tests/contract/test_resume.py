@@ -38,7 +38,6 @@ CASES = {
             **STEP,
             "metric": ("f2_macro", "loss.metric was .*beta=1.0.* and is now .*beta=2.0"),
             "threshold": ([0.5, 0.5, 0.5], r"loss.threshold was None and is now '\[0.5, "),
-            "detach_threshold": (True, "loss.detach_threshold was False and is now True"),
             "zero_division": (float("nan"), "loss.metric was .* and is now .*zero_division=nan"),
             "statistics": ("running", "loss.statistics was 'batch' and is now 'running'"),
             "per_image": (True, "loss.per_image was False and is now True"),

@@ -58,7 +58,6 @@ SETTINGS = {
             "temperature": 0.1,
             "heaviside": hard,
             "threshold": [0.3, 0.4],
-            "detach_threshold": True,
             "zero_division": 1.0,
             "statistics": "running",
             "momentum": 0.5,

@@ -88,7 +88,7 @@ def test_a_classifier_that_refuses_a_fold_without_a_class_is_told_why():
     with pytest.raises(ValueError, match="Expected") as refused:
         held_out.trained(own, X, y, np.flatnonzero(y != 1), {})
     (note,) = refused.value.__notes__
-    assert note.startswith("It was trained without one fold, which holds all rows of [1]. If it")
+    assert note.startswith("The training rows of this fold lack the classes [1]. If")
     with pytest.raises(ValueError, match="Expected") as refused:
         held_out.trained(own, X, 2 * y, np.arange(83), {})
     assert not hasattr(refused.value, "__notes__")

@@ -215,8 +215,8 @@ def test_the_score_of_an_epoch_under_a_gap():
         ({"constraint_groups": None}, "constraint_groups of AlignedClassifier must be given for"),
         ({"constraint_groups": np.arange(3)}, "must be one for each row, (900,). Got (3,)."),
         ({"constraint_groups": np.ones(900)}, "must be integers or strings. Got float64."),
-        ({"constraint_groups": np.ones(900, int)}, "must name two groups at least. Got 1."),
-        ({"constraint_groups": 1 * (np.arange(900) == 0)}, "must name two groups at least. Got 1."),
+        ({"constraint_groups": np.ones(900, int)}, "must name at least two groups. Got 1."),
+        ({"constraint_groups": 1 * (np.arange(900) == 0)}, "must name at least two groups. Got 1."),
         (
             {"validation": 2},
             "Got None. Pass fit(X, y, constraint_groups=...), a group per row; for",

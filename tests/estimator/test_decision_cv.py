@@ -2,7 +2,6 @@
 
 import math
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.exceptions import DataConversionWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import confusion_matrix, f1_score, recall_score
@@ -34,12 +32,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
-from evalign import AlignedDecisionCV, AlignedEnsemble, fit_decision, metrics
+from evalign import AlignedDecisionCV, fit_decision, metrics
 from evalign.core.constraints import Infeasible
-from evalign.estimator.answers import Answers
-from evalign.estimator.evidence import FEWEST, mean_of, others
+from evalign.estimator.evidence import MIN_TUNING_ROWS, mean_of, others
+from evalign.estimator.out_of_fold import OutOfFoldScores
 from evalign.training import TrainingWarning
-from tests.estimator.models import imbalanced, quick
+from tests.estimator.models import imbalanced
 
 X, Y = imbalanced(400)  # 67 rows of class 1
 THREE = imbalanced(300, classes=3)
@@ -139,7 +137,7 @@ def test_the_positive_class(pos_label):
 
 def test_a_positive_class_by_its_place_alone_is_named():
     with pytest.warns(
-        TrainingWarning, match="Give pos_label='no' if the other one is meant"
+        TrainingWarning, match="Give pos_label='no' if you mean the other one"
     ) as found:
         decided(decision="argmax").fit(X, np.where(Y == 1, "no", "yes"))
     assert found[0].filename == __file__  # the line that called
@@ -285,12 +283,7 @@ def test_it_is_searched_cloned_and_saved(fitted):
 BAD_LABELS = {
     "no rows": (X[:0], [], r"y of AlignedDecisionCV must hold at least one row. Got none."),
     "None": (X[:4], ["a", None, "b", None], r"hold a label in every row. Got gaps in 2 rows. Remo"),
-    "mixed": (
-        X[:2],
-        np.array(["a", 1], dtype=object),
-        r"strings or numbers, not both. Got .*astype",
-    ),
-    "mixed list": (X[:2], ["a", 1], r"hold strings or numbers, not both"),
+    "mixed": (X[:2], ["a", 1], r"hold labels of one type. Got int, str"),
     "nullable": (X[:3], pd.array([0, 1, None], dtype="Int64"), r"Got gaps in 1 row. Remove rows"),
     "a gap of several": (
         X[:2],
@@ -306,33 +299,6 @@ def test_bad_labels(case):
     rows, labels, text = BAD_LABELS[case]
     with pytest.raises(ValueError, match=text):
         decided().fit(rows, labels)
-
-
-def estimators():
-    ensemble = AlignedEnsemble("f1", candidates=["linear"], cv=3, random_state=0)
-    return [decided(cv=3), quick("f1", epochs=1), ensemble]
-
-
-@pytest.mark.parametrize("model", estimators(), ids=lambda model: type(model).__name__)
-def test_labels_of_variable_width(model):
-    """Strings of numpy's StringDType, which scikit-learn does not know."""
-    words = np.array(["no", "yes"])[Y]
-    wide = words.astype(np.dtypes.StringDType())
-    expected = clone(model).fit(X, words).predict(X)
-    fitted = clone(model).fit(X, wide)
-    assert fitted.predict(X).tolist() == expected.tolist()
-    assert fitted.score(X, wide) == fitted.score(X, words)
-    gaps = np.where(Y == 1, None, words).astype(np.dtypes.StringDType(na_object=None))
-    for refused in (clone(model).fit, fitted.score):
-        with pytest.raises(ValueError, match=r"must hold a label in every row. Got gaps in"):
-            refused(X, gaps)
-
-
-def test_sparse_labels_of_one_column():
-    thin = sparse.csr_array(Y.reshape(-1, 1))
-    with pytest.warns(DataConversionWarning):
-        fitted = decided(cv=3).fit(X, thin)
-    np.testing.assert_array_equal(fitted.predict(X), decided(cv=3).fit(X, Y).predict(X))
 
 
 def test_probabilities_that_float32_rounds_beyond_one():
@@ -351,21 +317,10 @@ def test_probabilities_that_float32_rounds_beyond_one():
 
 def test_ten_rows():
     rows = np.concatenate([np.flatnonzero(Y == 0)[:6], np.flatnonzero(Y == 1)[:4]])
-    with pytest.warns(TrainingWarning, match=f"4 rows .* too few .* takes {FEWEST}"):
+    with pytest.warns(TrainingWarning, match="takes 10 rows .* there are 4:"):
         clf = decided().fit(X[rows], Y[rows])
     assert clf.rule_.source == "argmax"
     np.testing.assert_array_equal(clf.predict(X), clf.estimator_.predict(X))
-
-
-def test_from_ten_rows_of_the_rarer_class_a_rule_is_tuned():
-    rare = np.flatnonzero(Y == 1)
-    for number in (FEWEST - 1, FEWEST):
-        rows = np.concatenate([np.flatnonzero(Y == 0)[:50], rare[:number]])
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            clf = decided().fit(X[rows], Y[rows])
-        assert len(said) == (number < FEWEST)
-        assert (clf.rule_.decision == "tuned") == (number >= FEWEST)
 
 
 @pytest.mark.parametrize("ensemble", [False, True])
@@ -373,7 +328,9 @@ def test_a_class_with_one_row(ensemble):
     names = np.where(Y == 1, "b", "a").astype(object)
     names[0] = "single"
     clf = decided(metric="f1_macro", cv=2, decision="expected", ensemble=ensemble)
-    with pytest.warns(TrainingWarning, match=r"Of the classes \['single'\] a fold holds all rows"):
+    with pytest.warns(
+        TrainingWarning, match=r"All rows of the classes \['single'\] are in one fold"
+    ):
         clf.fit(X, names)
     assert clf.classes_.tolist() == ["a", "b", "single"]
     assert clf.predict_proba(X).shape == (len(Y), 3)
@@ -406,7 +363,7 @@ def test_a_fold_with_one_class():
 
 
 def test_each_class_has_one_row():
-    with pytest.warns(TrainingWarning, match="too few to tune"):
+    with pytest.warns(TrainingWarning, match="Tuning a decision takes 10 rows"):
         clf = decided(metric="f1_macro").fit(X[:3], ["a", "b", "c"])
     assert clf.predict(X[:3]).tolist() == ["a", "b", "c"]
 
@@ -429,20 +386,20 @@ def test_constant_answers():
 
 
 def test_promises_and_groups():
-    """The rule is that of the answers for rows held out, and each fold says what was met there."""
+    """The rule is that of the oof for rows held out, and each fold says what was met there."""
     groups = np.where(np.arange(len(Y)) % 2, "north", "south")
     constraint = "recall >= 0.6, gap(recall) <= 0.6"
     clf = decided(metric="f1", constraint=constraint, confidence=0.9, cv=SPLIT)
     clf.fit(X, Y, constraint_groups=groups)
-    answers = cross_val_predict(GaussianNB(), X, Y, cv=SPLIT, method="predict_proba")
+    oof = cross_val_predict(GaussianNB(), X, Y, cv=SPLIT, method="predict_proba")
     how = {"metric": "f1", "constraint": constraint, "confidence": 0.9, "groups": groups}
-    rule = fit_decision(y=Y, probabilities=answers, **how)
+    rule = fit_decision(y=Y, probabilities=oof, **how)
     torch.testing.assert_close(clf.rule_.gain, rule.gain)
     assert clf.rule_.promised is True
     results = clf.cv_results_
     assert results["fold_promised"] == [True] * SPLIT.get_n_splits()
     for place, (_, rows) in enumerate(SPLIT.split(X, Y)):
-        given = answers[rows, 1] > results["fold_thresholds"][place]
+        given = oof[rows, 1] > results["fold_thresholds"][place]
         recall = recall_score(Y[rows], given)
         assert results["fold_slacks"]["recall >= 0.6"][place] == pytest.approx(recall - 0.6)
         each = [recall_score(Y[rows][own], given[own]) for own in split_by(groups[rows])]
@@ -477,24 +434,18 @@ def test_a_promise_sees_a_row_once():
 
 def test_a_rule_is_not_judged_by_another_answer_for_a_row_that_it_has_seen():
     row, none = np.array([0, 1, 0, 1, 2]), np.zeros(5, dtype=int)
-    answers = Answers(np.full((5, 2), 0.5), "predict_proba", none, None, none, row)
-    assert others(answers, row < -1).all()
-    assert others(answers, np.arange(5) == 0).tolist() == [False, True, False, True, True]
-
-
-def test_wrong_promises():
-    with pytest.raises(ValueError, match="confidence of AlignedDecisionCV must be None without a"):
-        decided(confidence=0.95).fit(X, Y)
-    text = "constraint_groups of AlignedDecisionCV must be one for each row"
-    with pytest.raises(ValueError, match=text):
-        decided(constraint="gap(recall) <= 0.5").fit(X, Y, constraint_groups=[1, 2])
+    oof = OutOfFoldScores(np.full((5, 2), 0.5), "predict_proba", none, None, none, row)
+    assert others(oof, row < -1).all()
+    assert others(oof, np.arange(5) == 0).tolist() == [False, True, False, True, True]
 
 
 @pytest.mark.parametrize(
     ("arguments", "groups", "text"),
     [
         ({"constraint": "gap(recall) <= 0.5"}, None, "be given for 'gap.* constraint_groups=..."),
-        ({"constraint": "gap(recall) <= 0.5"}, np.zeros_like(Y), "two groups at least. Got 1"),
+        ({"constraint": "gap(recall) <= 0.5"}, np.zeros_like(Y), "at least two groups. Got 1"),
+        ({"constraint": "gap(recall) <= 0.5"}, [1, 2], "be one for each row"),
+        ({"confidence": 0.95}, None, "be None without a"),
         ({"constraint": "recall >= 0.5"}, Y, "be None without a gap"),
         ({"constraint": "recall[cat] >= 0.5"}, None, "must name one of the classes"),
         ({"constraint": "recall >= 0.5", "decision": "argmax"}, None, "be None for argmax"),
@@ -519,12 +470,6 @@ def test_a_fit_that_fails_changes_nothing():
     assert all(vars(clf)[name] is value for name, value in before.items())
 
 
-def test_a_warning_names_the_line_that_called_fit():
-    with pytest.warns(TrainingWarning, match="takes no sample_weight") as caught:
-        decided(make_pipeline(GaussianNB()), cv=2).fit(X, Y, sample_weight=np.ones(len(Y)))
-    assert {each.filename for each in caught} == {__file__}
-
-
 def test_a_constraint_that_some_folds_cannot_meet():
     """Its scores are NaN there, and the others count."""
     rows = np.concatenate([np.flatnonzero(Y == 0)[:60], np.flatnonzero(Y == 1)[:12]])
@@ -542,16 +487,10 @@ def test_a_constraint_that_some_folds_cannot_meet():
     ("arguments", "error", "text"),
     [
         ({"estimator": StandardScaler()}, TypeError, "estimator of AlignedDecisionCV must be a cl"),
-        ({"estimator": SVC}, TypeError, r"its class. Got the class SVC. Call it: SVC\(\)."),
         ({"decision": "best"}, ValueError, "decision of AlignedDecisionCV must be one of argmax"),
         ({"cv": "fit"}, ValueError, "cv of AlignedDecisionCV must be a number of folds"),
         ({"cv": 1}, ValueError, "cv of AlignedDecisionCV must be a number of folds, at least 2"),
         ({"cv": 0.5}, ValueError, "cv of AlignedDecisionCV must be a number of folds"),
-        (
-            {"cv": [(np.ones(399, bool), [399])]},
-            ValueError,
-            "cv of AlignedDecisionCV must hold numbers of rows from 0 to 399, or masks of 400 rows",
-        ),
         ({"pos_label": 2}, ValueError, "pos_label of AlignedDecisionCV must be None, or one of"),
         ({"metric": "nosuch"}, ValueError, "metric of AlignedDecisionCV must be a name"),
         ({"constraint": "recall > 2"}, ValueError, "constraint of AlignedDecisionCV must"),
@@ -650,51 +589,27 @@ def test_a_class_that_the_only_fold_lacks():
     assert not found[:, 2].any()
 
 
-@pytest.mark.parametrize(
-    ("cv", "text"),
-    [
-        (
-            iter([]),
-            "must give splits. Got none. A generator gives them once: put list(...) around it.",
-        ),
-        (
-            [(np.arange(9), [])],
-            "must leave rows with a weight on both sides of each split. Got 1 splits with an empty "
-            "side.",
-        ),
-    ],
-    ids=["no split", "an empty side"],
-)
-def test_splits_that_hold_nothing_out(cv, text):
-    """The rule would be fitted to rows that the classifier knows by heart."""
-    with pytest.raises(ValueError, match="must") as refused:
+@pytest.mark.parametrize("cv", [iter([]), [(np.arange(9), [])]], ids=["none", "empty side"])
+def test_splits_that_hold_nothing_out(cv):
+    """The rule would be fitted to rows that the classifier was trained on."""
+    with pytest.raises(ValueError, match="cv of AlignedDecisionCV must give splits with rows"):
         decided(cv=cv).fit(X, Y)
-    assert str(refused.value) == f"cv of AlignedDecisionCV {text}"
 
 
 def test_rows_are_enough_by_their_number_not_by_their_repetitions():
-    y = (np.arange(len(X)) < FEWEST - 1).astype(int)
+    y = (np.arange(len(X)) < MIN_TUNING_ROWS - 1).astype(int)
     repeated = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
-    with pytest.warns(TrainingWarning, match=f"{FEWEST - 1} rows .* too few to tune"):
+    with pytest.warns(TrainingWarning, match=f"there are {MIN_TUNING_ROWS - 1}:"):
         decided(cv=repeated).fit(X, y)
     weight = (np.arange(len(X)) >= 2).astype(float)
-    with pytest.warns(TrainingWarning, match=f"{FEWEST - 2} rows .* too few to tune"):
-        decided().fit(X, (np.arange(len(X)) < FEWEST).astype(int), weight)
+    with pytest.warns(TrainingWarning, match=f"there are {MIN_TUNING_ROWS - 2}:"):
+        decided().fit(X, (np.arange(len(X)) < MIN_TUNING_ROWS).astype(int), weight)
 
 
 def test_one_group_held_out():
     groups = np.arange(len(X)) % 5
     clf = decided(cv=GroupShuffleSplit(1, test_size=0.2, random_state=0)).fit(X, Y, groups=groups)
     assert np.isfinite(clf.cv_results_["rule_scores"]).all()
-
-
-def test_folds_that_cannot_be_scored():
-    half = np.arange(len(X)) % 2 == 0
-    with pytest.raises(ValueError, match=r"^groups of AlignedDecisionCV .* Got gaps in"):
-        decided(cv=[(half, ~half)]).fit(X, Y, groups=np.where(half, "a", None))
-    quarter, all_rows = np.arange(len(X)) % 4 == 1, np.full(len(X), True)
-    with pytest.raises(ValueError, match=r"must leave at least one row .* whose weight is not 0"):
-        decided(cv=[(half, quarter), (all_rows, half)]).fit(X, Y, 1.0 - quarter)
 
 
 def test_scores_that_are_equal_have_the_sign_of_their_label():
@@ -709,8 +624,8 @@ def test_scores_that_are_equal_have_the_sign_of_their_label():
 def test_the_interval_of_repeated_folds_is_corrected_for_those_of_one_repetition():
     """By hand, of three folds and three others of the same rows."""
     row, fold = np.tile(np.arange(12), 2), np.repeat(np.arange(6), 4)
-    answers = Answers(np.zeros((24, 2)), "predict_proba", row % 2, None, fold, row)
+    oof = OutOfFoldScores(np.zeros((24, 2)), "predict_proba", row % 2, None, fold, row)
     scores = np.array([0.1, 0.3, 0.2, 0.5, 0.1, 0.0])
-    mean, low, high, _ = mean_of(scores, answers)
+    mean, low, high, _ = mean_of(scores, oof)
     reach = stats.t.ppf(0.975, 5) * np.sqrt((1 / 6 + 1 / 2) * scores.var(ddof=1))
     assert (mean, low, high) == pytest.approx((0.2, 0.2 - reach, 0.2 + reach))

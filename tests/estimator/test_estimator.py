@@ -339,8 +339,8 @@ def test_one_class_is_predicted_always():
     with pytest.warns(TrainingWarning) as said:
         clf = quick().fit(X, np.full(600, "only"))
     assert [str(each.message) for each in said] == [
-        "All rows are of one class, 'only', so that there is nothing to decide: every row will be "
-        "labelled with it. Give rows of other classes."
+        "All rows are of one class, 'only', which will be predicted for every row. Give rows of "
+        "other classes."
     ]
     assert set(clf.predict(X)) == {"only"}
     assert (clf.predict_proba(X) == 1).all()
@@ -472,10 +472,7 @@ def test_verbose_tells_of_epochs_on_standard_error(capsys):
     assert out == ""
     lines = err.splitlines()
     assert len(lines) == 2
-    pattern = (
-        r"aligned: epoch 1/2  temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}\*"
-        r"  at most \d+ s left"
-    )
+    pattern = r"aligned: epoch 1/2  temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}\*"
     assert re.fullmatch(pattern, lines[0])
     quick(epochs=2, verbose=1, recipe="cross_entropy").fit(X, Y)
     assert "temperature" not in capsys.readouterr().err
@@ -490,7 +487,6 @@ def test_verbose_draws_a_bar_on_a_terminal(capsys, monkeypatch):
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
     assert re.search(r"aligned: temperature 0.2  loss \d.\d+  f1_macro 0.\d{4}", shown)
     assert "100%" in shown
-    assert re.search(r"at most \d+ s left", shown)
 
 
 def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(tmp_path):
@@ -515,15 +511,11 @@ def test_a_fit_that_was_stopped_goes_on_from_its_checkpoint(tmp_path):
 
 def test_a_class_of_one_row_is_told_of():
     y = np.where(np.arange(600) == 7, "rare", Y.astype(str))
-    with pytest.warns(TrainingWarning, match=r"No row that is held out is of class \['rare'\]"):
+    with pytest.warns(TrainingWarning, match=r"No held-out row is of class \['rare'\]"):
         quick(epochs=1).fit(X, y)
 
 
-GAPS = "Got gaps in 5. Give rows that lack one a group of their own."
-KINDS = "hold strings or numbers, not both. Got strings and other values. Make strings of all, as"
-
-
-@pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
+@pytest.mark.parametrize("gap", [None, pd.NA])
 @pytest.mark.parametrize(
     "model",
     [quick(), AlignedEnsemble(candidates=["linear"]), AlignedDecisionCV(GaussianNB())],
@@ -537,10 +529,8 @@ def test_groups_with_gaps_or_of_two_types_are_refused(model, gap):
         ValueError, match=re.escape(f"{owner} hold a value for each of the 600 row")
     ):
         model.fit(X, Y, groups=names)
-    with pytest.raises(ValueError, match=re.escape(GAPS)):
-        model.fit(X, Y, groups=pd.Series(np.where(np.arange(600) < 5, np.nan, 1.0)))
     names[50:55] = 3
-    with pytest.raises(ValueError, match=re.escape(f"{owner} {KINDS}")):
+    with pytest.raises(ValueError, match=f"{owner} .* all strings or all numbers. Got both"):
         model.fit(X, Y, groups=names)
 
 
@@ -555,7 +545,7 @@ def test_groups_that_take_a_class_with_them(monkeypatch):
     with pytest.raises(ValueError, match=text):
         table.parts(0.2, 0, y, 0, classes)
     parts = np.arange(20, 100), np.arange(20)
-    with pytest.warns(TrainingWarning, match=r"No row that is held out is of class \['yes'\]"):
+    with pytest.warns(TrainingWarning, match=r"No held-out row is of class \['yes'\]"):
         table.parts(0.2, 0, y, 0, classes)
 
 
@@ -703,8 +693,7 @@ WRONG = [
     ({"recipe": "best"}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
     ({"recipe": ["east"]}, 'recipe of AlignedClassifier must be one of "aligned", "cro'),
     ({"class_weight": {0: 1, 1: np.nan, 2: 1}}, "class_weight of AlignedClassifier must hold fin"),
-    ({"class_weight": {0: 1, 1: -1, 2: 1}}, "class_weight of AlignedClassifier must hold no neg"),
-    ({"class_weight": {0: 1, 1: np.inf, 2: 1}}, "class_weight of AlignedClassifier must hold fin"),
+    ({"class_weight": {0: 1, 1: -1, 2: 1}}, "class_weight of AlignedClassifier must hold finite"),
     (
         {"class_weight": {0: 0, 1: 0, 2: 0}},
         "sample_weight of AlignedClassifier must give some row a weight, times class_weight.",
@@ -786,7 +775,7 @@ def test_a_network_function_that_returns_no_module():
         ),
         (
             {"sample_weight": np.zeros(600)},
-            "sample_weight of AlignedClassifier must be above zero in a row at least. Got zeros.",
+            "sample_weight of AlignedClassifier must be above zero in at least one row. Got zeros.",
         ),
         (
             {"sample_weight": np.ones(3)},
@@ -796,7 +785,7 @@ def test_a_network_function_that_returns_no_module():
             {"groups": np.ones(3)},
             "groups of AlignedClassifier must hold a value for each of the 600",
         ),
-        ({"groups": np.ones(600)}, "groups of AlignedClassifier must name two groups at least"),
+        ({"groups": np.ones(600)}, "groups of AlignedClassifier must name at least two groups"),
         (
             {"validation_data": X},
             "validation_data of AlignedClassifier must be (X, y), (X, y, s",
@@ -859,7 +848,7 @@ def test_a_swapped_metric_is_that_of_the_other_class(metric, decision):
 
 @pytest.mark.parametrize("decision", ["argmax", "tuned", "expected"])
 def test_the_last_class_named_is_the_default(decision):
-    with pytest.warns(TrainingWarning, match="f1 is of the class 'nein', the last of the two"):
+    with pytest.warns(TrainingWarning, match="f1 takes 'nein', the last of the two classes, as"):
         clf = quick("f1", decision=decision).fit(X2, JA)
     with warnings.catch_warnings():
         warnings.simplefilter("error", TrainingWarning)

@@ -11,7 +11,7 @@ from evalign.decisions import fit_decision
 from evalign.estimator.folds import Folds
 from evalign.estimator.members import Members
 from evalign.estimator.network import Size
-from evalign.estimator.rows import FEW, LabelledRows
+from evalign.estimator.rows import SMALL_CLASS, LabelledRows
 from tests import tolerances
 from tests.estimator.models import SmallNetwork, imbalanced
 
@@ -118,7 +118,7 @@ def test_when_there_are_folds():
         clf = classifier(epochs=1, network="linear", **arguments)
         return type(clf.fit(np.random.default_rng(0).normal(size=(len(y), 2)), y).network_)
 
-    enough = np.repeat([0, 1], [300, FEW])
+    enough = np.repeat([0, 1], [300, SMALL_CLASS])
     assert kind(enough[:-1]) is Folds
     assert kind(enough) is not Folds
     assert kind(enough[:-1], validation_fraction=0.2) is not Folds

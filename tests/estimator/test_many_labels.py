@@ -1,4 +1,4 @@
-"""`AlignedClassifier` with many labels a row, Y of shape (N, L)."""
+"""`AlignedClassifier` on multilabel problems, Y of shape (N, L)."""
 
 import json
 import pickle
@@ -24,7 +24,7 @@ from evalign.core.confusion import Confusion
 from evalign.estimator.folds import Folds
 from evalign.estimator.members import Members, MembersAsRows
 from evalign.estimator.network import Size
-from evalign.estimator.rows import FEW, LabelledRows
+from evalign.estimator.rows import SMALL_CLASS, LabelledRows
 from evalign.losses.offsets import metric_offsets
 from evalign.metrics import resolve
 from evalign.recipes import RECIPES
@@ -190,11 +190,11 @@ def test_a_network_by_its_name(network, tmp_path):
 
 
 def test_when_there_are_folds():
-    y = np.zeros((3 * FEW, 3), dtype=int)
+    y = np.zeros((3 * SMALL_CLASS, 3), dtype=int)
     y[::2, 0] = y[1:, 2] = 1  # all rows but one have the last
     rows = LabelledRows(None, y, np.ones(len(y)))
     assert rows.rarest == 1
-    assert LabelledRows(None, y[1:], np.ones(len(y) - 1)).rarest == (3 * FEW - 1) // 2
+    assert LabelledRows(None, y[1:], np.ones(len(y) - 1)).rarest == (3 * SMALL_CLASS - 1) // 2
     assert LabelledRows(None, 0 * y, np.ones(len(y))).rarest == len(y)
 
 
@@ -359,8 +359,8 @@ WRONG = [
     ({"y": [["a", "b"], ["a"]] * 250}, "Got lists of different lengths. MultiLabelBinarizer()"),
     ({"y": [{"b"}, {"a"}] * 250}, "Got a set in a row. MultiLabelBinarizer()"),
     ({"y": Y[:9]}, "Found input variables with inconsistent numbers of samples"),
-    ({"validation_data": (X, Y[:, :2])}, "must hold 3 labels a row, as y does. Got y of shape"),
-    ({"validation_data": (X, Y[:, 0])}, "must hold 3 labels a row, as y does. Got y of shape"),
+    ({"validation_data": (X, Y[:, :2])}, "must hold 3 labels per row, as y does. Got y of shape"),
+    ({"validation_data": (X, Y[:, 0])}, "must hold 3 labels per row, as y does. Got y of shape"),
 ]
 
 
@@ -373,16 +373,15 @@ def test_wrong_data(call, text):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"pos_label": 1}, "pos_label of AlignedClassifier must be None for many labels a row."),
+        ({"pos_label": 1}, "pos_label of AlignedClassifier must be None if multilabel."),
         (
             {"constraint": "recall_macro >= 0.5"},
-            "constraint of AlignedClassifier must be None for many labels a row. Got 'recall_macro "
-            ">= 0.5'. AlignedDecisionCV around it takes one.",
+            "constraint of AlignedClassifier must be None if multilabel. Got 'recall_macro >= 0.5'."
+            " AlignedDecisionCV around it takes one.",
         ),
         (
             {"class_weight": "balanced"},
-            "class_weight of AlignedClassifier must be None for many labels a row. Got 'balanced'. "
-            "Rows have a weight in sample_weight,",
+            "class_weight of AlignedClassifier must be None if multilabel. Got 'balanced'.",
         ),
         ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 labels'),
         ({"metric": "accuracy"}, "confusion of Accuracy must come from mutually exclusive classes"),

@@ -1,12 +1,12 @@
-"""What is told of a training while it runs, by a clock of the tests."""
+"""What is printed while an estimator is fitted."""
 
 import re
 import sys
 
 import pytest
 
-from evalign.ensemble import progress as ensemble
-from evalign.estimator import progress
+from evalign.ensemble import narration as ensemble
+from evalign.estimator import epoch_progress as progress
 
 
 class Clock:
@@ -29,38 +29,8 @@ def record(epoch):
     return {"epoch": epoch, "temperature": None, **scores}
 
 
-def told(clock, seconds):
-    """What is said after epochs that take so many seconds each."""
-    left = progress.TimeLeft(len(seconds))
-    for epoch, took in enumerate(seconds, 1):
-        clock.now += took
-        yield left.said(epoch)
-
-
-def test_the_time_left_only_falls(clock):
-    """Epochs up to half as slow again stay within what was said at first."""
-    said = list(told(clock, [10, 10, 15, 15, 15, 8, 15, 15, 15, 15]))
-    numbers = [int(re.fullmatch(r"at most (\d+) s left", text)[1]) for text in said]
-    assert numbers[0] == 1.5 * 90
-    assert numbers == sorted(numbers, reverse=True)
-    taken = [10, 10, 15, 15, 15, 8, 15, 15, 15, 15]
-    assert all(number >= sum(taken[i + 1 :]) for i, number in enumerate(numbers))
-
-
-def test_a_bound_that_does_not_hold_is_not_repeated(clock):
-    said = list(told(clock, [10, 10, 60, 60, 60]))
-    assert said[:2] == ["at most 60 s left", "at most 45 s left"]
-    assert said[2:4] == ["slower than expected"] * 2
-
-
-def test_a_resumed_training_counts_its_own_epochs(clock):
-    left = progress.TimeLeft(20)
-    clock.now += 4
-    assert left.said(11) == "at most 54 s left"
-
-
 def test_a_log_has_a_line_a_minute(clock, capsys):
-    """And the first epoch, which tells the time, and the last."""
+    """And the first epoch and the last."""
     with progress.progress("aligned", "f1", 100) as show:
         for epoch in range(1, 63):
             clock.now += 5

@@ -10,7 +10,6 @@ from evalign.kernels import plain
 from tests import tolerances
 
 TEMPERATURES = (1e-9, 0.05, 0.2, 0.3, 0.4)
-STEPS = [(False, False), (False, True), (True, False), (True, True)]  # sigmoid, detach_threshold
 
 
 def random_batch(rows, classes, *, seed=0, scale=3.0, dtype=torch.float64):
@@ -45,33 +44,30 @@ def hostile_logits(dtype):
     }
 
 
-def run(kernels, batch, temperature, sigmoid, detach, device="cpu"):
+def run(kernels, batch, temperature, sigmoid, device="cpu"):
     """Compute the sums and the gradient by `by_plain` or `by_fused`."""
     batch = tuple(x.to(device) for x in batch)
     t = torch.tensor(temperature, dtype=torch.float64, device=device)
-    sums, gradient = kernels(*batch, t, sigmoid, detach)
+    sums, gradient = kernels(*batch, t, sigmoid)
     assert sums.dtype == torch.float64
     return sums.cpu(), gradient.cpu()
 
 
-def by_plain(logits, target, weight, of_sums, t, sigmoid, detach):
+def by_plain(logits, target, weight, of_sums, t, sigmoid):
     """Compute them by the kernels of the CPU, which take images, of one image here."""
     batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0), t.item()
     sums, cross_entropy, kept = plain.forward(*batch, sigmoid, None)
     assert cross_entropy == 0  # without odds there is none
     slopes = of_sums[:2].numpy()
-    gradient = plain.backward(*batch, kept, slopes, 0.0, sigmoid, detach, None)
+    gradient = plain.backward(*batch, kept, slopes, 0.0, sigmoid, None)
     return torch.from_numpy(sums), gradient.squeeze(0).t()
 
 
-def by_fused(logits, target, weight, of_sums, t, sigmoid, detach):
+def by_fused(logits, target, weight, of_sums, t, sigmoid):
     """Compute them by the kernels of a GPU, or of Triton's interpreter."""
     from evalign.kernels import fused
 
-    rows, step = (
-        GivenRows("multiclass", logits, target, weight, -100),
-        fused.Step(t, sigmoid, detach),
-    )
+    rows, step = GivenRows("multiclass", logits, target, weight, -100), fused.Step(t, sigmoid)
     plan = fused.plan_of(rows, step)
     partial, stats = fused.sums(plan, rows, step)
     assert stats.numel() <= 8 * len(logits)  # numbers a row, none of the size of the logits
@@ -82,25 +78,25 @@ def by_fused(logits, target, weight, of_sums, t, sigmoid, detach):
     return torch.stack([right, right + wrong, actual]), gradient
 
 
-def by_core(batch, temperature, sigmoid, detach, dtype):
+def by_core(batch, temperature, sigmoid, dtype):
     """Compute the same by the reference, in `dtype`."""
     logits, target, weight, of_sums = batch
     logits = logits.detach().to(dtype, copy=True).requires_grad_()
     heaviside = "sigmoid" if sigmoid else "linear"
     t = torch.tensor(temperature, dtype=torch.float64)
-    soft = multiclass(logits, temperature=t, heaviside=heaviside, detach_threshold=detach)
+    soft = multiclass(logits, temperature=t, heaviside=heaviside)
     c = Confusion.from_membership(Batch("multiclass", logits, target, weight.to(dtype)), soft)
     sums = torch.stack([c.tp, c.predicted, c.actual])
     (gradient,) = torch.autograd.grad(sums, logits, of_sums)
     return sums.detach(), gradient
 
 
-def assert_agrees(kernels, batch, temperature, sigmoid, detach, *, device="cpu", gradient=True):
+def assert_agrees(kernels, batch, temperature, sigmoid, *, device="cpu", gradient=True):
     """Require that it is as near to the float64 reference as the reference in the batch's
     precision.
     """
     logits, _, weight, of_sums = batch
-    settings = temperature, sigmoid, detach
+    settings = temperature, sigmoid
     ours = run(kernels, batch, *settings, device=device)
     exact = by_core(batch, *settings, torch.float64)
     reference = by_core(batch, *settings, weight.dtype)
@@ -127,7 +123,7 @@ def assert_in_range(kernels, temperature, rests=(-30.0, -1.0, 0.29)):
         for rest in rests:
             logits = torch.tensor([[0.3, 0.3 - gap, rest]])
             batch = logits, torch.tensor([0]), torch.ones(1), torch.ones(3, 3)
-            (_, predicted, _), gradient = run(kernels, batch, temperature, False, False)
+            (_, predicted, _), gradient = run(kernels, batch, temperature, False)
             assert ((predicted >= 0) & (predicted <= 1)).all()
             assert predicted[0] >= predicted[1] >= predicted[2]
             assert gradient.isfinite().all()

@@ -15,10 +15,9 @@ from evalign.aggregation import RankSum
 from evalign.core.rows import GivenRows
 from evalign.kernels import fused
 from evalign.kernels.fused import plan
-from evalign.losses import whole
+from evalign.losses import fused as fused_losses
 from tests import tolerances
 from tests.kernels.agreement import (
-    STEPS,
     assert_agrees,
     assert_in_range,
     by_fused,
@@ -26,7 +25,7 @@ from tests.kernels.agreement import (
     random_batch,
     run,
 )
-from tests.kernels.whole import (
+from tests.kernels.fused_loss import (
     aligned,
     assert_one_is_as_several,
     counting_in_part,
@@ -102,10 +101,10 @@ def small_tiles(tiles_of):
     tiles_of(16, 16)
 
 
-@pytest.mark.parametrize(("sigmoid", "detach"), STEPS)
+@pytest.mark.parametrize("sigmoid", [False, True])
 @pytest.mark.parametrize(("rows", "classes"), [(70, 3), (2, 37)])
-def test_agrees(small_tiles, rows, classes, sigmoid, detach):
-    assert_agrees(by_fused, random_batch(rows, classes), 0.2, sigmoid, detach)
+def test_agrees(small_tiles, rows, classes, sigmoid):
+    assert_agrees(by_fused, random_batch(rows, classes), 0.2, sigmoid)
 
 
 # The interpreter cuts bfloat16 off where a GPU rounds; that type is tested on a GPU alone.
@@ -113,7 +112,7 @@ def test_agrees(small_tiles, rows, classes, sigmoid, detach):
 @pytest.mark.parametrize("classes", [3, 20])
 def test_precisions_and_temperatures(small_tiles, classes, dtype):
     for temperature in (1e-9, 0.4):
-        assert_agrees(by_fused, random_batch(2, classes, dtype=dtype), temperature, False, False)
+        assert_agrees(by_fused, random_batch(2, classes, dtype=dtype), temperature, False)
 
 
 @pytest.mark.parametrize(
@@ -126,13 +125,13 @@ def test_hostile_logits(name, long, tiles_of):
     _, *rest = random_batch(6, 5, dtype=torch.float32)
     batch = hostile_logits(torch.float32)[name], *rest
     unique = name not in ("equal", "whole numbers", "saturated")
-    assert_agrees(by_fused, batch, 0.2, long, False, gradient=unique)
+    assert_agrees(by_fused, batch, 0.2, long, gradient=unique)
 
 
 @pytest.mark.parametrize(("rows", "classes"), [(2, 5), (1, 600), (1, 5000)])
 def test_real_tiles(rows, classes):
     """Tiles are those of a GPU: several rows in a tile, one row, and several tiles for a row."""
-    assert_agrees(by_fused, random_batch(rows, classes), 0.2, False, False)
+    assert_agrees(by_fused, random_batch(rows, classes), 0.2, False)
 
 
 def test_near_ties_stay_in_range():
@@ -141,7 +140,7 @@ def test_near_ties_stay_in_range():
 
 @pytest.mark.parametrize("classes", [4, 20])
 def test_no_rows(small_tiles, classes):
-    sums, gradient = run(by_fused, random_batch(0, classes), 0.2, False, False)
+    sums, gradient = run(by_fused, random_batch(0, classes), 0.2, False)
     assert (sums == 0).all()
     assert gradient.shape == (0, classes)
 
@@ -151,7 +150,7 @@ def test_mistakes_stay_visible(small_tiles, classes):
     for mistake, seed in ((torch.nan, 0), (torch.nan, 1), (torch.inf, 0)):
         logits, *rest = random_batch(1, classes, seed=seed)
         logits[0, 2] = mistake
-        sums, _ = run(by_fused, (logits, *rest), 0.2, False, False)
+        sums, _ = run(by_fused, (logits, *rest), 0.2, False)
         assert sums[1].isnan().any()
 
 
@@ -161,7 +160,7 @@ def test_a_target_that_is_no_class_stays_visible(small_tiles, classes, wrong):
     """On CUDA the target was not checked. It is not used as an address, and the loss is NaN."""
     logits, target, *rest = random_batch(2, classes)
     target[1] = wrong if wrong != 1 else classes
-    sums, _ = run(by_fused, (logits, target, *rest), 0.2, False, False)
+    sums, _ = run(by_fused, (logits, target, *rest), 0.2, False)
     assert sums[1].isnan().any()
 
 
@@ -172,9 +171,9 @@ def test_a_target_that_is_no_class_stays_visible(small_tiles, classes, wrong):
 def on_gpu(monkeypatch):
     """Take the path of a GPU for tensors of the CPU."""
     monkeypatch.setattr(fused, "current", lambda device: nullcontext())
-    monkeypatch.setattr(whole.WholeLoss, "covers", lambda *_: True)
-    monkeypatch.setattr(whole, "_forward_on_cpu", whole._forward_on_gpu)
-    monkeypatch.setattr(whole, "_backward_on_cpu", whole._backward_on_gpu)
+    monkeypatch.setattr(fused_losses.FusedLoss, "covers", lambda *_: True)
+    monkeypatch.setattr(fused_losses, "_forward_on_cpu", fused_losses._forward_on_gpu)
+    monkeypatch.setattr(fused_losses, "_backward_on_cpu", fused_losses._backward_on_gpu)
 
 
 def assert_same(make, *batches, atol=tolerances.SAME):

@@ -83,7 +83,6 @@ def test_end(task, name, running, cross, sums):
     constants = {
         "TASK": TASKS[task],
         "CROSS_ENTROPY": cross,
-        "BY_ACCURACY": cross > 0,
         "RUNNING": running,
         "MOMENTUM": 0.1,
         "KIND": KINDS[form.kind],
@@ -123,7 +122,7 @@ def test_rows_of_a_tile(rows, columns, sigmoid, cross, logits, target):
     constants |= {"ADJACENT": 4 if rows == 1 else 0}
     compute = "fp64" if logits == "fp64" else "fp32"
     compiled(whole_rows, constants, logits=logits, target=target, sums=compute)
-    compiled(gradient, constants | {"DETACH": sigmoid, "WHOLE": True}, logits=logits, target=target)
+    compiled(gradient, constants | {"WHOLE": True}, logits=logits, target=target)
 
 
 @pytest.mark.parametrize(("sigmoid", "cross"), [(False, 2), (True, 0)])
@@ -131,7 +130,7 @@ def test_rows_longer_than_a_tile(sigmoid, cross):
     constants = settings(5000, 512, sigmoid, cross, "fp32")
     compiled(long_row, constants)
     compiled(long_columns, constants)
-    compiled(gradient, constants | {"ROWS": 1, "DETACH": False, "WHOLE": False, "ADJACENT": 16})
+    compiled(gradient, constants | {"ROWS": 1, "WHOLE": False, "ADJACENT": 16})
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,36 @@
 """Made test rows and models, with probabilities that are nearly calibrated."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from evalign.report import Contents, ModelFindings, Scored, TriedModels, render, scores
 
+# The ids of the figures of two models.
+FIGURES = {"intervals", "matrix-aligned", "matrix-cross_entropy", "precision-recall", "reliability"}
+FIGURES |= {"training-metric", "loss-aligned", "loss-cross_entropy"}
 
-def history(epochs, temperature):
-    records, best = [], -1.0
-    for epoch in range(1, epochs + 1):
-        metric = 0.8 - 0.5 * np.exp(-epoch / 8) + 0.01 * np.sin(3 * epoch)
-        records.append(
-            {
-                "epoch": epoch,
-                "temperature": None if temperature is None else temperature * 0.9 ** (epoch // 6),
-                "loss": float(np.exp(-epoch / 10)),
-                "validation_loss": float(np.exp(-epoch / 9) + 0.002 * epoch),
-                "validation_metric": float(metric),
-                "best": bool(metric > best),
-            }
-        )
-        best = max(best, metric)
-    return records
+
+def history(epochs=20):
+    return [
+        {
+            "epoch": epoch,
+            "loss": float(np.exp(-epoch / 10)),
+            "validation_loss": float(np.exp(-epoch / 9) + 0.002 * epoch),
+            "validation_metric": float(0.8 - 0.5 * np.exp(-epoch / 8)),
+            "best": True,
+        }
+        for epoch in range(1, epochs + 1)
+    ]
+
+
+def labelled(model, labels, argmax=None):
+    """Replace the predictions of a model by the given labels, and its argmax by others."""
+    likely = labels if argmax is None else argmax
+    classes = model.probabilities.shape[1]
+    return replace(
+        model, predicted=labels, probabilities=np.eye(classes)[likely] * 0.7 + 0.3 / classes
+    )
 
 
 def contents(classes=3, rows=400, *, baseline=True, seed=0, **changes):
@@ -30,21 +40,20 @@ def contents(classes=3, rows=400, *, baseline=True, seed=0, **changes):
     prior /= prior.sum()
     y = rng.choice(classes, rows, p=prior)
 
-    def model(name, temperature):
+    def model(name):
         logits = 1.5 * rng.normal(size=(rows, classes)) + np.log(prior)
         logits[np.arange(rows), y] += 1.5**2
         probabilities = np.exp(logits)
         probabilities /= probabilities.sum(1, keepdims=True)
         predicted = (probabilities / prior**0.5).argmax(1)
-        return Scored(name, predicted, probabilities, history(20, temperature))
+        return Scored(name, predicted, probabilities, history())
 
     made = {
         "metric": "f1" if classes == 2 else "f1_macro",
         "classes": [f"class {code}" for code in range(classes)],
         "y": y,
-        "aligned": model("aligned", 0.2),
-        "baseline": model("cross_entropy", None) if baseline else None,
-        "temperature": 0.12,
+        "aligned": model("aligned"),
+        "baseline": model("cross_entropy") if baseline else None,
         "weight": None,
         "groups": None,
         "seed": 0,

@@ -16,12 +16,8 @@ from evalign.report.curves import (
 )
 from tests.report.made import contents
 
-
-def ties(made):
-    """Make rounded probabilities, so that many rows share one."""
-    return replace(
-        made, aligned=replace(made.aligned, probabilities=made.aligned.probabilities.round(2))
-    )
+MADE = contents(3, 2000)
+ROUNDED = replace(MADE.aligned, probabilities=MADE.aligned.probabilities.round(2))
 
 
 @pytest.mark.parametrize(
@@ -29,7 +25,7 @@ def ties(made):
     [
         contents(2),
         contents(5),
-        ties(contents(3, 2000)),
+        replace(MADE, aligned=ROUNDED),
         contents(2, 5000),
         contents(3, weight=np.random.default_rng(0).uniform(0, 2, 400).round(1)),
     ],
@@ -57,23 +53,17 @@ def test_counts_at_every_threshold(made):
             assert counts["rule"]["predicted"] == pytest.approx(made.weights[labelled].sum())
 
 
-def test_the_rule_of_two_classes_is_one_of_the_thresholds():
-    made = contents(2, 5000)
-    for counts in precision_recall(made)[0]["models"]:
+def test_two_classes_of_many_rows():
+    """The rule is one of the thresholds; between those that are kept, recall moves little."""
+    curve = precision_recall(contents(2, 20_000))[0]
+    for counts in curve["models"]:
         at = counts["at"]
-        assert counts["tp"][at] == counts["rule"]["tp"]
-        assert counts["predicted"][at] == counts["rule"]["predicted"]
-
-
-def test_thinned_curve_is_the_curve():
-    """Between the thresholds that are kept, recall and precision move little."""
-    made = contents(2, 20_000)
-    curve = precision_recall(made)[0]
-    counts = curve["models"][0]
-    recall = np.array(counts["tp"]) / curve["actual"]
-    assert np.abs(np.diff(recall)).max() < 0.01
-    assert recall[0] == 1
-    assert counts["predicted"][-1] == 1  # down to the surest row
+        rule = {"tp": counts["tp"][at], "predicted": counts["predicted"][at]}
+        assert counts["rule"] == rule
+        recall = np.array(counts["tp"]) / curve["actual"]
+        assert np.abs(np.diff(recall)).max() < 0.01
+        assert recall[0] == 1
+        assert counts["predicted"][-1] == 1  # down to the surest row
 
 
 def test_absent_class_is_left_out():
@@ -98,33 +88,22 @@ def test_many_classes_are_cut():
     assert sum(len(model["tp"]) for model in models) <= 2 * ALL_THRESHOLDS
 
 
-def test_reliability_of_two_classes():
-    made = contents(2, 1000, weight=np.random.default_rng(0).uniform(0.5, 2, 1000))
+@pytest.mark.parametrize("classes", [2, 4])
+def test_reliability(classes):
+    rng = np.random.default_rng(0)
+    made = contents(classes, 1000, weight=rng.uniform(0.5, 2, 1000))
     bins = reliability(made, made.aligned)
-    probability = made.aligned.probabilities[:, 1]
+    probabilities = made.aligned.probabilities
+    probability, right = probabilities[:, 1], made.y == 1
+    if classes > 2:
+        probability, right = probabilities.max(1), probabilities.argmax(1) == made.y
     parts = np.array_split(np.argsort(probability), BINS)
     assert bins.rows.sum() == 1000
     assert np.abs(bins.rows - [len(part) for part in parts]).max() <= 1
     for i in (0, BINS - 1):
-        weight = made.weight[parts[i]]
-        # One row more or less in the bin.
-        assert bins.probability[i] == pytest.approx(
-            np.average(probability[parts[i]], weights=weight), abs=0.02
-        )
-        assert bins.frequency[i] == pytest.approx(
-            np.average(made.y[parts[i]], weights=weight), abs=0.02
-        )
-
-
-def test_reliability_of_the_likeliest():
-    made = contents(4, 800)
-    bins = reliability(made, made.aligned)
-    probabilities = made.aligned.probabilities
-    right = probabilities.argmax(1) == made.y
-    assert np.average(bins.probability, weights=bins.rows) == pytest.approx(
-        probabilities.max(1).mean()
-    )
-    assert np.average(bins.frequency, weights=bins.rows) == pytest.approx(right.mean())
+        for found, values in ((bins.probability, probability), (bins.frequency, right)):
+            expected = np.average(values[parts[i]], weights=made.weight[parts[i]])
+            assert found[i] == pytest.approx(expected, abs=0.02)  # one row more or less in the bin
 
 
 def test_equal_probabilities_share_a_bin():

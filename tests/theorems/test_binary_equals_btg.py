@@ -64,11 +64,10 @@ def test_two_classes_are_btg_at_one_half(metric, seed):
 
 
 @pytest.mark.parametrize("temperature", [0.4, 0.2, 0.01])
-@pytest.mark.parametrize("detach", [False, True])
-def test_two_classes_are_a_binary_problem_at_any_temperature(temperature, detach):
+def test_two_classes_are_a_binary_problem_at_any_temperature(temperature):
     # The two probabilities always sum to 1: τ is constant, attached or not.
     logits, target, weight = batch(seed=3)
-    two = MetricLoss("f1", temperature=temperature, detach_threshold=detach)
+    two = MetricLoss("f1", temperature=temperature)
     one = MetricLoss("f1", temperature=temperature)
     value, slope = value_and_gradient(two, logits, target, weight)
     expected, single = value_and_gradient(one, logits[:, 1] - logits[:, 0], target, weight)

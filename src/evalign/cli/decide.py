@@ -28,8 +28,8 @@ from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.decisions.objective import ROUNDING
 from evalign.estimator import held_out
-from evalign.estimator.answers import Answers, Method, as_argument
-from evalign.estimator.evidence import Wanted, evidence
+from evalign.estimator.evidence import RuleSettings, evidence
+from evalign.estimator.out_of_fold import Method, OutOfFoldScores, as_argument
 from evalign.report.words import number
 
 PREDICTION = "prediction"
@@ -88,7 +88,7 @@ def fit_rule(
             what = f"Columns {listed(columns)} of {source} must hold logits"
             raise UsageError(f"{what}. {got}. Leave --logits out.")
         check_metric(metric, len(labels.values))  # of the classes that the columns are known to be
-        answers = Answers(
+        oof = OutOfFoldScores(
             values,
             method,
             y,
@@ -97,23 +97,23 @@ def fit_rule(
             np.arange(len(y)),
         )
         for fold, (_, rows) in enumerate(held_out.splits(held_out.FOLDS, y, y, y, {}, SEED)):
-            answers.fold[rows] = fold
+            oof.fold[rows] = fold
         _check_gap(constraint, groups, labels.names)
         apart = None if groups is None else _groups(table, groups)
-        wanted = Wanted(metric, decision, constraint, labels.names, confidence, apart)
+        wanted = RuleSettings(metric, decision, constraint, labels.names, confidence, apart)
         with refused(), warnings.catch_warnings(record=True) as told, _own_words():
-            rule = wanted.rule(answers)
-            results = _as_metric(evidence(answers, wanted, rule), metric)
+            rule = wanted.rule(oof)
+            results = _as_metric(evidence(oof, wanted, rule), metric)
         _introduce(spoken, source, labels, columns, roles)
-        if logits and ((answers.values >= 0) & (answers.values <= 1)).all():
+        if logits and ((oof.values >= 0) & (oof.values <= 1)).all():
             cure = "If they are, leave --logits out."
             spoken.note(f"Note: columns {listed(columns)} look like probabilities. {cure}")
-        _doubt_order(spoken, answers, labels, columns)
+        _doubt_order(spoken, oof, labels, columns)
         if absent:
             spoken.note(f"Note: no row has the label {listed(absent)}.")
         for warning in told:
             spoken.note(f"Note: {warning.message}")
-        if doubt := wanted.doubt(answers):
+        if doubt := wanted.doubt(oof):
             spoken.note(f"Note: {doubt}")
         SavedRule(rule, labels, columns, method, source.decimal).write(out)
         spoken.result(
@@ -197,15 +197,17 @@ def _introduce(
         spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.")
 
 
-def _doubt_order(spoken: Terminal, answers: Answers, labels: Labels, columns: list[str]) -> None:
+def _doubt_order(
+    spoken: Terminal, oof: OutOfFoldScores, labels: Labels, columns: list[str]
+) -> None:
     """Say so if rows of the positive class have less of it than others: it may be the other's.
 
     By ranks, which extreme scores do not move, and beyond chance, as scores may tell nothing.
     """
-    if len(labels.names) > 2 or len(np.unique(answers.y)) < 2:
+    if len(labels.names) > 2 or len(np.unique(oof.y)) < 2:
         return
-    ahead, (other, positive) = answers.values[:, 1] - answers.values[:, 0], labels.names
-    ranks = mannwhitneyu(ahead[answers.y == 1], ahead[answers.y == 0], alternative="less")
+    ahead, (other, positive) = oof.values[:, 1] - oof.values[:, 0], labels.names
+    ranks = mannwhitneyu(ahead[oof.y == 1], ahead[oof.y == 0], alternative="less")
     if ranks.pvalue < CHANCE:
         got = f"rows of {positive!r} mostly have lower scores of it than rows of {other!r}"
         cure = f"If {columns[0]!r} is of {other!r}, pass --positive {shlex.quote(other)}."

@@ -101,7 +101,7 @@ def contents(
             histories[name],
         )
 
-    arguments, history = about["arguments"], histories["model"]
+    arguments = about["arguments"]
     cards = _cards(about)
     network = arguments["--model"] == NETWORK
     usual = "cross_entropy" if network else str(about.get("baseline"))
@@ -112,7 +112,6 @@ def contents(
         y=labels.encode(table, PREDICTIONS, "label"),
         aligned=scored("model", called),
         baseline=scored("baseline", usual) if "baseline_prediction" in names else None,
-        temperature=history[-1]["temperature"] if history else None,
         weight=column("weight"),
         groups=column("group"),
         seed=arguments["--seed"],

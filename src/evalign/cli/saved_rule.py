@@ -9,7 +9,7 @@ from evalign.cli.errors import UsageError
 from evalign.cli.files import replacing
 from evalign.cli.labels import Labels
 from evalign.decisions import DecisionRule
-from evalign.estimator.answers import Method
+from evalign.estimator.out_of_fold import Method
 from evalign.training.checkpoint import WRONG_TREE, read_plain
 
 FORMAT = "evalign rule"

@@ -10,7 +10,7 @@ from evalign.cli.errors import UsageError, listed
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile, is_usable
 from evalign.decisions.inputs import FROM_ONE, look_like_probabilities
-from evalign.estimator.answers import Method
+from evalign.estimator.out_of_fold import Method
 
 PREFIX = "probability_"  # of the columns that `evalign predict` writes
 ROUNDED = 4 * float(np.finfo(np.float32).eps)  # text does not tell what its numbers were

@@ -15,8 +15,8 @@ from evalign.core.checks import (
     require,
     thresholds_tensor,
 )
-from evalign.core.doubts import warn_of_masks
 from evalign.core.indices import class_indices
+from evalign.core.input_warnings import warn_of_masks
 from evalign.core.numerics import full_precision, sum_dtype
 from evalign.core.rows import (
     Task,
@@ -166,7 +166,6 @@ class Confusion:
         temperature: float | Tensor = 0.2,
         heaviside: membership.Heaviside = "linear",
         threshold: float | Tensor | None = None,
-        detach_threshold: bool = False,
         sample_weight: Tensor | None = None,
         ignore_index: int = -100,
         matrix: bool = False,
@@ -203,7 +202,6 @@ class Confusion:
                 temperature=temperature,
                 heaviside=heaviside,
                 threshold=threshold,
-                detach_threshold=detach_threshold,
             )
             return cls.from_membership(batch, soft, matrix=matrix)
 

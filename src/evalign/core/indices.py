@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import complaint, require
-from evalign.core.doubts import warn_of_columns
+from evalign.core.input_warnings import warn_of_columns
 from evalign.core.rows import Task, check_indices, mask_of_255
 
 LARGEST = 2**26  # numbers, half a gigabyte, that the labels alone may ask for

@@ -53,12 +53,11 @@ def multiclass(
     *,
     temperature: float | Tensor = 0.2,
     heaviside: Heaviside = "linear",
-    detach_threshold: bool = False,
 ) -> Tensor:
     """EAST eq. 3–5 for logits (R, C): H at the dynamic threshold, normalised to sum to 1.
 
     τ is the mean of the two largest probabilities, so H exceeds ½ for the arg max alone. It is a
-    function of the logits, and its gradient flows unless `detach_threshold`.
+    function of the logits, and its gradient flows.
 
     Examples:
         >>> multiclass(torch.tensor([[2.0, 1.0, 0.0]]), temperature=1e-6).round()
@@ -66,7 +65,7 @@ def multiclass(
     """
     p = upcast(logits).softmax(-1)
     tau = p.topk(2, dim=-1).values.mean(-1, keepdim=True)
-    h = step(heaviside, temperature)(p, tau.detach() if detach_threshold else tau)
+    h = step(heaviside, temperature)(p, tau)
     return h / h.sum(-1, keepdim=True)  # at least ½: the largest p is never below τ
 
 
@@ -77,7 +76,6 @@ def of_batch(
     temperature: float | Tensor = 0.2,
     heaviside: Heaviside = "linear",
     threshold: float | Tensor | None = None,
-    detach_threshold: bool = False,
 ) -> Tensor:
     """The membership for the batch's task, in the shape of its logits."""
     if batch.task == "multiclass":
@@ -89,7 +87,6 @@ def of_batch(
             batch.logits,
             temperature=temperature,
             heaviside=heaviside,
-            detach_threshold=detach_threshold,
         )
     threshold = 0.5 if threshold is None else threshold
     shape = threshold.shape if isinstance(threshold, Tensor) else ()

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import check_ignored, complaint, require, traced, values_readable
-from evalign.core.doubts import warn_of_layout, warn_of_one_hot, warn_of_probabilities
+from evalign.core.input_warnings import warn_of_layout, warn_of_one_hot, warn_of_probabilities
 from evalign.core.numerics import upcast
 from evalign.core.weights import check_weights
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from evalign.core.checks import require
-from evalign.core.doubts import LIKE_ONE, warn_of_one_hot
+from evalign.core.input_warnings import LIKE_ONE, warn_of_one_hot
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task, check_task
 from evalign.decisions.fit_rows import fit_rows

@@ -26,7 +26,13 @@ from evalign.core.checks import (
     refuse_masked,
     require,
 )
-from evalign.core.doubts import LIKE_ONE, SO_MANY, rows_of_probabilities, warn, warn_of_layout
+from evalign.core.input_warnings import (
+    LIKE_ONE,
+    SO_MANY,
+    rows_of_probabilities,
+    warn,
+    warn_of_layout,
+)
 from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, check_indices, per_row, signed
 from evalign.core.weights import check_weights, weight_tensor

@@ -29,7 +29,7 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from evalign.core.constraints import Constraint, Infeasible
-from evalign.core.doubts import warn
+from evalign.core.input_warnings import warn
 from evalign.decisions.confusions import Rows
 from evalign.decisions.objective import ROUNDING, Objective
 from evalign.decisions.p_values import (

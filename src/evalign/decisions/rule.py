@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import complaint, require
-from evalign.core.doubts import warn
+from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
 from evalign.decisions.class_shares import estimated_shares

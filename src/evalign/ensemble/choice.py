@@ -17,8 +17,8 @@ from evalign.core.metrics import Metric
 from evalign.core.numerics import with_mean_one
 from evalign.core.resampling import FEW, bootstrap, interval
 from evalign.ensemble.candidates import BLEND
-from evalign.estimator.answers import Answers
-from evalign.estimator.evidence import CrossFitted, Wanted, others, rule_without, score_of
+from evalign.estimator.evidence import CrossFitted, RuleSettings, others, rule_without, score_of
+from evalign.estimator.out_of_fold import OutOfFoldScores
 
 WAYS: dict[str, Any] = {"rule": None, "argmax": "argmax"}
 ENDS = ("", "_low", "_high")  # a value and its interval
@@ -31,12 +31,12 @@ class Trial(NamedTuple):
     """A candidate that was trained on all folds.
 
     Args:
-        answers: its probabilities for rows that it was not trained on.
+        oof: its probabilities for rows that it was not trained on.
         found: its labels for each fold, by a rule fitted to the others and by argmax.
         seconds: what its training took.
     """
 
-    answers: Answers
+    oof: OutOfFoldScores
     found: CrossFitted
     seconds: float
 
@@ -44,8 +44,8 @@ class Trial(NamedTuple):
         """The labels of all rows by the rule that this fold has not seen; −1 if there is none."""
         rule = self.found.rules[fold]
         if rule is None:
-            return np.full(len(self.answers.y), -1)
-        return rule(probabilities=self.answers.values)
+            return np.full(len(self.oof.y), -1)
+        return rule(probabilities=self.oof.values)
 
 
 class ChosenModels(NamedTuple):
@@ -53,13 +53,13 @@ class ChosenModels(NamedTuple):
 
     Args:
         weights: of the candidates whose mean probability decides, by name; they sum to 1.
-        answers: their mean for rows that they were not trained on.
+        oof: their mean for rows that they were not trained on.
         results: see `AlignedEnsemble.cv_results_`.
         gain: see `AlignedEnsemble.gain_`.
     """
 
     weights: dict[str, float]
-    answers: Answers
+    oof: OutOfFoldScores
     results: dict[str, list[Any]]
     gain: dict[str, Any]
 
@@ -75,14 +75,14 @@ class Judge(NamedTuple):
 
     Args:
         metric: the metric.
-        rows: the answers of any candidate; their labels, weights and folds are those of all.
+        rows: the oof of any candidate; their labels, weights and folds are those of all.
         classes: their number.
         groups: a value per row of those that are resampled together, or None.
         seed: of the resamples.
     """
 
     metric: Metric
-    rows: Answers
+    rows: OutOfFoldScores
     classes: int
     groups: np.ndarray | None
     seed: int
@@ -121,13 +121,13 @@ class Judge(NamedTuple):
         return [(value, *interval(draws)) for value, draws in pairs]
 
 
-def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> ChosenModels:
+def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Judge) -> ChosenModels:
     """Choose among candidates that answered for the same rows.
 
     Args:
         tried: by their names.
         how: "blend" or "auto".
-        wanted: what rules are fitted for.
+        settings: what rules are fitted for.
         judge: of labels.
     """
     pick, rows = _blend if how == BLEND else _best, judge.rows
@@ -149,10 +149,10 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
                 (name,) = weights
                 given[own] = tried[name].found.labels[way][own]
                 continue
-            answers = mean_answers(tried, weights)
-            rule = rule_without(answers, own, wanted, WAYS[way])
+            oof = mean_out_of_fold(tried, weights)
+            rule = rule_without(oof, own, settings, WAYS[way])
             if rule is not None:
-                given[own] = rule(probabilities=answers.values[own])
+                given[own] = rule(probabilities=oof.values[own])
         return given
 
     chosen = {way: labels(way) for way in WAYS}
@@ -178,12 +178,12 @@ def choose(tried: dict[str, Trial], how: str, wanted: Wanted, judge: Judge) -> C
     found = {"against": against} | dict(zip(("value", "low", "high"), gain, strict=True))
     if judge.groups is not None and (groups := len(np.unique(judge.groups))) < FEW:
         found["few_groups"] = groups
-    return ChosenModels(weights, mean_answers(tried, weights), results, found)
+    return ChosenModels(weights, mean_out_of_fold(tried, weights), results, found)
 
 
-def mean_answers(tried: dict[str, Trial], weights: dict[str, float]) -> Answers:
+def mean_out_of_fold(tried: dict[str, Trial], weights: dict[str, float]) -> OutOfFoldScores:
     """The weighted mean of probabilities for the same rows."""
-    several = [tried[name].answers for name in weights]
+    several = [tried[name].oof for name in weights]
     mean = np.average([one.values for one in several], 0, weights=list(weights.values()))
     return replace(several[0], values=mean)
 
@@ -198,7 +198,7 @@ def _blend(
     """
     part = judge.rows.take(rows)
     mass = np.ones(len(part.y)) if part.weight is None else with_mean_one(part.weight)
-    true = [one.answers.values[rows][np.arange(len(part.y)), part.y] for one in tried.values()]
+    true = [one.oof.values[rows][np.arange(len(part.y)), part.y] for one in tried.values()]
     likelihood = np.stack(true).clip(LEAST)
     weights = np.full(len(tried), 1 / len(tried))
     for _ in range(STEPS):

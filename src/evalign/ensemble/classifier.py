@@ -21,13 +21,13 @@ from evalign.decisions.fit import check_promise
 from evalign.ensemble import storage
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, OWNER, build
 from evalign.ensemble.choice import choose
-from evalign.ensemble.progress import narrated
+from evalign.ensemble.fitted_ensemble import FittedEnsemble
+from evalign.ensemble.narration import narrated
 from evalign.ensemble.reading import read_rows, read_table
-from evalign.ensemble.state import FittedEnsemble
 from evalign.ensemble.training import Clock
-from evalign.ensemble.trying import folds, try_all
+from evalign.ensemble.trials import folds, run_trials
 from evalign.estimator import held_out
-from evalign.estimator.evidence import Wanted
+from evalign.estimator.evidence import RuleSettings
 from evalign.estimator.frames import Features
 from evalign.estimator.rows import constraint_values, restored, row_weights
 from evalign.estimator.storage import reading
@@ -40,7 +40,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
     """The best of several models for a table, or the mean of them, with the labels for a metric.
 
     Each candidate is trained on all folds but one and asked about that one, in turn; all see the
-    same folds. From these answers a decision rule is fitted (`fit_decision`). The models of the
+    same folds. From these oof a decision rule is fitted (`fit_decision`). The models of the
     folds are kept, and `predict` takes the mean of their probabilities: it is what the rule was
     fitted to, and nothing has to be trained again.
 
@@ -163,9 +163,11 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         rows = _num_samples(y)
         apart = constraint_values(OWNER, constraint_groups, rows)
         apart = None if apart is None else apart[table.counted]
-        wanted = Wanted(self.metric, decision, self.constraint, names, self.confidence, apart)
+        settings = RuleSettings(
+            self.metric, decision, self.constraint, names, self.confidence, apart
+        )
         if len(names) > 1:
-            wanted.check(OWNER)
+            settings.check(OWNER)
             check_promise(OWNER, decision, self.constraint, self.confidence)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         parts = folds(OWNER, self.cv, table, rows, seed)
@@ -179,12 +181,12 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
             self._fitted = FittedEnsemble(targets, features, {}, {}, rule, {}, {}, {}, {})
             return self
         with narrated(self.verbose) as tell:
-            trials = try_all(
+            trials = run_trials(
                 candidates,
                 table,
                 targets.classes[targets.order],
                 parts,
-                wanted,
+                settings,
                 resolve(self.metric, owner=OWNER),
                 clock=clock,
                 n_jobs=self.n_jobs,
@@ -192,15 +194,15 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
                 checkpoint=checkpoint,
                 tell=tell,
             )
-            chosen = choose(trials.tried, self.choose, wanted, trials.judge)
-        if doubt := wanted.doubt(chosen.answers):
+            chosen = choose(trials.tried, self.choose, settings, trials.judge)
+        if doubt := settings.doubt(chosen.oof):
             warnings.warn(doubt, TrainingWarning, stacklevel=2)
         self._fitted = FittedEnsemble(
             targets,
             features,
             trials.trained,
             chosen.weights,
-            wanted.rule(chosen.answers),
+            settings.rule(chosen.oof),
             trials.rules,
             chosen.results,
             chosen.gain,

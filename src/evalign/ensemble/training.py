@@ -17,10 +17,10 @@ from threadpoolctl import threadpool_limits
 
 from evalign.core.checks import require
 from evalign.ensemble.candidates import OWNER, CandidateModel
-from evalign.ensemble.progress import Tell
+from evalign.ensemble.narration import Tell
 from evalign.estimator import AlignedClassifier, held_out
-from evalign.estimator.answers import Split, asked
 from evalign.estimator.network import Defaults, chosen, find_device
+from evalign.estimator.out_of_fold import Split, class_scores
 
 PROBE = 2000  # rows; where time is limited, a larger table is tried with so many first, then 4 ×
 # Rows up to which one thread is enough. Threads of boosted trees on few rows mostly wait for each
@@ -128,13 +128,13 @@ class TrainedModels(NamedTuple):
     frame: bool
     models: list[Any]
 
-    def asked(self, model: Any, rows: Any, classes: np.ndarray) -> np.ndarray:
+    def probabilities(self, model: Any, rows: Any, classes: np.ndarray) -> np.ndarray:
         """The probabilities of one of its models for rows that it can read, (n, C).
 
         `classes` are the labels in the order of the columns.
         """
         known = classes if self.own else np.arange(len(classes))
-        values = asked(
+        values = class_scores(
             model,
             rows,
             "predict_proba",
@@ -152,7 +152,7 @@ class TrainedModels(NamedTuple):
     def mean(self, rows: TableForms, classes: np.ndarray) -> np.ndarray:
         """The mean probability of its models."""
         seen = rows.seen_by(self)
-        return np.mean([self.asked(model, seen, classes) for model in self.models], 0)
+        return np.mean([self.probabilities(model, seen, classes) for model in self.models], 0)
 
 
 class Watch:

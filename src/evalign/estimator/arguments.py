@@ -1,4 +1,4 @@
-"""The check of `AlignedClassifier`'s arguments, made in `fit` as scikit-learn requires."""
+"""Checks of `AlignedClassifier`'s arguments, made in `fit` as scikit-learn requires."""
 
 import math
 from collections.abc import Collection
@@ -16,7 +16,7 @@ from evalign.recipes import RECIPES
 
 
 def check_arguments(arguments: dict[str, Any]) -> None:
-    """Refuse an argument of the constructor that `fit` cannot use."""
+    """Refuse arguments of the constructor that `fit` cannot use."""
 
     def check(name: str, ok: bool, allowed: str, cure: str = "") -> None:
         require(ok, OWNER, name, allowed, repr(arguments[name]), cure)

@@ -18,14 +18,15 @@ from evalign.estimator import storage
 from evalign.estimator.arguments import check_arguments
 from evalign.estimator.constrained import oriented_constraint
 from evalign.estimator.export import export
+from evalign.estimator.fitted import FittedClassifier
 from evalign.estimator.fitting import fit_rows
 from evalign.estimator.frames import Features, read
 from evalign.estimator.labels import check_names, label_names
 from evalign.estimator.positive import oriented
 from evalign.estimator.rows import (
-    FEW,
     FOLDS,
     OWNER,
+    SMALL_CLASS,
     LabelledRows,
     constraint_values,
     learn_features,
@@ -34,7 +35,6 @@ from evalign.estimator.rows import (
     restored,
     row_weights,
 )
-from evalign.estimator.state import Fitted
 from evalign.estimator.targets import Targets, read_classes
 from evalign.training import History
 
@@ -100,7 +100,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
     n_features_in_: int
     feature_names_in_: np.ndarray
-    _fitted: Fitted
+    _fitted: FittedClassifier
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         rows, groups = rows.counted(groups)
         if validation_data is None:
             by_name = isinstance(self.network, str) and self.validation_fraction is None
-            number = FOLDS if by_name and rows.rarest < FEW else 0
+            number = FOLDS if by_name and rows.rarest < SMALL_CLASS else 0
             parts = rows.parts(self.validation_fraction, number, groups, seed, classes)
         else:
             given = read_validation(self, validation_data, features, classes, factors, names)
@@ -321,7 +321,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_label = True
         return tags
 
-    def _state(self) -> Fitted:
+    def _state(self) -> FittedClassifier:
         check_is_fitted(self)
         return self._fitted
 

@@ -1,4 +1,4 @@
-"""The constraint of an estimator: whose class it is about, and how good an epoch is under it."""
+"""The constraint of an estimator: checks, its positive class, and the score of an epoch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from evalign.decisions.gain_search import quick_standing
 from evalign.decisions.objective import Objective
 from evalign.estimator.rows import OWNER
 
-INFINITE = 1e30  # stands for the bounds of a metric without any, as ∞ cannot be worsened
+INFINITE = 1e30  # stands for the bounds of an unbounded metric, as nothing is worse than ∞
 
 
 def class_names(classes: np.ndarray) -> list[str]:
@@ -37,19 +37,19 @@ def check_constraint(
     *,
     gaps: bool = False,
 ) -> None:
-    """Refuse what no training can heed, before it begins; where rows have groups, `gaps` can be."""
+    """Refuse a constraint that no rule can meet; `gaps` are allowed if rows have groups."""
     check_arguments(owner, metric, decision, None, text, names)
     perfect = Confusion.from_matrix(torch.eye(len(names)))
     for each in parse(text, names, owner=owner):
         allowed, cure = "not be about gaps", "Bound them in fit_decision, which takes groups."
         require(gaps or not each.gap, owner, "constraint", allowed, repr(each.text), cure)
-        each.slack(perfect, stacked([perfect]))  # complains if it is for two classes
+        each.slack(perfect, stacked([perfect]))  # raises if it is for two classes only
 
 
 def gaps_of(
     owner: str, constraint: str | None, names: Sequence[Any], groups: np.ndarray | None
 ) -> list[str]:
-    """The gaps of a constraint. Refuse groups without a gap, and a gap without two groups."""
+    """The gaps of a constraint; refuse groups without a gap, and a gap without two groups."""
     parts = () if constraint is None else parse(constraint, names, owner=owner)
     gaps, name = [each.text for each in parts if each.gap], "constraint_groups"
     if not gaps:
@@ -63,7 +63,7 @@ def gaps_of(
         raise ValueError(complaint(owner, name, f"be given for {gaps[0]!r}", None, cure))
     else:
         number = len(np.unique(groups))
-        require(number > 1, owner, name, "name two groups at least", number)
+        require(number > 1, owner, name, "name at least two groups", number)
     return gaps
 
 
@@ -79,15 +79,9 @@ def group_numbers(
 def oriented_constraint(
     arguments: dict[str, Any], classes: np.ndarray, multilabel: bool
 ) -> str | None:
-    """The constraint as it was given, or about the first of two classes where that is positive.
-
-    Args:
-        arguments: of `AlignedClassifier`, checked.
-        classes: the labels of the rows' codes.
-        multilabel: whether a row has many of them.
-    """
+    """The checked constraint, about the first of two classes if that is the positive one."""
     text, names = arguments["constraint"], class_names(classes)
-    allowed, cure = "be None for many labels a row", "AlignedDecisionCV around it takes one."
+    allowed, cure = "be None if multilabel", "AlignedDecisionCV around it takes one."
     require(text is None or not multilabel, OWNER, "constraint", allowed, repr(text), cure)
     check_promise(OWNER, arguments["decision"], text, arguments["confidence"])
     if text is None or len(names) < 2:
@@ -98,13 +92,13 @@ def oriented_constraint(
 
 
 def renamed(text: str, names: Sequence[str], to: Sequence[str], positive: int | None = None) -> str:
-    """A constraint with other names of the classes.
+    """Rename the classes of a constraint.
 
     Args:
         text: the constraint.
         names: of the classes in it.
         to: their new names, in the same order.
-        positive: the class that a score of two classes is about; None leaves it unsaid.
+        positive: the class to name in metrics of two classes; None leaves them as they are.
     """
     terms = []
     for each in parse(text, names, owner=OWNER):
@@ -122,18 +116,18 @@ def renamed(text: str, names: Sequence[str], to: Sequence[str], positive: int | 
 
 @dataclass(frozen=True)
 class ConstrainedScore:
-    """The metric of a rule that meets a constraint, for the choice of the best epoch.
+    """The metric under a constraint, to choose the best epoch by.
 
-    The rule is the best that a quick look finds near the plain labels; of two classes it is the
-    best. Where it does not meet the constraint, the score is worse than any of the metric, the more
-    so the more is missing: the epoch that is closest to the bound is then the best.
+    It is that of the best rule found by a quick search near argmax; for two classes, of the best
+    rule. If the rule violates the constraint, the score is worse than any value of the metric, and
+    worse the larger the violation, so the epoch closest to the bound wins.
 
     Args:
-        metric: what is maximised, or a cost that is minimised.
+        metric: maximised, or minimised if it is a cost.
         constraint: what the rule has to meet.
         classes: the names of the classes.
-        offsets: to add to logits, for probabilities.
-        groups: the numbers of the rows' groups, in their order, for a gap; None for no gap.
+        offsets: added to logits, for probabilities.
+        groups: the rows' groups as numbers; None if no gap is bounded.
     """
 
     metric: Metric
@@ -156,5 +150,5 @@ class ConstrainedScore:
         better = 1 if self.metric.greater_is_better else -1
         low, high = (max(-INFINITE, min(bound, INFINITE)) for bound in self.metric.bounds)
         worst = low if better > 0 else high
-        step = max(1.0, abs(worst))  # beside a large bound a small one would be rounded off
+        step = max(1.0, abs(worst))  # beside a large bound a small step would be rounded off
         return torch.where(missing < 0, worst - better * step * (1 - missing), better * score)

@@ -1,4 +1,4 @@
-"""`AlignedDecisionCV`: the labels that a metric asks for, around any classifier."""
+"""`AlignedDecisionCV`: the best decision rule for a metric, around any classifier."""
 
 import warnings
 from typing import Any, Self, cast, get_args
@@ -23,8 +23,15 @@ from evalign.core.numerics import with_mean_one
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.estimator import held_out
-from evalign.estimator.answers import OWNER, Answers, Method, as_argument, asked, method_of
-from evalign.estimator.evidence import Wanted, evidence
+from evalign.estimator.evidence import RuleSettings, evidence
+from evalign.estimator.out_of_fold import (
+    OWNER,
+    Method,
+    OutOfFoldScores,
+    as_argument,
+    class_scores,
+    scoring_method,
+)
 from evalign.estimator.plot import plot
 from evalign.estimator.rows import constraint_values, restored, row_weights, weights
 from evalign.estimator.targets import Targets, read_targets, warn_of_lost
@@ -38,50 +45,47 @@ def _has_probabilities(self: Any) -> bool:
 
 
 class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """Any classifier, with the labels that are best for a metric.
+    """Any classifier, with the decision rule that is best for a metric.
 
-    The classifier is trained on all folds but one and asked about that one, in turn. A decision
-    rule (`fit_decision`) is fitted to these answers, which are of rows it has not seen. Answers
-    that are far off as probabilities are mended inside the rule.
+    The classifier is cross-validated, and a decision rule (`fit_decision`) is fitted to its scores
+    for the held-out rows. If these are badly calibrated, the rule corrects them.
 
     Args:
         estimator: a classifier or a pipeline with `predict_proba` or `decision_function`.
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
-            function of a `Confusion`. Names without an average ("f1") are of two classes.
+            function of a `Confusion`. Names without an average ("f1") are for two classes.
         decision: "tuned", "expected" or "argmax", see `fit_decision`.
         constraint: such as "recall >= 0.9", see `fit_decision`.
-        confidence: such as 0.95, with which the constraint shall hold on new rows, see
-            `fit_decision`. `rule_.promised` is about classifiers such as those of the folds.
+        confidence: probability that the constraint holds on new data, such as 0.95, see
+            `fit_decision`. `rule_.promised` is about classifiers like those of the folds.
         cv: the number of folds, stratified and shuffled; a splitter of scikit-learn; or "prefit"
             for a classifier that was fitted before, on other rows than those given to `fit`.
-        ensemble: whether the classifiers of the folds are kept and their answers averaged. If not,
-            one is trained on all rows in the end.
-        pos_label: of two classes the positive one, which "f1" and the like are about; None for the
-            last in order.
+        ensemble: whether to keep the classifiers of the folds and average their scores. If not,
+            one classifier is trained on all rows in the end.
+        pos_label: the positive class of two, for metrics like "f1"; None for the last in order.
         n_jobs: how many folds are trained at once.
-        random_state: the seed of the folds where `cv` is a number.
+        random_state: seed of the folds if `cv` is a number.
 
     Attributes:
         estimator_: the classifier, trained on all rows; not with `ensemble`.
         estimators_: the classifiers of the folds; only with `ensemble`.
-        rule_: the `DecisionRule` that `predict` uses. `rule_.classes` has its classes in order; of
+        rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
             two, the positive one is the last.
-        classes_: the labels, sorted; the numbers of the columns for several labels a row.
-        cv_results_: what the rule brings. `rule_scores`, `argmax_scores` and `expected_scores` are
-            the metric (a cost is negated) on each fold: of the rule fitted to the other folds, of
-            argmax, and of decision "expected" fitted to the other folds. Folds that hold fewer than
-            ten rows on average tell nothing one by one (`LeaveOneOut`): the scores are then those
-            of five folds that all rows are divided into. `mean_rule_score`,
-            `std_rule_score` and so on summarise them. `gain` is the mean difference of the first
-            two, from `gain_low` to `gain_high` with 95% confidence, and `gain_p` its p-value
-            (Nadeau and Bengio's). `sources` is the rule's `source` without each fold; `confusion`
-            and `argmax_confusion` are of all folds together. For two classes, `threshold` is that
-            of the rule and `fold_thresholds` are those without each fold, on the scale of the
-            classifier's answers; `threshold_scores` (folds, thresholds) is the metric at each of
-            `thresholds`. With a constraint, `fold_slacks` has by each of its parts how far the
-            rule of the other folds is on the allowed side of the bound, on each fold, and with a
-            confidence `fold_promised` whether that rule promised it. It is empty if there is one
-            class.
+        classes_: the labels, sorted; if multilabel, the numbers of the columns.
+        cv_results_: what the rule gains; empty if there is one class. `rule_scores`,
+            `argmax_scores` and `expected_scores` are the metric (negated if a cost) on each fold:
+            of the rule fitted to the other folds, of argmax, and of decision "expected" fitted to
+            the other folds. If folds hold fewer than ten rows on average (`LeaveOneOut`), these
+            are five folds of all rows instead. `mean_rule_score`, `std_rule_score` and so on
+            summarise them. `gain` is the mean difference of the first two, from `gain_low` to
+            `gain_high` with 95% confidence, and `gain_p` its p-value (Nadeau and Bengio's).
+            `sources` is the rule's `source` without each fold; `confusion` and `argmax_confusion`
+            are of all folds together. For two classes, `threshold` is the rule's and
+            `fold_thresholds` are those without each fold, on the scale of the classifier's scores;
+            `threshold_scores` (folds, thresholds) is the metric at each of `thresholds`. With a
+            constraint, `fold_slacks` says for each of its parts how far the rule of the other
+            folds is on the allowed side of the bound on each fold; with a confidence,
+            `fold_promised` says whether that rule promised it.
         n_features_in_, feature_names_in_: as in scikit-learn, where the classifier has them.
 
     Examples:
@@ -137,14 +141,14 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         constraint_groups: Any = None,
         **params: Any,
     ) -> Self:
-        """Train the classifier, and fit the rule to its answers for rows it has not seen.
+        """Cross-validate the classifier, and fit the rule to its scores of the held-out rows.
 
         Args:
             X: rows, in any form that the classifier takes.
-            y: a label per row, numbers or strings; or 0 and 1 of shape (N, L).
-            sample_weight: a weight per row: of the rule, and of the classifier if it takes one.
+            y: a label per row, numbers or strings; or 0 and 1 of shape (N, L) if multilabel.
+            sample_weight: a weight per row, for the rule, and for the classifier if it takes one.
             constraint_groups: a group per row, integers or strings, for a constraint such as
-                "gap(recall) <= 0.05". They are not those of the folds.
+                "gap(recall) <= 0.05". The folds do not depend on them.
             params: `groups` for the folds: where `cv` is a number, the rows of a group stay
                 together. The others are for the classifier's `fit`. With scikit-learn's metadata
                 routing, all go where they were requested.
@@ -154,11 +158,11 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         weight = None if sample_weight is None else weights(OWNER, sample_weight, len(codes))
         constraint_groups = constraint_values(OWNER, constraint_groups, len(codes))
         names, decision = targets.names, cast(Decision, self.decision)
-        wanted = Wanted(
+        settings = RuleSettings(
             self.metric, decision, self.constraint, names, self.confidence, constraint_groups
         )
         if len(names) > 1:
-            wanted.check(OWNER)
+            settings.check(OWNER)
         routed = self._routed(weight, params)
         weight = None if weight is None else with_mean_one(weight)
         split_params, fit_params = routed.splitter.split, routed.estimator.fit
@@ -179,34 +183,32 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             if hasattr(self._models[0], name):
                 setattr(self, name, getattr(self._models[0], name))
         self.classes_, self._order, self._multilabel = targets
-        self._method = method_of(self.estimator)
+        self._method = scoring_method(self.estimator)
 
-        if not parts:  # the classifier is asked about all rows
+        if not parts:  # all rows are scored by the classifier itself
             trained, parts = self._models, [(codes[:0], np.arange(len(codes)))]
         values = [
-            self._asked(model, _safe_indexing(X, rows))
+            self._class_scores(model, _safe_indexing(X, rows))
             for model, (_, rows) in zip(trained, parts, strict=True)
         ]
-        answers = held_out.gathered(
-            values, self._method, X, codes, weight, parts, split_params, seed
-        )
-        self._decide(answers, wanted)
+        oof = held_out.gathered(values, self._method, X, codes, weight, parts, split_params, seed)
+        self._decide(oof, settings)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Labels, by the rule that `fit` made."""
+        """Labels, by the fitted rule."""
         check_is_fitted(self)
         return self._targets.decode(self._applied("__call__", X))
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Any:
-        """The classifier's own probabilities, or their mean. What mends them is in the rule."""
+        """The classifier's own probabilities, or their mean, before the rule's calibration."""
         check_is_fitted(self)
         refuse_masked_rows(OWNER, X)
         if hasattr(self, "estimator_"):
             return self.estimator_.predict_proba(X)
         # The classifiers of some folds may not know all classes.
-        mean = np.mean([self._asked(model, X) for model in self._models], 0)
+        mean = np.mean([self._class_scores(model, X) for model in self._models], 0)
         if not self._multilabel:
             return mean[:, np.argsort(self._order)]
         one = self._models[0].predict_proba(_safe_indexing(X, [0]))
@@ -216,34 +218,34 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores behind `predict`.
 
-        For two classes (n,), positive where the second is predicted; for more (n, n_classes), and
-        their argmax is predicted; for several labels a row (n, n_labels), positive where one is.
+        For two classes (n,), positive where the second is predicted; for more (n, n_classes), with
+        the prediction as argmax; if multilabel (n, n_labels), positive where a label is predicted.
         """
         check_is_fitted(self)
         return self._targets.decision(self._applied("scores", X))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
+        """The metric of the predictions, negated if it is a cost: greater is better."""
         labels = self.predict(X)
         weight = None if sample_weight is None else row_weights(OWNER, sample_weight, labels)
         metric = resolve(self.metric, owner=OWNER)
         return self._targets.score(OWNER, metric, labels, y, weight)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw what the rule does and return the Axes. Needs matplotlib.
+        """Plot the effect of the rule and return the Axes. Needs matplotlib.
 
-        For two classes: the metric at all thresholds, with its mean and deviation over the folds,
-        the rule's threshold and that of argmax. For more: what each class gains and loses.
+        For two classes: the metric against the threshold, mean and standard deviation over the
+        folds, with the thresholds of the rule and of argmax. For more: the gain of each class.
 
         Args:
-            ax: the Axes to draw on; by default new ones.
+            ax: the Axes to draw on; new ones by default.
         """
         check_is_fitted(self)
         metric = resolve(self.metric, owner=OWNER)
         return plot(self.cv_results_, metric, self._targets.names, self._method, ax)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Say where the arguments of `fit` go, as scikit-learn asks for it."""
+        """Route the arguments of `fit`, as scikit-learn asks for it."""
         to_fit = MethodMapping().add(caller="fit", callee="fit")
         to_split = MethodMapping().add(caller="fit", callee="split")
         splitter = self.cv if hasattr(self.cv, "split") else StratifiedGroupKFold()
@@ -278,8 +280,8 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return tags
 
     def _check(self) -> bool:
-        """Refuse arguments that `fit` cannot use, and say whether the classifier is fitted."""
-        method_of(self.estimator)
+        """Refuse arguments that `fit` cannot use; return whether the classifier is fitted."""
+        scoring_method(self.estimator)
         known = get_args(Decision)
         allowed = f"be one of {', '.join(known)}"
         require(self.decision in known, OWNER, "decision", allowed, repr(self.decision))
@@ -302,21 +304,21 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             else:
                 name = type(self.estimator).__name__
                 text = (
-                    f"{name}.fit takes no sample_weight: the weights are those of the rule alone. "
-                    "Use scikit-learn's metadata routing to pass them on inside a pipeline."
+                    f"{name}.fit takes no sample_weight: the weights are for the rule alone. Use "
+                    "scikit-learn's metadata routing to pass them on inside a pipeline."
                 )
                 warnings.warn(text, TrainingWarning, stacklevel=4)
         return Bunch(splitter=Bunch(split=split), estimator=Bunch(fit=params))
 
-    def _decide(self, answers: Answers, wanted: Wanted) -> None:
+    def _decide(self, oof: OutOfFoldScores, settings: RuleSettings) -> None:
         if len(self.classes_) == 1:
             self.rule_ = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
             self.cv_results_ = {}
             return
-        if doubt := wanted.doubt(answers):
+        if doubt := settings.doubt(oof):
             warnings.warn(doubt, TrainingWarning, stacklevel=4)
-        self.rule_ = wanted.rule(answers)
-        self.cv_results_ = evidence(answers, wanted, self.rule_)
+        self.rule_ = settings.rule(oof)
+        self.cv_results_ = evidence(oof, settings, self.rule_)
 
     @property
     def _targets(self) -> Targets:
@@ -326,15 +328,15 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _models(self) -> list[Any]:
         return self.estimators_ if hasattr(self, "estimators_") else [self.estimator_]
 
-    def _asked(self, model: Any, X: Any) -> np.ndarray:
-        """The answers of a classifier, with columns in the order of the rule."""
+    def _class_scores(self, model: Any, X: Any) -> np.ndarray:
+        """Scores by a classifier, with columns in the order of the rule."""
         ordered = self.classes_[self._order]
-        return asked(model, X, self._method, ordered, multilabel=self._multilabel)
+        return class_scores(model, X, self._method, ordered, multilabel=self._multilabel)
 
     def _applied(self, function: str, X: Any) -> np.ndarray:
-        """The rule's function of the answers for rows."""
+        """A method of the rule, applied to the mean scores of the rows."""
         refuse_masked_rows(OWNER, X)
-        values = np.mean([self._asked(model, X) for model in self._models], 0)
+        values = np.mean([self._class_scores(model, X) for model in self._models], 0)
         if len(self.classes_) == 1:
             return (
                 np.zeros((len(values), 1)) if function == "scores" else np.zeros(len(values), int)

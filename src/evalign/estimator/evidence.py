@@ -1,4 +1,4 @@
-"""What a decision rule brings over argmax, on rows that it was not fitted to."""
+"""What a decision rule gains over argmax, on rows that it was not fitted to."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,25 +14,21 @@ from evalign.core.constraints import Infeasible, parse, undefined_without_rows
 from evalign.core.estimates import Estimate, estimate
 from evalign.core.groups import of_each, stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
-from evalign.core.text import counted
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.fit import check_arguments
 from evalign.decisions.objective import Objective
 from evalign.decisions.promise import NotPromisedWarning
-from evalign.estimator.answers import OWNER, Answers, as_argument
 from evalign.estimator.constrained import gaps_of
+from evalign.estimator.out_of_fold import OWNER, OutOfFoldScores, as_argument
 
-# Rows outside of the most frequent class. With fewer, what a tuned rule gains over argmax is luck.
-FEWEST = 10
+# Rows outside of the most frequent class. With fewer, a tuned rule gains over argmax by luck.
+MIN_TUNING_ROWS = 10
 CURVE = 200  # thresholds at most
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a rule is fitted for: the arguments of `fit_decision` of these names.
-
-    `groups` are those of the rows of the whole table.
-    """
+class RuleSettings:
+    """Arguments of `fit_decision`; `groups` are those of all rows of the table."""
 
     metric: str | MetricFunction
     decision: Decision
@@ -42,57 +38,56 @@ class Wanted:
     groups: np.ndarray | None = None
 
     def check(self, owner: str) -> None:
-        """Refuse what no rule can heed, before a classifier is trained."""
+        """Refuse settings that no rule can meet, before a classifier is trained."""
         check_arguments(owner, self.metric, self.decision, None, self.constraint, self.classes)
         if self.decision != "argmax":
             gaps_of(owner, self.constraint, self.classes, self.groups)
 
-    def doubt(self, answers: Answers) -> str | None:
-        """Why no rule is fitted to these answers, in which case argmax takes its place."""
+    def doubt(self, oof: OutOfFoldScores) -> str | None:
+        """Why argmax has to take the place of a fitted rule, if it has to."""
         if self.constraint is not None or self.decision == "argmax":
             return None
-        if answers.constant:
+        if oof.constant:
             return (
-                "All rows have the same scores, so that there is nothing to decide by: labels are "
-                "those with the highest one. Look at the classifier's features and settings."
+                "All rows have the same scores, so labels are those of the highest score. Check "
+                "the classifier's features and settings."
             )
-        if self.decision == "tuned" and answers.telling < FEWEST:
-            are = "is" if answers.telling == 1 else "are"
+        if self.decision == "tuned" and oof.minority_rows < MIN_TUNING_ROWS:
             return (
-                f"{counted(answers.telling)} outside of the most frequent class {are} too few to "
-                f"tune a decision on, which takes {FEWEST}: labels are those with the highest "
-                "score. Give more rows, or decide by the probabilities (decision expected)."
+                f"Tuning a decision takes {MIN_TUNING_ROWS} rows outside of the most frequent "
+                f"class, and there are {oof.minority_rows}: labels are those of the highest score. "
+                "Give more rows, or decide by the probabilities (decision expected)."
             )
         return None
 
-    def rule(self, answers: Answers, decision: Decision | None = None) -> DecisionRule:
-        """The rule for some answers.
+    def rule(self, oof: OutOfFoldScores, decision: Decision | None = None) -> DecisionRule:
+        """Fit the rule.
 
-        A promise counts rows, so that it sees a row once that was held out several times.
+        A confidence counts rows, so a row that was held out several times counts once.
         """
         if decision is None:
-            decision = "argmax" if self.doubt(answers) else self.decision
+            decision = "argmax" if self.doubt(oof) else self.decision
         promising = self.confidence is not None and decision == self.decision
         if promising:
-            answers = answers.take(np.unique(answers.row, return_index=True)[1])
+            oof = oof.take(np.unique(oof.row, return_index=True)[1])
         free = decision == "argmax" or self.groups is None
         return fit_decision(
-            **as_argument(answers.values, answers.method),
-            y=answers.y,
+            **as_argument(oof.values, oof.method),
+            y=oof.y,
             metric=self.metric,
             decision=decision,
-            task="multilabel" if answers.multilabel else None,
-            sample_weight=answers.weight,
+            task="multilabel" if oof.multilabel else None,
+            sample_weight=oof.weight,
             constraint=None if decision == "argmax" else self.constraint,
-            groups=None if free else cast(np.ndarray, self.groups)[answers.row],
+            groups=None if free else cast(np.ndarray, self.groups)[oof.row],
             confidence=self.confidence if promising else None,
             classes=self.classes,
         )
 
 
 @contextmanager
-def unspoken() -> Iterator[None]:
-    """Keep back that a rule promises nothing, where it is one of many: the last one says it."""
+def without_promise_warnings() -> Iterator[None]:
+    """Silence rules that cannot promise their constraint, except for the final rule."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPromisedWarning)
         yield
@@ -101,19 +96,19 @@ def unspoken() -> Iterator[None]:
 def score_of(
     metric: Metric, labels: np.ndarray, y: np.ndarray, weight: np.ndarray | None, classes: int
 ) -> float:
-    """The metric of codes or indicators, or minus the metric if it is a cost."""
+    """The metric of codes or indicators, negated if it is a cost."""
     value = metric(_confusion(labels, y, weight, classes, metric.needs_matrix)).item()
     return value if metric.greater_is_better else -value
 
 
 class CrossFitted(NamedTuple):
-    """Ways to decide, each fitted to all folds but one and used on that one, in turn.
+    """Decisions that were fitted to all folds but one and applied to that one, in turn.
 
     Args:
-        scores: "greater is better", (folds,), by the way's name; NaN where the metric is not
-            defined, or no rule meets the constraint on the other folds.
-        labels: (N,) or (N, L), by the way's name; −1 where there is no rule.
-        rules: those of the first way, one for each fold.
+        scores: (folds,), greater is better, by the decision's name; NaN where the metric is
+            undefined or no rule meets the constraint on the other folds.
+        labels: (N,) or (N, L), by the decision's name; −1 where there is no rule.
+        rules: the rule of the first decision for each fold.
     """
 
     scores: dict[str, np.ndarray]
@@ -122,19 +117,19 @@ class CrossFitted(NamedTuple):
 
 
 def cross_fit(
-    answers: Answers, wanted: Wanted, decisions: dict[str, Decision | None]
+    oof: OutOfFoldScores, settings: RuleSettings, decisions: dict[str, Decision | None]
 ) -> CrossFitted:
-    """Fit rules to the other folds and score them, fold by fold; None is the wanted decision."""
-    metric, number = resolve(wanted.metric, owner=OWNER), len(wanted.classes)
-    folds = np.unique(answers.fold)
+    """Fit rules to the other folds and score them, fold by fold; None is the settings' decision."""
+    metric, number = resolve(settings.metric, owner=OWNER), len(settings.classes)
+    folds = np.unique(oof.fold)
     scores = {name: np.full(len(folds), np.nan) for name in decisions}
-    labels = {name: np.full_like(answers.y, -1) for name in decisions}
+    labels = {name: np.full_like(oof.y, -1) for name in decisions}
     rules: list[DecisionRule | None] = []
     for place, fold in enumerate(folds):
-        test = np.asarray(answers.fold == fold)
-        held_out = answers.take(test)
+        test = np.asarray(oof.fold == fold)
+        held_out = oof.take(test)
         for name, decision in decisions.items():
-            found = rule_without(answers, test, wanted, decision)
+            found = rule_without(oof, test, settings, decision)
             if name == next(iter(decisions)):
                 rules.append(found)
             if found is None:
@@ -145,92 +140,92 @@ def cross_fit(
     return CrossFitted(scores, labels, rules)
 
 
-def others(answers: Answers, some: np.ndarray) -> np.ndarray:
-    """A mask of the answers for other rows than these, which may be there several times."""
-    return np.asarray(~np.isin(answers.row, answers.row[some]))
+def others(oof: OutOfFoldScores, some: np.ndarray) -> np.ndarray:
+    """A mask of the scores of all other rows, as a row may have been held out several times."""
+    return np.asarray(~np.isin(oof.row, oof.row[some]))
 
 
 def rule_without(
-    answers: Answers, some: np.ndarray, wanted: Wanted, decision: Decision | None
+    oof: OutOfFoldScores, some: np.ndarray, settings: RuleSettings, decision: Decision | None
 ) -> DecisionRule | None:
-    """The rule of all answers but some; None if no others are there or the constraint is too much.
+    """The rule fitted to all rows but some; None if there are no others or none can be fitted.
 
-    All rows may allow for a constraint that is too much for some, and some may be of one group.
+    The other rows may not allow for the constraint, or be of one group.
     """
-    rest = answers.take(others(answers, some))
-    gap = wanted.groups is not None and decision != "argmax"
-    alone = gap and len(np.unique(cast(np.ndarray, wanted.groups)[rest.row])) < 2
+    rest = oof.take(others(oof, some))
+    gap = settings.groups is not None and decision != "argmax"
+    alone = gap and len(np.unique(cast(np.ndarray, settings.groups)[rest.row])) < 2
     if not len(rest.row) or alone:
         return None
     try:
-        with unspoken():
-            return wanted.rule(rest, decision)
+        with without_promise_warnings():
+            return settings.rule(rest, decision)
     except Infeasible:
         return None
 
 
-def mean_of(scores: np.ndarray, answers: Answers) -> Estimate:
-    """The mean over folds with its interval; NaN where fewer than two folds have a score."""
+def mean_of(scores: np.ndarray, oof: OutOfFoldScores) -> Estimate:
+    """The mean over folds with its interval, which is NaN for fewer than two scores."""
     values = scores[np.isfinite(scores)]
     if len(values) < 2:
         return Estimate(_of_finite(np.mean, values), np.nan, np.nan, np.nan)
     # A row may be held out several times: the folds of one repetition.
-    folds = len(np.unique(answers.fold))
-    once = max(2, round(len(np.unique(answers.row)) * folds / len(answers.row)))
+    folds = len(np.unique(oof.fold))
+    once = max(2, round(len(np.unique(oof.row)) * folds / len(oof.row)))
     return estimate(values.tolist(), once)
 
 
-def evidence(answers: Answers, wanted: Wanted, rule: DecisionRule) -> dict[str, Any]:
+def evidence(oof: OutOfFoldScores, settings: RuleSettings, rule: DecisionRule) -> dict[str, Any]:
     """Score, fold by fold, argmax and the rule that is fitted to the other folds.
 
     See `AlignedDecisionCV.cv_results_` for the names.
     """
-    metric, number = resolve(wanted.metric, owner=OWNER), len(wanted.classes)
+    metric, number = resolve(settings.metric, owner=OWNER), len(settings.classes)
     decisions: dict[str, Decision | None] = {"rule": None, "argmax": "argmax"}
-    if wanted.decision == "tuned":
+    if settings.decision == "tuned":
         decisions["expected"] = "expected"
-    folds = np.unique(answers.fold)
-    scores, labels, rules = cross_fit(answers, wanted, decisions)
+    folds = np.unique(oof.fold)
+    scores, labels, rules = cross_fit(oof, settings, decisions)
     result: dict[str, Any] = {}
     for name, values in scores.items():
         result[f"{name}_scores"] = values
         result[f"mean_{name}_score"] = _of_finite(np.mean, values)
         result[f"std_{name}_score"] = _of_finite(np.std, values)
     result["sources"] = ["none" if found is None else found.source for found in rules]
-    if wanted.constraint is not None:
-        result["fold_slacks"] = _slacks(answers, wanted, labels["rule"], folds)
-    if wanted.confidence is not None:
+    if settings.constraint is not None:
+        result["fold_slacks"] = _slacks(oof, settings, labels["rule"], folds)
+    if settings.confidence is not None:
         result["fold_promised"] = [found is not None and found.promised for found in rules]
-    gain = mean_of(scores["rule"] - scores["argmax"], answers)
+    gain = mean_of(scores["rule"] - scores["argmax"], oof)
     result |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), gain, strict=True))
-    decided = np.flatnonzero((labels["rule"] >= 0).reshape(len(answers.y), -1).all(1))
+    decided = np.flatnonzero((labels["rule"] >= 0).reshape(len(oof.y), -1).all(1))
     for key, name in {"confusion": "rule", "argmax_confusion": "argmax"}.items():
-        part = answers.take(decided)
+        part = oof.take(decided)
         result[key] = _matrices(labels[name][decided], part.y, part.weight, number)
-    if number == 2 and not answers.multilabel:
-        result |= _curve(answers, metric, folds)
-        own = [np.nan if found is None else threshold(found, answers) for found in rules]
-        result |= {"threshold": threshold(rule, answers), "fold_thresholds": np.array(own)}
+    if number == 2 and not oof.multilabel:
+        result |= _curve(oof, metric, folds)
+        own = [np.nan if found is None else threshold(found, oof) for found in rules]
+        result |= {"threshold": threshold(rule, oof), "fold_thresholds": np.array(own)}
     return result
 
 
 def _slacks(
-    answers: Answers, wanted: Wanted, labels: np.ndarray, folds: np.ndarray
+    oof: OutOfFoldScores, settings: RuleSettings, labels: np.ndarray, folds: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """How far each constraint is from its bound on each fold, by the rule of the others.
+    """How far each constraint is from its bound on each fold, by the rule of the other folds.
 
-    NaN where there is no rule, no row that the constraint is about, or one group alone.
+    NaN where there is no rule, no row that the constraint is about, or a single group.
     """
-    constraints = parse(wanted.constraint or "", wanted.classes, owner=OWNER)
+    constraints = parse(settings.constraint or "", settings.classes, owner=OWNER)
     result = {each.text: np.full(len(folds), np.nan) for each in constraints}
-    groups = None if wanted.groups is None else wanted.groups[answers.row]
+    groups = None if settings.groups is None else settings.groups[oof.row]
 
     def of(rows: np.ndarray) -> Confusion:
-        part = answers.take(rows)
-        return _confusion(labels[rows], part.y, part.weight, len(wanted.classes), True)
+        part = oof.take(rows)
+        return _confusion(labels[rows], part.y, part.weight, len(settings.classes), True)
 
     for place, fold in enumerate(folds):
-        own = np.asarray(answers.fold == fold)
+        own = np.asarray(oof.fold == fold)
         if (labels[own] < 0).any():
             continue
         parts = None
@@ -243,9 +238,9 @@ def _slacks(
     return result
 
 
-def threshold(rule: DecisionRule, answers: Answers) -> float:
-    """The answer (probability or score) of the second class above which it is the label."""
-    return rule.log_odds.item() if answers.method == "decision_function" else rule.threshold
+def threshold(rule: DecisionRule, oof: OutOfFoldScores) -> float:
+    """The score of the second class above which it is predicted."""
+    return rule.log_odds.item() if oof.method == "decision_function" else rule.threshold
 
 
 def _of_finite(function: Any, values: np.ndarray) -> float:
@@ -270,7 +265,7 @@ def _confusion(
 def _matrices(
     labels: np.ndarray, y: np.ndarray, weight: np.ndarray | None, classes: int
 ) -> np.ndarray:
-    """The confusion matrix (C, C), or one for each of several labels, (L, 2, 2)."""
+    """The confusion matrix (C, C), or if multilabel one per label, (L, 2, 2)."""
     if y.ndim == 1:
         return _confusion(labels, y, weight, classes, True).matrix.numpy()
     columns = range(y.shape[1])
@@ -278,16 +273,16 @@ def _matrices(
     return np.stack(each)
 
 
-def _curve(answers: Answers, metric: Metric, folds: np.ndarray) -> dict[str, np.ndarray]:
+def _curve(oof: OutOfFoldScores, metric: Metric, folds: np.ndarray) -> dict[str, np.ndarray]:
     """The metric at many thresholds, (folds, thresholds)."""
-    first, second = answers.values.T
-    value = second if answers.method == "predict_proba" else second - first
+    first, second = oof.values.T
+    value = second if oof.method == "predict_proba" else second - first
     thresholds = np.unique(np.quantile(value, np.linspace(0, 1, CURVE)))
-    weight = np.ones(len(value)) if answers.weight is None else answers.weight
+    weight = np.ones(len(value)) if oof.weight is None else oof.weight
     matrices = np.empty((len(folds), len(thresholds), 2, 2))
     for place, fold in enumerate(folds):
         for true in (0, 1):
-            rows = (answers.fold == fold) & (answers.y == true)
+            rows = (oof.fold == fold) & (oof.y == true)
             order = np.argsort(value[rows])
             mass = np.concatenate([[0], weight[rows][order].cumsum()])
             below = mass[np.searchsorted(value[rows][order], thresholds, side="right")]

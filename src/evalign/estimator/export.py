@@ -21,16 +21,16 @@ from evalign.estimator.columns import (
     NumberColumn,
     calendar,
 )
+from evalign.estimator.fitted import FittedClassifier
 from evalign.estimator.frames import Features
 from evalign.estimator.rows import OWNER, network_input
-from evalign.estimator.state import Fitted
 
 OUTPUTS = ["label", "probability", "score"]
 INSIDE = "evalign/"  # before the names of all that is neither an input nor an output
 NO_DATE = int(np.datetime64("NaT", "us").astype(np.int64))
 
 
-def export(path: str | os.PathLike[str], fitted: Fitted) -> None:
+def export(path: str | os.PathLike[str], fitted: FittedClassifier) -> None:
     """Write one module from raw rows to labels, with the classes in the file's metadata.
 
     An array is one input. Of a frame, each column is one.
@@ -92,7 +92,7 @@ def _without_torchvision() -> Iterator[None]:
 class _RowsToLabels(nn.Module):
     """All that `predict` does. A graph refuses no row: an infinite one gets no label."""
 
-    def __init__(self, fitted: Fitted) -> None:
+    def __init__(self, fitted: FittedClassifier) -> None:
         super().__init__()
         self.network, self.fitted = fitted.network, fitted
 

@@ -16,6 +16,8 @@ from evalign.estimator.constrained import (
     group_numbers,
     oriented_constraint,
 )
+from evalign.estimator.epoch_progress import EpochRecord, progress
+from evalign.estimator.fitted import FittedClassifier
 from evalign.estimator.folds import Folds
 from evalign.estimator.frames import Features
 from evalign.estimator.members import Members, MembersAsRows
@@ -28,10 +30,8 @@ from evalign.estimator.network import (
     size_of_members,
 )
 from evalign.estimator.positive import oriented
-from evalign.estimator.progress import EpochRecord, progress
 from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import LabelledRows, dense
-from evalign.estimator.state import Fitted
 from evalign.recipes import RECIPES, Recipe, chosen_recipe
 from evalign.training import History, Settings, Standardizer, fit
 
@@ -48,7 +48,7 @@ def fit_rows(
     features: Features,
     seed: int,
     checkpoint: str | os.PathLike[str] | None,
-) -> Fitted:
+) -> FittedClassifier:
     """Train, choose the best epoch on the validation rows and fit the decision rule to them.
 
     Args:
@@ -86,7 +86,7 @@ def fit_rows(
     network.to(device).eval()
     if len(classes) == 1:  # nothing to learn
         rule = DecisionRule(torch.eye(1).double(), "argmax", "argmax")
-        return Fitted(network, scaler, rule, classes, features, [], seed, kind)
+        return FittedClassifier(network, scaler, rule, classes, features, [], seed, kind)
 
     rows, held_out = (part.tensors(scaler, device, unit) for part in (training, validation))
     if fold is not None:
@@ -121,7 +121,7 @@ def fit_rows(
         offsets=recipe.offsets,
         task="multilabel" if multilabel else None,
     )
-    return Fitted(network, scaler, rule, classes, features, history, seed, kind)
+    return FittedClassifier(network, scaler, rule, classes, features, history, seed, kind)
 
 
 def _train(

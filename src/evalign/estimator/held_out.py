@@ -1,4 +1,4 @@
-"""The answers of a classifier for rows that it was not trained on, fold by fold."""
+"""Train a classifier fold by fold and gather its scores for the held-out rows."""
 
 from collections.abc import Iterable
 from numbers import Integral, Real
@@ -12,18 +12,18 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
-from evalign.core.checks import OWN_GROUP, refuse_masked, require
-from evalign.estimator.answers import OWNER, Answers, Method, Split
+from evalign.core.checks import require
 from evalign.estimator.frames import NothingToLearn
+from evalign.estimator.out_of_fold import OWNER, Method, OutOfFoldScores, Split
 from evalign.estimator.rows import row_groups
 from evalign.training.split import strata, stratified_folds
 
 FOLDS = 5
-ROWS_OF_A_FOLD = 10  # on average: of fewer, most metrics are not defined or luck
+ROWS_OF_A_FOLD = 10  # on average; with fewer, most metrics are undefined or luck
 
 
 def makes_folds(cv: Any) -> bool:
-    """Whether it is a number of folds, at least 2, a splitter of scikit-learn, or some splits."""
+    """Whether it is a number of folds, at least 2, a splitter of scikit-learn, or splits."""
     if isinstance(cv, str | Real):
         return isinstance(cv, Integral) and not isinstance(cv, bool) and int(cv) > 1
     return isinstance(cv, Iterable) or hasattr(cv, "split")
@@ -39,56 +39,44 @@ def splits(
     *,
     owner: str = OWNER,
 ) -> list[Split]:
-    """The rows to train on and the rows held out, for each fold; none if there are too few rows.
+    """Training rows and held-out rows of each fold; no folds if there are too few rows.
 
-    A number of folds is made smaller where the rows do not suffice for it. A class with fewer rows
-    than folds is missing in some of them.
+    A number of folds is lowered where the rows do not suffice for it. A class with fewer rows than
+    folds is missing from some of them.
     """
-    if not isinstance(cv, Integral):
-        refuse_masked(owner, "groups", params.get("groups"), OWN_GROUP)
-        splitter: Any = check_cv(cv, y, classifier=True)
-        parts = [
-            (row_numbers(owner, rows, len(codes)), row_numbers(owner, held, len(codes)))
-            for rows, held in splitter.split(X, y, **params)
-        ]
-        # Without any, the rule would be fitted to rows that the classifier has learnt.
-        allowed, cure = "give splits", "A generator gives them once: put list(...) around it."
-        require(len(parts) > 0, owner, "cv", allowed, "none", cure)
-        empty = sum(not len(rows) or not len(held) for rows, held in parts)
-        allowed = "leave rows with a weight on both sides of each split"
-        require(not empty, owner, "cv", allowed, f"{empty} splits with an empty side")
-        return parts
     groups = params.get("groups")
     if groups is not None:
         groups = row_groups(owner, groups, len(codes))
+    if not isinstance(cv, Integral):
+        splitter: Any = check_cv(cv, y, classifier=True)
+        parts = [(row_numbers(a), row_numbers(b)) for a, b in splitter.split(X, y, **params)]
+        # Without splits, the rule would be fitted to rows that the classifier was trained on.
+        empty = not parts or any(not len(rows) or not len(held) for rows, held in parts)
+        allowed, cure = (
+            "give splits with rows of weight on both sides",
+            "A generator runs out: use a list.",
+        )
+        require(not empty, owner, "cv", allowed, f"{len(parts)} splits", cure)
+        return parts
+    if groups is not None:
         number = len(np.unique(groups))
-        require(number > 1, owner, "groups", "name two groups at least", number)
+        require(number > 1, owner, "groups", "name at least two groups", number)
     return stratified_folds(strata(codes), int(cv), groups=groups, seed=seed)
 
 
-def row_numbers(owner: str, part: Any, number: int) -> np.ndarray:
-    """The numbers of the rows in a part of so many, which may come as a mask of all."""
+def row_numbers(part: Any) -> np.ndarray:
+    """The numbers of the rows of one side of a split, which may be a mask of all rows."""
     rows = np.asarray(part)
-    if rows.dtype == bool:
-        ok = rows.shape == (number,)
-    else:
-        rows = rows if rows.size else rows.astype(np.int64)  # an empty list is one of floats
-        ok = rows.ndim == 1 and rows.dtype.kind in "iu"
-        ok = ok and bool(((rows >= 0) & (rows < number)).all())
-    allowed = f"hold numbers of rows from 0 to {number - 1}, or masks of {number} rows"
-    require(
-        ok, owner, "cv", allowed, f"{rows.dtype} {rows.ravel()[:3].tolist()} of shape {rows.shape}"
-    )
-    return np.flatnonzero(rows) if rows.dtype == bool else rows
+    return np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
 
 
 def scored_folds(
     parts: list[Split], X: Any, codes: np.ndarray, params: dict[str, Any], seed: int
 ) -> np.ndarray:
-    """The number of the fold that each row held out is scored in, by a rule of the other folds.
+    """The fold in which each held-out row is scored, by a rule fitted to the other folds.
 
-    These are the folds of the classifier, unless there is one alone, or many small ones: then all
-    rows are divided anew.
+    These are the classifier's folds, unless there is a single one, or many small ones: the rows are
+    then divided anew.
     """
     sizes = [len(rows) for _, rows in parts]
     if len(parts) > 1 and (len(parts) <= FOLDS or np.mean(sizes) >= ROWS_OF_A_FOLD):
@@ -97,7 +85,7 @@ def scored_folds(
     once = row[np.sort(np.unique(row, return_index=True)[1])]
     params = _check_method_params(X, params, indices=once)
     groups = params.get("groups")
-    if groups is not None and len(np.unique(row_groups(OWNER, groups, len(once)))) == 1:
+    if groups is not None and len(np.unique(groups)) == 1:
         params = {}  # one group cannot be divided
     fold = np.zeros(len(codes), dtype=np.int64)
     for number, (_, rows) in enumerate(splits(FOLDS, once, once, codes[once], params, seed)):
@@ -109,12 +97,8 @@ def train(
     estimator: Any, X: Any, y: Any, parts: list[Split], params: dict[str, Any], n_jobs: int | None
 ) -> list[Any]:
     """A classifier for each fold, trained on the other folds."""
-    return list(
-        Parallel(n_jobs=n_jobs)(
-            delayed(trained)(estimator, X, y, rows, params) for rows, _ in parts
-        )
-        or []
-    )
+    tasks = (delayed(trained)(estimator, X, y, rows, params) for rows, _ in parts)
+    return list(Parallel(n_jobs=n_jobs)(tasks) or [])
 
 
 def fitted(estimator: Any, X: Any, y: Any, params: dict[str, Any]) -> Any:
@@ -126,8 +110,8 @@ def fitted(estimator: Any, X: Any, y: Any, params: dict[str, Any]) -> Any:
 def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, Any]) -> Any:
     """A copy of a classifier, trained on some of the rows.
 
-    Where all of them are of one class, or have nothing to learn from, the shares of the classes are
-    its answer: most classifiers refuse such rows.
+    If they are all of one class, or have no column to learn from, a classifier that predicts the
+    class shares takes its place: most classifiers refuse such rows.
     """
     several = y.ndim == 2 or len(np.unique(y[rows])) > 1
     of_xgboost = any(kind.__name__ == "XGBClassifier" for kind in type(estimator).mro())
@@ -143,10 +127,11 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
         except NothingToLearn:  # a pipeline calls the weights step__sample_weight
             weight = next((x for name, x in params.items() if name.endswith("sample_weight")), None)
         except Exception as error:
-            if lacking:  # it may mind something else
-                what = f"It was trained without one fold, which holds all rows of {lacking[:3]}"
-                cure = "use fewer folds or other groups, or merge such classes with others."
-                error.add_note(f"{what}. If it must see every class, {cure}")
+            if lacking:
+                error.add_note(
+                    f"The training rows of this fold lack the classes {lacking[:3]}. If that is "
+                    "why, use fewer folds or other groups, or merge these classes with others."
+                )
             raise
     return DummyClassifier(strategy="prior").fit(X, y, weight)
 
@@ -154,10 +139,7 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
 def _with_all_classes(
     y: np.ndarray, rows: np.ndarray, params: dict[str, Any]
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """The rows, with one of weight 0 of each class that they lack: XGBoost refuses codes with gaps.
-
-    It teaches nothing but that there is such a class.
-    """
+    """The rows, plus one of weight 0 per missing class: XGBoost refuses gaps in class codes."""
     everything, first = np.unique(y, return_index=True)
     lacking = first[~np.isin(everything, y[rows])]
     if not len(lacking):
@@ -177,21 +159,21 @@ def gathered(
     parts: list[Split],
     params: dict[str, Any],
     seed: int,
-) -> Answers:
-    """The answers for the rows of all folds, in the order of the table, whatever the folds are.
+) -> OutOfFoldScores:
+    """The scores of all folds, in the order of the table.
 
     Args:
-        values: the answers for the rows held out, for each of the parts.
-        method: where they come from.
+        values: scores of the held-out rows of each split.
+        method: the classifier's method that gave them.
         X: the table.
         codes: the labels of its rows.
         weight: of its rows, or None.
-        parts: what `splits` gave.
+        parts: the splits, see `splits`.
         params: of the splitter, as in `splits`.
         seed: of the folds of `scored_folds`.
     """
     row = np.concatenate([rows for _, rows in parts])
     fold = scored_folds(parts, X, codes, params, seed)
     weight = None if weight is None else weight[row]
-    answers = Answers(np.concatenate(values), method, codes[row], weight, fold, row)
-    return answers.take(np.argsort(row, kind="stable"))
+    oof = OutOfFoldScores(np.concatenate(values), method, codes[row], weight, fold, row)
+    return oof.take(np.argsort(row, kind="stable"))

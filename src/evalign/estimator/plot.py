@@ -10,7 +10,7 @@ from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, FBeta, Metric
 from evalign.core.text import installing
-from evalign.estimator.answers import Method
+from evalign.estimator.out_of_fold import Method
 
 SHOWN = 30  # classes at most: those that change most
 

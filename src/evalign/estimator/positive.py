@@ -9,17 +9,17 @@ from torch import Tensor
 
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
-from evalign.core.doubts import warn
+from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.estimator.rows import OWNER
 from evalign.training import TrainingWarning
 
-UNEVEN = torch.tensor([[5.0, 2.0], [1.0, 9.0]])  # the two classes of it differ in every score
+UNEVEN = torch.tensor([[5.0, 2.0], [1.0, 9.0]])  # every metric differs between its two classes
 
 
 @dataclass(frozen=True)
 class SwappedMetric(Metric):
-    """A metric of two classes that have changed places, so that the first is the positive one."""
+    """A metric of two classes with the first as the positive one."""
 
     metric: Metric
 
@@ -44,7 +44,7 @@ class SwappedMetric(Metric):
         return self.metric.nan_if_undefined
 
     def __call__(self, c: Confusion) -> Tensor:
-        if c.num_classes != 2:  # with a label that training never saw there is no positive class
+        if c.num_classes != 2:  # a label that training never saw
             return self.metric(c)
         full = None if c.full is None else c.full.flip(0, 1)
         sums = (c.tp.flip(0), c.predicted.flip(0), c.actual.flip(0))
@@ -54,7 +54,7 @@ class SwappedMetric(Metric):
 def oriented(
     metric: str | MetricFunction, pos_label: Any, classes: np.ndarray
 ) -> str | MetricFunction:
-    """The metric as it was given, or swapped where its positive class is the first of the two."""
+    """The metric, swapped if the positive class is the first of two."""
     if pos_label is None:
         return metric
     labels = classes.tolist()
@@ -65,19 +65,19 @@ def oriented(
 
 
 def warn_of_positive(metric: Metric, classes: np.ndarray, codes: np.ndarray) -> None:
-    """Warn if the positive class is the last of two names only, and the frequent one.
+    """Warn if the positive class was not chosen and is the frequent one.
 
-    F1 and the like are about the rare class as a rule. A class called 1 is positive everywhere.
+    F1 and the like are usually about the rare class. A class called 1 is positive everywhere.
     """
     if len(classes) != 2 or classes[1] in (1, "1") or codes.mean() <= 0.5:
         return
     one = metric(Confusion.from_matrix(UNEVEN))
     if torch.isclose(one, SwappedMetric(metric)(Confusion.from_matrix(UNEVEN))):
-        return  # it is of both classes alike
+        return  # it treats both classes alike
     other, positive = classes.tolist()
     text = (
-        f"{metric.name} is of the class {positive!r}, the last of the two names, which "
-        f"{codes.mean():.0%} of the rows have. Give pos_label={other!r} if the other one is meant, "
-        f"or pos_label={positive!r} if not."
+        f"{metric.name} takes {positive!r}, the last of the two classes, as the positive one, and "
+        f"{codes.mean():.0%} of the rows have it. Give pos_label={other!r} if you mean the other "
+        f"one, or pos_label={positive!r}."
     )
     warn(text, TrainingWarning)

@@ -1,4 +1,4 @@
-"""The rows of a table: how they are read, weighted and held out."""
+"""The rows of a table: read, weighted and split."""
 
 import warnings
 from collections.abc import Callable
@@ -35,13 +35,14 @@ from evalign.training.split import strata, stratified_folds
 OWNER = "AlignedClassifier"
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 Scaler = Callable[[Tensor], Tensor]
-# A class with fewer rows than FEW has too few of them in a fifth of the table to choose on.
-FEW, FOLDS, HELD_OUT = 100, 5, 0.2
-OUTLIER = 1e6  # deviations; a value farther out says no more, and would overflow float32
+HELD_OUT = 0.2
+# A fifth of a class with fewer rows is too little to validate on: the rows are split into folds.
+SMALL_CLASS, FOLDS = 100, 5
+OUTLIER = 1e6  # standard deviations; larger values would overflow float32
 
 
 class LostClass(ValueError):
-    """Groups that are held out hold all rows of a class."""
+    """The held-out groups hold all rows of a class."""
 
 
 class LabelledRows(NamedTuple):
@@ -57,7 +58,7 @@ class LabelledRows(NamedTuple):
     groups: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> "LabelledRows":
-        """Some of the rows, by a mask or by their numbers."""
+        """Some of the rows, by a mask or by their positions."""
         everything = rows.dtype == bool and rows.all()
         if everything:
             return self
@@ -67,7 +68,7 @@ class LabelledRows(NamedTuple):
     def tensors(
         self, scaler: Scaler, device: torch.device, unit: float | None
     ) -> tuple[Tensor, ...]:
-        """(X, y) on the device, and the weights in terms of `unit` unless that is None."""
+        """(X, y) on the device, and the weights in units of `unit` unless it is None."""
         y = torch.from_numpy(self.y)
         parts = [network_input(dense(self.X), scaler), y if y.ndim == 1 else y.float()]
         if unit is not None:
@@ -77,7 +78,7 @@ class LabelledRows(NamedTuple):
     def class_counts(self, n_classes: int) -> Tensor:
         """The weight of each class; a class without rows counts as one row.
 
-        Of many labels a row it is a pair for each label, of the rows without it and with it.
+        If multilabel, a pair for each label: the weight of the rows without it and with it.
         """
         if self.y.ndim == 1:
             mass = np.bincount(self.y, self.weight, n_classes)
@@ -86,16 +87,16 @@ class LabelledRows(NamedTuple):
         return torch.from_numpy(np.where(mass > 0, mass, self.weight.mean()))
 
     def counted(self, groups: Any) -> tuple["LabelledRows", Any]:
-        """The rows that have a weight, and their groups."""
+        """The rows of weight above 0, and their groups."""
         count = self.weight > 0
         groups = None if groups is None else row_groups(OWNER, groups, len(count))[count]
         return self.take(count), groups
 
     @property
     def rarest(self) -> int:
-        """How many rows the rarest class has; of labels, how many have or lack the rarest.
+        """The number of rows of the rarest class; if multilabel, of the rarest label or absence.
 
-        A label that all rows have, or none, asks for nothing.
+        A label that all rows have, or none, does not count.
         """
         if self.y.ndim == 1:
             return int(np.unique(self.y, return_counts=True)[1].min())
@@ -105,14 +106,14 @@ class LabelledRows(NamedTuple):
     def parts(
         self, fraction: float | None, folds: int, groups: Any, seed: int, classes: np.ndarray
     ) -> tuple["LabelledRows", "LabelledRows", np.ndarray | None]:
-        """Rows to learn from, rows to choose on, and the fold of each row where both are all."""
+        """Training rows, validation rows, and the fold of each row if both are all rows."""
         fold = self._folds(folds, groups, seed) if folds else None
         if fold is not None:
             return self, self, fold
         return *self._hold_out(fraction or HELD_OUT, groups, seed, classes), None
 
     def _folds(self, number: int, groups: Any, seed: int) -> np.ndarray | None:
-        """The number of the fold of each row, or None if there are too few rows for two folds."""
+        """The fold of each row, or None if there are too few rows for two folds."""
         parts = stratified_folds(strata(self.y), number, groups=groups, seed=seed)
         fold = np.zeros(len(self.y), dtype=np.int64)
         for i, (_, held_out) in enumerate(parts):
@@ -122,9 +123,9 @@ class LabelledRows(NamedTuple):
     def _hold_out(
         self, fraction: float, groups: Any, seed: int, classes: np.ndarray
     ) -> tuple["LabelledRows", "LabelledRows"]:
-        """(kept, held out); both are the table if it is too small."""
+        """(training, validation); both are all rows if there are too few to split."""
         number = 2 if groups is None else len(np.unique(groups))
-        require(number > 1, OWNER, "groups", "name two groups at least", number)
+        require(number > 1, OWNER, "groups", "name at least two groups", number)
         try:
             kept, held_out = self._split(fraction, groups, seed)
         except ValueError:
@@ -132,12 +133,12 @@ class LabelledRows(NamedTuple):
                 raise
             text = (
                 f"{len(self.y)} rows are too few to hold out {fraction:g} of every class: the "
-                "best epoch and the decision are chosen on the training rows. "
+                "best epoch and the decision rule are chosen on the training rows. "
                 "Give more rows, or rows for validation."
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
             return self, self
-        # Whole groups may take a whole class with them.
+        # Held-out groups may hold all rows of a class.
         learnt, chosen = present(self.y[kept]), present(self.y[held_out])
         lost, missing = np.setdiff1d(chosen, learnt), np.setdiff1d(learnt, chosen)
         if self.y.ndim == 2:
@@ -150,28 +151,25 @@ class LabelledRows(NamedTuple):
             raise LostClass(complaint(OWNER, "groups", allowed, got, cure))
         if len(missing):
             text = (
-                f"No row that is held out is of class {classes[missing].tolist()}: the best epoch "
-                "and the decision are chosen without. Give more rows of it, or rows for validation."
+                f"No held-out row is of class {classes[missing].tolist()}: the best epoch and the "
+                "decision rule are chosen without it. Give more rows of it, or rows for validation."
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
         return self.take(kept), self.take(held_out)
 
     def _split(self, fraction: float, groups: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """The places of the rows kept and held out."""
+        """The positions of the training rows and of the held-out rows."""
         how = {"fraction": fraction, "groups": groups, "seed": seed}
         try:
             return holdout_split(strata(self.y), **how)
-        except ValueError:  # of labels there may be more strata than rows to hold out
+        except ValueError:  # if multilabel, there may be more strata than held-out rows
             if self.y.ndim == 1:
                 raise
             return holdout_split(self.y, **how)
 
 
 def restored(fit: Fit) -> Fit:
-    """A `fit` after whose error, or Ctrl-C, the estimator is as it was.
-
-    Reading makes the columns of new rows the estimator's, which an old model cannot answer for.
-    """
+    """Decorate `fit`: after an error or Ctrl-C the estimator is as it was before."""
 
     @wraps(fit)
     def fitting(self: Any, *given: Any, **named: Any) -> Any:
@@ -189,10 +187,7 @@ def restored(fit: Fit) -> Fit:
 def read_labelled(
     estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
 ) -> tuple[Given, np.ndarray]:
-    """Rows and labels, checked; `reset` makes the columns the estimator's.
-
-    Labels are (N,), or 0 and 1 of shape (N, L).
-    """
+    """Checked rows and labels (N,), or 0 and 1 of shape (N, L); `reset` sets the columns."""
     owner = type(estimator).__name__
     cure = "fit requires y to be passed, but the target y is None."
     require(y is not None, owner, "y", "hold labels", "None", cure)
@@ -210,7 +205,7 @@ def read_labelled(
 
 
 def learn_features(owner: str, X: Given, weight: np.ndarray) -> Features:
-    """What the rows with a weight tell of the columns."""
+    """Learn the columns from the rows of weight above 0."""
     counted = weight > 0
     allowed, got = "give some row a weight, times class_weight", f"0 for all {len(weight)}"
     require(bool(counted.any()), owner, "sample_weight", allowed, got)
@@ -227,9 +222,9 @@ def read_validation(
     factors: np.ndarray | None,
     names: list[str] | None,
 ) -> LabelledRows:
-    """The rows of `validation_data`, whose weights are multiplied by the factors of the classes.
+    """The rows of `validation_data`, whose weights are multiplied by the class weights.
 
-    Many labels a row have no factors, and may have names.
+    If multilabel, there are no class weights, and labels may have names.
     """
     ok = isinstance(data, tuple | list) and len(data) in (2, 3, 4)
     allowed = "be (X, y), (X, y, sample_weight) or (X, y, sample_weight, constraint_groups)"
@@ -239,7 +234,7 @@ def read_validation(
     X, y = read_labelled(estimator, data[0], data[1], reset=False)
     many = factors is None
     ok = y.shape[1:] == (classes.shape if many else ())
-    allowed = f"hold {len(classes)} labels a row, as y does" if many else "hold one label per row"
+    allowed = f"hold {len(classes)} labels per row, as y does" if many else "hold one label per row"
     require(ok, OWNER, "validation_data", allowed, f"y of shape {y.shape}")
     codes = y
     if not many:
@@ -254,27 +249,25 @@ def read_validation(
 
 
 def row_groups(owner: str, groups: Any, rows: int) -> np.ndarray:
-    """A value for each row; those with the same value are held out together."""
+    """A value per row; rows with the same value are held out together."""
     refuse_masked(owner, "groups", groups, OWN_GROUP)
     given = np.asarray(groups)
-    allowed = f"hold a value for each of the {rows} rows"
+    allowed = f"hold a value for each of the {rows} rows, all strings or all numbers"
     require(given.shape == (rows,), owner, "groups", allowed, given.shape)
     gaps = int(gaps_of_objects(given).sum()) if given.dtype.kind in "OfM" else 0
     require(not gaps, owner, "groups", allowed, f"gaps in {gaps}", OWN_GROUP)
     alike = given.dtype != object or len({isinstance(each, str) for each in given}) < 2
-    allowed = "hold strings or numbers, not both"
-    cure = "Make strings of all, as in map(str, groups)."
-    require(alike, owner, "groups", allowed, "strings and other values", cure)
+    require(alike, owner, "groups", allowed, "both")
     return given
 
 
 def constraint_values(owner: str, groups: Any, rows: int) -> np.ndarray | None:
-    """The groups that gaps are between, one for each row."""
+    """The groups of a constraint on gaps, one per row."""
     return None if groups is None else group_values(owner, groups, (rows,), "constraint_groups")
 
 
 def network_input(X: Tensor, scaler: Scaler) -> Tensor:
-    """Scaled rows in float32, at most OUTLIER deviations from the mean."""
+    """Scaled rows in float32, within OUTLIER standard deviations of the mean."""
     return scaler(X).clamp(-OUTLIER, OUTLIER).float()
 
 
@@ -290,13 +283,15 @@ def weights(owner: str, sample_weight: Any, rows: int) -> np.ndarray:
     if sample_weight is None:
         return np.ones(rows)
     weight = weights_of_rows(owner, sample_weight, rows).numpy()
-    require(bool(weight.any()), owner, "sample_weight", "be above zero in a row at least", "zeros")
+    require(
+        bool(weight.any()), owner, "sample_weight", "be above zero in at least one row", "zeros"
+    )
     return weight
 
 
 def row_weights(
     owner: str, sample_weight: Any, codes: np.ndarray, factors: np.ndarray | None = None
 ) -> np.ndarray:
-    """The weights of rows, times the factor of each row's class, of which only ratios count."""
+    """The weights of the rows times the weights of their classes, with a mean of 1."""
     weight = with_mean_one(weights(owner, sample_weight, len(codes)))
     return weight if factors is None else with_mean_one(weight * with_mean_one(factors)[codes])

@@ -12,19 +12,19 @@ import torch
 
 from evalign.core.checks import require
 from evalign.estimator.arguments import check_arguments
+from evalign.estimator.fitted import FittedClassifier
 from evalign.estimator.frames import Features
 from evalign.estimator.network import NAMES, Size, build, chosen, find_device, plain
 from evalign.estimator.positive import oriented
 from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import OWNER
-from evalign.estimator.state import Fitted
 from evalign.training import CheckpointError, Standardizer, checkpoint
 from evalign.training.checkpoint import WRONG_TREE
 
 VERSION = 3  # of the format: without warm_start
 
 
-def save(path: str | os.PathLike[str], arguments: dict[str, Any], fitted: Fitted) -> None:
+def save(path: str | os.PathLike[str], arguments: dict[str, Any], fitted: FittedClassifier) -> None:
     """Write the constructor's arguments, except functions, and what `fit` made with them.
 
     Arguments that were set since, and with which `load` could not open it, are refused.
@@ -41,7 +41,7 @@ def save(path: str | os.PathLike[str], arguments: dict[str, Any], fitted: Fitted
 
 def load(
     path: str | os.PathLike[str], given: dict[str, Any], known: Iterable[str]
-) -> tuple[dict[str, Any], Fitted]:
+) -> tuple[dict[str, Any], FittedClassifier]:
     """The constructor's arguments, of which `given` replace the saved ones, and the state.
 
     Args:
@@ -83,7 +83,7 @@ def load(
     network = build(kind, scaler, len(classes), **about)
     with reading(path):
         own = None if isinstance(metric, str) else metric
-        fitted = Fitted.from_state_dict(tree, scaler, network, kind, own)
+        fitted = FittedClassifier.from_state_dict(tree, scaler, network, kind, own)
     fitted.network.to(find_device(arguments["device"]))
     return arguments, fitted
 

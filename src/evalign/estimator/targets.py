@@ -1,4 +1,4 @@
-"""The labels that a classifier around others is given: read, counted, given back as they came."""
+"""Labels: read, encoded as class codes, decoded, and scored."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -11,25 +11,25 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from evalign.core.checks import complaint, refuse_masked_rows, require
 from evalign.core.confusion import Confusion
-from evalign.core.doubts import warn, warn_of_one_hot
+from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
-from evalign.estimator.answers import Split
 from evalign.estimator.evidence import score_of
-from evalign.estimator.labels import indicators, label_array, refuse_gaps
+from evalign.estimator.labels import alike, indicators, label_array, refuse_gaps
+from evalign.estimator.out_of_fold import Split
 from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.rows import weights
 from evalign.training import TrainingWarning
 
-TIE = np.finfo(float).tiny  # positive, where the last class has a label by a draw
+TIE = np.finfo(float).tiny  # positive, for a tie that the last class wins
 
 
 class Targets(NamedTuple):
     """The labels of a problem.
 
     Args:
-        classes: the labels, sorted; of several labels a row, the numbers of their columns.
-        order: the places in `classes` of the rule's classes: of two, the positive one is the last.
-        multilabel: whether there are several labels a row.
+        classes: the labels, sorted; if multilabel, the numbers of their columns.
+        order: the rule's classes as positions in `classes`: of two, the positive one is the last.
+        multilabel: whether a row may have several labels.
     """
 
     classes: np.ndarray
@@ -38,7 +38,7 @@ class Targets(NamedTuple):
 
     @classmethod
     def of(cls, y: np.ndarray) -> tuple["Targets", np.ndarray]:
-        """What labels (N,), or 0 and 1 (N, L), are, and their codes."""
+        """The targets of labels (N,), or of 0 and 1 (N, L), and their codes."""
         if y.ndim == 2:
             number = np.arange(y.shape[1])
             return cls(number, number, True), y
@@ -47,7 +47,7 @@ class Targets(NamedTuple):
 
     @property
     def names(self) -> list[str | int]:
-        """The rule's classes, as JSON can hold them."""
+        """The rule's classes, as strings or integers."""
         labels = self.classes[self.order].tolist()
         return [label if type(label) in (str, int) else str(label) for label in labels]
 
@@ -56,10 +56,10 @@ class Targets(NamedTuple):
         return codes if self.multilabel else self.classes[self.order][codes]
 
     def decision(self, scores: np.ndarray) -> np.ndarray:
-        """A `decision_function` of the rule's scores, in the order of `classes`.
+        """The `decision_function` of the rule's scores, in the order of `classes`.
 
-        Of two classes it is (n,). Equal scores have the rule's first label, which may be the last
-        of `classes`: it is then positive all the same.
+        For two classes it is (n,). The rule breaks ties in favour of its first class; where that is
+        the last of `classes`, a tie is positive.
         """
         if self.multilabel:
             return scores
@@ -69,7 +69,7 @@ class Targets(NamedTuple):
         return lead if self.order[0] == 0 else np.where(lead == 0, TIE, -lead)
 
     def encode(self, owner: str, *labels: Any) -> tuple[list[np.ndarray], np.ndarray]:
-        """The codes of labels, and labels that are not among the classes, which have the last."""
+        """The codes of labels, and the labels that are not among the classes, coded last."""
         if self.multilabel:
             given = [indicators(owner, each) for each in labels]
             allowed = f"have {len(self.classes)} columns"
@@ -86,7 +86,7 @@ class Targets(NamedTuple):
     def score(
         self, owner: str, metric: Metric, labels: np.ndarray, y: Any, weight: np.ndarray | None
     ) -> float:
-        """The metric of predicted labels, or minus the metric if it is a cost."""
+        """The metric of predicted labels, negated if it is a cost."""
         where = f"{owner}.score"
         if not self.multilabel:
             y = column_or_1d(label_array(owner, y))
@@ -107,7 +107,7 @@ class Targets(NamedTuple):
             raise ValueError(text) from error
 
     def check_metric(self, metric: Metric) -> None:
-        """Refuse a metric that is not for these labels, such as one of two classes for three."""
+        """Refuse a metric that is not for these labels, such as one for two classes given three."""
         if self.multilabel:
             one = torch.ones(len(self.classes))
             metric(Confusion(one, one, one, 2 * one, multilabel=True))
@@ -116,22 +116,24 @@ class Targets(NamedTuple):
 
 
 def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targets, np.ndarray]:
-    """Rows that can be indexed, their labels, what these are, and their codes.
+    """Rows that can be indexed, their labels, the targets, and the codes of the labels.
 
-    `classifier` is the estimator with its arguments, of which `metric` and `pos_label` are read.
+    `classifier` is the estimator, whose arguments `metric`, `pos_label` and `cv` are read.
     """
     owner = type(classifier).__name__
     cure = "fit requires y to be passed, but the target y is None."
     require(y is not None, owner, "y", "hold labels", "None", cure)
     refuse_masked_rows(owner, X)
-    y = _array(owner, y)
-    y = indicators(owner, y) if y.ndim == 2 and y.shape[1] > 1 else column_or_1d(y, warn=True)
+    y = label_array(owner, y)
+    many = y.ndim == 2 and y.shape[1] > 1
+    y = indicators(owner, y) if many else column_or_1d(alike(owner, y), warn=True)
     assert_all_finite(y, input_name="y")
+    require(len(y) > 0, owner, "y", "hold at least one row", "none")
     X, y = indexable(X, y)
     check_classification_targets(y)
     metric = resolve(classifier.metric, owner=owner)
     if y.ndim == 2:
-        allowed, got = "be None for several labels a row", repr(classifier.pos_label)
+        allowed, got = "be None if multilabel", repr(classifier.pos_label)
         require(classifier.pos_label is None, owner, "pos_label", allowed, got)
         warn_of_one_hot(owner, torch.from_numpy(y), "y", else_pass="", kind=TrainingWarning)
         return X, y, *Targets.of(y)
@@ -163,20 +165,20 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
 def read_classes(
     classifier: Any, y: np.ndarray, sample_weight: Any
 ) -> tuple[Targets, np.ndarray, Metric, np.ndarray | None]:
-    """What the labels of `AlignedClassifier.fit` are, with their codes.
+    """The targets, codes, metric and class weights of `AlignedClassifier.fit`.
 
-    Then come the metric, and the factors of the classes' weights; None for many labels a row.
+    Class weights are None if multilabel. Rows of weight 0 do not count for balanced classes.
 
     Args:
-        classifier: the estimator with its arguments.
-        y: what `read_labelled` gave.
-        sample_weight: as it was given. Rows without one do not count for balanced classes.
+        classifier: the estimator.
+        y: what `read_labelled` returned.
+        sample_weight: as it was given.
     """
     owner, (targets, codes) = type(classifier).__name__, Targets.of(y)
     classes, many = targets.classes, targets.multilabel
     for name, cure in {"pos_label": "", "class_weight": WEIGHTS}.items() if many else ():
         value = getattr(classifier, name)
-        require(value is None, owner, name, "be None for many labels a row", repr(value), cure)
+        require(value is None, owner, name, "be None if multilabel", repr(value), cure)
     metric = resolve(oriented(classifier.metric, classifier.pos_label, classes), owner=owner)
     targets.check_metric(metric)
     if many:
@@ -186,43 +188,28 @@ def read_classes(
         warn_of_positive(metric, classes, codes)
     warn_of_one_class(classes)
     counted = y[weights(owner, sample_weight, len(y)) > 0]
-    counted = np.append(counted, np.setdiff1d(classes, counted))  # a class has a row at least
+    counted = np.append(counted, np.setdiff1d(classes, counted))  # each class has at least one row
     factors = compute_class_weight(classifier.class_weight, classes=classes, y=counted)
-    got = repr(classifier.class_weight)
-    require(np.isfinite(factors).all(), owner, "class_weight", "hold finite weights", got)
-    require((factors >= 0).all(), owner, "class_weight", "hold no negative weight", got)
+    ok, got = bool((np.isfinite(factors) & (factors >= 0)).all()), repr(classifier.class_weight)
+    require(ok, owner, "class_weight", "hold finite weights, not negative", got)
     return targets, codes, metric, factors
 
 
-WEIGHTS = "Rows have a weight in sample_weight, and a label's part in a macro average is its own."
-
-
-def _array(owner: str, y: Any) -> np.ndarray:
-    """Labels as an array. Refuse what numpy would stumble over, or make strings of."""
-    array = label_array(owner, y)
-    require(array.ndim == 0 or len(array) > 0, owner, "y", "hold at least one row", "none")
-    if array.ndim == 1:
-        refuse_gaps(owner, array)
-    if array.ndim == 1 and array.dtype == object:
-        kinds = {isinstance(label, str) for label in array}
-        cure = "Make strings of all: np.array(y).astype(str)."
-        got = "strings and other values"
-        require(len(kinds) == 1, owner, "y", "hold strings or numbers, not both", got, cure)
-    return array
+WEIGHTS = "Give the rows a sample_weight."
 
 
 def warn_of_one_class(classes: np.ndarray) -> None:
     """Warn if there is nothing to learn."""
     if len(classes) == 1:
         text = (
-            f"All rows are of one class, {classes.tolist()[0]!r}, so that there is nothing to "
-            "decide: every row will be labelled with it. Give rows of other classes."
+            f"All rows are of one class, {classes.tolist()[0]!r}, which will be predicted for "
+            "every row. Give rows of other classes."
         )
         warn(text, TrainingWarning)
 
 
 def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> None:
-    """Warn of classes of which one fold holds all rows, so that its classifier never saw them."""
+    """Warn of classes all of whose rows are in one fold, so that its classifier never saw them."""
     if targets.multilabel:
         return
     everything = np.unique(codes)
@@ -231,7 +218,7 @@ def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> Non
         names = [targets.names[code] for code in sorted(lost)]
         cure = "Give more rows of them, merge them with others, or use fewer folds."
         text = (
-            f"Of the classes {names[:3]} a fold holds all rows, so that its classifier never saw "
+            f"All rows of the classes {names[:3]} are in one fold, whose classifier never saw "
             f"them. {cure}"
         )
         warnings.warn(text, TrainingWarning, stacklevel=4)

@@ -24,7 +24,6 @@ def soft_confusion(
     temperature: Tensor,
     heaviside: membership.Heaviside = "linear",
     threshold: Tensor | None = None,
-    detach_threshold: bool = False,
     matrix: bool = False,
 ) -> Confusion:
     """`Confusion.from_membership(membership.of_batch(...))`, by a kernel where there is one.
@@ -44,7 +43,7 @@ def soft_confusion(
         and not _transformed()
     ):
         rows = batch.given, batch.target, batch.weight
-        sums = soft_sums(*rows, temperature, heaviside == "sigmoid", detach_threshold)
+        sums = soft_sums(*rows, temperature, heaviside == "sigmoid")
         tp, predicted, actual = sums.unbind()
         actual = actual.detach()
         return Confusion(tp, predicted, actual, actual.sum(), rows=count_rows(batch.weight))
@@ -54,7 +53,6 @@ def soft_confusion(
         temperature=temperature,
         heaviside=heaviside,
         threshold=threshold,
-        detach_threshold=detach_threshold,
     )
     return Confusion.from_membership(batch, soft, matrix=matrix)
 

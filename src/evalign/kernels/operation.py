@@ -32,7 +32,6 @@ def _operator(
     weight: Tensor,
     temperature: Tensor,
     sigmoid: bool,
-    detach_threshold: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sums, and what the gradient needs beside the batch."""
     return _forward(logits, target, weight, temperature, sigmoid)
@@ -58,20 +57,18 @@ def _grad(
     kept: Tensor,
     of_sums: Tensor,
     sigmoid: bool,
-    detach_threshold: bool,
 ) -> Tensor:
     nothing = of_sums.new_zeros(1)
     if not logits.is_cuda:
         batch = logits.t().unsqueeze(0), target.unsqueeze(0), weight.unsqueeze(0)
         slopes, of_rows = of_sums[:2].numpy(), (numbers, top, kept)
-        settings = sigmoid, detach_threshold, None
-        step = temperature.item(), of_rows, slopes, 0.0, *settings
+        step = temperature.item(), of_rows, slopes, 0.0, sigmoid, None
         # As the compiler expects it, even where the logits lie otherwise.
         return plain.backward(*batch, *step).squeeze(0).t().contiguous()
     from evalign.kernels import fused
 
     rows = GivenRows("multiclass", logits, target, weight, IGNORE)
-    step = fused.Step(temperature, sigmoid, detach_threshold)
+    step = fused.Step(temperature, sigmoid)
     slopes = torch.cat([of_sums[:2].flatten(), nothing, temperature.to(nothing).view(1)])
     slopes, outer = slopes.to(weight.dtype), (nothing + 1).to(weight.dtype)
     with fused.current(logits.device):
@@ -87,7 +84,7 @@ def _(logits: Tensor, *_: Any) -> Tensor:
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    logits, target, weight, temperature, ctx.sigmoid, ctx.detach_threshold = inputs
+    logits, target, weight, temperature, ctx.sigmoid = inputs
     # The temperature may be changed in place before the backward pass.
     ctx.save_for_backward(logits, target, weight, temperature.clone(), *output[1:])
     ctx.set_materialize_grads(False)
@@ -97,19 +94,15 @@ def _gradient(
     ctx: Any, of_sums: Tensor | None, *_: Any, backward: Callable[..., Tensor] = _backward
 ) -> tuple[Tensor | None, ...]:
     logits, target, weight, temperature, *kept = ctx.saved_tensors
-    rest = (None,) * 5
+    rest = (None,) * 4
     if of_sums is None:
         return None, *rest
     if not torch.is_grad_enabled():
-        batch, settings = (logits, target, weight, temperature), (ctx.sigmoid, ctx.detach_threshold)
-        return backward(*batch, *kept, of_sums, *settings), *rest
+        batch = logits, target, weight, temperature
+        return backward(*batch, *kept, of_sums, ctx.sigmoid), *rest
     # A gradient that will be differentiated again comes from the reference.
-    soft = membership.multiclass(
-        logits,
-        temperature=temperature,
-        heaviside="sigmoid" if ctx.sigmoid else "linear",
-        detach_threshold=ctx.detach_threshold,
-    )
+    heaviside = "sigmoid" if ctx.sigmoid else "linear"
+    soft = membership.multiclass(logits, temperature=temperature, heaviside=heaviside)
     c = Confusion.from_membership(Batch("multiclass", logits, target, weight), soft)
     sums = torch.stack([c.tp, c.predicted, c.actual])
     return *torch.autograd.grad(sums, logits, of_sums, create_graph=True), *rest
@@ -121,7 +114,7 @@ _operator.register_autograd(_gradient, setup_context=_keep)
 class _Eager(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
-        output = _forward(*inputs[:-1])
+        output = _forward(*inputs)
         _keep(ctx, inputs, output)
         ctx.mark_non_differentiable(*output[1:])
         return output

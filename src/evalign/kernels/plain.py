@@ -220,7 +220,6 @@ def backward(
     slopes: Array,
     cross_entropy_slope: float,
     sigmoid: bool,
-    detach_threshold: bool,
     odds: Tensor | None,
     class_weight: Tensor | None = None,
 ) -> Tensor:
@@ -256,7 +255,7 @@ def backward(
         gradient_of_h[at_one] = 0
         of_largest = by_log_p * of_first
         others, of_tau = step.pull(x, h, of_h, row, grad)
-        half = np.zeros_like(rest) if detach_threshold else 0.5 * (of_tau - by_tau * of_first)
+        half = 0.5 * (of_tau - by_tau * of_first)
         # Through the softmax, and through τ = (p_1 + p_2) / 2 to the two it is made of.
         common = step.to_p(others + of_largest + 2 * row.tau * half, row)
         p_2 = row.p * row.second

@@ -12,9 +12,7 @@ from evalign.aggregation import Ranks
 from evalign.aggregation.running import keep, make_saved
 from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import complaint, require
-from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, Metric, MetricFunction, resolve
-from evalign.core.numerics import safe_ratio
 from evalign.core.rows import GivenRows, Task
 from evalign.core.text import counted
 from evalign.losses.base import AdditiveLoss
@@ -37,12 +35,6 @@ class AlignedLoss(AdditiveLoss):
     of labels sigmoid(logits + offsets). The offsets make the largest of the *logits* roughly the
     label that is best for the metric (`metric_offsets`). The metric's part then works on the rows
     near that decision.
-
-    A row that k classes share evenly moves the metric by 1/k of what it moves the cross-entropy by:
-    among many classes the metric would have no say before rows are nearly decided. So in training
-    its gradient is divided by twice the soft accuracy of the batch (the mean membership of rows in
-    their own class) while that is below ½: the metric then has the say that it has between two
-    classes.
 
     Args:
         metric: as in `MetricLoss`.
@@ -153,7 +145,7 @@ class AlignedLoss(AdditiveLoss):
         """Change the sharpness in place, so that compiled graphs follow."""
         self.metric_loss.set_temperature(temperature)
 
-    def whole(self, rows: GivenRows) -> Tensor | None:
+    def fused(self, rows: GivenRows) -> Tensor | None:
         classes = 2 if rows.task == "binary" else rows.logits.shape[1]
         counts = self.counts if self.class_counts is None else self.class_counts
         known = counts is not None and counts.shape == (classes,) and rows.task != "multilabel"
@@ -165,7 +157,7 @@ class AlignedLoss(AdditiveLoss):
             return None
         learn = self._learn if self.class_counts is None else None
         odds = self._shift(weight).exp()
-        return self.metric_loss.whole(rows, odds, self.metric_weight, learn, weight)
+        return self.metric_loss.fused(rows, odds, self.metric_weight, learn, weight)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         self._check(batch)
@@ -178,11 +170,9 @@ class AlignedLoss(AdditiveLoss):
         cross_entropy, *of_metric = self.metric_loss.of_all_ranks(sums)
         confusion = of_metric[-1].detach()
         metric = self.metric_weight * self.metric_loss.loss_of_all(tuple(of_metric))
-        if self.metric_loss.learns():
-            metric = metric + (_strength(confusion) - 1) * (metric - metric.detach())
-            if self.class_counts is None:
-                c, pairs = confusion, confusion.multilabel
-                self._learn(torch.stack([c.negatives, c.actual], 1) if pairs else c.actual)
+        if self.metric_loss.learns() and self.class_counts is None:
+            c, pairs = confusion, confusion.multilabel
+            self._learn(torch.stack([c.negatives, c.actual], 1) if pairs else c.actual)
         return cross_entropy.value() + metric
 
     def _cross_entropy(self, batch: Batch) -> Mean:
@@ -276,14 +266,6 @@ def _positive(counts: Tensor) -> Tensor:
     """A class that has not come yet is taken for a very rare one."""
     most = counts.amax(-1, keepdim=True)
     return torch.where(most == 0, 1, counts.clamp(min=most / ODDS))
-
-
-def _strength(c: Confusion) -> Tensor | float:
-    """½ by the soft accuracy, which is taken to be that of guessing at least and ½ at most."""
-    if c.multilabel:
-        return 1.0  # every label has two classes
-    accuracy = safe_ratio(c.tp.sum(), c.total)
-    return 0.5 / accuracy.clamp(1 / c.num_classes, 0.5)
 
 
 def _with_labels(metric: Metric, labels: Sequence[int] | None) -> Metric:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require, traced, values_readable
-from evalign.core.doubts import warn_of_sigmoid
+from evalign.core.input_warnings import warn_of_sigmoid
 from evalign.core.numerics import full_precision, moved
 from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
 from evalign.losses import outputs
@@ -85,9 +85,9 @@ class Loss(KnownKeywords, nn.Module, ABC):
         return self._of_rows(self.rows(logits, target, sample_weight))
 
     def _of_rows(self, rows: GivenRows) -> Tensor:
-        whole = self.whole(rows)
-        if whole is not None:
-            return whole
+        fused = self.fused(rows)
+        if fused is not None:
+            return fused
         with full_precision(rows.logits):
             batch = Batch.of(rows)
             return self.value(batch).to(batch.weight.dtype)
@@ -128,7 +128,7 @@ class Loss(KnownKeywords, nn.Module, ABC):
         """Whether a call is one of training: rows of other ranks and batches count then."""
         return self.training and torch.is_grad_enabled()
 
-    def whole(self, rows: GivenRows) -> Tensor | None:
+    def fused(self, rows: GivenRows) -> Tensor | None:
         """The loss as one function, None where there is not one for these rows."""
         return None
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from evalign.aggregation import MoreRows, Ranks, Statistics
+from evalign.aggregation import Ranks, Statistics, TrainingSums
 from evalign.core import curves
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require
@@ -56,16 +56,16 @@ class AveragePrecisionLoss(AdditiveLoss):
         self.thresholds = thresholds
         self.statistics: Statistics = statistics
         self.momentum = momentum
-        self.more_rows = MoreRows(statistics, momentum, ranks, "AveragePrecisionLoss")
+        self.training_sums = TrainingSums(statistics, momentum, ranks, "AveragePrecisionLoss")
 
     @property
     def ranks(self) -> Ranks:
-        return self.more_rows.over_ranks.ranks
+        return self.training_sums.over_ranks.ranks
 
     def sums_from_batch(self, batch: Batch) -> Sums:
         return (curves.soft_counts(batch, self.thresholds),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        batch, curve = self.more_rows(*sums)
+        batch, curve = self.training_sums(*sums)
         score = curves.average_precision(curve)
         return zero_if_empty(1 - curves.mean_over_classes(score, curve), batch.total.sum())

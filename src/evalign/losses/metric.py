@@ -16,8 +16,8 @@ from evalign.core.rows import GivenRows, Task
 from evalign.kernels import soft_confusion
 from evalign.kernels.closed import closed_form
 from evalign.losses.base import AdditiveLoss
+from evalign.losses.fused import FusedLoss
 from evalign.losses.temperature import fill_temperature, register_temperature
-from evalign.losses.whole import WholeLoss
 
 
 class MetricLoss(AdditiveLoss):
@@ -34,7 +34,6 @@ class MetricLoss(AdditiveLoss):
         threshold: for binary tasks one number (default 0.5) or several, over which the loss is
             averaged; for multilabel tasks one number or one per label. Multiclass tasks have a
             dynamic threshold and take none.
-        detach_threshold: no gradient through the dynamic threshold.
         zero_division: score of a class where the metric is 0/0 (0, 1, or NaN to leave it out), for
             metrics given by name.
         statistics: "batch" or "running": take the gradient of the metric at a moving average of
@@ -72,7 +71,6 @@ class MetricLoss(AdditiveLoss):
         temperature: float = 0.2,
         heaviside: membership.Heaviside = "linear",
         threshold: float | Sequence[float] | Tensor | None = None,
-        detach_threshold: bool = False,
         zero_division: float | None = None,
         statistics: Literal["batch", "running"] = "batch",
         momentum: float = 0.1,
@@ -88,7 +86,6 @@ class MetricLoss(AdditiveLoss):
         register_temperature(self, temperature, heaviside)
         self.heaviside: membership.Heaviside = heaviside
         self.metric = resolve(metric, zero_division=zero_division, owner="MetricLoss")
-        self.detach_threshold = detach_threshold
         if threshold is not None:
             threshold = thresholds_tensor("MetricLoss", "threshold", threshold)
         self.register_buffer("threshold", threshold, persistent=False)
@@ -117,7 +114,7 @@ class MetricLoss(AdditiveLoss):
         """Change the sharpness in place, so that compiled graphs follow."""
         fill_temperature(self, temperature)
 
-    def whole(
+    def fused(
         self,
         rows: GivenRows,
         odds: Tensor | None = None,
@@ -131,17 +128,15 @@ class MetricLoss(AdditiveLoss):
         if form is None or callable(self.heaviside) or self.per_image:
             return None
         learns = self.learns()
-        loss = WholeLoss(
+        loss = FusedLoss(
             self.metric,
             form,
             self.temperature,
             self.heaviside == "sigmoid",
-            self.detach_threshold,
             self.threshold,
             odds,
             class_weight,
             metric_weight,
-            odds is not None and learns,
             learn if learns else None,
             self.over_ranks if learns else None,
             self.running if learns else None,
@@ -186,7 +181,6 @@ class MetricLoss(AdditiveLoss):
             temperature=self.temperature,
             heaviside=self.heaviside,
             threshold=threshold,
-            detach_threshold=self.detach_threshold,
             matrix=self.metric.needs_matrix,
         )
 

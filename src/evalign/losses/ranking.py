@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from evalign.aggregation import MoreRows, Ranks, Statistics
+from evalign.aggregation import Ranks, Statistics, TrainingSums
 from evalign.core import curves, membership
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
@@ -62,11 +62,11 @@ class AUROCLoss(AdditiveLoss):
         self.register_buffer("thresholds", ascending_fpr, persistent=False)
         self.statistics: Statistics = statistics
         self.momentum = momentum
-        self.more_rows = MoreRows(statistics, momentum, ranks, "AUROCLoss")
+        self.training_sums = TrainingSums(statistics, momentum, ranks, "AUROCLoss")
 
     @property
     def ranks(self) -> Ranks:
-        return self.more_rows.over_ranks.ranks
+        return self.training_sums.over_ranks.ranks
 
     def set_temperature(self, temperature: float) -> None:
         """Change the sharpness in place, so that compiled graphs follow."""
@@ -81,7 +81,7 @@ class AUROCLoss(AdditiveLoss):
         )
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        batch, curve = self.more_rows(*sums)
+        batch, curve = self.training_sums(*sums)
         area = curves.whole_area(curve)
         return zero_if_empty(1 - curves.mean_over_classes(area, curve), batch.total.sum())
 

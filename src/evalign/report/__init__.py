@@ -1,9 +1,8 @@
-"""The outcome of a run, as numbers and as one HTML page that opens offline.
+"""The result of a run, as numbers and as one HTML page that works offline.
 
 From low to high: `contents` (what is shown), `words` (the sentences), `summary` (the numbers, ready
-for JSON), `curves` (what the figures draw), `figures` (as SVG), `markup` (pieces of HTML), `head`
-(the first part of the page), `page` (the whole of it, with `page.html`, `page.css` and `page.js`).
-May import `core`; knows nothing of how a model was trained.
+for JSON), `curves` (what the figures plot), `figures` (SVG), `page` (fills the `templates`). May
+import `core`; does not know how a model was trained.
 """
 
 from evalign.report.contents import Contents, ModelFindings, Scored, TriedModels

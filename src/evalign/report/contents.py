@@ -1,4 +1,4 @@
-"""The contents of a report: test rows, and the answers of one or two models."""
+"""The contents of a report: test rows, and the predictions of one or two models."""
 
 import math
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ from evalign.core.resampling import FEW
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """One model on the test rows.
+    """The predictions of one model on the test rows.
 
     Args:
-        name: what it is called: its recipe ("aligned", "cross_entropy") or its kind ("blend").
+        name: its recipe ("aligned", "cross_entropy") or its kind ("blend").
         predicted: (n,) class codes, by its decision rule.
         probabilities: (n, C).
         history: the records of `evalign.training.fit`.
@@ -36,16 +36,15 @@ class Scored:
 
 @dataclass(frozen=True)
 class TriedModels:
-    """The models that were tried before one was made of them, on rows that they had not seen.
+    """The candidates that were cross-validated before one model was chosen or blended from them.
 
     Args:
-        rows: for each model, and last for what was made of them, a "candidate" (its name), its
-            "weight", "rule_score" and "argmax_score" (the metric), "gain" (what the last one is
-            better by), each with "_low" and "_high", and "seconds". Scores are None where rows
-            are too few for them.
-        gain: of the last one over the best by argmax, "against": "value", "low", "high", and, where
-            groups are too few to trust these, "few_groups", their number.
-        left_out: why a model was not tried, by its name.
+        rows: for each candidate, and last for the final model, "candidate" (its name), "weight",
+            "rule_score" and "argmax_score" (the metric), "gain" (the final model's lead), each
+            also with "_low" and "_high", and "seconds". Scores are None if there are too few rows.
+        gain: the lead of the final model over the best candidate by argmax, "against": "value",
+            "low", "high" and, with too few groups to trust them, "few_groups", their number.
+        left_out: for each candidate that was not tried, why.
     """
 
     rows: list[dict[str, Any]]
@@ -53,35 +52,31 @@ class TriedModels:
     left_out: dict[str, str]
 
     def __post_init__(self) -> None:
-        ends = ("", "_low", "_high")
-        scores = [f"{stem}{end}" for stem in ("rule_score", "argmax_score", "gain") for end in ends]
-        ok = len(self.rows) > 0
-        for row in self.rows:
-            texts = [row["candidate"], *self.left_out, *self.left_out.values()]
-            ok = ok and all(isinstance(text, str) for text in texts)
-            ok = ok and isinstance(row["weight"], int | float)
-            numbers = [row[name] for name in (*scores, "seconds")]
-            ok = ok and all(isinstance(value, int | float | None) for value in numbers)
-        ok = ok and isinstance(self.gain["against"], str)
-        gain = [self.gain[key] for key in ("value", "low", "high")]
-        ok = ok and (gain == [None] * 3 or all(isinstance(value, int | float) for value in gain))
+        stems, ends = ("rule_score", "argmax_score", "gain"), ("", "_low", "_high")
+        known = ["seconds", *(f"{stem}{end}" for stem in stems for end in ends)]
+        texts = [self.gain["against"], *self.left_out.values()]
+        texts += [row["candidate"] for row in self.rows]
+        ok = len(self.rows) > 0 and all(isinstance(text, str) for text in texts)
+        ok = ok and all(_is_number(row["weight"]) for row in self.rows)
+        values = [row[name] for row in self.rows for name in known]
+        ok = ok and all(value is None or _is_number(value) for value in values)
+        gain = [self.gain[name] for name in ("value", "low", "high")]
+        ok = ok and (gain == [None] * 3 or all(map(_is_number, gain)))
         require(ok, "TriedModels", "rows", "hold names and numbers", self.rows[:1])
 
 
 @dataclass(frozen=True)
 class ModelFindings:
-    """What was found out about the models beyond their answers.
+    """What is known about the models beyond their predictions.
 
     Args:
-        notes: the warnings that were given on the way.
-        against: the code of the class that the others are held against: of two the first, of more
-            the most frequent one.
-        cuts: for each model and each class, the probability from which the rule gives the class
-            where all others but `against` have none. None where there is no such probability.
-        columns: of the table, the most important first, each with its "column" (the name) and how
-            much worse the metric gets if its values are shuffled: "value" is the mean, "low" and
-            "high" are the least and the most.
-        rows: how many rows were shuffled.
+        notes: the warnings of the run.
+        against: the code of the reference class: the first of two, the most frequent of more.
+        cuts: for each model and class, the probability from which the decision rule predicts the
+            class if the rest of the probability is that of `against`. None if there is none.
+        columns: permutation importance, the most important column first: "column" (the name) and
+            how much worse the metric gets, "value" (mean), "low" and "high" (over the repeats).
+        rows: the number of rows that were shuffled.
     """
 
     notes: list[str]
@@ -91,57 +86,53 @@ class ModelFindings:
     rows: int
 
     def __post_init__(self) -> None:
-        def is_number(value: Any) -> bool:
-            return isinstance(value, int | float) and math.isfinite(value)
-
         def check(name: str, ok: bool, allowed: str) -> None:
             require(ok, "ModelFindings", name, allowed, repr(getattr(self, name))[:100])
 
         check("notes", all(isinstance(note, str) for note in self.notes), "hold texts")
         every = [cut for cuts in self.cuts for cut in cuts if cut is not None]
-        ok = all(is_number(cut) and 0 <= cut <= 1 for cut in every)
+        ok = all(_is_number(cut) and 0 <= cut <= 1 for cut in every)
         check("cuts", ok, "hold probabilities or None")
         ok = all(isinstance(row["column"], str) for row in self.columns)
-        ok = ok and all(is_number(row[k]) for row in self.columns for k in ("value", "low", "high"))
+        keys = ("value", "low", "high")
+        ok = ok and all(_is_number(row[key]) for row in self.columns for key in keys)
         check("columns", ok, "hold names and numbers")
         check("rows", isinstance(self.rows, int), "be a number of rows")
 
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """All that a report shows.
+    """Everything that a report shows.
 
     Args:
-        metric: the name of the metric that was trained for. A metric for two classes ("f1") is
-            that of the class with code 1.
-        classes: their names, in the order of the codes.
+        metric: the name of the metric that the model optimises. A binary metric ("f1") is that of
+            the class with code 1.
+        classes: the names of the classes, in the order of their codes.
         y: (n,) the true class codes of the test rows.
         aligned: the model that was made for the metric.
-        baseline: a usual model, trained with cross-entropy, with the same kind of decision rule.
-        temperature: of the aligned model's loss at the end; None for a loss without one.
-        weight: (n,) a weight per row; None counts rows.
+        baseline: a standard model with a decision rule of the same kind.
+        weight: (n,) sample weights.
         groups: (n,) rows of one group are resampled together.
-        seed: of the resampling.
-        cards: {title: {name: value}}, shown as they are.
-        seen: the models were trained on these rows, or chosen by them: they are not a test.
-        tried: the models that the aligned one was made of, or chosen from.
-        findings: what else is known of the models.
-        how: how to get a method, by its key (see `scores`), such as a command.
-        constrained: the rules keep to a constraint, which the most probable classes do not.
+        seed: seed of the resampling.
+        cards: {title: {name: value}}, shown verbatim.
+        seen: the models were trained or selected on these rows, which are no test then.
+        tried: the candidates of the model.
+        findings: what else is known about the models.
+        how: how to get a method, such as a command, by its key (see `scores`).
+        constrained: the decision rules satisfy a constraint, which argmax ignores.
         columns: the columns of the table as they were read, each with its "name", "kind", "gaps"
-            and "values" (how many missing and distinct values it has) and "examples" (texts).
+            and "values" (numbers of missing and of distinct values) and "examples" (texts).
     """
 
     metric: str
     classes: list[str]
     y: np.ndarray
     aligned: Scored
-    baseline: Scored | None
-    temperature: float | None
-    weight: np.ndarray | None
-    groups: np.ndarray | None
-    seed: int
-    cards: dict[str, dict[str, str]]
+    baseline: Scored | None = None
+    weight: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    seed: int = 0
+    cards: dict[str, dict[str, str]] = field(default_factory=dict)
     seen: bool = False
     tried: TriedModels | None = None
     findings: ModelFindings | None = None
@@ -172,7 +163,7 @@ class Contents:
         if self.findings is not None:
             given = [len(cuts) for cuts in self.findings.cuts]
             ok, against = given == [classes] * len(self.models), self.findings.against
-            require(ok, "Contents", "cuts", f"be of {classes} classes for each model", given)
+            require(ok, "Contents", "cuts", f"hold {classes} classes for each model", given)
             known = isinstance(against, int) and 0 <= against < classes
             require(known, "Contents", "against", "be the code of a class", repr(against))
 
@@ -183,7 +174,7 @@ class Contents:
 
     @property
     def keys(self) -> list[str]:
-        """What the numbers of the models are called: "aligned", and the name of the baseline."""
+        """The keys of the models in `scores`: "aligned", and the name of the baseline."""
         return ["aligned"] if self.baseline is None else ["aligned", self.baseline.name]
 
     @property
@@ -192,23 +183,18 @@ class Contents:
 
     @property
     def scarce(self) -> np.ndarray:
-        """The codes of the classes with few rows, whatever these weigh."""
+        """The codes of the classes with few rows, whatever their weight."""
         return np.flatnonzero(np.bincount(self.y, minlength=len(self.classes)) < FEW)
 
     @property
     def one_class(self) -> bool:
-        """Whether all rows are of one class, by which only a mean over rows is to be judged."""
+        """Whether all rows are of one class, which only a mean over rows can judge."""
         mean = isinstance(self.resolved, Accuracy | ExpectedCost)
         return not mean and len(np.unique(self.y)) == 1
 
     @property
-    def kind(self) -> str:
-        """What the rows are called."""
-        return "rows seen in training" if self.seen else "test rows"
-
-    @property
     def metric_name(self) -> str:
-        """The name of the metric; that of a cost is without its matrix."""
+        """The name of the metric; for a cost, without its matrix."""
         return self.metric.split("[")[0]
 
     @property
@@ -225,16 +211,6 @@ class Contents:
             matrix=matrix,
         )
 
-    def soft(self, model: Scored) -> Confusion | None:
-        """The soft confusion matrix at the final temperature. Log-probabilities serve as logits."""
-        if self.temperature is None:
-            return None
-        probabilities = torch.tensor(model.probabilities, dtype=torch.float64)
-        return Confusion.from_logits(
-            probabilities.clamp(min=torch.finfo(torch.float64).tiny).log(),
-            torch.tensor(self.y),
-            task="multiclass",
-            temperature=self.temperature,
-            sample_weight=torch.tensor(self.weights),
-            matrix=True,
-        )
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

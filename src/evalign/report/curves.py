@@ -1,4 +1,4 @@
-"""The curves of the figures: counts over thresholds, and how often a probability is right."""
+"""What the figures plot: counts over thresholds, and calibration."""
 
 from typing import Any, NamedTuple
 
@@ -6,16 +6,16 @@ import numpy as np
 
 from evalign.report.contents import Contents, Scored
 
-# Classes that the figures show, at most.
+# Classes in the figures, at most.
 SHOWN = 30
-# Thresholds of one class, at most, and of all classes together.
+# Thresholds of one class, and of all classes together, at most.
 THRESHOLDS = 300
 ALL_THRESHOLDS = 4_000
 BINS = 12
 
 
 def shown_classes(contents: Contents, most: int = SHOWN) -> np.ndarray:
-    """The codes to show: all, or as many as may be with the most wrongly labelled rows."""
+    """The codes of the classes to show: all, or those with the most errors."""
     c = contents.hard(contents.aligned.predicted, matrix=False)
     return np.sort((c.fn + c.fp).argsort(descending=True, stable=True)[:most].numpy())
 
@@ -23,9 +23,9 @@ def shown_classes(contents: Contents, most: int = SHOWN) -> np.ndarray:
 def precision_recall(contents: Contents) -> list[dict[str, Any]]:
     """For each class with true rows, the counts at thresholds on its probability.
 
-    For two classes, only the second is taken. "at" is the threshold whose predicted mass is nearest
-    the rule's. "rule" holds the rule's own counts, which for more than two classes need not be
-    those of any threshold.
+    Of two classes, only the second is taken. "at" is the threshold that predicts the class about as
+    often as the rule. "rule" holds the rule's own counts, which with more than two classes need not
+    be those of any threshold.
     """
     codes = shown_classes(contents) if len(contents.classes) > 2 else np.array([1])
     codes = codes[np.isin(codes, contents.y)]
@@ -43,7 +43,7 @@ def precision_recall(contents: Contents) -> list[dict[str, Any]]:
 
 
 def _thresholds(contents: Contents, model: Scored, code: int, points: int) -> dict[str, Any]:
-    """Counts where rows get the class's label if its probability is at least the threshold."""
+    """Counts if the class is predicted from each threshold on its probability."""
     weight, said = contents.weights, model.predicted == code
     true = weight * (contents.y == code)
     rule = {"tp": float(true[said].sum()), "predicted": float(weight[said].sum())}
@@ -51,12 +51,12 @@ def _thresholds(contents: Contents, model: Scored, code: int, points: int) -> di
     order = np.argsort(model.probabilities[:, code], kind="stable")[::-1]
     score = model.probabilities[order, code]
     tp, predicted = true[order].cumsum(), weight[order].cumsum()
-    cuts = np.flatnonzero(np.diff(score, append=-1.0))  # the last row of each run of equal scores
+    cuts = np.flatnonzero(np.diff(score, append=-1.0))  # the last of each run of equal scores
     cuts = cuts[predicted[cuts] > 0]
     at = np.abs(predicted[cuts] - rule["predicted"]).argmin()
     if len(cuts) > points:
-        # Points are even in recall, and even in the logarithm of the rows, which gives detail where
-        # a rare class is decided.
+        # Even in recall, and even in the logarithm of the rows, for detail where a rare class is
+        # decided.
         recall = np.searchsorted(tp[cuts], np.linspace(0, tp[-1], points // 2))
         rows = np.geomspace(predicted[cuts[0]], predicted[cuts[-1]], points // 2 - 1)
         kept = np.concatenate([recall, np.searchsorted(predicted[cuts], rows), [at]])
@@ -73,7 +73,7 @@ def _thresholds(contents: Contents, model: Scored, code: int, points: int) -> di
 
 
 class Reliability(NamedTuple):
-    """Per bin: the mean probability, the share of rows it was right for, and the rows."""
+    """Per bin: the mean probability, the observed frequency, and the number of rows."""
 
     probability: np.ndarray
     frequency: np.ndarray
@@ -81,9 +81,9 @@ class Reliability(NamedTuple):
 
 
 def reliability(contents: Contents, model: Scored) -> Reliability:
-    """Compare probability and frequency in bins of nearly equal count.
+    """Compare probability and frequency in bins of nearly equal size.
 
-    For two classes the probability is that of class 1; for more, that of the likeliest class.
+    The probability is that of class 1 of two, or that of the most probable of more classes.
     """
     probabilities, y = model.probabilities, contents.y
     if len(contents.classes) == 2:
@@ -102,5 +102,5 @@ def reliability(contents: Contents, model: Scored) -> Reliability:
 
 
 def _compact(mass: np.ndarray) -> list[float]:
-    """Round to nine digits, in which counts stay exact."""
+    """Round to nine digits, which keeps counts exact."""
     return [float(f"{x:.9g}") for x in mass]

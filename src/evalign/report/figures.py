@@ -1,7 +1,6 @@
-"""The figures, as SVG that no program has to draw. Colours are those of `page.css`.
+"""The figures, as SVG. Their colours are in `page.css`, their legends in the template.
 
-Lengths are pixels of a phone, on which a figure is as wide as the page. It grows a little where
-there is more room. Names of lines are beside the figures, as text, see `markup.legend`.
+Lengths are pixels of a phone, whose page is as wide as a figure; on wider screens figures grow.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,17 +10,16 @@ from unicodedata import east_asian_width
 
 import numpy as np
 
-from evalign.core.confusion import Confusion
+from evalign.core.text import visible
 from evalign.report.contents import Contents
 from evalign.report.curves import shown_classes
 from evalign.report.words import number
 from evalign.report.words import span as ends
 
 WIDTH, HEIGHT = 350, 220
-KINDS = ("s0", "s1")  # of the models, in `page.css`
-# The side of a confusion matrix, and the classes up to which it has the counts in its cells.
+# The side of a confusion matrix, and the classes up to which its cells show counts.
 SIDE, WRITTEN = 230, 10
-TOLD = 5  # errors in its words, at most
+TOLD = 5  # errors in its description, at most
 # Labels on an axis, and their length, at most.
 LABELS, LONGEST = 20, 95
 QUARTERS = [0, 0.25, 0.5, 0.75, 1]
@@ -34,7 +32,7 @@ class ChartLine(NamedTuple):
     Args:
         x, y: its points; those that are not finite are left out.
         kind: its class in `page.css`.
-        dots: the indices of the points that are marked, and what they say on hover.
+        dots: the indices of the points to mark, with their tooltips.
     """
 
     x: Sequence[float]
@@ -52,14 +50,20 @@ def chart(
     unit: bool = False,
     inside: str = "",
 ) -> str:
-    """Lines over two axes with their names. With `unit` both go from 0 to 1.
+    """Lines over two axes with their names. With `unit` both axes run from 0 to 1.
 
-    What is `inside` has the coordinates of a unit chart, downwards with a minus.
+    Args:
+        name: the id of the figure.
+        words: its description for those who cannot see it.
+        lines: what it plots.
+        axes: the names of the axes.
+        unit: whether both axes run from 0 to 1.
+        inside: further SVG in the coordinates of a unit chart, whose y-axis points down.
     """
     points = [_finite(line) for line in lines]
-    spans = [UNIT, UNIT] if unit else [_room(values) for values in np.concatenate(points, 1)]
+    spans = [UNIT, UNIT] if unit else [_padded(values) for values in np.concatenate(points, 1)]
     marks = [QUARTERS, QUARTERS] if unit else [ticks(*span) for span in spans]
-    if not unit and all(value == round(value) for line in lines for value in line.x):
+    if not unit:  # epochs are whole
         marks[0] = [mark for mark in marks[0] if mark == round(mark)]
     left = 10 + max(_length(_tick(mark)) for mark in marks[1])
     right, top = WIDTH - 18, 24 if axes[1] else 8
@@ -89,8 +93,8 @@ def chart(
     return _svg(name, words, bottom + 40, parts)
 
 
-def precision_recall(name: str, words: str, kinds: Sequence[str]) -> str:
-    """A chart whose curves `page.js` draws, with a diamond for each and a ring."""
+def precision_recall(words: str, kinds: Sequence[str]) -> str:
+    """A chart whose curves `page.js` draws, with a diamond for each, and a ring."""
     thin = 'vector-effect="non-scaling-stroke"'  # a width in pixels, not in units of the chart
     drawn = [
         f'<path class="line {kind}" id="curve-{i}" {thin}/>'
@@ -99,14 +103,13 @@ def precision_recall(name: str, words: str, kinds: Sequence[str]) -> str:
     ]
     ring = f'<circle class="ring {kinds[0]}" id="ring" r=".03" {thin}/>'
     inside = "".join(drawn) + ring
-    return chart(name, words, [], axes=("recall", "precision"), unit=True, inside=inside)
+    axes = "recall", "precision"
+    return chart("precision-recall", words, [], axes=axes, unit=True, inside=inside)
 
 
-def intervals(
-    name: str, words: str, methods: Sequence[Mapping[str, Any]], kinds: Sequence[str]
-) -> str:
-    """Each method's value and interval, the first on top; its name is above."""
-    span = _room(np.array([[m["low"], m["high"]] for m in methods]))
+def intervals(words: str, methods: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> str:
+    """The value and the interval of each method below its name, the first on top."""
+    span = _padded(np.array([[m["low"], m["high"]] for m in methods]))
     x, bottom = _scale(span, 20, WIDTH - 20), 8 + 40 * len(methods)
     parts = []
     for mark in ticks(*span):
@@ -116,13 +119,12 @@ def intervals(
         at, low, high = 30 + 40 * i, x(method["low"]), x(method["high"])
         parts.append(_text(0, at - 12, _short(method["name"], WIDTH)))
         parts.append(f'<path class="bar {kind}" d="M{low:.1f} {at}H{high:.1f}"/>')
-        parts.append(
-            _dot(x(method["value"]), at, kind, f"{number(method['value'])}, {ends(method)}")
-        )
-    return _svg(name, words, bottom + 24, parts)
+        title = f"{number(method['value'])}, {ends(method)}"
+        parts.append(_dot(x(method["value"]), at, kind, title))
+    return _svg("intervals", words, bottom + 24, parts)
 
 
-def bars(name: str, words: str, rows: Sequence[Mapping[str, Any]], kind: str) -> str:
+def bars(words: str, rows: Sequence[Mapping[str, Any]], kind: str) -> str:
     """A bar for each "column" with its name and "value" above, and a line from "low" to "high"."""
     span = min(0, *(row["low"] for row in rows)), max(0, *(row["high"] for row in rows))
     x, parts = _scale(span, 2, WIDTH - 2), []
@@ -136,20 +138,19 @@ def bars(name: str, words: str, rows: Sequence[Mapping[str, Any]], kind: str) ->
             f'height="8"/><path class="line ink" d="M{x(row["low"]):.1f} {at + 1}'
             f'H{x(row["high"]):.1f}"/>'
         )
-    return _svg(name, words, 34 * len(rows), parts)
+    return _svg("columns", words, 34 * len(rows), parts)
 
 
-def matrix(name: str, words: str, contents: Contents, confusion: Confusion) -> str:
+def matrix(name: str, words: str, contents: Contents, counts: np.ndarray) -> str:
     """The confusion matrix: a cell's shade is its share of the true class, its text the count.
 
-    Who cannot see it is told the most frequent errors.
+    The description names the most frequent errors.
     """
     codes = shown_classes(contents)
-    counts = confusion.matrix.numpy()
     share = counts / np.maximum(counts.sum(1, keepdims=True), np.finfo(float).tiny)
     counts, share = counts[np.ix_(codes, codes)], share[np.ix_(codes, codes)]
     labels = [_short(contents.classes[code], LONGEST) for code in codes]
-    texts = [[_count(count) for count in row] for row in counts]
+    texts = [[f"{count:,.1f}".removesuffix(".0") for count in row] for row in counts]
     errors = sorted((-counts[i, j], i, j) for i, j in np.argwhere(counts) if i != j)[:TOLD]
     told = (f"true {labels[i]}, predicted {labels[j]}: {texts[i][j]}" for _, i, j in errors)
     words += f" Most errors: {'; '.join(told)}." if errors else " No errors."
@@ -184,7 +185,7 @@ def matrix(name: str, words: str, contents: Contents, confusion: Confusion) -> s
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two, six at most.
+    """At most six round numbers between two.
 
     Examples:
         >>> ticks(0.41, 0.58), ticks(1, 12)
@@ -205,8 +206,8 @@ def _finite(line: ChartLine) -> np.ndarray:
     return points[:, np.isfinite(points).all(0)]
 
 
-def _room(values: np.ndarray) -> tuple[float, float]:
-    """The least and the greatest, with some room on both sides."""
+def _padded(values: np.ndarray) -> tuple[float, float]:
+    """The smallest and the largest value, with some room on both sides."""
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
     more = 0.04 * (high - low) or 0.01 * abs(high) or 0.01
     return low - more, high + more
@@ -219,7 +220,7 @@ def _scale(span: tuple[float, float], start: float, end: float) -> Callable[[flo
 
 def _svg(name: str, words: str, height: float, parts: Sequence[str]) -> str:
     return (
-        f'<svg class="plot" id="{name}" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
+        f'<svg class="plot" id="{escape(name)}" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
         f'aria-label="{escape(words)}">{"".join(parts)}</svg>'
     )
 
@@ -245,28 +246,18 @@ def _tick(value: float) -> str:
     return f"{value:.6g}".replace("-", "−")
 
 
-def _count(value: float) -> str:
-    """Write a count as a whole number, or with one decimal if it is soft or weighted."""
-    return f"{value:,.1f}".removesuffix(".0")
-
-
 def _length(text: str) -> float:
-    """About how long a text is in the size that `page.css` gives it here, rather more than less."""
-    return sum(
-        12.5
-        if character in "WMwm@%—…" or east_asian_width(character) in "WF"
-        else 9.5
-        if character.isupper()
-        else 7.6
-        for character in text
-    )
+    """About how long a text is in the font size of the figures, erring on the long side."""
+    wide = sum(c in "WMwm@%—…" or east_asian_width(c) in "WF" for c in text)
+    upper = sum(c.isupper() and c not in "WM" for c in text)
+    return 7.6 * len(text) + 4.9 * wide + 1.9 * upper
 
 
 def _short(text: str, length: float) -> str:
     """As much of a text as there is room for."""
+    text = visible(text[: int(length)])  # a name may be as long as a book
     if _length(text) <= length:
         return text
-    text = text[: int(length)]  # a name may be as long as a book
     while _length(f"{text}…") > length:
         text = text[:-1]
     return f"{text}…"

@@ -7,83 +7,68 @@ import numpy as np
 
 from evalign.core.metrics import FBeta, Metric, Precision, Recall, resolve
 from evalign.core.metrics.base import ClassMetric
-from evalign.core.resampling import FEW, bootstrap, interval
+from evalign.core.resampling import bootstrap, interval
 from evalign.report.contents import Contents
-from evalign.report.words import FREE, answer, verdict, verdict_of_tried
+from evalign.report.words import answer, verdict, verdict_of_tried
 
 OTHERS = ["accuracy", "balanced_accuracy", "f1_macro", "matthews_corrcoef"]
 OTHERS_OF_TWO = ["f1", "precision", "recall"]
 
+Predictions = dict[str, np.ndarray]  # the class codes of each method, by its key
+
 
 def scores(contents: Contents) -> dict[str, Any]:
-    """The metric of each method with its 95% interval, the differences, and the classes one by one.
+    """The metric of each method with its 95% interval, the differences, and per-class scores.
 
     Returns:
         - "metric", "greater_is_better", "rows" (their number), "groups" (their number, or None),
           "test" (false for rows that the models have seen);
         - "answer": "verdict" ("helped", "did not help" or "cannot tell"), a "sentence" that says
           so, and "next", sentences on what to do;
-        - "methods": for each "key" ("aligned" by its rule and "aligned_argmax" by the most probable
-          class; with a baseline also its name, "cross_entropy", and "cross_entropy_argmax"),
-          "name", "value", "low", "high" and "same_as", an earlier key with the same labels;
+        - "methods": for each "key" ("aligned" by its rule and "aligned_argmax"; with a baseline
+          also its name, "cross_entropy", and "cross_entropy_argmax"), "name", "value", "low",
+          "high" and "same_as", an earlier key with the same labels;
         - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
           the other's (for a cost, a negative one favours the aligned model), "verdict", a sentence,
-          and, where classes are scarce, "without_scarce", "value", "low" and "high" without them,
-          and, where groups are too few to trust the interval, "few_groups", their number;
+          and, with scarce classes, "without_scarce", "value", "low" and "high" without them;
         - "per_class": "class", "rows" (their weight) and, for each model, under its key,
           "predicted", "precision", "recall", "f1";
         - "scarce": the "classes" with few rows, {class: rows}, and the "values" of the metric
           without them, {key: value}, or None if there are none, or fewer than two others;
         - "others": {metric: {key: value}};
-        - "tried", where models were: "rows", "gain" and "left_out" of `TriedModels`, and "verdict",
-          a sentence.
+        - "tried", if there were candidates: "rows", "gain" and "left_out" of `TriedModels`, and
+          "verdict", a sentence.
     """
-    metric, predictions = contents.resolved, _methods(contents)
-    names = _names(contents)
-    confusions = {
-        key: contents.hard(predicted, matrix=metric.needs_matrix)
-        for key, predicted in predictions.items()
-    }
-    values = {key: metric(c).item() for key, c in confusions.items()}
-    drawn = _drawn(contents, metric, predictions, np.full(len(contents.y), True))
-    scarce, without, drawn_without = _scarce(contents, predictions)
+    metric, names, predictions = contents.resolved, {}, {}
+    for key, model in zip(contents.keys, contents.models, strict=True):
+        names |= {key: model.label, f"{key}_argmax": f"{model.label} with argmax"}
+        predictions |= {key: model.predicted, f"{key}_argmax": model.probabilities.argmax(1)}
+    every = np.full(len(contents.y), True)
+    values = _values(contents, metric, predictions, every)
+    resampled = _resampled(contents, metric, predictions, every)
+    scarce, without, resampled_without = _scarce(contents, predictions)
 
-    def entry(value: float, draws: np.ndarray) -> dict[str, float]:
+    def entry(value: float, draws: np.ndarray) -> dict[str, Any]:
         low, high = interval(draws)
         return {"value": value, "low": low, "high": high}
 
-    def ahead(values: dict[str, float], drawn: dict[str, np.ndarray], key: str) -> dict[str, Any]:
+    def lead(values: dict[str, float], drawn: dict[str, np.ndarray], key: str) -> dict[str, Any]:
         return entry(values["aligned"] - values[key], drawn["aligned"] - drawn[key])
 
     methods = [
-        {
-            "key": key,
-            "name": name,
-            **entry(values[key], drawn[key]),
-            "same_as": _same(predictions, key),
-        }
+        {"key": key, "name": name, **entry(values[key], resampled[key])}
+        | {"same_as": _same(predictions, key)}
         for key, name in names.items()
     ]
-    groups = None if contents.groups is None else len(np.unique(contents.groups))
     differences = []
     for method in methods[1:]:
-        key, name = method["key"], method["name"]
-        difference = ahead(values, drawn, key)
-        if any(scarce.values()):  # a class without rows is in no resample, and moves none
+        key = str(method["key"])
+        difference = lead(values, resampled, key)
+        if any(scarce.values()):  # a class without rows is in no resample
             unknown = dict.fromkeys(("value", "low", "high"))
-            found = unknown if without is None else ahead(without, drawn_without, key)
+            found = unknown if without is None else lead(without, resampled_without, key)
             difference["without_scarce"] = found
-        if groups is not None and groups < FEW:
-            difference["few_groups"] = groups
-        text = verdict(difference, names["aligned"], name, metric.greater_is_better)
-        if contents.seen:
-            text = f"Against {name}: no verdict, as the models have seen these rows."
-        elif contents.one_class:
-            text = f"Against {name}: no verdict, as all rows are of one class."
-        elif method["same_as"] == "aligned":
-            text = f"Against {name}: the labels are the same."
-        elif contents.constrained and key.endswith("_argmax"):
-            text = f"{text} {FREE}"
+        text = verdict(contents, difference, method)
         differences.append({"against": key, **difference, "verdict": text})
 
     others = OTHERS + (OTHERS_OF_TWO if len(contents.classes) == 2 else [])
@@ -96,47 +81,43 @@ def scores(contents: Contents) -> dict[str, Any]:
         "metric": contents.metric,
         "greater_is_better": metric.greater_is_better,
         "rows": len(contents.y),
-        "groups": groups,
+        "groups": None if contents.groups is None else len(np.unique(contents.groups)),
         "test": not contents.seen,
         "methods": methods,
         "differences": differences,
         "per_class": _per_class(contents),
         "scarce": {"classes": scarce, "values": without},
         "others": {
-            name: {key: resolve(name)(c).item() for key, c in confusions.items()}
+            name: _values(contents, resolve(name), predictions, every)
             for name in others
             if name != contents.metric
         },
     }
 
 
-def _methods(contents: Contents) -> dict[str, np.ndarray]:
-    methods = {}
-    for key, model in zip(contents.keys, contents.models, strict=True):
-        methods |= {key: model.predicted, f"{key}_argmax": model.probabilities.argmax(1)}
-    return methods
-
-
-def _names(contents: Contents) -> dict[str, str]:
-    names = {}
-    for key, model in zip(contents.keys, contents.models, strict=True):
-        names |= {key: model.label, f"{key}_argmax": f"{model.label} with argmax"}
-    return names
-
-
-def _same(predictions: dict[str, np.ndarray], key: str) -> str | None:
-    """The first of the methods before this one with the same labels."""
+def _same(predictions: Predictions, key: str) -> str | None:
+    """The first of the earlier methods with the same labels."""
     before = list(predictions)[: list(predictions).index(key)]
     same = (one for one in before if np.array_equal(predictions[one], predictions[key]))
     return next(same, None)
 
 
-def _drawn(
-    contents: Contents, metric: Metric, predictions: dict[str, np.ndarray], rows: np.ndarray
+def _values(
+    contents: Contents, metric: Metric, predictions: Predictions, rows: np.ndarray
+) -> dict[str, float]:
+    """The metric of each method on some of the rows."""
+    return {
+        key: metric(contents.hard(predicted, matrix=metric.needs_matrix, rows=rows)).item()
+        for key, predicted in predictions.items()
+    }
+
+
+def _resampled(
+    contents: Contents, metric: Metric, predictions: Predictions, rows: np.ndarray
 ) -> dict[str, np.ndarray]:
     """The metric of each method on each resample of some of the rows."""
     weight, groups = (x if x is None else x[rows] for x in (contents.weight, contents.groups))
-    resampled = bootstrap(
+    values = bootstrap(
         metric,
         contents.y[rows],
         [predicted[rows] for predicted in predictions.values()],
@@ -145,16 +126,16 @@ def _drawn(
         groups=groups,
         seed=contents.seed,
     )
-    return dict(zip(predictions, resampled, strict=True))
+    return dict(zip(predictions, values, strict=True))
 
 
 def _scarce(
-    contents: Contents, predictions: dict[str, np.ndarray]
+    contents: Contents, predictions: Predictions
 ) -> tuple[dict[str, int], dict[str, float] | None, dict[str, np.ndarray]]:
     """The classes with few rows; the metric of the rows of the others, and on their resamples.
 
-    An average over classes is then one over the others, as with `labels` of scikit-learn, and there
-    is none with fewer than two others.
+    An average over classes is then taken over the others, like scikit-learn's `labels`; it needs at
+    least two of them.
     """
     scarce, metric = contents.scarce, contents.resolved
     kept = np.setdiff1d(np.arange(len(contents.classes)), scarce)
@@ -166,21 +147,17 @@ def _scarce(
     if of_classes:
         metric = replace(metric, labels=tuple(kept.tolist()))
     rows = np.isin(contents.y, kept)
-    values = {
-        key: metric(contents.hard(predicted, matrix=metric.needs_matrix, rows=rows)).item()
-        for key, predicted in predictions.items()
-    }
-    return classes, values, _drawn(contents, metric, predictions, rows)
+    values = _values(contents, metric, predictions, rows)
+    return classes, values, _resampled(contents, metric, predictions, rows)
 
 
 def _per_class(contents: Contents) -> list[dict[str, Any]]:
-    keys = contents.keys
     confusions = [contents.hard(model.predicted, matrix=False) for model in contents.models]
     table = [
         {"class": name, "rows": rows}
         for name, rows in zip(contents.classes, confusions[0].actual.tolist(), strict=True)
     ]
-    for key, c in zip(keys, confusions, strict=True):
+    for key, c in zip(contents.keys, confusions, strict=True):
         columns = {
             "predicted": c.predicted,
             "precision": Precision(average=None)(c),

@@ -112,12 +112,6 @@ def archive(files, mode="w"):
     return stored.getvalue()
 
 
-def jpeg(image):
-    stored = io.BytesIO()
-    image.save(stored, "jpeg", quality=95)
-    return stored.getvalue()
-
-
 def caltech256():
     """Make images of several sizes, one of them grey, out of order and among other files."""
     grey = Image.new("L", (80, 120), 60)
@@ -125,11 +119,11 @@ def caltech256():
     wide = Image.new("RGB", (600, 200), (250, 10, 10))
     wide.paste((20, 40, 200), (200, 0, 400, 200))  # its middle
     files = {
-        "257.clutter/257_0001.jpg": jpeg(grey),
-        "056.dog/greg/vision309/056_0001.jpg": jpeg(wide),
+        "257.clutter/257_0001.jpg": _image(np.asarray(grey), "JPEG"),
+        "056.dog/greg/vision309/056_0001.jpg": _image(np.asarray(wide), "JPEG"),
         "198.spider/RENAME2": b"mv",
-        "001.ak47/001_0002.jpg": jpeg(wide),
-        "001.ak47/001_0001.jpg": jpeg(Image.new("RGB", (64, 64), (5, 120, 60))),
+        "001.ak47/001_0002.jpg": _image(np.asarray(wide), "JPEG"),
+        "001.ak47/001_0001.jpg": _image(np.full((64, 64, 3), (5, 120, 60), np.uint8), "JPEG"),
     }
     stored = archive({f"256_ObjectCategories/{name}": content for name, content in files.items()})
     name = "256_ObjectCategories.tar"
@@ -232,7 +226,7 @@ def camvid():
         stored[f"{short}_jpeg"] = np.frombuffer(b"".join(jpegs), np.uint8)
         stored[f"{short}_offsets"] = np.cumsum([0, *map(len, jpegs)])
         stored[f"{short}_mask"] = small[rows]
-    return {"archive.tar.gz": _archive(files)}, {"dense/camvid_240x176.npz": npz(**stored)}
+    return {"archive.tar.gz": archive(files, "w:gz")}, {"dense/camvid_240x176.npz": npz(**stored)}
 
 
 def membrane():
@@ -244,23 +238,15 @@ def membrane():
         for folder, pixels in {"image": X, "label": 255 * (1 - mask)}.items():
             name = f"unet-main/data/membrane/train/{folder}/{number}.png"
             files[name] = _image(pixels[number].repeat(2, 0).repeat(2, 1))
-    return {"archive.tar.gz": _archive(files)}, {"dense/membrane_256.npz": npz(image=X, mask=mask)}
+    return {"archive.tar.gz": archive(files, "w:gz")}, {
+        "dense/membrane_256.npz": npz(image=X, mask=mask)
+    }
 
 
 def _image(pixels, kind="PNG"):
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, kind)
+    Image.fromarray(pixels).save(file, kind, quality=95)
     return file.getvalue()
-
-
-def _archive(files):
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return packed.getvalue()
 
 
 def enron():
@@ -293,23 +279,6 @@ def _many(name, *, bits):
     return {f"multilabel/{name}.npz": stored}
 
 
-BOTH = {
-    maker.__name__: maker
-    for maker in (
-        adult,
-        mammography,
-        creditcard,
-        cifar10,
-        caltech256,
-        fashion_mnist,
-        satimage,
-        yeast,
-        page_blocks,
-        winequality_white,
-        reuters_r8,
-        annthyroid,
-        membrane,
-        enron,
-        emotions,
-    )
-}
+ROWS = (adult, mammography, creditcard, satimage, yeast, page_blocks, winequality_white)
+IMAGES = (cifar10, caltech256, fashion_mnist, membrane)
+BOTH = {make.__name__: make for make in (*ROWS, *IMAGES, reuters_r8, annthyroid, enron, emotions)}

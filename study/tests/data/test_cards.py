@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from evalign_study.data import card, load, names
+from evalign_study.data import card, names
 from evalign_study.data.readers import READERS
 
 ASKED = """
@@ -53,30 +53,6 @@ def test_the_positives_are_classes_of_another_card(name):
     positive = sum(counts[name] for name in known.positives)
     assert known.counts == (base.rows - positive, positive)
     assert known.files == base.files
-
-
-@pytest.mark.parametrize(
-    ("name", "equitability"),
-    [("cifar10", 1), ("fashion_mnist_tshirt", 0.469), ("caltech256_clip", 0.975)],
-)
-def test_equitability(name, equitability):
-    assert card(name).equitability == pytest.approx(equitability, abs=5e-4)
-
-
-def test_the_rarest_class():
-    assert card("creditcard").rarest == pytest.approx(0.001727, abs=5e-7)
-    assert card("cocktailparty").rarest == card("cocktailparty_frames").rarest
-
-
-def test_a_name_that_there_is_not():
-    with pytest.raises(ValueError, match=r"Got 'creditcards'\. Did you mean 'creditcard'\?"):
-        card("creditcards")
-
-
-def test_a_preparation_that_there_is_not():
-    text = 'preparation of load must be "sound" or "paper". Got \'raw\'.'
-    with pytest.raises(ValueError, match=re.escape(text)):
-        load("adult", preparation="raw")
 
 
 def test_the_page_lists_every_set():

@@ -4,7 +4,7 @@ import json
 
 from evalign_study.data import card, load, locate, names
 
-from study.tests.commands import done, invoke, refused
+from study.tests.commands import done, invoke
 from study.tests.data import made
 
 
@@ -56,13 +56,3 @@ def test_check_of_the_real_files(real):
     rows = json.loads(done("datasets", "--check", "--json").out)["datasets"]
     assert {name for name, row in rows.items() if row["found"] != "local"} <= {"caltech256"}
     assert all(row["damaged"] == [] for row in rows.values())
-
-
-def test_quiet_says_nothing():
-    result = done("datasets", "--quiet")
-    assert (result.out, result.err) == ("", "")
-
-
-def test_a_folder_that_there_is_not(tmp_path, monkeypatch):
-    monkeypatch.setenv("EVALIGN_DATA", str(tmp_path / "nowhere"))
-    assert "EVALIGN_DATA must name a folder with data sets. Got" in refused("datasets")

@@ -7,7 +7,6 @@ import pytest
 from evalign_study.data import VOID, card, load, locate, names
 from evalign_study.data.loading import content
 
-from evalign.training import three_way_split
 from study.tests.data import made
 
 # Cards that only relabel the same files are left out. The archive of caltech256 (1.2 GB) is not
@@ -88,29 +87,6 @@ def test_real_files_hold_what_the_card_says(real, name):
     if name == "cifar10":
         for part, value in CIFAR_10.items():
             assert hashlib.sha256(rows.X[rows.split == part].tobytes()).hexdigest() == value
-
-
-def test_real_frames_and_pairs_agree(real):
-    """The labels of the two are opposite: one marks people who share a group, the other those who
-    do not.
-    """
-    pairs, frames = load("cocktailparty"), load("cocktailparty_frames")
-    assert pairs.classes == frames.classes[::-1]
-    np.testing.assert_array_equal(pairs.y.reshape(320, 15), 1 - frames.y)
-    np.testing.assert_array_equal(pairs.groups, np.repeat(np.arange(320), 15))
-    np.testing.assert_allclose(np.hypot(frames.X[..., 2], frames.X[..., 3]), 1, rtol=1e-6)
-
-
-def test_real_duplicates_leak_through_a_random_split_only(real):
-    rows = load("yeast")
-
-    def leaks(groups):
-        parts = three_way_split(rows.y, groups=groups, seed=0)
-        training, validation, test = (set(rows.groups[part]) for part in parts)
-        return len(training & validation), len(training & test), len(validation & test)
-
-    assert min(leaks(None)) > 0
-    assert leaks(rows.groups) == (0, 0, 0)
 
 
 def test_adult_as_codes_or_as_columns(give):
@@ -229,11 +205,3 @@ def test_pixels_of_the_originals_are_those_of_the_packed_files(give, monkeypatch
     np.testing.assert_array_equal(fetched.split, local.split)
     assert np.abs(fetched.X.astype(int) - local.X).max() <= 2
     assert set(np.unique(local.y)) == {0, 3, VOID}
-
-
-def test_labels_have_the_order_of_the_header(give):
-    give("enron", packed=made.enron()[1])
-    rows = load("enron")
-    assert rows.classes == ("B.B1", "A.A1")
-    np.testing.assert_array_equal(rows.X, [[1, 0, 0], [0, 0, 1], [0, 0, 0]])
-    np.testing.assert_array_equal(rows.y, [[0, 1], [1, 0], [0, 1]])

@@ -1,16 +1,11 @@
 """Files come from the local folder, the cache or the public source, and are checked."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
-from evalign_study import data
 from evalign_study.data import DataError, UnverifiedWarning, card, damaged, load, locate
 from evalign_study.data.loading import content
 
-from evalign.core.text import installing
 from study.tests.data import made
 
 # Pooch leaves the connection of a failed download to the garbage collector.
@@ -84,17 +79,6 @@ def test_a_broken_connection_leaves_nothing_in_the_cache(checksums, give, server
     assert files(cache) == []
 
 
-def test_one_of_two_files_is_not_enough(give, server):
-    originals, _ = made.adult()
-    give("adult", public=originals)
-    del server.files["/adult/adult.test"]
-    assert "adult.test cannot be fetched (HTTPError)" in refused("adult")
-    assert locate(card("adult")).where == "absent"
-    server.files["/adult/adult.test"] = originals["adult.test"]
-    assert len(load("adult").y) == 3
-    assert server.asked.count("/adult/adult.data") == 1
-
-
 def test_offline_and_absent_names_the_cure(give, server):
     give("adult", public=made.adult()[0])
     server.stop()
@@ -102,29 +86,6 @@ def test_offline_and_absent_names_the_cure(give, server):
     assert text.startswith("adult is not in a folder named in EVALIGN_DATA (it is not set), and ")
     cure = "put adult/adult.csv.gz into a folder, and set EVALIGN_DATA to its path."
     assert text.endswith(f"Connect to the network, or {cure}")
-
-
-def test_a_set_without_a_public_source_names_its_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("EVALIGN_DATA", str(tmp_path))
-    text = refused("cocktailparty")
-    assert f"cocktailparty is not in EVALIGN_DATA ({tmp_path}), and cannot be downloaded." in text
-    assert text.endswith(f" into {tmp_path}; it was made from https://github.com/mswoff/DANTE.")
-
-
-def test_without_pooch_the_cure_is_to_install_it(give, monkeypatch):
-    give("adult", public=made.adult()[0])
-    monkeypatch.setitem(sys.modules, "pooch", None)
-    assert installing("study") in refused("adult")
-    assert locate(card("adult")).where == "absent"
-
-
-@pytest.mark.parametrize(("name", "package"), [("adult", "pandas"), ("caltech256", "PIL")])
-def test_without_a_package_to_read_with_the_cure_is_to_install_it(name, package, give, monkeypatch):
-    give(name, packed=made.BOTH[name]()[1])
-    monkeypatch.delitem(sys.modules, "evalign_study.data.readers", raising=False)
-    monkeypatch.delattr(data, "readers", raising=False)
-    monkeypatch.setitem(sys.modules, package, None)
-    assert refused(name) == f"{name} is read with {package}. {installing('study')}"
 
 
 def test_a_damaged_local_file_is_refused(give):
@@ -148,11 +109,6 @@ def test_a_damaged_file_in_the_cache_is_fetched_again(give, server):
     assert damaged(locate(card("mammography"))) == [file]
     np.testing.assert_array_equal(load("mammography").X, whole)
     assert len(server.asked) == 2
-
-
-def test_the_local_folder_must_be_one(tmp_path, monkeypatch):
-    monkeypatch.setenv("EVALIGN_DATA", str(tmp_path / "nowhere"))
-    assert refused("adult").startswith("EVALIGN_DATA must name a folder with data sets. Got")
 
 
 def test_other_rows_of_an_unverified_source_are_told(give):
@@ -194,13 +150,3 @@ def test_an_unknown_checksum_is_recorded_and_expected_from_then_on(give, server,
 def test_a_label_that_the_card_does_not_know_is_refused(give):
     give("mammography", public=made.mammography()[0], classes=("-1", "2"))
     assert refused("mammography") == "mammography holds labels that its card does not know: 1."
-
-
-def test_import_loads_neither_pandas_nor_pooch():
-    script = (
-        "import sys, evalign_study.data; print({'pandas', 'pooch', 'sklearn'} & set(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "set()"

@@ -1,20 +1,15 @@
 """The table of decisions: what its records show."""
 
-import math
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 from evalign_study.decided import plan, standings
-from evalign_study.decided.table import NOT_RUN, DecisionsTable, headline, parts
+from evalign_study.decided.table import DecisionsTable, headline, parts
 from evalign_study.pipeline.formats import Grid, markdown
 from evalign_study.pipeline.writing import fill
-from evalign_study.trainers import choice
 from evalign_study.trainers.deciding import CUTOFFS, PREDICT, TUNER
-from scipy import stats
 
-from study.tests.commands import refused
 from study.tests.papers.made_tables import record
 
 ROOT = Path(__file__).parents[3]
@@ -46,16 +41,6 @@ def test_gains_are_paired_by_split():
     assert {cell[0] for cell in standings.compared(scores, TUNER).gains} == {"adult"}
 
 
-def test_intervals_are_corrected_for_splits_that_overlap():
-    """By hand, of three splits: a fifth of the rows is the test part of each."""
-    gains = np.array([1.0, 3.0, 8.0])
-    ours = {split: 0.5 + gain / 100 for split, gain in enumerate(gains)}
-    scores = {("adult", "lightgbm", "f1"): {"tuned": ours, PREDICT: dict.fromkeys(ours, 0.5)}}
-    (found,) = standings.compared(scores, PREDICT).gains.values()
-    reach = stats.t.ppf(0.975, 2) * math.sqrt((1 / 3 + 0.2 / 0.8) * gains.var(ddof=1))
-    assert found == pytest.approx((4, 4 - reach, 4 + reach, 3))
-
-
 def test_a_clear_loss_is_found_and_told():
     found = [made(run, behind=["adult"]) for run in plan.runs(SETS)]
     cells = standings.compared(standings.collected(found), TUNER)
@@ -74,51 +59,6 @@ def test_bars(gain, met):
     assert bars[-1].value == pytest.approx(0.1)
     slow = standings.bars(records(seconds=0.3))[-1]
     assert (slow.value, slow.met) == (pytest.approx(0.3), False)
-
-
-def test_levels_are_of_the_same_data_sets():
-    scores = standings.collected(records())
-    assert standings.levels(scores, "lightgbm", [PREDICT, TUNER, "tuned"]) == pytest.approx(
-        [50.2, 51.2, 60.2]
-    )
-    assert standings.levels(scores, "lightgbm", ["no such"]) is None
-    grid = headline(scores)
-    assert grid.rows[0] == ["logistic regression", "50.2", "60.2", "50.2", "+10.0"]
-
-
-def test_a_model_that_is_not_run_everywhere_is_left_out(tmp_path):
-    """Means of easy data sets would look as if it were better than the others."""
-    runs = plan.runs([*SETS, "caltech256_clip"])
-    last = next(run for run in runs if run.method == "decided_catboost")
-    some = {run.key: made(run) for run in runs if run != last}
-    kept = plan.complete(some.values())
-    assert {one["run"]["method"] for one in kept} == {run.method for run in runs} - {last.method}
-    assert len(plan.complete(made(run) for run in runs)) == len(runs)
-    found = DecisionsTable([*SETS, "caltech256_clip"]).findings(some, tmp_path)
-    text = markdown(found.parts)
-    assert "XGBoost" in text
-    assert "| CatBoost" not in text
-    assert "Not run: 10 of 95 runs." in text
-
-
-def test_nothing_was_run(tmp_path):
-    found = DecisionsTable().findings({}, tmp_path)
-    assert found.lines == [NOT_RUN]
-    assert markdown(found.parts).endswith(f"{NOT_RUN}\n")
-
-
-def test_runs():
-    runs = DecisionsTable().runs()
-    assert len({run.key for run in runs}) == len(runs) == 13 * 40 + 35 + 15
-    assert {choice.trainer_of(run) for run in runs} == {choice.DECIDED}
-    assert not {run.key for run in DecisionsTable(quick=True).runs()} & {run.key for run in runs}
-
-
-def test_bad_input_is_one_line():
-    text = "trials of decisions must be left out: it has its own splits. Got 2."
-    assert text in refused("run", "decisions", "--trials", "2")
-    text = "dataset of decisions must be one of adult, mammography"
-    assert text in refused("run", "decisions", "--dataset", "cifar")
 
 
 def test_documentation_shows_the_records(committed):

@@ -1,13 +1,10 @@
 """On a GPU: networks for pixels learn the same in a captured step, also side by side."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 from evalign_study.trainers import dense
-from evalign_study.trainers.dense import MIOU, DenseTraining, train_dense
+from evalign_study.trainers.dense import train_dense
 from evalign_study.trainers.pixel_methods import METHODS
-from evalign_study.trainers.side_by_side import train_side_by_side
 
 from study.tests.trainers.test_dense import RUN, scenes
 
@@ -34,15 +31,3 @@ def test_captured_as_plain(method, monkeypatch):
     monkeypatch.setattr(dense._DenseLearner, "_prepared", lambda learner, step: step)
     # bfloat16 has three digits, and the order of additions is the algorithm's.
     assert captured["curve"] == pytest.approx(train_dense(run)["curve"], abs=0.1)
-
-
-def test_side_by_side():
-    runs = [RUN.but(epochs=20, seed=seed) for seed in range(4)]
-    found = []
-    with ThreadPoolExecutor(2) as assessors:
-        left = train_side_by_side(
-            DenseTraining, runs, found.extend, side=3, seconds=600, assessors=assessors
-        )
-    assert left == []
-    for record in found:
-        assert record["picks"][MIOU]["decisions"]["argmax"]["test"][MIOU] > 0.8

@@ -53,24 +53,3 @@ def test_many_models_are_as_if_trained_alone():
         assert [r["best"] for r in trained.history] == [r["best"] for r in history]
         for key, value in model.state_dict().items():
             torch.testing.assert_close(trained.weights[key], value, rtol=0, atol=tolerances.STACKED)
-
-
-def test_many_models_with_dropout_are_the_same_again():
-    """The noise is drawn within CUDA graphs, and the caller's random state is not changed."""
-    x, y = torch.from_numpy(X).cuda().float(), torch.from_numpy(Y).cuda()
-    members = [Member(nn.CrossEntropyLoss(), 1e-2, 3, dropout=p) for p in (0.25, 0.5)]
-
-    def network():
-        return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Dropout(), nn.Linear(16, 3))
-
-    def losses():
-        rows = {"validation": (x[400:], y[400:]), "metric": "f1_macro"}
-        settings = Settings(6, 64, patience=None)
-        found = fit_many(network, members, x[:400], y[:400], settings=settings, **rows)
-        return [epoch["loss"] for trained in found for epoch in trained.history]
-
-    before = torch.cuda.get_rng_state()
-    first = losses()
-    assert torch.equal(torch.cuda.get_rng_state(), before)
-    torch.rand(5, device="cuda")  # what ran before in the process
-    assert losses() == pytest.approx(first, abs=tolerances.TRAINED)

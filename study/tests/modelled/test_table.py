@@ -6,12 +6,10 @@ import pytest
 from evalign_study.decided import plan as decided
 from evalign_study.decided.standings import compared, mean
 from evalign_study.modelled import plan
-from evalign_study.modelled.table import BASE_RULE, NOT_RUN, ModelsTable, bars, collected, parts
+from evalign_study.modelled.table import BASE_RULE, ModelsTable, bars, collected, parts
 from evalign_study.pipeline.formats import markdown
 from evalign_study.pipeline.writing import fill
-from evalign_study.trainers import choice
 
-from study.tests.commands import refused
 from study.tests.papers.made_tables import record
 
 ROOT = Path(__file__).parents[3]
@@ -34,12 +32,6 @@ def other(run):
 def records(**how):
     runs = plan.runs(SETS, goals=["f1", "mcc"])
     return [ours(run, **how) for run in runs], [other(run) for run in decided.runs(SETS)]
-
-
-def test_runs_of_any_iterables():
-    """Such as generators, which can be read only once."""
-    given = {"datasets": SETS, "splits": (0, 1), "goals": ("f1", "mcc")}
-    assert plan.runs(**{name: iter(values) for name, values in given.items()}) == plan.runs(**given)
 
 
 def test_gains_are_paired_by_split():
@@ -69,34 +61,6 @@ def test_a_blend_that_is_clearly_behind_is_told():
         told["blend"]["test"] = told["auto"]["test"] - 0.05 - 0.001 * one["run"]["split_seed"]
     assert not bars(collected(of_ours, others))[-1].met
     assert "worse in 4" in markdown(parts(plan.runs(SETS), of_ours, others, quick=False))
-
-
-def test_a_model_that_was_not_run_is_not_in_the_way():
-    of_ours, others = records()
-    without = [one for one in others if one["run"]["method"] != "decided_catboost"]
-    text = markdown(parts(plan.runs(SETS), of_ours, without, quick=False))
-    assert "| XGBoost, `predict` | 50.2 | 50.2 |" in text
-    assert "| CatBoost" not in text
-
-
-def test_nothing_was_run(tmp_path):
-    found = ModelsTable().findings({}, tmp_path)
-    assert found.lines == [NOT_RUN]
-    assert markdown(found.parts).endswith(f"{NOT_RUN}\n")
-
-
-def test_runs():
-    runs = ModelsTable().runs()
-    assert len({run.key for run in runs}) == len(runs) == 15 * 5 * 4
-    assert {choice.trainer_of(run) for run in runs} == {choice.MODELLED}
-    assert not {run.key for run in ModelsTable(quick=True).runs()} & {run.key for run in runs}
-
-
-def test_bad_input_is_one_line():
-    text = "trials of models must be left out: it has its own splits. Got 2."
-    assert text in refused("run", "models", "--trials", "2")
-    text = "dataset of models must be one of adult, mammography"
-    assert text in refused("run", "models", "--dataset", "cifar")
 
 
 def test_documentation_shows_the_records(committed):

@@ -12,7 +12,6 @@ from evalign_study.networks import (
     resnet34,
     tiny_darknet,
 )
-from torch import nn
 
 from evalign.estimator.network import mlp
 
@@ -84,48 +83,6 @@ def test_shapes_and_parameters(make, shape, logits, parameters):
     assert all(p.grad is not None for p in network.parameters())  # none is idle
 
 
-def test_tiny_darknet_has_the_published_size():
-    """Its page says 4.0 MB with 1000 classes, for weights and the statistics of normalisation."""
-    numbers = (x for x in tiny_darknet(1000).state_dict().values() if x.is_floating_point())
-    assert round(sum(x.nbytes for x in numbers) / 2**20, 1) == 4.0
-
-
-def test_darknet_19_has_its_number_of_layers():
-    assert sum(isinstance(layer, nn.Conv2d) for layer in darknet19(10)) == 19
-
-
-def test_resnets_have_their_number_of_layers():
-    def weighted(network):
-        kinds = (part for part in network.modules() if isinstance(part, nn.Conv2d | nn.Linear))
-        return sum(
-            1 for part in kinds if not (isinstance(part, nn.Conv2d) and part.kernel_size == (1, 1))
-        )
-
-    assert weighted(resnet18(10)) == 18
-    assert weighted(resnet34(10)) == 34
-
-
-def test_resnet_halves_a_small_image_three_times_only():
-    """The stem has no pooling, so 32 pixels end as 4."""
-    features = resnet18(10)[:-3].eval()
-    assert features(torch.zeros(1, 3, 32, 32)).shape == (1, 512, 4, 4)
-
-
-def test_a_resnet_block_starts_from_its_input():
-    """With the last scale at 0, a block of one width is ReLU(x + 0): positive values stay."""
-    block = resnet18(10)[3].eval()
-    nn.init.zeros_(block.layers[-1].weight)
-    x = torch.rand(1, 64, 8, 8, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(block(x), x)
-
-
-def test_dropout_is_at_work_in_training_alone():
-    x = torch.ones(4, 3, 32, 32)
-    network = tiny_darknet(2, dropout=0.5).eval()
-    assert torch.equal(network(x), network(x))
-    assert [part.p for part in network if isinstance(part, nn.Dropout)] == [0.5]
-
-
 def test_the_order_of_people_does_not_matter():
     generator = torch.Generator().manual_seed(0)
     people = torch.randn(3, 6, 4, generator=generator, dtype=torch.float64)
@@ -140,21 +97,3 @@ def test_the_order_of_people_does_not_matter():
 
     expected = matrix(network(people))[:, order][:, :, order]
     torch.testing.assert_close(matrix(network(people[:, order])), expected)
-
-
-def test_people_hear_of_others():
-    """The logit of two people depends on a third person, but not on another frame."""
-    generator = torch.Generator().manual_seed(0)
-    people = torch.randn(2, 6, 4, generator=generator)
-    network = PeopleNetwork()
-    moved = people.clone()
-    moved[0, 5] += 1
-    before, after = network(people), network(moved)
-    assert before[0, 0] != after[0, 0]  # people 0 and 1
-    assert torch.equal(before[1], after[1])
-
-
-def test_people_at_one_place_have_a_gradient():
-    people = torch.zeros(1, 3, 4, requires_grad=True)
-    PeopleNetwork()(people).sum().backward()
-    assert torch.isfinite(people.grad).all()

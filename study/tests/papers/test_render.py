@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from evalign_study import catalog
 from evalign_study.papers import tables
-from evalign_study.papers.evidence import Evidence
 from evalign_study.papers.render import findings
 from evalign_study.pipeline import writing
-from evalign_study.pipeline.formats import Grid, Points, markdown
+from evalign_study.pipeline.formats import Grid, markdown
 from evalign_study.pipeline.writing import fill
 
 from study.tests.papers.made_tables import curves, evidence, pick
@@ -56,12 +55,6 @@ def test_ours_beside_the_printed():
     assert text.count(strict) == 4  # and by the other selection, and twice for Adult
 
 
-def test_a_quick_look_says_that_it_is_one():
-    found = evidence(FOUND)
-    found.plan = found.plan._replace(quick=True)
-    assert "its numbers mean nothing" in written(found)
-
-
 def test_verdicts_stand_first():
     text = written(evidence(FOUND))
     for way in ("As in the paper", "Strictly"):
@@ -74,48 +67,6 @@ def test_verdicts_stand_first():
     assert text.index("claim |") < text.index("### Mammography, as in the papers")
 
 
-def test_notes_stand_beside_the_numbers():
-    (points,) = (part for part in parts(evidence(FOUND)) if isinstance(part, Points))
-    assert points.texts == ["Made up.", "Rows repeat.", "Adult, not comparable: other rows."]
-
-
-def test_origin():
-    text = written(evidence(FOUND, capped=True))
-    assert "18 runs, of which 18 reached the cap on epochs (5) and 0 diverged. " in text
-    assert "over trials, which differ in the seed of the training but not in the split. " in text
-    assert (
-        "A processor (float32); Python 3.11.7, torch 2.13.0, scikit-learn 1.7.2, evalign 0.1.0, "
-        "commit abc1234; 2026-01-02." in text
-    )
-    text = written(evidence(FOUND, diverged=True))
-    assert "18 runs, of which 0 reached the cap on epochs and 18 diverged. " in text
-
-
-def test_origin_of_what_was_not_made_at_once():
-    found = evidence(FOUND)
-    _, second, *_ = found.records.values()
-    second["made"] |= {"device": "A GPU", "precision": "tf32", "commit": "def5678"}
-    second["run"]["split_seed"] = 1
-    text = written(found)
-    assert "A GPU (tf32), A processor (float32); " in text
-    assert "several versions of the code, commits abc1234, def5678; " in text
-    assert "which differ in the seed of the training and in the split. " in text
-
-
-def test_a_part_that_was_not_run_says_so():
-    whole = evidence(FOUND)
-    some = {k: x for k, x in whole.records.items() if x["run"]["variant"] == "paper"}
-    text = written(Evidence(whole.plan, some))
-    assert "### Mammography, sound\n\nNot run.\n\n### Adult\n" in text
-    assert "| not run |" in text
-
-
-def test_one_trial_has_no_interval():
-    text = written(evidence({"F1*": [0.8], "CE": [0.7]}))
-    assert r"| F1\* | 1 | 0.70 ± 0.01 | 0.800 | 0.800 |" in text
-    assert "| not run: one trial |" in text
-
-
 def test_decisions_and_selections_are_kept_apart():
     whole = evidence(FOUND)
     for record in whole.records.values():
@@ -123,13 +74,6 @@ def test_decisions_and_selections_are_kept_apart():
     papers, strict = (p for p in parts(whole)[:8] if isinstance(p, Grid) and p.head[0] == "")
     assert papers.rows[0][3:5] == ["0.600 ± 0.000", "0.700 ± 0.000"]
     assert strict.rows[0][2:4] == ["0.800 ± 0.000", "0.900 ± 0.000"]
-
-
-def test_files(tmp_path):
-    found = evidence(FOUND)
-    paths = write(found, tmp_path / "out")
-    assert sorted(tmp_path.rglob("*.*")) == sorted(paths)
-    assert (tmp_path / "out" / "made.md").read_text(encoding="utf-8") == written(found)
 
 
 def test_csv_has_every_number(tmp_path):
@@ -153,15 +97,6 @@ def test_csv_has_every_number(tmp_path):
     assert claims[0]["verdict"] == "confirmed"
     assert claims[1]["seen"] == "strictly"
     assert [claim["relation"] for claim in claims[::4]] == ["higher", "not lower", "higher"]
-
-
-def test_page_fetches_nothing_and_escapes(tmp_path):
-    write(evidence(FOUND), tmp_path)
-    page = (tmp_path / "made.html").read_text(encoding="utf-8")
-    assert "<title>A made table</title>" in page
-    assert re.findall(r"(?:src|href)=", page) == []
-    assert "0.810 ± 0.025" in page
-    assert len(page) < 100_000  # without figures, plotly is not in the page
 
 
 @pytest.mark.parametrize(
@@ -191,25 +126,7 @@ def test_a_figure_has_its_numbers_in_a_table():
     assert "Epoch and setting" not in text
 
 
-def test_fill_replaces_what_stands_between_the_marks():
-    page = "A\n<!-- t -->\nold\n<!-- end of t -->\nB"
-    once = fill(page, "t", "new\n")
-    assert once == "A\n<!-- t -->\n\nnew\n\n<!-- end of t -->\nB"
-    assert fill(once, "t", "new\n") == once
-    with pytest.raises(ValueError, match="must hold <!-- u --> and <!-- end of u"):
-        fill(page, "u", "new")
-
-
 RESULTS = ROOT / "study" / "results"
-
-
-def test_lines_of_a_figure_can_be_told_apart(committed):
-    """They differ by colour, which plotly repeats after ten, or by the dash or the symbol."""
-    for name in [name for name in tables.names() if tables.table(name).drawn]:
-        for figure in catalog.tables()[name].findings(committed, RESULTS).figures.values():
-            traces = enumerate(figure.data)
-            looks = {(i % 10, trace.line.dash, trace.marker.symbol) for i, trace in traces}
-            assert len(looks) == len(figure.data) > 0
 
 
 def test_documentation_shows_the_records(committed):

@@ -1,13 +1,8 @@
 """The printed figures, and the errors for a file whose parts contradict each other."""
 
-import copy
-import re
-
 import pytest
 from evalign_study.data import card
-from evalign_study.papers.tables import RELATIONS, names, read, table
-
-from study.tests.papers.made_tables import WRITTEN
+from evalign_study.papers.tables import RELATIONS, names, table
 
 # Figures that contradict the sentence they are printed with, each noted beside its table.
 CONTRADICTED = {
@@ -63,11 +58,6 @@ def test_known_cells(name, panel, line, column, text):
     assert printed(name, panel)[line, column] == text
 
 
-def test_numbers_of_a_cell():
-    cell = table("east-table1").panels[2].printed["Dice", "MCC"]
-    assert (cell.mean, cell.std) == (-0.025, 0.05)
-
-
 # The papers print some figures twice, so that a slip in one of them shows.
 @pytest.mark.parametrize("line", ["F1*", "Acc*"])
 @pytest.mark.parametrize("other", ["east-table2", "east-table3"])
@@ -121,13 +111,6 @@ def test_figures_of_ours_in_notes_follow_from_the_cards():
     assert round(card("adult").counts[0] / 1000 * 0.2) == 7
 
 
-def test_f1_of_many_classes_is_macro():
-    first, *_, last = table("east-table1").panels
-    assert (first.columns[0].metric, last.columns[0].metric) == ("f1_macro", "f1")
-    precision = table("east-table4").panels[0].columns[0]
-    assert (precision.metric, precision.criterion) == ("precision:5", "f1_macro")
-
-
 def test_every_column_can_be_measured_and_selected():
     from evalign_study.records.run import BINARY, MULTICLASS
 
@@ -136,35 +119,3 @@ def test_every_column_can_be_measured_and_selected():
             for column in panel.columns:
                 known = BINARY if panel.classes == 2 else MULTICLASS
                 assert column.curve or column.criterion in known, (name, column)
-
-
-def test_an_unknown_name_gets_the_closest():
-    with pytest.raises(ValueError, match=r"Got 'east-tabel1'\. Did you mean 'east-table1'\?"):
-        table("east-tabel1")
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "text"),
-    [
-        (("made", "lines", "CE"), "cross_entropie", "method of made must be one of a study"),
-        (("made", "network"), "mlp33", "network of made must be one of mlp, mlp128, mlp32"),
-        (("made", "kind"), "picture", "kind of made must be one of table, convergence, scatter"),
-        (
-            ("made", "panels", 0, "printed", "CE"),
-            "0.6 ± 0.1 | 0.6 ± 0.1 | 0.6 ± 0.1",
-            "printed 'CE' of made must have 2 cells at most",
-        ),
-        (("made", "claims", 0, "column"), "Akk", "must have its lines and column in its panels"),
-        (("made", "claims", 0, "relation"), "lower", "must be one of higher, not lower, unchanged"),
-        (("made", "claims", 0, "on"), ["Adlut"], "must have its lines and column in its panels"),
-    ],
-)
-def test_what_does_not_fit_is_refused(place, value, text):
-    written = copy.deepcopy(WRITTEN)
-    *path, last = place
-    inner = written
-    for step in path:
-        inner = inner[step]
-    inner[last] = value
-    with pytest.raises(ValueError, match=re.escape(text)):
-        read(written)

@@ -53,32 +53,12 @@ def test_a_unit_of_which_a_part_is_recorded_is_trained_whole(results, tmp_path):
     assert found == {record["key"]: record["seconds"] for record in whole.records()}
 
 
-def test_what_is_recorded_elsewhere_is_not_recorded_again(results):
-    elsewhere = {run.key for run in UNITS[0]} | {UNITS[2][0].key}
-    execute(UNITS, by_company, results, known=elsewhere)
-    assert set(keys(results)) == KEYS - elsewhere
-    seconds = {record["run"]["seed"]: record["seconds"] for record in results.records()}
-    assert (seconds[5], seconds[6]) == (1505, 1506)  # 4 + 5 + 6, and itself
-
-
 def test_a_failing_unit_loses_no_other(results):
     with pytest.raises(ExecutionError, match=r"1 of 4 units failed(?s:.*)ArithmeticError: three"):
         execute(UNITS, train_but_three, results)
     failed = {run.key for run in UNITS[1]}
     assert set(keys(results)) == KEYS - failed
     execute(UNITS, train, results)
-    assert sorted(keys(results)) == sorted(KEYS)
-
-
-def test_interrupted_and_run_again(results):
-    def interrupt(done, total, left):
-        if done >= 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        execute(UNITS, train, results, progress=interrupt)
-    assert len(keys(results)) == 4
-    execute(UNITS, train, Results(results.path))
     assert sorted(keys(results)) == sorted(KEYS)
 
 

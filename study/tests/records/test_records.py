@@ -37,32 +37,11 @@ def test_what_was_added_is_read_again(path):
     assert [json.loads(line) for line in lines] == results.records()
 
 
-def test_a_file_that_is_not_there_is_empty(path):
-    assert Results(path).records() == []
-    assert not path.exists()
-
-
 def test_a_run_is_recorded_once(path):
     results, before = filled(path), path.read_bytes()
     results.append([made_record(run(1)) | {"seconds": 5.0}])
     assert path.read_bytes() == before
     assert results.records()[1]["seconds"] == 0.0
-
-
-def test_adding_never_changes_what_is_there(path):
-    results, before = filled(path), path.read_bytes()
-    results.append([made_record(run(3))])
-    assert path.read_bytes().startswith(before)
-
-
-def test_two_writers_lose_nothing(path):
-    one, two = Results(path), Results(path)
-    for results, seed in ((one, 1), (one, 2), (two, 3), (one, 4), (two, 2), (one, 3)):
-        results.append([made_record(run(seed))])
-    written = [record["run"]["seed"] for record in Results(path).records()]
-    assert written == [1, 2, 3, 4]
-    assert one.keys == two.keys == {run(seed).key for seed in range(1, 5)}
-    assert one.records() == two.records()
 
 
 def test_many_processes_write_at_once(path):
@@ -117,15 +96,6 @@ def test_a_flipped_bit_is_never_taken_for_a_cut(path):
             Results(path)
 
 
-def test_the_damaged_part_is_named(path):
-    filled(path)
-    whole = bytearray(path.read_bytes())
-    whole[len(whole) // 2] ^= 1
-    path.write_bytes(whole)
-    with pytest.raises(ResultsError, match=r"Part 2 of .* is damaged\. Restore the file"):
-        Results(path)
-
-
 @pytest.mark.parametrize("damage", ["{}", "[1]", '{"key": "a', "", "other run", "other key"])
 def test_a_line_that_is_not_a_record_is_named(path, damage):
     """Its checksum is right, so another program must have written it."""
@@ -137,13 +107,6 @@ def test_a_line_that_is_not_a_record_is_named(path, damage):
     path.write_bytes(path.read_bytes() + part)
     with pytest.raises(ResultsError, match=r"Line 2 in part 4 of .*table\.jsonl\.gz is not a"):
         Results(path)
-
-
-def test_equal_records_make_equal_files(path, tmp_path):
-    other, records = tmp_path / "other.jsonl.gz", [made_record(run(seed)) for seed in range(3)]
-    for one in (path, other):
-        Results(one).append(records)
-    assert path.read_bytes() == other.read_bytes()
 
 
 def git(folder, *arguments):

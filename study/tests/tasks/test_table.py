@@ -7,10 +7,10 @@ from evalign_study.pipeline.formats import markdown
 from evalign_study.pipeline.writing import fill
 from evalign_study.suite.standings import Choice, scores
 from evalign_study.tasks import plan, standings
-from evalign_study.tasks.table import DENSE, MULTILABEL, dense, development, many_labels
+from evalign_study.tasks.table import DENSE, MULTILABEL, dense, many_labels
 from evalign_study.trainers import choice, multilabel
 from evalign_study.trainers.dense import MIOU
-from evalign_study.trainers.pixel_methods import CANDIDATES, RIVALS
+from evalign_study.trainers.pixel_methods import RIVALS
 
 from study.tests.papers.made_tables import record
 
@@ -102,41 +102,6 @@ def test_bars_of_many_labels_are_of_the_mean_over_data_sets():
     assert "asymmetric loss" in best.name
 
 
-@pytest.mark.parametrize("table", [dense, many_labels])
-def test_a_table_that_was_not_run(table, tmp_path):
-    findings = table().findings({}, tmp_path)
-    assert findings.lines == ["Not run."]
-    assert markdown(findings.parts) == f"## {table().title}\n\nNot run.\n"
-
-
-def test_the_text(tmp_path):
-    records = {found["key"]: found for found in dense_records(ours=0.6012)}
-    for run in plan.candidates():
-        records[run.key] = made(run, DENSE, 0.5)
-    findings = dense().findings(records, tmp_path)
-    text = markdown(findings.parts)
-    assert "| ours | 60.5 | 59.5 | – | – | 59.5 |" in text
-    assert "| cross-entropy | +10.12 (+10.12 to +10.12) | +10.12 (+10.12 to +10.12) |" in text
-    assert "| aligned 10 | 50.4 | 49.4 | – |" in text
-    assert findings.lines == ["4 of 4 bars met."]
-    sheet = findings.sheets[""]
-    assert len(sheet.rows) == 2 * 2 * len(plan.dense())
-    assert len(sheet.head) == len(sheet.rows[0])
-    few = dense().part(datasets=["camvid"], trials=1)
-    text = markdown(few.findings(records, tmp_path).parts)
-    assert "| cross-entropy | +10.12 |" in text  # one trial has no interval
-    assert "nan" not in text
-    assert "membrane" not in text
-
-
-def test_candidates_have_no_part_of_the_test():
-    runs = plan.candidates()
-    assert len(runs) == len(plan.DEVELOPMENT) * len(CANDIDATES)
-    assert all(run.split_seed > 0 and run.dataset == "camvid" for run in runs)
-    assert not {run.key for run in runs} & {run.key for run in plan.dense()}
-    assert list(development({})) == []
-
-
 def test_every_run_is_shown_and_has_a_trainer():
     for table, task, methods in (
         (dense(), DENSE, (*RIVALS, plan.CHOSEN)),
@@ -150,11 +115,6 @@ def test_every_run_is_shown_and_has_a_trainer():
         quick = table.part(quick=True)
         assert 0 < len(quick.runs()) < len(table.runs())
         assert all(run.rows is not None for run in quick.runs())
-
-
-def test_an_unknown_data_set():
-    with pytest.raises(ValueError, match="dataset of dense must be one of camvid, membrane"):
-        dense().part(datasets=["camvids"])
 
 
 @pytest.mark.parametrize("table", [dense(), many_labels()], ids=lambda table: table.name)

@@ -2,9 +2,18 @@
 
 import pytest
 from evalign_study.trainers import images, methods
+from evalign_study.trainers.prepared import prepare
 from torch import nn
 
 from study.tests.trainers import made_data
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Forget the rows that another test prepared."""
+    prepare.cache_clear()
+    yield
+    prepare.cache_clear()
 
 
 @pytest.fixture

@@ -2,6 +2,18 @@
 
 import numpy as np
 from evalign_study.data import Dataset, card
+from evalign_study.records.run import Run
+
+IMAGE_RUN = Run(
+    dataset="cifar10",
+    variant="paper",
+    method="cross_entropy",
+    network="tiny_darknet",
+    batch_size=8,
+    learning_rate=0.001,
+    epochs=2,
+    patience=50,
+)
 
 
 def dataset(name, X, y, classes):

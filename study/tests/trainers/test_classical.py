@@ -1,7 +1,5 @@
 """Methods other than our own losses."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -50,7 +48,7 @@ def test_learns_and_has_one_model_for_all_criteria(method, classes, monkeypatch)
 
 def test_the_validation_rows_choose_the_estimator(monkeypatch):
     def of_depth(seed):
-        return [RandomForestClassifier(max_depth=depth, random_state=seed) for depth in (1, 5)]
+        return [RandomForestClassifier(10, max_depth=depth, random_state=seed) for depth in (1, 5)]
 
     monkeypatch.setattr(classical, "prepare", lambda *arguments: prepared())
     monkeypatch.setitem(ESTIMATORS, "random_forest", of_depth)
@@ -62,20 +60,6 @@ def test_the_validation_rows_choose_the_estimator(monkeypatch):
         alone = train_classical(RUN.but(method="random_forest"))["picks"][LOSS]
         losses.append(alone["validation_loss"])
     assert both["validation_loss"] == min(losses) < max(losses)
-
-
-def test_what_has_no_seed_is_trained_once(monkeypatch):
-    made, asked = ESTIMATORS["linear_ccs"], []
-    monkeypatch.setattr(classical, "prepare", lambda *arguments: prepared())
-    monkeypatch.setitem(ESTIMATORS, "linear_ccs", lambda seed: asked.append(seed) or made(seed))
-    first, second = (train_classical(RUN.but(seed=seed)) for seed in (1, 2))
-    assert len(asked) == 1
-    assert (first["run"]["seed"], second["run"]["seed"]) == (1, 2)
-    assert first["picks"] == second["picks"]
-    one, two = (
-        train_classical(RUN.but(method="random_forest", rows=9, seed=seed)) for seed in (1, 2)
-    )
-    assert one["picks"] != two["picks"]
 
 
 def test_a_class_without_training_rows_is_never_predicted(monkeypatch):
@@ -103,13 +87,6 @@ def test_images_become_the_components_with_four_fifths_of_their_variance(monkeyp
     assert found["picks"][LOSS]["decisions"]["argmax"]["test"]["accuracy"] > 0.9
 
 
-def test_few_rows_for_a_quick_look(monkeypatch):
-    monkeypatch.setattr(classical, "prepare", lambda *arguments: prepared())
-    data = classical._prepare("mammography", "paper", 0, None, 10)
-    assert [len(y) for _, y in (data.training, data.validation, data.test)] == [10, 10, 10]
-    assert set(data.training[1].tolist()) == {0, 1, 2}
-
-
 def test_what_is_printed_of_ccs_cannot_be():
     """With ten classes of equal size, no matrix has a macro-F1 below 2/11 of its accuracy."""
     random = np.random.default_rng(0)
@@ -122,22 +99,3 @@ def test_what_is_printed_of_ccs_cannot_be():
     constant = scores([[i, 3, 1000] for i in range(10)], 10, ("f1_macro", "accuracy"))
     assert constant["f1_macro"] == pytest.approx(2 / 11 * constant["accuracy"])
     assert 2 / 11 * 0.111 > 0.004
-
-
-def test_ap_perf_asks_for_its_package(monkeypatch):
-    monkeypatch.setattr(classical, "prepare", lambda *arguments: prepared(2))
-    monkeypatch.setitem(sys.modules, "ap_perf", None)
-    run = RUN.but(method="ap_perf", network="mlp32", batch_size=20, learning_rate=0.01, epochs=1)
-    with pytest.raises(ImportError, match="needs the package of that name: pip install ap_perf"):
-        train_classical(run)
-
-
-def test_ap_perf_is_for_two_classes(monkeypatch):
-    monkeypatch.setattr(classical, "prepare", lambda *arguments: prepared(3))
-    with pytest.raises(ValueError, match=r"have two classes\. Got 3 in mammography"):
-        train_classical(RUN.but(method="ap_perf"))
-
-
-def test_unknown_methods_are_refused():
-    with pytest.raises(ValueError, match=r"be one of random_forest, .* Got 'forest'"):
-        train_classical(RUN.but(method="forest"))

@@ -91,16 +91,6 @@ def test_scikit_learns_tuner_finds_the_same_on_looked_up_probabilities(made):
     assert (deciding._tuner(found, "f1") == expected).mean() > 0.98  # rounding moves a threshold
 
 
-def test_kept_probabilities_are_used_again(made, monkeypatch, tmp_path):
-    monkeypatch.setenv(KEPT, str(tmp_path / "kept"))
-    before = deciding.probabilities(RUN)
-    monkeypatch.setattr(deciding, "_predicted", None)
-    after = deciding.probabilities(RUN)
-    for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert [path.name for path in (tmp_path / "kept").iterdir()] == [f"{RUN.key}.npz"]
-
-
 def test_probabilities_near_1_stay_apart(made, monkeypatch, tmp_path):
     """In single precision they would be ties, of which some rivals label all rows or none."""
 
@@ -116,8 +106,3 @@ def test_probabilities_near_1_stay_apart(made, monkeypatch, tmp_path):
     for _ in range(2):  # the second time they are read
         test = deciding.probabilities(RUN).test
         assert len(np.unique(test[:, 1])) == len(test)
-
-
-def test_an_unknown_method():
-    with pytest.raises(ValueError, match="method of train_decided must be one of decided_"):
-        train_decided(RUN.but(method="decided_magic"))

@@ -8,7 +8,6 @@ from evalign_study.trainers.decisions import Pick, decide
 from sklearn.metrics import f1_score, roc_auc_score
 
 from evalign.decisions import fit_decision
-from evalign.decisions.tuned import folds
 
 OFFSETS = torch.tensor([0.7, -0.8])
 
@@ -56,16 +55,6 @@ def test_a_tuned_rule_is_scored_by_itself(monkeypatch):
     ]
     assert found.keys() == {"tuned"}
     assert (found["tuned"]["validation"], found["tuned"]["test"]) == (0.25, {"f1": 1})
-
-
-def test_folds_spread_every_class_and_stay_the_same():
-    y = torch.tensor([0] * 52 + [1] * 7 + [2] * 3)
-    fold = folds(y)
-    for c, most in ((0, 11), (1, 2), (2, 1)):
-        counts = fold[y == c].bincount(minlength=5)
-        assert counts.max() <= most
-        assert counts.max() - counts.min() <= 1
-    assert torch.equal(fold, folds(y))
 
 
 def test_of_a_training_that_diverged_no_decision_makes_something():

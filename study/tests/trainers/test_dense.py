@@ -3,7 +3,6 @@
 import json
 import sys
 import types
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,13 +13,10 @@ from evalign_study.records.run import Run
 from evalign_study.suite.standings import scores
 from evalign_study.trainers import crops, dense, methods
 from evalign_study.trainers.choice import PIXELS, trainer_of
-from evalign_study.trainers.crops import Scenes, Views
+from evalign_study.trainers.crops import Scenes
 from evalign_study.trainers.dense import DICE, MIOU, DenseTraining, parts_of, train_dense
-from evalign_study.trainers.side_by_side import train_side_by_side
 from sklearn.metrics import f1_score, jaccard_score
 from torch import nn
-
-from evalign.core.text import installing
 
 RUN = Run(
     dataset="camvid",
@@ -68,14 +64,6 @@ def made(request, monkeypatch):
     dense.prepare.cache_clear()
 
 
-def test_the_publishers_split_is_the_first():
-    dataset = scenes("camvid", 3)
-    training, validation, test = parts_of(dataset, 0)
-    np.testing.assert_array_equal(training, np.arange(12))
-    np.testing.assert_array_equal(validation, np.arange(12, 16))
-    np.testing.assert_array_equal(test, np.arange(16, 20))
-
-
 @pytest.mark.parametrize("published", [True, False])
 def test_other_splits_are_stretches_without_the_publishers_test_images(published):
     dataset = scenes("camvid", 3, published=published)
@@ -116,19 +104,6 @@ def test_labels_are_mirrored_with_their_images(numbered, monkeypatch):
     assert 0 < (still[:, 0, 0] > 0).sum() < 100
 
 
-def test_views_have_classes_inside_of_an_image_alone(numbered):
-    """Of a view that is twice as wide and high, the middle shows the image, the rest nothing."""
-    places = torch.tensor([[2.0, 0, 0], [0, 2, 0]]).expand(2, 2, 3)
-    views = Views(places, torch.ones(2, 1, 1, 1), torch.zeros(2, 3, 1, 1))
-    labels = numbered.labels(numbered.training, views)
-    inside = labels != VOID
-    assert inside[:, 1:3, 1:3].all()
-    assert inside.sum() == 8
-    drawn = [numbered.draw(50, torch.Generator().manual_seed(seed)).places for seed in range(4)]
-    sizes = torch.cat(drawn)[:, :, :2].abs().amax((1, 2))
-    assert 0.75 <= sizes.min() < 0.8 < 1.25 < sizes.max() <= 4 / 3
-
-
 def test_matrices_are_counted_by_image(made):
     training = DenseTraining(made)
     rows = training.images.test
@@ -163,6 +138,7 @@ def test_a_record(made, tmp_path):
     assert set(scores([record])) == {(made.dataset, MIOU), (made.dataset, DICE)}
 
 
+@pytest.mark.parametrize("made", ["membrane"], indirect=True)
 def test_it_learns_and_repeats(made):
     run = made.but(epochs=20)
     first, second = train_dense(run), train_dense(run)
@@ -193,29 +169,3 @@ def test_the_rule_of_another_package_gets_probabilities(made, monkeypatch):
     # It decides by probabilities, which class weights are taken from; argmax does not.
     decided = record["picks"][MIOU]["decisions"]
     assert decided["rankseg"]["matrix"] != decided["argmax"]["matrix"]
-
-
-def test_without_that_package_only_a_quick_look_is_recorded(made):
-    with pytest.raises(ModuleNotFoundError, match="rankseg") as caught:
-        train_dense(made.but(rows=None))
-    assert caught.value.__notes__ == [installing("study[dense]")]
-
-
-def test_a_training_that_diverges_is_recorded(made):
-    record = train_dense(made.but(learning_rate=1e30))
-    assert 0 <= record["picks"][MIOU]["decisions"]["argmax"]["test"][MIOU] < 0.6
-
-
-@pytest.mark.parametrize("made", ["membrane"], indirect=True)
-def test_side_by_side_is_as_each_alone(made):
-    runs = [made, made.but(method="aligned_1", seed=2)]
-    found = []
-    with ThreadPoolExecutor(2) as assessors:
-        left = train_side_by_side(
-            DenseTraining, runs, found.extend, side=2, seconds=600, assessors=assessors
-        )
-    assert left == []
-    for record in found:
-        (run,) = (run for run in runs if run.key == record["key"])
-        alone = train_dense(run)
-        assert (record["picks"], record["curve"]) == (alone["picks"], alone["curve"])

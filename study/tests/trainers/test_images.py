@@ -5,32 +5,15 @@ import json
 import numpy as np
 import pytest
 import torch
-from evalign_study.records.run import BINARY, LOSS, MULTICLASS, Run
+from evalign_study.records.run import BINARY, LOSS, MULTICLASS
 from evalign_study.trainers import images, methods
 from evalign_study.trainers.crops import SIZE
 from evalign_study.trainers.images import PADDING, prepare, split, train_image
-from evalign_study.trainers.prepared import thin
 
 from study.tests.trainers import made_data
 
 CPU = torch.device("cpu")
-RUN = Run(
-    dataset="cifar10",
-    variant="paper",
-    method="cross_entropy",
-    network="tiny_darknet",
-    batch_size=8,
-    learning_rate=0.001,
-    epochs=2,
-    patience=50,
-)
-
-
-def test_the_middle_of_an_image_is_the_image(give):
-    made = give()
-    shown = prepare(RUN, CPU)._replace(center=0.0, scale=1.0).crops(torch.tensor([3, 5]))
-    assert (shown * 255).round().byte().permute(0, 2, 3, 1).equal(torch.tensor(made.X[[3, 5]]))
-    assert shown.is_contiguous(memory_format=torch.channels_last)
+RUN = made_data.IMAGE_RUN
 
 
 def test_a_random_crop_is_a_part_of_the_padded_image_perhaps_mirrored(give):
@@ -50,14 +33,6 @@ def test_a_random_crop_is_a_part_of_the_padded_image_perhaps_mirrored(give):
     offsets = set(range(2 * PADDING + 1))
     tops, lefts, mirrored = map(set, zip(*seen, strict=True))
     assert (tops, lefts, mirrored) == (offsets, offsets, {False, True})
-
-
-def test_grey_images_are_tripled_and_padded(give):
-    made = give("fashion_mnist", shape=(28, 28))
-    data = prepare(RUN.but(dataset="fashion_mnist"), CPU)._replace(center=0.0, scale=1.0)
-    shown = (data.crops(torch.tensor([1])) * 255).round().byte()[0]
-    expected = torch.tensor(np.pad(made.X[1], 2))
-    assert all(colour.equal(expected) for colour in shown)
 
 
 @pytest.mark.parametrize(
@@ -80,23 +55,6 @@ def test_colours_are_standardised_by_the_training_part(give):
     x = data.crops(data.training)
     torch.testing.assert_close(x.mean((0, 2, 3)), torch.zeros(3), atol=1e-5, rtol=0)
     torch.testing.assert_close(x.var((0, 2, 3), correction=0), torch.ones(3), atol=1e-4, rtol=0)
-
-
-def test_resnets_have_the_mean_of_each_pixel_taken_away(give):
-    give()
-    data = prepare(RUN.but(network="resnet18"), CPU)
-    x = data.crops(data.training)
-    torch.testing.assert_close(x.mean(0), torch.zeros(3, SIZE, SIZE), atol=1e-5, rtol=0)
-    assert data.scale == 1
-
-
-def test_few_rows_still_have_rare_classes():
-    y = np.zeros(1000, int)
-    y[17] = 1
-    chosen = thin(y, 10)
-    assert len(chosen) == 10
-    assert 17 in chosen
-    assert thin(y, None).tolist() == list(range(1000))
 
 
 def test_learns_and_picks_by_loss_and_by_each_metric(give, quick):
@@ -138,37 +96,6 @@ def test_cross_entropy_may_come_first(give):
         assert point["train_loss"] != late["train_loss"]
         # The validation rows are judged by the method's loss from the first epoch on.
         assert point["validation_loss"] != other["validation_loss"]
-
-
-def test_the_seed_decides(give):
-    give()
-
-    def loss(**changes):
-        found = train_image(RUN.but(epochs=1, rows=16, **changes))
-        return found["picks"][LOSS]["validation_loss"]
-
-    assert loss() == loss()
-    assert loss() != loss(seed=1)
-    assert loss(dropout=0.5) == loss(dropout=0.5)
-
-
-def test_rows_without_a_gradient_are_counted(give, quick):
-    give()
-
-    def share(learning_rate):
-        curve = train_image(RUN.but(method="mae", learning_rate=learning_rate))["curve"]
-        return curve[-1]["zero_gradients"]
-
-    assert share(0.001) == 0
-    assert 0 < share(10.0) <= 1  # so large a step makes a softmax of exactly 0 or 1, which has none
-
-
-def test_ends_when_patience_does(give, quick):
-    give()
-    # So large a step spoils what was learned, and the loss does not come back.
-    found = train_image(RUN.but(learning_rate=10.0, patience=1, epochs=20, rows=16))
-    assert found["epochs"] == found["picks"][LOSS]["epoch"] + 1 < 20
-    assert not found["capped"]
 
 
 def test_cools(give, quick, monkeypatch):

@@ -80,10 +80,6 @@ def test_every_member_is_as_if_trained_alone(together, name):
             assert mine[key] == pytest.approx(theirs[key], abs=tolerances.STACKED)
 
 
-def test_members_end_on_their_own(together):
-    assert len({len(trained.history) for trained in together.values()}) > 2
-
-
 def test_averages_of_weights_are_as_if_alone():
     """The stack is narrowed, as one member ends early."""
     settings = replace(SETTINGS, ema_decay=0.9, patience=2)
@@ -151,16 +147,6 @@ def test_equal_calls_are_equal_to_the_bit_and_leave_the_random_numbers_alone():
         assert one.history[-1]["loss"] != three.history[-1]["loss"]
 
 
-def test_rows_are_validated_in_blocks(monkeypatch, together):
-    names = ["cross-entropy", "running"]
-    monkeypatch.setattr("evalign_study.trainers.many.VALIDATED", 16 * 2 * 7)  # 7 of 100 rows
-    rows = {"validation": HELD_OUT, "metric": "f1_macro", "settings": SETTINGS}
-    found = fit_many(network, [MEMBERS[name] for name in names], *ROWS, **rows)
-    for name, one in zip(names, found, strict=True):
-        loss = together[name].history[0]["validation_loss"]
-        assert one.history[0]["validation_loss"] == pytest.approx(loss, abs=tolerances.STACKED)
-
-
 def test_other_criteria_keep_their_best_epochs():
     """Each is as if it had been watched, as without patience no criterion ends a training."""
     members = [MEMBERS["cross-entropy"], MEMBERS["mcc"]]
@@ -193,15 +179,6 @@ def test_other_criteria_keep_their_best_epochs():
     assert len({one.history[-1]["epoch"] for one in found}) == 1
 
 
-def test_further_metrics_do_not_change_the_training(together):
-    members = list(MEMBERS.values())
-    rows = {"validation": HELD_OUT, "metric": "f1_macro", "settings": SETTINGS}
-    found = fit_many(network, members, *ROWS, **rows, also={"accuracy": resolve("accuracy")})
-    for one, before in zip(found, together.values(), strict=True):
-        assert len(one.history) == len(before.history)
-        assert torch.equal(one.weights["0.weight"], before.weights["0.weight"])
-
-
 def test_a_member_that_diverges_at_once_has_no_best_epoch():
     members = [Member(CE, 1e-2), Member(CE, 1e200)]
     rows = {"validation": HELD_OUT, "metric": "f1_macro"}
@@ -227,28 +204,4 @@ def test_a_loss_over_pairs_is_validated_in_batches():
     for mine, theirs in zip(trained.history, history, strict=True):
         assert mine["validation_loss"] == pytest.approx(
             theirs["validation_loss"], abs=tolerances.STACKED
-        )
-
-
-def test_a_metric_must_not_be_called_loss():
-    with pytest.raises(ValueError, match="must not name a metric 'loss' or 'metric'"):
-        fit_many(
-            network,
-            [Member(CE)],
-            *ROWS,
-            validation=HELD_OUT,
-            metric="f1_macro",
-            also={"loss": resolve("accuracy")},
-        )
-
-
-def test_what_many_do_not_know_is_refused():
-    with pytest.raises(ValueError, match="settings of fit_many must have float32 precision"):
-        fit_many(
-            network,
-            [Member(CE)],
-            *ROWS,
-            validation=HELD_OUT,
-            metric="f1_macro",
-            settings=Settings(precision="bfloat16"),
         )

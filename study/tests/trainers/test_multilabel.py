@@ -92,8 +92,3 @@ def test_every_method_learns(made, method):
         unseen = prepare("emotions", 0, None).test[1]
         every = score(metric, torch.ones_like(unseen).long(), unseen)  # all labels for every row
         assert decided["tuned"]["test"][metric] > every + 0.1
-
-
-def test_an_unknown_method(made):
-    with pytest.raises(ValueError, match="method of train_multilabel must be one of binary"):
-        train_multilabel(RUN.but(method="cross_entropy"))

@@ -3,9 +3,8 @@
 import pytest
 import torch
 from evalign_study.records.run import BINARY, LOSS, Run
-from evalign_study.trainers.decisions import MOST_TUNED
 from evalign_study.trainers.methods import make
-from evalign_study.trainers.picks import Picks, annealing, flat
+from evalign_study.trainers.picks import Picks, annealing
 
 Y = torch.tensor([0, 0, 0, 0, 1, 1])
 
@@ -51,30 +50,6 @@ def test_the_first_of_the_best_epochs_by_each_criterion():
     assert found["f1"]["auroc"] == 0.75
 
 
-def test_a_network_that_has_diverged_gets_the_first_class():
-    picks = Picks(Y, Y, 2)
-    lost = torch.full((6, 2), torch.nan)
-    picks.tell(1, torch.nan, lost, lambda: lost)
-    assert picks.diverged
-    found = picks.assessed("f1")
-    assert found.keys() == {LOSS, *BINARY}
-    for pick in found.values():
-        assert pick["epoch"] == 0
-        assert pick["auroc"] == 0.5
-        assert pick["decisions"].keys() >= {"argmax", "tuned", "0.1"}
-        for decision in pick["decisions"].values():
-            assert decision["matrix"] == [[0, 0, 4], [1, 0, 2]]
-
-
-def test_an_epoch_without_a_loss_is_no_best_one():
-    picks = Picks(Y, Y, 2)
-    picks.tell(1, torch.nan, ONE, lambda: ONE)
-    picks.tell(2, 0.3, NONE, lambda: NONE)
-    picks.tell(3, torch.inf, ONE, lambda: ONE)
-    assert not picks.diverged
-    assert {pick["epoch"] for pick in picks.assessed("f1").values()} == {2}
-
-
 def test_offsets_are_part_of_decisions_but_not_of_the_choice_of_epochs():
     """As in the estimator, tuning and labelling use the logits with offsets."""
     offsets = torch.tensor([3.0, 0.0])
@@ -89,17 +64,6 @@ def test_offsets_are_part_of_decisions_but_not_of_the_choice_of_epochs():
     assert pick["decisions"]["tuned"]["test"]["f1"] == pytest.approx(2 / 3)
 
 
-def test_of_very_many_classes_no_rule_is_fitted():
-    y = torch.arange(MOST_TUNED + 1)
-    for classes, decisions in ((MOST_TUNED + 1, {"argmax"}), (3, {"argmax", "tuned"})):
-        labels = y % classes
-        picks = Picks(labels, labels, classes)
-        logits = 3 * torch.eye(classes)[labels]
-        picks.tell(1, 0.5, logits, lambda logits=logits: logits)
-        found = picks.assessed("f1_macro").values()
-        assert {frozenset(pick["decisions"]) for pick in found} == {frozenset(decisions)}
-
-
 def test_annealing_shares_out_the_patience():
     run = Run(dataset="adult", variant="paper", method="east_f1", rate=0.8, patience=50)
     method = make("east_f1", torch.tensor([9, 1]))
@@ -108,9 +72,3 @@ def test_annealing_shares_out_the_patience():
     assert (cooling.patience, cooling.coolings, cooling.rate) == (13, 3, 0.8)
     assert not cooling.greater_is_better
     assert annealing(run.but(rate=None), method) is None
-
-
-def test_flat_keeps_the_classes_of_a_label_together():
-    z = torch.arange(12.0).view(2, 2, 3)
-    assert flat(z).tolist() == [[0, 3], [1, 4], [2, 5], [6, 9], [7, 10], [8, 11]]
-    assert flat(z[..., 0]).equal(z[..., 0])

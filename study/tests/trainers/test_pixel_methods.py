@@ -1,7 +1,5 @@
 """The losses of dense prediction."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -78,9 +76,3 @@ def test_offsets_make_probabilities_of_weighted_logits(batch):
     z = z.clone().requires_grad_()
     method.loss(z, y).backward()
     assert z.grad.sum((0, 2, 3)).abs().max() < 1e-6  # float32 sums of 42 pixels
-
-
-def test_an_unknown_name(batch):
-    text = "method of make must be one of cross_entropy, weighted"
-    with pytest.raises(ValueError, match=re.escape(text)):
-        make("no_such_loss", Pixels.of(batch[1], CLASSES))

@@ -2,19 +2,15 @@
 
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 from evalign_study import data
 from evalign_study.data import Dataset
-from evalign_study.pipeline.execute import execute
-from evalign_study.records.results import Results
 from evalign_study.records.run import scores, triples
 from evalign_study.suite.plan import runs
-from evalign_study.trainers import decisions, prepared, recipe, stacks
+from evalign_study.trainers import prepared, recipe, stacks
 from evalign_study.trainers.many import fit_many
 from evalign_study.trainers.methods import (
     GOALS,
@@ -22,24 +18,16 @@ from evalign_study.trainers.methods import (
     OURS,
     UNAVERAGED,
     VARIANTS,
-    Problem,
     make,
 )
 from evalign_study.trainers.prepared import prepare
-from evalign_study.trainers.recipe import decided_as, metrics, train, units
+from evalign_study.trainers.recipe import decided_as, train, units
 
 from evalign import AlignedClassifier
 from evalign.decisions import fit_decision
 from evalign.estimator.network import wanted as wanted_by
 from evalign.training import Settings
 from evalign.training.settings import usual_batch_size
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    prepare.cache_clear()
-    yield
-    prepare.cache_clear()
 
 
 @pytest.fixture
@@ -187,68 +175,6 @@ def test_weights_of_classes_take_the_prior_out():
     of_class = [loss(z.unsqueeze(0), torch.tensor([label])) for label in (0, 1)]
     (slope,) = torch.autograd.grad((p * torch.stack(of_class)).sum(), z)
     torch.testing.assert_close(slope, torch.zeros_like(slope))
-
-
-def test_more_than_two_classes(made, monkeypatch):
-    y = made.y + (made.X[:, 2] > 4)
-    three = Dataset(made.X, y, ("a", "b", "c"), made.groups, None, made.card)
-    monkeypatch.setattr(data, "load", lambda name, preparation: three)
-    monkeypatch.setattr(decisions, "MOST_TUNED", 2)  # tuning is slow
-    (record,) = train([run for run in small() if run.method == f"{OURS}_f2"])
-    assert list(record["picks"]) == ["f2_macro"]
-    assert record["picks"]["f2_macro"]["decisions"].keys() == {"argmax", "expected"}
-
-
-def test_more_stacks_than_one(made, monkeypatch):
-    part = small(variants=[])
-    monkeypatch.setattr(stacks, "NUMBERS", 1)
-    sizes = []
-    once = recipe._train_stack
-    monkeypatch.setattr(
-        recipe, "_train_stack", lambda runs, *more: sizes.append(len(runs)) or once(runs, *more)
-    )
-    assert len(list(train(part))) == 4
-    assert sizes == [1] * 4
-
-
-def test_a_run_that_diverges_says_the_first_class(made):
-    wild = small(variants=[])[0].but(learning_rate=1e30)
-    (record,) = train([wild])
-    assert record["diverged"]
-    for pick in record["picks"].values():
-        assert pick["epoch"] == 0
-        for decided in pick["decisions"].values():
-            assert {predicted for _, predicted, _ in decided["matrix"]} == {0}
-
-
-def test_what_is_recorded_is_not_trained_again(made, tmp_path):
-    path = tmp_path / "recipe.jsonl.gz"
-    part = small(variants=[])
-    execute(units(part[:1]), train, Results(path))
-    before = path.read_bytes()
-    execute(units(part), train, Results(path))
-    assert path.read_bytes().startswith(before)
-    assert [record["key"] for record in Results(path).records()] == [run.key for run in part]
-
-
-def test_runs_of_two_units_are_refused(made):
-    one, two = small(splits=[0, 1], variants=[])[::4]
-    with pytest.raises(ValueError, match="runs of train must be of one split of one data set"):
-        next(train([one, two]))
-
-
-@pytest.mark.slow
-def test_training_needs_no_plots():
-    """The machine that trains has no plotly."""
-    code = "import sys, evalign_study.trainers.choice; assert 'plotly' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_metrics_by_problem():
-    assert metrics(Problem(torch.ones(2), ""))[::3] == ["f1", "f2"]
-    for classes in (2, 3):
-        targets = [make(f"{OURS}_{goal}", torch.ones(classes)).target for goal in GOALS]
-        assert targets == metrics(Problem(torch.ones(classes), ""))
 
 
 def test_the_ablations_lack_what_they_say():

@@ -1,26 +1,16 @@
 """The protocol for tables: the same split for all, a grid, and trials of the chosen setting."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from evalign_study import data
 from evalign_study.data import Dataset
-from evalign_study.papers.search import grid
 from evalign_study.records.run import Run, scores, triples
 from evalign_study.trainers import stacks, tabular
 from evalign_study.trainers.prepared import prepare
 from evalign_study.trainers.tabular import train, units
 
 from tests import tolerances
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    prepare.cache_clear()
-    yield
-    prepare.cache_clear()
 
 
 @pytest.fixture
@@ -33,13 +23,6 @@ def made(monkeypatch):
     dataset = Dataset(X, y, ("no", "yes"), np.arange(200).repeat(2), None, card)
     monkeypatch.setattr(data, "load", lambda name, preparation: dataset)
     return dataset
-
-
-@pytest.fixture
-def three_classes(made, monkeypatch):
-    y = made.y + (made.X[:, 2] > 4)
-    dataset = Dataset(made.X, y, ("a", "b", "c"), made.groups, None, made.card)
-    monkeypatch.setattr(data, "load", lambda name, preparation: dataset)
 
 
 BASE = Run(
@@ -90,37 +73,6 @@ def test_imbalance_leaves_out_rows_of_the_rarer_class(made):
         prepare("mammography", "paper", 0, 1.0)
 
 
-def test_only_tables_of_features(monkeypatch, made):
-    texts = Dataset(np.array(["a", "b"], dtype=object), made.y, ("a", "b"), None, None, made.card)
-    monkeypatch.setattr(data, "load", lambda name, preparation: texts)
-    with pytest.raises(ValueError, match="dataset of prepare must be a table of features"):
-        prepare("reuters_r8", "sound")
-
-
-def test_units_share_what_a_stack_must_and_fit_into_memory(made, monkeypatch):
-    runs = grid("adult", "paper", "cross_entropy") + grid("adult", "paper", "east_f1")
-    parts = units(runs)
-    assert sorted(run.key for part in parts for run in part) == sorted(run.key for run in runs)
-    assert all(len({run.batch_size for run in part}) == 1 for part in parts)
-    monkeypatch.setattr(stacks, "NUMBERS", 4 * stacks.numbers(runs[0]))
-    assert max(len(part) for part in units(runs)) == 4
-
-
-def test_pairs_of_rows_are_counted_and_stand_alone(made):
-    both = (grid("adult", "paper", method, batch_size=128) for method in ("cross_entropy", "wmw"))
-    parts = units([run for runs in both for run in runs])
-    assert len(parts) == 2
-    assert all(len({run.method for run in part}) == 1 for part in parts)
-    cross_entropy, wmw = (stacks.numbers(BASE.but(method=m)) for m in ("cross_entropy", "wmw"))
-    assert wmw - cross_entropy == 4 * BASE.batch_size**2
-
-
-def test_weights_are_counted_for_the_features_as_prepared(made):
-    found = stacks.numbers(BASE)  # the card has 6 features, the made rows 4
-    weights = sum(p.numel() for p in tabular.NETWORKS["mlp"](4, 2, 0.0).parameters())
-    assert found == 10 * weights + 8 * 64 * (512 + 256 + 128 + 2)
-
-
 def test_records_hold_what_the_pick_says(made):
     runs = [BASE, BASE.but(method="east_f1", rate=0.9), BASE.but(network="mlp32")]
     records = [record for part in units(runs) for record in train(part)]
@@ -167,39 +119,6 @@ def test_a_run_does_not_depend_on_its_company(made):
     assert different != pytest.approx(loss, abs=tolerances.TRAINED)
 
 
-def test_more_than_two_classes(three_classes):
-    (record,) = train([BASE.but(method="anchored_f1")])
-    assert record["picks"].keys() == {"loss", "f1_macro", "accuracy", "matthews_corrcoef"}
-    assert "auroc" not in record["picks"]["loss"]
-
-
-def test_a_run_that_diverges_says_the_first_class(made):
-    sane, wild = train([BASE, BASE.but(learning_rate=1e30)])
-    assert (sane["diverged"], wild["diverged"]) == (False, True)
-    assert wild["epochs"] == 1
-    assert wild["picks"].keys() == sane["picks"].keys()
-    for pick in wild["picks"].values():
-        assert (pick["epoch"], pick["validation_loss"]) == (0, None)
-        for decision in pick["decisions"].values():
-            assert {predicted for _, predicted, _ in decision["matrix"]} == {0}
-
-
-def test_a_run_does_not_depend_on_what_ran_before(made):
-    run = BASE.but(dropout=0.5, rows=50)
-    (first,) = train([run])
-    torch.rand(3)
-    (again,) = train([run])
-    assert first["picks"] == again["picks"]
-    assert sum(count for *_, count in first["picks"]["f1"]["decisions"]["argmax"]["matrix"]) == 50
-
-
-def test_the_precision_is_told_and_left_as_it_was(made):
-    before = torch.get_float32_matmul_precision()
-    (record,) = train([BASE])
-    assert torch.get_float32_matmul_precision() == before
-    assert record["made"]["precision"] == ("tf32" if torch.cuda.is_available() else "float32")
-
-
 def test_the_prior_is_added_back(made):
     """Labels of the anchored method come from its probabilities, as in the estimator."""
     (record,) = train([BASE.but(method="anchored_f1")])
@@ -220,21 +139,3 @@ def test_the_prior_is_added_back(made):
     X, y = prepared.test
     labels = (stacks.logits_of(network, trained.weights, X) + method.offsets).argmax(1)
     assert record["picks"]["loss"]["decisions"]["argmax"]["matrix"] == triples(labels, y)
-
-
-def test_the_cap_is_told_from_an_end(made):
-    short, long = BASE.but(epochs=2, patience=50), BASE.but(epochs=60, patience=1)
-    assert [record["capped"] for record in train([short])] == [True]
-    assert [record["capped"] for record in train([long])] == [False]
-
-
-def test_seconds_are_shares_of_the_whole(made):
-    runs = [BASE.but(seed=seed, patience=None) for seed in range(1, 4)]
-    seconds = [record["seconds"] for record in train(runs)]
-    assert seconds == pytest.approx([seconds[0]] * 3)
-    assert math.isfinite(seconds[0])
-
-
-def test_runs_of_two_units_are_refused(made):
-    with pytest.raises(ValueError, match="runs of train must share dataset, variant"):
-        next(train([BASE, BASE.but(batch_size=32)]))

@@ -1,6 +1,5 @@
 """Long-tailed images: their rows and weights, and a trainer that equals `fit`."""
 
-import copy
 import json
 import math
 
@@ -97,12 +96,6 @@ def test_parts(made):
     assert rare[0] != rare[1]
 
 
-def test_the_weighted_test_part_has_the_shares_of_the_profile(made):
-    data = prepare(run_of(), CPU, split)
-    weighted = weights(data) * data.y[data.test].bincount()
-    torch.testing.assert_close(weighted / 120, torch.tensor([160, 50, 16]).double() / 226)
-
-
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_test_score_is_weighted_as_in_sklearn(metric, monkeypatch):
     monkeypatch.setattr(decisions, "MOST_TUNED", 2)
@@ -144,14 +137,6 @@ def test_a_record_is_that_of_the_suite(made, method):
     assert scores([record]).keys() == {("cifar10 1:10", metric) for metric in wanted}
 
 
-def test_equal_calls_give_equal_records(made):
-    one, two, other = (train(run_of(f"{OURS}_f1", seed=seed)) for seed in (1, 1, 2))
-    for record in (one, two, other):
-        del record["made"], record["seconds"]
-    assert one == two
-    assert one["picks"] != other["picks"]
-
-
 def noted(monkeypatch):
     """Collect the validation losses, epoch by epoch."""
     losses, loss_of = [], tailed._TailedLearner.loss_of
@@ -162,19 +147,6 @@ def noted(monkeypatch):
 
     monkeypatch.setattr(tailed._TailedLearner, "loss_of", note)
     return losses
-
-
-def test_training_is_augmented_and_nothing_else(made, monkeypatch):
-    asked, crops = [], images.Images.crops
-
-    def note(data, rows, places=None):
-        asked.append((places is not None, len(rows)))
-        return crops(data, rows, places)
-
-    monkeypatch.setattr(images.Images, "crops", note)
-    train(run_of(f"{OURS}_f1", epochs=1))
-    # The training rows for their mean, six batches, and the other two parts.
-    assert asked == [(False, 181), *[(True, 30)] * 6, (False, 45), (False, 120)]
 
 
 @pytest.mark.parametrize("ema_decay", [None, 0.9])
@@ -208,28 +180,6 @@ def test_the_trainer_is_that_of_fit(made, monkeypatch, ema_decay):
     # The epoch is picked by labels without offsets, and the first of equals is the best.
     f1 = [epoch["validation_metric"] for epoch in history]
     assert record["picks"]["f1_macro"]["epoch"] == 1 + int(np.argmax(np.round(f1, 9)))
-
-
-@pytest.mark.parametrize("ema_decay", [None, 0.9])
-def test_the_steps_before_a_capture_are_undone(made, monkeypatch, ema_decay):
-    monkeypatch.setattr(TRAINER, "ema_decay", ema_decay)
-    run = run_of(f"{OURS}_f1")
-    data = prepare(run, CPU, split)
-    logits = []
-    for warm in (False, True):
-        torch.manual_seed(0)
-        loss = make(run.method, data.y[data.training].bincount()).loss
-        training = tailed._TailedLearner(run, data, loss)
-        if warm:
-            before = copy.deepcopy(training.network.state_dict())
-            training._set_mode(True)
-            for _ in range(3):
-                training._step()
-            training._restart(before)
-        torch.manual_seed(1)
-        training.epoch()
-        logits.append(training.logits(data.test))
-    torch.testing.assert_close(*logits)
 
 
 @pytest.mark.parametrize("method", [f"{OURS}_balanced_accuracy", "logit_adjusted"])

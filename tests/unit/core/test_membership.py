@@ -224,17 +224,6 @@ def test_gradient_flows_through_the_dynamic_threshold():
     assert_same(gradient(), [differences], tolerances.DIFFERENCE)
 
 
-def test_gradient_with_a_detached_threshold_is_that_of_a_fixed_one():
-    tau = reference.dynamic_threshold(reference.softmax(CLOSE[0]))
-    logits = tensor(CLOSE).requires_grad_()
-    h = heaviside.tempered(logits.softmax(-1), tau, temperature=0.05)
-    fixed = torch.autograd.grad((h / h.sum())[0, 0], logits)[0]
-    detached = gradient(detach_threshold=True)
-    assert_same(detached, fixed, tolerances.REFERENCE)
-    assert (detached - gradient()).abs().max() > 0.1
-    assert first(tensor(CLOSE)) == first(tensor(CLOSE), detach_threshold=True)
-
-
 EXTREMES = [
     [[0.0, 0.0, 0.0]],
     [[1e4, -1e4, 0.0]],

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from evalign import (
     AlignedLoss,
-    Confusion,
     MetricLoss,
     TemperatureAnnealing,
     exact_backward,
@@ -20,7 +19,7 @@ from evalign import (
 )
 from evalign.losses.offsets import metric_offsets
 from tests import tolerances
-from tests.kernels.whole import assert_one_is_as_several, learning, pairs, rows_of, separately
+from tests.kernels.fused_loss import assert_one_is_as_several, learning, pairs, rows_of
 
 COUNTS = [50, 30, 15, 5]
 NEAR = {"rtol": 0, "atol": tolerances.SAME}
@@ -438,46 +437,6 @@ def test_micro_batches_teach_what_the_whole_batch_does():
         torch.testing.assert_close(model.weight.grad, expected, **NEAR)
         assert torch.equal(parts.counts, whole.counts)
         torch.testing.assert_close(parts.offsets, whole.offsets, **NEAR)
-
-
-# The metric's part of the gradient.
-
-
-@pytest.mark.parametrize("metric", ["f1_macro", "matthews_corrcoef"])
-def test_the_metric_has_its_say_among_many_classes(metric):
-    """A network that knows nothing yet: its logits are small, and labels come as often as any."""
-    shares = {}
-    for classes in (2, 10, 100, 1000):
-        generator = torch.Generator().manual_seed(0)
-        logits = 0.1 * torch.randn(2000, classes, generator=generator, dtype=torch.float64)
-        logits.requires_grad_()
-        y = torch.randint(classes, (2000,), generator=generator)
-        counts, norms = torch.ones(classes), []
-        for weight in (0, 1):
-            loss = AlignedLoss(metric, counts, metric_weight=weight, momentum=1)
-            norms.append(torch.autograd.grad(loss(logits, y), logits)[0])
-        shares[classes] = ((norms[1] - norms[0]).norm() / norms[0].norm()).item()
-    assert min(shares.values()) > 0.5
-    assert max(shares.values()) < 2.5 * min(shares.values())  # it was a factor of 500
-
-
-@pytest.mark.parametrize("pull", [-3.0, 1.0, 5.0])
-def test_the_growth_ends_at_a_guess_and_at_a_half(pull):
-    logits, y = images()
-    right = F.one_hot(y.clamp(min=0), 4).movedim(-1, 1)
-    logits = (logits + pull * right).detach().requires_grad_()
-    soft = Confusion.from_logits(logits.detach(), y)
-    accuracy = (soft.tp.sum() / soft.total).item()
-    assert (accuracy < 1 / 4, accuracy > 1 / 2) == (pull < 0, pull > 1)
-    times = {-3.0: 2.0, 1.0: 0.5 / accuracy, 5.0: 1.0}[pull]
-    entropy, metric = (
-        torch.autograd.grad(loss(logits, y), logits)[0]
-        for loss in (AlignedLoss("f1_macro", COUNTS, metric_weight=0), MetricLoss("f1_macro"))
-    )
-    for compute in (lambda loss: loss(logits, y), lambda loss: separately(loss, logits, y, None)):
-        value = compute(AlignedLoss("f1_macro", COUNTS, metric_weight=3))
-        (found,) = torch.autograd.grad(value, logits)
-        torch.testing.assert_close(found, entropy + 3 * times * metric, **NEAR)
 
 
 # As other losses with a step, and as a function.

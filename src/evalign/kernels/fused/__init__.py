@@ -65,7 +65,6 @@ def end(
     momentum: float | None = None,
     scale: int = 1,
     metric_weight: float = 1.0,
-    by_accuracy: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss, its slopes, and the sums at which they are taken.
 
@@ -73,17 +72,15 @@ def end(
     times `scale`. The temperature stands behind, since it may change before the backward pass, and
     the odds, of `Step`.
     The sums are tp, predicted, actual and total of every class or label, and the total and the
-    number of rows of exclusive classes. Behind them are the weight of the metric's slopes,
-    that grows as the batch is undecided if `by_accuracy`, and the actual mass of the classes
-    in this batch. `running` are the buffers of `RunningConfusion.sums`,
-    which are moved in place.
+    number of rows of exclusive classes. Behind them is the actual mass of the classes in this
+    batch. `running` are the buffers of `RunningConfusion.sums`, which are moved in place.
     """
     if partial.numel() > ALONE:
         partial = total(this, partial)
     loss = partial.new_empty((), dtype=this.compute)
     slopes = partial.new_empty((2 + this.cross) * this.classes + 2, dtype=this.compute)
-    point = partial.new_empty(5 * this.classes + 3, dtype=torch.float64)
-    launch = this.end(form, momentum, len(partial), partial.dtype, scale, by_accuracy)
+    point = partial.new_empty(5 * this.classes + 2, dtype=torch.float64)
+    launch = this.end(form, momentum, len(partial), partial.dtype, scale)
     odds = partial if step.odds is None else step.odds
     tensors = partial, step.temperature, odds, point, loss, slopes, *(running or (point,) * 6)
     # A number comes as float32, so what that leaves of it follows.

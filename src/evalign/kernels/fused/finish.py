@@ -3,8 +3,7 @@
 One program goes through the classes block by block, in float64. The mathematics is that of
 `kernels.closed` and `aggregation.running`. `point` holds the sums (4, C) at which the metric is
 taken: tp, predicted, actual and total, of the average if there is one, then the total and the
-number of rows of exclusive classes, the weight of the metric beside a cross-entropy, and the actual
-mass of the classes in this batch.
+number of rows of exclusive classes, and the actual mass of the classes in this batch.
 """
 
 # Triton compiles this, and a type checker takes it for Python.
@@ -31,7 +30,7 @@ def finish(
     seen, running_tp, running_predicted, running_actual, running_total, running_rows,
     main_weight, more_weight, programs, scale, classes,
     TASK: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    BY_ACCURACY: tl.constexpr, RUNNING: tl.constexpr, MOMENTUM: tl.constexpr, KIND: tl.constexpr,
+    RUNNING: tl.constexpr, MOMENTUM: tl.constexpr, KIND: tl.constexpr,
     AVERAGE: tl.constexpr, ZERO_DIVISION: tl.constexpr, LEAVE_OUT: tl.constexpr, TP: tl.constexpr,
     TN: tl.constexpr, BY_TP: tl.constexpr, BY_PREDICTED: tl.constexpr, BY_ACTUAL: tl.constexpr,
     BY_NEGATIVES: tl.constexpr, BY_REJECTED: tl.constexpr, SECOND: tl.constexpr,
@@ -40,29 +39,22 @@ def finish(
     """Write the loss, and its slopes by tp and predicted (2, C) and by the cross-entropy's sum."""
     MULTILABEL: tl.constexpr = TASK == _MULTILABEL
     zero = tl.full([], 0, tl.float64)
-    mass, predictions, right, heavy = zero, zero, zero, zero
+    mass, predictions, heavy = zero, zero, zero
     for start in range(0, classes, COLUMNS):
         c = start + tl.arange(0, COLUMNS)
         tp, predicted, actual, total = _added_up(
             partial, programs, c, classes, TASK, COLUMNS, PROGRAMS
         )
         _keep(point, c, classes, tp, predicted, actual, total)
-        tl.store(point + 4 * classes + 3 + c, actual, mask=c < classes)
+        tl.store(point + 4 * classes + 2 + c, actual, mask=c < classes)
         mass += tl.sum(total if MULTILABEL else actual, 0)
         predictions += tl.sum(predicted, 0)
-        right += tl.sum(tp, 0)
         if CROSS_ENTROPY == 2:  # the classes have factors, which stand behind their odds
             of_class = tl.load(odds + classes + c, mask=c < classes, other=0).to(tl.float64)
             heavy += tl.sum(of_class * actual, 0)
     empty, whole = mass == 0, mass
     per_mass = tl.where(mass < 1e-19, 0, 1 / tl.where(mass < 1e-19, 1, mass))
     metric_weight = tl.cast(main_weight, tl.float64) + tl.cast(more_weight, tl.float64)
-    strength = metric_weight
-    if BY_ACCURACY:
-        guess, accuracy = 1 / tl.cast(classes, tl.float64), right * per_mass
-        accuracy = tl.where(accuracy < guess, guess, accuracy)  # NaN stays visible
-        strength *= 0.5 / tl.where(accuracy > 0.5, 0.5, accuracy)
-    tl.store(point + 4 * classes + 2, strength)
     crosses, count = zero, zero
     if not MULTILABEL:
         c = tl.arange(0, COLUMNS)
@@ -228,8 +220,8 @@ def finish(
                 tl.where(undefined, 0, of_predicted),
             )
         here = c < classes
-        of_tp = tl.where(nothing, 0, -scale * strength * of_tp)
-        of_predicted = tl.where(nothing, 0, -scale * strength * of_predicted)
+        of_tp = tl.where(nothing, 0, -scale * metric_weight * of_tp)
+        of_predicted = tl.where(nothing, 0, -scale * metric_weight * of_predicted)
         of_tp, of_predicted = (
             of_tp.to(slopes.dtype.element_ty),
             of_predicted.to(slopes.dtype.element_ty),

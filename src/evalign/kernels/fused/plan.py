@@ -45,7 +45,6 @@ class Step(NamedTuple):
 
     temperature: Tensor
     sigmoid: bool = False
-    detach_threshold: bool = False
     threshold: Tensor | None = None
     odds: Tensor | None = None
 
@@ -118,14 +117,14 @@ class CallPlan:
             each = step.threshold is not None and step.threshold.ndim == 1
             self._plan_labels(places, (*of_target, int(each), columns), kind, processors)
         elif columns <= LONGEST:
-            self._plan_whole(places, columns, kind, step.detach_threshold, processors, adjacent)
+            self._plan_whole(places, columns, kind, processors, adjacent)
         else:
-            self._plan_long(places, columns, kind, step.detach_threshold, processors, adjacent)
+            self._plan_long(places, columns, kind, processors, adjacent)
         grid = (triton.cdiv(self.width, ADD[0]),)
         self.add_up = Launch(add_up, grid, self.programs, self.width, *ADD)
 
     def _plan_whole(
-        self, places: Any, classes: int, kind: Any, detach: bool, processors: int, adjacent: int
+        self, places: Any, classes: int, kind: Any, processors: int, adjacent: int
     ) -> None:
         images, size, *_ = places
         columns = triton.next_power_of_2(classes)
@@ -145,12 +144,11 @@ class CallPlan:
         rows = min(rows, 32)
         tiles = images * triton.cdiv(size, rows)
         programs = max(1, min(tiles, processors * WARPS // warps))
-        *kind, eps = kind
-        rest = (*places, classes, *kind, detach, eps, rows, columns, True, adjacent)
+        rest = (*places, classes, *kind, rows, columns, True, adjacent)
         self.gradient = Launch(gradient, (programs,), *rest, warps=warps)
 
     def _plan_long(
-        self, places: Any, classes: int, kind: Any, detach: bool, processors: int, adjacent: int
+        self, places: Any, classes: int, kind: Any, processors: int, adjacent: int
     ) -> None:
         self.width, self.stats, self.zeroed = 3 * classes + 2, 6 + 2 * (self.cross > 0), True
         columns, warps = LONG_ROW
@@ -163,8 +161,7 @@ class CallPlan:
         self.sums = [first, second] if self.rows else []
         columns, warps = LONG_GRADIENT
         programs = max(1, min(self.rows, processors * WARPS // warps))
-        *kind, eps = kind
-        rest = (*places, classes, *kind, detach, eps, 1, columns, False, adjacent)
+        rest = (*places, classes, *kind, 1, columns, False, adjacent)
         self.gradient = Launch(gradient, (programs,), *rest, warps=warps)
 
     def _plan_labels(self, places: Any, of_labels: Any, kind: Any, processors: int) -> None:
@@ -188,10 +185,9 @@ class CallPlan:
         programs: int,
         kind: torch.dtype,
         scale: int,
-        by_accuracy: bool,
     ) -> Launch:
         """The launch that ends the forward pass, for so many sums of this kind."""
-        key = form, momentum, programs, kind, scale, by_accuracy
+        key = form, momentum, programs, kind, scale
         if key in self._ends:
             return self._ends[key]
         columns = min(FINISH, triton.next_power_of_2(self.classes))
@@ -201,7 +197,7 @@ class CallPlan:
             finish,
             (1,),
             *(programs, scale, self.classes, TASKS[self.task], self.cross),
-            *(by_accuracy, momentum is not None, momentum or 0.0),
+            *(momentum is not None, momentum or 0.0),
             *(KINDS[form.kind], AVERAGES[form.average], zero, leave_out),
             *(*form.first, form.second is not None, columns, parts),
             warps=8 if columns <= 1024 else 32,
@@ -219,7 +215,7 @@ def plan_of(rows: GivenRows, step: Step) -> CallPlan:
         *(rows.task, rows.ignore_index, logits.shape, logits.stride(), logits.dtype, logits.device),
         *(logits.data_ptr() % 16, target.dtype, target.stride(), target.data_ptr() % 16),
         None if weight is None else (weight.dtype, weight.stride(), weight.data_ptr() % 16),
-        *(step.sigmoid, step.detach_threshold, None if step.odds is None else step.odds.ndim),
+        *(step.sigmoid, None if step.odds is None else step.odds.ndim),
         None if step.threshold is None else step.threshold.ndim,
     )
     plan = _plans.get(key)

@@ -15,7 +15,7 @@ def gradient(
     logits, target, weight, stats, slopes, outer, grad,
     images, size, z_image, z_class, z_row, w_image, w_row, ignore,
     CLASSES: tl.constexpr, WEIGHTED: tl.constexpr, CROSS_ENTROPY: tl.constexpr,
-    SIGMOID: tl.constexpr, DETACH: tl.constexpr, EPS: tl.constexpr,
+    SIGMOID: tl.constexpr, EPS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, ADJACENT: tl.constexpr,
 ):  # fmt: skip
     """`outer` times ∂/∂z of Σ_c of_tp·tp + of_predicted·predicted + of_cross·Σ cross-entropy.
@@ -98,8 +98,6 @@ def gradient(
         of_one = share * (g_one - mean)
         others = share * (upg - mean * ups)
         of_tau = -share * (downg - mean * downs) - of_one * down_one
-        if DETACH:
-            of_tau = tl.zeros([1, ROWS], compute)
         of_one = of_one * up_one
         common = others + of_one + tau * of_tau
         if not SIGMOID:

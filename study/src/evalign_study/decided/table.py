@@ -26,12 +26,12 @@ NAMES = {
     "network": "our network, cross-entropy",
 }
 HOW = (
-    "Every model is trained with its library's defaults, on at most 50,000 rows. All decisions are "
-    "made of the same probabilities: out of five folds for the training rows, on which rules are "
-    "found, and of the model of all training rows for the test rows, on which labels are scored. "
-    f"{TUNER}'s tuner has two classes only, and its default of 100 thresholds. {CUTOFFS} knows F1 "
-    "alone of these metrics; its version 0.6 is the last for Python 3.11. It, random forests and "
-    "boosted trees were not run on 257 classes, nor CatBoost on reuters_r8."
+    "Every model is trained with its library's defaults, on at most 50,000 rows. All decisions use "
+    "the same probabilities: out-of-fold ones of the training rows (five folds), on which rules "
+    "are fitted, and those of the model trained on all training rows for the test rows, on which "
+    f"labels are scored. {TUNER}'s tuner is binary only, with its default of 100 thresholds. Of "
+    f"these metrics {CUTOFFS} supports F1 alone; its version 0.6 is the last for Python 3.11. It, "
+    "random forests and boosted trees were not run on 257 classes, nor CatBoost on reuters_r8."
 )
 
 
@@ -104,8 +104,8 @@ class DecisionsTable(SplitTable):
 
 NOT_RUN = "Not run."
 BESIDE = {
-    "The same over data sets of two classes, beside both rivals:": (TUNER, CUTOFFS),
-    f"The same over all data sets for which there is {CUTOFFS}:": (CUTOFFS,),
+    "The same over binary data sets, beside both rivals:": (TUNER, CUTOFFS),
+    f"The same over all data sets that {CUTOFFS} was run on:": (CUTOFFS,),
 }
 
 
@@ -117,8 +117,8 @@ def _shown(scores: standings.Scores) -> list[str]:
 def headline(scores: standings.Scores) -> Grid:
     """Compare in F1 what `predict` and our rules reach with each model, over all data sets."""
     caption = (
-        "Mean F1 (macro for more than two classes) in points over the data sets that each was run "
-        "on, and the gain of our tuned rule:"
+        "Mean F1 (macro for more than two classes) in points over the data sets each was run on, "
+        "and the gain of our tuned rule:"
     )
     return _levels(caption, scores, [PREDICT, OURS, "expected"])
 
@@ -155,7 +155,7 @@ def parts(runs: Sequence[Run], records: Sequence[Record], *, quick: bool) -> Ite
         [bar.name, _value(bar.value), bar.bar, "met" if bar.met else "not met"]
         for bar in standings.bars(records)
     ]
-    yield Grid("What the rule is judged by:", ["", "found", "bar", ""], rows)
+    yield Grid("The bars set for the rule:", ["", "found", "bar", ""], rows)
     compared = {name: standings.compared(scores, name) for name in (PREDICT, *RIVALS)}
     yield Points([_verdict(name, cells) for name, cells in compared.items()])
     metrics = list(dict.fromkeys(metric for _, _, metric in scores))
@@ -174,7 +174,7 @@ def parts(runs: Sequence[Run], records: Sequence[Record], *, quick: bool) -> Ite
         for cell in cells.lost
     ]
     if beyond:
-        caption = "Cells lost beyond chance, with 95% intervals that are not adjusted:"
+        caption = "Cells lost beyond chance, with unadjusted 95% intervals:"
         yield Grid(caption, ["to", "data set", "model", "metric", "gain"], beyond)
     all_of = partial(origins, records)
     yield Text(
@@ -190,7 +190,7 @@ def _verdict(name: str, cells: Cells) -> str:
     above = sum(gain.mean >= 0 for gain in cells.gains.values())
     return (
         f"Against {name}, in {len(cells.gains)} cells (data set, model and metric): at least as "
-        f"good on average in {above}; by intervals of Nadeau and Bengio with Holm's adjustment, "
+        f"good on average in {above}; by Nadeau and Bengio's intervals with Holm's adjustment, "
         f"better in {len(cells.won)} and worse in {len(cells.lost)}."
     )
 

@@ -1,15 +1,13 @@
 """Parts of a text, such as headings and tables, written as Markdown or as one HTML page."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
-from string import Template
 from typing import NamedTuple
 
 import plotly.graph_objects as go
 from plotly.io.json import to_json_plotly
 from plotly.offline import get_plotlyjs
 
-from evalign.report.markup import asset, table
+from evalign.report.page import environment
 from evalign_study.pipeline.style import CSS, SCRIPT
 
 
@@ -83,26 +81,13 @@ def markdown(parts: Iterable[Part]) -> str:
 
 def html(title: str, parts: Iterable[Part], figures: Mapping[str, go.Figure]) -> str:
     """Write a page that loads nothing else, in the style of the report, with figures at its end."""
-    body = []
-    for part in parts:
-        match part:
-            case Heading(text, below):
-                tag = "h2" if below else "h1"
-                body.append(f"<{tag}>{escape(text)}</{tag}>")
-            case Text(text):
-                body.append(f"<p>{escape(text)}</p>")
-            case Points(points):
-                body.append("".join(["<ul>", *(f"<li>{escape(x)}</li>" for x in points), "</ul>"]))
-            case Grid(caption, head, rows):
-                body.append(table(caption, head, rows))
-    for name in figures:
-        place = f'<div id="{escape(name)}" role="img" aria-label="{escape(name)}">'
-        body.append(f"<figure><h3>{escape(name)}</h3>{place}</div></figure>")
     data = {"figures": {name: figure.to_dict() for name, figure in figures.items()}}
-    return Template(asset("page.html")).substitute(
-        title=escape(title),
-        css=asset("page.css") + CSS + WRAPPED,
-        body="\n".join(body),
-        data=to_json_plotly(data),
+    template = environment("evalign_study.pipeline").get_template("study.html.j2")
+    return template.render(
+        title=title,
+        css=CSS + WRAPPED,
+        parts=[(type(part).__name__, part) for part in parts],
+        figures=list(figures),
+        data=to_json_plotly(data),  # which escapes "<"
         script=f"{get_plotlyjs()}\n{SCRIPT}" if figures else "",
     )

@@ -29,7 +29,7 @@ class PartialAUCLoss(AveragePrecisionLoss):
         self.max_fpr = max_fpr
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        batch, curve = self.more_rows(*sums)
+        batch, curve = self.training_sums(*sums)
         area, whole = partial_area(curve, self.max_fpr), partial_area(curve, 1.0)
         slope = torch.where(area != 0, area, whole)
         score = area.detach() + (slope - slope.detach())
@@ -55,7 +55,7 @@ class RecallAtPrecisionLoss(AveragePrecisionLoss):
         self.temperature = temperature
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        batch, curve = self.more_rows(*sums)
+        batch, curve = self.training_sums(*sums)
         step = membership.step("linear", self.temperature)
         score = recall_at_precision(curve, self.precision, step)
         whole = curves.average_precision(curve)

@@ -19,16 +19,16 @@ from evalign_study.trainers.pixel_methods import METHODS
 
 DENSE = Task(
     name="dense",
-    title="A class for each pixel",
+    title="Semantic segmentation",
     how=(
-        "A small U-Net, trained by AdamW with a cosine schedule and an average of its weights; "
-        "images are mirrored, enlarged or reduced, and seen in other light, sections of tissue "
-        "also turned. mIoU is of all test pixels together, mean Dice the mean over images; of two "
-        "classes it is that of the second. The epoch is the "
-        "best by the mIoU of the validation images. Rules are fitted on 60,000 of their pixels, "
-        "and the decision of each loss is chosen on the validation images. RankSEG decides image "
-        "by image, without labels. CamVid has its publisher's split, so that its intervals are "
-        "over seeds alone; sections of tissue have eight splits into stretches of neighbours."
+        "A small U-Net, trained with AdamW, a cosine schedule and averaged weights; images are "
+        "flipped, zoomed and varied in brightness and colour, tissue sections also rotated. mIoU "
+        "is over all test pixels pooled, mean Dice the mean over images (of the second class, if "
+        "there are two). The epoch is selected by the mIoU of the validation images. Rules are "
+        "fitted on 60,000 of their pixels, and the decision of each loss is chosen on the "
+        "validation images. RankSEG decides image by image, without labels. CamVid has its "
+        "publisher's split, so its intervals are over seeds alone; tissue sections have eight "
+        "splits into contiguous stretches."
     ),
     metrics={MIOU: "mIoU", DICE: "mean Dice"},
     methods={
@@ -54,18 +54,19 @@ DENSE = Task(
 )
 MULTILABEL = Task(
     name="multilabel",
-    title="Many labels a row",
+    title="Multilabel tables",
     how=(
-        "An MLP with the trainer of `AlignedClassifier`, for every loss; 64% of the rows for "
-        "training, 16% for validation, 20% for the test, five splits. The epoch is the best by the "
-        "macro-F1 of the validation rows. Thresholds are fitted on these rows, and the decision of "
-        "each loss is chosen on them; for the F1 of samples, thresholds are those for micro-F1. "
-        "Labels that neither occur in the test rows nor are given count as 0, as in scikit-learn."
+        "An MLP trained like `AlignedClassifier`, the same for every loss; 64% of the rows for "
+        "training, 16% for validation, 20% for testing, five splits. The epoch is selected by the "
+        "macro-F1 of the validation rows. Thresholds are fitted on the same rows, and the "
+        "decision of each loss is chosen on them; for samples-F1 the thresholds are those for "
+        "micro-F1. A label that is neither present nor predicted in the test rows counts as 0, as "
+        "in scikit-learn."
     ),
     metrics={
         multilabel.MACRO: "macro-F1",
         multilabel.MICRO: "micro-F1",
-        multilabel.SAMPLES: "F1 of samples",
+        multilabel.SAMPLES: "samples-F1",
     },
     methods={
         "binary_cross_entropy": "binary cross-entropy",
@@ -82,9 +83,9 @@ MULTILABEL = Task(
 )
 NOT_RUN = "Not run."
 DEVELOPMENT = (
-    "Forms of ours beside rivals, mean mIoU over four splits of CamVid's training and validation "
-    "images into stretches, which the publisher's test images have no part in. The number is the "
-    "weight of the metric."
+    "Variants of our loss beside rivals: mean mIoU over four splits of CamVid's training and "
+    "validation images into contiguous stretches, without the publisher's test images. The number "
+    "is the weight of the metric."
 )
 
 
@@ -182,10 +183,10 @@ class TaskTable(StudyTable):
             [bar.name, _points(bar.value), bar.bar, "met" if bar.met else "not met"]
             for bar in standings.bars(found, task, self.asked)
         ]
-        yield Grid("What our loss is judged by:", ["", "found", "bar", ""], rows)
+        yield Grid("The bars set for our loss:", ["", "found", "bar", ""], rows)
         for metric, shown in task.metrics.items():
             for name, cells in standings.groups(task, metric, self.asked).items():
-                yield _levels(found, task, cells, f"{shown} of the test part in points, {name}:")
+                yield _levels(found, task, cells, f"Test {shown} in points, {name}:")
         for metric, shown in task.metrics.items():
             yield _gains(found, task, metric, shown, self.asked)
         judged = next(iter(task.metrics.items()))
@@ -198,7 +199,7 @@ class TaskTable(StudyTable):
 
 
 def _levels(found: Scores, task: Task, cells: Sequence[standings.Cell], caption: str) -> Grid:
-    """The mean score of every loss by every decision, and by the one that was chosen."""
+    """Show the mean score of every loss under every decision and under the chosen one."""
     rows = []
     for method, shown in task.methods.items():
         choices = [Choice([method], [decision]) for decision in task.decisions]
@@ -216,7 +217,7 @@ def _gains(
     *,
     plain: bool = False,
 ) -> Grid:
-    """The gain of ours over every rival, all with chosen or with plain decisions, by data set."""
+    """Show our gain over every rival by data set, all with chosen or all with plain decisions."""
     decided = task.plain if plain else task.chosen
     ours = decided(task.ours[metric])
     rows = []
@@ -225,8 +226,8 @@ def _gains(
             standings.gain(found, [(dataset, metric)], ours, decided(rival)) for dataset in datasets
         ]
         rows.append([task.methods[rival], *map(_interval, each)])
-    by = f"by {next(iter(task.decisions.values()))}" if plain else "with chosen decisions"
-    caption = f"Gain of ours in {shown} over each rival, all {by}, 95% intervals:"
+    by = f"at {next(iter(task.decisions.values()))}" if plain else "with chosen decisions"
+    caption = f"Our gain in {shown} over each rival, all {by}, 95% intervals:"
     return Grid(caption, ["", *datasets], rows)
 
 
@@ -269,7 +270,7 @@ def dense() -> TaskTable:
 
 
 def many_labels() -> TaskTable:
-    """Make the table of many labels a row."""
+    """Make the table of multilabel classification."""
     return TaskTable(
         MULTILABEL,
         plan.MULTILABEL,

@@ -13,7 +13,7 @@ from evalign.core.confusion import Confusion
 Statistics = Literal["batch", "running"]
 
 
-class MoreRows(nn.Module):
+class TrainingSums(nn.Module):
     """Adds the sums of other ranks and averages over batches, in training with gradients only.
 
     Args:

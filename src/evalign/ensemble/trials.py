@@ -11,16 +11,16 @@ from sklearn.utils import _safe_indexing
 
 from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
-from evalign.core.doubts import warn
+from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
 from evalign.ensemble.candidates import OWNER, CandidateModel
 from evalign.ensemble.choice import WAYS, Judge, Trial
-from evalign.ensemble.progress import Tell
+from evalign.ensemble.narration import Tell
 from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedModels, train
 from evalign.estimator import held_out
-from evalign.estimator.answers import Answers, Split
-from evalign.estimator.evidence import Wanted, cross_fit, unspoken
+from evalign.estimator.evidence import RuleSettings, cross_fit, without_promise_warnings
+from evalign.estimator.out_of_fold import OutOfFoldScores, Split
 from evalign.training import TrainingWarning, holdout_split
 
 # Rows up to which there are so many folds. With more, a fifth is held out once: it tells enough.
@@ -32,7 +32,7 @@ class Trials(NamedTuple):
 
     Args:
         trained: their models.
-        tried: their answers and labels for rows that they were not trained on.
+        tried: their oof and labels for rows that they were not trained on.
         rules: the rule of each by itself.
         left_out: why one was not tried.
         judge: scores labels for those rows.
@@ -58,19 +58,19 @@ def folds(owner: str, cv: Any, table: LabelledTable, given: int, seed: int) -> l
     if not isinstance(cv, Integral) and not hasattr(cv, "split"):  # numbers of the rows as given
         place = np.full(given, -1)  # in the table, which lacks rows without weight
         place[table.counted] = np.arange(rows)
-        named = ([place[held_out.row_numbers(owner, side, given)] for side in part] for part in cv)
+        named = ([place[held_out.row_numbers(side)] for side in part] for part in cv)
         cv = [[side[side >= 0] for side in part] for part in named]
     X, groups = table.rows.matrix, _groups(table)
     parts = held_out.splits(cv, X, table.y, table.codes, groups, seed, owner=owner)
     return parts or [(np.arange(rows), np.arange(rows))]
 
 
-def try_all(
+def run_trials(
     candidates: Sequence[CandidateModel],
     table: LabelledTable,
     classes: np.ndarray,
     parts: list[Split],
-    wanted: Wanted,
+    settings: RuleSettings,
     metric: Metric,
     *,
     clock: Clock,
@@ -86,8 +86,8 @@ def try_all(
         table: all rows.
         classes: the labels in the order of their codes.
         parts: the folds.
-        wanted: what rules are fitted for.
-        metric: that of `wanted`.
+        settings: what rules are fitted for.
+        metric: that of `settings`.
         clock: the time that is left.
         n_jobs: see `train`, as for the last two.
         seed: of the rule's folds, where a single part is held out, and of the resamples.
@@ -122,7 +122,7 @@ def try_all(
                 others_took=max((one.seconds for one in tried.values()), default=0.0),
             )
             seconds, start = time.monotonic() - start, time.monotonic()
-            answers = _answers(models, table, classes, parts, seed)
+            oof = _out_of_fold(models, table, classes, parts, seed)
         except OutOfTime as error:
             left_out[name] = str(error)
             tell(f"{name}: left out: {error}")
@@ -131,20 +131,20 @@ def try_all(
             how = "It is given the rows as they came." if candidate.own else ""
             error.add_note(f"This is an error of the candidate {name!r} of AlignedEnsemble. {how}")
             raise
-        found = cross_fit(answers, wanted, WAYS)
+        found = cross_fit(oof, settings, WAYS)
         try:
-            with unspoken():
-                rules[name] = wanted.rule(answers)
+            with without_promise_warnings():
+                rules[name] = settings.rule(oof)
         except Infeasible as error:
             failed = error  # another candidate may meet the constraint
             left_out[name] = str(error)
             tell(f"{name}: left out, as it does not meet the constraint")
             continue
         trained[name] = models
-        tried[name] = Trial(answers, found, seconds)
+        tried[name] = Trial(oof, found, seconds)
         # The next candidate, and the ensemble, take as long for their rules.
         clock.reserve = max(clock.reserve, 2 * (time.monotonic() - start))
-        judge = judge or _judge(answers, metric, len(classes), table.groups, seed)
+        judge = judge or _judge(oof, metric, len(classes), table.groups, seed)
         sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
         scores = (f"{sign * judge.score(found.labels[way]):.4f}" for way in WAYS)
         with_rule, without = (score.replace("nan", "unknown") for score in scores)  # too few rows
@@ -155,13 +155,13 @@ def try_all(
     return Trials(trained, tried, rules, left_out, judge)
 
 
-def _answers(
+def _out_of_fold(
     trained: TrainedModels, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
-) -> Answers:
+) -> OutOfFoldScores:
     """What a candidate says of the rows that it was not trained on."""
     X = table.rows.seen_by(trained)
     values = [
-        trained.asked(model, _safe_indexing(X, rows), classes)
+        trained.probabilities(model, _safe_indexing(X, rows), classes)
         for model, (_, rows) in zip(trained.models, parts, strict=True)
     ]
     return held_out.gathered(
@@ -177,14 +177,12 @@ def _answers(
 
 
 def _judge(
-    answers: Answers, metric: Metric, classes: int, groups: np.ndarray | None, seed: int
+    oof: OutOfFoldScores, metric: Metric, classes: int, groups: np.ndarray | None, seed: int
 ) -> Judge:
     # A splitter may hold a row out several times.
-    once = len(np.unique(answers.row)) == len(answers.row)
-    together = None if once else answers.row
-    return Judge(
-        metric, answers, classes, together if groups is None else groups[answers.row], seed
-    )
+    once = len(np.unique(oof.row)) == len(oof.row)
+    together = None if once else oof.row
+    return Judge(metric, oof, classes, together if groups is None else groups[oof.row], seed)
 
 
 def _groups(table: LabelledTable) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def assert_one_is_as_several(loss, twin, batches, *, atol, rtol=0.0):
     for logits, target, weight in batches:
         ours, theirs = (logits.clone().requires_grad_() for _ in range(2))
         rows = loss.rows(ours, target, weight)
-        value = loss.whole(rows)
+        value = loss.fused(rows)
         assert value is not None
         expected = separately(twin, theirs, target, weight)
         assert value.dtype == expected.dtype

@@ -1,4 +1,4 @@
-"""What any scikit-learn classifier answers for rows, in one form."""
+"""Scores of any scikit-learn classifier for rows that it was not trained on, in one form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,25 +13,25 @@ from evalign.core.text import counted
 from evalign.decisions.inputs import rounded
 
 Method = Literal["predict_proba", "decision_function"]
-Split = tuple[np.ndarray, np.ndarray]  # rows to train on, rows held out
+Split = tuple[np.ndarray, np.ndarray]  # training rows, held-out rows
 OWNER = "AlignedDecisionCV"
-# How far below a row's other scores lies that of a class which its classifier was not shown. As
-# log-odds, e^-10 is rarer than any class that rows can tell of.
+# How far the score of a class that the classifier never saw lies below the row's other scores. As
+# log-odds, e^-10 is rarer than any class that can be estimated from rows.
 UNKNOWN = 10.0
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """A classifier's answers for labelled rows that it was not trained on.
+class OutOfFoldScores:
+    """Scores of labelled rows, each by a classifier that was not trained on the row.
 
     Args:
-        values: (N, C), or (N, L) for several labels a row: probabilities, or scores that are
-            log-odds up to a factor and offsets.
-        method: where they come from.
+        values: (N, C), or (N, L) if multilabel: probabilities, or scores that are log-odds up to a
+            factor and offsets.
+        method: the classifier's method that gave them.
         y: class codes (N,), or indicators (N, L).
         weight: (N,), or None.
-        fold: the number of the fold of each row.
-        row: its number in the table. A splitter may hold a row out several times.
+        fold: the fold of each row.
+        row: the row's number in the table. A splitter may hold out a row several times.
     """
 
     values: np.ndarray
@@ -47,28 +47,28 @@ class Answers:
 
     @property
     def constant(self) -> bool:
-        """Whether all rows of a fold get the same answer, in every fold of several rows."""
+        """Whether all rows of a fold have the same scores, in every fold of several rows."""
         parts = [self.values[self.fold == fold] for fold in np.unique(self.fold)]
         several = [part for part in parts if len(part) > 1] or [self.values]
         return all(bool((part == part[:1]).all()) for part in several)
 
     @property
-    def telling(self) -> int:
-        """The rows that are not of the most frequent class; of several labels, their sum.
+    def minority_rows(self) -> int:
+        """Rows outside of the most frequent class; if multilabel, summed over the labels.
 
-        A row counts once, however often it was held out, and not at all without a weight.
+        A row counts once, however often it was held out, and not at all if it has no weight.
         """
         rows = np.unique(self.row, return_index=True)[1]
         if self.weight is not None:
             rows = rows[self.weight[rows] > 0]
         y = self.y[rows]
         if not self.multilabel:
-            return len(y) - int(np.bincount(y, minlength=1).max())  # 0 where none has a weight
+            return len(y) - int(np.bincount(y, minlength=1).max())
         present = y.sum(0)
         return int(np.minimum(present, len(y) - present).sum())
 
-    def take(self, rows: np.ndarray) -> "Answers":
-        """Some of the rows, by a mask or by their places."""
+    def take(self, rows: np.ndarray) -> "OutOfFoldScores":
+        """Some of the rows, by a mask or by their positions."""
         parts = {name: getattr(self, name)[rows] for name in ("values", "y", "fold", "row")}
         return replace(self, **parts, weight=None if self.weight is None else self.weight[rows])
 
@@ -78,15 +78,12 @@ def as_argument(values: np.ndarray, method: Method) -> dict[str, Any]:
     return {"probabilities" if method == "predict_proba" else "logits": values}
 
 
-def method_of(estimator: Any) -> Method:
-    """The method to ask for scores."""
-    if isinstance(estimator, type):
-        got, cure = f"the class {estimator.__name__}", f"Call it: {estimator.__name__}()."
-        raise TypeError(complaint(OWNER, "estimator", "be a classifier, not its class", got, cure))
+def scoring_method(estimator: Any) -> Method:
+    """The classifier's method that gives scores."""
     if hasattr(estimator, "predict_proba"):
         return "predict_proba"
     if hasattr(estimator, "decision_function"):
-        # Of three classes there are three pairs: the columns would be taken for those of classes.
+        # With three classes there are three pairs, whose columns would be taken for the classes'.
         for name, value in estimator.get_params().items():
             pairs = name.endswith("decision_function_shape") and value == "ovo"
             require(not pairs, OWNER, "estimator", f'have {name}="ovr"', '"ovo"')
@@ -95,7 +92,7 @@ def method_of(estimator: Any) -> Method:
     raise TypeError(complaint(OWNER, "estimator", allowed, type(estimator).__name__))
 
 
-def asked(
+def class_scores(
     estimator: Any,
     X: Any,
     method: Method,
@@ -105,19 +102,19 @@ def asked(
     owner: str = OWNER,
     argument: str = "estimator",
 ) -> np.ndarray:
-    """The answers of a fitted classifier, with a column for each of the classes, in their order.
+    """Scores by a fitted classifier, with a column for each of the classes, in their order.
 
-    Errors name it as the `argument` of its `owner`.
+    Errors call the classifier the `argument` of its `owner`.
     """
     known = estimator.classes_
-    if not multilabel and len(known) == 1:  # of one class there is nothing to ask
+    if not multilabel and len(known) == 1:  # some classifiers refuse to score a single class
         given = np.full((_num_samples(X), 1), float(method == "predict_proba"))
     elif hasattr(estimator, method):
         given = getattr(estimator, method)(X)
-    else:  # the shares of the classes, which `held_out.trained` takes where nothing is to learn
+    else:  # the class shares that stand in for a classifier, see `held_out.trained`
         given = np.log(estimator.predict_proba(X).clip(np.exp(-UNKNOWN)))
     if multilabel:
-        return _labels(given, method, known, len(classes))
+        return _label_scores(given, method, known, len(classes))
     values = _numbers(given, method)
     if values.ndim == 1:
         values = np.stack([np.zeros_like(values), values], 1)
@@ -125,9 +122,6 @@ def asked(
     got = f"{counted(values.shape[1], 'column')} of {method}"
     require(values.shape[1] == len(known), owner, argument, allowed, got)
     place = {label: column for column, label in enumerate(classes.tolist())}
-    unknown = [label for label in known.tolist() if label not in place]
-    allowed = f"be fitted on the classes of y, {classes.tolist()[:5]}"
-    require(not unknown, owner, argument, allowed, f"also {unknown[:3]}")
     lowest = 0.0 if method == "predict_proba" else values.min(1, keepdims=True) - UNKNOWN
     columns = np.broadcast_to(lowest, (len(values), len(classes))).copy()
     columns[:, [place[label] for label in known.tolist()]] = values
@@ -135,13 +129,13 @@ def asked(
 
 
 def _numbers(given: Any, method: Method) -> np.ndarray:
-    """The answers as float64; probabilities that float32 has rounded beyond 1 are 1."""
+    """Scores as float64; probabilities that float32 rounded above 1 become 1."""
     values = torch.from_numpy(np.array(given))
     return (rounded(values) if method == "predict_proba" else values.double()).numpy()
 
 
-def _labels(given: Any, method: Method, known: Any, labels: int) -> np.ndarray:
-    """A column per label. Forests and `MultiOutputClassifier` give a list with an array of each."""
+def _label_scores(given: Any, method: Method, known: Any, labels: int) -> np.ndarray:
+    """A column per label. Forests and `MultiOutputClassifier` give a list of arrays instead."""
     if not isinstance(given, list):
         values = _numbers(given, method)
         allowed = f"give a column for each of the {labels} labels"
@@ -154,8 +148,8 @@ def _labels(given: Any, method: Method, known: Any, labels: int) -> np.ndarray:
 
 
 def _positive(values: np.ndarray, known: Sequence[Any]) -> np.ndarray:
-    """The column of 1 among those of a label's classes, which may be 0 or 1 alone."""
-    if values.ndim == 1:  # a decision function of two
+    """The column of class 1 of a label, whose classes may be 0 alone or 1 alone."""
+    if values.ndim == 1:  # a decision function
         return values
     found = [column for column, label in enumerate(known) if label == 1]
     return values[:, found[0]] if found else np.zeros(len(values))

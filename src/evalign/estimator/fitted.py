@@ -1,4 +1,4 @@
-"""`Fitted`: all that a fit leaves behind. It is what is saved, loaded and exported."""
+"""`FittedClassifier`: all that a fit leaves behind. It is what is saved, loaded and exported."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from evalign.training import CheckpointError, History, Standardizer
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedClassifier:
     """A trained network, with the columns and the scaling before it and the rule after it.
 
     Args:
@@ -108,5 +108,5 @@ class Fitted:
         labels, classes = fitted.classes, len(fitted.rule.gain)
         ok = len(labels) == classes and np.array_equal(np.unique(labels), labels)
         allowed = f"be sorted and {classes}, as those of the rule"
-        require(ok, "Fitted", "classes", allowed, labels[:3].tolist())
+        require(ok, "FittedClassifier", "classes", allowed, labels[:3].tolist())
         return fitted

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from evalign import Confusion, DecisionFitter, MetricLoss, fit_decision, losses, score
-from evalign.core.doubts import rows_of_probabilities
+from evalign.core.input_warnings import rows_of_probabilities
 from evalign.losses.base import SETTLED
 from evalign.training.validation import hard_confusion
 

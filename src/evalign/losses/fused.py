@@ -30,7 +30,7 @@ _INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, tor
 _FLOATS = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 
 
-class WholeLoss(NamedTuple):
+class FusedLoss(NamedTuple):
     """1 − metric of the soft confusion matrix, and perhaps a cross-entropy.
 
     Args:
@@ -40,7 +40,6 @@ class WholeLoss(NamedTuple):
         odds: exp(shift) of the cross-entropy of logits + shift; None for no cross-entropy.
         class_weight: the factors of the classes in the cross-entropy; None for 1.
         metric_weight: the factor of the metric.
-        by_accuracy: whether its gradient grows as rows are undecided, see `AlignedLoss`.
         learn: is told the mass of the classes in the batch; None for nobody.
         ranks: adds the sums of other processes; None for this one alone.
         running: the average at which the slopes are taken; None for the batch alone.
@@ -52,12 +51,10 @@ class WholeLoss(NamedTuple):
     form: Closed
     temperature: Tensor
     sigmoid: bool
-    detach_threshold: bool
     threshold: Tensor | None
     odds: Tensor | None
     class_weight: Tensor | None
     metric_weight: float
-    by_accuracy: bool
     learn: Callable[[Tensor], None] | None
     ranks: RankSum | None
     running: RunningConfusion | None
@@ -89,11 +86,11 @@ class WholeLoss(NamedTuple):
         return known and fits and device.type in DEVICES
 
     def __call__(self, rows: GivenRows) -> Tensor:
-        value: Any = _Whole.apply(rows.logits, rows, self)
+        value: Any = _Fused.apply(rows.logits, rows, self)
         return value
 
     def with_graph(
-        self, rows: GivenRows, point: Confusion, size: int, strength: Tensor, cross_slope: Tensor
+        self, rows: GivenRows, point: Confusion, size: int, cross_slope: Tensor
     ) -> Tensor:
         """The loss up to a constant, with a graph, at the sums where the slopes were taken."""
         with full_precision(rows.logits):
@@ -104,13 +101,12 @@ class WholeLoss(NamedTuple):
                 temperature=self.temperature,
                 heaviside="sigmoid" if self.sigmoid else "linear",
                 threshold=self.threshold,
-                detach_threshold=self.detach_threshold,
             )
             at = iter(point.tensors())
             sums = Confusion.from_membership(batch, soft)
             score = self.metric(sums.map(lambda x: next(at) + size * (x - x.detach())))
             value = torch.where(score.isnan(), 0, -score)  # no class has a score, or NaN logits
-            value = strength * value
+            value = self.metric_weight * value
             if self.odds is None:
                 return value
             shift = self.odds.log().to(batch.logits)
@@ -126,19 +122,19 @@ class _Passed(NamedTuple):
     value: Tensor
     # By tp and predicted of every class, by the cross-entropy; temperature; on a GPU `Step.odds`.
     slopes: Tensor
-    # tp, predicted, actual, total of every label; total and rows of exclusive ones; the weight of
-    # the metric; the actual mass of the labels in this batch.
+    # tp, predicted, actual, total of every label; total and rows of exclusive ones; the actual
+    # mass of the labels in this batch.
     point: Tensor
     kept: tuple[Tensor, ...]  # numbers of every row
 
 
-class _Whole(torch.autograd.Function):
+class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, rows: GivenRows, loss: WholeLoss) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, rows: GivenRows, loss: FusedLoss) -> Tensor:
         ctx.size = 1 if loss.ranks is None else loss.ranks.size()
         passed = (_forward_on_gpu if logits.is_cuda else _forward_on_cpu)(ctx, rows, loss)
         if loss.learn is not None:
-            classes = (len(passed.point) - 3) // 5
+            classes = (len(passed.point) - 2) // 5
             loss.learn(passed.point[-classes:])
         ctx.save_for_backward(logits, rows.target, rows.weight, *passed[1:3], *passed.kept)
         ctx.task, ctx.ignore_index, ctx.loss = rows.task, rows.ignore_index, loss
@@ -149,10 +145,10 @@ class _Whole(torch.autograd.Function):
         logits, target, weight, slopes, point, *kept = ctx.saved_tensors
         rows = GivenRows(ctx.task, logits, target, weight, ctx.ignore_index)
         if torch.is_grad_enabled():  # the gradient will be differentiated again
-            at, strength = _confusion(point, rows.task == "multilabel")
+            at = _confusion(point, rows.task == "multilabel")
             cross_slope, temperature = slopes[2 * at.num_classes :][:2].double()
             loss = ctx.loss._replace(temperature=temperature)
-            value = loss.with_graph(rows, at, ctx.size, strength, cross_slope)
+            value = loss.with_graph(rows, at, ctx.size, cross_slope)
             (grad,) = torch.autograd.grad(value, logits, outer[0].double(), create_graph=True)
         else:
             run = _backward_on_gpu if logits.is_cuda else _backward_on_cpu
@@ -160,18 +156,16 @@ class _Whole(torch.autograd.Function):
         return grad, None, None
 
 
-def _confusion(point: Tensor, multilabel: bool) -> tuple[Confusion, Tensor]:
-    """The sums at which the metric is taken, and its weight."""
-    classes = (len(point) - 3) // 5
-    tp, predicted, actual, totals, (total, rows, strength), _ = point.split(
-        [classes] * 4 + [3, classes]
-    )
+def _confusion(point: Tensor, multilabel: bool) -> Confusion:
+    """The sums at which the metric is taken."""
+    classes = (len(point) - 2) // 5
+    tp, predicted, actual, totals, (total, rows), _ = point.split([classes] * 4 + [2, classes])
     if multilabel:
-        return Confusion(tp, predicted, actual, totals, multilabel=True), strength
-    return Confusion(tp, predicted, actual, total, rows=rows), strength
+        return Confusion(tp, predicted, actual, totals, multilabel=True)
+    return Confusion(tp, predicted, actual, total, rows=rows)
 
 
-def _forward_on_gpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
+def _forward_on_gpu(ctx: Any, rows: GivenRows, loss: FusedLoss) -> _Passed:
     from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
     # A loss that was not moved to the device is copied there in every call.
@@ -182,7 +176,6 @@ def _forward_on_gpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
     step = fused.Step(
         loss.temperature.to(device),
         loss.sigmoid,
-        loss.detach_threshold,
         None if loss.threshold is None else loss.threshold.to(device),
         None if odds is None else odds.to(device),
     )
@@ -195,7 +188,7 @@ def _forward_on_gpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
         if loss.running is not None:
             running = loss.running.sums(plan.classes, rows.task == "multilabel", device)
             momentum = loss.running.momentum
-        facts = loss.form, running, momentum, ctx.size, loss.metric_weight, loss.by_accuracy
+        facts = loss.form, running, momentum, ctx.size, loss.metric_weight
         value, slopes, point = fused.end(plan, step, partial, *facts)
     ctx.plan, ctx.step = plan, step
     return _Passed(value, slopes, point, (stats,))
@@ -210,7 +203,7 @@ def _backward_on_gpu(
         return fused.backward(ctx.plan, rows, ctx.step, kept[0], slopes, outer)
 
 
-def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
+def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: FusedLoss) -> _Passed:
     logits, target, weight = _batch(rows)
     temperature = loss.temperature.item()
     sums, cross, of_rows = plain.forward(
@@ -228,19 +221,14 @@ def _forward_on_cpu(ctx: Any, rows: GivenRows, loss: WholeLoss) -> _Passed:
     undefined = loss.metric.nan_if_undefined and np.isnan(score)
     if mass == 0 or (undefined and not np.isnan(c.predicted.sum())):
         score, slopes = 1.0, np.zeros_like(slopes)
-    per_mass = per_cross = 1 / mass if mass >= ZERO else 0.0
+    per_cross = 1 / mass if mass >= ZERO else 0.0
     if loss.class_weight is not None:
         heavy = float(sums[2] @ loss.class_weight.numpy())
         per_cross = 1 / heavy if heavy >= ZERO else 0.0
     value = loss.metric_weight * (1 - score) + (0 if loss.odds is None else cross * per_cross)
-    strength = loss.metric_weight
-    if loss.by_accuracy:
-        accuracy = np.clip(now.tp.sum() * per_mass, 1 / len(now.tp), 0.5)  # NaN stays visible
-        strength *= 0.5 / accuracy
-    slopes = -ctx.size * strength * slopes.ravel()
+    slopes = -ctx.size * loss.metric_weight * slopes.ravel()
     facts = np.concatenate([slopes, [ctx.size * per_cross, temperature]])
-    ends = [c.total, c.rows, strength]
-    point = np.concatenate([c.tp, c.predicted, c.actual, c.actual, ends, now.actual])
+    point = np.concatenate([c.tp, c.predicted, c.actual, c.actual, [c.total, c.rows], now.actual])
     value = torch.tensor(value, dtype=weight.dtype, device="cpu")  # whatever the default device is
     return _Passed(
         value, torch.from_numpy(facts), torch.from_numpy(point), (target, weight, *of_rows)
@@ -267,7 +255,7 @@ def _backward_on_cpu(
     ctx: Any, rows: GivenRows, slopes: Tensor, kept: tuple[Tensor, ...], outer: Tensor
 ) -> Tensor:
     loss, size = ctx.loss, outer.item()
-    settings = loss.sigmoid, loss.detach_threshold, loss.odds, loss.class_weight
+    settings = loss.sigmoid, loss.odds, loss.class_weight
     # Python's numbers: numpy's would make float64 of all that they meet.
     by_class, (by_cross, temperature) = slopes[:-2].view(2, -1).numpy(), slopes[-2:].tolist()
     target, weight, *of_rows = kept

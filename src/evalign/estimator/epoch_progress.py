@@ -1,0 +1,79 @@
+"""The progress of training: a bar on a terminal, a line per minute in a log."""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+EpochRecord = dict[str, Any]
+MINUTE = 60.0  # seconds between the lines of a log
+
+
+def terminal() -> Any:
+    """A console of rich on standard error; None without rich or without a terminal."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    return console if console.is_terminal else None
+
+
+@contextmanager
+def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRecord], None]]:
+    """Give a function to call with the record of each epoch."""
+    console = terminal()
+    if console is None:
+        with _lines(title, metric, epochs) as show:
+            yield show
+        return
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    text = TextColumn("{task.description}", markup=False)  # the name of a metric is not markup
+    columns = (text, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(title, total=epochs)
+
+        def show(record: EpochRecord) -> None:
+            text = f"{title}: {_text(record, metric)}"
+            bar.update(task, completed=record["epoch"], description=text)
+
+        yield show
+        bar.update(task, completed=epochs)  # training may have stopped early
+
+
+@contextmanager
+def _lines(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRecord], None]]:
+    """Print the first epoch, then one per minute, and the last."""
+    printed, waiting = -math.inf, ""
+
+    def show(record: EpochRecord) -> None:
+        nonlocal printed, waiting
+        waiting = f"{title}: epoch {record['epoch']}/{epochs}  {_text(record, metric)}"
+        if time.monotonic() - printed >= MINUTE:
+            print(waiting, file=sys.stderr, flush=True)
+            printed, waiting = time.monotonic(), ""
+
+    try:
+        yield show
+    finally:
+        if waiting:
+            print(waiting, file=sys.stderr, flush=True)
+
+
+def _text(record: EpochRecord, metric: str) -> str:
+    temperature = record["temperature"]
+    parts = [
+        *([] if temperature is None else [f"temperature {temperature:.3g}"]),
+        f"loss {record['validation_loss']:.4f}",
+        f"{metric} {record['validation_metric']:.4f}{'*' if record['best'] else ' '}",
+    ]
+    return "  ".join(parts)
