@@ -270,7 +270,7 @@ def test_factor_and_offsets_are_the_best():
 
 
 def test_bounds_are_moved_to_the_harder_side():
-    objective = Objective.of("test", "f1_macro", "recall[0] >= 0.5, fpr[1] <= 0.3").moved(
+    objective = Objective.of("test", "f1_macro", "recall[0] >= 0.5, fpr[1] <= 0.3").tightened(
         [0.1, 0.05]
     )
     assert [each.bound for each in objective.constraints] == pytest.approx([0.6, 0.25])
@@ -362,5 +362,5 @@ def test_slopes_of_groups_count_by_their_share_of_a_class():
     slopes = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]], dtype=torch.float64)
     actual = torch.tensor([10.0, 1.0, 30.0, 9.0], dtype=torch.float64)  # by group, then by class
     expected = [[0.25 * 1 + 0.75 * 5, 0.25 * 2 + 0.75 * 6], [0.1 * 3 + 0.9 * 7, 0.1 * 4 + 0.9 * 8]]
-    found = objective.for_all_groups(slopes.unsqueeze(0), actual)[0]
+    found = objective.mean_over_groups(slopes.unsqueeze(0), actual)[0]
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))

@@ -946,7 +946,7 @@ BAD = {
     ),
     "adapt": (
         lambda: fit(ROWS, LABELS, decision="argmax").adapt(ROWS),
-        'Fit with decision="expected" or "tuned"',
+        'Use "expected" or "tuned"',
     ),
     "offsets": (
         lambda: fit(ROWS, LABELS, offsets=torch.zeros(2)),

@@ -332,7 +332,7 @@ def test_too_few_rows_say_how_many_it_takes():
     assert "promised=True" in repr(again)
     assert fit_decision(z, y.long(), metric="f1").promised is None
     assert copies.adapt(z, class_prior=[0.5, 0.5]).promised is None
-    with pytest.raises(ValueError, match="promised of DecisionRule must be True, False or None"):
+    with pytest.raises(ValueError, match="promised of DecisionRule must be True or False or None"):
         DecisionRule.from_state_dict(state | {"promised": "yes"})
 
 
@@ -514,7 +514,9 @@ def test_wrong_arguments_say_what_to_write(name):
 
 def test_what_has_no_groups_or_promises():
     many = torch.stack([Y, Y], 1)
-    with pytest.raises(ValueError, match="confidence of fit_decision must be None for many labels"):
+    with pytest.raises(
+        ValueError, match="confidence of fit_decision must be None for multilabel problems"
+    ):
         quietly(torch.stack([Z, Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1")
     with pytest.raises(ValueError, match=r"with groups=\. DecisionFitter keeps no"):
         DecisionFitter("f1", constraint="gap(recall) <= 0.5")
