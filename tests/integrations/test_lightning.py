@@ -8,8 +8,8 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
 from evalign import AlignedLoss, Confusion, MetricLoss, TemperatureAnnealing, fit_decision, metrics
+from evalign.integrations.evaluation import check_annealing
 from evalign.integrations.lightning import AlignedModule, AnnealTemperature
-from evalign.training.annealing import check_cooled
 from tests import tolerances
 from tests.distributed.processes import run
 from tests.integrations.engines import CLASSES, as_if_launched, made_rows
@@ -145,11 +145,6 @@ def test_accumulated_metrics_are_refused(arguments):
     assert "microbatch_size" in str(e.value)
 
 
-def test_a_microbatch_has_rows():
-    with pytest.raises(ValueError, match="microbatch_size of AlignedModule must be at least 1"):
-        module(microbatch_size=0)
-
-
 @pytest.mark.parametrize("metric", ["f1_macro", "cohen_kappa"])
 def test_the_metric_is_of_all_rows_not_a_mean_over_batches(metric):
     """With weights, ignored rows, and batches that lack classes."""
@@ -199,7 +194,7 @@ def test_a_rule_comes_out_of_training_and_its_checkpoint(tmp_path):
     """The rule is that of the validation rows, with the offsets of the loss."""
     loss = AlignedLoss("f1_macro", [10, 20, 30])
     fitted = AlignedModule(network(), loss, "f1_macro", decision="expected")
-    with pytest.raises(RuntimeError, match=r"rule of AlignedModule .* validation rows"):
+    with pytest.raises(RuntimeError, match=r"rule of AlignedModule must follow an evaluation"):
         _ = fitted.rule
     trainer = Trainer(max_epochs=1, **QUIET)
     fit(fitted, trainer)
@@ -270,29 +265,23 @@ class Thermometer(Callback):
         self.read.append(pl_module.loss.temperature.item())
 
 
-def anneal(scores, epochs, resume=None):
+def anneal(scores, epochs, resume=None, monitor="score"):
     script, thermometer = Script(scores), Thermometer()
     annealing = TemperatureAnnealing(script.loss, rate=0.5, patience=1, coolings=1)
-    callbacks = [AnnealTemperature(annealing, monitor="score"), thermometer]
+    callbacks = [AnnealTemperature(annealing, monitor=monitor), thermometer]
     trainer = Trainer(max_epochs=epochs, callbacks=callbacks, **QUIET)
     fit(script, trainer, ckpt_path=resume)
     return trainer, thermometer.read
 
 
 def test_the_temperature_falls_on_a_plateau_and_training_ends():
-    # The sanity check before training does not count.
-    _, read = anneal([0.5, 0.6, 0.6, 0.6, 0.6, 0.6], epochs=6)
+    """Neither the sanity check before training nor a validation by hand counts."""
+    trainer, read = anneal([0.5, 0.6, 0.6, 0.6, 0.6, 0.6], epochs=6)
     assert read == [0.2, 0.2, 0.2, 0.1]
-
-
-def test_only_validations_of_a_training_count():
-    fitted = module()
-    cooling = AnnealTemperature(TemperatureAnnealing(fitted.loss, patience=1))
-    trainer = Trainer(callbacks=[cooling], **QUIET)
-    for _ in range(2):
-        trainer.validate(fitted, loader(24), verbose=False)
-    assert cooling.annealing.best is None
-    assert fitted.loss.temperature.item() == 0.2
+    trainer.validate(trainer.lightning_module, loader(24), verbose=False)
+    assert trainer.lightning_module.loss.temperature.item() == 0.1
+    with pytest.raises(ValueError, match="monitor of AnnealTemperature must be one of the logged"):
+        anneal([0.5], epochs=1, monitor="f1")
 
 
 def test_an_annealing_has_to_know_that_a_cost_is_one():
@@ -306,17 +295,17 @@ def test_an_annealing_has_to_know_that_a_cost_is_one():
         return 1 - c.tp.sum() / c.total
 
     cooling.annealing.greater_is_better = False
-    with pytest.raises(ValueError, match=r"must be True where the metric is cost\. .*\.Minimize\("):
+    with pytest.raises(ValueError, match=r"must be True for the metric cost\. .*\.Minimize\("):
         fit(AlignedModule(network(), loss, cost), trainer)
 
 
 def test_an_annealing_has_to_cool_the_loss_that_is_trained():
     other = AnnealTemperature(TemperatureAnnealing(MetricLoss("f1_macro")))
-    with pytest.raises(ValueError, match="loss of TemperatureAnnealing must be the one that is tr"):
+    with pytest.raises(ValueError, match="loss of TemperatureAnnealing must be the one being tr"):
         fit(module(), Trainer(max_epochs=1, callbacks=[other], **QUIET))
     aligned = AlignedLoss("f1_macro")
     for own in (aligned, aligned.metric_loss, torch.compile(aligned)):
-        check_cooled(TemperatureAnnealing(own), aligned)
+        check_annealing(TemperatureAnnealing(own), aligned, None)
 
     class Computed(MetricLoss):
         def __getattr__(self, name):  # a new tensor each time
@@ -324,7 +313,7 @@ def test_an_annealing_has_to_cool_the_loss_that_is_trained():
             return found.clone() if name == "temperature" else found
 
     loss = Computed("f1_macro")
-    check_cooled(TemperatureAnnealing(loss), loss)
+    check_annealing(TemperatureAnnealing(loss), loss, None)
 
 
 def test_temperature_and_patience_survive_a_checkpoint(tmp_path):
@@ -349,11 +338,3 @@ def test_a_resumed_module_trains_as_one_that_never_stopped(tmp_path):
         whole.state_dict().items(), second.state_dict().values(), strict=True
     ):
         torch.testing.assert_close(value, other, rtol=0, atol=0, msg=name)
-
-
-def test_a_score_that_is_not_logged_is_an_error():
-    fitted = module()
-    callback = AnnealTemperature(TemperatureAnnealing(fitted.loss), monitor="f1")
-    trainer = Trainer(max_epochs=1, callbacks=[callback], **QUIET)
-    with pytest.raises(ValueError, match=r"monitor of AnnealTemperature must be one of the logged"):
-        fit(fitted, trainer)

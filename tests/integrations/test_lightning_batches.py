@@ -185,13 +185,12 @@ def test_a_batch_without_a_target_says_where_it_belongs():
         fitted.unpack({"x": x, "labels": y, "mask": y})
     with pytest.raises(ValueError, match=r"Got 4 parts\. Override AlignedModule\.unpack"):
         fitted.unpack((x, y, y, y))
-
-
-def test_parts_of_a_list_are_refused():
-    x, y = made_rows(8)
-    fitted = AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro", microbatch_size=4)
     with pytest.raises(TypeError, match=r"a dict of tensors, with a microbatch_size\. Got list"):
-        fitted.training_step(([x, x], y), 0)
+        AlignedModule(
+            network(), MetricLoss("f1_macro"), "f1_macro", microbatch_size=4
+        ).training_step(([x, x], y), 0)
+    with pytest.raises(ValueError, match="microbatch_size of AlignedModule must be at least 1"):
+        AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro", microbatch_size=0)
 
 
 def test_predict_gives_the_labels_of_the_rule():
@@ -202,9 +201,8 @@ def test_predict_gives_the_labels_of_the_rule():
         DataLoader(TensorDataset(x, y), batch_size=16),
         Trainer(max_epochs=1, **QUIET),
     )
-    plain = torch.cat(trainer.predict(fitted, batches))
-    with torch.no_grad():
-        assert torch.equal(plain, fitted(x).argmax(1))
+    with pytest.raises(RuntimeError, match=r"rule of AlignedModule .* Call Trainer.validate"):
+        fitted.predict_step((x, y))
     trainer.fit(fitted, batches, batches)
     with torch.no_grad():
         expected = fitted.rule(fitted(x))
@@ -216,20 +214,6 @@ def test_predict_gives_the_labels_of_the_rule():
         assert torch.equal(torch.cat(trainer.predict(fitted, rows)), expected)
 
 
-@pytest.mark.parametrize("task", [None, "multilabel"])
-def test_predict_before_a_validation_knows_many_labels(task):
-    x, y = made_rows(16)
-    many = nn.functional.one_hot(y, CLASSES).double() + (y == 1).double().unsqueeze(1)
-    many = many.clamp(max=1)
-    fitted = AlignedModule(network(), MetricLoss("f1_macro", task=task), "f1_macro")
-    trainer = Trainer(max_epochs=1, limit_val_batches=0, **QUIET)
-    for step in (lambda: None, lambda: trainer.fit(fitted, loader((x, many)), loader((x, many)))):
-        step()
-        (found,) = trainer.predict(fitted, loader((x, many)))
-        with torch.no_grad():
-            assert torch.equal(found, (fitted(x) > 0).long())
-
-
 def test_predict_takes_the_parts_that_unpack_returns_as_a_tuple():
     class Turned(AlignedModule):
         def unpack(self, batch):
@@ -237,8 +221,9 @@ def test_predict_takes_the_parts_that_unpack_returns_as_a_tuple():
 
     x, y = made_rows(16)
     fitted = Turned(network(), MetricLoss("f1_macro"), "f1_macro")
+    Trainer(**QUIET).validate(fitted, loader((y, x)), verbose=False)
     with torch.no_grad():
-        assert torch.equal(fitted.predict_step((y, x)), fitted(x).argmax(1))
+        assert torch.equal(fitted.predict_step((y, x)), fitted.rule(fitted(x)))
 
 
 class Tagger(nn.Module):
@@ -263,6 +248,7 @@ def test_tokens_of_a_model_of_hugging_face(class_dim):
         labels = fitted.network(x).logits.argmax(-1)
     expected = f1_score(y.flatten(), labels.flatten(), average="macro")
     assert logged["test_metric"] == pytest.approx(expected, abs=tolerances.FLOAT32)
+    Trainer(**QUIET).validate(fitted, loader((x, y)), verbose=False)
     assert fitted.predict_step((x, y)).shape == (8, 5)
 
 
@@ -299,11 +285,8 @@ def test_a_checkpoint_brings_its_own_rule_or_none(tmp_path):
     trainer.save_checkpoint(tmp_path / "no_rule")
     Trainer(**QUIET).validate(fitted, loader((x, many)), verbose=False)
     for loaded in (fitted, AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro")):
-        predicted = Trainer(**QUIET).predict(loaded, loader(x), ckpt_path=tmp_path / "no_rule")
-        with torch.no_grad():
-            assert torch.equal(torch.cat(predicted), (loaded(x) > 0).long())
-        with pytest.raises(RuntimeError, match="rule of AlignedModule must follow a validation"):
-            _ = loaded.rule
+        with pytest.raises(RuntimeError, match="rule of AlignedModule must follow an evaluation"):
+            Trainer(**QUIET).predict(loaded, loader(x), ckpt_path=tmp_path / "no_rule")
 
 
 @pytest.mark.parametrize("confidence", [None, 0.8])

@@ -1,7 +1,7 @@
 """Hugging Face: a Trainer whose gradient is that of the loss over all rows of a step."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from copy import deepcopy
 from inspect import signature
 from pathlib import Path
@@ -14,14 +14,12 @@ from torch import Tensor, nn
 from evalign.aggregation import ExactAccumulation
 from evalign.aggregation.exact import warn_of_batch_statistics
 from evalign.core.checks import complaint, require
-from evalign.core.confusion import Confusion
-from evalign.core.constraints import Infeasible
-from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics import MetricFunction
 from evalign.core.text import installing
-from evalign.decisions import Decision, DecisionFitter, DecisionRule
+from evalign.decisions import Decision, DecisionRule
+from evalign.integrations.evaluation import Evaluation, check_annealing, check_direction
 from evalign.losses.outputs import check_class_dim, classes_second, logits_of
-from evalign.training import TemperatureAnnealing, validation
-from evalign.training.annealing import check_cooled
+from evalign.training import TemperatureAnnealing
 from evalign.training.checkpoint import exists, load, save
 
 try:
@@ -38,11 +36,10 @@ Scores = dict[str, float]
 
 
 class AlignedPrediction(PredictionOutput):
-    """What `Trainer.predict` returns, and the labels and probabilities by a rule.
+    """The output of `Trainer.predict`, with labels and probabilities by a rule.
 
-    `predictions` are logits as ever: offsets of the loss are in the probabilities alone. Labels and
-    probabilities of pixels have the resolution of `label_ids`, for which the rule was found, or
-    without these that of the logits.
+    `predictions` are logits without the offsets of the loss. Labels and probabilities of pixels
+    have the resolution of `label_ids`, or without these that of the logits.
     """
 
     rule: DecisionRule | None = None
@@ -74,16 +71,15 @@ class AlignedPrediction(PredictionOutput):
 
 
 class AlignedTrainer(Trainer):
-    """A `Trainer` with a loss of (logits, labels), and the metric it is judged by.
+    """A `Trainer` with a loss of (logits, labels), and the metric that judges the model.
 
     The gradient of a step is that of the loss over its rows of all processes and all micro-batches
     together. `MetricLoss` sums over the processes itself, so the Trainer's own factor for them is
     left out; `gradient_accumulation_steps` goes over the micro-batches twice (`exact_backward`).
 
     An evaluation reports the metric of all its rows as `eval_metric`, and leaves a decision rule
-    for them as `rule`. It adds up what comes batch by batch and keeps no logits. `predict` also
-    returns `labels` by that rule and `probabilities`. A checkpoint holds the state of the loss and
-    its annealing, and the rule.
+    for them as `rule`; it keeps no logits. `predict` also returns `labels` by that rule and
+    `probabilities`. A checkpoint holds the loss, its annealing and the rule.
 
     Args:
         loss: such as `MetricLoss`. Logits of tokens (N, T, C) reach it as (N, C, T), and those of
@@ -93,9 +89,8 @@ class AlignedTrainer(Trainer):
         constraint: such as "recall[2] >= 0.9", which `rule` meets on the evaluation rows.
         confidence: such as 0.95, the probability that the constraint holds on new data too.
         annealing: cools that loss by `eval_metric` during training, and ends the training.
-        compute_metrics: scores of one's own, as in `Trainer`, reported beside `eval_metric`. It is
-            called with the logits of all rows, which are then kept; or, if it takes
-            `compute_result`, batch by batch.
+        compute_metrics: as in `Trainer`, reported beside `eval_metric`. It is called with the
+            logits of all rows, which are then kept; or, if it takes `compute_result`, per batch.
 
     The other arguments are those of `Trainer`. With `model_init`, every call of `train` begins with
     a new model, and so with the loss and the annealing as they were given.
@@ -113,37 +108,29 @@ class AlignedTrainer(Trainer):
         compute_metrics: Callable[..., Scores] | None = None,
         **kwargs: Any,
     ) -> None:
-        self.metric = resolve(metric, owner="AlignedTrainer")
+        rule = {"decision": decision, "constraint": constraint, "confidence": confidence}
+        # Trainer gives every process the rows of all.
+        self._evaluation = Evaluation(
+            "AlignedTrainer", loss, metric, {"class_dim": 1}, **rule, ranks="own"
+        )
+        self.metric = self._evaluation.metric
         if "compute_loss_func" in kwargs:
             allowed, cure = "be left out", "Pass it as loss."
             text = complaint("AlignedTrainer", "compute_loss_func", allowed, "one", cure)
             raise TypeError(text)
-        validation.check_loss("AlignedTrainer", loss)
         check_class_dim(loss)
         self._given: dict[str, Any] = {}  # states, which `call_model_init` asks for
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.
         super().__init__(*args, compute_loss_func=loss, compute_metrics=self._score, **kwargs)
         self.args.batch_eval_metrics = True  # else it would keep the logits of an evaluation
         self._own = None if compute_metrics is None else _OwnScores(compute_metrics, self.args)
-        self._seen: Confusion | int = 0
-        self._reading: dict[str, Any] = validation.reading(loss) | {"class_dim": 1}
-        self._fitter = DecisionFitter(
-            metric,
-            decision=decision,
-            ranks="own",  # Trainer gives every process the rows of all
-            constraint=constraint,
-            confidence=confidence,
-            **self._reading,
-        )
-        self._evaluated: DecisionFitter | DecisionRule | None = None
         self.loss: Any = loss.to(self.args.device)
         if getattr(loss, "class_dim", 1) is None:  # else it would doubt as many tokens as classes
             self.loss.class_dim = 1
         self.annealing = annealing
-        best = self.args if self.args.metric_for_best_model in ("metric", "eval_metric") else None
-        validation.check_direction("TrainingArguments", best, self.metric)
-        validation.check_direction("TemperatureAnnealing", annealing, self.metric)
-        check_cooled(annealing, self.loss)
+        if self.args.metric_for_best_model in ("metric", "eval_metric"):
+            check_direction("TrainingArguments", self.args.greater_is_better, self.metric)
+        check_annealing(annealing, self.loss, self.metric)
         self._given = {name: deepcopy(part.state_dict()) for name, part in self._stateful().items()}
         self._microbatches: list[dict[str, Any]] = []
         self._exact: ExactAccumulation | None = None  # for a step with several micro-batches
@@ -161,7 +148,7 @@ class AlignedTrainer(Trainer):
     def call_model_init(self, *args: Any, **kwargs: Any) -> nn.Module:
         for name, state in self._given.items():
             self._stateful()[name].load_state_dict(state)
-        self._evaluated = None
+        self._evaluation.load_rule({})
         return super().call_model_init(*args, **kwargs)
 
     def compute_loss(
@@ -226,6 +213,7 @@ class AlignedTrainer(Trainer):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Scores:
         scores = super().evaluate(*args, **kwargs)
+        self._evaluation.keep_rule()
         if self.annealing is not None and self.is_in_train:
             one, allowed = "eval_metric" in scores, "be one data set where there is an annealing"
             require(one, "AlignedTrainer", "eval_dataset", allowed, "several")
@@ -234,33 +222,24 @@ class AlignedTrainer(Trainer):
         return scores
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
-        self._seen = 0  # an evaluation before it may have been interrupted
-        self._fitter.reset()
-        self._fitter.offsets = getattr(self.loss, "offsets", None)  # which a loss may learn
+        self._evaluation.start()
         if self._own is not None:
             self._own.reset()
         return super().evaluation_loop(*args, **kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> AlignedPrediction:
         """Logits, labels and scores as of `Trainer`; the rule stays that of the last evaluation."""
-        evaluated = self._evaluated
         output = AlignedPrediction(*super().predict(*args, **kwargs))
-        self._evaluated = evaluated
-        output.rule = None if evaluated is None else self.rule
+        output.rule = None if self._evaluation.fitted is None else self.rule
         return output
 
     @property
     def rule(self) -> DecisionRule:
-        """The decision rule for the rows of the last evaluation, fitted when it is first asked for.
+        """The decision rule for the rows of the last evaluation, fitted when first asked for.
 
         It takes logits as the loss does: those of tokens as (N, C, T).
         """
-        if self._evaluated is None:
-            what = "AlignedTrainer", "rule", "follow an evaluation", "none"
-            raise RuntimeError(complaint(*what, "Call evaluate."))
-        if isinstance(self._evaluated, DecisionFitter):
-            self._evaluated = self._evaluated.compute()
-        return self._evaluated
+        return self._evaluation.rule
 
     def _score(self, prediction: EvalPrediction, compute_result: bool = True) -> Scores:
         """Add the rows of a batch, and after the last one return the metric of all."""
@@ -271,19 +250,13 @@ class AlignedTrainer(Trainer):
             cure = "Leave it out, and take logits.argmax(-1) in compute_metrics."
             argument = "preprocess_logits_for_metrics"
             raise TypeError(complaint("AlignedTrainer", argument, allowed, got, cure))
-        logits, labels = classes_second(logits, labels)
-        self._seen = self._seen + validation.hard_confusion(
-            logits, labels, matrix=self.metric.needs_matrix, **self._reading
-        )
-        self._fitter.update(logits, validation.hard_labels(labels, **self._reading))
+        self._evaluation.add(*classes_second(logits, labels))
         own = {} if self._own is None else self._own(prediction, compute_result)
         if not compute_result:
             return {}
         allowed, cure = "return other names than metric", "That is the metric of AlignedTrainer."
         require("metric" not in own, "AlignedTrainer", "compute_metrics", allowed, [*own], cure)
-        total, self._seen = self._seen, 0
-        self._evaluated = self._fitter.over_ranks()
-        self._fitter.reset()
+        total: Any = self._evaluation.confusion
         return {"metric": self.metric(total).item(), **own}
 
     def _stateful(self) -> dict[str, Any]:
@@ -296,9 +269,7 @@ class AlignedTrainer(Trainer):
         super()._save_optimizer_and_scheduler(output_dir)
         if self.args.should_save:
             tree = {name: part.state_dict() for name, part in self._stateful().items()}
-            if self._evaluated is not None:
-                with suppress(Infeasible):  # a later evaluation may meet the constraint
-                    tree["rule"] = self.rule.state_dict()
+            self._evaluation.save_rule(tree)
             save(Path(output_dir) / "evalign", tree)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -319,7 +290,7 @@ class AlignedTrainer(Trainer):
         for name, part in self._stateful().items():
             if name in tree:
                 part.load_state_dict(tree[name])
-        self._evaluated = validation.rule_of(tree, self._fitter.metric)
+        self._evaluation.load_rule(tree)
 
 
 class _OwnScores:

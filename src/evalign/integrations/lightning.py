@@ -1,7 +1,6 @@
 """Lightning: a module that trains any network on a metric, and a callback that cools its loss."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -12,14 +11,13 @@ from torch.utils.checkpoint import checkpoint
 from evalign.aggregation.exact import warn_of_batch_statistics
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import Infeasible
-from evalign.core.metrics import MetricFunction, resolve
-from evalign.core.rows import infer_task
+from evalign.core.metrics import MetricFunction
 from evalign.core.text import installing
-from evalign.decisions import Decision, DecisionFitter, DecisionRule
+from evalign.decisions import Decision, DecisionRule
+from evalign.integrations.evaluation import Evaluation, check_annealing
 from evalign.losses.outputs import logits_of
-from evalign.training import TemperatureAnnealing, validation
-from evalign.training.annealing import check_cooled
+from evalign.training import TemperatureAnnealing
+from evalign.training.validation import loss_of
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -43,18 +41,18 @@ class BatchParts(NamedTuple):
 
 
 class AlignedModule(LightningModule):
-    """Any network, a loss, and the metric it is judged by. Batches are (x, target[, weight]).
+    """Any network, a loss, and the metric that judges it. Batches are (x, target[, weight]).
 
-    A batch may also be a dict with its target under one of the names labels, label, target, y or
-    mask, and weights under sample_weight or weight. The network is called with the rest by name, or
-    with one entry as it is. Override `unpack` for other batches.
+    A batch may also be a dict with its target under labels, label, target, y or mask, and its
+    weights under sample_weight or weight. The network is called with the other entries by name, or
+    with a single one as it is. Override `unpack` for other batches.
 
     It logs `train_loss`, and after every validation or test the metric of all its rows, on all
     ranks, as `val_metric` or `test_metric`. A mean over batches would be another number.
 
     The loss is a part of the module, so a checkpoint holds its temperature and running statistics.
-    It also holds `rule`, the decision rule of the last validation. `Trainer.predict` returns labels
-    by that rule.
+    It also holds `rule`, the decision rule of the last validation, by which `Trainer.predict`
+    returns labels.
 
     Args:
         network: from x to logits, or to the output of a model of Hugging Face.
@@ -64,12 +62,12 @@ class AlignedModule(LightningModule):
         constraint: such as "recall[2] >= 0.9", which `rule` meets on the validation rows.
         confidence: such as 0.95, the probability that the constraint holds on new data too.
         learning_rate: of AdamW; override `configure_optimizers` for another optimiser.
-        microbatch_size: send a training batch through the network in parts of so many rows, which
-            are computed again in the backward pass. Memory holds the activations of one part, and
-            the gradient is that of the whole batch. It replaces `accumulate_grad_batches`, which
-            would add up the metrics of parts and is refused. x must be a tensor, or a dict of them.
-        ignore_index: the target of rows that do not count in an evaluation; by default that of the
-            loss or of its parts.
+        microbatch_size: send a training batch through the network in parts of this many rows,
+            computed again in the backward pass. Memory holds the activations of one part, and the
+            gradient is that of the whole batch. It replaces `accumulate_grad_batches`, which would
+            add up the metrics of parts and is refused. x must be a tensor, or a dict of tensors.
+        ignore_index: the target of rows that an evaluation leaves out; by default that of the loss
+            or of its parts.
 
     Examples:
         >>> from evalign import MetricLoss
@@ -90,40 +88,24 @@ class AlignedModule(LightningModule):
         ignore_index: int | None = None,
     ) -> None:
         super().__init__()
-        validation.check_loss("AlignedModule", loss)
         ok = microbatch_size is None or microbatch_size >= 1
         require(ok, "AlignedModule", "microbatch_size", "be at least 1", microbatch_size)
+        given = {} if ignore_index is None else {"ignore_index": ignore_index}
+        rule = {"decision": decision, "constraint": constraint, "confidence": confidence}
+        self._evaluation = Evaluation("AlignedModule", loss, metric, given, **rule)
         self.network = network
         self.loss = loss
-        self.metric = resolve(metric, owner="AlignedModule")
+        self.metric = self._evaluation.metric
         self.learning_rate = learning_rate
         self.microbatch_size = microbatch_size
-        self._seen: Confusion | int = 0  # of this validation or test, on this rank
-        given = {} if ignore_index is None else {"ignore_index": ignore_index}
-        self._reading = validation.reading(loss, **given)
-        self._many_labels = self._reading["task"] == "multilabel"
-        self._fitter = DecisionFitter(
-            metric,
-            decision=decision,
-            constraint=constraint,
-            confidence=confidence,
-            **self._reading,
-        )
-        self._validated: DecisionFitter | DecisionRule | None = None
 
     @property
     def rule(self) -> DecisionRule:
-        """The decision rule for the rows of the last validation, fitted when it is first asked for.
+        """The decision rule for the rows of the last validation, fitted when first asked for.
 
-        It is the same on all ranks. A network that was loaded has the rule of its checkpoint.
+        It is the same on all ranks. A module loaded from a checkpoint has the checkpoint's rule.
         """
-        if self._validated is None:
-            cure = "Train with validation rows, or call Trainer.validate."
-            text = complaint("AlignedModule", "rule", "follow a validation", "none", cure)
-            raise RuntimeError(text)
-        if isinstance(self._validated, DecisionFitter):
-            self._validated = self._validated.compute()
-        return self._validated
+        return self._evaluation.rule
 
     def unpack(self, batch: Any) -> BatchParts:
         """The parts of a batch: x, and target and weight where it has them."""
@@ -145,7 +127,7 @@ class AlignedModule(LightningModule):
         output = self.network(**x) if isinstance(x, Mapping) else self.network(x)
         logits = logits_of(output)
         tokens = logits is not output and logits.ndim == 3  # (N, T, C) of Hugging Face
-        return logits.mT if tokens and self._reading["class_dim"] != -1 else logits
+        return logits.mT if tokens and self._evaluation.reading["class_dim"] != -1 else logits
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(self.parameters(), lr=self.learning_rate)
@@ -162,9 +144,7 @@ class AlignedModule(LightningModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x, target, weight = self._labelled(batch)
-        logits = self._in_parts(x)
-        self._note(logits, target)
-        value = validation.loss_of(self.loss, logits, target, weight)
+        value = loss_of(self.loss, self._in_parts(x), target, weight)
         self.log("train_loss", value)
         return value
 
@@ -195,75 +175,36 @@ class AlignedModule(LightningModule):
         return torch.cat([checkpoint(self.forward, part, use_reentrant=False) for part in parts])
 
     def on_validation_epoch_start(self) -> None:
-        self._seen = 0  # a validation before it may have been interrupted
-        self._fitter.reset()
-        self._fitter.offsets = getattr(self.loss, "offsets", None)  # which a loss may learn
+        self._evaluation.start()
 
     on_test_epoch_start = on_validation_epoch_start
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        logits, target, weight = self._score(batch)
-        labels = validation.hard_labels(target, **self._reading)
-        self._fitter.update(logits, labels, sample_weight=weight)
-
-    def test_step(self, batch: Any, batch_idx: int) -> None:
-        self._score(batch)
-
-    def _score(self, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         x, target, weight = self._labelled(batch)
-        logits = self(x)
-        self._note(logits, target)
-        self._seen = self._seen + validation.hard_confusion(
-            logits,
-            target,
-            sample_weight=weight,
-            matrix=self.metric.needs_matrix,
-            **self._reading,
-        )
-        return logits, target, weight
+        self._evaluation.add(self(x), target, weight)
 
-    def _note(self, logits: Tensor, target: Tensor) -> None:
-        if self._reading["task"] is None:
-            labels = target if target.ndim < logits.ndim else self._classes_second(target)
-            self._many_labels = infer_task(self._classes_second(logits), labels) == "multilabel"
-
-    def _classes_second(self, logits: Tensor) -> Tensor:
-        return logits if logits.ndim < 3 else logits.movedim(self._reading["class_dim"] or 1, 1)
+    test_step = validation_step
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
-        """Labels by the rule; before there is one, those of the largest logit (or logits > 0)."""
-        x, target, *_ = BatchParts(*self.unpack(batch))
-        logits = self(x)
-        if self._validated is not None:
-            return self.rule(logits)
-        if target is not None:
-            self._note(logits, target)
-        classes = self._classes_second(logits)
-        if self._many_labels or logits.ndim == 1:
-            return (logits > 0).long()
-        return classes.argmax(1) if classes.shape[1] > 1 else (classes.squeeze(1) > 0).long()
+        """Labels by the rule."""
+        return self.rule(self(BatchParts(*self.unpack(batch)).x))
 
     def on_validation_epoch_end(self) -> None:
         self._log_metric("val_metric")
         if not self.trainer.sanity_checking:
-            self._validated = self._fitter.over_ranks()
-        self._fitter.reset()
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["many_labels"] = self._many_labels
-        if self._validated is not None:
-            with suppress(Infeasible):  # a later epoch may meet the constraint
-                checkpoint["rule"] = self.rule.state_dict()
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self._many_labels = checkpoint.get("many_labels", self._many_labels)
-        self._validated = validation.rule_of(checkpoint, self._fitter.metric)
+            self._evaluation.keep_rule()
 
     def on_test_epoch_end(self) -> None:
         self._log_metric("test_metric")
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self._evaluation.save_rule(checkpoint)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self._evaluation.load_rule(checkpoint)
+
     def _log_metric(self, name: str) -> None:
-        own, self._seen = self._seen, 0
+        own = self._evaluation.confusion
         parts: list[Any] = [own.map(Tensor.cpu) if isinstance(own, Confusion) else None]
         if dist.is_available() and dist.is_initialized():
             # As objects: a rank that has had no batch does not know how many classes there are.
@@ -300,9 +241,8 @@ class AnnealTemperature(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not isinstance(pl_module, AlignedModule):
             return
-        check_cooled(self.annealing, pl_module)
-        if self.monitor == "val_metric":
-            validation.check_direction("TemperatureAnnealing", self.annealing, pl_module.metric)
+        own = pl_module.metric if self.monitor == "val_metric" else None
+        check_annealing(self.annealing, pl_module, own)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING:

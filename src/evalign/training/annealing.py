@@ -120,14 +120,3 @@ class TemperatureAnnealing:
         require(ok, "TemperatureAnnealing", "state", allowed, ", ".join(state))
         vars(self).update(state)
         self.loss.set_temperature(self.temperature)
-
-
-def check_cooled(annealing: TemperatureAnnealing | None, loss: nn.Module) -> None:
-    """Check that an annealing, if there is one, cools the loss that is trained or a part of it."""
-    ok = annealing is None or any(
-        # `torch.compile` puts the same loss, with its temperature, into a module of its own.
-        part is annealing.loss or getattr(part, "temperature", None) is annealing.loss.temperature
-        for part in loss.modules()
-    )
-    allowed, cure = "be the one that is trained, or a part of it", "A copy would not do."
-    require(ok, "TemperatureAnnealing", "loss", allowed, "another", cure)

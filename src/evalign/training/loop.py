@@ -170,7 +170,7 @@ def fit(
                 if record["best"]:
                     run.keep_best()
                 history.append(record)
-                found = new_advice(history, greater_is_better=metric.greater_is_better)
+                found = new_advice(history)
                 record["warnings"] = sorted(found)
                 for kind in record["warnings"]:
                     warnings.warn(found[kind], TrainingWarning, stacklevel=2)

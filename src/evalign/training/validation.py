@@ -1,6 +1,6 @@
 """The loss and the true metric of the validation rows."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -9,12 +9,11 @@ from torch.nn import functional as F
 
 from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
-from evalign.core.metrics import Metric, MetricFunction
+from evalign.core.metrics import Metric
 from evalign.core.rows import Task, as_rows, check_types, signed
-from evalign.decisions import DecisionRule
 from evalign.losses import WMWLoss
 
-NO_LABEL = -(2**31)  # and not a number that anyone ignores
+NO_LABEL = -(2**31)  # of a NaN, so that fitting a rule refuses it
 
 
 class Validation(NamedTuple):
@@ -37,7 +36,7 @@ def validate(
     """Evaluate the rows as a whole: the metric of a set is not a mean over its parts.
 
     Only a loss over pairs, whose cost is quadratic, is a mean over batches of `batch_size`. A
-    `score` of logits, targets and weights takes the place of the metric of plain labels.
+    `score` of logits, targets and weights replaces the metric of argmax.
     """
     outputs = [(predict(x), *rest) for x, *rest in batches]
     logits, target, *weight = (torch.cat(part) for part in zip(*outputs, strict=True))
@@ -60,10 +59,7 @@ def validate(
 
 
 def loss_of(
-    loss: Callable[..., Tensor],
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
+    loss: Callable[..., Tensor], logits: Tensor, target: Tensor, weight: Tensor | None = None
 ) -> Tensor:
     """Call the loss, with weights if there are any: torch's own losses take none."""
     return loss(logits, target, **({} if weight is None else {"sample_weight": weight}))
@@ -72,50 +68,24 @@ def loss_of(
 def reading(loss: Callable[..., Tensor], **given: Any) -> dict[str, Any]:
     """How the loss reads rows: its `task`, `ignore_index` and `class_dim`, for the evaluation.
 
-    A loss that does not know them itself may have parts that do, such as a sum of two. What is
-    `given` is not looked for.
+    A loss without such an attribute may have parts with it, such as a sum of two losses. Arguments
+    that are `given` are taken as they are.
     """
     own = [*loss.modules()] if isinstance(loss, nn.Module) else []
-    # One-hot rows and probabilities have the shape of many labels, but this loss knows one class.
+    # One-hot rows and probabilities look like several labels, but cross-entropy knows one class.
     exclusive = any(isinstance(part, nn.CrossEntropyLoss) for part in own)
-    function = getattr(loss, "func", loss)  # that of a `functools.partial`
+    function = getattr(loss, "func", loss)  # of a `functools.partial`
     task = "multiclass" if exclusive or function is F.cross_entropy else None
     found: dict[str, Any] = {"task": task, "ignore_index": -100, "class_dim": None} | given
     for name in found.keys() - given.keys():
         parts = own if getattr(loss, name, None) is None else [loss]
         values = {getattr(part, name, None) for part in parts} - {None}
         if len(values) > 1:
-            cure = f"Give it an attribute {name}, by which rows are evaluated."
-            allowed = f"have one {name} in all its parts"
-            got = ", ".join(sorted(map(str, values)))
+            allowed, got = f"have one {name} in all its parts", ", ".join(sorted(map(str, values)))
+            cure = f"Give the loss an attribute {name}, which then applies to evaluations."
             raise ValueError(complaint(type(loss).__name__, "loss", allowed, got, cure))
         found[name] = next(iter(values), found[name])
     return found
-
-
-def check_loss(owner: str, loss: object) -> None:
-    """Check that the loss of an engine is a module: its state is part of a checkpoint."""
-    if not isinstance(loss, nn.Module):
-        allowed, got = "be a torch.nn.Module", getattr(loss, "__name__", type(loss).__name__)
-        cure = "Torch has modules of its functions, such as CrossEntropyLoss()."
-        raise TypeError(complaint(owner, "loss", allowed, got, cure))
-
-
-def check_direction(owner: str, watcher: Any, metric: Metric) -> None:
-    """Check that what watches the metric, if anything does, knows whether more of it is better."""
-    wanted = metric.greater_is_better
-    got = wanted if watcher is None else watcher.greater_is_better
-    allowed = f"be {wanted} where the metric is {metric.name}"
-    cure = "Give a cost of your own as metrics.Minimize(function)." if wanted else ""
-    require(got == wanted, owner, "greater_is_better", allowed, got, cure)
-
-
-def rule_of(state: Mapping[str, Any], metric: str | MetricFunction) -> DecisionRule | None:
-    """The rule of a checkpoint, for the metric that it was found for; None if it holds none."""
-    if "rule" not in state:
-        return None
-    own = None if isinstance(metric, str) else metric
-    return DecisionRule.from_state_dict(state["rule"], metric=own)
 
 
 def hard_confusion(
@@ -128,9 +98,9 @@ def hard_confusion(
     class_dim: int | None = None,
     matrix: bool = False,
 ) -> Confusion:
-    """The confusion of the plain decision: the largest logit, or a single logit above 0.
+    """The confusion matrix of argmax, or of logits above 0.
 
-    A probability in the target counts as the class or label that it is more probable to be.
+    Probabilities in the target count as their most probable class or label.
     """
     owner = "an evaluation"
     check_types(owner, logits, target, sample_weight)
@@ -166,14 +136,11 @@ def hard_confusion(
 def hard_labels(
     target: Tensor, task: Task | None, ignore_index: int, class_dim: int | None = None
 ) -> Tensor:
-    """Probabilities as the class or label that each is more probable to be; labels as they are.
-
-    Of a `task` that nobody has declared, targets are labels.
-    """
+    """Probabilities as their most probable class or label. Without a `task`, targets are labels."""
     if task is None or not target.is_floating_point():
         return target
     ignored, labels = target == ignore_index, (target > 0.5).long()
-    wrong = target.isnan()  # and then no label, which a rule of these rows refuses
+    wrong = target.isnan()
     if task == "multiclass":
         dim = class_dim or 1
         labels, ignored, wrong = target.argmax(dim), ignored.any(dim), wrong.any(dim)

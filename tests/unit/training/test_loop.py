@@ -159,8 +159,6 @@ def test_the_temperature_of_a_sum_of_losses():
     assert run(loss=F.cross_entropy)[1][0]["temperature"] is None
 
 
-# With two labels for every row, a loss that falls while the metric does is worth the warning.
-@pytest.mark.filterwarnings("ignore:Over the last:evalign.training.advice.TrainingWarning")
 def test_sample_weight_zero_is_a_row_left_out():
     """Rows whose label is wrong and whose weight is 0 do not teach; with weight 1 they do."""
     X, y = rows()

@@ -1,0 +1,120 @@
+"""The evaluation that all engines share: the metric of all rows, and the decision rule for them."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from torch import Tensor, nn
+
+from evalign.core.checks import complaint, require
+from evalign.core.confusion import Confusion
+from evalign.core.constraints import Infeasible
+from evalign.core.metrics import Metric, MetricFunction, resolve
+from evalign.decisions import DecisionFitter, DecisionRule
+from evalign.training import TemperatureAnnealing
+from evalign.training.validation import hard_confusion, hard_labels, reading
+
+
+class Evaluation:
+    """Adds up the rows of an evaluation batch by batch, without keeping their logits.
+
+    Args:
+        owner: the class that errors name.
+        loss: says how to read rows, and holds the offsets of the logits, if any.
+        metric: a name or a function of a `Confusion`.
+        given: how to read rows where the loss does not decide: ignore_index, class_dim.
+        rule: the arguments of `DecisionFitter`: decision, constraint, confidence, ranks.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        loss: nn.Module,
+        metric: str | MetricFunction,
+        given: dict[str, Any],
+        **rule: Any,
+    ) -> None:
+        if not isinstance(loss, nn.Module):
+            allowed, got = "be a torch.nn.Module", getattr(loss, "__name__", type(loss).__name__)
+            cure = "Torch has modules of its functions, such as CrossEntropyLoss()."
+            raise TypeError(complaint(owner, "loss", allowed, got, cure))
+        self.owner = owner
+        self.loss = loss
+        self.metric = resolve(metric, owner=owner)
+        self.reading = reading(loss, **given)
+        self._fitter = DecisionFitter(metric, **rule, **self.reading)
+        self.fitted: DecisionFitter | DecisionRule | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Forget the rows of the last evaluation, which may have been interrupted."""
+        self.confusion: Confusion | int = 0
+        self._fitter.reset()
+        self._fitter.offsets = getattr(self.loss, "offsets", None)  # a loss may learn them
+
+    def add(self, logits: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+        """Add the rows of a batch."""
+        self.confusion = self.confusion + hard_confusion(
+            logits,
+            target,
+            sample_weight=weight,
+            matrix=self.metric.needs_matrix,
+            **self.reading,
+        )
+        self._fitter.update(logits, hard_labels(target, **self.reading), sample_weight=weight)
+
+    def keep_rule(self) -> None:
+        """Keep the rows of all ranks. The rule is fitted to them when first asked for."""
+        self.fitted = self._fitter.over_ranks()
+
+    @property
+    def rule(self) -> DecisionRule:
+        """The rule of the last evaluation, the same on all ranks."""
+        if self.fitted is None:
+            cure = "Call Trainer.validate or evaluate first, with labelled rows."
+            text = complaint(self.owner, "rule", "follow an evaluation", "none", cure)
+            raise RuntimeError(text)
+        if isinstance(self.fitted, DecisionFitter):
+            self.fitted = self.fitted.compute()
+        return self.fitted
+
+    def save_rule(self, state: dict[str, Any]) -> None:
+        """Put the rule into a checkpoint, unless no rule meets the constraint yet."""
+        if self.fitted is not None:
+            with suppress(Infeasible):
+                state["rule"] = self.rule.state_dict()
+
+    def load_rule(self, state: Mapping[str, Any]) -> None:
+        """Take the rule of a checkpoint, or have none if the checkpoint has none."""
+        own = None if isinstance(self._fitter.metric, str) else self._fitter.metric
+        found = state.get("rule")
+        self.fitted = None if found is None else DecisionRule.from_state_dict(found, metric=own)
+
+
+def check_annealing(
+    annealing: TemperatureAnnealing | None, loss: nn.Module, metric: Metric | None
+) -> None:
+    """Check that an annealing cools the loss being trained, and in which direction scores improve.
+
+    The metric is None if the annealing watches some other score.
+    """
+    if annealing is None:
+        return
+    cooled = any(
+        # `torch.compile` puts the same loss, with its temperature, into a module of its own.
+        part is annealing.loss or getattr(part, "temperature", None) is annealing.loss.temperature
+        for part in loss.modules()
+    )
+    allowed, cure = "be the one being trained, or a part of it", "A copy would not do."
+    require(cooled, "TemperatureAnnealing", "loss", allowed, "another", cure)
+    if metric is not None:
+        check_direction("TemperatureAnnealing", annealing.greater_is_better, metric)
+
+
+def check_direction(owner: str, greater_is_better: bool | None, metric: Metric) -> None:
+    """Check that `owner`, which watches the metric, knows whether higher is better."""
+    wanted = metric.greater_is_better
+    allowed = f"be {wanted} for the metric {metric.name}"
+    cure = "Give a cost of your own as metrics.Minimize(function)." if wanted else ""
+    ok = greater_is_better == wanted
+    require(ok, owner, "greater_is_better", allowed, greater_is_better, cure)
