@@ -10,9 +10,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from transformers.modeling_outputs import TokenClassifierOutput
 
-from evalign import AlignedLoss, DecisionFitter, MetricLoss, losses
+from evalign import AlignedLoss, MetricLoss, losses
 from evalign.integrations.lightning import AlignedModule
-from evalign.training.validation import NO_LABEL, hard_confusion, hard_labels
+from evalign.training.validation import hard_confusion, hard_labels
 from tests import tolerances
 from tests.integrations.engines import CLASSES, made_rows
 from tests.integrations.test_lightning import QUIET, Descent, network
@@ -97,8 +97,6 @@ def test_rows_of_probabilities_are_evaluated_as_their_likeliest_class(loss):
         ("multiclass", -1, [[[0.2, 0.8], [0.7, 0.3]]], [[1, 0]]),
         ("multilabel", None, [[0.2, 0.8], [LEFT_OUT, 0.5]], [[0, 1], [LEFT_OUT, 0]]),
         ("binary", None, [0.2, 0.8, LEFT_OUT], [0, 1, LEFT_OUT]),
-        ("binary", None, [math.nan, 0.8], [NO_LABEL, 1]),
-        ("multiclass", 1, [[0.2, 0.8], [math.nan, 0.5]], [1, NO_LABEL]),
     ],
 )
 def test_the_labels_of_probabilities(task, dim, soft, hard):
@@ -118,10 +116,6 @@ def test_a_target_of_nan_is_refused_where_values_are_not_read(task, monkeypatch)
         logits, target = logits[:, 1], target[:, 1]
     with pytest.raises(ValueError, match=r"target of an evaluation must hold .* Got NaN"):
         hard_confusion(logits, target, task=task)
-    fitter = DecisionFitter("f1_macro", task=task)
-    fitter.update(logits, hard_labels(target, task, LEFT_OUT))
-    with pytest.raises(ValueError, match=r"y of DecisionFitter must .* Got other values in 1 row"):
-        fitter.compute()
 
 
 def test_parts_that_disagree_are_refused():
