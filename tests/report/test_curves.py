@@ -16,12 +16,8 @@ from evalign.report.curves import (
 )
 from tests.report.made import contents
 
-
-def ties(made):
-    """Make rounded probabilities, so that many rows share one."""
-    return replace(
-        made, aligned=replace(made.aligned, probabilities=made.aligned.probabilities.round(2))
-    )
+MADE = contents(3, 2000)
+ROUNDED = replace(MADE.aligned, probabilities=MADE.aligned.probabilities.round(2))
 
 
 @pytest.mark.parametrize(
@@ -29,7 +25,7 @@ def ties(made):
     [
         contents(2),
         contents(5),
-        ties(contents(3, 2000)),
+        replace(MADE, aligned=ROUNDED),
         contents(2, 5000),
         contents(3, weight=np.random.default_rng(0).uniform(0, 2, 400).round(1)),
     ],

@@ -93,6 +93,8 @@ def test_it_did_not_help():
     same = "aligned and cross-entropy with argmax give all rows the same labels"
     assert found["sentence"] == f"It did not help: {same}."
     assert found["next"] == [use]
+    verdict = result(20, 30, 40, 20)["differences"][-1]["verdict"]
+    assert verdict == "Against cross-entropy with argmax: the labels are the same."
     assert answered(100, 20)["next"][0] == "Use aligned with argmax."
     assert answered(20, 20)["next"] == ["Use aligned with argmax."]
 

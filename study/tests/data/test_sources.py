@@ -79,17 +79,6 @@ def test_a_broken_connection_leaves_nothing_in_the_cache(checksums, give, server
     assert files(cache) == []
 
 
-def test_one_of_two_files_is_not_enough(give, server):
-    originals, _ = made.adult()
-    give("adult", public=originals)
-    del server.files["/adult/adult.test"]
-    assert "adult.test cannot be fetched (HTTPError)" in refused("adult")
-    assert locate(card("adult")).where == "absent"
-    server.files["/adult/adult.test"] = originals["adult.test"]
-    assert len(load("adult").y) == 3
-    assert server.asked.count("/adult/adult.data") == 1
-
-
 def test_offline_and_absent_names_the_cure(give, server):
     give("adult", public=made.adult()[0])
     server.stop()

@@ -8,7 +8,6 @@ from evalign_study.decided import plan, standings
 from evalign_study.decided.table import DecisionsTable, headline, parts
 from evalign_study.pipeline.formats import Grid, markdown
 from evalign_study.pipeline.writing import fill
-from evalign_study.trainers import choice
 from evalign_study.trainers.deciding import CUTOFFS, PREDICT, TUNER
 
 from study.tests.papers.made_tables import record
@@ -60,28 +59,6 @@ def test_bars(gain, met):
     assert bars[-1].value == pytest.approx(0.1)
     slow = standings.bars(records(seconds=0.3))[-1]
     assert (slow.value, slow.met) == (pytest.approx(0.3), False)
-
-
-def test_a_model_that_is_not_run_everywhere_is_left_out(tmp_path):
-    """Means of easy data sets would look as if it were better than the others."""
-    runs = plan.runs([*SETS, "caltech256_clip"])
-    last = next(run for run in runs if run.method == "decided_catboost")
-    some = {run.key: made(run) for run in runs if run != last}
-    kept = plan.complete(some.values())
-    assert {one["run"]["method"] for one in kept} == {run.method for run in runs} - {last.method}
-    assert len(plan.complete(made(run) for run in runs)) == len(runs)
-    found = DecisionsTable([*SETS, "caltech256_clip"]).findings(some, tmp_path)
-    text = markdown(found.parts)
-    assert "XGBoost" in text
-    assert "| CatBoost" not in text
-    assert "Not run: 10 of 95 runs." in text
-
-
-def test_runs():
-    runs = DecisionsTable().runs()
-    assert len({run.key for run in runs}) == len(runs) == 13 * 40 + 35 + 15
-    assert {choice.trainer_of(run) for run in runs} == {choice.DECIDED}
-    assert not {run.key for run in DecisionsTable(quick=True).runs()} & {run.key for run in runs}
 
 
 def test_documentation_shows_the_records(committed):

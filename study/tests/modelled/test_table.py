@@ -9,7 +9,6 @@ from evalign_study.modelled import plan
 from evalign_study.modelled.table import BASE_RULE, ModelsTable, bars, collected, parts
 from evalign_study.pipeline.formats import markdown
 from evalign_study.pipeline.writing import fill
-from evalign_study.trainers import choice
 
 from study.tests.papers.made_tables import record
 
@@ -62,13 +61,6 @@ def test_a_blend_that_is_clearly_behind_is_told():
         told["blend"]["test"] = told["auto"]["test"] - 0.05 - 0.001 * one["run"]["split_seed"]
     assert not bars(collected(of_ours, others))[-1].met
     assert "worse in 4" in markdown(parts(plan.runs(SETS), of_ours, others, quick=False))
-
-
-def test_runs():
-    runs = ModelsTable().runs()
-    assert len({run.key for run in runs}) == len(runs) == 15 * 5 * 4
-    assert {choice.trainer_of(run) for run in runs} == {choice.MODELLED}
-    assert not {run.key for run in ModelsTable(quick=True).runs()} & {run.key for run in runs}
 
 
 def test_documentation_shows_the_records(committed):

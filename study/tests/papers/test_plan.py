@@ -3,8 +3,6 @@
 import pytest
 from evalign_study import catalog
 from evalign_study.papers import tables
-from evalign_study.papers.plan import Cell, Plan, quick_slice
-from evalign_study.papers.tables import table
 from evalign_study.records.run import LOSS
 
 from study.tests.papers.made_tables import pick, record
@@ -47,19 +45,6 @@ def test_images_have_a_recipe_and_a_search_over_learning_rates():
         records = {key: record(run, _picks(run.learning_rate)) for key, run in grid.items()}
         assert plan.runs(images[label], LOSS, {}) == []
         assert plan.runs(images[label], LOSS, records)[:2] == [slow, slow.but(seed=2)]
-
-
-def test_a_quick_slice_is_small():
-    part = quick_slice(table("east-table1"), smallest=True)
-    panels = {panel.label: panel for panel in part.panels}
-    images, rows = panels["CIFAR-10"], panels["CocktailParty"]
-    assert len(panels) == 2
-    assert {line.label for line in images.lines} == {"F1*", "CE"}
-    assert images.recipe["epochs"] == 2
-    assert {line.label for line in rows.lines} == {"F1*", "Acc*", "MCC*", "Dice", "CE"}
-    plan = Plan(part, 2, True)
-    assert {len(plan.grid(Cell(rows, "paper", line))) for line in rows.lines} == {1}
-    assert len(quick_slice(table("east-table1"), smallest=False).panels) == 6
 
 
 @pytest.mark.parametrize("name", tables.names())

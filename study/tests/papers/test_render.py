@@ -99,15 +99,6 @@ def test_csv_has_every_number(tmp_path):
     assert [claim["relation"] for claim in claims[::4]] == ["higher", "not lower", "higher"]
 
 
-def test_page_fetches_nothing_and_escapes(tmp_path):
-    write(evidence(FOUND), tmp_path)
-    page = (tmp_path / "made.html").read_text(encoding="utf-8")
-    assert "<title>A made table</title>" in page
-    assert re.findall(r"(?:src|href)=", page) == []
-    assert "0.810 ± 0.025" in page
-    assert len(page) < 100_000  # without figures, plotly is not in the page
-
-
 @pytest.mark.parametrize(
     ("name", "title", "y"),
     [

@@ -102,26 +102,6 @@ def test_bars_of_many_labels_are_of_the_mean_over_data_sets():
     assert "asymmetric loss" in best.name
 
 
-def test_the_text(tmp_path):
-    records = {found["key"]: found for found in dense_records(ours=0.6012)}
-    for run in plan.candidates():
-        records[run.key] = made(run, DENSE, 0.5)
-    findings = dense().findings(records, tmp_path)
-    text = markdown(findings.parts)
-    assert "| ours | 60.5 | 59.5 | – | – | 59.5 |" in text
-    assert "| cross-entropy | +10.12 (+10.12 to +10.12) | +10.12 (+10.12 to +10.12) |" in text
-    assert "| aligned 10 | 50.4 | 49.4 | – |" in text
-    assert findings.lines == ["4 of 4 bars met."]
-    sheet = findings.sheets[""]
-    assert len(sheet.rows) == 2 * 2 * len(plan.dense())
-    assert len(sheet.head) == len(sheet.rows[0])
-    few = dense().part(datasets=["camvid"], trials=1)
-    text = markdown(few.findings(records, tmp_path).parts)
-    assert "| cross-entropy | +10.12 |" in text  # one trial has no interval
-    assert "nan" not in text
-    assert "membrane" not in text
-
-
 def test_every_run_is_shown_and_has_a_trainer():
     for table, task, methods in (
         (dense(), DENSE, (*RIVALS, plan.CHOSEN)),

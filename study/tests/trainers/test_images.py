@@ -98,17 +98,6 @@ def test_cross_entropy_may_come_first(give):
         assert point["validation_loss"] != other["validation_loss"]
 
 
-def test_the_seed_decides(give):
-    give()
-
-    def loss(**changes):
-        found = train_image(RUN.but(epochs=1, rows=16, **changes))
-        return found["picks"][LOSS]["validation_loss"]
-
-    assert loss() == loss()
-    assert loss() != loss(seed=1)
-
-
 def test_cools(give, quick, monkeypatch):
     give()
     temperatures = []

@@ -57,12 +57,6 @@ def test_f1_is_that_of_the_positive_class_or_macro():
     assert make("cross_entropy", COUNTS[3]).target == "f1_macro"
 
 
-def test_who_is_annealed():
-    annealed = {method for method, c in CASES if make(method, COUNTS[c], "cifar10").annealed}
-    animals = {method for method in METHODS if method.startswith(("east_dog", "east_frog"))}
-    assert annealed == {"east_f1", "east_accuracy", "east_mcc"} | animals
-
-
 def test_cross_entropy_is_torchs_own():
     torch.manual_seed(0)
     logits, y = torch.randn(50, 3), torch.arange(50) % 3

@@ -196,9 +196,9 @@ def verdict(scores: Scores) -> str:
     else:
         told = "the rule alone is enough"
     return (
-        f"Under a bound, {told}: over cross-entropy with the same rule, training for it brings "
+        f"Under a bound, {told}: over cross-entropy with the same rule, training for it gains "
         f"{_told(under)} points{_cells(scores, tuple(BOUNDED))} For areas under curves our losses "
-        f"bring {_told(areas)} points over cross-entropy{_cells(scores, CURVES)} Intervals are "
+        f"gain {_told(areas)} points over cross-entropy{_cells(scores, CURVES)} Intervals are "
         "over data sets."
     )
 

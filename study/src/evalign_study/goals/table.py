@@ -40,22 +40,22 @@ NAMES = {
     "libauc_tpauc": "LibAUC, two-way partial AUC",
 }
 HOW = (
-    "Two classes. A small MLP on normal quantiles of distinct rows; for images, of which one in 21 "
-    "is positive, a small convolutional network. 64% of the rows for training, 16% for validation, "
-    "20% for the test; five splits. All losses have as many steps, the same schedule and average "
-    "of weights; a learning rate of three is chosen for each on two other splits, by what their "
-    "validation rows reach in the goal that it is for, which is average precision for "
-    "cross-entropy. The epoch is the best by the average precision of the validation rows, and "
-    "the rule is fitted on them. Ours for the goal is `AlignedLoss` trained under the bound, and "
-    "for areas the loss of that name, the partial one up to a false positive rate of 10%. LibAUC's "
-    "losses have their own optimisers and samplers."
+    "Binary classification. A small MLP on normal quantiles of distinct rows; for images, of "
+    "which one in 21 is positive, a small convolutional network. 64% of the rows for training, "
+    "16% for validation, 20% for testing; five splits. All losses get the same number of steps, "
+    "schedule and weight averaging; the learning rate of each is chosen from three on two other "
+    "splits, by the validation score in the goal it is for (average precision for cross-entropy). "
+    "The epoch is selected by the average precision of the validation rows, and the rule is "
+    "fitted on them. Ours for the goal is `AlignedLoss` trained under the bound, and for areas "
+    "the loss of that name, the partial one up to a false positive rate of 10%. LibAUC's losses "
+    "have their own optimisers and samplers."
 )
 PROMISES = (
-    "Bounds on new rows. A rule is judged if it promised, with confidence 0.95; one without a "
-    "confidence always. The wrong side: the test rows miss the bound at all. Broken: they miss it "
-    "by more than their own error, by a one-sided binomial test at 5%. The last column is the "
-    "probability of so many or more if each is broken with 5% by itself; rules of one split share "
-    "their rows, so that it is a rough guide."
+    "Bounds on new rows. A rule with confidence 0.95 is judged if it made its promise, a rule "
+    "without confidence always. Wrong side: the test rows miss the bound at all. Broken: they "
+    "miss it by more than sampling error, by a one-sided binomial test at 5%. The last column is "
+    "the probability of at least as many if each is broken independently with probability 5%; "
+    "rules of one split share their rows, so it is a rough guide."
 )
 NOT_RUN = "Not run."
 
@@ -141,23 +141,23 @@ class GoalsTable(StudyTable):
             [bar.name, _number(bar.value), bar.bar, "met" if bar.met else "not met"]
             for bar in standings.bars(there)
         ]
-        yield Grid("What goals are judged by:", ["", "found", "bar", ""], rows)
+        yield Grid("The bars set for goals:", ["", "found", "bar", ""], rows)
         if any(standings.by_dataset(scores, goal, PLAIN) for goal in GOALS):
             yield Text(standings.verdict(scores))
         yield _levels(
             scores,
-            "Mean over data sets in points, of test rows, by rules that promise where they can:",
+            "Mean test score over data sets, in points, by rules with a promise where possible:",
         )
         yield _levels(
             collected(there, None),
-            "The same by the best threshold of the test rows themselves, which nobody knows: what "
+            "The same by the best threshold for the test rows themselves, which nobody knows: what "
             "the scores are worth without a rule.",
         )
-        yield _gains(scores, PLAIN, GOALS, "Gain of ours over cross-entropy")
+        yield _gains(scores, PLAIN, GOALS, "Our gain over cross-entropy")
         for goal in (AP, PAUC):
             best = standings.best_of_libauc(scores, goal)
             if best is not None:
-                caption = f"Gain of ours in {SHOWN[goal]} over {NAMES[best]}, the best there"
+                caption = f"Our gain in {SHOWN[goal]} over {NAMES[best]}, the best of LibAUC"
                 yield _gains(scores, best, [goal], caption)
         yield _kept(there)
         yield _rates(records, self.asked, quick=self.quick)
