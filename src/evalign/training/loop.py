@@ -20,7 +20,7 @@ from evalign.training.averaging import average_network
 from evalign.training.batches import Data, check_data, generators, in_order, shuffled
 from evalign.training.checkpoint import Saver, exists, load
 from evalign.training.early_stopping import EarlyStopping
-from evalign.training.run import History, Run
+from evalign.training.run import History, TrainingRun
 from evalign.training.settings import Settings
 from evalign.training.validation import loss_of, validate
 
@@ -103,7 +103,7 @@ def fit(
         {"params": [p for p in parameters if p not in left_alone]},
         {"params": [p for p in parameters if p in left_alone], "weight_decay": 0.0},
     ]
-    run = Run(
+    run = TrainingRun(
         settings,
         network,
         averaged=copy.deepcopy(network).requires_grad_(False) if settings.ema_decay else network,
@@ -187,7 +187,7 @@ def fit(
 
 
 def _train(
-    run: Run,
+    run: TrainingRun,
     predict: Callable[[nn.Module, Tensor], Tensor],
     parameters: list[nn.Parameter],
     data: Data,
