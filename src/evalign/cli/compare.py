@@ -30,6 +30,7 @@ from evalign.comparison import (
     summarize,
     verdict,
 )
+from evalign.core.text import counted
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
@@ -149,7 +150,7 @@ def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Fo
     }
     explained = (
         f"Mean {metric}{'' if greater else ' (less is better)'} over {about['folds']} folds, "
-        f"repeated with {about['seeds']} seeds, with its 95% interval; difference to {PLAIN}."
+        f"{counted(about['seeds'], 'time')}, with its 95% interval; difference to {PLAIN}."
     )
     spoken.result(data, _table(rows), explained, "", *sentences)
 
