@@ -27,8 +27,8 @@ from evalign.core.checks import (
     require,
 )
 from evalign.core.input_warnings import (
+    ENOUGH_ROWS,
     LIKE_ONE,
-    SO_MANY,
     rows_of_probabilities,
     warn,
     warn_of_layout,
@@ -37,8 +37,6 @@ from evalign.core.numerics import with_mean_one
 from evalign.core.rows import (
     Task,
     check_indices,
-    cure_of_label,
-    mask_of_255,
     per_row,
     signed,
     tensor_inside,
@@ -172,7 +170,7 @@ def look_like_probabilities(values: Tensor, multilabel: bool) -> bool:
     if values.amin() < 0 or values.amax() > 1 + LIKE_ONE:
         return False
     if multilabel or values.shape[1] == 1:
-        return len(values.unique()) >= SO_MANY
+        return len(values.unique()) >= ENOUGH_ROWS
     return rows_of_probabilities(values)
 
 
@@ -268,11 +266,6 @@ def as_labels(
         cure = "The classes of the scores are in dimension 1, unless you pass class_dim=-1."
     require(tuple(labels.shape) == shape, owner, "y", allowed, tuple(given.shape), cure)
     labels = labels.reshape(-1, classes) if multilabel else labels.flatten()
-    if read and ignore_index == 255 and mask_of_255(labels):
-        warn(
-            f"The y of {owner} holds 0 and 255 alone, and ignore_index=255 leaves all but 0 out. "
-            "If it is a mask, divide by 255, as in y // 255."
-        )
     seen = labels != ignore_index
     labels = labels.masked_fill(~seen, 0)
     whole = labels.long()
@@ -282,7 +275,6 @@ def as_labels(
     if multilabel:
         wrong = labels[(labels != 0) & (labels != 1)]
         cure = f"Positions to leave out hold ignore_index, {ignore_index}."
-        cure = cure_of_label("y", 255, 2, labels) if mask_of_255(labels) else cure
         require(not len(wrong), owner, "y", "hold 0 and 1 only", wrong[:1].tolist(), cure)
     require(not len(wrong), owner, "y", "hold class indices", wrong[:1].tolist())
     if not multilabel:
