@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from evalign import Confusion, MetricLoss, fit_decision, losses, metrics
+from evalign import Confusion, MetricLoss, losses, metrics
 from evalign.core import heaviside
 
 LABELS = torch.tensor([0, 1, 2, 1])
@@ -70,12 +70,6 @@ FULL = {
         TypeError,
         "logits of MetricLoss must be a torch.Tensor. Got SimpleNamespace. Pass its logits: "
         "output.logits.",
-    ),
-    "the output of a model, for a rule": (
-        lambda: fit_decision(SimpleNamespace(logits=logits(4, 3)), LABELS, metric="f1"),
-        TypeError,
-        "logits of fit_decision must be a tensor, an array or a list of numbers. Got "
-        "SimpleNamespace. Pass its logits: output.logits.",
     ),
     # Arguments of torch's losses.
     "weight": (

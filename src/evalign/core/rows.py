@@ -13,8 +13,7 @@ The task follows from shapes and dtypes alone, so that it never changes with the
 With `class_dim=-1` the classes or labels come last, as in tokens (B, T, C).
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -223,7 +222,9 @@ def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tenso
     given = {"logits": logits, "target": target, "sample_weight": sample_weight}
     for name, value in given.items():
         if not isinstance(value, Tensor) and (value is not None or name != "sample_weight"):
-            got, cure = type(value).__name__, tensor_inside(value) or "Use torch.as_tensor(...)."
+            inside = isinstance(getattr(value, "logits", None), Tensor)
+            cure = "Pass its logits: output.logits." if inside else "Use torch.as_tensor(...)."
+            got = type(value).__name__
             raise TypeError(complaint(owner, name, "be a torch.Tensor", got, cure))
     if not logits.is_floating_point():
         cure = "Pass the network's raw outputs; labels belong in Confusion.from_predictions."
@@ -233,16 +234,6 @@ def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tenso
     if logits.ndim == 0:
         allowed = "have shape (N,), (N, 1), (N, C) or (N, C, ...)"
         raise ValueError(complaint(owner, "logits", allowed, "a scalar"))
-
-
-def tensor_inside(value: Any) -> str:
-    """The cure for what a model returns around its logits: where they are in it, or "" if not."""
-    if isinstance(getattr(value, "logits", None), Tensor):
-        return "Pass its logits: output.logits."
-    parts = value.items() if isinstance(value, Mapping) else ()
-    parts = enumerate(value) if isinstance(value, list | tuple) else parts
-    tensors = [key for key, part in parts if isinstance(part, Tensor) and part.ndim]
-    return f"Pass one of its tensors, such as output[{tensors[0]!r}]." if tensors else ""
 
 
 def _check_targets(owner: str, target: Tensor, num_classes: int, ignore_index: int) -> None:
