@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from evalign.cli.labels import Labels
 from sklearn.inspection import permutation_importance
 
 from evalign import AlignedClassifier, AlignedEnsemble
@@ -16,7 +17,6 @@ from evalign.cli.dataset import Rows
 from evalign.cli.errors import DataWarning
 from evalign.cli.files import digest
 from evalign.cli.findings import cuts, importance
-from evalign.cli.labels import Labels
 from evalign.cli.outcome import decided
 from evalign.cli.run import FinishedRun
 from tests.cli.commands import done, fit, refused, table, written
