@@ -55,7 +55,7 @@ def refused(*arguments, program=main):
     result = invoke(*arguments, program=program)
     assert result.code == 2, result
     assert result.out == ""
-    lines = result.err.splitlines()
+    lines = [line for line in result.err.splitlines() if not line.startswith("Note: ")]
     assert len(lines) == 1, result.err
     assert lines[0].startswith(("evalign: ", "evalign-study: "))
     return lines[0]

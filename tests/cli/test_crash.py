@@ -71,7 +71,7 @@ def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
     assert stopped.code == 130
     assert stopped.err.splitlines()[-1] == "evalign: interrupted."
     assert partial.exists()
-    text = refused(*fit(data, out, epochs=EPOCHS + 1))
+    text = invoke(*fit(data, out, epochs=EPOCHS + 1)).err
     assert "run.partial belongs to a command with another --epochs." in text
 
     killed = process(*arguments, "--json", before=KILLING)

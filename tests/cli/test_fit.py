@@ -113,7 +113,6 @@ def test_json_stands_alone(data, tmp_path, capfd):
     assert said["run"] == str(tmp_path / "run")
     assert [method["key"] for method in said["methods"]] == ["aligned", "aligned_argmax"]
     assert [difference["against"] for difference in said["differences"]] == ["aligned_argmax"]
-    assert "Left out: person (id), country (constant)." in err
     assert "aligned: epoch 2/2" in err
 
 
@@ -236,60 +235,6 @@ def test_other_files_groups_and_weights(tmp_path, fits):
     assert json.loads(again.out) == saved
 
 
-def test_overlap_is_pointed_out(tmp_path):
-    frame = table(120).assign(visit=lambda frame: "v" + (frame.pop("person") // 4).astype(str))
-    data = written(tmp_path / "data.csv", frame)
-    some = written(tmp_path / "some.csv", frame.iloc[:40])
-    more = ["--group", "visit", "--validation", some, "--test", data, "--no-baseline"]
-    notes = [
-        line
-        for line in done(*fit(data, tmp_path / "run", *more, epochs=1)).err.splitlines()
-        if "too good" in line
-    ]
-    ten = "'v0', 'v1', 'v2' and 7 more, so that the scores are too good."
-    thirty = "'v0', 'v1', 'v10' and 27 more, so that the scores are too good."
-    assert notes == [
-        "Note: DATA and --test are the same file, so that the scores are too good.",
-        f"Note: Groups are in the training rows and in the test rows: {thirty}",
-        f"Note: Groups are in the training rows and in the validation rows: {ten}",
-        f"Note: Groups are in the test rows and in the validation rows: {ten}",
-    ]
-
-
-def test_classes_with_few_rows_are_pointed_out(tmp_path):
-    frame = table(120)
-    data = written(tmp_path / "data.csv", frame)
-    test = written(tmp_path / "test.csv", frame[frame["label"] != "low"].iloc[:30])
-    few = written(tmp_path / "few.csv", frame.groupby("label").head(4))
-    more = ["--test", test, "--validation", few, "--no-baseline"]
-    said = done(*fit(data, tmp_path / "a run", *more, epochs=1)).err
-    rough = "what is said of them is rough."
-    assert f"Note: Some classes have few test rows ('low': 0): {rough}" in said
-    assert f"few validation rows ('high': 4, 'low': 4, 'middle': 4): {rough}" in said
-    assert f"Next: evalign predict '{tmp_path / 'a run'}' new.csv --out scored.csv" in said
-    assert "few training rows" not in said
-    assert "3 classes: 'high', 'low', 'middle'.\n" in said
-    said = done("evaluate", tmp_path / "a run", test, "--json").err
-    assert f"Note: Some classes have few test rows ('low': 0): {rough}" in said
-    scarce = written(tmp_path / "scarce.csv", frame.drop(frame.index[frame["label"] == "low"][3:]))
-    more = ["--model", "linear", "--test", test]
-    said = done(*fit(scarce, tmp_path / "scarce run", *more)).err
-    unlearnt = "they can hardly be learnt, and some folds have none of them."
-    assert f"Note: Some classes have few training rows ('low': 3): {unlearnt}" in said
-    assert unlearnt in (tmp_path / "scarce run" / "report.html").read_text()
-
-
-def test_a_class_in_few_groups_is_pointed_out(tmp_path):
-    """Training keeps the class, and the held-out rows have none of it."""
-    frame = table(200).assign(household=lambda frame: frame.pop("person") // 10)
-    frame["label"] = np.where(frame["household"] < 2, "rare", "common")
-    data = written(tmp_path / "data.csv", frame)
-    more = ["--group", "household", "--no-baseline"]
-    said = done(*fit(data, tmp_path / "run", *more, epochs=1)).err
-    for part in ("test", "validation"):
-        assert f"Some classes have few {part} rows ('rare': 0)" in said
-
-
 def test_groups_stay_together(tmp_path, fits):
     frame = table()
     frame["visit"] = frame.pop("person") // 6
@@ -356,13 +301,3 @@ def test_without_the_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "evalign.cli.app", raising=False)
     monkeypatch.setitem(sys.modules, "typer", None)
     assert invoke().code == f"evalign: typer is not installed. {installing('.[cli]')}"
-
-
-def test_without_a_part_of_the_extra(monkeypatch, data, tmp_path):
-    """It is missed when a command needs it."""
-    monkeypatch.delitem(sys.modules, "evalign.cli.fit", raising=False)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    for name in ("columns", "tables"):
-        monkeypatch.delitem(sys.modules, f"evalign.cli.{name}", raising=False)
-    code = invoke(*fit(data, tmp_path / "run")).code
-    assert code == f"evalign: pandas is not installed. {installing('.[cli]')}"

@@ -3,27 +3,23 @@
 import json
 import re
 import shutil
-import sys
-import warnings
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from evalign.cli.tables import TableFile
 
 import evalign
 from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import fit as work
 from evalign.cli import models
 from evalign.cli import run as runs
-from evalign.cli.dataset import load, read_rows, warn_of_overlap
 from evalign.cli.files import digest
-from evalign.cli.options import MODEL, MODELS, seconds
+from evalign.cli.options import MODELS, seconds
 from evalign.cli.run import FinishedRun
 from evalign.ensemble import candidates
 from evalign.ensemble.candidates import DEFAULT, NAMES
-from evalign.training import CheckpointError, holdout_split
+from evalign.training import CheckpointError
 from tests.cli.commands import done, files, fit, invoke, refused, table, written
 
 
@@ -132,7 +128,7 @@ def test_a_forged_run(blend, tmp_path, name, content):
     about["files"][name] = digest(run / name)
     (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
     if name == "candidates.json":
-        assert "candidates.json cannot be used" in refused("report", run)
+        assert "is damaged" in refused("report", run)
     else:
         new = written(tmp_path / "new.csv", two(20))
         refused("predict", run, new, "--out", tmp_path / "scored.csv")
@@ -203,27 +199,13 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         invoke(*fit(data, tmp_path / "run", "--time", "30m", "--seed", 3, model="auto"))
     (given,) = seen
-    assert 1600 < given["time_limit"] < 1800 - models.SHUFFLING
+    assert 1600 < given["time_limit"] < 1800
     assert given["choose"] == "auto"
     assert given["random_state"] == 3
     names = [one if isinstance(one, str) else one[0] for one in given["candidates"]]
     assert names == list(DEFAULT)
     network = dict(one for one in given["candidates"] if not isinstance(one, str))["network"]
     assert network.epochs == 2
-
-
-def test_a_constant_is_told_of_and_so_is_a_perfect_score(tmp_path):
-    """Of labels that no column tells of, the most frequent one is the most probable for all."""
-    draw = np.random.default_rng(0)
-    frame = pd.DataFrame({"x": draw.normal(size=200), "label": ["no", "yes", "yes", "yes"] * 50})
-    frame.to_csv(tmp_path / "noise.csv", index=False)
-    said = done(*fit(tmp_path / "noise.csv", tmp_path / "run", model="linear")).err
-    assert "The model labels every test row 'yes': it tells nothing apart." in said
-    assert "labelled right" not in said
-    frame["code"] = np.where(frame["label"] == "yes", 7, 3)
-    frame.to_csv(tmp_path / "leak.csv", index=False)
-    said = done(*fit(tmp_path / "leak.csv", tmp_path / "leak", model="linear")).err
-    assert "Note: Every test row is labelled right. If that is too good to be true, look" in said
 
 
 def test_classes_are_called_by_their_names(tmp_path):
@@ -248,7 +230,6 @@ def test_a_preview(tmp_path, monkeypatch):
     monkeypatch.setattr(work, "QUICK_ROWS", 100)
     data = written(tmp_path / "data.csv", table(400))
     said = done(*fit(data, tmp_path / "run", "--quick", "--test", data, model="linear"))
-    assert "400 rows; 2 columns of numbers, 2 of categories." in said.err
     assert "A preview with 100 of the rows." in said.err
     run = FinishedRun(tmp_path / "run")
     assert run.about["rows"] == {"training": 100, "test": 100}
@@ -256,31 +237,6 @@ def test_a_preview(tmp_path, monkeypatch):
     np.testing.assert_allclose(np.array(run.about["rows_per_class"]) / 100, shares, atol=0.01)
     # However long it took to load the libraries.
     assert run.classifier("model").time_limit == models.QUICK_TIME
-    bad = table(400)
-    bad["age"] = bad["age"].where(bad["person"] % 3 > 0, "x")
-    written(data, bad)
-    text = refused(*fit(data, tmp_path / "bad", "--quick", model="linear"))
-    assert f"Column 'age' of a sample of {data} must hold finite numbers. Got 'x'" in text
-
-
-def test_test_rows_that_were_trained_on(tmp_path):
-    """Some rows are not worth a note, nor are those that are alike by chance."""
-    data = written(tmp_path / "data.csv", table(240))
-    dataset = load(TableFile(data), target="label", drop=["person"])
-    text = "40 of the test rows are training rows, too, label included. Remove them"
-    for known, noted in ((40, [text]), (2, [])):
-        frame = pd.concat([table(60, seed=1), table(240).iloc[100 : 100 + known]])
-        test = written(tmp_path / "test.csv", frame)
-        parts = {"training": dataset.rows, "test": read_rows(test, dataset)}
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            warn_of_overlap({"DATA": "a", "--test": "b"}, parts)
-        assert [str(warning.message)[: len(text)] for warning in told] == noted
-    few = load(TableFile(data), target="label", drop=["person", "age", "income"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        parts = {"training": few.rows, "test": read_rows(test, few)}
-        warn_of_overlap({"DATA": "a", "--test": "b"}, parts)
 
 
 def test_two_validation_rows_tell_nothing(tmp_path):
@@ -316,27 +272,12 @@ def test_a_cost_is_shown_as_it_is(tmp_path):
     assert 0 <= row["rule_score_low"] <= row["rule_score"] <= row["rule_score_high"]
 
 
-def test_wrong_options(data, tmp_path, monkeypatch):
+def test_wrong_options(data, tmp_path):
     run = tmp_path / "run"
     assert "such as 90s, 5m or 1h. Got 'soon'." in refused(*fit(data, run, "--time", "soon"))
     assert "Use --epochs for one network." in refused(*fit(data, run, "--time", "5m"))
     assert "'nosuch'" in refused(*fit(data, run, model="nosuch"))
-    monkeypatch.setitem(sys.modules, "catboost", None)
-    assert "Run: pip install catboost" in refused(*fit(data, run, model="catboost"))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_training_rows_that_are_all_alike(tmp_path):
-    """The only row that differs is a test row."""
-    y = np.arange(100) % 2
-    _, tested = holdout_split(y, seed=0)
-    frame = pd.DataFrame({"a": np.ones(100), "label": np.where(y, "yes", "no")})
-    frame.loc[tested[0], "a"] = 2.0
-    data = written(tmp_path / "data.csv", frame)
-    for model in ("linear", "network"):
-        text = refused(*fit(data, tmp_path / "run", model=model))
-        assert "must differ in a column to learn from. Got 80 rows that are all alike." in text
-    assert list(tmp_path.iterdir()) == [data]
 
 
 def test_times():
@@ -350,4 +291,3 @@ def test_times():
 
 def test_the_models_are_those_of_the_library():
     assert {*MODELS.__args__} == {*NAMES, "auto", "blend"}
-    assert MODEL in MODELS.__args__

@@ -20,8 +20,8 @@ from evalign.cli.metrics import check_metric
 from evalign.cli.options import READING
 from evalign.cli.terminal import Terminal, terminal
 from evalign.comparison import (
-    FEW,
     METHODS,
+    MIN_VALUES,
     PLAIN,
     TUNED,
     FoldScore,
@@ -30,6 +30,7 @@ from evalign.comparison import (
     summarize,
     verdict,
 )
+from evalign.core.text import counted
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
@@ -136,7 +137,7 @@ def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Fo
     greater = judged_by.greater_is_better
     rows = summarize(records, greater_is_better=greater, bounds=judged_by.bounds)
     sentences = verdict(records, metric=metric, greater_is_better=greater)
-    if about["folds"] * about["seeds"] >= FEW:
+    if about["folds"] * about["seeds"] >= MIN_VALUES:
         least = number(least_shown(records))
         sentences.append(f"These folds cannot tell a difference below about {least} from chance.")
     data = {
@@ -149,7 +150,7 @@ def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Fo
     }
     explained = (
         f"Mean {metric}{'' if greater else ' (less is better)'} over {about['folds']} folds, "
-        f"repeated with {about['seeds']} seeds, with its 95% interval; difference to {PLAIN}."
+        f"{counted(about['seeds'], 'time')}, with its 95% interval; difference to {PLAIN}."
     )
     spoken.result(data, _table(rows), explained, "", *sentences)
 

@@ -75,7 +75,7 @@ def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool, **reading:
             blocks.append(predictions(part, labels, models))
             count += len(block)
         seen = was_seen(opened.about, digest(data))
-        with opened.reading("run.json"):
+        with opened.reading("history.json"):
             histories = opened.read("history.json")
             table = pd.concat(blocks, ignore_index=True)
             content, result = contents(table, labels, opened.about, histories, seen=seen)

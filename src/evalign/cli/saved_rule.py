@@ -60,11 +60,13 @@ class SavedRule:
             rule = DecisionRule.from_state_dict(tree["rule"])
             labels, columns = Labels(str(tree["target"]), tuple(tree["labels"])), tree["columns"]
             classes, known = len(rule.gain), len(set(labels.values))
+            sound = {type(value) for value in labels.values} in ({str}, {int})
+            sound = sound and known == len(labels.values) == classes > 1
             sound = (
-                len({type(value) for value in labels.values} - {str, int}) == 0
-                and known == len(labels.values) == classes > 1
+                sound
+                and type(columns) is list
+                and len(columns) in ((1, 2) if classes == 2 else (classes,))
             )
-            sound = sound and len(columns) in ((1, 2) if classes == 2 else (classes,))
             sound = sound and len(set(columns)) == len(columns) and set(map(type, columns)) == {str}
             if not sound or rule.task == "multilabel":
                 raise ValueError("its labels, columns and gains do not fit together")

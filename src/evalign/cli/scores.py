@@ -29,10 +29,9 @@ def class_columns(
             check_name(source, "--classes", column)
     else:
         given = [name for name in schema if name not in roles]
-        columns = {name: name for name in given if name in names}
-        columns = columns or {
-            name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)
-        }
+        plain = {name: name for name in given if name in names}
+        written = {name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)}
+        columns = plain if set(plain) == set(names) else written or plain
         if not columns and len(names) == 2 and len(given) == 1:
             columns = {names[1]: given[0]}
     missing = [name for name in names if name not in columns]

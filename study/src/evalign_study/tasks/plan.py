@@ -43,7 +43,7 @@ def multilabel(
     methods: Iterable[str] = tuple(METHODS),
     splits: Iterable[int] = SPLITS,
 ) -> list[Run]:
-    """List the runs of many labels a row."""
+    """List the multilabel runs."""
     methods, splits = list(methods), list(splits)
     return [
         Run(

@@ -1,4 +1,4 @@
-"""The tables of dense prediction and of many labels a row: runs, and results in words."""
+"""The tables of segmentation and multilabel classification: runs, and results in words."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Networks for tables with many labels a row, and the thresholds that make labels of their logits.
+"""Networks for multilabel tables, and the thresholds that turn their logits into labels.
 
 The network and its trainer are those of `AlignedClassifier` with an MLP, for every loss. The epoch
 is the best by the macro-F1 of the validation rows, of probabilities above 0.5. Thresholds are
