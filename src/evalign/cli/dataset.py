@@ -17,8 +17,8 @@ from evalign.core.text import counted, nearest
 from evalign.tables.classes import Labels
 from evalign.tables.files import Reading, TableFile
 from evalign.tables.frames import frame_like, learnt_frame
-from evalign.tables.kinds import overview
-from evalign.tables.warnings import warn_of_few, warn_of_shared
+from evalign.tables.kinds import LEFT_OUT, overview
+from evalign.tables.warnings import warn_of_few, warn_of_left_out, warn_of_shared
 from evalign.training import holdout_split
 
 COPIES = 0.05  # share of the test rows; fewer that are training rows change little
@@ -35,6 +35,7 @@ class Columns:
         group: rows with the same value stay together; None for no such column.
         weight: weight of a row; None for no such column.
         kinds: kind of each column to learn from.
+        left_out: why other columns are not learnt from, see `evalign.tables.kinds`.
         overview: what every column was read as, see `evalign.tables.overview`.
         reading: the fields of `Reading`.
     """
@@ -43,6 +44,7 @@ class Columns:
     group: str | None
     weight: str | None
     kinds: dict[str, str]
+    left_out: dict[str, str]
     overview: list[dict[str, Any]]
     reading: dict[str, Any]
 
@@ -160,10 +162,13 @@ def load(
     frame = _sample(frame, labels, source, most, seed)
     with usable(source):
         given = frame.drop(columns=[*names, *drop])
-        X, kinds = learnt_frame(given)
-        if not kinds:
-            raise UsageError(f"{source} holds no column to learn from.")
-        columns = Columns(target, group, weight, kinds, overview(given), asdict(source.reading))
+        X, found_kinds = learnt_frame(given)
+    left_out = {name: kind for name, kind in found_kinds.items() if kind in LEFT_OUT}
+    kinds = {name: kind for name, kind in found_kinds.items() if kind not in LEFT_OUT}
+    if not kinds:
+        raise UsageError(f"{source} holds no column to learn from.")
+    read_as = (overview(given), asdict(source.reading))
+    columns = Columns(target, group, weight, kinds, left_out, *read_as)
     read = _rows(frame, X, columns, labels, source, 1)
     if read.weight is not None and (np.bincount(read.y, read.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {source} must give each class some weight.")
@@ -281,6 +286,7 @@ def introduce(spoken: Terminal, dataset: TrainingTable, *, verbose: bool = False
     kinds, names = list(dataset.columns.kinds.values()), dataset.labels.names
     found = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     spoken.note(f"{counted(dataset.found)}; columns: {found}.")
+    warn_of_left_out(dataset.columns.left_out)
     if verbose:
         table = pd.DataFrame(dataset.columns.overview)
         table["examples"] = table["examples"].map(", ".join)

@@ -20,7 +20,7 @@ from pandas.errors import ParserWarning
 from evalign.core.text import installing
 
 BLOCK_CELLS = 2**19  # at a time
-UNREADABLE = (OSError, EOFError, ValueError, KeyError, pa.ArrowException, zlib.error)
+UNREADABLE = (OSError, EOFError, ValueError, LookupError, pa.ArrowException, zlib.error)
 
 
 class TableError(ValueError):
@@ -85,30 +85,30 @@ class TableFile:
 
         A block must not decide what its columns are, so those that are text or dates are named.
         """
-        size, count = max(512, BLOCK_CELLS // max(1, len(self.names))), 0
-        with ExitStack() as opened, self._reading():
-            if is_parquet(self.path):
-                file = parquet.ParquetFile(self.path, pre_buffer=False)  # else it reads all at once
-                batches = (pa.Table.from_batches([part]) for part in file.iter_batches(size))
-                plain = (batch.replace_schema_metadata() for batch in batches)
-                frames = (batch.to_pandas(types_mapper=pd.ArrowDtype) for batch in plain)
-                pairs = ((frame, frame) for frame in frames)
-            else:
-                known = dict.fromkeys([*text, *dates], str)
-                if is_excel(self.path):
-                    frame = self._pandas(dtype=known)
-                    pairs = iter([(frame, frame)])
-                else:
-                    as_text = {"dtype": str, "na_filter": False, "na_values": None}
-                    both = [
-                        opened.enter_context(self._pandas(**how, chunksize=size))
-                        for how in ({"dtype": known}, as_text)
-                    ]
-                    pairs = zip(*both, strict=True)
-            for frame, raw in pairs:
-                yield self._dated(frame, dates), raw
-                count += len(frame)
+        count = 0
+        with self._reading(), ExitStack() as opened:
+            for frame, raw in self._pairs(dict.fromkeys([*text, *dates], str), opened):
+                if len(frame):
+                    yield self._dated(frame, dates), raw
+                    count += len(frame)
         self.check_rows(count)
+
+    def _pairs(self, text: dict[str, type], opened: ExitStack) -> Iterator[tuple[Any, Any]]:
+        size = max(512, BLOCK_CELLS // max(1, len(self.names)))
+        if is_parquet(self.path):
+            file = opened.enter_context(parquet.ParquetFile(self.path, pre_buffer=False))
+            for batch in file.iter_batches(size):
+                table = pa.Table.from_batches([batch]).replace_schema_metadata()
+                yield (frame := table.to_pandas(types_mapper=pd.ArrowDtype)), frame
+        elif is_excel(self.path):
+            yield (frame := self._pandas(dtype=text)), frame
+        else:
+            plain = {"dtype": str, "na_filter": False, "na_values": None}
+            typed, raw = (
+                opened.enter_context(self._pandas(**how, chunksize=size))
+                for how in ({"dtype": text}, plain)
+            )
+            yield from zip(typed, raw, strict=True)
 
     def check_rows(self, count: int) -> None:
         """Refuse a table without rows."""

@@ -5,22 +5,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evalign.tables.kinds import LEFT_OUT, as_kind
+from evalign.tables.kinds import as_kind
 from evalign.tables.values import PLURAL, ColumnValues, TypedTable, first_odd, read_table
-from evalign.tables.warnings import warn_of_left_out, warn_of_stand_in
 
 
 def learnt_frame(X: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The columns to learn from and their kinds. Warns of the columns that are left out."""
+    """The columns to learn from, and the kind of every column."""
     data, kinds = {}, {}
     for name, column in zip(X.columns, _read(X).columns, strict=True):
         kinds[name], typed = as_kind(name, column)
         if typed is not None:
             data[name] = _series(typed)
-            if typed.kind == "number":
-                warn_of_stand_in(name, typed.values)
-    warn_of_left_out({name: kind for name, kind in kinds.items() if kind in LEFT_OUT})
-    return pd.DataFrame(data), {name: kinds[name] for name in data}
+    return pd.DataFrame(data), kinds
 
 
 def frame_like(
