@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-from evalign.cli.labels import Labels
 from sklearn.inspection import permutation_importance
 
 from evalign import AlignedClassifier, AlignedEnsemble
