@@ -27,8 +27,8 @@ from evalign.core.checks import (
     require,
 )
 from evalign.core.input_warnings import (
+    ENOUGH_ROWS,
     LIKE_ONE,
-    SO_MANY,
     rows_of_probabilities,
     warn,
     warn_of_layout,
@@ -167,7 +167,7 @@ def look_like_probabilities(values: Tensor, multilabel: bool) -> bool:
     if values.amin() < 0 or values.amax() > 1 + LIKE_ONE:
         return False
     if multilabel or values.shape[1] == 1:
-        return len(values.unique()) >= SO_MANY
+        return len(values.unique()) >= ENOUGH_ROWS
     return rows_of_probabilities(values)
 
 
