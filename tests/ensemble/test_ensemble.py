@@ -413,18 +413,6 @@ def named(rows):
     return pd.DataFrame(rows).add_prefix("x")
 
 
-@pytest.mark.parametrize("as_given", [np.asarray, named, sparse.csr_matrix])
-def test_numbers_beyond_float32_are_the_largest_that_it_holds(monkeypatch, as_given):
-    """Trees of scikit-learn refuse them, and the variance of a column that has one overflows."""
-    monkeypatch.setattr(candidates, "TREES", 5)
-    huge, largest = X.copy(), X.copy()
-    huge[::40, 0], largest[::40, 0] = -1e300, np.finfo(np.float32).min
-    ours = ensemble(candidates=["forest", "linear"], cv=2)
-    expected = ours.fit(largest, Y).predict_proba(largest)
-    rows = as_given(huge)
-    np.testing.assert_array_equal(ours.fit(rows, Y).predict_proba(rows), expected)
-
-
 def test_sparse_rows():
     dense, thin = (ensemble(decision="argmax").fit(rows, Y) for rows in (X, sparse.coo_array(X)))
     np.testing.assert_array_equal(dense.predict(X), thin.predict(sparse.csr_array(X)))

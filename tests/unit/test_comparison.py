@@ -370,21 +370,6 @@ def test_verdict_when_the_best_may_be_luck():
     assert sentences[2:] == ["Shown to beat plain cross-entropy: aligned (tuned)."]
 
 
-def test_verdict_counts_the_methods():
-    """One of many methods does well by luck, so a p-value is adjusted for their number."""
-    means = {"plain": 0.7, "aligned": 0.708, "tuned": 0.7001, "trees": 0.6999}
-    records = made(**means)
-    alone = [r for r in records if r.method in (PLAIN, "aligned (tuned)")]
-    raw, adjusted = (
-        next(row.difference.p for row in summarize(compared) if row.method == "aligned (tuned)")
-        for compared in (alone, records)
-    )
-    assert raw < 0.05 < adjusted
-    assert "is beyond chance" in verdict(alone, metric="f1")[1]
-    assert "may be chance" in verdict(records, metric="f1")[1]
-    assert verdict(records, metric="f1")[-1].startswith("No method is shown to beat")
-
-
 def test_least_difference_that_would_be_shown():
     """Just above it a difference of the same spread has p < 0.05 among all methods, not below."""
     means = {"plain": 0.7, "tuned": 0.7, "aligned": 0.7, "trees": 0.7}
