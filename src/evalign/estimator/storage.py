@@ -16,9 +16,9 @@ from evalign.estimator.fitted import FittedClassifier
 from evalign.estimator.frames import Features
 from evalign.estimator.network import NAMES, Size, build, chosen, find_device, plain
 from evalign.estimator.positive import oriented
-from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import OWNER
-from evalign.training import CheckpointError, Standardizer, checkpoint
+from evalign.estimator.scaling import QuantileNormal, Standardizer
+from evalign.training import CheckpointError, checkpoint
 from evalign.training.checkpoint import WRONG_TREE
 
 VERSION = 3  # of the format: without warm_start
