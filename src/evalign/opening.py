@@ -1,4 +1,4 @@
-"""`load`: whatever was fitted and written, opened in Python."""
+"""`load`: open whatever was fitted and saved."""
 
 import json
 import os
@@ -13,20 +13,20 @@ from evalign.estimator import AlignedClassifier
 from evalign.training import CheckpointError
 from evalign.training.checkpoint import WRONG_TREE, read_plain, recovered
 
-LARGEST = 2**30  # bytes of a rule
+MAX_RULE_BYTES = 2**30
 
 
 def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
     """Open what was saved: a classifier, an ensemble, a run of the command line, or a rule.
 
     Args:
-        path: a folder that `AlignedClassifier.save`, `AlignedEnsemble.save` or `evalign fit` wrote,
-            or a rule's JSON file of `evalign decide`. It may come from anyone.
-        arguments: those of `AlignedClassifier.load` and `AlignedEnsemble.load`, for these.
+        path: a folder written by `AlignedClassifier.save`, `AlignedEnsemble.save` or `evalign fit`,
+            or the JSON file of a rule, written by `evalign decide`. It need not be trusted.
+        arguments: passed on to `AlignedClassifier.load` or `AlignedEnsemble.load`.
 
     Returns:
-        An `AlignedClassifier`, an `AlignedEnsemble`, a `DecisionRule`; or of a run an object with
-        `predict`, `predict_proba` and `score` for frames with the columns of the run.
+        An `AlignedClassifier`, an `AlignedEnsemble` or a `DecisionRule`; for a run, an object with
+        `predict`, `predict_proba` and `score` that takes frames with the columns of the run.
 
     Examples:
         >>> import tempfile
@@ -38,7 +38,7 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
     """
     folder = recovered(path)
     if (folder / "run.json").is_file():
-        # Needs the extra `cli`, which the rest of the library does not know.
+        # Needs the extra `cli`, which the rest of the library does not import.
         return import_module("evalign.cli.loaded").LoadedRun(Path(path))
     if (folder / "ensemble").is_dir():
         return AlignedEnsemble.load(path, **arguments)
@@ -48,7 +48,7 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
         allowed = "lead to a folder or a rule (.json) that evalign wrote"
         raise FileNotFoundError(complaint("load", "path", allowed, os.fspath(path)))
     try:
-        state = json.loads(read_plain(folder, LARGEST))
+        state = json.loads(read_plain(folder, MAX_RULE_BYTES))
         return DecisionRule.from_state_dict(state.get("rule", state))
     except (OSError, RecursionError, *WRONG_TREE) as error:
         why = f"{type(error).__name__}: {error}"

@@ -15,7 +15,6 @@ from evalign.core.weights import weights_of_rows
 
 OWNER = "score"
 INTEGER = "integer"  # or bool
-EXACT = 2**53  # from which on float64 does not tell whole numbers apart
 
 
 def score(
@@ -30,19 +29,19 @@ def score(
     """The metric of predicted labels, equal to scikit-learn's function of the same name.
 
     The predictions come first, as logits do in a loss; scikit-learn has the true labels first.
-    Nothing tells the two apart, and swapped, a recall is a precision. They may be given by name.
+    Swapped, a recall is a precision: pass them by name.
 
-    Labels are integers, bools or strings, one per row. Bools or 0/1 of shape (N, L) are a
-    multilabel problem. Rows of weight 0 are left out.
+    Labels are integers, bools or strings, one per row; if multilabel, bools or 0 and 1 of shape
+    (N, L). Rows of weight 0 are left out.
 
     Args:
         metric: a name, a metric or a function of a `Confusion`, see `metrics.resolve`.
         predictions: the predicted labels: a list, a numpy array, a pandas column or a tensor.
         target: the true labels, in the same shape.
         sample_weight: a weight per row.
-        classes: all classes in their order; by default those that occur, sorted. It is needed for
-            a metric that depends on the place of a class (a cost matrix, a β per class, an ordinal
-            kappa) if a class does not occur, or if the order is not alphabetical.
+        classes: all classes in their order; by default those that occur, sorted. Needed for a
+            metric that depends on the order of the classes (a cost matrix, a β per class, an
+            ordinal kappa) if a class does not occur or the order is not the sorted one.
         pos_label: the positive class of two, for metrics like "f1"; by default the last of
             `classes`, such as 1 of (0, 1), or "yes" of ("no", "yes").
 
@@ -101,18 +100,15 @@ def _labels(argument: str, values: Any) -> np.ndarray:
     if array.ndim > 2:
         cure = "If every position has a label, use .flatten()."
     require(array.ndim in (1, 2) and len(array) > 0, OWNER, argument, allowed, array.shape, cure)
-    if array.dtype.kind in "OT":  # objects, or strings of variable width
+    if array.dtype == object:
         kinds = sorted({type(label).__name__ for label in array.flat})
         require(len(kinds) == 1, OWNER, argument, "hold labels of one type", ", ".join(kinds))
         array = np.array(array.tolist())
     if array.dtype.kind != "f":
         return array
-    wrong = array[~((array == np.floor(array)) & (np.abs(array) < EXACT))]  # also NaN
+    wrong = array[~((array == np.floor(array)) & (np.abs(array) < 2**53))]  # also NaN
     if len(wrong):
-        cure = "Use .argmax(1) for classes, or > 0.5 for several labels."
-        if array.ndim == 1:
-            cure = "Use > 0.5 to make labels of the probabilities of two classes."
-        cure = cure if argument == "predictions" and abs(wrong[0]) < EXACT else ""
+        cure = "For scores, use .argmax(1) for classes, or > 0.5 for two classes or labels."
         raise TypeError(complaint(OWNER, argument, "hold labels", f"{wrong[0]:g}", cure))
     return array.astype(np.int64)
 
@@ -135,19 +131,13 @@ def _indicators(
 def _codes(
     metric: Metric, given: np.ndarray, true: np.ndarray, classes: Any, pos_label: Any
 ) -> tuple[np.ndarray, int]:
-    """The place of every label among the classes, predictions first, and the number of classes."""
+    """The position of every label among the classes, predictions first, and how many there are."""
     kinds = [INTEGER if x.dtype.kind in "biu" else x.dtype.type.__name__ for x in (given, true)]
     allowed = f"hold labels of the type of target, {kinds[1]}"
     require(kinds[0] == kinds[1], OWNER, "predictions", allowed, kinds[0])
-    labels, whole = np.concatenate([given, true]), kinds[0] == INTEGER
-    if whole and labels.dtype.kind == "f":  # of int64 and uint64, and rounded
-        labels = np.concatenate([given.astype(object), true.astype(object)])
+    whole = kinds[0] == INTEGER
+    labels = np.concatenate([x.astype(np.int64) if whole else x for x in (given, true)])
     found = np.unique(labels)
-    if whole and classes is None and found.tolist() == [0, 1, 255]:
-        for argument, array in {"predictions": given, "target": true}.items():
-            cure = f"This is a mask of 0 and 255: divide by 255, as in {argument} // 255."
-            mask = bool((array == 255).any()) and not (array == 1).any()
-            require(not mask, OWNER, argument, "hold the labels 0 and 1", 255, cure)
     if classes is not None:
         found, occur = _array("classes", classes), found.tolist()
         unknown = [label for label in occur if label not in found.tolist()]

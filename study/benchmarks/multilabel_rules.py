@@ -12,9 +12,9 @@ and scored on the same test rows:
 - halfway: the mean of "labels" and "calibrated".
 - evidence 30, 100, 300: the thresholds that are best on the labels plus what the calibrated
   probabilities say, which count as much as so many rows of each class. It is what `fit_decision`
-  does for classes that exclude each other, with 100.
+  does, with 100.
 - tournament: "0.5", "expected", "calibrated", "halfway" or "labels", whichever scores best on five
-  folds that the rules have not seen. `fit_decision` did so until 0.1.
+  folds that the rules have not seen. `fit_decision` did so until November 2026.
 
 Results are written after every network.
 """
@@ -35,10 +35,9 @@ from evalign_study.tasks import plan
 from evalign_study.trainers.multilabel import MACRO, METHODS, MICRO, score, train_network
 from torch import Tensor
 
-from evalign.decisions import calibrate, multilabel
-from evalign.decisions.goal import Goal
+from evalign.decisions import calibration, multilabel
+from evalign.decisions.objective import Objective
 from evalign.decisions.tuned import FOLDS, folds
-from evalign.metrics import resolve
 
 EVIDENCE = (30, 100, 300)
 Rule = Callable[[Tensor], Tensor]  # from the weights of rows (N, L) to thresholds (L,)
@@ -46,15 +45,15 @@ Rule = Callable[[Tensor], Tensor]  # from the weights of rows (N, L) to threshol
 
 def rules(z: Tensor, y: Tensor, metric: str) -> dict[str, Rule]:
     """Make the rules that learn from log-odds and labels (N, L)."""
-    goal = multilabel.LabelGoal.of(resolve(metric), Goal.of("rules", metric, None))
+    objective = multilabel.LabelObjective.of(metric, Objective.of("rules", metric, None))
     ones = torch.ones_like(z)
 
     def best(z: Tensor, positive: Tensor, weight: Tensor) -> Tensor:
-        return multilabel.thresholds("rules", z, positive, weight, goal)
+        return multilabel.thresholds(z, positive, weight, objective)
 
     def scaling(weight: Tensor) -> tuple[Tensor, Tensor]:
         columns = zip(z.T, y.T, weight.T, strict=True)
-        numbers = [calibrate.factor_and_offset(*column) for column in columns]
+        numbers = [calibration.factor_and_offset(*column) for column in columns]
         a, b = (torch.stack(each) for each in zip(*numbers, strict=True))
         return a, b
 
@@ -144,7 +143,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    plans = plan.multilabel(asked.datasets[::-1], methods=asked.methods, splits=range(asked.splits))
+    plans = plan.multilabel(asked.datasets, methods=asked.methods, splits=range(asked.splits))
+    plans.sort(key=lambda run: run.split_seed)  # so that a part of the runs has every data set
     runs: list[dict[str, Any]] = []
     with ProcessPoolExecutor(asked.workers, mp_context=get_context("spawn")) as pool:
         for done in as_completed([pool.submit(measure, run) for run in plans]):

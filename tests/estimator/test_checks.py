@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import check_classifiers_train, parametrize_with_checks
 
-from evalign.decisions import gains
+from evalign.decisions import gain_search
 from tests.estimator.models import quick
 
 # Its tables have a dozen rows; that they are few is what the warnings say.
@@ -24,7 +24,9 @@ EXPECTED_FAILURES = {
 def test_scikit_learn(estimator, check, monkeypatch):
     # Without it the check of array API input, here with NumPy, skips itself.
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
-    monkeypatch.setattr(gains, "STEPS", 1)  # a rule is found; whether it is the best is not checked
+    monkeypatch.setattr(
+        gain_search, "MOST_STEPS", 1
+    )  # a rule is found; whether it is the best is not checked
     check(estimator)
 
 

@@ -3,7 +3,6 @@
 import json
 import pickle
 import re
-import warnings
 
 import numpy as np
 import onnxruntime
@@ -20,7 +19,6 @@ from torch import nn
 
 import evalign
 from evalign import AlignedClassifier, AlignedDecisionCV
-from evalign.core.confusion import Confusion
 from evalign.estimator.folds import Folds
 from evalign.estimator.members import Members, MembersAsRows
 from evalign.estimator.network import Size
@@ -31,7 +29,7 @@ from evalign.recipes import RECIPES
 from evalign.training import TrainingWarning
 from evalign.training.split import strata
 from tests import tolerances
-from tests.estimator.models import imbalanced, quick
+from tests.estimator.models import quick
 
 LABELS = ["often", "seldom", "rare"]
 
@@ -226,14 +224,6 @@ def test_strata_are_of_what_is_rarest_in_a_row():
     assert strata(np.array([7, 3, 7])).tolist() == [1, 0, 1]
 
 
-def test_more_labels_than_rows_to_hold_out():
-    y = np.eye(40, dtype=int).repeat(2, 0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TrainingWarning)
-        kept, held_out, _ = LabelledRows(y, y, np.ones(80)).parts(0.2, 0, None, 0, np.arange(40))
-    assert (len(kept.y), len(held_out.y)) == (64, 16)
-
-
 def test_groups_are_held_out_together():
     groups = np.arange(len(Y)) // 5
     rows = LabelledRows(groups[:, None], Y, np.ones(len(Y)))
@@ -268,19 +258,7 @@ def test_labels_that_all_rows_have_or_none(recipe):
     assert clf.score(NEW[0], truth) == pytest.approx(expected)
 
 
-def test_nothing_but_labels_that_none_has():
-    clf = quick(epochs=2).fit(X, 0 * Y)
-    assert not clf.predict(X).any()
-    assert np.isfinite(clf.predict_proba(X)).all()
-
-
 # Weights
-
-
-def test_rows_of_weight_0_are_left_out():
-    weight = np.where(np.arange(len(Y)) % 3, 1.0, 0.0)
-    some = weight > 0
-    assert same(quick(epochs=2).fit(X, Y, weight), quick(epochs=2).fit(X[some], Y[some]))
 
 
 def test_weights_count():
@@ -394,27 +372,10 @@ def test_wrong_arguments(arguments, text):
         quick(**arguments).fit(X, Y)
 
 
-def test_labels_of_another_kind_are_refused_by_score(fitted):
-    with pytest.raises(ValueError, match=r"y of AlignedClassifier must have shape \(N, L\)"):
-        fitted.score(X, Y[:, 0])
-    with pytest.raises(ValueError, match=r"y of AlignedClassifier must have 3 columns\. Got 2"):
-        fitted.score(X, Y[:, :2])
-    one = quick(epochs=1).fit(*imbalanced(200))
-    with pytest.raises(ValueError, match="y should be a 1d array"):
-        one.score(X, Y)
-
-
 def test_validation_data_has_one_label_per_row_as_y_does():
     text = "validation_data of AlignedClassifier must hold one label per row. Got y of shape"
     with pytest.raises(ValueError, match=text):
         quick().fit(X, Y[:, 0], validation_data=(X, Y))
-
-
-def test_a_function_of_a_confusion():
-    def share_found(c: Confusion):
-        return c.tp.sum() / c.actual.sum()
-
-    assert quick(share_found, epochs=2).fit(X, Y).score(X, Y) > 0.5
 
 
 def test_a_network_that_has_diverged_is_not_believed(fitted):
@@ -435,26 +396,6 @@ def test_saved_and_pickled(fitted, tmp_path):
     assert again.rule_.classes == LABELS
     assert again.score(X, Y) == fitted.score(X, Y)
     assert same(fitted, pickle.loads(pickle.dumps(fitted)))
-
-
-def test_the_seed_decides(fitted):
-    assert same(fitted, quick().fit(X, Y))
-    assert not same(fitted, quick(random_state=1).fit(X, Y))
-
-
-def test_a_fit_that_was_stopped_goes_on(tmp_path):
-    class Stop(Exception):
-        pass
-
-    def stop(record):
-        if record["epoch"] == 2:
-            raise Stop
-
-    arguments = {"network": "auto", "epochs": 4}  # the networks of folds
-    with pytest.raises(Stop):
-        quick(**arguments, on_epoch=stop).fit(X, Y, checkpoint=tmp_path / "training")
-    again = quick(**arguments).fit(X, Y, checkpoint=tmp_path / "training")
-    assert same(again, quick(**arguments).fit(X, Y))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import re
 
 import numpy as np
 import onnxruntime
@@ -86,16 +85,6 @@ def test_some_members_are_kept(edges):
     mean = (each[:, :2].double() + net.offsets).softmax(2).mean(1)
     found = (net.eval()(x).double() + net.offsets).softmax(1)
     torch.testing.assert_close(found, mean, rtol=0, atol=tolerances.FLOAT32_SUM)
-
-
-@pytest.mark.parametrize("number", [0, 3, 1.0, True])
-def test_a_number_of_members_that_there_are_not_is_refused(number):
-    net = network()
-    net.keep(2)
-    text = f"members of network_.keep must be a whole number from 1 to 2. Got {number!r}."
-    with pytest.raises(ValueError, match=re.escape(text)):
-        net.keep(number)
-    assert net(rows()).shape == (50, 2, 3)
 
 
 @pytest.fixture
@@ -254,17 +243,6 @@ def test_columns_without_numbers_to_embed():
     assert np.isfinite(clf.predict_proba(odd[:, :2])).all()
 
 
-@pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
-def test_a_table_of_a_few_rows():
-    clf = classifier().fit(X[:6], [0, 0, 1, 1, 2, 2])
-    assert np.isfinite(clf.predict_proba(X)).all()
-
-
-def test_equal_calls_give_equal_networks(fitted):
-    again = classifier().fit(X, Y)
-    assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
-
-
 def test_save_and_load(fitted, tmp_path):
     fitted.save(tmp_path / "model")
     again = AlignedClassifier.load(tmp_path / "model")
@@ -292,16 +270,6 @@ def test_weights_of_other_sizes_are_refused(fitted, tmp_path, name, value):
     checkpoint.save(tmp_path / "model", tree)
     with pytest.raises(CheckpointError):
         AlignedClassifier.load(tmp_path / "model")
-
-
-def test_an_interrupted_training_ends_the_same_to_the_bit(fitted, tmp_path):
-    def stop(record):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        classifier(on_epoch=stop).fit(X, Y, checkpoint=tmp_path / "training")
-    resumed = classifier().fit(X, Y, checkpoint=tmp_path / "training")
-    assert np.array_equal(resumed.predict_proba(X), fitted.predict_proba(X))
 
 
 def test_sizes():

@@ -31,15 +31,6 @@ def test_two_classes(model):
     assert ax.get_ylabel() == "f1"
 
 
-def test_a_rule_that_is_argmax_has_one_dot():
-    X, y = imbalanced(300)
-    clf = AlignedDecisionCV(GaussianNB(), "f1", decision="argmax", cv=3).fit(X, y)
-    ax = clf.plot()
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels[-1] == "rule and argmax: 0.5"
-    assert len(labels) == 3
-
-
 def test_more_classes():
     X, y = imbalanced(300, classes=3)
     clf = AlignedDecisionCV(GaussianNB(), "f1_macro", decision="expected", cv=3, random_state=0)
@@ -54,18 +45,6 @@ def test_more_classes():
 
     gains = each(clf.cv_results_["confusion"]) - each(clf.cv_results_["argmax_confusion"])
     np.testing.assert_allclose([bar.get_width() for bar in axes.patches], gains)
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_a_name_is_no_formula(classes):
-    names = np.array(["$0", "$10-$_$", "above"])
-    X, y = imbalanced(300, classes=classes)
-    metric = "f1" if classes == 2 else "f1_macro"
-    clf = AlignedDecisionCV(GaussianNB(), metric, decision="expected", cv=3, random_state=0)
-    axes = clf.fit(X, names[y]).plot()
-    axes.figure.canvas.draw()  # a formula that cannot be read fails here
-    texts = [axes.xaxis.label] if classes == 2 else axes.get_yticklabels()
-    assert not any(text.get_parse_math() for text in texts)
 
 
 def test_without_matplotlib(monkeypatch):

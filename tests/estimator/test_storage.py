@@ -130,11 +130,6 @@ def test_a_folder_of_an_older_version_says_so(tree, tmp_path):
         AlignedClassifier.load(tmp_path / "model")
 
 
-def test_the_tree_itself_is_loaded(tree, tmp_path):
-    checkpoint.save(tmp_path / "model", tree)
-    assert AlignedClassifier.load(tmp_path / "model").predict(X).shape == Y.shape
-
-
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [

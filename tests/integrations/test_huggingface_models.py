@@ -12,11 +12,9 @@ from transformers import (
     SegformerForSemanticSegmentation,
     Trainer,
 )
-from transformers.modeling_outputs import SequenceClassifierOutput
 
 from evalign import AlignedLoss, MetricLoss, fit_decision
 from evalign.integrations.huggingface import AlignedTrainer
-from evalign.losses.outputs import classes_second
 from tests import tolerances
 from tests.integrations.engines import CLASSES
 from tests.integrations.test_huggingface import (
@@ -40,12 +38,6 @@ def test_labels_in_the_place_of_logits_are_refused(tmp_path):
         trainer(arguments(tmp_path), **argmax).evaluate()
     assert "preprocess_logits_for_metrics of AlignedTrainer" in str(told.value)
     assert "logits.argmax(-1) in compute_metrics" in str(told.value)
-
-
-def test_the_output_of_a_model_is_not_its_logits():
-    output = SequenceClassifierOutput(logits=torch.zeros(2, 3))
-    with pytest.raises(TypeError, match=r"Got SequenceClassifierOutput. Pass its logits: output"):
-        MetricLoss("f1_macro")(output, torch.tensor([0, 1]))
 
 
 def test_what_a_model_may_return():
@@ -154,19 +146,6 @@ def test_a_plain_trainer_takes_a_loss(microbatches, tmp_path):
     assert 0 < engine.evaluate()["eval_loss"] < 1
 
 
-def test_a_plain_trainer_of_tokens_learns_with_the_recipe(tmp_path):
-    rows = texts(240, tokens=True)
-    args = arguments(tmp_path, max_steps=40, learning_rate=0.02)
-    classifier = model(kind=BertForTokenClassification)
-    loss = AlignedLoss("f1_macro", [5, 3, 2])
-    Trainer(classifier, args, train_dataset=rows, compute_loss_func=loss).train()
-    fresh = texts(60, 1, tokens=True)
-    ids, target = (torch.stack([row[name] for row in fresh]) for name in fresh[0])
-    with torch.no_grad():
-        given = classifier.eval()(input_ids=ids).logits.argmax(-1)
-    assert (given == target)[target != -100].float().mean() > 0.9
-
-
 def segmenter():
     torch.manual_seed(0)
     config = SegformerConfig(
@@ -251,24 +230,6 @@ def test_predictions_have_labels_and_probabilities_with_the_offsets(tmp_path):
     unlabelled = fit_decision(logits, metric="f1_macro", decision="expected", offsets=loss.offsets)
     expected = (torch.as_tensor(logits) + loss.offsets).softmax(1)
     np.testing.assert_allclose(unlabelled.probabilities(logits), expected)
-
-
-def test_predictions_of_tokens_keep_the_shape_of_the_logits(tmp_path):
-    rows = {"train_dataset": texts(24, tokens=True), "eval_dataset": texts(30, 1, tokens=True)}
-    engine = trainer(arguments(tmp_path), classifier=model(kind=BertForTokenClassification), **rows)
-    engine.evaluate()
-    output = engine.predict(engine.eval_dataset)
-    assert output.labels.shape == (30, 5)
-    assert output.probabilities.shape == output.predictions.shape == (30, 5, CLASSES)
-    assert np.array_equal(output.labels, engine.rule(output.predictions.swapaxes(1, 2)))
-
-
-def test_many_labels_of_tokens_go_with_their_logits():
-    """As many tokens as labels: shapes alone would not tell a mistake."""
-    logits, labels = torch.randn(2, 4, 4), torch.randint(2, (2, 4, 4)).float()
-    moved = classes_second(logits, labels)
-    assert torch.equal(moved[0], logits.mT)
-    assert torch.equal(moved[1], labels.mT)
 
 
 def test_classes_of_a_model_are_not_to_be_told(tmp_path):

@@ -70,12 +70,6 @@ def test_labels_go_there_and_back():
     torch.testing.assert_close(score, expected, rtol=0, atol=tolerances.TORCHMETRICS)
 
 
-def test_a_matrix_of_labels_is_refused():
-    matrix = multilabel_confusion_matrix(*(labels(9, 3, classes=2) for _ in range(2)), num_labels=3)
-    with pytest.raises(ValueError, match=r"matrix of Confusion.from_matrix must be square"):
-        Confusion.from_matrix(matrix)
-
-
 def test_a_metric_that_counts_labels_is_not_a_loss():
     with pytest.raises(TypeError, match=r"metric of MetricLoss must .* give its name, as in \"f1"):
         MetricLoss(MulticlassF1Score(num_classes=3))

@@ -9,10 +9,11 @@ import torch
 
 from evalign import Confusion, DecisionFitter
 from evalign.core.constraints import parse
-from evalign.decisions import DecisionRule, calibrate, fit_decision
-from evalign.decisions.gains import best_rule, confusions, gain_matrix
-from evalign.decisions.goal import ROUNDING, Goal
-from evalign.decisions.nearby import best_nearby, standings
+from evalign.decisions import DecisionRule, calibration, fit_decision
+from evalign.decisions.confusions import Rows, gain_matrix
+from evalign.decisions.gain_search import best_rule
+from evalign.decisions.local_search import best_neighbour, standings
+from evalign.decisions.objective import ROUNDING, Objective
 from tests.tolerances import SAME
 
 
@@ -58,9 +59,9 @@ def test_two_classes_are_the_best_of_all_cuts(constraint):
     for seed in range(6):
         logits, y = problem(2, 50, seed)
         z = logits[:, 1] - logits[:, 0]
-        goal = Goal.of("test", "f1", None)
+        objective = Objective.of("test", "f1", None)
         scores = [
-            goal.scores((one_hot(y, 2).T @ one_hot(labels, 2)).unsqueeze(0)).item()
+            objective.scores((one_hot(y, 2).T @ one_hot(labels, 2)).unsqueeze(0)).item()
             for labels in ((z > cut).long() for cut in [z.min() - 1, *z])
             if met(constraint, labels, y, 2)
         ]
@@ -97,20 +98,20 @@ def random_rules(classes, number=2000):
 )
 def test_three_classes_are_near_brute_force(metric, constraint):
     """Within two rows of 60, where the metric's steps are single rows."""
-    goal, feasible = Goal.of("test", metric, constraint), 0
+    objective, feasible = Objective.of("test", metric, constraint), 0
     for seed, rows in ((0, 30), (1, 60)):
         logits, y = problem(3, rows, seed)
         eta, target = logits.softmax(1), one_hot(y, 3)
         gains = random_rules(3)
-        tried = confusions(eta, target, ones(rows), gains)
-        best = goal.scores(tried).max().item()
+        tried = Rows(eta, target, ones(rows)).matrices(gains)
+        best = objective.scores(tried).max().item()
         if best == -torch.inf:
             continue
         feasible += 1
-        compact = goal.compacted()
-        found = gain_matrix(best_rule("test", eta, target, ones(rows), compact), compact)
-        reached = confusions(eta, target, ones(rows), found.unsqueeze(0))
-        assert goal.scores(reached).item() >= best - 2 / 60
+        compact = objective.compacted()
+        found = gain_matrix(best_rule(Rows(eta, target, ones(rows)), compact), compact)
+        reached = Rows(eta, target, ones(rows)).matrices(found.unsqueeze(0))
+        assert objective.scores(reached).item() >= best - 2 / 60
         assert met(constraint, (eta @ found).argmax(1), y, 3)
     assert feasible
 
@@ -121,8 +122,13 @@ def test_the_only_rule_there_is_is_found():
     for seed in range(2):
         logits, y = problem(3, 40, seed)
         eta, target, gains = logits.softmax(1), one_hot(y, 3), random_rules(3)
-        tried = confusions(eta, target, ones(40), gains)
-        most = Goal.of("test", "f1_macro", constraint.format(0)).least(tried).max().item()
+        tried = Rows(eta, target, ones(40)).matrices(gains)
+        most = (
+            Objective.of("test", "f1_macro", constraint.format(0))
+            .smallest_slack(tried)
+            .max()
+            .item()
+        )
         tight = constraint.format(f"{most - 1e-9:.12f}")
         rule = fit_decision(logits, y, metric="f1_macro", constraint=tight)
         assert min(rule.slacks.values()) >= 0
@@ -138,8 +144,8 @@ def test_many_rows():
     assert met(bounds, rule(logits), y, 3)
     assert 0 <= min(rule.slacks.values()) < 1e-3
     gains = random_rules(3, 300)
-    tried = confusions(logits.softmax(1), one_hot(y, 3), ones(20_000), gains)
-    brute_force = Goal.of("test", "f1_macro", bounds).scores(tried).max()
+    tried = Rows(logits.softmax(1), one_hot(y, 3), ones(20_000)).matrices(gains)
+    brute_force = Objective.of("test", "f1_macro", bounds).scores(tried).max()
     assert brute_force <= rule.score < free.score
 
 
@@ -199,8 +205,8 @@ def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
     """It comes from sums over cuts, and has to be that of the rule's labels."""
     logits, y = problem(3, 80)
     eta, target, weight = logits.softmax(1), one_hot(y, 3), 0.5 + torch.arange(80).double() % 3
-    goal = Goal.of("test", metric, constraint)
-    for form in (goal, goal.compacted()):
+    objective = Objective.of("test", metric, constraint)
+    for form in (objective, objective.compacted()):
         start = torch.eye(3, dtype=torch.float64)
         if form.compact:
             start = torch.stack([start.diagonal(), 0 * start[0], 0 * start[0]])
@@ -208,10 +214,10 @@ def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
 
         def standing(rules, form=form):
             gains = torch.stack([gain_matrix(rule, form) for rule in rules])
-            return standings(goal, confusions(eta, target, weight, gains))
+            return standings(objective, Rows(eta, target, weight).matrices(gains))
 
         before = standing(start)
-        rule, after = best_nearby(eta, target, weight, start, before, form)
+        rule, after = best_neighbour(Rows(eta, target, weight), start, before, form)
         assert after.tolist() == pytest.approx(standing(rule.unsqueeze(0))[0].tolist(), abs=SAME)
         assert after.tolist() > before[0].tolist()
 
@@ -221,8 +227,8 @@ def test_of_rules_that_stand_alike_but_for_rounding_the_first_is_kept(score):
     eta = torch.eye(3, dtype=torch.float64)
     rules = torch.stack([eta, eta.flip(1)])
     reached = torch.tensor([[0, score], [0, score + 1e-15]], dtype=torch.float64)
-    goal = Goal.of("a test", "accuracy", "recall[0] >= 0.5")
-    best, _ = best_nearby(eta, eta, eta[0], rules, reached, goal, most_moves=0)
+    objective = Objective.of("a test", "accuracy", "recall[0] >= 0.5")
+    best, _ = best_neighbour(Rows(eta, eta, eta[0]), rules, reached, objective, most_moves=0)
     assert torch.equal(best, rules[0])
 
 
@@ -241,13 +247,13 @@ def test_offsets_of_many_classes_are_the_best(kind, monkeypatch):
     logits, y = problem(20, 600)
     weight = {"none": torch.zeros(600), "ones": torch.ones(600), "several": torch.arange(600) % 4}
     weight = weight[kind].double()
-    monkeypatch.setattr(calibrate, "MANY", 10)
-    factor, offsets = calibrate.factor_and_offsets(logits, one_hot(y, 20), weight)
+    monkeypatch.setattr(calibration, "MOST_CLASSES_WITH_FACTOR", 10)
+    factor, offsets = calibration.factor_and_offsets(logits, one_hot(y, 20), weight)
     assert factor == 1
     mass = weight @ (logits + offsets).softmax(-1)
-    slope = mass - weight @ one_hot(y, 20) + calibrate.OFFSET * offsets
+    slope = mass - weight @ one_hot(y, 20) + calibration.OFFSET_PRECISION * offsets
     # The last step is below `CONVERGED`, and a step is the slope over at most the rows of a class.
-    assert slope.abs().max() < 600 * calibrate.CONVERGED
+    assert slope.abs().max() < 600 * calibration.CONVERGED
     assert (offsets.abs().max() > 0.01) == (kind != "none")
 
 
@@ -255,25 +261,31 @@ def test_factor_and_offsets_are_the_best():
     """The slopes of the posterior, prior and all, are 0 there."""
     logits, y = problem(3, 60)
     target = one_hot(y, 3)
-    a, b = calibrate.factor_and_offsets(logits, target, ones(60))
+    a, b = calibration.factor_and_offsets(logits, target, ones(60))
     excess = (a * logits + b).softmax(-1) - target
-    by_offset = excess.sum(0) + calibrate.OFFSET * b
-    by_factor = (excess * logits).sum() + calibrate.FACTOR * (a - 1)
+    by_offset = excess.sum(0) + calibration.OFFSET_PRECISION * b
+    by_factor = (excess * logits).sum() + calibration.FACTOR_PRECISION * (a - 1)
     assert torch.cat([by_offset, by_factor.unsqueeze(0)]).abs().max() < 1e-6
     assert b.abs().max() > 0.01
 
 
 def test_bounds_are_moved_to_the_harder_side():
-    goal = Goal.of("test", "f1_macro", "recall[0] >= 0.5, fpr[1] <= 0.3").moved([0.1, 0.05])
-    assert [each.bound for each in goal.constraints] == pytest.approx([0.6, 0.25])
+    objective = Objective.of("test", "f1_macro", "recall[0] >= 0.5, fpr[1] <= 0.3").tightened(
+        [0.1, 0.05]
+    )
+    assert [each.bound for each in objective.constraints] == pytest.approx([0.6, 0.25])
 
 
 def test_slacks_are_shares_of_what_a_metric_spans():
-    goal = Goal.of("test", "f1", "expected_cost[[0,5],[10,0]] <= 2")
+    objective = Objective.of("test", "f1", "expected_cost[[0,5],[10,0]] <= 2")
     counts = torch.tensor([[[6.0, 2.0], [1.0, 1.0]]], dtype=torch.float64)
-    assert goal.least(counts).item() == pytest.approx((2 - (2 * 5 + 1 * 10) / 10) / 10)
+    assert objective.smallest_slack(counts).item() == pytest.approx(
+        (2 - (2 * 5 + 1 * 10) / 10) / 10
+    )
     counts[0, 1] = torch.tensor([2.0, 0.0])
-    assert goal.least(counts).item() == pytest.approx((2 - (2 * 5 + 2 * 10) / 10) / 10)
+    assert objective.smallest_slack(counts).item() == pytest.approx(
+        (2 - (2 * 5 + 2 * 10) / 10) / 10
+    )
 
 
 def test_a_metric_without_a_slope():
@@ -298,11 +310,11 @@ def test_a_rule_of_one_label_also_gives_it_to_rows_far_away(far, sign):
     y = (torch.tensor([1, 1, 0, 1]).repeat(20) == (sign > 0)).long()
     always = torch.full_like(y, int(sign > 0))
     constraint = "recall >= 0.9" if sign > 0 else "specificity >= 0.9"
-    goal = {"metric": "accuracy", "constraint": constraint}
+    objective = {"metric": "accuracy", "constraint": constraint}
     for rule in (
-        fit_decision(z, y, **goal),
-        fit_decision(z, y, **goal, confidence=0.9),
-        streamed(z, y, **goal),
+        fit_decision(z, y, **objective),
+        fit_decision(z, y, **objective, confidence=0.9),
+        streamed(z, y, **objective),
     ):
         assert torch.equal(rule(z), always)
         assert rule.slacks[constraint] == pytest.approx(0.1)
@@ -311,11 +323,11 @@ def test_a_rule_of_one_label_also_gives_it_to_rows_far_away(far, sign):
 
     z, y = torch.stack([z, z], 1), torch.stack([y, y], 1).bool()
     name, bound = constraint.split(" >= ")
-    goal = {
+    objective = {
         "metric": "f1_micro" if sign > 0 else "npv_micro",
         "constraint": f"{name}_micro >= {bound}",
     }
-    for rule in (fit_decision(z, y, **goal), streamed(z, y, **goal)):
+    for rule in (fit_decision(z, y, **objective), streamed(z, y, **objective)):
         assert torch.equal(rule(z), torch.stack([always, always], 1))
         assert rule.score == pytest.approx(6 / 7 if sign > 0 else 0.75)
 
@@ -332,11 +344,11 @@ def test_a_goal_mixes_the_metric_with_what_is_missing():
     quarter, t = torch.tensor([0.25], dtype=torch.float64), 0.01
 
     def mixed(constraint, *slacks):
-        goal = Goal.of("test", "accuracy", constraint)
+        objective = Objective.of("test", "accuracy", constraint)
         least = -t * math.log(sum(math.exp(-slack / t) for slack in slacks))
         missing = t * math.log1p(math.exp(-least / t))
         expected = pytest.approx(0.75 * 0.75 - 0.25 * missing, abs=SAME)
-        assert goal.mixed(matrix, quarter).item() == expected
+        assert objective.mixed(matrix, quarter).item() == expected
 
     mixed("recall >= 0.9", -0.15)
     mixed("recall >= 0.74, precision >= 0.61", 0.01, -0.01)
@@ -346,9 +358,9 @@ def test_a_goal_mixes_the_metric_with_what_is_missing():
 
 def test_slopes_of_groups_count_by_their_share_of_a_class():
     """A rule does not see groups: a row of a class is of each with the probability of its share."""
-    goal = Goal.of("test", "accuracy", "gap(recall) <= 0.1", groups=2)
+    objective = Objective.of("test", "accuracy", "gap(recall) <= 0.1", groups=2)
     slopes = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]], dtype=torch.float64)
     actual = torch.tensor([10.0, 1.0, 30.0, 9.0], dtype=torch.float64)  # by group, then by class
     expected = [[0.25 * 1 + 0.75 * 5, 0.25 * 2 + 0.75 * 6], [0.1 * 3 + 0.9 * 7, 0.1 * 4 + 0.9 * 8]]
-    found = goal.for_all_groups(slopes.unsqueeze(0), actual)[0]
+    found = objective.mean_over_groups(slopes.unsqueeze(0), actual)[0]
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))

@@ -195,7 +195,6 @@ def test_a_state_may_leave_its_metric_to_the_caller():
     [
         ("task", "foo"),
         ("class_dim", "x"),
-        ("class_dim", None),
         ("slacks", 3),
         ("slacks", {"recall >= 0.5": "much"}),
         ("source", 1),
@@ -388,15 +387,3 @@ def test_labels_of_one_class_leave_argmax():
     none = torch.zeros(100)
     expected = fit_decision(probabilities=none, metric="f1", decision="expected")
     assert not expected(probabilities=none).any()
-
-
-def test_groups_of_variable_width():
-    """Strings of numpy's StringDType."""
-    logits, y = torch.tensor([-1.0, 1.0, -2.0, 2.0]), [0, 1, 0, 1]
-    how = {"metric": "f1", "constraint": "gap(recall) <= 0.1"}
-    wide = np.array(["a", "a", "b", "b"], dtype=np.dtypes.StringDType())
-    rule = fit_decision(logits, y, groups=wide, **how)
-    assert rule.slacks == fit_decision(logits, y, groups=["a", "a", "b", "b"], **how).slacks
-    gaps = np.array(["a", "a", None, "b"], dtype=np.dtypes.StringDType(na_object=None))
-    with pytest.raises(ValueError, match=r"groups of fit_decision must be integers or strings"):
-        fit_decision(logits, y, groups=gaps, **how)

@@ -10,9 +10,8 @@ import torch
 from sklearn.metrics import f1_score, jaccard_score, precision_score
 
 from evalign import Confusion, metrics
-from evalign.decisions import DecisionRule, fit_decision, multilabel
-from evalign.decisions.calibrate import factor_and_offset
-from evalign.decisions.goal import Goal
+from evalign.decisions import DecisionRule, fit_decision, multilabel, tuned
+from evalign.decisions.objective import Objective
 from tests.tolerances import SAME
 
 
@@ -28,8 +27,8 @@ def problem(rows, labels, seed=0, *, shift=0.0, strength=1.5):
 
 def by_labels(z, y, metric, constraint=None):
     """Search over labels alone, without the guard for few rows."""
-    goal = multilabel.LabelGoal.of(metrics.resolve(metric), Goal.of("test", metric, constraint))
-    found = multilabel.thresholds("test", z, y.double(), torch.ones_like(z), goal)
+    objective = multilabel.LabelObjective.of(metric, Objective.of("test", metric, constraint))
+    found = multilabel.thresholds(z, y.double(), torch.ones_like(z), objective)
     return (z > found).long()
 
 
@@ -138,7 +137,7 @@ def test_other_functions_are_climbed(metric):
 def test_few_cuts_are_nearly_as_good(monkeypatch):
     z, y = problem(3000, 3)
     every = worst_f1(Confusion.from_predictions(by_labels(z, y, worst_f1), y, task="multilabel"))
-    monkeypatch.setattr(multilabel, "CUTS", 64)
+    monkeypatch.setattr(multilabel, "MOST_CUTS", 64)
     some = worst_f1(Confusion.from_predictions(by_labels(z, y, worst_f1), y, task="multilabel"))
     assert every - 0.01 < some <= every + SAME
 
@@ -159,7 +158,7 @@ def test_few_labels_do_not_hurt(metric, shift):
 
 
 def test_enough_labels_decide_alone(monkeypatch):
-    monkeypatch.setattr(multilabel, "ENOUGH", 30)
+    monkeypatch.setattr(tuned, "ENOUGH", 30)
     z, y = problem(500, 3)
     rule = fit_decision(z, y, metric="f1_macro")
     assert rule.source == "labels"
@@ -170,7 +169,7 @@ def test_enough_labels_decide_alone(monkeypatch):
 def test_the_score_is_of_rows_that_were_not_seen():
     z, y = problem(60, 5, shift=-1.0)
     rule = fit_decision(z, y, metric="f1_macro")
-    assert rule.source in ("calibrated", "shrunk", "labels")
+    assert rule.source == "labels"
     assert rule.score < f1_score(y, by_labels(z, y, "f1_macro"), average="macro")
 
 
@@ -202,24 +201,12 @@ def test_slacks_of_probabilities_and_of_new_rows():
     assert fit_decision(z, task="multilabel", metric="f1_macro", decision="expected").slacks is None
 
 
-def test_of_equal_rules_the_one_that_learns_least_is_taken():
-    z, y = problem(60, 2)
-    z = 5 * (2.0 * y - 1) + 0.1 * z.tanh()  # whatever the rule is, all labels are right
-    rule = fit_decision(z, y, metric="f1_macro")
-    assert (rule.source, rule.score) == ("argmax", 1)
-
-
-def test_calibrated_thresholds_are_those_of_the_logits():
-    """By hand, each label has the rows of the best expected F1, by corrected probabilities."""
-    z, y = problem(150, 2, 7)
-    z = 2.5 * z + 1
-    rule = fit_decision(z, y, metric="f1_macro")
-    assert rule.source == "calibrated"
-    for column, labels, given in zip(z.T, y.T, rule(z).T, strict=True):
-        a, b = factor_and_offset(column, labels.double(), torch.ones_like(column))
-        p = (a * column + b).sigmoid().sort(descending=True)
-        scores = 2 * p.values.cumsum(0) / (torch.arange(1, 151) + p.values.sum())
-        assert set(given.nonzero()[:, 0].tolist()) == set(p.indices[: scores.argmax() + 1].tolist())
+def test_each_label_is_tuned_as_two_classes_are():
+    z, y = problem(150, 3, 7)
+    rule = fit_decision(2.5 * z + 1, y, metric="f1_macro")
+    for k, (column, labels) in enumerate(zip(2.5 * z.T + 1, y.T, strict=True)):
+        alone = fit_decision(column, labels, metric="f1")
+        assert rule.threshold[k] == pytest.approx(alone.threshold, abs=1e-6)
 
 
 def test_ignored_labels_and_weights():
@@ -307,7 +294,7 @@ BAD = {
     ),
     "columns": (
         lambda: fit_decision(Z, Y, metric="f1_macro")(Z[:, :2]),
-        "have 3 labels, as those the rule was fitted on. Got 2",
+        "have 3 labels, like those the rule was fitted on. Got 2",
     ),
 }
 

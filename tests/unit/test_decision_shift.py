@@ -8,7 +8,7 @@ import torch
 from scipy import optimize, stats
 
 from evalign.decisions import fit_decision
-from evalign.decisions.shift import gap, shares
+from evalign.decisions.class_shares import calibration_gap, estimated_shares
 from tests.unit.test_decisions import problem, value
 
 MEANS = {
@@ -84,7 +84,7 @@ def test_estimates_are_most_likely():
     rows, _ = gaussian(500, NEW[3], 0, trained_on=OLD[3])
     old, eta = torch.tensor(OLD[3]).double(), rows.softmax(1)
     weight = torch.rand(500, generator=torch.Generator().manual_seed(0)).double()
-    found = shares(eta, weight, old, rows=10**9)
+    found = estimated_shares(eta, weight, old, rows=10**9)
     grid = torch.cartesian_prod(*[torch.linspace(0.01, 0.99, 99).double()] * 2)
     grid = torch.cat([grid, 1 - grid.sum(1, keepdim=True)], 1)
     grid = torch.cat([grid[grid[:, 2] > 0], found.unsqueeze(0)])
@@ -105,7 +105,9 @@ def test_shares_change_where_their_likelihood_is_beyond_chance():
 
         best = optimize.minimize_scalar(loss, bounds=(1e-6, 1 - 1e-6), method="bounded")
         beyond = -2 * best.fun / (1 + 300 / 900) > stats.chi2.isf(0.01, 1)
-        found = shares(eta, torch.ones(300).double(), torch.tensor(old).double(), rows=900)
+        found = estimated_shares(
+            eta, torch.ones(300).double(), torch.tensor(old).double(), rows=900
+        )
         assert found[1].item() == pytest.approx(best.x if beyond else old[1], abs=1e-5)
         known.append(beyond)
     assert 5 < sum(known) < 25
@@ -142,19 +144,19 @@ def test_the_shares_of_the_fitting_rows_are_of_what_the_rule_believes():
 def test_a_gap_that_chance_explains_is_none():
     logits, y = problem(3, 500)
     target, ones = torch.eye(3).double()[y], torch.ones(500, 1).double()
-    assert gap(logits.softmax(1), target, ones) == 0
+    assert calibration_gap(logits.softmax(1), target, ones) == 0
     off, _ = problem(3, 500, kind="adjusted")
-    assert gap(off.softmax(1), target, ones) > 0.25
+    assert calibration_gap(off.softmax(1), target, ones) > 0.25
     # Of a class without a row, it is counted in rows.
     even, first = torch.full((500, 2), 0.06).double(), torch.tensor([[1.0, 0.0]]).double()
     even[:, 0] = 0.94
-    assert gap(even, first.expand(500, 2), ones) == pytest.approx(500 * 0.06)
+    assert calibration_gap(even, first.expand(500, 2), ones) == pytest.approx(500 * 0.06)
     # Of 400 rows with a probability of ½, one standard deviation is 10; with weights of 2 it is 20.
     even, twos = torch.full((400, 2), 0.5).double(), torch.full((400, 1), 2.0).double()
     for ones, expected in ((229, 0), (231, 31 / 169)):
         labels = (torch.arange(400) < ones).long()
         target = torch.eye(2).double()[labels]
-        assert gap(even, target, twos) == pytest.approx(expected)
+        assert calibration_gap(even, target, twos) == pytest.approx(expected)
 
 
 def test_warnings():

@@ -14,12 +14,13 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_predict
 
 from evalign import Confusion, metrics
-from evalign.decisions import DecisionRule, fit_decision, gains
-from evalign.decisions.calibrate import LEAST, factor_and_offset, factor_and_offsets
-from evalign.decisions.cuts import best_threshold, threshold_gains
-from evalign.decisions.gains import best_rule, frank_wolfe, gain_matrix, normalised
-from evalign.decisions.goal import Goal
-from evalign.decisions.tuned import ENOUGH, EVIDENCE, FOLDS, folds, mend, search
+from evalign.decisions import DecisionRule, fit_decision, gain_search
+from evalign.decisions.calibration import LEAST_FACTOR, factor_and_offset, factor_and_offsets
+from evalign.decisions.confusions import Rows, gain_matrix, normalised
+from evalign.decisions.gain_search import best_rule, frank_wolfe
+from evalign.decisions.objective import Objective
+from evalign.decisions.threshold import best_threshold, threshold_gains
+from evalign.decisions.tuned import ENOUGH, EVIDENCE, FOLDS, calibrate, folds, search
 from tests.tolerances import SAME
 
 COST = "expected_cost[[0,1,2],[3,0,1],[5,1,0]]"
@@ -51,8 +52,8 @@ def by_labels(logits, y, metric, weight=None, constraint=None):
     """Search over labels alone, without the guard for few rows."""
     target = torch.eye(logits.shape[1], dtype=torch.float64)[y]
     weight = torch.ones(len(y), dtype=torch.float64) if weight is None else weight
-    goal = Goal.of("test", metric, constraint)
-    gain = search("test", logits, target, weight, goal)
+    objective = Objective.of("test", metric, constraint)
+    gain = search(logits, target, weight, objective)
     return DecisionRule(gain, "tuned", "labels", metric)
 
 
@@ -90,10 +91,12 @@ def test_threshold_is_the_best_of_all(metric):
 def test_expected_threshold_is_the_best_of_all(metric):
     logits, _ = problem(2, 10)
     eta = logits.softmax(1)
-    goal = Goal.of("test", metric, None)
+    objective = Objective.of("test", metric, None)
     labels = fit_decision(logits, metric=metric, decision="expected")(logits)
-    reached = goal.scores((eta.T @ torch.eye(2, dtype=torch.float64)[labels]).unsqueeze(0))
-    assert reached.item() == pytest.approx(goal.scores(all_labelings(eta)).max().item(), abs=SAME)
+    reached = objective.scores((eta.T @ torch.eye(2, dtype=torch.float64)[labels]).unsqueeze(0))
+    assert reached.item() == pytest.approx(
+        objective.scores(all_labelings(eta)).max().item(), abs=SAME
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,10 +113,12 @@ def test_expected_labels_of_few_rows_are_the_best_of_all(metric, seed, rows):
     """Where the slopes of the metric end short of them, or at a class that no row has."""
     generator = torch.Generator().manual_seed(seed)
     logits = 2 * torch.randn(rows, 3, generator=generator, dtype=torch.float64)
-    eta, goal = logits.softmax(1), Goal.of("test", metric, None)
+    eta, objective = logits.softmax(1), Objective.of("test", metric, None)
     labels = fit_decision(logits, metric=metric, decision="expected")(logits)
-    reached = goal.scores((eta.T @ torch.eye(3, dtype=torch.float64)[labels]).unsqueeze(0))
-    assert reached.item() == pytest.approx(goal.scores(all_labelings(eta)).max().item(), abs=SAME)
+    reached = objective.scores((eta.T @ torch.eye(3, dtype=torch.float64)[labels]).unsqueeze(0))
+    assert reached.item() == pytest.approx(
+        objective.scores(all_labelings(eta)).max().item(), abs=SAME
+    )
 
 
 def test_labels_of_probabilities():
@@ -134,9 +139,9 @@ def test_labels_of_probabilities():
 def test_threshold_lies_in_the_middle():
     z = torch.tensor([-2.0, 1.0, 2.0, 4.0], dtype=torch.float64)
     target = torch.eye(2, dtype=torch.float64)[torch.tensor([0, 0, 1, 1])]
-    goal = Goal.of("test", "f1", None)
+    objective = Objective.of("test", "f1", None)
     ones = torch.ones(4, dtype=torch.float64)
-    threshold = best_threshold("test", z, target, ones, goal)
+    threshold = best_threshold(z, target, ones, objective)
     assert threshold.item() == 1.5
     assert threshold_gains(threshold).diag().sum().item() == pytest.approx(1)
 
@@ -147,10 +152,10 @@ def test_equal_cuts_stay_near_the_default():
     y = torch.tensor([0, 0, 1, 1, 1])
     target = torch.eye(2, dtype=torch.float64)[y]
     ones = torch.ones(5, dtype=torch.float64)
-    threshold = best_threshold("test", z, target, ones, Goal.of("test", "precision", None))
+    threshold = best_threshold(z, target, ones, Objective.of("test", "precision", None))
     assert threshold.item() == pytest.approx(0.5)
     # Recall is 1 up to -0.5.
-    threshold = best_threshold("test", -z, 1 - target, ones, Goal.of("test", "recall", None))
+    threshold = best_threshold(-z, 1 - target, ones, Objective.of("test", "recall", None))
     assert threshold.item() == pytest.approx(-0.5)
 
 
@@ -164,8 +169,8 @@ def test_threshold_beyond_all_rows(all_true, side):
     assert rule(far).item() == side
     away = torch.tensor([3.0, 5.0], dtype=torch.float64) * (1 if all_true else -1)
     target, ones = torch.eye(2).double()[[all_true] * 2], torch.ones(2).double()
-    accuracy = Goal.of("test", "accuracy", None)
-    assert best_threshold("test", away, target, ones, accuracy) == 0  # the default is beyond them
+    accuracy = Objective.of("test", "accuracy", None)
+    assert best_threshold(away, target, ones, accuracy) == 0  # the default is beyond them
 
 
 def test_saturated_logits():
@@ -188,30 +193,30 @@ def test_saturated_logits():
     ["f1_macro", "f1_weighted", "g_mean", "balanced_accuracy", "cohen_kappa", "accuracy", COST],
 )
 def test_expected_is_the_best_of_all_labelings(metric):
-    goal = Goal.of("test", metric, None)
+    objective = Objective.of("test", metric, None)
     for seed in range(6):
         generator = torch.Generator().manual_seed(seed)
         logits = 2 * torch.randn(7, 3, generator=generator, dtype=torch.float64)
         eta = logits.softmax(1)
         labels = fit_decision(logits, metric=metric, decision="expected")(logits)
-        reached = goal.scores((eta.T @ torch.eye(3, dtype=torch.float64)[labels]).unsqueeze(0))
-        best = goal.scores(all_labelings(eta)).max()
+        reached = objective.scores((eta.T @ torch.eye(3, dtype=torch.float64)[labels]).unsqueeze(0))
+        best = objective.scores(all_labelings(eta)).max()
         assert reached.item() == pytest.approx(best.item(), abs=SAME)
 
 
 # Metrics with many local optima: mostly the best, never far from it.
 @pytest.mark.parametrize("metric", ["matthews_corrcoef", "precision_macro", "markedness_macro"])
 def test_expected_is_near_the_best_of_all_labelings(metric):
-    goal = Goal.of("test", metric, None)
+    objective = Objective.of("test", metric, None)
     regrets = []
     for seed in range(10):
         generator = torch.Generator().manual_seed(seed)
         eta = (2 * torch.randn(6, 3, generator=generator, dtype=torch.float64)).softmax(1)
         ones = torch.ones(6, dtype=torch.float64)
-        gain = search("test", eta.log(), eta, ones, goal)
+        gain = search(eta.log(), eta, ones, objective)
         chosen = torch.eye(3, dtype=torch.float64)[(eta @ gain).argmax(1)]
-        best = goal.scores(all_labelings(eta)).max()
-        regrets.append((best - goal.scores((eta.T @ chosen).unsqueeze(0))).item())
+        best = objective.scores(all_labelings(eta)).max()
+        regrets.append((best - objective.scores((eta.T @ chosen).unsqueeze(0))).item())
     regrets = torch.tensor(regrets)
     assert (regrets < SAME).double().mean() >= 0.7
     assert regrets.max() < 0.05
@@ -226,11 +231,11 @@ def test_sums_find_what_matrices_find(metric, constraint):
     logits, y = problem(4, 300)
     eta, target = logits.softmax(1), torch.eye(4, dtype=torch.float64)[y]
     weight = (1 + torch.arange(300) % 3).double()
-    goal = Goal.of("test", metric, constraint)
-    assert goal.compacted().compact
+    objective = Objective.of("test", metric, constraint)
+    assert objective.compacted().compact
     found = []
-    for form in (goal, goal.compacted()):
-        rule = best_rule("test", eta, target, weight, form)
+    for form in (objective, objective.compacted()):
+        rule = best_rule(Rows(eta, target, weight), form)
         found.append((eta @ gain_matrix(rule, form)).argmax(-1))
     assert torch.equal(*found)
 
@@ -248,8 +253,12 @@ def test_starts_that_are_given_up_would_not_have_won(metric, classes, seed, monk
     """Problems on which a cut after two steps gives the winner up."""
     logits, y = problem(classes, 400, seed)
     found = []
-    for cut in (2, gains.CUT, gains.STEPS):  # the last one gives none up
-        monkeypatch.setattr(gains, "CUT", cut)
+    for cut in (
+        2,
+        gain_search.STEPS_OF_ALL_STARTS,
+        gain_search.MOST_STEPS,
+    ):  # the last one gives none up
+        monkeypatch.setattr(gain_search, "STEPS_OF_ALL_STARTS", cut)
         found.append(value(metric, by_labels(logits, y, metric)(logits), y, classes))
     early, chosen, whole = found
     assert early < chosen == whole
@@ -263,13 +272,13 @@ def test_the_order_of_a_sum_does_not_choose_the_rule(decision, metric, constrain
     logits, y = problem(5, 500)
     how = {"metric": metric, "decision": decision, "constraint": constraint}
     rule = fit_decision(logits, y, **how)
-    exact, noise = gains._confusions, torch.Generator().manual_seed(0)
+    exact, noise = Rows.confusions, torch.Generator().manual_seed(0)
 
     def in_any_order(*args):
         found = exact(*args)
         return found * (1 + 1e-15 * torch.rand(found.shape, generator=noise, dtype=found.dtype))
 
-    monkeypatch.setattr(gains, "_confusions", in_any_order)
+    monkeypatch.setattr(Rows, "confusions", in_any_order)
     for _ in range(2):
         assert fit_decision(logits, y, **how).gain == pytest.approx(rule.gain, abs=1e-9)
 
@@ -301,7 +310,7 @@ def test_a_correction_has_the_same_digits_in_any_order_of_rows():
     weight, found = torch.ones(200, dtype=torch.float64), set()
     for _ in range(8):
         order = torch.randperm(200, generator=generator)
-        mended = mend(votes[order], target[order], weight)
+        mended = calibrate(votes[order], target[order], weight)
         found.add((mended.factor, *mended.offsets.tolist()))
     assert len(found) == 1
 
@@ -316,12 +325,12 @@ def test_linear_metric_takes_one_step():
 def test_best_iterate_is_kept():
     logits, _ = problem(4, 60)
     eta = logits.softmax(1)
-    goal = Goal.of("test", "precision_macro", None)
+    objective = Objective.of("test", "precision_macro", None)
     start = torch.eye(4, dtype=torch.float64).unsqueeze(0)
     ones = torch.ones(60, dtype=torch.float64)
-    _, score = frank_wolfe(eta, eta, ones, start, goal, torch.zeros(1).double(), 1)
+    _, score = frank_wolfe(Rows(eta, eta, ones), start, objective, torch.zeros(1).double(), 1)
     labels = torch.eye(4, dtype=torch.float64)[eta.argmax(1)]
-    assert score.item() >= goal.scores((eta.T @ labels).unsqueeze(0)).item()
+    assert score.item() >= objective.scores((eta.T @ labels).unsqueeze(0)).item()
 
 
 @pytest.mark.parametrize("metric", ["f1_macro", "matthews_corrcoef", COST])
@@ -423,8 +432,8 @@ def test_constraint_that_cannot_be_met(classes):
 
 
 def test_constraint_with_more_classes_is_near_the_best_of_all_labelings():
-    plain = Goal.of("test", "accuracy", None)
-    constrained = Goal.of("test", "accuracy", "recall_macro >= 0.65")
+    plain = Objective.of("test", "accuracy", None)
+    constrained = Objective.of("test", "accuracy", "recall_macro >= 0.65")
     regrets = []
     for seed in range(8):
         generator = torch.Generator().manual_seed(seed)
@@ -542,9 +551,9 @@ def blended(logits, y, metric, weight):
     for actual, probability in ((1 - positive, 1 - p), (positive, p)):
         mass = (weight * actual).sum()
         columns.append((mass * actual + EVIDENCE * probability) / (mass + EVIDENCE))
-    goal = Goal.of("test", metric, None)
+    objective = Objective.of("test", metric, None)
     target = torch.stack(columns, 1)
-    gain = search("test", logits, target, weight, goal)
+    gain = search(logits, target, weight, objective)
     return DecisionRule(gain, "tuned", "labels", metric)
 
 
@@ -578,9 +587,9 @@ def test_a_search_starts_from_the_labels_of_the_network(monkeypatch):
     """Of corrected probabilities, the weights of one start give the argmax of the raw logits."""
     starts = []
 
-    def noted(owner, logits, target, weight, goal, own=None):
+    def noted(logits, target, weight, objective, own=None):
         starts.append((logits, own))
-        return search(owner, logits, target, weight, goal, own)
+        return search(logits, target, weight, objective, own)
 
     monkeypatch.setattr("evalign.decisions.tuned.search", noted)
     logits, y = problem(3, 300)
@@ -658,16 +667,16 @@ def test_calibration_of_scores_that_say_nothing_or_the_opposite(slope):
     y = (torch.rand(2000, generator=chance, dtype=torch.float64) < rare).double()
 
     def loss(offset):
-        z = LEAST * margin.numpy() + offset
+        z = LEAST_FACTOR * margin.numpy() + offset
         return np.logaddexp(0, z).sum() - y.numpy() @ z + offset**2 / 2
 
     best = optimize.minimize_scalar(loss, bounds=(-20, 20), method="bounded").x
     ones = torch.ones_like(margin)
     a, b = factor_and_offset(margin, y, ones)
-    assert (a.item(), b.item()) == (LEAST, pytest.approx(best, abs=1e-4))
+    assert (a.item(), b.item()) == (LEAST_FACTOR, pytest.approx(best, abs=1e-4))
     logits, target = torch.stack([-margin / 2, margin / 2], 1), torch.stack([1 - y, y], 1)
     a, both = factor_and_offsets(logits, target, ones)
-    assert a.item() == LEAST
+    assert a.item() == LEAST_FACTOR
     mean = (a * logits + both).softmax(1)[:, 1].mean().item()
     assert mean == pytest.approx(y.mean().item(), abs=0.01)
     rule = fit_decision(margin, y.long(), metric="f1", decision="expected")
@@ -727,11 +736,11 @@ def test_weight_two_is_two_copies(decision):
     logits, y = problem(3, 60)
     weight = torch.ones(60).index_fill(0, torch.arange(20), 2)
     target = torch.eye(3, dtype=torch.float64)[y] if decision == "tuned" else logits.softmax(1)
-    goal = Goal.of("test", "f1_macro", None)
+    objective = Objective.of("test", "f1_macro", None)
     twice = torch.cat([torch.arange(60), torch.arange(20)])
     ones = torch.ones(80, dtype=torch.float64)
-    copied = search("test", logits[twice], target[twice], ones, goal)
-    weighted = search("test", logits, target, weight.double(), goal)
+    copied = search(logits[twice], target[twice], ones, objective)
+    weighted = search(logits, target, weight.double(), objective)
     assert torch.allclose(copied, weighted)
 
 
@@ -916,7 +925,7 @@ BAD = {
         "decision of fit_decision must be one of argmax, tuned, expected. Got 'best'.",
     ),
     "NaN": (lambda: fit(ROWS * torch.nan, LABELS), "logits of fit_decision must be finite"),
-    "no rows": (lambda: fit(ROWS[:0], LABELS[:0]), "with at least one row"),
+    "no rows": (lambda: fit(ROWS[:0], LABELS[:0]), "must hold rows"),
     "cube": (lambda: fit(ROWS.unsqueeze(0), LABELS), r"y .* shape \(1, 3\). Got \(4,\)"),
     "short y": (lambda: fit(ROWS, LABELS[:2]), r"y of fit_decision must have shape \(4,\)"),
     "half y": (lambda: fit(ROWS, LABELS + 0.5), "y of fit_decision must hold class indices"),
@@ -937,7 +946,7 @@ BAD = {
     ),
     "adapt": (
         lambda: fit(ROWS, LABELS, decision="argmax").adapt(ROWS),
-        'Fit with decision="expected" or "tuned"',
+        'Use "expected" or "tuned"',
     ),
     "offsets": (
         lambda: fit(ROWS, LABELS, offsets=torch.zeros(2)),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from evalign import Confusion, MetricLoss, fit_decision, losses, metrics
-from evalign.core import heaviside, membership
+from evalign import Confusion, MetricLoss, losses, metrics
+from evalign.core import heaviside
 
 LABELS = torch.tensor([0, 1, 2, 1])
 COLD = "0.4 is the softest step; small values approach a hard one."
@@ -48,12 +48,6 @@ FULL = {
         ValueError,
         "logits of MetricLoss must have shape (N,), (N, 1), (N, C) or (N, C, ...). Got a scalar.",
     ),
-    "vector of logits for many classes": (
-        lambda: loss(logits(4), LABELS, task="multiclass"),
-        ValueError,
-        "logits of MetricLoss must have shape (N, C) or (N, C, ...), with at least 2 classes if "
-        "multiclass. Got (4,).",
-    ),
     "one logit for many classes": (
         lambda: loss(logits(4, 1), LABELS, task="multiclass"),
         ValueError,
@@ -71,35 +65,11 @@ FULL = {
         "logits of MetricLoss must be finite. Got nan. The network has diverged or its input "
         "holds such values.",
     ),
-    "infinite logits": (
-        lambda: Confusion.from_logits(torch.full((4, 3), math.inf), LABELS, validate=True),
-        ValueError,
-        "logits of Confusion.from_logits must be finite. Got inf. The network has diverged or "
-        "its input holds such values.",
-    ),
     "the output of a model": (
         lambda: loss(SimpleNamespace(logits=logits(4, 3)), LABELS),
         TypeError,
         "logits of MetricLoss must be a torch.Tensor. Got SimpleNamespace. Pass its logits: "
         "output.logits.",
-    ),
-    "a dict of outputs": (
-        lambda: Confusion.from_logits({"out": logits(4, 3)}, LABELS),
-        TypeError,
-        "logits of Confusion.from_logits must be a torch.Tensor. Got dict. Pass one of its "
-        "tensors, such as output['out'].",
-    ),
-    "a tuple of outputs": (
-        lambda: loss((torch.tensor(0.5), logits(4, 3)), LABELS),
-        TypeError,
-        "logits of MetricLoss must be a torch.Tensor. Got tuple. Pass one of its tensors, such as "
-        "output[1].",
-    ),
-    "the output of a model, for a rule": (
-        lambda: fit_decision(SimpleNamespace(logits=logits(4, 3)), LABELS, metric="f1"),
-        TypeError,
-        "logits of fit_decision must be a tensor, an array or a list of numbers. Got "
-        "SimpleNamespace. Pass its logits: output.logits.",
     ),
     # Arguments of torch's losses.
     "weight": (
@@ -108,13 +78,6 @@ FULL = {
         "weight of DiceLoss must be left out: it is not one of ranks, task, ignore_index, "
         "validate, class_dim. Got Tensor. Weights of rows go into the call: loss(logits, target, "
         "sample_weight=...).",
-    ),
-    "weight of classes": (
-        lambda: losses.MAELoss(weight=[1.0, 2.0]),
-        TypeError,
-        "weight of MAELoss must be left out: it is not one of class_weight, task, ignore_index, "
-        "validate, class_dim. Got list. Weights of classes are class_weight. Weights of rows go "
-        "into the call: loss(logits, target, sample_weight=...).",
     ),
     "weight in the call": (
         lambda: MetricLoss("f1_macro")(logits(4, 3), LABELS, weight=torch.ones(4)),
@@ -144,19 +107,6 @@ FULL = {
         "validate, class_dim. Got str. It is a part of the name of a metric, as in "
         'MetricLoss("f1_macro").',
     ),
-    "background": (
-        lambda: losses.DiceLoss(include_background=False),
-        TypeError,
-        "include_background of DiceLoss must be left out: it is not one of ranks, task, "
-        "ignore_index, validate, class_dim. Got bool. AlignedLoss, and metrics such as Jaccard, "
-        "take labels=[1, 2, ...].",
-    ),
-    "alpha": (
-        lambda: losses.FocalLoss(alpha=0.25),
-        TypeError,
-        "alpha of FocalLoss must be left out: it is not one of gamma, class_weight, task, "
-        "ignore_index, validate, class_dim. Got float. Weights of classes are class_weight.",
-    ),
     "misspelt argument": (
         lambda: losses.FocalLoss(gama=1.0),
         TypeError,
@@ -169,52 +119,6 @@ FULL = {
         "class_dim of DiceLoss must be 1, -1 or None. Got 2.",
     ),
     # Target.
-    "masks without a class dimension": (
-        lambda: loss(logits(2, 4, 4), torch.zeros(2, 4, 4, dtype=torch.int64)),
-        TypeError,
-        "target of MetricLoss must be class indices of shape (2, 4), or float with a value per "
-        "class. Got torch.int64 of shape (2, 4, 4). For one logit a pixel or token pass "
-        "logits.unsqueeze(1). For multilabel pass target.bool(); for one-hot rows pass "
-        "target.argmax(1).",
-    ),
-    "masks with a dimension for one channel": (
-        lambda: loss(logits(2, 3, 4, 4), torch.zeros(2, 1, 4, 4, dtype=torch.int64)),
-        ValueError,
-        "target of MetricLoss must have shape (2, 4, 4) (class indices) or (2, 3, 4, 4) (a value "
-        "per class). Got (2, 1, 4, 4). Pass target.squeeze(1).",
-    ),
-    "one-hot masks, classes last": (
-        lambda: loss(logits(2, 3, 4, 4), torch.zeros(2, 4, 4, 3)),
-        ValueError,
-        "target of MetricLoss must have shape (2, 4, 4) (class indices) or (2, 3, 4, 4) (a value "
-        "per class). Got (2, 4, 4, 3). For one-hot rows pass target.argmax(-1).",
-    ),
-    "coarse logits": (
-        lambda: loss(logits(2, 3, 4, 4), torch.zeros(2, 8, 8, dtype=torch.int64)),
-        ValueError,
-        "target of MetricLoss must have shape (2, 4, 4) (class indices) or (2, 3, 4, 4) (a value "
-        "per class). Got (2, 8, 8). For coarse logits: F.interpolate(logits, target.shape[-2:], "
-        'mode="bilinear").',
-    ),
-    "coarse logits of one class": (
-        lambda: loss(logits(2, 1, 4, 4), torch.zeros(2, 1, 8, 8)),
-        ValueError,
-        "target of MetricLoss must have the shape of the binary logits, (2, 4, 4). Got (2, 1, 8, 8)"
-        '. For coarse logits: F.interpolate(logits, target.shape[-2:], mode="bilinear").',
-    ),
-    "binary masks without a class dimension": (
-        lambda: losses.DiceLoss(task="binary")(logits(2, 4, 4), torch.zeros(2, 4, 4)),
-        ValueError,
-        "logits of DiceLoss must have shape (N,), (N, 1, ...) or (N, 2, ...) for a binary task. "
-        "Got (2, 4, 4). For one logit a pixel or token pass logits.unsqueeze(1). Labels that do "
-        'not exclude each other are task="multilabel".',
-    ),
-    "masks of one class, logits without it": (
-        lambda: loss(logits(2, 4, 4), torch.zeros(2, 1, 4, 4)),
-        ValueError,
-        "target of MetricLoss must have shape (2, 4) (class indices) or (2, 4, 4) (a value per "
-        "class). Got (2, 1, 4, 4). For one logit a pixel or token pass logits.unsqueeze(1).",
-    ),
     "list of targets": (
         lambda: loss(logits(4, 3), [0, 1, 2, 1]),
         TypeError,
@@ -226,21 +130,10 @@ FULL = {
         "target of MetricLoss must have shape (4,) (class indices) or (4, 3) (a value per "
         "class). Got (5,).",
     ),
-    "targets of another image": (
-        lambda: loss(logits(2, 3, 4, 4), torch.zeros(2, 4, 5, dtype=torch.int64)),
-        ValueError,
-        "target of MetricLoss must have shape (2, 4, 4) (class indices) or (2, 3, 4, 4) (a "
-        "value per class). Got (2, 4, 5).",
-    ),
     "too many binary targets": (
         lambda: loss(logits(4), torch.zeros(5)),
         ValueError,
         "target of MetricLoss must have the shape of the binary logits, (4,). Got (5,).",
-    ),
-    "too few labels": (
-        lambda: loss(logits(4, 3), torch.zeros(4, 2), task="multilabel"),
-        ValueError,
-        "target of MetricLoss must have the shape of logits, (4, 3). Got (4, 2).",
     ),
     "integer rows": (
         lambda: loss(logits(4, 3), torch.zeros(4, 3, dtype=torch.int64)),
@@ -273,22 +166,11 @@ FULL = {
         "target of MetricLoss must hold class indices below 3 (the size of logits' dimension 1). "
         "Got 3. Labels count from 0: subtract 1 if yours count from 1.",
     ),
-    "float labels -1 and 1": (
-        lambda: loss(logits(4), torch.tensor([-1.0, 1.0, 1.0, -1.0]), metric="f1"),
-        ValueError,
-        "target of MetricLoss must hold 0 and 1 only. Got -1.0. Map labels -1 and 1 to 0 and 1; "
-        "if -1 marks rows to leave out, ignore_index=-1.",
-    ),
     "classes in the last dimension": (
         lambda: loss(logits(2, 4, 3), torch.zeros(2, 4, dtype=torch.int64)),
         ValueError,
         "target of MetricLoss must have shape (2, 3) (class indices) or (2, 4, 3) (a value per "
         "class). Got (2, 4). Classes belong in dimension 1; if yours come last, class_dim=-1.",
-    ),
-    "one-hot rows for a binary task": (
-        lambda: loss(logits(4, 2), torch.eye(2).repeat(2, 1), metric="f1", task="binary"),
-        ValueError,
-        "target of MetricLoss must have the shape of the binary logits, (4,). Got (4, 2).",
     ),
     "five columns for a binary task": (
         lambda: loss(logits(4, 5), torch.zeros(4, 5), metric="f1", task="binary"),
@@ -301,12 +183,6 @@ FULL = {
         ValueError,
         "ignore_index of MetricLoss must be an integer. Got None.",
     ),
-    "the usual ignore_index with another one": (
-        lambda: loss(logits(4, 3), torch.tensor([0, -100, 1, 2]), ignore_index=255),
-        ValueError,
-        "target of MetricLoss must hold class indices of at least 0. Got -100. Did you mean "
-        "ignore_index=-100?",
-    ),
     "binary label 2": (
         lambda: loss(logits(4), LABELS, metric="f1"),
         ValueError,
@@ -315,11 +191,6 @@ FULL = {
     ),
     "undeclared probability of a label": (
         lambda: loss(logits(4, 3), torch.full((4, 3), 0.75)),
-        ValueError,
-        f"target of MetricLoss must hold 0 and 1 only. Got 0.75. {DECLARE}",
-    ),
-    "undeclared probability of class 1": (
-        lambda: loss(logits(4), torch.full((4,), 0.75), metric="f1"),
         ValueError,
         f"target of MetricLoss must hold 0 and 1 only. Got 0.75. {DECLARE}",
     ),
@@ -332,11 +203,6 @@ FULL = {
         lambda: loss(logits(4), torch.full((4,), 1.5), metric="f1", task="binary"),
         ValueError,
         "target of MetricLoss must hold probabilities from 0 to 1. Got 1.5.",
-    ),
-    "negative probability": (
-        lambda: loss(logits(4, 3), torch.full((4, 3), -0.5), task="multilabel"),
-        ValueError,
-        "target of MetricLoss must hold probabilities from 0 to 1. Got -0.5.",
     ),
     "row of probabilities that sums to 1.5": (
         lambda: loss(logits(4, 3), torch.full((4, 3), 0.5), task="multiclass"),
@@ -351,40 +217,10 @@ FULL = {
         "sample_weight of MetricLoss must be finite and not negative. Got -2.0. A weight of 0 "
         "leaves a row out.",
     ),
-    "NaN weight": (
-        lambda: losses.MAELoss()(
-            logits(4, 3), LABELS, sample_weight=torch.tensor([1.0, 1, math.nan, 1])
-        ),
-        ValueError,
-        "sample_weight of MAELoss must be finite and not negative. Got nan. A weight of 0 leaves "
-        "a row out.",
-    ),
-    "infinite weight": (
-        lambda: Confusion.from_logits(
-            logits(4, 3), LABELS, sample_weight=torch.tensor([1.0, 1, math.inf, 1])
-        ),
-        ValueError,
-        "sample_weight of Confusion.from_logits must be finite and not negative. Got inf. A "
-        "weight of 0 leaves a row out.",
-    ),
     "too many weights": (
         lambda: loss(logits(4, 3), LABELS, sample_weight=torch.ones(5)),
         ValueError,
         "sample_weight of MetricLoss must have shape (4,). Got (5,).",
-    ),
-    "weights per class": (
-        lambda: loss(logits(4, 3), LABELS, sample_weight=torch.ones(4, 3)),
-        ValueError,
-        "sample_weight of MetricLoss must have shape (4,). Got (4, 3).",
-    ),
-    "weights of another image": (
-        lambda: loss(
-            logits(2, 3, 4),
-            torch.zeros(2, 4, dtype=torch.int64),
-            sample_weight=torch.ones(2, 5),
-        ),
-        ValueError,
-        "sample_weight of MetricLoss must have shape (2,) or (2, 4). Got (2, 5).",
     ),
     "array of weights": (
         lambda: loss(logits(4, 3), LABELS, sample_weight=np.ones(4)),
@@ -410,26 +246,10 @@ FULL = {
         'task of DiceLoss must be "binary", "multiclass", "multilabel" or None (inferred from '
         "the shapes). Got 'segmentation'.",
     ),
-    "unknown task of a confusion": (
-        lambda: Confusion.from_logits(logits(4, 3), LABELS, task="multi"),
-        ValueError,
-        'task of Confusion.from_logits must be "binary", "multiclass", "multilabel" or None '
-        "(inferred from the shapes). Got 'multi'.",
-    ),
     "threshold of 1": (
         lambda: MetricLoss("f1", threshold=1.0),
         ValueError,
         "threshold of MetricLoss must be one or several numbers between 0 and 1. Got 1.0.",
-    ),
-    "one threshold of 0": (
-        lambda: MetricLoss("f1", threshold=[0.5, 0.0]),
-        ValueError,
-        "threshold of MetricLoss must be one or several numbers between 0 and 1. Got [0.5, 0.0].",
-    ),
-    "no threshold": (
-        lambda: MetricLoss("f1", threshold=[]),
-        ValueError,
-        "threshold of MetricLoss must be one or several numbers between 0 and 1. Got [].",
     ),
     "AUROC threshold of 1.5": (
         lambda: losses.AUROCLoss(thresholds=[0.5, 1.5]),
@@ -440,19 +260,6 @@ FULL = {
         lambda: loss(logits(4, 3), torch.zeros(4, 3), threshold=[0.1, 0.2]),
         ValueError,
         "threshold of MetricLoss must be one number, or one per label. Got shape (2,).",
-    ),
-    "several thresholds of a confusion": (
-        lambda: Confusion.from_logits(
-            logits(4), torch.zeros(4), threshold=torch.tensor([0.1, 0.2])
-        ),
-        ValueError,
-        "threshold of Confusion.from_logits must be one number. Got shape (2,).",
-    ),
-    "threshold of a multiclass confusion": (
-        lambda: Confusion.from_logits(logits(4, 3), LABELS, threshold=0.3),
-        ValueError,
-        "threshold of Confusion.from_logits must be None for a multiclass task, whose threshold "
-        'is dynamic. Got 0.3. For one class against the other pass task="binary".',
     ),
     # Metrics.
     "binary metric of 5 classes": (
@@ -467,12 +274,6 @@ FULL = {
         'average of NegativePredictiveValue must be "macro", "micro" or "weighted" for 3 labels. '
         'Got "binary". Use average="macro", by name "npv_macro"; if dimension 1 holds no labels, '
         "logits.unsqueeze(1).",
-    ),
-    "F2 of 3 classes": (
-        lambda: loss(logits(4, 3), LABELS, metric="f2"),
-        ValueError,
-        'average of FBeta must be "macro", "micro" or "weighted" for 3 classes. Got "binary". '
-        'Use average="macro", by name "f2_macro".',
     ),
     "MCC of labels": (
         lambda: loss(logits(4, 3), torch.zeros(4, 3), metric="matthews_corrcoef"),
@@ -497,12 +298,6 @@ FULL = {
         TypeError,
         "metric of MetricLoss must return a scalar tensor. Got float. Reduce it with .mean() or "
         ".sum(), and do not call .item().",
-    ),
-    "metric that returns a vector only with a matrix": (
-        lambda: loss(logits(4, 3), LABELS, metric=lambda c: c.matrix.sum(0)),
-        TypeError,
-        "metric of MetricLoss must return a scalar tensor. Got shape (3,) for 3 classes. Reduce "
-        "it with .mean() or .sum(), and do not call .item().",
     ),
     "average=None as a loss": (
         lambda: MetricLoss(metrics.Recall(average=None)),
@@ -530,11 +325,6 @@ FULL = {
         ValueError,
         "labels of Recall must be classes from 0 to 2. Got (1, 3).",
     ),
-    "labels that are no classes, one score each": (
-        lambda: metrics.Recall(average=None, labels=(-1,))(Confusion.from_matrix(torch.eye(3))),
-        ValueError,
-        "labels of Recall must be classes from 0 to 2. Got (-1,).",
-    ),
     "labels twice": (
         lambda: metrics.Recall(average="macro", labels=(1, 0, 1)),
         ValueError,
@@ -551,11 +341,6 @@ FULL = {
         "cost of ExpectedCost must be a square matrix of finite numbers. Got [[0, 1, 2], "
         "[1, 0, 2]].",
     ),
-    "costs that are not finite": (
-        lambda: metrics.ExpectedCost([[0, math.inf], [1, 0]]),
-        ValueError,
-        "cost of ExpectedCost must be a square matrix of finite numbers. Got [[0, inf], [1, 0]].",
-    ),
     "costs of another problem": (
         lambda: loss(logits(4, 3), LABELS, metric="expected_cost[[0, 1], [5, 0]]"),
         ValueError,
@@ -567,30 +352,10 @@ FULL = {
         ValueError,
         "beta of FBeta must lie from 1e-9 to 1e9. Got 0.",
     ),
-    "beta of 0 by name": (
-        lambda: MetricLoss("f0_macro"),
-        ValueError,
-        "beta of FBeta must lie from 1e-9 to 1e9. Got 0.0.",
-    ),
     "negative beta of a class": (
         lambda: metrics.FBeta(beta=[1, -1], average="macro"),
         ValueError,
         "beta of FBeta must lie from 1e-9 to 1e9. Got [1, -1].",
-    ),
-    "infinite beta": (
-        lambda: metrics.FBeta(beta=math.inf),
-        ValueError,
-        "beta of FBeta must lie from 1e-9 to 1e9. Got inf.",
-    ),
-    "a beta whose square overflows": (
-        lambda: metrics.FBeta(beta=1e200),
-        ValueError,
-        "beta of FBeta must lie from 1e-9 to 1e9. Got 1e+200.",
-    ),
-    "a beta of SurF whose square overflows": (
-        lambda: losses.SurrogateFBetaLoss(0.1, beta=1e200),
-        ValueError,
-        "beta of SurrogateFBetaLoss must lie from 1e-9 to 1e9. Got 1e+200.",
     ),
     "a class index that would fill the memory": (
         lambda: Confusion.from_predictions(torch.tensor([0, 10**12]), torch.tensor([0, 1])),
@@ -606,36 +371,11 @@ FULL = {
         "target of Confusion.from_predictions must hold class indices below 8192 (as num_classes "
         "is not given). Got 100000. Did you mean ignore_index=100000?",
     ),
-    "one-hot rows whose zeros are ignored": (
-        lambda: MetricLoss("f1_macro", task="multiclass", ignore_index=0)(
-            logits(4, 3), torch.eye(3)[LABELS]
-        ),
-        ValueError,
-        "ignore_index of MetricLoss must be neither 0 nor 1 for a float or multilabel target, "
-        "which holds them. Got 0. Mark what to leave out by another value, such as -100.",
-    ),
     "float labels whose positives are ignored": (
         lambda: Confusion.from_logits(logits(4), torch.ones(4), ignore_index=1),
         ValueError,
         "ignore_index of Confusion.from_logits must be neither 0 nor 1 for a float or multilabel "
         "target, which holds them. Got 1. Mark what to leave out by another value, such as -100.",
-    ),
-    "labels of a rule whose zeros are ignored": (
-        lambda: fit_decision(
-            logits(4, 3), torch.ones(4, 3), metric="f1", task="multilabel", ignore_index=0
-        ),
-        ValueError,
-        "ignore_index of fit_decision must be neither 0 nor 1 for a float or multilabel target, "
-        "which holds them. Got 0. Mark what to leave out by another value, such as -100.",
-    ),
-    "indicators whose zeros are ignored": (
-        lambda: Confusion.from_predictions(
-            torch.ones(4, 3).bool(), torch.ones(4, 3).bool(), ignore_index=0
-        ),
-        ValueError,
-        "ignore_index of Confusion.from_predictions must be neither 0 nor 1 for a float or "
-        "multilabel target, which holds them. Got 0. Mark what to leave out by another value, such "
-        "as -100.",
     ),
     "probabilities in the place of true labels": (
         lambda: Confusion.from_predictions(torch.ones(4, 3).bool(), torch.full((4, 3), 0.7)),
@@ -647,27 +387,6 @@ FULL = {
         lambda: Confusion.from_predictions(LABELS, LABELS, num_classes=5, task="binary"),
         ValueError,
         "num_classes of Confusion.from_predictions must be 2 if binary. Got 5.",
-    ),
-    "a third class predicted in a binary task": (
-        lambda: Confusion.from_predictions(
-            torch.tensor([0, 4]), torch.tensor([0, 1]), task="binary"
-        ),
-        ValueError,
-        "predictions of Confusion.from_predictions must hold class indices below 2 (as "
-        'task="binary"). Got 4.',
-    ),
-    "labels from 1 on in a binary task": (
-        lambda: Confusion.from_predictions(
-            torch.tensor([0, 1]), torch.tensor([1, 2]), task="binary"
-        ),
-        ValueError,
-        'target of Confusion.from_predictions must hold class indices below 2 (as task="binary"). '
-        "Got 2. Labels count from 0: subtract 1 if yours count from 1.",
-    ),
-    "NaN beta": (
-        lambda: metrics.FBeta(beta=math.nan),
-        ValueError,
-        "beta of FBeta must lie from 1e-9 to 1e9. Got nan.",
     ),
     "beta per class of another problem": (
         lambda: loss(logits(4, 5), LABELS, metric=metrics.FBeta(beta=[1, 2, 3], average="macro")),
@@ -685,26 +404,10 @@ FULL = {
         ValueError,
         "beta of FBeta must lie from 1e-9 to 1e9. Got -1.0.",
     ),
-    "beta of sigmoidF1": (
-        lambda: losses.SigmoidF1Loss(beta=0.0),
-        ValueError,
-        "beta of SigmoidF1Loss must be positive and finite. Got 0.0.",
-    ),
-    "beta of SurF": (
-        lambda: losses.SurrogateFBetaLoss(0.1, beta=0.0),
-        ValueError,
-        "beta of SurrogateFBetaLoss must lie from 1e-9 to 1e9. Got 0.0.",
-    ),
     "positive rate of SurF": (
         lambda: losses.SurrogateFBetaLoss(1.0),
         ValueError,
         "positive_rate of SurrogateFBetaLoss must lie between 0 and 1. Got 1.0. It is the share "
-        "of positives in the training data.",
-    ),
-    "positive count of SurF": (
-        lambda: losses.SurrogateFBetaLoss(120),
-        ValueError,
-        "positive_rate of SurrogateFBetaLoss must lie between 0 and 1. Got 120. It is the share "
         "of positives in the training data.",
     ),
     "q of SurF": (
@@ -738,18 +441,6 @@ FULL = {
         ValueError,
         "class_weight of FocalLoss must hold a number for each of the 3 classes. Got 2 numbers.",
     ),
-    "class_counts of another problem": (
-        lambda: losses.LogitAdjustedLoss([1, 2])(logits(4, 3), LABELS),
-        ValueError,
-        "class_counts of LogitAdjustedLoss must hold a number for each of the 3 classes. Got 2 "
-        "numbers.",
-    ),
-    "negative class_counts": (
-        lambda: losses.LogitAdjustedLoss([1, -2]),
-        ValueError,
-        "class_counts of LogitAdjustedLoss must hold two or more positive numbers, one for each "
-        f"class. Got [1, -2]. {NO_EXAMPLES}",
-    ),
     "count of 0": (
         lambda: losses.inverse_frequency_weights([3, 0]),
         ValueError,
@@ -777,27 +468,10 @@ FULL = {
         ValueError,
         "momentum of AUROCLoss must lie in (0, 1], the weight of the new batch. Got 0.",
     ),
-    "one threshold": (
-        lambda: losses.AveragePrecisionLoss(thresholds=1),
-        ValueError,
-        "thresholds of AveragePrecisionLoss must be an integer from 2 to 100,000. Got 1.",
-    ),
     "thresholds as probabilities": (
         lambda: losses.AveragePrecisionLoss(thresholds=[0.5]),
         ValueError,
         "thresholds of AveragePrecisionLoss must be an integer from 2 to 100,000. Got [0.5].",
-    ),
-    "WMW of labels": (
-        lambda: losses.WMWLoss()(logits(4, 3), torch.zeros(4, 3)),
-        ValueError,
-        "logits of WMWLoss must hold a binary problem. Got 3 labels. Reduce the problem to one "
-        "class against the rest.",
-    ),
-    "SurF of 3 classes": (
-        lambda: losses.SurrogateFBetaLoss(0.1)(logits(4, 3), LABELS),
-        ValueError,
-        "logits of SurrogateFBetaLoss must hold a binary problem. Got 3 classes. Reduce the "
-        "problem to one class against the rest.",
     ),
     "logit adjustment of labels": (
         lambda: losses.LogitAdjustedLoss([1, 2, 3])(logits(4, 3), torch.zeros(4, 3)),
@@ -828,12 +502,6 @@ FULL = {
         "predictions of Confusion.from_predictions must be integer labels. Got torch.float32. "
         "Pass labels, e.g. logits.argmax(1) or (p > 0.5).long().",
     ),
-    "float target": (
-        lambda: Confusion.from_predictions(LABELS, LABELS.float()),
-        TypeError,
-        "target of Confusion.from_predictions must be integer labels. Got torch.float32. Use "
-        "target.long().",
-    ),
     "matrix that is not square": (
         lambda: Confusion.from_matrix(torch.ones(2, 3)),
         ValueError,
@@ -852,7 +520,7 @@ def test_error(case):
 
 # Temperature: every way in, and what every complaint says.
 
-BAD_TEMPERATURES = [0.0, -0.1, 0.41, 1.0, math.nan, math.inf]
+BAD_TEMPERATURES = [0.0, 0.41, math.nan]
 TEMPERATURE = {
     "MetricLoss": lambda t: MetricLoss("f1", temperature=t),
     "AUROCLoss": lambda t: losses.AUROCLoss(temperature=t),
@@ -891,18 +559,6 @@ def test_temperature_filled_behind_the_back_of_a_loss(owner, make, kind):
     assert_complains_about_temperature(owner, 0.7, forward)
 
 
-def test_temperature_of_a_sigmoid_step():
-    """The same complaint, of the loss and of the confusion."""
-    assert_complains_about_temperature(
-        "MetricLoss", 0.5, lambda t: MetricLoss("f1", temperature=t, heaviside="sigmoid")
-    )
-    assert_complains_about_temperature(
-        "Confusion.from_logits",
-        0.5,
-        lambda t: Confusion.from_logits(logits(4, 3), LABELS, temperature=t, heaviside="sigmoid"),
-    )
-
-
 @pytest.mark.parametrize("temperature", BAD_TEMPERATURES)
 def test_bad_temperature_leaves_the_old_one(temperature):
     module = MetricLoss("f1_macro", temperature=0.1)
@@ -938,16 +594,6 @@ PARTS = {
         ValueError,
         ["threshold of MetricLoss must be None for a multiclass task", "0.25", 'task="binary"'],
     ),
-    "thresholds of a multiclass loss": (
-        lambda: loss(logits(4, 3), LABELS, threshold=[0.25, 0.75]),
-        ValueError,
-        ["threshold of MetricLoss must be None for a multiclass task", "0.25", "0.75"],
-    ),
-    "threshold of a confusion outside (0, 1)": (
-        lambda: Confusion.from_logits(logits(4), torch.zeros(4), threshold=1.5),
-        ValueError,
-        ["threshold of Confusion.from_logits must", "between 0 and 1", "Got 1.5."],
-    ),
     "unknown step of a loss": (
         lambda: MetricLoss("f1", heaviside="quadratic"),
         ValueError,
@@ -957,40 +603,10 @@ PARTS = {
             "Got 'quadratic'.",
         ],
     ),
-    "unknown step of a confusion": (
-        lambda: Confusion.from_logits(logits(4), torch.zeros(4), heaviside="quadratic"),
-        ValueError,
-        ["heaviside of Confusion.from_logits must", "Got 'quadratic'."],
-    ),
-    "unknown step of a membership": (
-        lambda: membership.binary(logits(4), heaviside="quadratic"),
-        ValueError,
-        ["heaviside of", '"linear", "sigmoid" or a function', "Got 'quadratic'."],
-    ),
     "metric that is no function": (
         lambda: MetricLoss(5),
         TypeError,
         ["metric of MetricLoss must", "Got"],
-    ),
-    "metric class instead of a metric": (
-        lambda: MetricLoss(metrics.FBeta),
-        TypeError,
-        ["metric of MetricLoss must", "FBeta"],
-    ),
-    "scikit-learn's default zero_division": (
-        lambda: metrics.Precision(zero_division="warn"),
-        ValueError,
-        ["zero_division of Precision must be 0, 1 or nan.", "warn"],
-    ),
-    "ragged costs": (
-        lambda: metrics.ExpectedCost([[0, 1], [5]]),
-        ValueError,
-        ["cost of ExpectedCost must be a square matrix of finite numbers.", "[[0, 1], [5]]"],
-    ),
-    "costs that are no numbers, by name": (
-        lambda: MetricLoss("expected_cost[[0, 1], [5, x]]"),
-        ValueError,
-        ["must", "expected_cost[[0, 1], [5, x]]"],
     ),
     "a score per class as a loss": (
         lambda: losses.SoftFBetaLoss(average=None),
@@ -1001,16 +617,6 @@ PARTS = {
         lambda: Confusion.from_predictions(torch.tensor([0, 7]), LABELS[:2], num_classes=3),
         ValueError,
         ["predictions of Confusion.from_predictions must", "below 3", "Got 7."],
-    ),
-    "target out of range": (
-        lambda: Confusion.from_predictions(LABELS[:2], torch.tensor([0, 7]), num_classes=3),
-        ValueError,
-        ["target of Confusion.from_predictions must", "below 3", "Got 7.", "ignore_index=7"],
-    ),
-    "negative prediction": (
-        lambda: Confusion.from_predictions(torch.tensor([0, -1]), LABELS[:2]),
-        ValueError,
-        ["predictions of Confusion.from_predictions must", "at least 0", "Got -1."],
     ),
     "logits instead of multilabel predictions": (
         lambda: Confusion.from_predictions(logits(4, 3), torch.zeros(4, 3)),
@@ -1122,22 +728,6 @@ def test_probability_rows_that_are_all_ignored_are_no_error():
     for make, tasks in LOSSES.values():
         if "multiclass" in tasks:
             assert_zero_with_a_graph(make(task="multiclass"), logits(4, 3), target)
-
-
-@pytest.mark.parametrize("depth", [3, 500, 2_000, 100_000])
-@pytest.mark.parametrize("inside", ["", "0", "0" * 5000])
-def test_a_name_of_many_brackets_is_one_line(depth, inside):
-    for name in ("[" * depth + inside, "[" * depth + inside + "]" * depth):
-        with pytest.raises(ValueError, match=r"^metric of metrics.resolve must be a name") as error:
-            metrics.resolve("expected_cost" + name)
-        assert 'Give the costs: "expected_cost[[0, 1], [5, 0]]"' in str(error.value)
-        assert len(str(error.value)) < 500
-
-
-def test_costs_of_thousands_of_digits():
-    for digits in (400, 5000):
-        with pytest.raises(ValueError, match=r"^(cost|metric) of .* must be"):
-            metrics.resolve(f"expected_cost[[0, {'9' * digits}], [1, 0]]")
 
 
 # Where tensors have no values to look at, nothing is looked at.

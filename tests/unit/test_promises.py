@@ -14,8 +14,15 @@ from evalign import Confusion, DecisionFitter, fit_decision
 from evalign.core.constraints import parse
 from evalign.core.groups import stacked
 from evalign.decisions import DecisionRule
-from evalign.decisions.certainty import CellSums, lacking, p_values, rows_needed, standing, tail
-from evalign.decisions.goal import Goal
+from evalign.decisions.objective import Objective
+from evalign.decisions.p_values import (
+    CellSums,
+    lacking,
+    p_values,
+    rows_needed,
+    slack_and_error,
+    tail,
+)
 from evalign.decisions.promise import climbed
 from tests.tolerances import SAME
 
@@ -167,7 +174,7 @@ def test_standard_errors_are_those_of_resampling(name):
     gap = name.startswith("gap")
     sign = "<= 0.5" if gap else ">= 0.5"
     (constraint,) = parse(f"{name} {sign}")
-    slack, error = standing(constraint, evidence([cells.tolist()]), 0.0)
+    slack, error = slack_and_error(constraint, evidence([cells.tolist()]), 0.0)
     parts = cells if gap else cells.sum(0, keepdims=True)
     drawn = [
         np.random.default_rng(k).multinomial(part.sum(), part.flatten() / part.sum(), 5000)
@@ -214,7 +221,7 @@ def test_a_gap_is_broken_by_its_worst_pair():
     cells = [[[50, 5], [10, 90]], [[50, 5], [12, 88]], [[50, 5], [30, 70]]]
     (constraint,) = parse("gap(recall) <= 0.3")
     z = 1.645
-    slack, error = standing(constraint, evidence([cells]), z)
+    slack, error = slack_and_error(constraint, evidence([cells]), z)
     n = 100 + z**2
     p, q = ((k + z**2 / 2) / n for k in (90, 70))
     assert slack.item() == pytest.approx(0.3 - (p - q))
@@ -226,7 +233,7 @@ def test_a_group_is_not_paired_with_itself():
     (constraint,) = parse("gap(recall) <= 0.3")
     z = 1.645
     cells = [[[50, 5], [20, 80]], [[50, 5], [2000, 8000]]]
-    slack, error = standing(constraint, evidence([cells]), z)
+    slack, error = slack_and_error(constraint, evidence([cells]), z)
     (p, n), (q, m) = (((0.8 * k + z**2 / 2) / (k + z**2), k + z**2) for k in (100, 10_000))
     assert slack.item() == pytest.approx(0.3 - (q - p))
     assert error.item() == pytest.approx(math.sqrt(p * (1 - p) / n + q * (1 - q) / m))
@@ -236,7 +243,7 @@ def test_added_rows_of_three_classes():
     """Half of z² rows of each class are right, the others spread over the other labels."""
     (constraint,) = parse("accuracy >= 0.5")
     z, cells = 2.0, torch.tensor([[20.0, 5, 5], [4, 10, 6], [2, 3, 5]], dtype=torch.float64)
-    slack, error = standing(constraint, evidence([[cells.tolist()]]), z)
+    slack, error = slack_and_error(constraint, evidence([[cells.tolist()]]), z)
     n = cells.sum().item() + 3 * z**2
     p = (cells.trace().item() + 3 * z**2 / 2) / n
     assert slack.item() == pytest.approx(p - 0.5)
@@ -325,7 +332,7 @@ def test_too_few_rows_say_how_many_it_takes():
     assert "promised=True" in repr(again)
     assert fit_decision(z, y.long(), metric="f1").promised is None
     assert copies.adapt(z, class_prior=[0.5, 0.5]).promised is None
-    with pytest.raises(ValueError, match="promised of DecisionRule must be True, False or None"):
+    with pytest.raises(ValueError, match="promised of DecisionRule must be True or False or None"):
         DecisionRule.from_state_dict(state | {"promised": "yes"})
 
 
@@ -398,10 +405,10 @@ def test_gaps_of_two_classes_are_the_best_of_all_cuts(constraint):
     for seed in range(4):
         logits, y, groups = grouped(60, 2, seed)
         z = logits[:, 1] - logits[:, 0]
-        goal = Goal.of("test", "f1", None)
+        objective = Objective.of("test", "f1", None)
         eye = torch.eye(2, dtype=torch.float64)
         scores = [
-            goal.scores((eye[y].T @ eye[labels]).unsqueeze(0)).item()
+            objective.scores((eye[y].T @ eye[labels]).unsqueeze(0)).item()
             for labels in ((z > cut).long() for cut in [z.min() - 1, *z])
             if met(constraint, labels, y, groups, 2)
         ]
@@ -507,7 +514,9 @@ def test_wrong_arguments_say_what_to_write(name):
 
 def test_what_has_no_groups_or_promises():
     many = torch.stack([Y, Y], 1)
-    with pytest.raises(ValueError, match="confidence of fit_decision must be None for many labels"):
+    with pytest.raises(
+        ValueError, match="confidence of fit_decision must be None for multilabel problems"
+    ):
         quietly(torch.stack([Z, Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1")
     with pytest.raises(ValueError, match=r"with groups=\. DecisionFitter keeps no"):
         DecisionFitter("f1", constraint="gap(recall) <= 0.5")

@@ -20,8 +20,8 @@ from evalign.cli.metrics import check_metric
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import Terminal, terminal
 from evalign.comparison import (
-    FEW,
     METHODS,
+    MIN_VALUES,
     PLAIN,
     TUNED,
     FoldScore,
@@ -162,7 +162,7 @@ def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Fo
     greater = judged_by.greater_is_better
     rows = summarize(records, greater_is_better=greater, bounds=judged_by.bounds)
     sentences = verdict(records, metric=metric, greater_is_better=greater)
-    if about["folds"] * about["seeds"] >= FEW:
+    if about["folds"] * about["seeds"] >= MIN_VALUES:
         least = number(least_shown(records))
         chance = f"a difference below about {least} cannot be told from chance."
         sentences.append(f"With these folds {chance}")

@@ -26,7 +26,7 @@ from evalign.core.metrics import resolve
 from evalign.core.text import counted
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
-from evalign.decisions.goal import ROUNDING
+from evalign.decisions.objective import ROUNDING
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
 from evalign.estimator.out_of_fold import Method, OutOfFoldScores, as_argument

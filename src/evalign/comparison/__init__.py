@@ -1,11 +1,11 @@
-"""A comparison of methods on one's own rows, and whether a difference is more than chance.
+"""Compare methods on the same folds, and test whether the differences are beyond chance.
 
-`folds` trains all methods on the same folds, `summary` says what their scores show.
+`folds` trains all methods, `summary` tests their scores.
 """
 
 from evalign.comparison.folds import METHODS, Candidate, compare
 from evalign.comparison.summary import (
-    FEW,
+    MIN_VALUES,
     PLAIN,
     TUNED,
     FoldScore,
@@ -17,8 +17,8 @@ from evalign.comparison.summary import (
 from evalign.core.estimates import Estimate, estimate
 
 __all__ = [
-    "FEW",
     "METHODS",
+    "MIN_VALUES",
     "PLAIN",
     "TUNED",
     "Candidate",

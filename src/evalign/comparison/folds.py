@@ -1,4 +1,4 @@
-"""The training of every method on the same folds."""
+"""Train every method on the same folds."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ OWNER = "compare"
 
 
 class Candidate(NamedTuple):
-    """A method of the comparison: what is trained, and how its probabilities become labels."""
+    """A method of the comparison: a model and a decision."""
 
     model: str
     decision: Literal["argmax", "tuned"]
@@ -58,8 +58,8 @@ def compare(
     Arguments are checked at once. Each training runs when its record is asked for.
 
     Args:
-        classifier: gives the metric, and how all networks are trained; its recipe, decision and
-            random_state are replaced. With a constraint, all methods have to be tuned ones.
+        classifier: the metric and the settings of all networks; its recipe, decision and
+            random_state are replaced. With a constraint, all methods must be tuned.
         X: rows, as `AlignedClassifier` takes them. The trees see what `FrameEncoder` makes of them,
             fitted anew on the training rows of each fold.
         y: the class of each row. Every fold must hold every class.
@@ -67,8 +67,8 @@ def compare(
         folds: their number.
         seeds: each seed gives other folds, initial weights and trees.
         groups: a value per row; the rows of a group stay in one fold.
-        sample_weight: a weight per row, in training and in the score, of which only the ratios
-            count; rows of weight 0 are left out.
+        sample_weight: a weight per row, for training and for the score. Only ratios count; rows of
+            weight 0 are left out.
 
     Examples:
         >>> from sklearn.datasets import make_classification
@@ -100,7 +100,7 @@ def compare(
     require(folds >= 2, OWNER, "folds", "be at least 2", folds)
     seeds = list(seeds)
     differ = 0 < len(seeds) == len(set(seeds))
-    require(differ, OWNER, "seeds", "be different numbers, one at least", seeds)
+    require(differ, OWNER, "seeds", "be different numbers, at least one", seeds)
     if classifier.constraint is not None:
         free = [method for method in methods if METHODS[method].decision == "argmax"]
         allowed = f"be tuned ones for {classifier.constraint!r}, which labels by argmax do not keep"
@@ -136,7 +136,7 @@ def _splits(
     folds: int,
     seeds: Iterable[int],
 ) -> list[_Split]:
-    """Split so that every fold has every class, and every training part two groups; or refuse."""
+    """Split so that every fold has every class, or refuse."""
     counts, fewer = np.bincount(y), "Use fewer folds."
     allowed = f"be at most {counts.min()}, the rows of the rarest class"
     require(folds <= counts.min(), OWNER, "folds", allowed, folds)
@@ -154,10 +154,6 @@ def _splits(
         scarce = int(np.bincount(y[split.test], minlength=len(counts)).argmin())
         allowed, got = "leave every class in every fold", f"no class {classes[scarce]} in one"
         require(scarce in y[split.test], OWNER, "groups", allowed, got, fewer)
-        if groups is not None:  # a network holds some of them out for validation
-            number = len(np.unique(groups[split.training]))
-            allowed, more = "leave two groups or more to train on", "Use more folds, or groups."
-            require(number >= 2, OWNER, "groups", allowed, number, more)
     return splits
 
 

@@ -1,4 +1,4 @@
-"""A summary of the scores of repeated folds: means, corrected tests, a verdict in plain words."""
+"""Summarise the scores of repeated folds: means, corrected tests, a verdict in plain words."""
 
 import math
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from evalign.core.estimates import UNBOUNDED, Estimate, estimate
 
 PLAIN, TUNED = "cross-entropy (argmax)", "cross-entropy (tuned)"
 CHANCE = 0.05  # a difference with a smaller p-value is beyond chance
-FEW = 5  # values; with fewer, no difference is called beyond chance
+MIN_VALUES = 5  # with fewer folds, no difference is called beyond chance
 
 
 class FoldScore(NamedTuple):
-    """The metric of one method on one held-out fold, and what its training took."""
+    """The metric of one method on one held-out fold, and the seconds of its training."""
 
     method: str
     seed: int
@@ -45,7 +45,7 @@ def summarize(
     against: str = PLAIN,
     bounds: tuple[float, float] = UNBOUNDED,
 ) -> list[Row]:
-    """A row per method, the best mean first; differences are to the method `against`.
+    """A row per method, best mean first, with its difference to the method `against`.
 
     The intervals of the scores stay within the bounds of the metric.
     """
@@ -98,7 +98,7 @@ def verdict(
         return [f"Plain cross-entropy wins: no other method has a better mean {metric}."]
     sentences = [f"{best.method} has the best mean {metric}."]
     values = sum(record.method == PLAIN for record in records)
-    if values < FEW:
+    if values < MIN_VALUES:
         return [*sentences, f"{values} folds are too few to tell whether that is more than chance."]
     beyond = {}
     for rival in (PLAIN, TUNED):
@@ -129,10 +129,10 @@ def verdict(
 
 
 def least_shown(records: Sequence[FoldScore]) -> float:
-    """The difference to plain cross-entropy from which on one is beyond chance in these folds.
+    """The smallest difference to plain cross-entropy that these folds can show.
 
-    It is that of a method whose difference has the median error of all, at the level that Holm's
-    method asks of the smallest p-value.
+    It is for a method whose difference has the median error of all, at the level that Holm's method
+    requires of the smallest p-value.
     """
     differences = [row.difference for row in summarize(records) if row.difference is not None]
     allowed = f"hold another method than {PLAIN!r}"

@@ -9,22 +9,10 @@ from torch import Tensor
 
 from evalign.core import membership
 from evalign.core.batch import Batch, as_batch
-from evalign.core.checks import (
-    complaint,
-    refuse_masked,
-    require,
-    thresholds_tensor,
-)
+from evalign.core.checks import complaint, refuse_masked, require, thresholds_tensor
 from evalign.core.indices import class_indices
-from evalign.core.input_warnings import warn_of_masks
 from evalign.core.numerics import full_precision, sum_dtype
-from evalign.core.rows import (
-    Task,
-    check_task,
-    check_types,
-    per_row,
-    signed,
-)
+from evalign.core.rows import Task, check_task, check_types, per_row, signed
 from evalign.core.weights import check_weights, weight_tensor
 
 
@@ -245,7 +233,7 @@ class Confusion:
     def from_matrix(cls, matrix: Tensor) -> "Confusion":
         """The confusion of a d × d matrix, rows true."""
         owner = "Confusion.from_matrix"
-        refuse_masked(owner, "matrix", matrix, "Fill them: matrix.filled(0).")
+        refuse_masked(owner, "matrix", matrix)
         matrix = torch.as_tensor(matrix)
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
         require(square, owner, "matrix", "be square", tuple(matrix.shape))
@@ -269,8 +257,7 @@ class Confusion:
 
         Integer labels of one shape are classes (`num_classes`, by default the largest seen plus
         one, at least 2; always 2 with `task="binary"`); bool or float 0/1 of shape (N, L, ...) are
-        multilabel, and so are integers 0/1 with `task="multilabel"`. Integers 0/1 of shape (N, L)
-        that come without a task or `num_classes` are classes too, with a warning.
+        multilabel, and so are integers 0/1 with `task="multilabel"`.
         """
         owner = "Confusion.from_predictions"
         for name, values in {"predictions": predictions, "target": target}.items():
@@ -289,8 +276,6 @@ class Confusion:
             hard = bool(((predictions == 0) | (predictions == 1)).all())
             cure = "Pass labels, e.g. logits > 0."
             require(hard, owner, "predictions", "hold 0 and 1 only", "other values", cure)
-            if task is None and target.ndim == 3:
-                warn_of_masks(owner, tuple(target.shape))
             batch = as_batch(
                 owner,
                 predictions.to(dtype),

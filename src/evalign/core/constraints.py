@@ -55,13 +55,6 @@ class PredictedRate(ClassMetric):
 # They bound a rule but are not goals: whoever makes them small alone labels no row.
 RATES = {rate.stem: rate for rate in (FalsePositiveRate, FalseNegativeRate, PredictedRate)}
 OF_TRUE_ROWS = ("recall", "fnr", "specificity", "fpr")  # whose rows the labels do not choose
-WORDS_FOR_RATES = {
-    "false_positive_rate": "fpr",
-    "false_negative_rate": "fnr",
-    "miss_rate": "fnr",
-    "positive_rate": "predicted_rate",
-    "selection_rate": "predicted_rate",
-}
 
 
 @dataclass(frozen=True)
@@ -192,15 +185,7 @@ def parse(
     if names is not None:
         allowed = "be different names"
         require(len(set(names)) == len(names), owner, "classes", allowed, names)
-    found: dict[tuple[str, bool, float], Constraint] = {}
-    for term in _terms(text, names or []):
-        each = _constraint(term, names, owner)
-        key = each.name, each.at_least, each.bound
-        cure = f"It is {found[key].text!r} again: leave one out." if key in found else ""
-        allowed = "name each of its parts once"
-        require(key not in found, owner, "constraint", allowed, repr(each.text), cure)
-        found[key] = each
-    return tuple(found.values())
+    return tuple(_constraint(term, names, owner) for term in _terms(text, names or []))
 
 
 def _terms(text: str, names: Sequence[str]) -> Iterator[re.Match[str]]:
@@ -245,8 +230,6 @@ def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) ->
     allowed = f"have a bound from {low:g} to {high:g}, where {constraint.name} lies"
     never = bound > high if sign == ">=" else bound < low
     cure = "No rule can meet it." if never else "Every rule meets it: leave it out."
-    if high == 1 and 2 <= bound <= 100:
-        cure += f" For {bound:g}% write {bound / 100:g}."
     require(low <= bound <= high, owner, "constraint", allowed, shown, cure)
     return constraint
 
@@ -294,10 +277,9 @@ def _known(name: str, owner: str) -> Metric:
     try:
         return resolve(name, owner=f"{owner}'s constraint")
     except ValueError:
-        plain = name.lower().replace(" ", "_")
-        meant = WORDS_FOR_RATES.get(plain, plain)
-        if plain in OTHER_WORDS or not (cure := nearest(meant, RATES)):
-            raise  # that of `resolve` names the metric: TPR is not nearly FPR
+        plain = name.lower()
+        if plain in OTHER_WORDS or not (cure := nearest(plain, RATES)):
+            raise  # the error of `resolve` names the metric: TPR is not a misspelt FPR
     allowed = "be of metrics.names(), fpr, fnr or predicted_rate"
     raise ValueError(complaint(owner, "metric of the constraint", allowed, repr(name), cure))
 

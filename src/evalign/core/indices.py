@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import complaint, require
-from evalign.core.input_warnings import warn_of_columns
-from evalign.core.rows import Task, check_indices, mask_of_255
+from evalign.core.rows import Task, check_indices
 
-LARGEST = 2**26  # numbers, half a gigabyte, that the labels alone may ask for
+MOST_COUNTS = 2**26  # half a gigabyte of counts: more must be asked for by num_classes
 
 
 def class_indices(
@@ -39,7 +38,6 @@ def class_indices(
         if labels.is_floating_point():
             raise TypeError(complaint(owner, name, "be integer labels", labels.dtype, cure))
     ignored = target == ignore_index
-    columns = target.shape[1] if target.ndim == 2 else 1
     predictions = predictions.long().masked_fill(ignored, 0).flatten()
     target = target.long().masked_fill(ignored, 0).flatten()
     source = "num_classes"
@@ -49,11 +47,7 @@ def class_indices(
     if num_classes is None:
         source = "as num_classes is not given"
         largest = int(torch.cat([predictions, target, predictions.new_ones(1)]).amax())
-        if largest == 1 and columns > 1 and task is None:
-            warn_of_columns(owner, columns)
-        if largest == 255 and mask_of_255(target) and int(predictions.amax()) <= 1:
-            largest = 1  # the check below refuses the mask
-        num_classes = min(largest + 1, math.isqrt(LARGEST) if matrix else LARGEST)
+        num_classes = min(largest + 1, math.isqrt(MOST_COUNTS) if matrix else MOST_COUNTS)
     check_indices(owner, "predictions", predictions, num_classes, source)
     check_indices(owner, "target", target, num_classes, source)
     return predictions, target, num_classes

@@ -13,8 +13,7 @@ The task follows from shapes and dtypes alone, so that it never changes with the
 With `class_dim=-1` the classes or labels come last, as in tokens (B, T, C).
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -25,7 +24,6 @@ from evalign.core.numerics import upcast
 from evalign.core.weights import check_weights
 
 Task = Literal["binary", "multiclass", "multilabel"]
-COARSE = 'For coarse logits: F.interpolate(logits, target.shape[-2:], mode="bilinear").'
 
 
 class GivenRows(NamedTuple):
@@ -165,8 +163,6 @@ def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, 
     if logits.ndim > 1:
         allowed = "have shape (N,), (N, 1, ...) or (N, 2, ...) for a binary task"
         cure = 'Labels that do not exclude each other are task="multilabel".'
-        if logits.ndim == 3 and target.shape == logits.shape:
-            cure = f"For one logit a pixel or token pass logits.unsqueeze(1). {cure}"
         require(logits.shape[1] in (1, 2), owner, "logits", allowed, tuple(logits.shape), cure)
         logits = (
             logits[:, 0] if logits.shape[1] == 1 else upcast(logits[:, 1]) - upcast(logits[:, 0])
@@ -175,9 +171,7 @@ def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, 
     if target.ndim == logits.ndim + 1 and target.shape[1] == 1:
         target = target.squeeze(1)
     allowed = f"have the shape of the binary logits, {tuple(logits.shape)}"
-    coarse = logits.ndim == target.ndim == 3 and logits.shape[1] < target.shape[1]
-    cure = COARSE if coarse else ""
-    require(target.shape == logits.shape, owner, "target", allowed, given, cure)
+    require(target.shape == logits.shape, owner, "target", allowed, given)
     return logits, target
 
 
@@ -192,8 +186,6 @@ def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> No
         if task == "multiclass" and not target.is_floating_point():
             allowed = f"be class indices of shape {tuple(rows)}, or float with a value per class"
             cure = "For multilabel pass target.bool(); for one-hot rows pass target.argmax(1)."
-            if len(shape) == 3:
-                cure = f"For one logit a pixel or token pass logits.unsqueeze(1). {cure}"
             got = f"{target.dtype} of shape {tuple(shape)}"
             raise TypeError(complaint(owner, "target", allowed, got, cure))
         return
@@ -203,17 +195,8 @@ def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> No
             allowed = (
                 f"have shape {tuple(rows)} (class indices) or {tuple(shape)} (a value per class)"
             )
-        cure = ""
-        if len(shape) > 2 and target.shape == shape[:-1]:
-            cure = "Classes belong in dimension 1; if yours come last, class_dim=-1."
-        elif target.shape == (*shape[:1], 1, *shape[1:]):
-            cure = "For one logit a pixel or token pass logits.unsqueeze(1)."
-        elif task == "multiclass" and target.shape == (*rows[:1], 1, *rows[1:]):
-            cure = "Pass target.squeeze(1)."
-        elif task == "multiclass" and target.shape == (*rows, shape[1]):
-            cure = "For one-hot rows pass target.argmax(-1)."
-        elif len(rows) == target.ndim == 3 and shape[2] < target.shape[1]:
-            cure = COARSE
+        last = len(shape) > 2 and target.shape == shape[:-1]
+        cure = "Classes belong in dimension 1; if yours come last, class_dim=-1." if last else ""
         raise ValueError(complaint(owner, "target", allowed, tuple(target.shape), cure))
     if target.is_floating_point():
         allowed, cure = "hold integer class indices", "Use target.long()."
@@ -239,7 +222,9 @@ def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tenso
     given = {"logits": logits, "target": target, "sample_weight": sample_weight}
     for name, value in given.items():
         if not isinstance(value, Tensor) and (value is not None or name != "sample_weight"):
-            got, cure = type(value).__name__, tensor_inside(value) or "Use torch.as_tensor(...)."
+            inside = isinstance(getattr(value, "logits", None), Tensor)
+            cure = "Pass its logits: output.logits." if inside else "Use torch.as_tensor(...)."
+            got = type(value).__name__
             raise TypeError(complaint(owner, name, "be a torch.Tensor", got, cure))
     if not logits.is_floating_point():
         cure = "Pass the network's raw outputs; labels belong in Confusion.from_predictions."
@@ -249,16 +234,6 @@ def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tenso
     if logits.ndim == 0:
         allowed = "have shape (N,), (N, 1), (N, C) or (N, C, ...)"
         raise ValueError(complaint(owner, "logits", allowed, "a scalar"))
-
-
-def tensor_inside(value: Any) -> str:
-    """The cure for what a model returns around its logits: where they are in it, or "" if not."""
-    if isinstance(getattr(value, "logits", None), Tensor):
-        return "Pass its logits: output.logits."
-    parts = value.items() if isinstance(value, Mapping) else ()
-    parts = enumerate(value) if isinstance(value, list | tuple) else parts
-    tensors = [key for key, part in parts if isinstance(part, Tensor) and part.ndim]
-    return f"Pass one of its tensors, such as output[{tensors[0]!r}]." if tensors else ""
 
 
 def _check_targets(owner: str, target: Tensor, num_classes: int, ignore_index: int) -> None:
@@ -284,22 +259,12 @@ def check_indices(
         allowed, wrong = "hold class indices of at least 0", labels[labels < 0]
     if wrong.numel():
         got = wrong[0].item()
-        true = argument != "predictions"
-        cure = cure_of_label(argument, got, num_classes, labels) if true else ""
+        cure = cure_of_label(got, num_classes) if argument != "predictions" else ""
         raise ValueError(complaint(owner, argument, allowed, got, cure))
 
 
-def mask_of_255(labels: Tensor) -> bool:
-    """Whether labels are those of a picture's mask: 255, and nothing but 0 beside it."""
-    return bool((labels == 255).any()) and bool(((labels == 0) | (labels == 255)).all())
-
-
-def cure_of_label(argument: str, got: float, num_classes: int, labels: Tensor) -> str:
-    """What to do about a true label that is not one of the classes."""
-    if got == 255 and mask_of_255(labels):
-        cure = f"This is a mask of 0 and 255: divide by 255, as in {argument} // 255."
-        left_out = "If 255 marks pixels to leave out, ignore_index=255."
-        return cure if num_classes == 2 else f"{cure} {left_out}"
+def cure_of_label(got: float, num_classes: int) -> str:
+    """The likely cure for a true label that is not one of the classes."""
     if got == num_classes:
         return "Labels count from 0: subtract 1 if yours count from 1."
     if got == -1:
@@ -322,7 +287,7 @@ def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:
     if wrong.numel():
         got = wrong[0].item()
         if got in (-1, 255) or not labels.is_floating_point():
-            cure = cure_of_label("target", got, 2, labels)
+            cure = cure_of_label(got, 2)
         raise ValueError(complaint(owner, "target", allowed, got, cure))
 
 

@@ -1,42 +1,42 @@
-"""The best rule if probabilities are right, and what a rule leaves of constraints."""
+"""The best rule if probabilities are right, and the slacks of a rule's constraints."""
 
 from dataclasses import replace
 
 from torch import Tensor
 
-from evalign.core.metrics import MetricFunction, resolve
+from evalign.core.metrics import MetricFunction
 from evalign.decisions import multilabel
-from evalign.decisions.cuts import threshold_gains
-from evalign.decisions.gains import confusions
-from evalign.decisions.goal import Goal
+from evalign.decisions.confusions import Rows
 from evalign.decisions.inputs import without_floor
+from evalign.decisions.objective import Objective
+from evalign.decisions.threshold import threshold_gains
 from evalign.decisions.tuned import search
 
 
 def best_of_classes(
-    owner: str, logits: Tensor, weight: Tensor, goal: Goal, groups: Tensor | None = None
+    logits: Tensor, weight: Tensor, objective: Objective, groups: Tensor | None = None
 ) -> Tensor:
-    """The best gains if the probabilities of these logits are right."""
-    believed = goal.by_group(without_floor(logits.softmax(1)), groups)
-    return search(owner, logits, believed, weight, goal)
+    """The best gains (C, C) if the probabilities of these logits are right."""
+    believed = objective.by_group(without_floor(logits.softmax(1)), groups)
+    return search(logits, believed, weight, objective)
 
 
 def best_of_labels(
-    owner: str, logits: Tensor, weight: Tensor, metric: str | MetricFunction, goal: Goal
+    logits: Tensor, weight: Tensor, metric: str | MetricFunction, objective: Objective
 ) -> Tensor:
-    """The same for many labels a row, (L, 2, 2)."""
-    label_goal = multilabel.LabelGoal.of(resolve(metric), goal)
+    """The best gains (L, 2, 2) of a multilabel problem if the probabilities are right."""
+    of_labels = multilabel.LabelObjective.of(metric, objective)
     believed = without_floor(logits.sigmoid())
-    return threshold_gains(multilabel.thresholds(owner, logits, believed, weight, label_goal))
+    return threshold_gains(multilabel.thresholds(logits, believed, weight, of_labels))
 
 
 def slacks_of(
-    goal: Goal, logits: Tensor, eta: Tensor, true: Tensor, weight: Tensor, gain: Tensor, many: bool
+    objective: Objective, logits: Tensor, eta: Tensor, true: Tensor, weight: Tensor, gain: Tensor
 ) -> dict[str, float] | None:
     """How far each constraint is from its bound: of logits with η, if `true` is the truth."""
-    if not goal.constraints:
+    if not objective.constraints:
         return None
-    if not many:
-        return goal.slacks(confusions(eta, true, weight, gain.unsqueeze(0))[0])
+    if gain.ndim == 2:
+        return objective.slacks(Rows(eta, true, weight).matrices(gain.unsqueeze(0))[0])
     at = (gain[:, 0, 0] / gain[:, 1, 1]).log()
-    return replace(goal, multilabel=True).slacks(multilabel.sums(logits, true, weight, at))
+    return replace(objective, multilabel=True).slacks(multilabel.sums(logits, true, weight, at))

@@ -1,7 +1,6 @@
 """A decision rule: from scores to labels."""
 
 import math
-import warnings
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -9,11 +8,11 @@ import torch
 from torch import Tensor
 
 from evalign.core.checks import complaint, require
+from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
-from evalign.decisions import shift
+from evalign.decisions.class_shares import estimated_shares
 from evalign.decisions.expected import best_of_classes, best_of_labels, slacks_of
-from evalign.decisions.goal import Goal
 from evalign.decisions.inputs import (
     FLOOR,
     Scores,
@@ -23,49 +22,47 @@ from evalign.decisions.inputs import (
     as_weights,
     class_vector,
 )
-from evalign.decisions.state import Decision, fields_of
+from evalign.decisions.objective import Objective
+from evalign.decisions.saved_rule import Decision, checked_state
 
-# Class shares that are estimated from fewer rows for each class, or with probabilities whose mean
-# was so far from the shares of the fitting rows, as a part of them, are not to be trusted.
-FEW_ROWS, LARGE_GAP = 30, 0.25
+# Estimated class shares are not to be trusted from fewer rows for each class, or if probabilities
+# had such a `calibration_gap` when the rule was fitted.
+FEWEST_ROWS_OF_CLASS, LARGEST_GAP = 30, 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class DecisionRule:
-    """The label of a row with class probabilities η is argmax_j Σ_y η_y G[y, j].
+    """A rule that labels a row with class probabilities η as argmax_j Σ_y η_y G[y, j].
 
     Made by `fit_decision`. The rule is frozen: the label of a row does not depend on other rows.
-    It takes what `fit_decision` takes: logits, or probabilities by name. A tensor gives a tensor;
-    an array or a list, a numpy array.
+    It takes logits, or probabilities by name, in the forms that `fit_decision` takes. A tensor
+    gives a tensor; an array or a list, a numpy array.
 
-    Where a row has many labels, each is a problem of two classes, with a matrix of its own.
+    In a multilabel problem each label is a problem of two classes, with a matrix of its own.
 
     Args:
-        gain: G (C, C), float64; G[y, j] is the gain of label j where y is true. (L, 2, 2) for many
-            labels a row.
+        gain: G (C, C), float64; G[y, j] is the gain of label j where y is true. (L, 2, 2) if
+            multilabel.
         decision: "argmax", "tuned" or "expected".
-        source: what G comes from: the decision itself, "labels" for "tuned" (for many labels a row
-            the rule that won: "argmax", "expected", "calibrated", "shrunk" or "labels"), or
-            "adapted".
-        metric: the metric, as it was given.
-        constraint: the constraint, as it was given.
+        source: where G comes from: "argmax", "expected", "labels" for a tuned rule, or "adapted".
+            A tuned rule is "argmax" if the labels of fewer than two classes are known.
+        metric: the metric, as given.
+        constraint: the constraint, as given.
         score: the metric of a tuned rule on the rows it was tuned on, greater is better; None for
-            other decisions. It is of rules that have not seen the rows they are scored on, unless
-            labels alone decide.
-        offsets: what the rule adds to logits to make probabilities of them.
-        factor: what it multiplies them by before: η = softmax(factor·logits + offsets).
+            other decisions. Measured by cross-fitting, unless labels decide alone.
+        offsets: added to logits to make probabilities of them.
+        factor: multiplies logits before: η = softmax(factor·logits + offsets).
         task: "binary", "multiclass" or "multilabel".
-        classes: the names of the classes, as they were given.
+        classes: the names of the classes, as given.
         class_dim: the dimension of the classes in scores of more than two dimensions.
-        class_prior: the share of each class (C,) among the rows that the rule was fitted on: of
-            their labels if it is tuned, else of their probabilities. (L,) for many labels a row.
-        calibration_gap: how far the mean probability of a class was from its share among the
-            labels of those rows, as a part of that share; the largest that chance does not explain.
-            None where there were no labels.
-        rows: how many rows the rule was fitted on.
+        class_prior: the share of each class (C,) or label (L,) among the rows that the rule was
+            fitted on: of their labels if it is tuned, otherwise of their probabilities.
+        calibration_gap: the largest relative difference between a class's mean probability and its
+            share among the labels of those rows that chance does not explain. None without labels.
+        rows: the number of rows that the rule was fitted on.
         slacks: how far each constraint is on the allowed side of its bound, on these rows.
-        confidence: the probability that was asked for, with which constraints hold on new rows.
-        promised: whether these rows show that they do; None where nothing was asked for.
+        confidence: the probability, as given, with which constraints shall hold on new data.
+        promised: whether these rows show that they do; None if no confidence was given.
     """
 
     gain: Tensor
@@ -88,31 +85,31 @@ class DecisionRule:
 
     def __call__(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
         """Labels, int64: one for each row, or 0 or 1 for each label of each row."""
-        scores, rows = self._rows("DecisionRule", logits, probabilities)
-        labels = self.labels_of(self.softmax(rows))
+        scores = self._scores("DecisionRule", logits, probabilities)
+        labels = self.labels_of(self.softmax(scores.rows))
         return scores.per_class(labels) if self._multilabel else scores.per_row(labels)
 
     def scores(self, logits: Values | None = None, *, probabilities: Values | None = None) -> Any:
-        """Scores, float64, in the shape of the rows with their classes; the label is the argmax.
+        """Scores, float64, in the shape of the logits; the label is the argmax.
 
-        Where a row has many labels, those with a positive score are given.
+        In a multilabel problem, labels with a positive score are given.
         """
-        scores, rows = self._rows("DecisionRule", logits, probabilities)
-        return scores.per_class(self.scores_of(self.softmax(rows)))
+        scores = self._scores("DecisionRule", logits, probabilities)
+        return scores.per_class(self.scores_of(self.softmax(scores.rows)))
 
     def probabilities(self, logits: Values) -> Any:
-        """Probabilities η, float64, in the shape of the rows with their classes or labels."""
-        scores, rows = self._rows("DecisionRule", logits, None)
-        eta = self.softmax(rows)
+        """Probabilities η, float64, in the shape of the logits."""
+        scores = self._scores("DecisionRule", logits, None)
+        eta = self.softmax(scores.rows)
         return scores.per_class(eta[..., 1] if self._multilabel else eta)
 
     @property
     def threshold(self) -> Any:
         """The probability of the second of two classes above which it is the label.
 
-        It is that of the model, before the rule mends it: a float, or for many labels a row an
-        array (L,). 0 is for always, 1 for never, as is what lies beyond the place of probabilities
-        of 0 and 1. Rules of more classes do not have it.
+        It is the model's own probability, before the rule corrects it: a float, or an array (L,) if
+        multilabel. 0 means always and 1 never, also for a threshold beyond the log-odds that stand
+        for probabilities of 0 and 1. Rules of more classes have no threshold.
         """
         at = self.log_odds
         at = torch.where(at.abs() > -math.log(FLOOR), at.sign() * torch.inf, at).sigmoid()
@@ -120,7 +117,7 @@ class DecisionRule:
 
     @property
     def log_odds(self) -> Tensor:
-        """The `threshold` on the scale of the logits: (), or (L,) for many labels a row."""
+        """The `threshold` on the scale of the logits: (), or (L,) if multilabel."""
         if not self._multilabel and len(self.gain) != 2:
             cure = "Call the rule: several classes have a gain matrix, and no threshold."
             allowed = "be of two classes to have a threshold"
@@ -138,25 +135,21 @@ class DecisionRule:
     def _multilabel(self) -> bool:
         return self.task == "multilabel"
 
-    def _rows(
-        self, owner: str, logits: Values | None, probabilities: Values | None
-    ) -> tuple[Scores, Tensor]:
-        scores = as_scores(
-            owner, logits, probabilities, multilabel=self._multilabel, class_dim=self.class_dim
-        )
+    def _scores(self, owner: str, logits: Values | None, probabilities: Values | None) -> Scores:
+        scores = as_scores(owner, logits, probabilities, task=self.task, class_dim=self.class_dim)
         name = "logits" if probabilities is None else "probabilities"
         kind = "labels" if self._multilabel else "classes"
-        allowed = f"have {len(self.gain)} {kind}, as those the rule was fitted on"
+        allowed = f"have {len(self.gain)} {kind}, like those the rule was fitted on"
         got = scores.rows.shape[1]
         require(got == len(self.gain), owner, name, allowed, got)
-        return scores, scores.rows
+        return scores
 
     # The next three methods read no values, so that a module that holds a rule can be exported.
 
     def softmax(self, logits: Tensor) -> Tensor:
-        """Probabilities (N, C) of logits (N, C) that are known to be finite.
+        """Probabilities (N, C) of finite logits (N, C).
 
-        Where a row has many labels, (N, L, 2): that of each label's absence, and of the label.
+        In a multilabel problem (N, L, 2): of each label's absence, and of the label.
         """
         logits = self._calibrated(logits)
         if self._multilabel:
@@ -164,9 +157,9 @@ class DecisionRule:
         return logits.softmax(1)
 
     def scores_of(self, probabilities: Tensor) -> Tensor:
-        """Scores (N, C) of probabilities (N, C), float64: what each label is expected to gain.
+        """Scores (N, C) of probabilities (N, C), float64: the expected gain of each label.
 
-        Where a row has many labels, (N, L): what each label gains over its absence.
+        In a multilabel problem (N, L): the gain of each label over its absence.
         """
         gain = self.gain.to(probabilities.device)
         if not self._multilabel:
@@ -191,17 +184,16 @@ class DecisionRule:
         class_prior: Values | None = None,
         sample_weight: Values | None = None,
     ) -> "DecisionRule":
-        """A rule for rows like these, which need no labels: their class shares may be others.
+        """Make a rule for rows with other class shares, without labels.
 
-        The shares are estimated from the probabilities, if they are not given. This assumes that
-        the rows of each class are as before (and only their numbers are not), and that the
+        The shares are estimated from the probabilities, unless they are given. This assumes that
+        the rows of each class are as before and only their numbers differ, and that the
         probabilities were right. They are then corrected, and the rule is found anew from them, as
-        by decision "expected". Shares that chance explains are not changed. Nothing is promised
-        of it, as it has seen no labels.
+        by decision "expected". Shares that chance explains do not change. Such a rule promises
+        nothing, as it has seen no labels.
 
-        It warns where an estimate is not to be trusted: of fewer than 30 rows a class, without
-        any row of a class, or if the mean probability of a class was more than a quarter of its
-        share away from it on the rows that the rule was fitted on (`calibration_gap`).
+        A warning says where an estimate is not to be trusted: with fewer than 30 rows a class,
+        without any row of a class, or if `calibration_gap` is above a quarter.
 
         Args:
             logits: rows as in a call of the rule.
@@ -209,27 +201,28 @@ class DecisionRule:
             class_prior: the shares of the classes (C,), or of the rows with each label (L,).
             sample_weight: the weights of the rows.
         """
-        owner, cure = "DecisionRule.adapt", 'Fit with decision="expected" or "tuned".'
-        allowed = "not be argmax, which has nothing to adapt"
-        require(self.decision != "argmax", owner, "decision", allowed, repr(self.decision), cure)
-        for name in ("metric", "class_prior"):
-            if getattr(self, name) is None:
-                cure = "Pass it: DecisionRule.from_state_dict(state, metric=...)."
-                cure = cure if name == "metric" else "Fit again."
-                raise ValueError(complaint(owner, f"{name} of the rule", "be known", "none", cure))
+        owner = "DecisionRule.adapt"
+        allowed, cure = "not be argmax, which has nothing to adapt", 'Use "expected" or "tuned".'
+        require(self.decision != "argmax", owner, "decision", allowed, "argmax", cure)
+        allowed, cure = "be known", "Make the rule with fit_decision, or load it with metric=."
+        require(self.metric is not None, owner, "metric of the rule", allowed, None, cure)
+        require(self.class_prior is not None, owner, "class_prior of the rule", allowed, None, cure)
         assert self.metric is not None
         assert self.class_prior is not None
-        goal = Goal.of(owner, self.metric, self.constraint, self.classes)
-        gaps = [each.text for each in goal.constraints if each.gap]
-        cure = "Fit again, with groups=."
-        allowed = "not bound a gap, whose groups are not known here"
+        objective = Objective.of(owner, self.metric, self.constraint, self.classes)
+        gaps = [each.text for each in objective.constraints if each.gap]
+        allowed, cure = (
+            "not bound a gap, whose groups are not known here",
+            "Fit again, with groups=.",
+        )
         require(not gaps, owner, "constraint of the rule", allowed, gaps, cure)
-        scores, rows = self._rows(owner, logits, probabilities)
+        scores = self._scores(owner, logits, probabilities)
         weight = as_counts(owner, as_weights(owner, sample_weight, scores))
-        rows, weight = self._calibrated(rows)[weight > 0], weight[weight > 0]
+        of_rows = weight[:, 0] if self._multilabel else weight
+        rows, weight = self._calibrated(scores.rows)[of_rows > 0], weight[of_rows > 0]
         old = self.class_prior.to(rows)
         if class_prior is None:
-            new = self._estimated(rows, weight, old)
+            new = self._estimated(rows, of_rows[of_rows > 0], old)
         else:
             new = class_vector(owner, "class_prior", class_prior, len(old)).to(rows)
             one = self._multilabel or abs(new.sum().item() - 1) < 1e-6
@@ -240,23 +233,20 @@ class DecisionRule:
         change = torch.where((old > 0) & (new > 0), new / old, 1).log()
         if self._multilabel:
             change = change - torch.where(old < 1, (1 - new) / (1 - old), 1).log()
-        offsets = change if self.offsets is None else self.offsets.to(rows) + change
-        weights = weight.unsqueeze(1).expand_as(rows) if self._multilabel else weight
         adapted = rows + change
         if self._multilabel:
-            gain = best_of_labels(owner, adapted, weights, self.metric, goal)
+            gain, eta = best_of_labels(adapted, weight, self.metric, objective), adapted.sigmoid()
         else:
-            gain = best_of_classes(owner, adapted, weights, goal)
-        eta = adapted.sigmoid() if self._multilabel else adapted.softmax(1)
+            gain, eta = best_of_classes(adapted, weight, objective), adapted.softmax(1)
         return replace(
             self,
             gain=gain,
             source="adapted",
             score=None,
-            offsets=offsets,
+            offsets=change if self.offsets is None else self.offsets.to(rows) + change,
             class_prior=new,
             rows=len(rows),
-            slacks=slacks_of(goal, adapted, eta, eta, weights, gain, self._multilabel),
+            slacks=slacks_of(objective, adapted, eta, eta, weight, gain),
             confidence=None,
             promised=None,
         )
@@ -265,49 +255,35 @@ class DecisionRule:
         before = self.rows or len(rows)
         if self._multilabel:
             pairs = torch.stack([-rows, rows], -1).sigmoid()
-            new = shift.shares(pairs, weight, torch.stack([1 - old, old], -1), before)[:, 1]
+            new = estimated_shares(pairs, weight, torch.stack([1 - old, old], -1), before)[:, 1]
         else:
-            new = shift.shares(rows.softmax(1), weight, old, before)
+            new = estimated_shares(rows.softmax(1), weight, old, before)
         classes = 2 if self._multilabel else len(old)
         doubts = []
-        if len(rows) < FEW_ROWS * classes:
+        if len(rows) < FEWEST_ROWS_OF_CLASS * classes:
             doubts.append(f"{len(rows)} rows are few for {classes} classes")
         if bool(((new < 1e-6) & (old > 1e-3)).any()):
             doubts.append("a class seems to be absent")
-        if (self.calibration_gap or 0) > LARGE_GAP:
+        if (self.calibration_gap or 0) > LARGEST_GAP:
             doubts.append("the probabilities did not agree with the labels when it was fitted")
         if doubts and not torch.equal(new, old):
             text = f"The estimate of DecisionRule.adapt is not to be trusted: {', '.join(doubts)}."
-            warnings.warn(f"{text} Pass class_prior= if you know it.", UserWarning, stacklevel=3)
+            warn(f"{text} Pass class_prior= if you know it.")
         return new
 
     def state_dict(self) -> dict[str, Any]:
         """The rule as plain numbers and strings. A metric that was not a name is left out."""
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        state["metric"] = self.metric if isinstance(self.metric, str) else None
         return {
-            "gain": self.gain.tolist(),
-            "decision": self.decision,
-            "source": self.source,
-            "metric": self.metric if isinstance(self.metric, str) else None,
-            "constraint": self.constraint,
-            "score": self.score,
-            "offsets": None if self.offsets is None else self.offsets.tolist(),
-            "factor": self.factor,
-            "task": self.task,
-            "classes": self.classes,
-            "class_dim": self.class_dim,
-            "class_prior": None if self.class_prior is None else self.class_prior.tolist(),
-            "calibration_gap": self.calibration_gap,
-            "rows": self.rows,
-            "slacks": self.slacks,
-            "confidence": self.confidence,
-            "promised": self.promised,
+            name: value.tolist() if isinstance(value, Tensor) else value
+            for name, value in state.items()
         }
 
     @classmethod
     def from_state_dict(
         cls, state: dict[str, Any], *, metric: MetricFunction | None = None
     ) -> "DecisionRule":
-        """The rule of a `state_dict`, with the metric again if that was not a name."""
-        given = fields_of(state, [field.name for field in fields(cls)])
-        given["metric"] = given.get("metric") if metric is None else metric
-        return cls(**given)
+        """The rule of a `state_dict`; pass the metric again if it was not a name."""
+        found = checked_state(state, [field.name for field in fields(cls)])
+        return cls(**found | {"metric": found.get("metric") if metric is None else metric})

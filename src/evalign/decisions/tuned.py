@@ -1,13 +1,11 @@
 """The gain matrix found with labels, guarded against too few of them.
 
 A search over labels alone is exact on the rows it sees and overfits when they are few: one lucky
-row moves the threshold. So it is given further evidence, what probabilities say that were corrected
-with the labels by a few numbers (`mend`), as much as `EVIDENCE` rows of each class would be. With
-few labels this is nearly the rule "expected", with many nearly the search over labels alone; with
-`ENOUGH` rows of every class labels decide alone. Of a class with one row nothing tells how well it
-can be found, so that this row is taken for found, and the class is given about where argmax gives
-it. A choice among several rules by rows that they have not seen would be another way, but where
-labels are few it is as noisy as the search.
+row moves the threshold. So the search also believes the model's probabilities, calibrated with the
+labels by a few numbers, as much as `EVIDENCE` rows of each class. With few labels the rule is
+nearly the rule "expected", with many nearly the search over labels alone; with `ENOUGH` rows of
+every class labels decide alone. Choosing among several rules on held-out rows would be another way,
+but where labels are few that choice is as noisy as the search.
 """
 
 from typing import NamedTuple
@@ -15,23 +13,43 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evalign.decisions import calibrate
-from evalign.decisions.cuts import best_threshold, threshold_gains
-from evalign.decisions.gains import best_rule, confusions, gain_matrix
-from evalign.decisions.goal import Goal
+from evalign.decisions import calibration
+from evalign.decisions.confusions import Rows, gain_matrix
+from evalign.decisions.gain_search import best_rule
 from evalign.decisions.inputs import without_floor
+from evalign.decisions.objective import Objective
+from evalign.decisions.threshold import best_threshold, threshold_gains
 
 EVIDENCE, ENOUGH = 100, 1000
 FOLDS = 5
-DIGITS = 2.0**-20  # of a correction; no number of rows tells log-odds as exactly
+CALIBRATION_DIGITS = 2.0**-20  # no number of rows tells log-odds more exactly
+
+
+class Fitted(NamedTuple):
+    """A rule that was found, for probabilities softmax(factor·logits + offsets).
+
+    Args:
+        gain: the gain matrix, (C, C) or (L, 2, 2).
+        factor: 1 for two classes, where any correction is another threshold.
+        offsets: (C,) or (L,).
+        source: where the gain comes from, as `DecisionRule.source`.
+        score: the metric of a tuned rule, on held-out rows unless labels decide alone.
+        promised: whether the constraint is promised; None if no confidence was asked for.
+    """
+
+    gain: Tensor
+    factor: float
+    offsets: Tensor
+    source: str
+    score: float | None = None
+    promised: bool | None = None
 
 
 def search(
-    owner: str,
     logits: Tensor,
     target: Tensor,
     weight: Tensor,
-    goal: Goal,
+    objective: Objective,
     own: Tensor | None = None,
 ) -> Tensor:
     """The best gain matrix (C, C) for the targets (N, C) of rows of weights (N,).
@@ -40,81 +58,78 @@ def search(
     """
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
-        return threshold_gains(best_threshold(owner, margin, target, weight, goal))
-    eta, goal, believed = logits.softmax(1), goal.compacted(), own is None
-    rule = best_rule(owner, eta, target, weight, goal, own=own, believed=believed)
-    return gain_matrix(rule, goal)
-
-
-class Tuned(NamedTuple):
-    """A rule found with labels.
-
-    Args:
-        gain: the gain matrix, for probabilities softmax(factor·logits + offsets).
-        factor: 1 for two classes, of which any correction is another threshold.
-        offsets: (C,).
-        score: the metric, on rows that the rule has not seen unless labels decide alone.
-    """
-
-    gain: Tensor
-    factor: float
-    offsets: Tensor
-    score: float
+        return threshold_gains(best_threshold(margin, target, weight, objective))
+    rows, objective = Rows(logits.softmax(1), target, weight), objective.compacted()
+    return gain_matrix(best_rule(rows, objective, own=own, believed=own is None), objective)
 
 
 def tuned(
-    owner: str,
     logits: Tensor,
     target: Tensor,
     weight: Tensor,
-    goal: Goal,
+    objective: Objective,
     argmax: Tensor,
     groups: Tensor | None = None,
-) -> Tuned:
-    """The best rule with labels, which `target` (N, C) holds as rows of 0 and a 1.
+) -> Fitted:
+    """The best rule with labels, which `target` (N, C) holds as one-hot rows.
 
     `argmax` is the gain matrix of the network's own labels, `groups` the group of each row, if the
-    goal has groups.
+    objective has groups.
     """
     two, y = logits.shape[1] == 2, target.argmax(1)
-    own, counts = Mended(logits.softmax(1), 1.0, torch.zeros_like(logits[0])), y.bincount()
+    own, counts = Calibrated(logits.softmax(1), 1.0, torch.zeros_like(logits[0])), y.bincount()
     only = (counts == 1)[y].unsqueeze(1)  # whether a row is the only one of its class
     # A constraint is about these labels.
-    alone = goal.slack is not None or bool(counts[counts > 0].min() >= ENOUGH)
+    alone = bool(objective.constraints) or enough(counts)
 
-    def learned(weight: Tensor) -> tuple[Tensor, Mended]:
+    def learned(weight: Tensor) -> tuple[Tensor, Calibrated]:
         """The gain matrix for weights (N,), and the probabilities that it is for."""
-        mended = own if alone and two else mend(logits, target, weight)
-        believed, eta = target, mended.eta
+        calibrated = own if alone and two else calibrate(logits, target, weight)
+        believed, eta = target, calibrated.eta
         if not alone:
-            mass = weight @ target
-            trust = mass / (mass + EVIDENCE)
-            believed = trust * target + (1 - trust) * mended.believed(logits, target, weight)
-            # Held out, the only row of a class is labelled by a model that never saw the class. The
-            # search would take it for one that cannot be found, and give it to far too many rows.
+            believed = with_evidence(
+                target, calibrated.believed(logits, target, weight), weight @ target
+            )
+            # One row does not tell how well its class can be found. Held out, it is labelled by a
+            # model that never saw the class, and the search would give the class to far too many
+            # rows. So it counts as found, and the class is given about where argmax gives it.
             believed, eta = (torch.where(only, target, each) for each in (believed, eta))
-        believed = goal.by_group(believed, groups)
+        believed = objective.by_group(believed, groups)
         if two:
-            return search(owner, logits, believed, weight, goal), own
-        # The argmax of the network is one of corrected probabilities, weighed by e^(−offset).
-        start = argmax.diagonal() ** mended.factor * (-mended.offsets).softmax(0)
-        found = search(owner, eta.log(), believed, weight, goal, start)
-        return found, mended
+            return search(logits, believed, weight, objective), own
+        # The argmax of the network is that of calibrated probabilities times e^(−offset).
+        start = argmax.diagonal() ** calibrated.factor * (-calibrated.offsets).softmax(0)
+        return search(eta.log(), believed, weight, objective, start), calibrated
 
-    gain, mended = learned(weight)
+    gain, calibrated = learned(weight)
     if alone:
-        true = goal.by_group(target, groups)
-        matrix = confusions(mended.eta, true, weight, gain.unsqueeze(0))
+        true = objective.by_group(target, groups)
+        matrix = Rows(calibrated.eta, true, weight).matrices(gain.unsqueeze(0))
     else:
         matrix, fold = torch.zeros_like(gain).unsqueeze(0), folds(y)
-        for out in ((fold == number).double() * weight for number in range(FOLDS)):
-            fitted, seen = learned(weight - out)
-            matrix += confusions(seen.eta, target, out, fitted.unsqueeze(0))
-    return Tuned(gain, mended.factor, mended.offsets, goal.scores(matrix).item())
+        for held_out in ((fold == number).double() * weight for number in range(FOLDS)):
+            fitted, seen = learned(weight - held_out)
+            matrix += Rows(seen.eta, target, held_out).matrices(fitted.unsqueeze(0))
+    score = objective.scores(matrix).item()
+    return Fitted(gain, calibrated.factor, calibrated.offsets, "labels", score)
 
 
-class Mended(NamedTuple):
-    """Probabilities η (N, C), corrected with labels: softmax(factor·logits + offsets)."""
+def enough(counts: Tensor) -> bool:
+    """Whether labels decide alone, for the number of rows of each class."""
+    return bool(counts[counts > 0].min() >= ENOUGH)
+
+
+def with_evidence(target: Tensor, eta: Tensor, mass: Tensor) -> Tensor:
+    """Labels, and probabilities η that count as `EVIDENCE` rows of each class.
+
+    The classes are the last dimension of all three; `mass` is that of each class's labels.
+    """
+    trust = mass / (mass + EVIDENCE)
+    return trust * target + (1 - trust) * eta
+
+
+class Calibrated(NamedTuple):
+    """Probabilities η (N, C), calibrated with labels: softmax(factor·logits + offsets)."""
 
     eta: Tensor
     factor: float
@@ -123,23 +138,23 @@ class Mended(NamedTuple):
     def believed(self, logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         """η with 0 for a class that neither the logits nor the targets have a row of.
 
-        A correction may raise the floor that stands for 0, see `without_floor`.
+        Calibration may raise the floor that stands for 0, see `without_floor`.
         """
         known = without_floor(logits.softmax(1)).any(0) | (weight @ target > 0)
         return self.eta * known
 
 
-def mend(logits: Tensor, target: Tensor, weight: Tensor) -> Mended:
-    """Correct the probabilities of logits (N, C) with the targets (N, C), for weights (N,)."""
+def calibrate(logits: Tensor, target: Tensor, weight: Tensor) -> Calibrated:
+    """Calibrate the probabilities of logits (N, C) with the targets (N, C), for weights (N,)."""
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
-        a, b = calibrate.factor_and_offset(margin, target[:, 1], weight)
+        a, b = calibration.factor_and_offset(margin, target[:, 1], weight)
         b = torch.stack([torch.zeros_like(b), b])
     else:
-        a, b = calibrate.factor_and_offsets(logits, target, weight)
-    # The last digits depend on the order of the rows, and would part classes that tie on a row.
-    a, b = ((x / DIGITS).round() * DIGITS for x in (a, b))
-    return Mended((a * logits + b).softmax(1), a.item(), b)
+        a, b = calibration.factor_and_offsets(logits, target, weight)
+    # The last digits depend on the order of the rows, and would separate classes that tie on a row.
+    a, b = ((x / CALIBRATION_DIGITS).round() * CALIBRATION_DIGITS for x in (a, b))
+    return Calibrated((a * logits + b).softmax(1), a.item(), b)
 
 
 def folds(y: Tensor) -> Tensor:

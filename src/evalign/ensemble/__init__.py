@@ -1,10 +1,10 @@
-"""The best model for a table by itself: `AlignedEnsemble`.
+"""Choose or blend models for a table: `AlignedEnsemble`.
 
-From high to low: `classifier` is the estimator. `reading` reads rows, `trying` tries all candidates
-on the same folds, `state` is what a fit leaves behind, and `storage` saves and loads it. `choice`
-says which candidates are used and what that brings, `training` trains one fold by fold as far as
-the time goes. `candidates` builds them, and `progress` tells how far it is. May import `estimator`
-and what is below it.
+From high to low: `classifier` is the estimator. `reading` reads rows, `trials` cross-validates all
+candidates on the same folds, `fitted_ensemble` is the result of a fit, and `storage` saves and
+loads it. `choice` chooses or weights the candidates and estimates the gain, `training` trains one
+fold by fold within the time limit. `candidates` builds them, and `narration` prints progress. May
+import `estimator` and what is below it.
 """
 
 from evalign.ensemble.classifier import AlignedEnsemble

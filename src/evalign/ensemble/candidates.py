@@ -1,4 +1,4 @@
-"""The models that an ensemble chooses from or blends, and how each is built."""
+"""The models that an ensemble chooses from or blends."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,11 +18,11 @@ from evalign.estimator import AlignedClassifier
 
 OWNER = "AlignedEnsemble"
 DEFAULT = ("network", "boosting", "forest", "linear")
-# Of the forest: its trees; rows for each, at most, so that time and memory stay those of a table of
-# this size; and rows from which on a leaf holds two of them, which makes trees a third as large.
-TREES, ROWS_OF_A_TREE, LARGE = 200, 20_000, 5_000
+# The forest: its trees; rows per tree at most, to bound time and memory; and the rows above which a
+# leaf holds two rows, which makes trees a third as large.
+TREES, ROWS_OF_A_TREE, TWO_ROW_LEAVES = 200, 20_000, 5_000
 BLEND, AUTO = "blend", "auto"
-# All that have a name, from quick to slow, which is the order in which they are trained.
+# From fast to slow, the order in which they are trained.
 NAMES = ("linear", "boosting", "forest", "lightgbm", "xgboost", "catboost", "network")
 
 
@@ -30,11 +30,11 @@ class CandidateModel(NamedTuple):
     """A model to try.
 
     Args:
-        name: what the results call it.
+        name: its name in the results.
         estimator: a scikit-learn classifier with `predict_proba`, not fitted.
-        own: whether the caller gave it. It then sees the rows and labels as they came; ours see
-            class codes, of two the positive one last.
-        frame: whether it reads the rows as they came; if not, as a matrix of numbers.
+        own: whether the user gave it. It then sees the original rows and labels; named candidates
+            see class codes, of two the positive one last.
+        frame: whether it reads the original rows; if not, a matrix of numbers.
     """
 
     name: str
@@ -43,16 +43,16 @@ class CandidateModel(NamedTuple):
     frame: bool
 
     def fit_arguments(self, weight: Any, groups: Any) -> dict[str, Any]:
-        """Those of the weights and groups that its `fit` takes."""
+        """The weights and groups, as far as its `fit` takes them."""
         given = {"sample_weight": weight, "groups": groups}
         taken = self.fit_parameters
         return {taken[name]: x for name, x in given.items() if name in taken and x is not None}
 
     @property
     def fit_parameters(self) -> dict[str, str]:
-        """What `fit` calls weights and groups, where it takes them.
+        """The names of `fit` for weights and groups, where it takes them.
 
-        A pipeline hands them on to its last step.
+        A pipeline passes them on to its last step.
         """
         prefix, model = "", self.estimator
         if isinstance(model, Pipeline):
@@ -64,14 +64,14 @@ class CandidateModel(NamedTuple):
 def build(
     given: Sequence[Any], metric: str | MetricFunction, recipe: str, rows: int, seed: int
 ) -> list[CandidateModel]:
-    """The candidates for a table, the quick ones first.
+    """The candidates for a table, the fast ones first.
 
     Args:
         given: names of `NAMES`, or pairs of a name and a classifier.
-        metric: what they are judged by.
+        metric: that of the ensemble.
         recipe: of the network.
-        rows: to be trained on in a fold.
-        seed: of all random draws.
+        rows: how many a fold trains on.
+        seed: of all candidates.
     """
     allowed = "hold names of models, or pairs of a name and a classifier"
     some = isinstance(given, Sequence) and not isinstance(given, str) and len(given) > 0
@@ -80,7 +80,7 @@ def build(
     names = [candidate.name for candidate in made]
     double = sorted({name for name in names if names.count(name) > 1})
     require(not double, OWNER, "candidates", "have different names", f"{double} more than once")
-    middle = NAMES.index("network") - 0.5  # a model that we know nothing of
+    middle = NAMES.index("network") - 0.5  # of unknown speed
     return sorted(made, key=lambda one: middle if one.own else NAMES.index(one.name))
 
 
@@ -116,7 +116,7 @@ def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, 
             some = rows > ROWS_OF_A_TREE
             return ExtraTreesClassifier(
                 TREES,
-                min_samples_leaf=2 if rows > LARGE else 1,
+                min_samples_leaf=2 if rows > TWO_ROW_LEAVES else 1,
                 bootstrap=some,
                 max_samples=ROWS_OF_A_TREE if some else None,
                 n_jobs=-1,  # all cores, as the other models take them
@@ -135,7 +135,7 @@ def _estimator(name: str, metric: str | MetricFunction, recipe: str, rows: int, 
 def network_candidate(metric: str | MetricFunction, recipe: str, seed: int) -> AlignedClassifier:
     """The network that is a candidate, without a rule: the ensemble has its own.
 
-    The fraction is held out where a fold cannot be (`training.train`).
+    The fraction is held out where the fold is too small to validate on (`training.train`).
     """
     return AlignedClassifier(
         metric, recipe=recipe, decision="argmax", validation_fraction=0.2, random_state=seed

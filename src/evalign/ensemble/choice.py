@@ -1,10 +1,10 @@
-"""Which candidates an ensemble uses, and what that brings on rows that it was not chosen on.
+"""Choose or weight the candidates of an ensemble, and estimate the gain by nested cross-fitting.
 
-The score of a fold must not be one that the choice was made by. So for each fold the candidates are
-chosen anew by the other folds, with rules that are fitted to these alone, and so is the rule of the
-choice; the labels of all folds together then have one score, as single folds may hold few rows of a
-class. Intervals are those of resampled rows: they tell how far other rows could move the scores,
-not how another training would come out.
+A fold must not be scored by a choice that was made on it. So for each fold the candidates and the
+rule are chosen anew on the other folds, with rules that are fitted to these alone. The labels of
+all folds together then have one score, as single folds may hold few rows of a class. Intervals are
+those of resampled rows: they say how far other rows could move the scores, not how another training
+run would come out.
 """
 
 from collections.abc import Callable
@@ -20,20 +20,20 @@ from evalign.ensemble.candidates import BLEND
 from evalign.estimator.evidence import CrossFitted, RuleSettings, others, rule_without, score_of
 from evalign.estimator.out_of_fold import OutOfFoldScores
 
-WAYS: dict[str, Any] = {"rule": None, "argmax": "argmax"}
+DECISIONS: dict[str, Any] = {"rule": None, "argmax": "argmax"}
 ENDS = ("", "_low", "_high")  # a value and its interval
-# Of the weights of a blend: rows that each candidate has in advance, the least probability that
-# counts, steps at most, and the weight below which a candidate is not worth its time.
+# The weights of a blend: prior rows of each candidate, the least probability that counts, steps at
+# most, and the weight below which a candidate is not worth its time.
 PRIOR, LEAST, STEPS, SMALL = 2.0, 1e-6, 500, 0.03
 
 
 class Trial(NamedTuple):
-    """A candidate that was trained on all folds.
+    """A candidate that was cross-validated.
 
     Args:
-        oof: its probabilities for rows that it was not trained on.
+        oof: its out-of-fold probabilities.
         found: its labels for each fold, by a rule fitted to the others and by argmax.
-        seconds: what its training took.
+        seconds: of its training.
     """
 
     oof: OutOfFoldScores
@@ -41,7 +41,7 @@ class Trial(NamedTuple):
     seconds: float
 
     def labels_without(self, fold: int) -> np.ndarray:
-        """The labels of all rows by the rule that this fold has not seen; −1 if there is none."""
+        """The labels of all rows by the rule fitted without this fold; −1 if there is none."""
         rule = self.found.rules[fold]
         if rule is None:
             return np.full(len(self.oof.y), -1)
@@ -49,11 +49,11 @@ class Trial(NamedTuple):
 
 
 class ChosenModels(NamedTuple):
-    """What an ensemble uses, and the evidence.
+    """The choice, and the evidence for it.
 
     Args:
-        weights: of the candidates whose mean probability decides, by name; they sum to 1.
-        oof: their mean for rows that they were not trained on.
+        weights: of the candidates in the mean, by name; they sum to 1.
+        oof: their mean out-of-fold probabilities.
         results: see `AlignedEnsemble.cv_results_`.
         gain: see `AlignedEnsemble.gain_`.
     """
@@ -64,20 +64,20 @@ class ChosenModels(NamedTuple):
     gain: dict[str, Any]
 
 
-# Chooses by some of the rows; the last argument gives the labels of a candidate.
+# Chooses on some of the rows; the last argument gives the labels of a candidate.
 Pick = Callable[
     [dict[str, Trial], np.ndarray, "Judge", Callable[[str], np.ndarray]], dict[str, float]
 ]
 
 
 class Judge(NamedTuple):
-    """Scores of labels for the rows that all candidates answered for.
+    """Scores labels of the held-out rows.
 
     Args:
         metric: the metric.
-        rows: the oof of any candidate; their labels, weights and folds are those of all.
-        classes: their number.
-        groups: a value per row of those that are resampled together, or None.
+        rows: the out-of-fold scores of any candidate: all have the same labels, weights and folds.
+        classes: how many there are.
+        groups: a value per row, or None; rows with the same value are resampled together.
         seed: of the resamples.
     """
 
@@ -88,7 +88,7 @@ class Judge(NamedTuple):
     seed: int
 
     def score(self, labels: np.ndarray, some: np.ndarray | None = None) -> float:
-        """The metric, or minus a cost, of the rows that have a label; NaN if none has."""
+        """The metric, negated if a cost, of the rows that have a label; NaN if none has."""
         counted = labels >= 0 if some is None else some & (labels >= 0)
         if not counted.any():
             return np.nan
@@ -96,9 +96,9 @@ class Judge(NamedTuple):
         return score_of(self.metric, labels[counted], part.y, part.weight, self.classes)
 
     def compare(self, *labels: np.ndarray) -> list[tuple[float, float, float]]:
-        """The score of each with its 95% interval, and then the first one minus each other.
+        """The score of each with its 95% interval, then the first minus each other.
 
-        Only rows that have a label from all of them are counted.
+        Only rows that have a label from all of them count.
         """
         counted = np.all([one >= 0 for one in labels], 0)
         if not counted.any():
@@ -122,13 +122,13 @@ class Judge(NamedTuple):
 
 
 def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Judge) -> ChosenModels:
-    """Choose among candidates that answered for the same rows.
+    """Choose or blend candidates that were cross-validated on the same folds.
 
     Args:
         tried: by their names.
         how: "blend" or "auto".
-        settings: what rules are fitted for.
-        judge: of labels.
+        settings: of the rules.
+        judge: scores labels.
     """
     pick, rows = _blend if how == BLEND else _best, judge.rows
 
@@ -136,7 +136,7 @@ def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Jud
         return tried[name].found.labels["argmax"]
 
     def labels(way: str) -> np.ndarray:
-        """Those of each fold, by the candidates and the rule that the other folds ask for."""
+        """The labels of each fold, by the candidates and the rule chosen on the other folds."""
         given = np.full(len(rows.y), -1)
         for place, fold in enumerate(np.unique(rows.fold)):
             own = np.asarray(rows.fold == fold)
@@ -150,12 +150,12 @@ def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Jud
                 given[own] = tried[name].found.labels[way][own]
                 continue
             oof = mean_out_of_fold(tried, weights)
-            rule = rule_without(oof, own, settings, WAYS[way])
+            rule = rule_without(oof, own, settings, DECISIONS[way])
             if rule is not None:
                 given[own] = rule(probabilities=oof.values[own])
         return given
 
-    chosen = {way: labels(way) for way in WAYS}
+    chosen = {way: labels(way) for way in DECISIONS}
     everything = np.ones(len(rows.y), bool)
     weights = pick(tried, everything, judge, lambda name: tried[name].found.labels["rule"])
     table = {name: one.found.labels for name, one in tried.items()} | {how: chosen}
@@ -172,7 +172,7 @@ def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Jud
         for stem, entry in zip(stems, (rule, argmax, gain), strict=True):
             for end, value in zip(ENDS, entry, strict=True):
                 results[f"{stem}{end}"].append(value)
-    # The opponent is chosen by all rows, which favours it: the gain is not too good for that.
+    # The opponent is chosen on all rows, which favours it, so the gain is not too large.
     (against,) = _best(tried, everything, judge, plain)
     *_, gain = judge.compare(chosen["rule"], plain(against))
     found = {"against": against} | dict(zip(("value", "low", "high"), gain, strict=True))
@@ -191,10 +191,10 @@ def mean_out_of_fold(tried: dict[str, Trial], weights: dict[str, float]) -> OutO
 def _blend(
     tried: dict[str, Trial], rows: np.ndarray, judge: Judge, labels: Callable[[str], np.ndarray]
 ) -> dict[str, float]:
-    """The weights with which the mean makes the labels of these rows most likely.
+    """The weights of the mean that maximise the likelihood of the labels of these rows.
 
-    As they are those of a mixture, the EM algorithm finds them, and there is one best answer. So
-    that few rows do not leave out what many would not, there are `PRIOR` rows more for each.
+    They are mixture weights, so the EM algorithm finds the one maximum. `PRIOR` rows per candidate
+    keep few rows from leaving out a candidate that many would not.
     """
     part = judge.rows.take(rows)
     mass = np.ones(len(part.y)) if part.weight is None else with_mean_one(part.weight)
@@ -209,7 +209,7 @@ def _blend(
         weights = new
         if done:
             break
-    # Of many, all are small.
+    # With many candidates, all weights are small.
     weights = np.where(weights < min(SMALL, weights.max() / 2), 0, weights)
     pairs = zip(tried, (weights / weights.sum()).tolist(), strict=True)
     return {name: weight for name, weight in pairs if weight}
@@ -218,6 +218,6 @@ def _blend(
 def _best(
     tried: dict[str, Trial], rows: np.ndarray, judge: Judge, labels: Callable[[str], np.ndarray]
 ) -> dict[str, float]:
-    """The candidate with the best score on some rows; of equals the first."""
+    """The candidate with the best score on some rows; the first if several are equal."""
     scores = {name: judge.score(labels(name), rows) for name in tried}
     return {max(scores, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf)): 1.0}

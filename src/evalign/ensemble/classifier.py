@@ -1,4 +1,4 @@
-"""`AlignedEnsemble`: the best of several models for a metric, or their mean."""
+"""`AlignedEnsemble`: the best of several models for a metric, or their weighted mean."""
 
 import copy
 import os
@@ -37,55 +37,54 @@ from evalign.training import TrainingWarning
 
 
 class AlignedEnsemble(ClassifierMixin, BaseEstimator):
-    """The best of several models for a table, or the mean of them, with the labels for a metric.
+    """The best of several models for a table, or their weighted mean, with a decision rule.
 
-    Each candidate is trained on all folds but one and asked about that one, in turn; all see the
-    same folds. From these oof a decision rule is fitted (`fit_decision`). The models of the
-    folds are kept, and `predict` takes the mean of their probabilities: it is what the rule was
-    fitted to, and nothing has to be trained again.
+    All candidates are cross-validated on the same folds, and a decision rule (`fit_decision`) is
+    fitted to the out-of-fold probabilities. The models of the folds are kept, and `predict` takes
+    the mean of their probabilities, which is what the rule was fitted to.
 
     Args:
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
-            function of a `Confusion`. Names without an average ("f1") are of two classes.
+            function of a `Confusion`. Names without an average ("f1") are for two classes.
         candidates: names, or pairs of a name and a scikit-learn classifier with `predict_proba`.
             "network" is `AlignedClassifier`, "boosting" scikit-learn's histogram gradient
             boosting, "forest" extra trees, "linear" logistic regression of scaled columns.
             "lightgbm", "xgboost" and "catboost" are candidates where they are named and installed.
-        choose: "blend" for the mean of the candidates' probabilities, with the weights that make
-            the labels of rows held out most likely; "auto" for the candidate with the best metric.
+        choose: "blend" for the mean of the candidates' probabilities, with the weights that
+            maximise the likelihood of the held-out labels; "auto" for the candidate with the best
+            metric.
         cv: the number of folds, stratified and shuffled, or a splitter of scikit-learn. None for 5
-            folds up to 5,000 rows, 3 up to 20,000, and a single fifth that is held out beyond.
+            folds up to 5,000 rows, 3 up to 20,000, and a single held-out fifth beyond.
         decision: "tuned", "expected" or "argmax", see `fit_decision`.
         constraint: such as "recall >= 0.9", see `fit_decision`.
-        confidence: such as 0.95, with which it shall hold on new rows, see `AlignedDecisionCV`.
-        pos_label: of two classes the positive one, which "f1" and the like are about; None for the
-            last in order.
-        time_limit: seconds for all of `fit`. Candidates are trained from quick to slow; one whose
+        confidence: probability that the constraint holds on new data, see `AlignedDecisionCV`.
+        pos_label: the positive class of two, for metrics like "f1"; None for the last in order.
+        time_limit: seconds for all of `fit`. Candidates are trained from fast to slow; one whose
             folds would not fit in is left out (`left_out_`). The first is always trained.
         n_jobs: how many folds are trained at once, in processes of their own.
-        random_state: the seed of the folds and of the candidates that are named.
-        verbose: 1 shows how far it is.
+        random_state: seed of the folds and of the named candidates.
+        verbose: 1 shows the progress.
 
     Attributes:
         classes_: the labels, sorted.
         weights_: of the candidates whose mean `predict` uses, by name; they sum to 1.
         models_: the models of the folds, by the name of each candidate that was tried.
-        rules_: the rule of each of these by itself.
-        rule_: the `DecisionRule` that `predict` uses. `rule_.classes` has its classes in order; of
+        rules_: the rule of each candidate alone.
+        rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
             two, the positive one is the last.
         cv_results_: columns of a table (`pandas.DataFrame(clf.cv_results_)`) with a row for each
             candidate, and a last one for the ensemble. "candidate" is its name, "weight" that of
             `weights_`, "seconds" what its training took. "rule_score" is the metric (a cost is
             negated) of labels by rules that were fitted to the other folds, "argmax_score" that of
             the most probable labels, and "gain" how far the ensemble is ahead of the candidate with
-            its rule. "_low" and "_high" behind these are 95% intervals, for other
-            rows (a paired bootstrap). The ensemble is chosen anew for each fold, by the others.
+            its rule. The suffixes "_low" and "_high" are 95% intervals for other rows (a paired
+            bootstrap). For each fold, the ensemble is chosen anew on the other folds.
         gain_: how far the ensemble is ahead of "against", the candidate with the best
-            "argmax_score": "value", "low" and "high". It was chosen by the very rows, the ensemble
-            was not, so that the gain is too small rather than too large. Of fewer than ten groups,
-            whose number is then "few_groups", no interval is to be trusted.
-        left_out_: why a candidate is not in it, by its name: time, or the constraint.
-        features_: the `Features`: what was learnt of the columns, and which were left out.
+            "argmax_score": "value", "low" and "high". That candidate, unlike the ensemble, is
+            chosen on the very rows it is scored on, so the gain is too small rather than too
+            large. With fewer than ten groups, counted in "few_groups", intervals are unreliable.
+        left_out_: why a candidate was left out, by its name: time, or the constraint.
+        features_: the `Features`: what was learned about the columns, and which were dropped.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     Examples:
@@ -144,16 +143,15 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         """Train the candidates, choose or blend them, and fit the rule.
 
         Args:
-            X: rows, as `AlignedClassifier` takes them. A classifier that you gave sees a frame as
-                it came, later ones too with columns in this order.
-            y: a label per row: numbers or strings.
-            sample_weight: a weight per row: of the candidates that take one, the choice and the
-                rule. Only the ratios count: candidates are given weights with a mean of 1. Rows of
-                weight 0 are left out; a class that has no others stays in `classes_`, with
-                probability 0.
+            X: rows, as `AlignedClassifier` takes them. A classifier that you gave sees the original
+                frame, and later ones with columns in this order.
+            y: a label per row, numbers or strings.
+            sample_weight: a weight per row, for the candidates that take one, the choice and the
+                rule. Only ratios count: candidates get weights with a mean of 1. Rows of weight 0
+                are left out; a class that has no others stays in `classes_`, with probability 0.
             groups: a value per row; the rows of a group stay together in the folds.
             constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
-            checkpoint: a folder for the checkpoints of networks. The same call goes on from them,
+            checkpoint: a folder for the checkpoints of networks, from which the same call resumes,
                 see `AlignedClassifier.fit`.
         """
         clock = Clock(self.time_limit)
@@ -161,10 +159,11 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         table, targets, features = read_table(self, X, y, sample_weight, groups)
         names, decision = targets.names, cast(Decision, self.decision)
         rows = _num_samples(y)
-        apart = constraint_values(OWNER, constraint_groups, rows)
-        apart = None if apart is None else apart[table.counted]
+        constraint_groups = constraint_values(OWNER, constraint_groups, rows)
+        if constraint_groups is not None:
+            constraint_groups = constraint_groups[table.counted]
         settings = RuleSettings(
-            self.metric, decision, self.constraint, names, self.confidence, apart
+            self.metric, decision, self.constraint, names, self.confidence, constraint_groups
         )
         if len(names) > 1:
             settings.check(OWNER)
@@ -247,21 +246,21 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         return self._state().left_out
 
     def predict(self, X: Any) -> np.ndarray:
-        """Labels, by the rule that `fit` made."""
+        """Labels, by the fitted rule."""
         values = self._values(X)
         one = np.zeros(len(values), int)
         codes = self.rule_(probabilities=values) if values.shape[1] > 1 else one
         return self._state().targets.decode(codes)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (n, n_classes): the weighted mean. What mends them is in the rule."""
+        """Probabilities (n, n_classes): the weighted mean, before the rule's calibration."""
         return self._values(X)[:, np.argsort(self._state().targets.order)]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores behind `predict`.
 
-        For two classes (n,), positive where the second is predicted; for more (n, n_classes), and
-        their argmax is predicted.
+        For two classes (n,), positive where the second is predicted; for more (n, n_classes), with
+        the prediction as argmax.
         """
         values = self._values(X)
         if values.shape[1] == 1:
@@ -269,14 +268,14 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         return self._state().targets.decision(self.rule_.scores(probabilities=values))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
+        """The metric of the predictions, negated if it is a cost: greater is better."""
         labels = self.predict(X)
         weight = None if sample_weight is None else row_weights(OWNER, sample_weight, labels)
         metric = resolve(self.metric, owner=OWNER)
         return self._state().targets.score(OWNER, metric, labels, y, weight)
 
     def only(self, name: str) -> Self:
-        """One of the candidates by itself, with its rule, as a classifier of its own."""
+        """One candidate with its rule, as a classifier of its own."""
         fitted = self._state()
         known = list(fitted.trained)
         require(name in known, f"{OWNER}.only", "name", f"be one of {known}", repr(name))
@@ -287,8 +286,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder without pickle (skops, safetensors and JSON), whole or not at all.
 
-        A splitter is not written, nor is a metric that is not a name: give it to `load` again.
-        Networks must be free of functions. Needs `skops`.
+        A splitter is not written, nor a metric that is not a name: pass it to `load` again.
+        Networks must not hold functions. Needs `skops`.
         """
         fitted = self._state()
         arguments = storage.plain_arguments(self.get_params(deep=False))
@@ -303,8 +302,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
 
         Args:
             path: the folder.
-            trusted: the names of types that models of yours hold. skops builds no others but those
-                of scikit-learn and of the models that have a name here.
+            trusted: the names of types in your own models. By default skops builds only those of
+                scikit-learn and of the named candidates.
             arguments: such as `metric`, where it is not a name.
         """
         state, trained = storage.load(path, trusted)
@@ -344,6 +343,6 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         return self._fitted
 
     def _values(self, X: Any) -> np.ndarray:
-        """The mean probability, with columns in the order of the rule."""
+        """The mean probabilities, with columns in the order of the rule."""
         fitted = self._state()
         return fitted.mean(read_rows(self, X, fitted.features))

@@ -1,4 +1,4 @@
-"""`FittedEnsemble`: all that a fit leaves behind. It is what is saved and loaded."""
+"""`FittedEnsemble`: the result of a fit, which is saved and loaded."""
 
 import math
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from evalign.estimator.targets import Targets
 
 @dataclass(frozen=True, eq=False)
 class FittedEnsemble:
-    """Candidates with their models, which of them are used, and how they decide.
+    """The candidates' models, their weights, and their rules.
 
     Args:
         targets: the labels, and the order of the rule's classes.
-        features: what was learnt of the columns.
+        features: what was learned about the columns.
         trained: the models, by the name of the candidate.
-        weights: of those whose mean probability decides, by name; none if there is one class.
-        rule: from the mean to labels.
-        rules: those of each candidate by itself.
+        weights: of the candidates in the mean, by name; none if there is one class.
+        rule: from mean probabilities to labels.
+        rules: the rule of each candidate alone.
         results: see `AlignedEnsemble.cv_results_`.
         gain: see `AlignedEnsemble.gain_`.
-        left_out: why a candidate is not in it, by its name.
+        left_out: why a candidate was left out, by its name.
     """
 
     targets: Targets
@@ -49,7 +49,7 @@ class FittedEnsemble:
         return np.average(each, 0, weights=list(self.weights.values()))
 
     def state_dict(self) -> dict[str, Any]:
-        """All but the models as plain values."""
+        """Everything but the models, as plain values."""
         classes, order, _ = self.targets
         return {
             "features": self.features.state_dict(),
@@ -68,7 +68,7 @@ class FittedEnsemble:
     def from_state_dict(
         cls, state: dict[str, Any], trained: dict[str, TrainedModels], metric: str | MetricFunction
     ) -> Self:
-        """The state again, with its models."""
+        """The inverse of `state_dict`, given the models."""
         given = None if isinstance(metric, str) else metric
         classes = np.array(state["classes"], dtype=state["classes_dtype"])
         order, number = np.array(state["order"], dtype=np.int64), len(classes)
@@ -93,7 +93,7 @@ class FittedEnsemble:
 
 
 def _plain(value: Any) -> Any:
-    """Results as JSON holds them: None for what is not a number."""
+    """Results as JSON can hold them: None for NaN."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""A fitted ensemble as a folder without pickle.
+"""Save and load a fitted ensemble as a folder without pickle.
 
 | in it              | holds                                                                  |
 | ------------------ | ---------------------------------------------------------------------- |
@@ -34,13 +34,13 @@ from evalign.estimator.storage import as_json, reading
 from evalign.training import CheckpointError, checkpoint
 from evalign.training.checkpoint import read_plain
 
-LARGEST = 2**34  # bytes of a model, packed and unpacked
+MAX_MODEL_BYTES = 2**34  # packed, and unpacked
 FORESTS = (ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier)
 TREES = [
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.tree._tree.Tree",
 ]
-# What skops does not trust by itself. These hold numbers, and the packages' own form of a model.
+# Types that skops does not trust by default. They hold numbers and the packages' own models.
 TRUSTED = [
     *TREES,
     "catboost.core.CatBoostClassifier",
@@ -73,7 +73,7 @@ def save(
                 cure = "Give a network by its name, and a metric by its name."
                 found = f"{functions} of {one.name!r}"
                 require(not functions, OWNER, "candidates", allowed, found, cure)
-            # `load` would refuse it: it cannot tell whether such trees lead out of themselves.
+            # `load` would refuse it, as it cannot check the branches of such trees.
             flags = getattr(model, "is_categorical_", None)
             allowed, got = "ask for numbers to be saved", f"categories: {one.name!r}"
             cure = "Put FrameEncoder before it in a pipeline."
@@ -102,8 +102,8 @@ def load(
     """The state that `save` was given, and the candidates by their names.
 
     Args:
-        path: what `save` wrote. It may come from anyone: no number in it is trusted.
-        trusted: types in it that skops may build, beyond `TRUSTED`.
+        path: what `save` wrote. It need not be trusted: no number in it is believed.
+        trusted: types that skops may build, beyond `TRUSTED`.
     """
     folder = checkpoint.recovered(path)
     tree = checkpoint.load(folder / "ensemble")
@@ -119,7 +119,7 @@ def load(
 
 
 def plain_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Those of the constructor as JSON holds them: no functions, splitters or estimators."""
+    """The constructor's arguments as JSON: no functions, splitters or estimators."""
     plain = {name: as_json(value) for name, value in arguments.items()}
     for name in ("cv", "random_state"):
         plain[name] = int(plain[name]) if isinstance(plain[name], Integral) else None
@@ -134,7 +134,7 @@ def constructor_arguments(
     trained: dict[str, TrainedModels],
     given: dict[str, Any],
 ) -> dict[str, Any]:
-    """The saved arguments again, of which `given` replace some."""
+    """The saved arguments, of which `given` replace some."""
     with reading(path, OWNER):
         arguments = dict(state["arguments"]) | given
         if "candidates" not in given:
@@ -150,7 +150,7 @@ def constructor_arguments(
 
 
 def _as_given(models: list[Any]) -> Any:
-    """A copy of a candidate that is not fitted; of some folds a constant may stand in for it."""
+    """An unfitted copy of a candidate, for which a constant may stand in on some folds."""
     own = (model for model in models if not isinstance(model, DummyClassifier))
     return clone(next(own, models[0]))
 
@@ -158,7 +158,7 @@ def _as_given(models: list[Any]) -> Any:
 def _model(stem: Path, checksum: str | None, trusted: Sequence[str]) -> Any:
     if checksum is None:
         return AlignedClassifier.load(stem)
-    data = read_plain(stem.with_suffix(".skops"), LARGEST)
+    data = read_plain(stem.with_suffix(".skops"), MAX_MODEL_BYTES)
     if hashlib.sha256(data).hexdigest() != checksum:
         raise ValueError(f"{stem.name}.skops has changed since it was written")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -167,7 +167,7 @@ def _model(stem: Path, checksum: str | None, trusted: Sequence[str]) -> Any:
         if any(member.compress_type not in packed for member in members):
             raise ValueError(f"{stem.name}.skops is packed in a way that evalign does not use")
         size = sum(member.file_size for member in members)
-        if size > LARGEST:
+        if size > MAX_MODEL_BYTES:
             raise ValueError(f"{stem.name}.skops has {size:,} bytes unpacked")
     skops_io = _skops()
     try:
@@ -178,7 +178,7 @@ def _model(stem: Path, checksum: str | None, trusted: Sequence[str]) -> Any:
         if isinstance(model, FORESTS):
             _check_trees(model)
             return model
-        allowed = {*TRUSTED} - {*TREES}  # inside of what it is, nobody has looked at them
+        allowed = {*TRUSTED} - {*TREES}  # trees are checked inside of known forests only
     unknown = {*skops_io.get_untrusted_types(data=data)} - allowed - {*trusted}
     if unknown or model is None:
         cure = f"If you trust them: load(path, trusted={sorted(unknown)})."
@@ -187,7 +187,7 @@ def _model(stem: Path, checksum: str | None, trusted: Sequence[str]) -> Any:
 
 
 def _check_trees(model: Any) -> None:
-    """Refuse trees that lead out of themselves: compiled code follows them without looking."""
+    """Refuse trees whose branches leave the tree: compiled code follows them unchecked."""
     width = model.n_features_in_
     for tree in getattr(model, "estimators_", []):
         nodes = tree.tree_
@@ -201,7 +201,7 @@ def _check_trees(model: Any) -> None:
             )
             _check_nodes(left, right, feature, nodes["is_leaf"] == 0, width)
             if nodes["is_categorical"].any():
-                raise ValueError("a tree asks for categories, which there are not")
+                raise ValueError("a tree splits on categories, which there are none of")
 
 
 def _check_nodes(
@@ -210,9 +210,9 @@ def _check_nodes(
     place = np.arange(len(inner))[inner]
     for child in (left[inner], right[inner]):
         if not ((child > place) & (child < len(inner))).all():
-            raise ValueError("a tree has branches that lead nowhere")
+            raise ValueError("a tree has a branch that leaves the tree")
     if not ((feature[inner] >= 0) & (feature[inner] < width)).all():
-        raise ValueError("a tree asks for columns that there are not")
+        raise ValueError("a tree splits on a column that does not exist")
 
 
 def _skops() -> Any:

@@ -1,4 +1,4 @@
-"""A candidate trained fold by fold, as far as the time goes."""
+"""Train a candidate fold by fold, within the time limit."""
 
 import os
 import time
@@ -22,28 +22,30 @@ from evalign.estimator import AlignedClassifier, held_out
 from evalign.estimator.network import Defaults, chosen, find_device
 from evalign.estimator.out_of_fold import Split, class_scores
 
-PROBE = 2000  # rows; where time is limited, a larger table is tried with so many first, then 4 ×
+PROBE = (
+    2000  # rows that estimate the time of a larger table, if it is limited; then four times as many
+)
 # Rows up to which one thread is enough. Threads of boosted trees on few rows mostly wait for each
-# other: with two, where other work keeps both cores busy, 2,000 rows take ten times as long.
+# other: two threads on two busy cores take ten times as long for 2,000 rows.
 ONE_THREAD = 10_000
-# Rows of a fold from which on a network may choose its best epoch on it. Of labels that are noise
-# it then seems to have an MCC of 0.06 in the mean, and with fewer rows more.
+# Rows of a fold from which a network may choose its best epoch on it. On noise labels it then seems
+# to have a mean MCC of 0.06, and with fewer rows more.
 LARGE_FOLD = 200
-FLOAT32 = 1e-4  # how far from 1 probabilities of many classes in float32 may sum to
+FLOAT32 = 1e-4  # by which a sum of many float32 probabilities may differ from 1
 
 
 class OutOfTime(Exception):
-    """A candidate does not fit into the time; the text says why."""
+    """A candidate does not fit into the time limit; the text says why."""
 
 
 @dataclass
 class Clock:
-    """The time that is left.
+    """The remaining time.
 
     Args:
-        limit: seconds for everything; None for as long as it takes.
-        reserve: seconds of it to keep for what comes after the training.
-        start: when it began.
+        limit: seconds in all; None for no limit.
+        reserve: seconds to keep for what comes after training.
+        start: when the clock started.
     """
 
     limit: float | None
@@ -57,7 +59,7 @@ class Clock:
         return self.start + limit - time.monotonic() - self.reserve
 
     def require(self, seconds: float, why: str) -> None:
-        """Give up a candidate that needs more than is left."""
+        """Raise `OutOfTime` if a candidate needs more than is left."""
         if seconds > self.left:
             raise OutOfTime(f"{why}, and {max(0.0, self.left):.1f} s were left")
 
@@ -66,9 +68,9 @@ class TableForms(NamedTuple):
     """Rows in all the forms that candidates read.
 
     Args:
-        given: as they came.
-        declared: the same with the columns that are learnt from, text declared a category. So a
-            network sees a column as what all rows say it is, whatever the rows of its fold are.
+        given: the original rows.
+        declared: the columns that are learned from, with text declared as categories, so that a
+            column has one kind in all folds.
         matrix: the same as numbers, within the range of float32.
     """
 
@@ -83,22 +85,22 @@ class TableForms(NamedTuple):
         return self.declared if candidate.frame else self.matrix
 
     def take(self, rows: np.ndarray) -> "TableForms":
-        """Some of the rows, by their numbers."""
+        """Some of the rows, by their positions."""
         given, declared = (_safe_indexing(form, rows) for form in (self.given, self.declared))
         return TableForms(given, declared, self.matrix[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledTable:
-    """The rows that an ensemble learns from.
+    """The training rows of an ensemble.
 
     Args:
         rows: in all forms.
-        y: the labels as they came.
+        y: the original labels.
         codes: the labels' codes, of two the positive one last.
         weight: a weight per row, or None.
         groups: a group per row, or None.
-        counted: the numbers of the rows in the table that was given; others had no weight.
+        counted: the positions of the rows in the original table, without those of weight 0.
     """
 
     rows: TableForms
@@ -118,8 +120,8 @@ class TrainedModels(NamedTuple):
 
     Args:
         name: as in `CandidateModel`; so are the next two.
-        own: whether the caller gave it, so that its classes are the labels, not their codes.
-        frame: whether it reads the rows as they came.
+        own: whether the user gave it, so that its classes are the labels, not their codes.
+        frame: whether it reads the original rows.
         models: one for each fold.
     """
 
@@ -129,7 +131,7 @@ class TrainedModels(NamedTuple):
     models: list[Any]
 
     def probabilities(self, model: Any, rows: Any, classes: np.ndarray) -> np.ndarray:
-        """The probabilities of one of its models for rows that it can read, (n, C).
+        """The probabilities (n, C) of one of its models, for rows in the form that it reads.
 
         `classes` are the labels in the order of the columns.
         """
@@ -150,20 +152,20 @@ class TrainedModels(NamedTuple):
         return values
 
     def mean(self, rows: TableForms, classes: np.ndarray) -> np.ndarray:
-        """The mean probability of its models."""
+        """The mean probabilities of its models."""
         seen = rows.seen_by(self)
         return np.mean([self.probabilities(model, seen, classes) for model in self.models], 0)
 
 
 class Watch:
-    """Called after each epoch of a network: ends what cannot be done in time.
+    """Called after each epoch of a network: stops it if the time does not suffice.
 
     Args:
-        clock: the time that is left.
-        epochs: that must fit into it when the first has shown how long one takes; later it is the
-            next one alone, as a training may end early.
-        said: how the network is called.
-        tell: takes a line on how far it is.
+        clock: the remaining time.
+        epochs: that must fit into it, judged by the first; later only the next one must, as
+            training may stop early.
+        said: the name of the network.
+        tell: prints progress.
     """
 
     def __init__(self, clock: Clock, epochs: int, said: str, tell: Tell) -> None:
@@ -187,16 +189,16 @@ def train(
     tell: Tell,
     others_took: float = 0.0,
 ) -> TrainedModels:
-    """A model for each fold, trained on the other folds; or `OutOfTime`, and none of them.
+    """A model for each fold, trained on the other folds; or `OutOfTime` and none.
 
     Args:
         candidate: what is trained.
         table: all rows.
         parts: the folds.
-        clock: once the first fold is done, it is known what all of them take.
+        clock: the remaining time; the first fold shows how long all of them take.
         n_jobs: how many of the others are trained at once.
         checkpoint: a folder for the checkpoints of networks, or None.
-        tell: takes a line on how far it is.
+        tell: prints progress.
         others_took: the seconds of the slowest candidate so far; a network takes longer.
     """
     X, y = table.seen_by(candidate)
@@ -209,14 +211,14 @@ def train(
     def arguments(rows: np.ndarray) -> dict[str, Any]:
         groups = table.groups
         if is_network and groups is not None and len(np.unique(groups[rows])) == 1:
-            groups = None  # of which it could hold none out
+            groups = None  # it could hold none out
         return candidate.fit_arguments(table.weight, groups)
 
     def work(fold: int, part: Split, alone: bool) -> tuple[Any, ...]:
         rows, held = part
         estimator: Any = candidate.estimator
         more = arguments(rows)
-        # A rule of its own would be fitted to the very answers that are to judge it.
+        # A rule of its own would be fitted to the scores that it is to be judged by.
         if is_network and network.decision == "argmax" and len(held) >= LARGE_FOLD:
             more |= _validation(X, y, table.weight, rows, held)
         if is_network and checkpoint is not None:
@@ -252,10 +254,9 @@ def train(
 def _validation(
     X: Any, y: np.ndarray, weight: np.ndarray | None, rows: np.ndarray, held: np.ndarray
 ) -> dict[str, Any]:
-    """The fold that is held out, as what a network chooses its best epoch on.
+    """The held-out fold, as the validation rows of a network.
 
-    The network then learns from all the other folds, and not from most of their rows. Classes that
-    it does not learn cannot be validated.
+    The network then trains on all rows of the other folds. Classes that these lack are left out.
     """
     held = held[np.isin(y[held], y[rows])]
     if not len(held):
@@ -267,10 +268,10 @@ def _validation(
 def _expected(
     estimator: Any, how: Defaults, X: Any, y: Any, rows: np.ndarray, arguments: dict[str, Any]
 ) -> float:
-    """The seconds that training on these rows should take, judged by some of them.
+    """The expected seconds of training on these rows, estimated from some of them.
 
-    An epoch of a network tells, with the batches of `how`. Of others a part may not depend on the
-    rows, which two sizes tell apart.
+    For a network, from one epoch. For others, from two sizes, as a part of the time may not depend
+    on the number of rows.
     """
 
     def took(number: int, estimator: Any = estimator) -> tuple[float, Any]:

@@ -1,4 +1,4 @@
-"""All candidates tried on the same folds: trained, asked, and scored with and without a rule."""
+"""Cross-validate all candidates on the same folds, and fit their rules."""
 
 import os
 import time
@@ -15,7 +15,7 @@ from evalign.core.input_warnings import warn
 from evalign.core.metrics import Metric
 from evalign.decisions import DecisionRule
 from evalign.ensemble.candidates import OWNER, CandidateModel
-from evalign.ensemble.choice import WAYS, Judge, Trial
+from evalign.ensemble.choice import DECISIONS, Judge, Trial
 from evalign.ensemble.narration import Tell
 from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedModels, train
 from evalign.estimator import held_out
@@ -23,19 +23,19 @@ from evalign.estimator.evidence import RuleSettings, cross_fit, without_promise_
 from evalign.estimator.out_of_fold import OutOfFoldScores, Split
 from evalign.training import TrainingWarning, holdout_split
 
-# Rows up to which there are so many folds. With more, a fifth is held out once: it tells enough.
+# Folds by the number of rows, at most. With more rows, a single held-out fifth is enough.
 FOLDS = {5_000: 5, 20_000: 3}
 
 
 class Trials(NamedTuple):
-    """What came of the candidates, by their names.
+    """The results of the candidates, by name.
 
     Args:
         trained: their models.
-        tried: their oof and labels for rows that they were not trained on.
-        rules: the rule of each by itself.
-        left_out: why one was not tried.
-        judge: scores labels for those rows.
+        tried: their out-of-fold scores and labels.
+        rules: the rule of each alone.
+        left_out: why a candidate was left out.
+        judge: scores labels of the held-out rows.
     """
 
     trained: dict[str, TrainedModels]
@@ -46,9 +46,9 @@ class Trials(NamedTuple):
 
 
 def folds(owner: str, cv: Any, table: LabelledTable, given: int, seed: int) -> list[Split]:
-    """The rows to train on and those held out, for each fold; both are all if rows are too few.
+    """Training rows and held-out rows of each fold; both are all rows if these are too few.
 
-    `given` is the number of rows that came, also of those without weight.
+    `given` is the number of rows including those of weight 0.
     """
     rows = len(table.codes)
     if cv is None:
@@ -79,20 +79,20 @@ def run_trials(
     checkpoint: str | os.PathLike[str] | None,
     tell: Tell,
 ) -> Trials:
-    """Train all candidates that the time suffices for, and fit their rules.
+    """Train all candidates that the time limit allows, and fit their rules.
 
     Args:
         candidates: the first is tried however long it takes.
         table: all rows.
         classes: the labels in the order of their codes.
         parts: the folds.
-        settings: what rules are fitted for.
+        settings: of the rules.
         metric: that of `settings`.
-        clock: the time that is left.
+        clock: the remaining time.
         n_jobs: see `train`, as for the last two.
-        seed: of the rule's folds, where a single part is held out, and of the resamples.
+        seed: of the rule's folds, if there is a single held-out part, and of the resamples.
         checkpoint: a folder, or None.
-        tell: takes a line on how far it is.
+        tell: prints progress.
     """
     ok = n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)
     require(ok, OWNER, "n_jobs", "be a whole number, not 0, or None", repr(n_jobs))
@@ -105,9 +105,7 @@ def run_trials(
     for candidate in candidates:
         if weighted and "sample_weight" not in candidate.fit_parameters:
             what = f"The candidate {candidate.name!r} of {OWNER} takes no sample_weight"
-            warn(
-                f"{what}: the weights are those of the choice and its rule alone.", TrainingWarning
-            )
+            warn(f"{what}: the weights are for the choice and its rule alone.", TrainingWarning)
         name, start = candidate.name, time.monotonic()
         limit = clock if tried else Clock(None)
         try:
@@ -128,10 +126,10 @@ def run_trials(
             tell(f"{name}: left out: {error}")
             continue
         except Exception as error:
-            how = "It is given the rows as they came." if candidate.own else ""
+            how = "It is given the original rows." if candidate.own else ""
             error.add_note(f"This is an error of the candidate {name!r} of AlignedEnsemble. {how}")
             raise
-        found = cross_fit(oof, settings, WAYS)
+        found = cross_fit(oof, settings, DECISIONS)
         try:
             with without_promise_warnings():
                 rules[name] = settings.rule(oof)
@@ -146,7 +144,7 @@ def run_trials(
         clock.reserve = max(clock.reserve, 2 * (time.monotonic() - start))
         judge = judge or _judge(oof, metric, len(classes), table.groups, seed)
         sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
-        scores = (f"{sign * judge.score(found.labels[way]):.4f}" for way in WAYS)
+        scores = (f"{sign * judge.score(found.labels[way]):.4f}" for way in DECISIONS)
         with_rule, without = (score.replace("nan", "unknown") for score in scores)  # too few rows
         tell(f"{name}: {metric.name} {with_rule} with its rule, {without} by argmax")
     if judge is None:
@@ -158,7 +156,7 @@ def run_trials(
 def _out_of_fold(
     trained: TrainedModels, table: LabelledTable, classes: np.ndarray, parts: list[Split], seed: int
 ) -> OutOfFoldScores:
-    """What a candidate says of the rows that it was not trained on."""
+    """The out-of-fold probabilities of a candidate."""
     X = table.rows.seen_by(trained)
     values = [
         trained.probabilities(model, _safe_indexing(X, rows), classes)

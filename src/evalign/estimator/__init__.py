@@ -1,16 +1,16 @@
 """The scikit-learn estimators: `AlignedClassifier` and `AlignedDecisionCV`.
 
-From high to low: `classifier` trains a network. `fitting` trains and fits the decision rule,
-`storage` saves and loads, `export` writes ONNX. `state` is what a fit leaves behind. `arguments`
-checks the constructor's arguments, `positive` knows which of two classes a metric is about,
-`network` builds a network and asks it, `progress` tells how far training is. `members` is the
-default network, `folds` several for a small table, `quantiles` scales columns, and `rows` reads
-and splits a table. `frames` makes a matrix of its columns, `roles` says which of them teach
-something, `columns` are what is learnt of each, and `cells` reads them from whatever frame it is.
+From high to low: `classifier` is the estimator that trains a network. `fitting` trains it and fits
+the decision rule, `storage` saves and loads, `export` writes ONNX. `fitted` is the result of a fit.
+`arguments` checks the constructor's arguments, `positive` orients a metric towards the positive
+class, `constrained` checks constraints, `network` builds and runs a network, `epoch_progress` shows
+progress. `members` is the default network, `folds` several for a small table, `quantiles` scales
+columns, and `rows` reads and splits a table. `frames` turns its columns into a matrix, `roles` says
+which of them are learned from, `columns` are what is learned about each, `cells` reads any frame.
 
-`decision_cv` puts a decision around any other classifier. `held_out` trains it fold by fold,
-`targets` reads labels, `plot` draws. `evidence` says what a rule brings on rows it has not seen,
-and `answers` are what a classifier says of rows.
+`decision_cv` fits a decision around any other classifier. `held_out` cross-validates it, `targets`
+reads labels, `plot` plots. `evidence` estimates the gain of a rule on rows that it was not fitted
+to, and `out_of_fold` holds a classifier's scores of held-out rows.
 """
 
 from evalign.estimator.classifier import AlignedClassifier

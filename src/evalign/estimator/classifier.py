@@ -1,4 +1,4 @@
-"""`AlignedClassifier`: a scikit-learn estimator that is trained for a metric."""
+"""`AlignedClassifier`: a scikit-learn estimator that trains a network for a metric."""
 
 import os
 from collections.abc import Callable
@@ -42,14 +42,14 @@ from evalign.training import History
 class AlignedClassifier(ClassifierMixin, BaseEstimator):
     """A neural network for tables, trained on the metric it is judged by.
 
-    A part of the rows is held out; on it the best epoch is chosen and the decision rule fitted.
-    Columns are scaled inside, by the training rows. A row has one label, or many: see `fit`.
+    The best epoch is chosen and the decision rule fitted on held-out rows. Columns are scaled
+    inside, by the training rows. Problems may be multilabel, see `fit`.
 
     Args:
         metric: a name ("f1_macro", "matthews_corrcoef", ...), a metric of `evalign.metrics` or a
-            function of a `Confusion`. Names without an average ("f1") are of two classes.
-        pos_label: of two classes the positive one, which is class 1 of the metric; None for
-            `classes_[1]`, the last in order.
+            function of a `Confusion`. Names without an average ("f1") are for two classes.
+        pos_label: the positive class of two, class 1 of the metric; None for `classes_[1]`, the
+            last in order.
         recipe: "aligned" (the metric and cross-entropy together, see `AlignedLoss`),
             "cross_entropy" or "east" (the paper's method). None is "aligned", or "cross_entropy"
             with a constraint.
@@ -61,33 +61,32 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
             best epoch is the one with the best metric under it; it is an error if no rule does.
         confidence: probability that the constraint holds on new data, such as 0.95, see
             `fit_decision`.
-        validation_fraction: the share of the rows that is held out, stratified by class. None for
-            0.2; or, with a network that goes by name and a class of fewer than 100 rows, for five
-            folds: see `fit`.
-        epochs: the most passes over the data. None, here and in the next four, is for what the
-            network wants.
+        validation_fraction: the share of held-out rows, stratified by class. None for 0.2, or for
+            five folds if a named network has a class of fewer than 100 rows, see `fit`.
+        epochs: passes over the data, at most. None, here and in the next four, is the network's
+            default.
         batch_size: rows per step, at most.
-        learning_rate: AdamW's, at its highest; falls to 0 along a cosine.
+        learning_rate: AdamW's peak, which falls to 0 along a cosine.
         weight_decay: AdamW's.
-        dropout: of a network that goes by name.
-        ema_decay: decay of a moving average of the weights over the steps, which is what is
-            validated and kept; None for the weights themselves.
-        patience: epochs without a new best before training ends; None never ends early.
+        dropout: of a named network.
+        ema_decay: decay of a moving average of the weights over the steps, which is validated and
+            kept; None for the weights themselves.
+        patience: epochs without a new best before training stops; None never stops early.
         class_weight: None, "balanced" or {class: weight}; multiplies the rows' weights in `fit`,
-            in the loss, the choice of the epoch and the decision, so that the metric too is that
-            of the reweighted rows. An aligned metric seldom needs it. Not for many labels a row.
+            for the loss, the best epoch and the decision, so the metric too is that of the
+            reweighted rows. An aligned metric seldom needs it. Not if multilabel.
         device: "auto" (a GPU if there is one), or a name that torch knows.
-        random_state: the seed of the split, the initial weights, the shuffling and dropout.
-        verbose: 1 shows a progress bar (a line per epoch where standard error is not a terminal).
+        random_state: seed of the split and of training.
+        verbose: 1 shows a progress bar, or a line per minute if standard error is not a terminal.
         on_epoch: called with each record of the history.
 
     Attributes:
-        classes_: the labels, sorted; of many labels a row, the numbers of their columns.
+        classes_: the labels, sorted; if multilabel, the numbers of their columns.
         history_: a record per epoch, see `evalign.training.fit`.
         network_: the trained network.
-        rule_: the `DecisionRule` that `predict` uses. It is for the network's logits: its
-            `threshold` is not one of `predict_proba`, which has the rule's offsets in already.
-        features_: the `Features`: what was learnt of the columns, and which were left out.
+        rule_: the `DecisionRule` that `predict` uses. It takes the network's logits, so its
+            `threshold` is not on the scale of `predict_proba`.
+        features_: the `Features`: what was learned about the columns, and which were dropped.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     Examples:
@@ -161,36 +160,36 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     ) -> Self:
         """Train, choose the best epoch and fit the decision rule.
 
-        Where the rarest class has few rows, a part of them is too few to choose on (see
+        If the rarest class has few rows, a fifth of them is too few to validate on (see
         `validation_fraction`). Five networks are then trained side by side, each without a fifth of
-        the rows. The best epoch and the rule are of all rows, each by the network that has not seen
-        it, and `predict` takes the mean of the networks.
+        the rows. The best epoch and the rule are chosen on all rows, each scored by the network
+        that has not seen it, and `predict` takes the mean of the networks.
 
         Args:
             X: a frame of pandas or polars, an array, or a sparse matrix (made dense as a whole).
                 Columns may hold numbers, categories, text labels, truth values and dates, with
                 gaps; see `FrameEncoder`.
-            y: a label per row: numbers or strings; or many labels a row: 0 and 1 of shape (N, L),
-                L at least 2, as an array, a frame or a sparse matrix.
-            sample_weight: a weight per row, of which only the ratios count. Rows of weight 0 are
-                left out; a class that has no others stays in `classes_`, with small probabilities.
-            validation_data: (X, y) or (X, y, sample_weight) to use instead of held-out rows, or
-                (X, y, sample_weight, constraint_groups), where the weights may be None.
+            y: a label per row, numbers or strings; if multilabel, 0 and 1 of shape (N, L), L at
+                least 2, as an array, a frame or a sparse matrix.
+            sample_weight: a weight per row; only ratios count. Rows of weight 0 are left out; a
+                class that has no others stays in `classes_`, with small probabilities.
+            validation_data: (X, y), (X, y, sample_weight) or (X, y, sample_weight,
+                constraint_groups) to use instead of held-out rows; the weights may be None.
             groups: a value per row; the rows of a group are held out together.
             constraint_groups: a group per row, for a constraint such as "gap(recall) <= 0.05".
-            checkpoint: a folder to save the training to as it runs, and to continue from if it
-                exists. The same call then ends as if it had never been stopped (on the CPU to the
+            checkpoint: a folder to save training to as it runs, and to resume from if it exists.
+                The same call then ends as if it had never been interrupted (on the CPU, to the
                 bit). It must be the same call on the same rows, with a fixed `random_state`.
         """
         check_arguments(self.get_params(deep=False))
         fixed = checkpoint is None or isinstance(self.random_state, Integral)
-        allowed = "be an integer with a checkpoint, which another seed could not go on from"
+        allowed = "be an integer with a checkpoint, which only the same seed can resume"
         require(fixed, OWNER, "random_state", allowed, repr(self.random_state))
         names = label_names(y)
         X, y = read_labelled(self, X, y, reset=True)
         targets, codes, metric, factors = read_classes(self, y, sample_weight)
         classes = targets.classes
-        # Complains before training.
+        # Raises before training.
         oriented_constraint(self.get_params(deep=False), classes, targets.multilabel)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -239,13 +238,13 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
         return self._state().features
 
     def predict(self, X: Any) -> np.ndarray:
-        """Labels, by the rule that `fit` made; of many labels a row 0 and 1 (n, n_labels)."""
+        """Labels, by the fitted rule; if multilabel, 0 and 1 (n, n_labels)."""
         return self._targets.decode(self.rule_.labels_of(self._probabilities(X)).numpy())
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (n, n_classes), float64, with the prior that training took out put back.
+        """Probabilities (n, n_classes) in float64, with the loss's offsets added back.
 
-        Of many labels a row, (n, n_labels): that of each label.
+        If multilabel, the probability of each label, (n, n_labels).
         """
         eta = self._probabilities(X)
         return (eta[..., 1] if self._state().multilabel else eta).numpy()
@@ -253,15 +252,15 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """The scores behind `predict`.
 
-        For two classes (n,), positive where the second is predicted; for more (n, n_classes), and
-        their argmax is predicted; for many labels a row (n, n_labels), positive where one is.
+        For two classes (n,), positive where the second is predicted; for more (n, n_classes), with
+        the prediction as argmax; if multilabel (n, n_labels), positive where a label is predicted.
         """
         scores = self.rule_.scores_of(self._probabilities(X))
         two = scores.shape[1] == 2 and not self._state().multilabel
         return (scores[:, 1] - scores[:, 0] if two else scores).numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The metric of the predictions, or minus the metric if it is a cost: greater is better."""
+        """The metric of the predictions, negated if it is a cost: greater is better."""
         labels = self.predict(X)
         if self._state().multilabel:
             check_names(f"{OWNER}.score", label_names(y), self.rule_.classes)
@@ -271,7 +270,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a folder without pickle (safetensors and JSON), whole or not at all.
 
-        Functions are not written. Give `network`, `on_epoch` and a `metric` that is not a name to
+        Functions are not written: pass `network`, `on_epoch` and a `metric` that is not a name to
         `load` again.
         """
         storage.save(path, self.get_params(deep=False), self._state())
@@ -294,14 +293,13 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write an ONNX file, from raw rows to labels, with the decision rule inside.
 
-        Of an array its input is "X" (n, n_features), float32. Of a frame each column is an input
-        (n, 1) under its name: numbers as float64 with NaN for a gap, truth values as 1, 0 or NaN,
-        categories as strings with "" for a gap, dates as int64, microseconds since 1970 (as
-        numpy's datetime64[us], whose NaT is a gap). Its outputs are "label" (n,), an index into
-        the classes, which are in the file's metadata as JSON, and "probability" and "score"
-        (n, n_classes); of many labels a row "label" is 0 or 1, (n, n_labels). A row with an
-        infinity, which `predict` refuses, gets the label −1 and NaN for the others. Needs `onnx`
-        and `onnxscript`.
+        After an array, the input is "X" (n, n_features), float32. After a frame, each column is an
+        input (n, 1) by its name: numbers as float64 with NaN if missing, bools as 1, 0 or NaN,
+        categories as strings with "" if missing, dates as int64, microseconds since 1970 (numpy's
+        datetime64[us], NaT if missing). The outputs are "label" (n,), an index into the classes,
+        which are in the file's metadata as JSON, and "probability" and "score" (n, n_classes); if
+        multilabel, "label" is 0 or 1, (n, n_labels). A row with an infinity, which `predict`
+        refuses, gets the label −1 and NaN for the others. Needs `onnx` and `onnxscript`.
         """
         export(path, self._state())
 

@@ -16,8 +16,8 @@ from evalign.core.groups import stacked
 from evalign.core.metrics import Metric, MetricFunction
 from evalign.decisions import Decision
 from evalign.decisions.fit import check_arguments, check_promise
-from evalign.decisions.gains import quick_standing
-from evalign.decisions.goal import Goal
+from evalign.decisions.gain_search import quick_standing
+from evalign.decisions.objective import Objective
 from evalign.estimator.rows import OWNER
 
 INFINITE = 1e30  # stands for the bounds of an unbounded metric, as nothing is worse than ∞
@@ -141,7 +141,7 @@ class ConstrainedScore:
         mass = torch.ones_like(logits[:, 0]) if weight is None else weight.to(logits)
         groups = None if self.groups is None else torch.from_numpy(self.groups).to(y)
         number = 0 if groups is None else int(groups.amax()) + 1
-        goal = Goal.of(OWNER, self.metric, self.constraint, self.classes, number).compacted()
+        goal = Objective.of(OWNER, self.metric, self.constraint, self.classes, number).compacted()
         offsets = logits.new_tensor(self.offsets)
         target = goal.by_group(one_hot(y, len(self.classes)).to(logits), groups)
         missing, score = quick_standing(

@@ -26,8 +26,8 @@ def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRe
     """Give a function to call with the record of each epoch."""
     console = terminal()
     if console is None:
-        with _lines(title, metric, epochs) as show:
-            yield show
+        with _lines(title, metric, epochs) as printed:
+            yield printed
         return
     from rich.progress import (
         BarColumn,

@@ -16,7 +16,7 @@ from evalign.core.groups import of_each, stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
 from evalign.decisions.fit import check_arguments
-from evalign.decisions.goal import Goal
+from evalign.decisions.objective import Objective
 from evalign.decisions.promise import NotPromisedWarning
 from evalign.estimator.constrained import gaps_of
 from evalign.estimator.out_of_fold import OWNER, OutOfFoldScores, as_argument
@@ -287,7 +287,7 @@ def _curve(oof: OutOfFoldScores, metric: Metric, folds: np.ndarray) -> dict[str,
             mass = np.concatenate([[0], weight[rows][order].cumsum()])
             below = mass[np.searchsorted(value[rows][order], thresholds, side="right")]
             matrices[place, :, true] = np.stack([below, mass[-1] - below], -1)
-    scores = Goal.of(OWNER, metric, None).scores(torch.from_numpy(matrices)).numpy()
+    scores = Objective.of(OWNER, metric, None).scores(torch.from_numpy(matrices)).numpy()
     return {
         "thresholds": thresholds,
         "threshold_scores": np.where(np.isfinite(scores), scores, np.nan),

@@ -1,4 +1,4 @@
-"""A fitted classifier as an ONNX file."""
+"""Export a fitted classifier as an ONNX file."""
 
 import json
 import logging
@@ -26,14 +26,14 @@ from evalign.estimator.frames import Features
 from evalign.estimator.rows import OWNER, network_input
 
 OUTPUTS = ["label", "probability", "score"]
-INSIDE = "evalign/"  # before the names of all that is neither an input nor an output
+INSIDE = "evalign/"  # prefix of all names but those of inputs and outputs
 NO_DATE = int(np.datetime64("NaT", "us").astype(np.int64))
 
 
 def export(path: str | os.PathLike[str], fitted: FittedClassifier) -> None:
     """Write one module from raw rows to labels, with the classes in the file's metadata.
 
-    An array is one input. Of a frame, each column is one.
+    An array is one input; of a frame, each column is one.
     """
     import onnx
     from onnx import compose, helper
@@ -76,7 +76,7 @@ def export(path: str | os.PathLike[str], fitted: FittedClassifier) -> None:
 
 @contextmanager
 def _without_torchvision() -> Iterator[None]:
-    """Keep back what torch logs of operators of torchvision, which no module here has."""
+    """Silence torch's log that torchvision is not installed, which no module here needs."""
 
     def is_told(record: logging.LogRecord) -> bool:
         return not record.getMessage().startswith("torchvision is not installed")
@@ -90,7 +90,7 @@ def _without_torchvision() -> Iterator[None]:
 
 
 class _RowsToLabels(nn.Module):
-    """All that `predict` does. A graph refuses no row: an infinite one gets no label."""
+    """The whole of `predict`. A graph cannot refuse a row: an infinite one gets no label."""
 
     def __init__(self, fitted: FittedClassifier) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ def _is_array(features: Features) -> bool:
 
 
 def _inputs(features: Features) -> dict[str, tuple[Tensor, LearntColumn | None]]:
-    """An example of each input by its name, and the column that it is."""
+    """An example of each input by its name, and its column."""
     if _is_array(features):
         return {"X": (torch.zeros(2, len(features.given)), None)}
     taken = [column.name for column in features.columns if column.name in OUTPUTS]
@@ -135,7 +135,7 @@ def _inputs(features: Features) -> dict[str, tuple[Tensor, LearntColumn | None]]
 
 
 def _coded(helper: Any, name: str, inner: str, column: CategoryColumn) -> Any:
-    """The node from text to the place of its flag. An empty text is a gap."""
+    """The node from text to the position of its flag. An empty text is missing."""
     codes = column.codes
     return helper.make_node(
         "LabelEncoder",

@@ -1,4 +1,4 @@
-"""`FittedClassifier`: all that a fit leaves behind. It is what is saved, loaded and exported."""
+"""`FittedClassifier`: the result of a fit, which is saved, loaded and exported."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -26,11 +26,11 @@ class FittedClassifier:
         network: gives logits (n, n_classes).
         scaler: made of the training rows.
         rule: from logits to labels.
-        classes: the labels, sorted; of many labels a row, the numbers of their columns.
-        features: what was learnt of the columns of the table.
+        classes: the labels, sorted; if multilabel, the numbers of their columns.
+        features: what was learned about the columns.
         history: a record per epoch.
-        seed: of the split and the training.
-        kind: the classifier's argument `network` that it was built by.
+        seed: of the split and of training.
+        kind: the classifier's argument `network`.
     """
 
     network: nn.Module
@@ -44,19 +44,19 @@ class FittedClassifier:
 
     @property
     def multilabel(self) -> bool:
-        """Whether there are many labels a row."""
+        """Whether a row may have several labels."""
         return self.rule.task == "multilabel"
 
     def probabilities(self, X: Any) -> Tensor:
         """Probabilities (n, n_classes) of rows of the matrix, dense or sparse, in float64.
 
-        Of many labels a row, (n, n_labels, 2): that of each label's absence, and of the label.
+        If multilabel, (n, n_labels, 2): of each label's absence, and of the label.
         """
         device = next(self.network.parameters()).device
         blocks = (dense(X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK))
         inputs = (network_input(block, self.scaler) for block in blocks)
         logits = torch.cat([blockwise(self.network, block, device) for block in inputs])
-        if len(self.classes) == 1:  # a rule takes a single column for the logit of two classes
+        if len(self.classes) == 1:  # a rule would take a single column as the logit of two classes
             return torch.ones_like(logits)
         if not self.multilabel:
             return self.rule.probabilities(logits)
@@ -65,7 +65,7 @@ class FittedClassifier:
         return self.rule.softmax(logits)
 
     def on_cpu(self) -> Self:
-        """A copy that can be read where there is no GPU."""
+        """A copy that can be loaded without a GPU."""
         return replace(self, network=copy.deepcopy(self.network).cpu())
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Networks of several folds, trained side by side: every row is held out once."""
+"""The networks of several folds, trained side by side: every row is held out once."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -10,20 +10,20 @@ from evalign.estimator.members import Members, mean_of_members
 
 
 class Folds(nn.Module):
-    """The networks of the folds of a table, each of which learns from the rows of the others.
+    """The networks of the folds of a table, each of which is trained on the other folds.
 
     A row of the table has the number of its fold in a last column. In training it gives the logits
-    of all networks but its own fold's, (n, members, n_classes), as `Members` gives those of its
-    members. In evaluation it gives those of the one network that has not learnt from it.
+    of all networks but its own fold's, (n, members, n_classes), as `Members` does. In evaluation it
+    gives those of the one network that was not trained on it.
 
     A new row has no such column. In evaluation softmax(logits + offsets) is the mean of the
-    networks' probabilities. Of many labels a row it is sigmoid in the place of softmax.
+    networks' probabilities. If multilabel, sigmoid takes the place of softmax.
 
     Args:
         networks: one for each fold.
         n_features: the columns of a new row.
-        n_classes: how many logits there are.
-        multilabel: whether each of the logits is of a label of its own.
+        n_classes: the number of logits.
+        multilabel: whether each logit is of a label of its own.
     """
 
     offsets: Tensor

@@ -1,4 +1,4 @@
-"""The default network for tables: many in one, which share most of their weights (TabM)."""
+"""The default network for tables: many in one that share most of their weights (TabM)."""
 
 import math
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from evalign.core.checks import require
 from evalign.training.validation import loss_of
 
 DIMENSIONS = 16  # of the embedding of a number
-WIDEST = 1024  # of all embeddings together; more columns have fewer dimensions each
-FEWEST = 4  # dimensions; with fewer, columns go in as they are
+MAX_WIDTH = 1024  # of all embeddings together; more columns have fewer dimensions each
+MIN_DIMENSIONS = 4  # with fewer, columns are not embedded
 
 
 class Members(nn.Module):
@@ -22,17 +22,17 @@ class Members(nn.Module):
     In training it gives the logits of every member, (n, members, n_classes), and the loss takes
     them as rows (`MembersAsRows`). In evaluation it gives logits (n, n_classes) such that
     softmax(logits + offsets) is the mean of the members' probabilities, softmax(their logits +
-    offsets): the best epoch, the rule and `predict` are all of that mean. Of many labels a row it
-    is sigmoid in the place of softmax.
+    offsets): the best epoch, the rule and `predict` all use that mean. If multilabel, sigmoid takes
+    the place of softmax.
 
     Args:
-        edges: for each column the edges of the bins of its piecewise-linear embedding; None for a
-            column that goes in as it is.
-        n_classes: how many logits there are.
-        members: how many networks.
+        edges: for each column the bin edges of its piecewise-linear embedding; None for a column
+            that is not embedded.
+        n_classes: the number of logits.
+        members: the number of networks.
         width: of the hidden layers.
         dropout: after each of them.
-        multilabel: whether each of the logits is of a label of its own.
+        multilabel: whether each logit is of a label of its own.
     """
 
     offsets: Tensor
@@ -52,8 +52,8 @@ class Members(nn.Module):
         super().__init__()
         self.multilabel = multilabel
         bins = [each for each in edges if each is not None]
-        dimensions = min(DIMENSIONS, WIDEST // max(len(bins), 1))
-        if dimensions < FEWEST:
+        dimensions = min(DIMENSIONS, MAX_WIDTH // max(len(bins), 1))
+        if dimensions < MIN_DIMENSIONS:
             bins, edges = [], [None] * len(edges)
         for name, embedded in (("numbers", True), ("others", False)):
             places = [i for i, each in enumerate(edges) if (each is not None) is embedded]
@@ -85,9 +85,9 @@ class Members(nn.Module):
         return [p for name, p in named if p in embedding or name.endswith("bias")]
 
     def keep(self, members: int) -> None:
-        """Keep the first members, so that all that is asked of the network is as much quicker.
+        """Keep the first members only, to make the network faster.
 
-        The others are gone from it for good. Which they are is chance: none is better trained.
+        The others are gone for good. None is better trained than another.
         """
         ok = type(members) is int and 1 <= members <= self.head.k
         allowed = f"be a whole number from 1 to {self.head.k}"
@@ -112,8 +112,8 @@ class Members(nn.Module):
 def mean_of_members(logits: Tensor, offsets: Tensor, *, multilabel: bool) -> Tensor:
     """Logits (n, n_classes) of several networks' (n, members, n_classes).
 
-    softmax(logits + offsets) is the mean of the probabilities softmax(their logits + offsets). Of
-    many labels a row it is sigmoid in the place of softmax.
+    softmax(logits + offsets) is the mean of the probabilities softmax(their logits + offsets). If
+    multilabel, sigmoid takes the place of softmax.
     """
     each = logits + offsets
     if multilabel:  # the log-odds of the mean
@@ -123,9 +123,9 @@ def mean_of_members(logits: Tensor, offsets: Tensor, *, multilabel: bool) -> Ten
 
 
 class MembersAsRows(nn.Module):
-    """A loss of the logits of several networks, each of whose rows counts as one.
+    """The mean loss of several networks, each of whose rows counts as one.
 
-    It is the mean over the networks, never the loss of their mean: each must be good by itself.
+    It is never the loss of their mean: each network must be good by itself.
     """
 
     def __init__(self, loss: nn.Module) -> None:

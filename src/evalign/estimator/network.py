@@ -1,4 +1,4 @@
-"""The networks for tables: how they are built, checked and run."""
+"""The networks for tables: build, check and run them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ from evalign.training import Standardizer
 from evalign.training.settings import usual_batch_size
 
 Factory = Callable[[int, int], nn.Module]
-# Rows go through the network in blocks of one size, the last one filled up. Matrix products of
-# another shape round differently, and the answer for a row would depend on the rows beside it.
+# Rows go through the network in blocks of one size, the last one padded. Matrix products of other
+# shapes round differently, and the scores of a row would depend on the other rows.
 BLOCK = 512
 CPU = torch.device("cpu")
 NAMES = ("auto", "mlp", "linear")
@@ -30,7 +30,7 @@ class Size(NamedTuple):
 
 
 class Defaults(NamedTuple):
-    """What a network is trained with."""
+    """The default settings of training a network."""
 
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4
@@ -40,7 +40,7 @@ class Defaults(NamedTuple):
 
 
 def wanted(kind: str | Factory, rows: int = 1, device: torch.device = CPU) -> Defaults:
-    """What a network wants to be trained with, for a number of training rows."""
+    """The default settings of a network, for a number of training rows."""
     if kind == "auto":
         return Defaults(2e-3, 3e-4, 0.1, members_epochs(rows, device), members_batch_size(rows))
     usual = Defaults(batch_size=usual_batch_size(rows))
@@ -48,13 +48,13 @@ def wanted(kind: str | Factory, rows: int = 1, device: torch.device = CPU) -> De
 
 
 def chosen(arguments: dict[str, Any], rows: int = 1, device: torch.device = CPU) -> Defaults:
-    """What to train with: the arguments of the caller, and else what the network wants."""
+    """The settings of training: the arguments that were given, or else the network's defaults."""
     given = {name: arguments[name] for name in Defaults._fields if arguments[name] is not None}
     return wanted(arguments["network"], rows, device)._replace(**given)
 
 
 def members_batch_size(rows: int) -> int:
-    """The rows per step of a network of members: few rows need their steps too.
+    """The batch size of a network of members: few rows need enough steps too.
 
     Examples:
         >>> [members_batch_size(rows) for rows in (500, 3000, 40_000)]
@@ -65,7 +65,7 @@ def members_batch_size(rows: int) -> int:
 
 
 def members_epochs(rows: int, device: torch.device) -> int:
-    """The passes over the data of a network of members, of which many rows need fewer.
+    """The epochs of a network of members: many rows need fewer.
 
     Examples:
         >>> [members_epochs(rows, CPU) for rows in (500, 80_000, 10**6)]
@@ -76,7 +76,7 @@ def members_epochs(rows: int, device: torch.device) -> int:
 
 
 def size_of_members(device: torch.device, folds: int = 0) -> Size:
-    """How large a network of members is: a CPU has no time for its authors' 32 and 512.
+    """The size of a network of members: a CPU has no time for its authors' 32 and 512.
 
     Five folds have a quarter of the members each, so that they do not take five times as long.
     """
@@ -117,10 +117,9 @@ def build(
     seed: int,
     multilabel: bool,
 ) -> nn.Module:
-    """A new network for what the scaler gives, its weights drawn from the seed alone.
+    """A new network for the scaler's output, with weights drawn from the seed.
 
-    With folds it is one for each of them (`Folds`). Many labels a row have a logit each, as many
-    classes have.
+    With folds, there is one network per fold (`Folds`). If multilabel, each label has a logit.
     """
     labels = {"multilabel": multilabel}
 
@@ -141,7 +140,7 @@ def build(
 
 
 def plain(kind: str | Factory, n_features: int, n_classes: int, dropout: float) -> nn.Module:
-    """A network without members, by its name or from the caller's function."""
+    """A network without members, by its name or by the user's function."""
     if callable(kind):
         return kind(n_features, n_classes)
     hidden = {"mlp": (512, 256, 128), "linear": ()}[kind]

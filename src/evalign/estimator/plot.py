@@ -1,4 +1,4 @@
-"""A drawing of what a decision rule does. Needs matplotlib."""
+"""Plot the effect of a decision rule. Needs matplotlib."""
 
 from importlib import import_module
 from typing import Any
@@ -12,14 +12,14 @@ from evalign.core.metrics import ClassMetric, FBeta, Metric
 from evalign.core.text import installing
 from evalign.estimator.out_of_fold import Method
 
-SHOWN = 30  # classes at most: those that change most
+MAX_CLASSES = 30  # those that change most
 
 
 def plot(
     results: dict[str, Any], metric: Metric, classes: list[Any], method: Method, ax: Any
 ) -> Any:
     """Draw `cv_results_` on matplotlib's Axes, new ones by default, and return them."""
-    allowed = "be called of two classes or more"
+    allowed = "be called with at least two classes"
     require(bool(results), "AlignedDecisionCV", "plot", allowed, "one class")
     if ax is None:
         try:
@@ -36,15 +36,17 @@ def plot(
 def _thresholds(
     results: dict[str, Any], metric: Metric, classes: list[Any], method: Method, ax: Any
 ) -> Any:
-    """The metric at all thresholds, the spread over folds, the chosen point and argmax."""
+    """The metric against the threshold, with its spread over folds, the rule and argmax."""
     thresholds, scores = results["thresholds"], results["threshold_scores"]
     defined = np.isfinite(scores).any(0)
     thresholds, scores = thresholds[defined], scores[:, defined]
     mean, spread = np.nanmean(scores, 0), np.nanstd(scores, 0)
     ax.plot(thresholds, mean, label="mean over folds")
-    ax.fill_between(thresholds, mean - spread, mean + spread, alpha=0.2, label="± its deviation")
+    ax.fill_between(
+        thresholds, mean - spread, mean + spread, alpha=0.2, label="± standard deviation"
+    )
     own = 0.5 if method == "predict_proba" else 0.0
-    # A full dot and an empty one; where they would lie upon each other, one for both.
+    # A full dot and an empty one; one for both if they coincide.
     shown = [(results["threshold"], "rule", "-", "black"), (own, "argmax", ":", "white")]
     if f"{results['threshold']:.3g}" == f"{own:.3g}":
         shown = [(own, "rule and argmax", "-", "black")]
@@ -63,13 +65,13 @@ def _thresholds(
 
 
 def _classes(results: dict[str, Any], metric: Metric, classes: list[Any], ax: Any) -> Any:
-    """What each class gains and loses."""
+    """The gain of each class."""
     of_class = metric if isinstance(metric, ClassMetric) else FBeta(beta=1)
     before, after = (
         _per_class(of_class, results[key]) for key in ("argmax_confusion", "confusion")
     )
     gain = np.nan_to_num(after - before)
-    shown = np.sort(np.argsort(-np.abs(gain), kind="stable")[:SHOWN])
+    shown = np.sort(np.argsort(-np.abs(gain), kind="stable")[:MAX_CLASSES])
     names = [str(classes[k]) for k in shown]
     colors = ["tab:blue" if gain[k] >= 0 else "tab:red" for k in shown]
     ax.barh(np.arange(len(shown)), gain[shown], color=colors)

@@ -1,4 +1,4 @@
-"""A fitted classifier as a folder without pickle."""
+"""Save and load a fitted classifier as a folder without pickle."""
 
 import os
 import zipfile
@@ -25,9 +25,9 @@ VERSION = 3  # of the format: without warm_start
 
 
 def save(path: str | os.PathLike[str], arguments: dict[str, Any], fitted: FittedClassifier) -> None:
-    """Write the constructor's arguments, except functions, and what `fit` made with them.
+    """Write the constructor's arguments, except functions, and the result of `fit`.
 
-    Arguments that were set since, and with which `load` could not open it, are refused.
+    Arguments that were changed since, such that `load` would fail, are refused.
     """
     check_arguments(arguments)
     oriented(arguments["metric"], arguments["pos_label"], fitted.classes)
@@ -45,9 +45,9 @@ def load(
     """The constructor's arguments, of which `given` replace the saved ones, and the state.
 
     Args:
-        path: what `save` wrote. It may come from anyone: no size in it is trusted.
+        path: what `save` wrote. It need not be trusted: no size in it is believed.
         given: arguments of the constructor.
-        known: the names of all that it has.
+        known: the names of all its arguments.
     """
     if (Path(path) / "run.json").exists():
         inside = Path(path) / "model"
@@ -89,10 +89,9 @@ def load(
 
 
 def _sizes(tree: dict[str, Any], features: int, kind: Any, dropout: float) -> dict[str, Any]:
-    """The size and the number of the networks, if the tensors in the file have it.
+    """The size and the number of the networks, read off the tensors in the file.
 
-    A number alone could ask for a network larger than any memory. The networks with a name have
-    weights of known sizes.
+    A number alone could ask for a network larger than any memory.
     """
     width, classes = Features.from_state_dict(tree["features"]).width, len(tree["classes"])
     weights = tree["network"]
@@ -134,7 +133,7 @@ FOLD = "networks."  # before the name of a weight of a fold's network
 
 @contextmanager
 def reading(path: str | os.PathLike[str], owner: str = OWNER) -> Iterator[None]:
-    """Within it, an error is that of a folder that the owner's `save` did not write so."""
+    """Turn errors into those of a folder that the owner's `save` did not write."""
     try:
         yield
     except CheckpointError:
@@ -146,7 +145,7 @@ def reading(path: str | os.PathLike[str], owner: str = OWNER) -> Iterator[None]:
 
 
 def as_json(value: Any) -> Any:
-    """An argument as JSON holds it."""
+    """An argument as JSON can hold it."""
     if isinstance(value, dict):  # pairs, because the keys may be numbers
         return [[as_json(key), as_json(item)] for key, item in value.items()]
     if isinstance(value, np.random.RandomState | np.random.Generator):

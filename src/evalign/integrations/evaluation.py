@@ -18,12 +18,9 @@ from evalign.training.validation import hard_confusion, hard_labels, reading
 class Evaluation:
     """Adds up the rows of an evaluation batch by batch, without keeping their logits.
 
-    Args:
-        owner: the class that errors name.
-        loss: says how to read rows, and holds the offsets of the logits, if any.
-        metric: a name or a function of a `Confusion`.
-        given: how to read rows where the loss does not decide: ignore_index, class_dim.
-        rule: the arguments of `DecisionFitter`: decision, constraint, confidence, ranks.
+    `owner` is the class that errors name. The loss says how to read rows, where that is not `given`
+    as ignore_index or class_dim, and holds offsets of the logits, if any. `rule` are arguments of
+    `DecisionFitter`: decision, constraint, confidence and ranks.
     """
 
     def __init__(
@@ -94,10 +91,7 @@ class Evaluation:
 def check_annealing(
     annealing: TemperatureAnnealing | None, loss: nn.Module, metric: Metric | None
 ) -> None:
-    """Check that an annealing cools the loss being trained, and in which direction scores improve.
-
-    The metric is None if the annealing watches some other score.
-    """
+    """Check that an annealing cools the loss being trained; a metric of None is not watched."""
     if annealing is None:
         return
     cooled = any(

@@ -114,10 +114,6 @@ class AlignedTrainer(Trainer):
             "AlignedTrainer", loss, metric, {"class_dim": 1}, **rule, ranks="own"
         )
         self.metric = self._evaluation.metric
-        if "compute_loss_func" in kwargs:
-            allowed, cure = "be left out", "Pass it as loss."
-            text = complaint("AlignedTrainer", "compute_loss_func", allowed, "one", cure)
-            raise TypeError(text)
         check_class_dim(loss)
         self._given: dict[str, Any] = {}  # states, which `call_model_init` asks for
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.

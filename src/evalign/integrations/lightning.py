@@ -88,8 +88,6 @@ class AlignedModule(LightningModule):
         ignore_index: int | None = None,
     ) -> None:
         super().__init__()
-        ok = microbatch_size is None or microbatch_size >= 1
-        require(ok, "AlignedModule", "microbatch_size", "be at least 1", microbatch_size)
         given = {} if ignore_index is None else {"ignore_index": ignore_index}
         rule = {"decision": decision, "constraint": constraint, "confidence": confidence}
         self._evaluation = Evaluation("AlignedModule", loss, metric, given, **rule)

@@ -10,14 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.batch import Batch, Sums
-from evalign.core.checks import require, traced, values_readable
-from evalign.core.input_warnings import warn_of_sigmoid
+from evalign.core.checks import require, traced
 from evalign.core.numerics import full_precision, moved
 from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
 from evalign.losses import outputs
 from evalign.losses.keywords import KnownKeywords, refuse_unknown
 
-SETTLED = 100  # calls; of two classes a network has by then learnt to call one unlikely
 SHOWN = 8  # numbers of a tensor that a repr holds
 
 
@@ -58,7 +56,7 @@ class Loss(KnownKeywords, nn.Module, ABC):
         self.ignore_index = ignore_index
         self.validate = validate
         self.class_dim = class_dim
-        self._calls = 0  # up to `SETTLED`: the first and the last of them look for mistakes
+        self._looked = False  # the first batch is checked for likely mistakes
 
     def forward(
         self,
@@ -115,13 +113,9 @@ class Loss(KnownKeywords, nn.Module, ABC):
             ignore_index=self.ignore_index,
             validate=self.validate,
             class_dim=self.class_dim if class_dim is None else class_dim,
-            look=eager and not self._calls,
+            look=eager and not self._looked,
         )
-        if eager and self._calls < SETTLED:
-            self._calls += 1
-            late = self._calls == SETTLED and rows.task != "multiclass"
-            if late and values_readable(logits, validate=self.validate):
-                warn_of_sigmoid(name, logits)
+        self._looked = self._looked or eager
         return rows
 
     def learns(self) -> bool:

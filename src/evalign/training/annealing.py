@@ -64,8 +64,8 @@ class TemperatureAnnealing:
         step = getattr(loss, "heaviside", None)
         can_cool = has_temperature(loss) and not callable(step)
         allowed = (
-            "have a temperature: an AlignedLoss or RecallAtPrecisionLoss, or a MetricLoss or "
-            "AUROCLoss whose heaviside is a name"
+            "have a temperature: an AlignedLoss, or a MetricLoss or AUROCLoss whose heaviside is "
+            "a name"
         )
         require(can_cool, name, "loss", allowed, loss)
         self.loss = loss

@@ -1,4 +1,4 @@
-"""One folder that holds a tree of tensors and plain values, whole at any moment, without pickle.
+"""A folder that holds a tree of tensors and plain values, whole at any moment, without pickle.
 
 | file                  | holds                                                              |
 | --------------------- | ------------------------------------------------------------------ |
@@ -27,12 +27,9 @@ from torch import Tensor
 
 FORMAT = "evalign checkpoint"
 VERSION = 1
-# Bytes; no checkpoint comes near them. A folder may come from anyone: its files are measured before
-# they are read.
-LARGEST = {"manifest.json": 2**20, "state.json": 2**30, "tensors.safetensors": 2**38}
-# What a desktop leaves in a folder that somebody looks into, perhaps while a training saves there.
-OF_DESKTOPS = {".DS_Store", "Thumbs.db", "desktop.ini", ".directory"}
-# What a tree of another shape than expected leads to.
+# In bytes. A folder may come from anyone, so files are measured before they are read.
+MAX_BYTES = {"manifest.json": 2**20, "state.json": 2**30, "tensors.safetensors": 2**38}
+# Errors from reading a tree of an unexpected shape.
 WRONG_TREE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -41,13 +38,9 @@ class CheckpointError(ValueError):
 
 
 class Saver:
-    """Saves the states it is given, the first at once and then one every so many seconds.
+    """Saves the first state at once, then one `every` so many seconds, and the last at `close`.
 
-    The last one is not lost: `close` saves it. A folder that cannot be replaced is refused at once.
-
-    Args:
-        folder: where to save; None saves nothing.
-        every: seconds; 0 saves every state.
+    Without a folder nothing is saved. A folder that cannot be replaced is refused at once.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, every: float) -> None:
@@ -59,7 +52,7 @@ class Saver:
         self.unsaved: dict[str, Any] | None = None
 
     def give(self, state: Callable[[], dict[str, Any]]) -> None:
-        """Take a copy of a state, and save it if it is due."""
+        """Take a state, and save it if it is due."""
         if self.folder is None:
             return
         self.unsaved = state()
@@ -68,7 +61,7 @@ class Saver:
             self.next = time.monotonic() + self.every
 
     def close(self) -> None:
-        """Save what has not been saved yet."""
+        """Save the last state."""
         if self.folder is not None and self.unsaved is not None:
             save(self.folder, self.unsaved)
             self.unsaved = None
@@ -77,9 +70,7 @@ class Saver:
 def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
     """Write a tree of dicts, lists, tensors, numbers, strings, bools and None (string keys only).
 
-    A complete folder is written aside and renamed, so that a process killed at any moment leaves
-    the old checkpoint or the new one. No system renames onto a folder that holds files, so the old
-    one is renamed first, and `load` finds it if the process is killed in between.
+    A process killed at any moment leaves the old checkpoint or the new one.
 
     Examples:
         >>> import tempfile
@@ -104,8 +95,9 @@ def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
 def replacing(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a new folder beside this one, which takes its place at the end, whole or not at all.
 
-    After an error it is gone, and the old one as it was. A file, or a folder with anything in it
-    that evalign does not write, is refused.
+    No system renames onto a folder that holds files, so the old one is renamed first, and
+    `recovered` finds it if the process is killed in between. A file, or a folder with anything in
+    it that evalign does not write, is refused.
     """
     folder, new, old = _places(recovered(folder))
     _refuse_others(folder)
@@ -135,28 +127,30 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     folder = recovered(folder)
     if not (folder / "manifest.json").exists():
         raise CheckpointError(f"{folder} is not a checkpoint of evalign: it has no manifest.json.")
-    manifest = _parse(folder, "manifest.json", _read(folder, "manifest.json"))
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{folder} is not a checkpoint of evalign: see its manifest.json.")
-    if manifest.get("version") != VERSION:
-        got, cure = manifest.get("version"), "Load it with the version of evalign that wrote it."
-        raise CheckpointError(f"{folder} has format version {got}, this is {VERSION}. {cure}")
-    files = {name: _read(folder, name) for name in ("state.json", "tensors.safetensors")}
-    digests = manifest.get("sha256")
-    for name, data in files.items():
-        if not isinstance(digests, dict) or digests.get(name) != _digest(data):
-            raise _damaged(folder, name, "its checksum differs from the manifest's")
+    name = "manifest.json"
     try:
-        tensors = safetensors.torch.load(files["tensors.safetensors"])
-    except (safetensors.SafetensorError, *WRONG_TREE) as error:
-        raise _damaged(folder, "tensors.safetensors", error) from error
-    tree = _parse(folder, "state.json", files["state.json"])
-    if not isinstance(tree, dict):
-        raise _damaged(folder, "state.json", f"it holds a {type(tree).__name__}, not a tree")
-    try:
-        return _give_tensors(tree, tensors)
-    except WRONG_TREE as error:  # a tensor without a name, or a tree of a thousand levels
-        raise _damaged(folder, "state.json", f"{type(error).__name__}: {error}") from error
+        manifest = json.loads(read_plain(folder / name, MAX_BYTES[name]))
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise CheckpointError(f"{folder} is not a checkpoint of evalign: see its {name}.")
+        if manifest.get("version") != VERSION:
+            cure = "Load it with the version of evalign that wrote it."
+            got = manifest.get("version")
+            raise CheckpointError(f"{folder} has format version {got}, this is {VERSION}. {cure}")
+        files = {}
+        for name in ("state.json", "tensors.safetensors"):
+            files[name] = read_plain(folder / name, MAX_BYTES[name])
+            if (manifest["sha256"] or {}).get(name) != _digest(files[name]):
+                raise ValueError("its checksum differs from the manifest's")
+        tensors = safetensors.torch.load(files[name])
+        name = "state.json"
+        return _give_tensors(dict(json.loads(files[name])), tensors)
+    except CheckpointError:
+        raise
+    except (OSError, safetensors.SafetensorError, *WRONG_TREE) as error:
+        why = getattr(error, "strerror", None) or error
+        cure = "Take it from a copy, or delete the folder to start afresh."
+        text = f"Checkpoint {folder} cannot be read: {name}: {why}. {cure}"
+        raise CheckpointError(text) from error
 
 
 def exists(folder: str | os.PathLike[str]) -> bool:
@@ -175,12 +169,7 @@ def recovered(folder: str | os.PathLike[str]) -> Path:
 
 
 def read_plain(path: Path, most: int) -> bytes:
-    """The contents of a file, or an OSError: a pipe would never end, nor would a device.
-
-    Args:
-        path: the file; a link is followed.
-        most: the bytes that it may have.
-    """
+    """The contents of a plain file of at most so many bytes; an OSError for a pipe or a device."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is not a plain file")
@@ -204,11 +193,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _places(folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
-    """The folder, which a link may lead to, and where the new one and the old one are meanwhile.
-
-    What is found there is deleted, so nobody else may have such names. They are the same in every
-    process, so that what a killed one left is found.
-    """
+    """The folder, and where the new one and the old one are meanwhile, in every process."""
     folder = Path(os.path.realpath(folder))
     new, old = (folder.with_name(f"{folder.name}.evalign-{age}") for age in ("new", "old"))
     return folder, new, old
@@ -233,7 +218,7 @@ def _refuse_others(folder: Path) -> None:
         return
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else {"it is a file"}
     ensemble = (folder / "ensemble" / "manifest.json").is_file()
-    others = sorted(found - OF_DESKTOPS - ({"ensemble", "models"} if ensemble else {*LARGEST}))
+    others = sorted(found - {".DS_Store"} - ({"ensemble", "models"} if ensemble else {*MAX_BYTES}))
     if others:
         more = " and more" if len(others) > 3 else ""
         text = f"{folder} exists and holds what evalign did not write: {', '.join(others[:3])}"
@@ -267,22 +252,3 @@ def _give_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _read(folder: Path, name: str) -> bytes:
-    try:
-        return read_plain(folder / name, LARGEST[name])
-    except OSError as error:
-        raise _damaged(folder, name, error.strerror or error) from error
-
-
-def _parse(folder: Path, name: str, data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise _damaged(folder, name, error) from error
-
-
-def _damaged(folder: Path, name: str, why: object) -> CheckpointError:
-    cure = "Take it from a copy, or delete the folder to start afresh."
-    return CheckpointError(f"Checkpoint {folder} cannot be read: {name}: {why}. {cure}")

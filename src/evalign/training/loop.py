@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from evalign.training.averaging import average_network
 from evalign.training.batches import Data, check_data, generators, in_order, shuffled
 from evalign.training.checkpoint import Saver, exists, load
 from evalign.training.early_stopping import EarlyStopping
-from evalign.training.run import History, Run
+from evalign.training.run import History, TrainingRun
 from evalign.training.settings import Settings
 from evalign.training.validation import loss_of, validate
 
@@ -103,7 +103,7 @@ def fit(
         {"params": [p for p in parameters if p not in left_alone]},
         {"params": [p for p in parameters if p in left_alone], "weight_decay": 0.0},
     ]
-    run = Run(
+    run = TrainingRun(
         settings,
         network,
         averaged=copy.deepcopy(network).requires_grad_(False) if settings.ema_decay else network,
@@ -143,7 +143,7 @@ def fit(
                 temperature = None if cooled is None else cooled.temperature.item()
 
                 _set_mode(True, network, loss)
-                trained = _train(run, predict, parameters, data, batches)
+                rate, loss_sum, norm_sum = _train(run, predict, parameters, data, batches)
                 _set_mode(False, run.averaged, loss)
                 checked = validate(
                     lambda x: predict(run.averaged, x),
@@ -156,10 +156,10 @@ def fit(
                 record: dict[str, Any] = {
                     "epoch": len(history) + 1,
                     "seconds": time.perf_counter() - start,
-                    "learning_rate": trained.rate,
+                    "learning_rate": rate,
                     "temperature": temperature,
-                    "loss": trained.loss.item() / batches,
-                    "gradient_norm": trained.norm.item() / batches,
+                    "loss": loss_sum.item() / batches,
+                    "gradient_norm": norm_sum.item() / batches,
                     "validation_loss": checked.loss.item(),
                     "validation_metric": checked.metric.item(),
                     "collapsed": bool(checked.collapsed),
@@ -186,22 +186,14 @@ def fit(
     return history
 
 
-class _Trained(NamedTuple):
-    """The outcome of an epoch: the last learning rate, and sums over batches, on the device."""
-
-    rate: float
-    loss: Tensor
-    norm: Tensor
-
-
 def _train(
-    run: Run,
+    run: TrainingRun,
     predict: Callable[[nn.Module, Tensor], Tensor],
     parameters: list[nn.Parameter],
     data: Data,
     batches: int,
-) -> _Trained:
-    """Train for one epoch."""
+) -> tuple[float, Tensor, Tensor]:
+    """Train for one epoch; return the learning rate, and the sums of losses and gradient norms."""
     settings, device = run.settings, parameters[0].device
     step, rate = len(run.history) * batches, 0.0
     # Sums stay on the device and are read once per epoch, because a read waits for the device.
@@ -221,7 +213,7 @@ def _train(
             average_network(run.averaged, run.network, settings.decay(step))
         loss_sum, norm_sum = loss_sum + value.detach(), norm_sum + norm
         step += 1
-    return _Trained(rate, loss_sum, norm_sum)
+    return rate, loss_sum, norm_sum
 
 
 def _set_mode(training: bool, *modules: object) -> None:

@@ -19,7 +19,7 @@ History = list[dict[str, Any]]
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """The moving parts of `fit`.
 
     Args:

@@ -13,8 +13,6 @@ from evalign.core.metrics import Metric
 from evalign.core.rows import Task, as_rows, check_types, signed
 from evalign.losses import WMWLoss
 
-NO_LABEL = -(2**31)  # of a NaN, so that fitting a rule refuses it
-
 
 class Validation(NamedTuple):
     """The outcome of a validation: scalars, still on the device."""
@@ -140,11 +138,10 @@ def hard_labels(
     if task is None or not target.is_floating_point():
         return target
     ignored, labels = target == ignore_index, (target > 0.5).long()
-    wrong = target.isnan()
     if task == "multiclass":
         dim = class_dim or 1
-        labels, ignored, wrong = target.argmax(dim), ignored.any(dim), wrong.any(dim)
-    return labels.masked_fill(ignored, ignore_index).masked_fill(wrong, NO_LABEL)
+        labels, ignored = target.argmax(dim), ignored.any(dim)
+    return labels.masked_fill(ignored, ignore_index)
 
 
 def _collapsed(c: Confusion) -> Tensor:

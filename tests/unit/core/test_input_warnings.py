@@ -5,11 +5,9 @@ import warnings
 
 import pytest
 import torch
-from torch import nn
 
-from evalign import Confusion, DecisionFitter, MetricLoss, fit_decision, losses, score
+from evalign import Confusion, MetricLoss, fit_decision, losses
 from evalign.core.input_warnings import rows_of_probabilities
-from evalign.losses.base import SETTLED
 from evalign.training.validation import hard_confusion
 
 DICE = losses.DiceLoss
@@ -31,10 +29,6 @@ WARNED = {
         lambda: DICE()(drawn(2, 6, 5), labels(2, 2, 6, 5).float()),
         ["DiceLoss, (2, 6, 5)", "6 labels in dimension 1", "logits.unsqueeze(1)", "class_dim=-1"],
     ),
-    "a logit a pixel, channels last": (
-        lambda: DICE()(drawn(2, 6, 5, 1), labels(2, 2, 6, 5, 1).bool()),
-        ["(2, 6, 5, 1)", "class_dim=-1"],
-    ),
     "a logit a pixel of a confusion": (
         lambda: Confusion.from_logits(drawn(2, 6, 5), labels(2, 2, 6, 5).bool()),
         ["Confusion.from_logits, (2, 6, 5)", 'task="multilabel"'],
@@ -47,25 +41,13 @@ WARNED = {
         lambda: DICE()(drawn(2, 4, 4), labels(4, 2, 4)),
         ["4 classes in dimension 1 or last", "class_dim=1, or class_dim=-1"],
     ),
-    "as many tokens as classes, multiclass": (
-        lambda: MetricLoss("f1_macro", task="multiclass")(drawn(2, 4, 4), labels(4, 2, 4)),
-        ["class_dim=-1"],
-    ),
     "as many tokens as classes, of a rule": (
         lambda: fit_decision(drawn(9, 4, 4), labels(4, 9, 4), metric="f1_macro"),
         ["fit_decision", "class_dim=-1"],
     ),
-    "as many tokens as classes, of a stream": (
-        lambda: DecisionFitter("f1_macro").update(drawn(9, 4, 4), labels(4, 9, 4)),
-        ["DecisionFitter", "class_dim=-1"],
-    ),
     "one-hot rows": (
         lambda: DICE()(drawn(20, 3), ONE_HOT),
         ["DiceLoss holds exactly one 1", "target.argmax(1)", 'task="multilabel"'],
-    ),
-    "one-hot pixels": (
-        lambda: DICE()(drawn(1, 3, 4, 5), ONE_HOT.T.reshape(1, 3, 4, 5)),
-        ["exactly one 1"],
     ),
     "one-hot rows of a rule": (
         lambda: fit_decision(drawn(20, 3), ONE_HOT, metric="f1_macro"),
@@ -78,14 +60,6 @@ WARNED = {
     "probabilities of one image, half precision": (
         lambda: DICE()(drawn(1, 3, 2, 2).softmax(1).half(), labels(3, 1, 2, 2)),
         ["look like probabilities"],
-    ),
-    "many labels a row, as integers": (
-        lambda: Confusion.from_predictions(labels(2, 4, 3), labels(2, 4, 3)),
-        ["0 and 1 in 3 columns", 'task="multilabel"', "num_classes=2"],
-    ),
-    "masks of truth values": (
-        lambda: Confusion.from_predictions(labels(2, 2, 4, 4) > 0, labels(2, 2, 4, 4) > 0),
-        ["4 labels in dimension 1", "target.long()"],
     ),
 }
 
@@ -165,20 +139,6 @@ def test_a_loss_doubts_its_first_batch_only():
     sure(drawn(2, 4, 4), labels(4, 2, 4))  # now it is known that the classes come second
 
 
-@pytest.mark.parametrize("network", [nn.Identity(), nn.Sigmoid()], ids=["logits", "sigmoid"])
-def test_single_probabilities_are_told_when_logits_would_be_negative(network):
-    """A new network may well have small positive logits, so they are looked at later."""
-    loss, z = MetricLoss("f1"), network(drawn(40))
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        for _ in range(SETTLED + 1):
-            loss(z, labels(2, 40))
-    texts = [str(warning.message) for warning in told]
-    sigmoid = isinstance(network, nn.Sigmoid)
-    assert len(texts) == sigmoid
-    assert all("before its sigmoid" in text for text in texts)
-
-
 def test_no_doubts_without_values():
     torch.func.vmap(DICE())(drawn(1, 20, 3), ONE_HOT.unsqueeze(0))
     DICE()(drawn(20, 3).to("meta"), ONE_HOT.to("meta"))
@@ -194,53 +154,10 @@ def test_what_are_rows_of_probabilities():
     assert not rows_of_probabilities(p[:0])
 
 
-# Masks of 0 and 255: the labels of two classes, and not rows to leave out.
-
-MASK = 255 * labels(2, 2, 4, 4)
-DIVIDE = "This is a mask of 0 and 255: divide by 255, as in target // 255."
-MASKED = {
-    "one logit": (lambda: MetricLoss("jaccard")(drawn(2, 1, 4, 4), MASK), DIVIDE),
-    "one logit, bytes": (lambda: DICE()(drawn(2, 1, 4, 4), MASK.to(torch.uint8)), DIVIDE),
-    "one logit, floats": (lambda: DICE()(drawn(2, 1, 4, 4), MASK.float()), DIVIDE),
-    "two logits": (lambda: DICE()(drawn(2, 2, 4, 4), MASK), DIVIDE),
-    "three logits": (
-        lambda: DICE()(drawn(2, 3, 4, 4), MASK),
-        f"{DIVIDE} If 255 marks pixels to leave out, ignore_index=255.",
-    ),
-    "labels": (lambda: Confusion.from_predictions(labels(2, 2, 4, 4), MASK), DIVIDE),
-    "labels of score": (lambda: score("f1_macro", labels(2, 32), MASK.flatten()), DIVIDE),
-    "a rule": (
-        lambda: fit_decision(drawn(2, 2, 4, 4), MASK, metric="jaccard"),
-        DIVIDE.replace("target", "y"),
-    ),
-    "a rule for many labels": (
-        lambda: fit_decision(
-            drawn(2, 2, 4, 4), MASK[:, None].repeat(1, 2, 1, 1), metric="f1_macro"
-        ),
-        DIVIDE.replace("target", "y"),
-    ),
-}
-
-
-@pytest.mark.parametrize("case", MASKED)
-def test_a_mask_of_255_is_divided(case):
-    action, cure = MASKED[case]
-    with pytest.raises(ValueError, match=r"^(target|y) of ") as told:
-        action()
-    assert str(told.value).endswith(cure)
-
-
 def test_255_beside_other_classes_is_left_out():
     with pytest.raises(ValueError, match=r"Did you mean ignore_index=255\?"):
         DICE()(drawn(4, 3), torch.tensor([0, 1, 2, 255]))
     DICE(ignore_index=255)(drawn(4, 3), torch.tensor([0, 1, 2, 255]))
-
-
-def test_a_rule_warns_of_a_mask_of_which_only_0_is_left():
-    with pytest.warns(
-        UserWarning, match=r"^The y of fit_decision holds 0 and 255 alone, .* y // 255"
-    ):
-        fit_decision(drawn(2, 2, 4, 4), MASK, metric="jaccard", ignore_index=255)
 
 
 def test_few_rows_with_one_label_each_are_not_taken_for_classes():

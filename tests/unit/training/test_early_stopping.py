@@ -8,7 +8,7 @@ import torch
 
 from evalign import MetricLoss
 from evalign.training.annealing import TemperatureAnnealing
-from evalign.training.averaging import average_network, average_weights
+from evalign.training.averaging import average_weights
 from evalign.training.early_stopping import EarlyStopping
 
 
@@ -69,15 +69,6 @@ def test_a_training_that_diverges_stops():
     assert stopping.best == {"f1": (1, 0.5)}
 
 
-def test_there_is_a_first_epoch():
-    """That holds even if an annealing has finished before."""
-    annealing = cooling(coolings=0)
-    for _ in range(2):
-        annealing.step(0.5)
-    assert annealing.finished
-    assert told([0.1, 0.2], annealing=annealing) == [True]
-
-
 def test_goes_on_where_the_state_was_taken():
     scores = [0.3, math.nan, 0.2, 0.5, 0.4, 0.4, 0.4, 0.4]
 
@@ -110,10 +101,3 @@ def test_a_decay_is_a_number_or_a_tensor(dtype):
     assert all(map(torch.equal, *found))
     expected = [0.9 * mean + 0.1 * weight for mean, weight in zip(start, weights, strict=True)]
     torch.testing.assert_close(found[0], expected)
-
-
-def test_the_buffers_of_an_average_are_those_of_the_network():
-    mean, network = torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2)
-    network(torch.randn(8, 2))
-    average_network(mean, network, 0.5)
-    assert torch.equal(mean.running_mean, network.running_mean)

@@ -88,19 +88,14 @@ def test_the_seed_decides():
     assert first == again != other
 
 
-def test_leaves_the_callers_randomness_alone():
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    run()
-    assert torch.equal(torch.rand(3), expected)
-
-
-def test_the_callers_randomness_does_not_matter():
+def test_leaves_the_callers_randomness_alone_and_does_not_depend_on_it():
     results = []
-    for seed in (0, 1):
+    for seed in (5, 6):
+        torch.manual_seed(seed)
+        expected = torch.rand(3)
         torch.manual_seed(seed)
         results.append(bytes_of(run()[0]))
+        assert torch.equal(torch.rand(3), expected)
     assert results[0] == results[1]
 
 
@@ -110,23 +105,14 @@ def test_early_stopping_counts_from_the_best_epoch():
     assert len(history) == best + 4 < 200
 
 
-def test_watching_the_loss():
-    watch = settings(ema_decay=None, learning_rate=0.03, epochs=15, watch="loss")
-    history = run(settings=watch)[1]
-    best = [record for record in history if record["best"]][-1]
-    assert best["validation_loss"] == min(record["validation_loss"] for record in history)
-
-
-def test_a_cost_is_minimised():
+@pytest.mark.parametrize("watch", ["metric", "loss"])
+def test_a_cost_is_minimised(watch):
     cost = metrics.ExpectedCost([[0, 1, 1], [1, 0, 1], [5, 5, 0]])
-    history = run(metric=cost, settings=settings(ema_decay=None, epochs=10))[1]
+    how = settings(ema_decay=None, learning_rate=0.03, epochs=15, watch=watch)
+    history = run(metric=cost, settings=how)[1]
     best = [record for record in history if record["best"]][-1]
-    assert best["validation_metric"] == min(record["validation_metric"] for record in history)
-
-
-def test_any_function_of_a_confusion_is_a_metric():
-    history = run(metric=lambda c: c.matrix.diagonal().sum() / c.total)[1]
-    assert 0 < history[-1]["validation_metric"] <= 1
+    value = f"validation_{watch}"
+    assert best[value] == min(record[value] for record in history)
 
 
 def test_annealing_cools_and_ends_the_run():
@@ -199,14 +185,6 @@ def test_binary_logits(column):
     assert f1_score(y[:100], predicted) == pytest.approx(
         [record["validation_metric"] for record in history if record["best"]][-1]
     )
-
-
-def test_multilabel():
-    X, _ = rows()
-    target = X[:, :3] > 0.5
-    loss = MetricLoss("f1_macro")
-    history = run(loss=loss, data=(X, target), validation=(X, target))[1]
-    assert 0 < history[-1]["validation_metric"] <= 1
 
 
 class Twice(nn.Module):
@@ -347,13 +325,6 @@ def test_averaging_follows_the_weights():
         assert torch.equal(value, buffers[name]), name
 
 
-def test_on_epoch_gets_every_record():
-    seen = []
-    history = run(on_epoch=seen.append)[1]
-    assert seen == history
-    assert all(a is b for a, b in zip(seen, history, strict=True))
-
-
 def test_the_loss_is_in_eval_mode_for_validation_only():
     modes = []
 
@@ -366,14 +337,6 @@ def test_the_loss_is_in_eval_mode_for_validation_only():
     run(loss=loss)
     assert set(modes) == {(True, True), (False, False)}
     assert loss.training
-
-
-def test_a_frozen_part_stays():
-    network = mlp()
-    network[0].requires_grad_(False)
-    before = network[0].weight.clone()
-    run(network)
-    assert torch.equal(network[0].weight, before)
 
 
 def test_nothing_is_read_from_the_device_within_an_epoch(monkeypatch):
@@ -419,11 +382,6 @@ WRONG = {
         "X of fit must yield batches. Got an empty DataLoader. Give it rows, or leave out "
         "drop_last.",
     ),
-    "no batches to validate": (
-        lambda: fit(NETWORK, CE, X, Y, validation=NO_BATCHES, metric="f1_macro"),
-        "validation of fit must yield batches. Got an empty DataLoader. Give it rows, or leave "
-        "out drop_last.",
-    ),
     "no validation rows": (
         lambda: fit(NETWORK, CE, X, Y, validation=(X[:0], Y[:0]), metric="f1_macro"),
         "validation of fit must have rows, and a target for each. Got [0, 0].",
@@ -435,20 +393,6 @@ WRONG = {
     "nothing to train": (
         lambda: fit(nn.Flatten(), CE, X, Y, **OK),
         "network of fit must have parameters to train. Got none.",
-    ),
-    "unknown metric": (
-        lambda: fit(NETWORK, CE, X, Y, validation=(X, Y), metric="f1_makro"),
-        "metric of fit must be a name of metrics.names(). Got 'f1_makro'. Did you mean "
-        '"f1_macro"?',
-    ),
-    "epochs": (lambda: Settings(epochs=0), "epochs of Settings must be at least 1. Got 0."),
-    "rate": (
-        lambda: Settings(learning_rate=-1.0),
-        "learning_rate of Settings must be positive. Got -1.0.",
-    ),
-    "precision": (
-        lambda: Settings(precision="half"),
-        'precision of Settings must be "float32", "bfloat16" or "float16". Got \'half\'.',
     ),
     "ema_decay": (
         lambda: Settings(ema_decay=1.0),
@@ -480,8 +424,3 @@ def test_a_stream_validates_and_does_not_train():
         fit(NETWORK, CE, stream, validation=stream, **how)
     found, whole = (fit(mlp(), CE, X, Y, validation=v, **how)[0] for v in (stream, (X, Y)))
     assert found["validation_metric"] == whole["validation_metric"]
-
-
-def test_a_vector_is_no_score():
-    with pytest.raises(ValueError, match="metric of fit must be one number"):
-        run(metric=metrics.Recall(average=None))

@@ -64,12 +64,6 @@ def test_any_fraction(fraction, grouped):
     assert len(held_out) / 1000 == pytest.approx(fraction, abs=0.02)
 
 
-def test_strings_and_tensors():
-    names = np.array(["no", "yes", "maybe"])[Y]
-    for y in (names, torch.from_numpy(Y), Y.tolist()):
-        assert (holdout_split(y)[1] >= 0).all()
-
-
 def test_a_class_with_one_row_is_kept():
     y = [0] * 20 + [1] * 20 + [2]
     assert all(40 in holdout_split(y, seed=seed)[0] for seed in range(20))
@@ -92,19 +86,10 @@ def test_multilabel_rows_are_split_at_random():
     assert len(parts[2]) == pytest.approx(200, abs=20)
 
 
-def test_few_groups():
-    kept, held_out = holdout_split([0, 1, 0, 1], groups=[0, 0, 1, 1])
-    assert {len(kept), len(held_out)} == {2}
-
-
 WRONG = {
     "fraction": (
         lambda: holdout_split(Y, fraction=1.0),
         "fraction of holdout_split must lie between 0 and 1. Got 1.0.",
-    ),
-    "one row": (
-        lambda: holdout_split([0]),
-        "y of holdout_split must hold at least 2 rows. Got 1 row.",
     ),
     "too few rows": (
         lambda: holdout_split([0, 0, 1, 1]),
@@ -114,10 +99,6 @@ WRONG = {
     "groups": (
         lambda: holdout_split(Y, groups=[1, 2]),
         "groups of holdout_split must hold a value for each of the 1000 rows. Got shape (2,).",
-    ),
-    "one group": (
-        lambda: holdout_split(Y, groups=np.zeros(1000)),
-        "groups of holdout_split must name at least 2 groups. Got 1.",
     ),
     "integers": (
         lambda: Standardizer(torch.ones(3, 2, dtype=torch.int64)),
@@ -153,12 +134,6 @@ def test_far_from_zero():
     """A float32 column around 1e7 with a spread of 4."""
     X = 1e7 + torch.tensor([[-4.0], [4.0]]).repeat(5000, 1)
     assert Standardizer(X)(X).flatten()[:2].tolist() == [-1, 1]
-
-
-@pytest.mark.parametrize("size", [1e-200, 1e200])
-def test_numbers_whose_squares_float64_does_not_hold(size):
-    X = size * torch.tensor([[1.0], [3.0]], dtype=torch.float64)
-    assert Standardizer(X)(X).flatten().tolist() == pytest.approx([-1, 1])
 
 
 def test_only_training_rows_count():

@@ -101,7 +101,6 @@ _PRECISIONS = f"{_RANKING}, or train with evalign.losses.AveragePrecisionLoss."
 _COSTS = 'Give the costs: "expected_cost[[0, 1], [5, 0]]".'
 _ELSEWHERE = {
     "expected_cost": _COSTS,
-    "fowlkes_mallows_score": 'That is a clustering index; the metric is "fowlkes_mallows".',
     "weighted_kappa": _WEIGHTED_KAPPA,
     "weighted_cohen_kappa": _WEIGHTED_KAPPA,
     "kappa_weighted": _WEIGHTED_KAPPA,
@@ -189,21 +188,18 @@ def split(name: str) -> tuple[str, Average]:
 
 
 def _cure(name: str) -> str:
-    plain = re.sub(r"[\s-]+", "_", name.lower())
+    plain = re.sub(r"[\s-]+", "_", name.lower()).removesuffix("_score")
     for start, cure in _ELSEWHERE.items():
         if plain.startswith(start):
             return cure
-    if plain.endswith("_samples"):
-        return f'A mean over rows is not a function of the matrix; use "{plain[:-8]}_macro".'
-    plain = plain.removesuffix("score").removesuffix("_").removesuffix("_binary")
-    plain = plain.removeprefix("binary_")
-    if plain.startswith("mean"):
-        plain = f"{plain.removeprefix('mean').removeprefix('_')}_macro"
-    plain = OTHER_WORDS.get(plain, plain)
+    if plain.startswith("mean_"):
+        plain = f"{plain.removeprefix('mean_')}_macro"
     base, average = split(plain)
-    if base in OTHER_WORDS:
-        plain = OTHER_WORDS[base] + ("" if average == "binary" else f"_{average}")
+    if plain in OTHER_WORDS:
+        plain = OTHER_WORDS[plain]
+    elif base in OTHER_WORDS:
+        plain = f"{OTHER_WORDS[base]}_{average}"
     words = {frozenset(known.split("_")): known for known in names()}  # "macro_f1" is "f1_macro"
-    close = difflib.get_close_matches(plain, names(), n=1, cutoff=0.6)
-    nearest = [*filter(None, [words.get(frozenset(plain.split("_")))]), *close]
-    return f'Did you mean "{nearest[0]}"?' if nearest else ""
+    same = words.get(frozenset(plain.split("_")))
+    close = [same] if same else difflib.get_close_matches(plain, names(), n=1)
+    return f'Did you mean "{close[0]}"?' if close else ""

@@ -1,10 +1,10 @@
-"""How sure rows make that a constraint holds for new rows: p-values, and the rows that it takes.
+"""p-values of "the constraint is broken on new data", and the number of rows that a test takes.
 
-Of a rate, such as recall or precision, the p-value is the exact binomial tail (Clopper and
-Pearson). Of any other metric it is that of the delta method: a metric is a function of the cells of
-the confusion matrix, and its variance is Σ_r w_r² s², with the slope s by the cell of row r. z²
-rows of each class are first added, half of them labelled rightly, as Agresti and Coull do for
-rates: so a perfect score of few rows is not taken for certain. This is approximate. For rows of
+For a rate, such as recall or precision, the p-value is the exact binomial tail (Clopper and
+Pearson). For any other metric it comes from the delta method and is approximate: a metric is a
+function of the cells of the confusion matrix, and its variance is Σ_r w_r² s², with the slope s by
+the cell of row r. First z² rows of each class are added, half of them labelled correctly, as
+Agresti and Coull do for rates, so that a perfect score of few rows does not count as certain. For
 unequal weights, the number of rows is Kish's, (Σw)² / Σw².
 """
 
@@ -34,11 +34,11 @@ from evalign.core.metrics import (
     Recall,
     Specificity,
 )
-from evalign.decisions.goal import Goal, each_of
+from evalign.decisions.objective import Objective, each_of
 
 Along = Literal["one way", "own", "other", "all"]
 # More rows than these are not worth naming.
-MOST = 1e9
+MOST_ROWS_NAMED = 1e9
 
 
 class Rate(NamedTuple):
@@ -47,9 +47,10 @@ class Rate(NamedTuple):
     Args:
         part: the mass that counts, by class.
         whole: the mass of the rows.
-        rows: which rows they are.
-        along: how it goes along the thresholds of two classes: only up or only down ("one way"),
-            or not; then it is of rows with a label, the class's own or the other, or of all rows.
+        rows: these rows in words.
+        along: whether it only rises or only falls along the thresholds of two classes ("one way").
+            If not, which rows it is a share of: those labelled as the class itself ("own") or as
+            the other class, or all rows.
     """
 
     part: Callable[[Confusion], Tensor]
@@ -77,7 +78,7 @@ RATES: dict[type[Metric], Rate] = {
 
 
 def rate_of(constraint: Constraint) -> tuple[Rate, int] | None:
-    """The rate that a constraint bounds, and the place of its class; None if it is not a rate."""
+    """The rate that a constraint bounds, and the index of its class; None if it is not a rate."""
     metric, place = constraint.metric, 0
     if isinstance(metric, OfClass):
         metric, place = metric.metric, 1 if metric.index is None else metric.index
@@ -87,19 +88,14 @@ def rate_of(constraint: Constraint) -> tuple[Rate, int] | None:
 
 
 class CellSums(NamedTuple):
-    """What rows tell of rules: sums (K, G, d, d) by rule, group, true class and label.
-
-    Args:
-        mass: of the weights.
-        squares: of their squares.
-    """
+    """Sums of weights and of their squares (K, G, d, d), by rule, group, true class and label."""
 
     mass: Tensor
     squares: Tensor
 
     @classmethod
-    def of(cls, goal: Goal, mass: Tensor, squares: Tensor) -> "CellSums":
-        number = goal.groups or 1
+    def of(cls, objective: Objective, mass: Tensor, squares: Tensor) -> "CellSums":
+        number = objective.groups or 1
         return cls(*(x.unflatten(-2, (number, -1)) for x in (mass, squares)))
 
     def whole(self) -> "CellSums":
@@ -107,7 +103,7 @@ class CellSums(NamedTuple):
 
 
 def tail(rate: np.ndarray, rows: np.ndarray, bound: float) -> np.ndarray:
-    """The probability of such a rate or a greater one of n rows, if the true one is the bound.
+    """The probability that n rows have this rate or a greater one, if the true rate is the bound.
 
     Examples:
         >>> tail(np.array([1.0]), np.array([29.0]), 0.9).round(3)
@@ -131,18 +127,18 @@ def rows_needed(rate: float, bound: float, level: float) -> float:
     def excess(log_rows: float) -> float:
         return float(tail(np.array(rate), np.exp(log_rows), bound)) - level
 
-    least, most = math.log(1e-3), math.log(MOST)
+    least, most = math.log(1e-3), math.log(MOST_ROWS_NAMED)
     if excess(least) <= 0:
         return 0.0
     return math.inf if excess(most) > 0 else math.exp(float(brentq(excess, least, most)))  # pyright: ignore[reportArgumentType]
 
 
-def standing(constraint: Constraint, seen: CellSums, z: float) -> tuple[Tensor, Tensor]:
+def slack_and_error(constraint: Constraint, seen: CellSums, z: float) -> tuple[Tensor, Tensor]:
     """The slack of a constraint for K rules and its standard error, by the delta method.
 
-    A gap is broken if one pair of groups breaks it, so that it is enough that all pairs pass, each
-    at the full level. The slack is that of the pair which is nearest to its bound, in standard
-    errors; −∞ if a group has rows, but none that tells of it.
+    A gap is broken if one pair of groups breaks it, so that it suffices if all pairs pass, each at
+    the full level. The slack is that of the pair nearest to its bound, in standard errors; −∞ if
+    the metric is undefined in a group that has rows.
     """
     mass, squares = _with_added_rows(seen if constraint.gap else seen.whole(), z)
     with torch.inference_mode(mode=False), torch.enable_grad():
@@ -157,7 +153,7 @@ def standing(constraint: Constraint, seen: CellSums, z: float) -> tuple[Tensor, 
     difference = (values.unsqueeze(2) - values.unsqueeze(1)).flatten(1)
     error = (variance.unsqueeze(2) + variance.unsqueeze(1)).flatten(1).sqrt()
     slack = constraint.bound - difference
-    # A group with itself, or without any rows, is as good as one that is equal for sure.
+    # A group beside itself, or without any rows, counts as equal for certain.
     same = torch.eye(values.shape[1], dtype=torch.bool, device=values.device).flatten()
     none = same | difference.isnan()
     slack, error = slack.masked_fill(none, constraint.bound), error.masked_fill(none, 0)
@@ -168,7 +164,7 @@ def standing(constraint: Constraint, seen: CellSums, z: float) -> tuple[Tensor, 
 
 
 def _with_added_rows(seen: CellSums, z: float) -> CellSums:
-    """z² rows more of each class that has any, half of them labelled rightly."""
+    """Add z² rows to each class that has any, half of them labelled correctly."""
     classes = seen.mass.shape[-1]
     of_class = seen.mass.sum(-1, keepdim=True)
     row = seen.squares.sum(-1, keepdim=True) / of_class.clamp(min=1e-300)
@@ -178,9 +174,9 @@ def _with_added_rows(seen: CellSums, z: float) -> CellSums:
 
 
 def rates(constraint: Constraint, seen: CellSums) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """The rate that shall be large, its effective number of rows, and its bound.
+    """The rate, its effective number of rows, and its lower bound; None if it is not a rate.
 
-    None if the metric is not a rate. A rate that shall be small is turned into the rest of it.
+    A rate with an upper bound is turned into 1 − rate.
     """
     found = rate_of(constraint)
     if found is None:
@@ -201,18 +197,18 @@ def rates(constraint: Constraint, seen: CellSums) -> tuple[np.ndarray, np.ndarra
 
 
 def p_values(constraint: Constraint, seen: CellSums, level: float) -> np.ndarray:
-    """The p-values of "the constraint is broken" for K rules, each by itself."""
+    """The p-values of "the constraint is broken" for K rules, each tested by itself."""
     found = rates(constraint, seen)
     if found is not None:
         return tail(*found)
-    slack, error = standing(constraint, seen, float(ndtri(1 - level)))
+    slack, error = slack_and_error(constraint, seen, float(ndtri(1 - level)))
     return ndtr(-(slack / error.clamp(min=1e-300)).cpu().numpy())
 
 
 def lacking(
     constraint: Constraint, seen: CellSums, level: float, names: list[str | float] | None
 ) -> str:
-    """What the rows of one rule lack to pass; "" if they pass."""
+    """What the rows of one rule lack to pass, in words; "" if they pass."""
     if p_values(constraint, seen, level)[0] <= level:
         return ""
     found, kind = rate_of(constraint), "rows"
@@ -221,13 +217,13 @@ def lacking(
         needed, kind = rows_needed(value, bound, level), _kind(*found, seen, names)
     else:
         z = float(ndtri(1 - level))
-        slack, error = (x.item() for x in standing(constraint, seen, z))
+        slack, error = (x.item() for x in slack_and_error(constraint, seen, z))
         if slack == -math.inf:
             return f"{constraint.text!r} has a group without a row that it counts."
         mass, squares = (x.sum().item() for x in seen)
         rows = mass**2 / squares
         needed = rows * (z * error / slack) ** 2 if slack > 0 else math.inf
-    if needed > MOST:
+    if needed > MOST_ROWS_NAMED:
         return f"{constraint.text!r} is met so closely that no number of rows would do."
     takes = f"{constraint.text!r} takes {math.ceil(needed - 1e-9)} {kind}"
     return f"{takes} if they are like these, and there are {math.floor(rows + 1e-9)}."

@@ -1,4 +1,4 @@
-"""What a stream of batches leaves in memory: histograms of log-odds, or a sample of the rows."""
+"""What remains of a stream of batches: histograms of log-odds, or a sample of the rows."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -49,8 +49,8 @@ class Histogram:
 def _rows_of_bins(counts: Tensor, mass: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Rows that stand for the bins (2, BINS) of one label: log-odds, labels and weights.
 
-    A class of up to `ENOUGH` rows has as many again, and more rows are at least so many: whether
-    labels are enough to learn from is told by the number of rows.
+    A class has as many rows as it had, up to `ENOUGH` of them: their number tells whether labels
+    decide alone.
     """
     y, bins = counts.nonzero(as_tuple=True)
     number, total = counts[y, bins], counts.sum(1)[y]
@@ -61,46 +61,21 @@ def _rows_of_bins(counts: Tensor, mass: Tensor) -> tuple[Tensor, Tensor, Tensor]
 
 
 class _Rows(NamedTuple):
-    """Rows (R, ...). One with an infinite key does not count."""
+    """Rows (R, ...), with pseudo-random keys."""
 
     logits: Tensor
-    keys: Tensor
-    weight: Tensor
     y: Tensor
+    weight: Tensor
+    keys: Tensor
 
-    def empty(self, rows: int) -> "_Rows":
-        """So many rows of this kind, of any values."""
-        return _Rows(*(part.new_empty(rows, *part.shape[1:]) for part in self))
-
-    def by_class(self) -> tuple[Tensor, Tensor]:
-        """The order by class and then by key, and the place of each of these within its class."""
+    def smallest_keys(self, each: int) -> "_Rows":
+        """The `each` rows of every class with the smallest keys, by class and key."""
         order = self.keys.argsort(stable=True)
         order = order[self.y[order].argsort(stable=True)]
         y = self.y[order]
         start = torch.searchsorted(y, torch.arange(self.logits.shape[1], device=y.device))
-        return order, torch.arange(len(y), device=y.device) - start[y]
-
-    def thinned(self, each: int) -> "_Rows":
-        """The first `each` rows of every class, in places of their own. No size depends on a value.
-
-        A place that is left over has an infinite key.
-        """
-        classes = self.logits.shape[1]
-        order, rank = self.by_class()
-        y = self.y[order]
-        # One more place takes all that is not kept.
-        to = torch.where(rank < each, y * each + rank, classes * each)
-        source = torch.zeros(classes * each + 1, dtype=torch.int64, device=y.device)
-        source = source.index_copy_(0, to, order)[:-1]
-        keys = self.keys.new_full((classes * each + 1,), torch.inf)
-        keys = keys.index_copy_(0, to, self.keys[order])[:-1]
-        own = torch.arange(classes, device=y.device).repeat_interleave(each)
-        return _Rows(self.logits[source], keys, self.weight[source], own)
-
-    def first(self, each: int) -> "_Rows":
-        """The same rows alone, which are few if few have come."""
-        order, rank = self.by_class()
-        chosen = order[(rank < each) & self.keys[order].isfinite()]
+        rank = torch.arange(len(y), device=y.device) - start[y]
+        chosen = order[rank < each]
         return _Rows(*(part[chosen] for part in self))
 
 
@@ -108,57 +83,53 @@ class _Rows(NamedTuple):
 class Sample:
     """The rows with the smallest keys of each of C classes, up to `each` of them.
 
-    Rows are put together as they come, and thinned when there are twice as many as there are places
-    for. `counts` and `mass` (C,) are those of all rows seen.
+    Batches are collected, and thinned when they hold twice as many rows as the sample may.
+    `counts` and `mass` (C,) are those of all rows seen.
     """
 
     each: int
     counts: Tensor
     mass: Tensor
     parts: list[_Rows]
-    held: int = 0  # rows in all parts
 
     @classmethod
     def empty(cls, classes: int, size: int, device: torch.device) -> "Sample":
         sums = torch.zeros(classes, dtype=torch.float64, device=device)
         logits = torch.zeros(0, classes, dtype=torch.float32, device=device)
-        no_rows = _Rows(logits, sums[:0], sums[:0], sums[:0].long())
+        no_rows = _Rows(logits, sums[:0].long(), sums[:0], sums[:0])
         return cls(max(1, size // classes), sums, sums.clone(), [no_rows])
 
     def add(self, logits: Tensor, y: Tensor, weight: Tensor, keys: Tensor) -> None:
-        """Add rows; those of weight 0 have no part in it."""
-        counted = weight > 0
+        """Add rows with positive weights."""
         self.mass.scatter_add_(0, y, weight)
-        self.counts.scatter_add_(0, y, counted.to(weight))
-        keys = torch.where(counted, keys, torch.inf)
-        self._put(_Rows(logits.float(), keys, weight, y))
+        self.counts.scatter_add_(0, y, torch.ones_like(weight))
+        self._put(_Rows(logits.float(), y, weight, keys))
 
     def _put(self, rows: _Rows) -> None:
         self.parts.append(rows)
-        self.held += len(rows.y)
-        places = self.each * len(self.mass)
-        if self.held >= 2 * places:
-            self.parts, self.held = [self._joined().thinned(self.each)], places
+        if sum(len(part.y) for part in self.parts) >= 2 * self.each * len(self.mass):
+            self.parts = [self._thinned()]
 
-    def _joined(self) -> _Rows:
-        return _Rows(*map(torch.cat, zip(*self.parts, strict=True)))
+    def _thinned(self) -> _Rows:
+        return _Rows(*map(torch.cat, zip(*self.parts, strict=True))).smallest_keys(self.each)
 
     def over_ranks(self) -> "Sample":
         both = torch.stack([self.counts, self.mass])
         dist.all_reduce(both)
-        own, sizes = self._joined().first(self.each), [0] * dist.get_world_size()
+        own, sizes = self._thinned(), [0] * dist.get_world_size()
         dist.all_gather_object(sizes, len(own.y))
-        whole = Sample(self.each, both[0], both[1], [own.empty(0)])
+        whole = Sample(self.each, both[0], both[1], [])
         for rank, size in enumerate(sizes):  # one after the other, to hold few at a time
-            rows = own if rank == dist.get_rank() else own.empty(size)
+            here = rank == dist.get_rank()
+            rows = own if here else _Rows(*(x.new_empty(size, *x.shape[1:]) for x in own))
             for part in rows if size else ():
                 dist.broadcast(part, src=rank)
             whole._put(rows)
         return whole
 
     def rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits, labels and weights (R, ...); kept rows have the mass of all of their class."""
-        logits, _, weight, y = self._joined().first(self.each)
+        """Logits, labels and weights (R, ...); a class's rows have the mass of all its rows."""
+        logits, y, weight, _ = self._thinned()
         held = torch.zeros_like(self.mass).scatter_add_(0, y, weight)
         weight = weight * (self.mass / held.clamp(min=1e-300))[y]
         return logits.double(), y, weight / weight.mean()
