@@ -10,7 +10,7 @@ import torch
 from evalign import Confusion, DecisionFitter
 from evalign.core.constraints import parse
 from evalign.decisions import DecisionRule, calibration, fit_decision
-from evalign.decisions.confusions import Rows, gain_matrix
+from evalign.decisions.confusions import ScoredRows, gain_matrix
 from evalign.decisions.gain_search import best_rule
 from evalign.decisions.local_search import best_neighbour, standings
 from evalign.decisions.objective import ROUNDING, Objective
@@ -103,14 +103,14 @@ def test_three_classes_are_near_brute_force(metric, constraint):
         logits, y = problem(3, rows, seed)
         eta, target = logits.softmax(1), one_hot(y, 3)
         gains = random_rules(3)
-        tried = Rows(eta, target, ones(rows)).matrices(gains)
+        tried = ScoredRows(eta, target, ones(rows)).matrices(gains)
         best = objective.scores(tried).max().item()
         if best == -torch.inf:
             continue
         feasible += 1
         compact = objective.compacted()
-        found = gain_matrix(best_rule(Rows(eta, target, ones(rows)), compact), compact)
-        reached = Rows(eta, target, ones(rows)).matrices(found.unsqueeze(0))
+        found = gain_matrix(best_rule(ScoredRows(eta, target, ones(rows)), compact), compact)
+        reached = ScoredRows(eta, target, ones(rows)).matrices(found.unsqueeze(0))
         assert objective.scores(reached).item() >= best - 2 / 60
         assert met(constraint, (eta @ found).argmax(1), y, 3)
     assert feasible
@@ -122,7 +122,7 @@ def test_the_only_rule_there_is_is_found():
     for seed in range(2):
         logits, y = problem(3, 40, seed)
         eta, target, gains = logits.softmax(1), one_hot(y, 3), random_rules(3)
-        tried = Rows(eta, target, ones(40)).matrices(gains)
+        tried = ScoredRows(eta, target, ones(40)).matrices(gains)
         most = (
             Objective.of("test", "f1_macro", constraint.format(0))
             .smallest_slack(tried)
@@ -144,7 +144,7 @@ def test_many_rows():
     assert met(bounds, rule(logits), y, 3)
     assert 0 <= min(rule.slacks.values()) < 1e-3
     gains = random_rules(3, 300)
-    tried = Rows(logits.softmax(1), one_hot(y, 3), ones(20_000)).matrices(gains)
+    tried = ScoredRows(logits.softmax(1), one_hot(y, 3), ones(20_000)).matrices(gains)
     brute_force = Objective.of("test", "f1_macro", bounds).scores(tried).max()
     assert brute_force <= rule.score < free.score
 
@@ -214,10 +214,10 @@ def test_the_standing_of_a_nearby_rule_is_its_own(metric, constraint):
 
         def standing(rules, form=form):
             gains = torch.stack([gain_matrix(rule, form) for rule in rules])
-            return standings(objective, Rows(eta, target, weight).matrices(gains))
+            return standings(objective, ScoredRows(eta, target, weight).matrices(gains))
 
         before = standing(start)
-        rule, after = best_neighbour(Rows(eta, target, weight), start, before, form)
+        rule, after = best_neighbour(ScoredRows(eta, target, weight), start, before, form)
         assert after.tolist() == pytest.approx(standing(rule.unsqueeze(0))[0].tolist(), abs=SAME)
         assert after.tolist() > before[0].tolist()
 
@@ -228,7 +228,7 @@ def test_of_rules_that_stand_alike_but_for_rounding_the_first_is_kept(score):
     rules = torch.stack([eta, eta.flip(1)])
     reached = torch.tensor([[0, score], [0, score + 1e-15]], dtype=torch.float64)
     objective = Objective.of("a test", "accuracy", "recall[0] >= 0.5")
-    best, _ = best_neighbour(Rows(eta, eta, eta[0]), rules, reached, objective, most_moves=0)
+    best, _ = best_neighbour(ScoredRows(eta, eta, eta[0]), rules, reached, objective, most_moves=0)
     assert torch.equal(best, rules[0])
 
 

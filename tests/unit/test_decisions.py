@@ -16,7 +16,7 @@ from sklearn.model_selection import cross_val_predict
 from evalign import Confusion, metrics
 from evalign.decisions import DecisionRule, fit_decision, gain_search
 from evalign.decisions.calibration import LEAST_FACTOR, factor_and_offset, factor_and_offsets
-from evalign.decisions.confusions import Rows, gain_matrix, normalised
+from evalign.decisions.confusions import ScoredRows, gain_matrix, normalised
 from evalign.decisions.gain_search import best_rule, frank_wolfe
 from evalign.decisions.objective import Objective
 from evalign.decisions.threshold import best_threshold, threshold_gains
@@ -235,7 +235,7 @@ def test_sums_find_what_matrices_find(metric, constraint):
     assert objective.compacted().compact
     found = []
     for form in (objective, objective.compacted()):
-        rule = best_rule(Rows(eta, target, weight), form)
+        rule = best_rule(ScoredRows(eta, target, weight), form)
         found.append((eta @ gain_matrix(rule, form)).argmax(-1))
     assert torch.equal(*found)
 
@@ -272,13 +272,13 @@ def test_the_order_of_a_sum_does_not_choose_the_rule(decision, metric, constrain
     logits, y = problem(5, 500)
     how = {"metric": metric, "decision": decision, "constraint": constraint}
     rule = fit_decision(logits, y, **how)
-    exact, noise = Rows.confusions, torch.Generator().manual_seed(0)
+    exact, noise = ScoredRows.confusions, torch.Generator().manual_seed(0)
 
     def in_any_order(*args):
         found = exact(*args)
         return found * (1 + 1e-15 * torch.rand(found.shape, generator=noise, dtype=found.dtype))
 
-    monkeypatch.setattr(Rows, "confusions", in_any_order)
+    monkeypatch.setattr(ScoredRows, "confusions", in_any_order)
     for _ in range(2):
         assert fit_decision(logits, y, **how).gain == pytest.approx(rule.gain, abs=1e-9)
 
@@ -328,7 +328,7 @@ def test_best_iterate_is_kept():
     objective = Objective.of("test", "precision_macro", None)
     start = torch.eye(4, dtype=torch.float64).unsqueeze(0)
     ones = torch.ones(60, dtype=torch.float64)
-    _, score = frank_wolfe(Rows(eta, eta, ones), start, objective, torch.zeros(1).double(), 1)
+    _, score = frank_wolfe(ScoredRows(eta, eta, ones), start, objective, torch.zeros(1).double(), 1)
     labels = torch.eye(4, dtype=torch.float64)[eta.argmax(1)]
     assert score.item() >= objective.scores((eta.T @ labels).unsqueeze(0)).item()
 

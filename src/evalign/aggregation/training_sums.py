@@ -1,4 +1,4 @@
-"""Sums over the rows of other ranks and of earlier batches, for losses that take both."""
+"""Sums over ranks, averaged over batches, as losses over thresholds need them in training."""
 
 from typing import Literal
 

@@ -69,7 +69,7 @@ class Columns:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TableRows:
     """Rows of a table: features, class codes, and perhaps weights and groups."""
 
     X: pd.DataFrame
@@ -87,13 +87,13 @@ class Rows:
         """A number for each row, which equal rows with equal labels share."""
         return hash_rows(self.X.assign(**{"": self.y}), index=False).to_numpy()
 
-    def take(self, rows: np.ndarray) -> "Rows":
+    def take(self, rows: np.ndarray) -> "TableRows":
         weight, groups = (
             None if part is None else part[rows] for part in (self.weight, self.groups)
         )
-        return Rows(self.X.iloc[rows], self.y[rows], weight, groups)
+        return TableRows(self.X.iloc[rows], self.y[rows], weight, groups)
 
-    def followed_by(self, more: "Rows") -> "Rows":
+    def followed_by(self, more: "TableRows") -> "TableRows":
         """These rows, and then those of another table, whose groups are others."""
         X = pd.concat([self.X, more.X], ignore_index=True)
         levels = self.X.select_dtypes("category").columns  # lost where they differ
@@ -103,9 +103,9 @@ class Rows:
         if self.groups is not None and more.groups is not None:
             groups = np.array([f"0{g}" for g in self.groups] + [f"1{g}" for g in more.groups])
         y = np.concatenate([self.y, more.y])
-        return Rows(X.astype(dict.fromkeys(levels, "category")), y, weight, groups)
+        return TableRows(X.astype(dict.fromkeys(levels, "category")), y, weight, groups)
 
-    def hold_out(self, labels: Labels, seed: int, part: str) -> tuple["Rows", "Rows"]:
+    def hold_out(self, labels: Labels, seed: int, part: str) -> tuple["TableRows", "TableRows"]:
         """Split into the rows to train on, and a fifth for the "test" or "validation"."""
         cure = f"Give more rows or groups, another --seed, or a table with --{part}."
         try:
@@ -128,7 +128,7 @@ class TrainingTable:
 
     columns: Columns
     labels: Labels
-    rows: Rows
+    rows: TableRows
     found: int
 
 
@@ -177,7 +177,7 @@ def load(
 
 def rows(
     frame: pd.DataFrame, columns: Columns, labels: Labels, source: object, first_row: int = 1
-) -> Rows:
+) -> TableRows:
     """The rows of another table, or of a block of it, as training read its columns."""
     with usable(source):
         X = frame_like(frame, columns.kinds, source, first_row)
@@ -186,7 +186,7 @@ def rows(
 
 def _rows(
     frame: pd.DataFrame, X: Any, columns: Columns, labels: Labels, source: object, first_row: int
-) -> Rows:
+) -> TableRows:
     y = labels.encode(frame, source, first_row=first_row)
     weight = groups = None
     if columns.weight is not None:
@@ -196,7 +196,7 @@ def _rows(
         if frame[columns.group].isna().any():
             what = f"Column {columns.group!r} of {source}"
             raise UsageError(f"{what} must name a group in every row. Fill in its gaps.")
-    return Rows(X, y, weight, groups)
+    return TableRows(X, y, weight, groups)
 
 
 def read_weights(
@@ -213,7 +213,9 @@ def read_weights(
     return weight
 
 
-def read_rows(path: Path, dataset: TrainingTable, most: int | None = None, seed: int = 0) -> Rows:
+def read_rows(
+    path: Path, dataset: TrainingTable, most: int | None = None, seed: int = 0
+) -> TableRows:
     """The rows of another table, for validation or the test, or a sample of them."""
     columns = dataset.columns
     source = TableFile(path, reading_of({}, columns.reading))
@@ -246,7 +248,7 @@ def split(
     seed: int,
     *,
     inner: bool,
-) -> dict[str, Rows]:
+) -> dict[str, TableRows]:
     """Split the rows into "training", "test" and "validation", the last two of `most` rows.
 
     Without groups there is no "validation": the classifier holds those rows out itself. With groups
@@ -263,7 +265,7 @@ def split(
     return parts
 
 
-def warn_of_parts(parts: dict[str, Rows], labels: Labels) -> None:
+def warn_of_parts(parts: dict[str, TableRows], labels: Labels) -> None:
     """Warn of rows that two parts share, and of classes of few rows."""
     hashes = {name: part.hashes for name, part in parts.items()}
     for (one, known), (other, new) in combinations(hashes.items(), 2):

@@ -87,12 +87,8 @@ def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         shape = (len(b), len(b))
         scaled = diags_array(1 / diagonal.cpu().numpy())
         # Three digits are enough: Newton's next step mends the rest.
-        solved, _ = cg(
-            LinearOperator(shape, product, dtype=b.cpu().numpy().dtype),
-            gradient,
-            rtol=1e-3,
-            M=scaled,
-        )
+        hessian = LinearOperator(shape, matvec=product, dtype=np.float64)  # pyright: ignore[reportCallIssue]
+        solved, _ = cg(hessian, gradient, rtol=1e-3, M=scaled)
         step = torch.from_numpy(solved).to(b).clamp(-2, 2)
         b = b - step
         if step.abs().max() < CONVERGED:

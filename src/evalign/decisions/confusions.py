@@ -21,7 +21,7 @@ BLOCK = 2**18
 DROPPED_BITS = 10
 
 
-class Rows(NamedTuple):
+class ScoredRows(NamedTuple):
     """Rows to find a rule with.
 
     Args:
@@ -34,9 +34,9 @@ class Rows(NamedTuple):
     target: Tensor
     weight: Tensor
 
-    def every(self, step: int) -> "Rows":
+    def every(self, step: int) -> "ScoredRows":
         """An evenly spread part of the rows."""
-        return Rows(*(part[::step] for part in self))
+        return ScoredRows(*(part[::step] for part in self))
 
     def actual(self) -> Tensor:
         """The mass of each class in the targets."""

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import multilabel
-from evalign.decisions.confusions import Rows
+from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.inputs import without_floor
 from evalign.decisions.objective import Objective
 from evalign.decisions.threshold import threshold_gains
@@ -37,6 +37,6 @@ def slacks_of(
     if not objective.constraints:
         return None
     if gain.ndim == 2:
-        return objective.slacks(Rows(eta, true, weight).matrices(gain.unsqueeze(0))[0])
+        return objective.slacks(ScoredRows(eta, true, weight).matrices(gain.unsqueeze(0))[0])
     at = (gain[:, 0, 0] / gain[:, 1, 1]).log()
     return replace(objective, multilabel=True).slacks(multilabel.sums(logits, true, weight, at))

@@ -76,7 +76,9 @@ class DecisionFitter:
         require(max_rows >= 1, OWNER, "max_rows", "be at least 1", max_rows)
         known = get_args(Ranks)
         require(ranks in known, OWNER, "ranks", f"be one of {', '.join(known)}", repr(ranks))
-        self.metric, self.decision, self.task = metric, decision, task
+        self.metric = metric
+        self.decision: Decision = decision
+        self.task: Task | None = task
         self.constraint, self.confidence = constraint, confidence
         self.classes, self.offsets = classes, offsets
         self.ignore_index, self.class_dim = ignore_index, class_dim

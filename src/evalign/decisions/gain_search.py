@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from evalign.decisions.confusions import Rows, weighted_argmax, without_last_bits
+from evalign.decisions.confusions import ScoredRows, weighted_argmax, without_last_bits
 from evalign.decisions.local_search import best_neighbour, standings
 from evalign.decisions.objective import ROUNDING, Objective, first_best, in_units_of_rounding
 
@@ -27,7 +27,7 @@ ODDS = [0.0, *(2.0**k for k in range(-5, 6))]
 
 
 def best_rule(
-    rows: Rows,
+    rows: ScoredRows,
     objective: Objective,
     starts: Tensor | None = None,
     own: Tensor | None = None,
@@ -87,12 +87,15 @@ def quick_standing(
     Cheap enough to compare the epochs of a training, and not a rule to use.
     """
     rule = weighted_argmax(own, objective).unsqueeze(0)
-    rows, few = Rows(eta, target, weight), {"most_moves": QUICK_MOVES, "numbers": QUICK_NUMBERS}
+    rows, few = (
+        ScoredRows(eta, target, weight),
+        {"most_moves": QUICK_MOVES, "numbers": QUICK_NUMBERS},
+    )
     return _improved(rows, rule, objective, **few)[1]
 
 
 def _improved(
-    rows: Rows, rules: Tensor, objective: Objective, **limits: int
+    rows: ScoredRows, rules: Tensor, objective: Objective, **limits: int
 ) -> tuple[Tensor, Tensor]:
     """The best rule in the neighbourhood of some rules, and its standing."""
     reached = standings(objective, rows.confusions(rules, objective))
@@ -115,7 +118,7 @@ def _starts(mass: Tensor, own: Tensor | None) -> Tensor:
 
 
 def _search(
-    rows: Rows, objective: Objective, starts: Tensor, shares: Tensor
+    rows: ScoredRows, objective: Objective, starts: Tensor, shares: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The best rule of all starts (S, ...) for each share, and its score."""
     copies, number = len(starts), len(shares)
@@ -127,7 +130,7 @@ def _search(
 
 
 def frank_wolfe(
-    rows: Rows, rules: Tensor, objective: Objective, shares: Tensor, problems: int
+    rows: ScoredRows, rules: Tensor, objective: Objective, shares: Tensor, problems: int
 ) -> tuple[Tensor, Tensor]:
     """Climb from B rules at once. Return the best rule on the way of each, and its score.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evalign.core.constraints import OfClass
-from evalign.decisions.confusions import Rows
+from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.objective import ROUNDING, Objective, in_units_of_rounding
 
 # Moves of one class from one start: enough for three rounds of twenty classes.
@@ -23,7 +23,7 @@ LARGEST_MOVE = 1e8
 
 
 def best_neighbour(
-    rows: Rows,
+    rows: ScoredRows,
     rules: Tensor,
     reached: Tensor,
     objective: Objective,
@@ -48,7 +48,12 @@ def best_neighbour(
 
 
 def _climb(
-    rows: Rows, rule: Tensor, standing: Tensor, objective: Objective, most_moves: int, numbers: int
+    rows: ScoredRows,
+    rule: Tensor,
+    standing: Tensor,
+    objective: Objective,
+    most_moves: int,
+    numbers: int,
 ) -> tuple[Tensor, Tensor]:
     """Move one class after the other until no move is better.
 
@@ -93,7 +98,7 @@ def _better(one: Tensor, other: Tensor) -> bool:
 
 
 def _best_move(
-    rows: Rows, rule: Tensor, objective: Objective, j: int, multiplied: bool, numbers: int
+    rows: ScoredRows, rule: Tensor, objective: Objective, j: int, multiplied: bool, numbers: int
 ) -> tuple[Tensor, Tensor]:
     """The best rule that gives label j to the rows before some cut, and its standing."""
     scores = rows.scores(rule, objective)
@@ -122,7 +127,7 @@ def _best_move(
         even = torch.linspace(0, len(cuts) - 1, most, dtype=own.dtype, device=cuts.device).long()
         cuts, values = cuts[even], values[even]
 
-    ordered = Rows(*(part[order] for part in rows))
+    ordered = ScoredRows(*(part[order] for part in rows))
     reached = standings(objective, _cut_confusions(ordered, second[order], cuts, objective, j))
     # Of equal cuts the nearest is taken.
     least = reached[:, 0] >= reached[:, 0].max() - ROUNDING
@@ -140,7 +145,7 @@ def _best_move(
 
 
 def _cut_confusions(
-    rows: Rows, second: Tensor, cuts: Tensor, objective: Objective, j: int
+    rows: ScoredRows, second: Tensor, cuts: Tensor, objective: Objective, j: int
 ) -> Tensor:
     """The confusions if the rows before each cut get label j, and the others their second label."""
     number, classes = rows.eta.shape

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from evalign.core.constraints import Constraint, Infeasible
 from evalign.core.input_warnings import warn
-from evalign.decisions.confusions import Rows
+from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.objective import ROUNDING, Objective
 from evalign.decisions.p_values import (
     CellSums,
@@ -182,7 +182,9 @@ def _best_rule(
             continue
         met, true = margins, objective.by_group(target, groups)
         eta = (rule.factor * logits + rule.offsets).softmax(1)
-        both = [Rows(eta, true, w).matrices(rule.gain.unsqueeze(0)) for w in (weight, weight**2)]
+        both = [
+            ScoredRows(eta, true, w).matrices(rule.gain.unsqueeze(0)) for w in (weight, weight**2)
+        ]
         seen = CellSums.of(objective, *both)
         limits = [slack_and_error(each, seen, z) for each in objective.constraints]
         short = np.array([(z * error - slack).item() for slack, error in limits])

@@ -286,4 +286,5 @@ class DecisionRule:
     ) -> "DecisionRule":
         """The rule of a `state_dict`; pass the metric again if it was not a name."""
         found = checked_state(state, [field.name for field in fields(cls)])
-        return cls(**found | {"metric": found.get("metric") if metric is None else metric})
+        found["metric"] = found.get("metric") if metric is None else metric
+        return cls(**found)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from evalign.decisions import calibration
-from evalign.decisions.confusions import Rows, gain_matrix
+from evalign.decisions.confusions import ScoredRows, gain_matrix
 from evalign.decisions.gain_search import best_rule
 from evalign.decisions.inputs import without_floor
 from evalign.decisions.objective import Objective
@@ -59,7 +59,7 @@ def search(
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
         return threshold_gains(best_threshold(margin, target, weight, objective))
-    rows, objective = Rows(logits.softmax(1), target, weight), objective.compacted()
+    rows, objective = ScoredRows(logits.softmax(1), target, weight), objective.compacted()
     return gain_matrix(best_rule(rows, objective, own=own, believed=own is None), objective)
 
 
@@ -104,12 +104,12 @@ def tuned(
     gain, calibrated = learned(weight)
     if alone:
         true = objective.by_group(target, groups)
-        matrix = Rows(calibrated.eta, true, weight).matrices(gain.unsqueeze(0))
+        matrix = ScoredRows(calibrated.eta, true, weight).matrices(gain.unsqueeze(0))
     else:
         matrix, fold = torch.zeros_like(gain).unsqueeze(0), folds(y)
         for held_out in ((fold == number).double() * weight for number in range(FOLDS)):
             fitted, seen = learned(weight - held_out)
-            matrix += Rows(seen.eta, target, held_out).matrices(fitted.unsqueeze(0))
+            matrix += ScoredRows(seen.eta, target, held_out).matrices(fitted.unsqueeze(0))
     score = objective.scores(matrix).item()
     return Fitted(gain, calibrated.factor, calibrated.offsets, "labels", score)
 

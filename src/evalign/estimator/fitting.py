@@ -29,11 +29,11 @@ from evalign.estimator.network import (
     size_of_members,
 )
 from evalign.estimator.positive import oriented
-from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import LabelledRows, dense
+from evalign.estimator.scaling import QuantileNormal, Standardizer
 from evalign.recipes import RECIPES, Recipe, chosen_recipe
 from evalign.tables.features import Features
-from evalign.training import History, Settings, Standardizer, fit
+from evalign.training import History, Settings, fit
 
 
 def fit_rows(

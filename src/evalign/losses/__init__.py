@@ -1,11 +1,10 @@
 """Losses: Modules over the functions of `core`, called as loss(logits, target, sample_weight=...).
 
-`metric` (any metric of the confusion matrix), `multipliers` (of its constraints), `aligned` (with
-cross-entropy) and its `offsets`, `whole` (both as one function), `curves` (average precision,
-partial area, recall at a precision), `ranking` (AUROC, WMW), `fbeta` (SurF and soft F-beta),
-`overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal, logit-adjusted) and `class_weights`.
-`base` is what they share; `keywords`, `temperature` and `outputs` (of Hugging Face) serve it. May
-import `core`, `kernels` and `aggregation`.
+`metric` (any metric of the confusion matrix), `aligned` (with cross-entropy) and its `offsets`,
+`fused` (both as one function), `curves` (average precision), `ranking` (AUROC, WMW), `fbeta`
+(SurF and soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal,
+logit-adjusted) and `class_weights`. `base` is what they share; `keywords`, `temperature` and
+`outputs` (of Hugging Face) serve it. May import `core`, `kernels` and `aggregation`.
 """
 
 from evalign.losses.aligned import AlignedLoss

@@ -22,7 +22,8 @@ from evalign import losses
 from evalign.core.checks import require
 from evalign.decisions import fit_decision
 from evalign.estimator.network import mlp
-from evalign.training import Settings, Standardizer, TrainingWarning, fit, three_way_split
+from evalign.estimator.scaling import Standardizer
+from evalign.training import Settings, TrainingWarning, fit, three_way_split
 from evalign.training.settings import usual_batch_size
 from evalign_study.data import load
 from evalign_study.records.made import Record, record
@@ -75,7 +76,7 @@ class Parts(NamedTuple):
     test: Rows
 
 
-class Trained(NamedTuple):
+class MultilabelOutcome(NamedTuple):
     """A trained network's logits and the labels of the validation and test rows.
 
     `offsets` turn the logits into log-odds; `history` and `best` are the epochs of training.
@@ -105,7 +106,7 @@ def train_multilabel(run: Run) -> Record:
     )
 
 
-def train_network(run: Run) -> Trained:
+def train_network(run: Run) -> MultilabelOutcome:
     """Train a network on one core, so that runs side by side do not wait for each other."""
     allowed = f"be one of {', '.join(METHODS)}"
     require(run.method in METHODS, "train_multilabel", "method", allowed, repr(run.method))
@@ -139,7 +140,7 @@ def train_network(run: Run) -> Trained:
         with torch.no_grad():
             logits, test = (network(x).nan_to_num() for x, _ in rows[1:])
     best = max((epoch["epoch"] for epoch in history if epoch["best"]), default=0)
-    return Trained(logits, known, test, unseen, method.offsets, history, best)
+    return MultilabelOutcome(logits, known, test, unseen, method.offsets, history, best)
 
 
 @lru_cache(maxsize=1)
