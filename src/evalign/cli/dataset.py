@@ -69,7 +69,7 @@ class Columns:
 
 
 @dataclass(frozen=True, eq=False)
-class TableRows:
+class LabelledFrame:
     """Rows of a table: features, class codes, and perhaps weights and groups."""
 
     X: pd.DataFrame
@@ -87,13 +87,13 @@ class TableRows:
         """A number for each row, which equal rows with equal labels share."""
         return hash_rows(self.X.assign(**{"": self.y}), index=False).to_numpy()
 
-    def take(self, rows: np.ndarray) -> "TableRows":
+    def take(self, rows: np.ndarray) -> "LabelledFrame":
         weight, groups = (
             None if part is None else part[rows] for part in (self.weight, self.groups)
         )
-        return TableRows(self.X.iloc[rows], self.y[rows], weight, groups)
+        return LabelledFrame(self.X.iloc[rows], self.y[rows], weight, groups)
 
-    def followed_by(self, more: "TableRows") -> "TableRows":
+    def followed_by(self, more: "LabelledFrame") -> "LabelledFrame":
         """These rows, and then those of another table, whose groups are others."""
         X = pd.concat([self.X, more.X], ignore_index=True)
         levels = self.X.select_dtypes("category").columns  # lost where they differ
@@ -103,9 +103,11 @@ class TableRows:
         if self.groups is not None and more.groups is not None:
             groups = np.array([f"0{g}" for g in self.groups] + [f"1{g}" for g in more.groups])
         y = np.concatenate([self.y, more.y])
-        return TableRows(X.astype(dict.fromkeys(levels, "category")), y, weight, groups)
+        return LabelledFrame(X.astype(dict.fromkeys(levels, "category")), y, weight, groups)
 
-    def hold_out(self, labels: Labels, seed: int, part: str) -> tuple["TableRows", "TableRows"]:
+    def hold_out(
+        self, labels: Labels, seed: int, part: str
+    ) -> tuple["LabelledFrame", "LabelledFrame"]:
         """Split into the rows to train on, and a fifth for the "test" or "validation"."""
         cure = f"Give more rows or groups, another --seed, or a table with --{part}."
         try:
@@ -128,7 +130,7 @@ class TrainingTable:
 
     columns: Columns
     labels: Labels
-    rows: TableRows
+    rows: LabelledFrame
     found: int
 
 
@@ -177,7 +179,7 @@ def load(
 
 def rows(
     frame: pd.DataFrame, columns: Columns, labels: Labels, source: object, first_row: int = 1
-) -> TableRows:
+) -> LabelledFrame:
     """The rows of another table, or of a block of it, as training read its columns."""
     with usable(source):
         X = frame_like(frame, columns.kinds, source, first_row)
@@ -186,7 +188,7 @@ def rows(
 
 def _rows(
     frame: pd.DataFrame, X: Any, columns: Columns, labels: Labels, source: object, first_row: int
-) -> TableRows:
+) -> LabelledFrame:
     y = labels.encode(frame, source, first_row=first_row)
     weight = groups = None
     if columns.weight is not None:
@@ -196,7 +198,7 @@ def _rows(
         if frame[columns.group].isna().any():
             what = f"Column {columns.group!r} of {source}"
             raise UsageError(f"{what} must name a group in every row. Fill in its gaps.")
-    return TableRows(X, y, weight, groups)
+    return LabelledFrame(X, y, weight, groups)
 
 
 def read_weights(
@@ -215,7 +217,7 @@ def read_weights(
 
 def read_rows(
     path: Path, dataset: TrainingTable, most: int | None = None, seed: int = 0
-) -> TableRows:
+) -> LabelledFrame:
     """The rows of another table, for validation or the test, or a sample of them."""
     columns = dataset.columns
     source = TableFile(path, reading_of({}, columns.reading))
@@ -248,7 +250,7 @@ def split(
     seed: int,
     *,
     inner: bool,
-) -> dict[str, TableRows]:
+) -> dict[str, LabelledFrame]:
     """Split the rows into "training", "test" and "validation", the last two of `most` rows.
 
     Without groups there is no "validation": the classifier holds those rows out itself. With groups
@@ -265,7 +267,7 @@ def split(
     return parts
 
 
-def warn_of_parts(parts: dict[str, TableRows], labels: Labels) -> None:
+def warn_of_parts(parts: dict[str, LabelledFrame], labels: Labels) -> None:
     """Warn of rows that two parts share, and of classes of few rows."""
     hashes = {name: part.hashes for name, part in parts.items()}
     for (one, known), (other, new) in combinations(hashes.items(), 2):
