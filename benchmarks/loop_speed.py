@@ -36,8 +36,9 @@ from torch.nn import functional as F
 import evalign
 from evalign import AlignedClassifier
 from evalign.estimator.network import mlp
+from evalign.estimator.scaling import Standardizer
 from evalign.losses import AlignedLoss
-from evalign.training import Settings, Standardizer, fit, holdout_split
+from evalign.training import Settings, fit, holdout_split
 
 BATCH, RATE, DECAY = 2048, 1e-3, 1e-4
 METRIC = "f1"

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
-from evalign.estimator.frames import Features
 from evalign.estimator.network import BLOCK, Factory, blockwise
-from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import OWNER, dense, network_input
-from evalign.training import CheckpointError, History, Standardizer
+from evalign.estimator.scaling import QuantileNormal, Standardizer
+from evalign.tables.features import Features
+from evalign.training import CheckpointError, History
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from evalign.core.checks import complaint, require
 from evalign.estimator.folds import Folds
 from evalign.estimator.members import Members
-from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import OWNER
-from evalign.training import Standardizer
+from evalign.estimator.scaling import QuantileNormal, Standardizer
 from evalign.training.settings import usual_batch_size
 
 Factory = Callable[[int, int], nn.Module]

@@ -13,12 +13,12 @@ import torch
 from evalign.core.checks import require
 from evalign.estimator.arguments import check_arguments
 from evalign.estimator.fitted import FittedClassifier
-from evalign.estimator.frames import Features
 from evalign.estimator.network import NAMES, Size, build, chosen, find_device, plain
 from evalign.estimator.positive import oriented
-from evalign.estimator.quantiles import QuantileNormal
 from evalign.estimator.rows import OWNER
-from evalign.training import CheckpointError, Standardizer, checkpoint
+from evalign.estimator.scaling import QuantileNormal, Standardizer
+from evalign.tables.features import Features
+from evalign.training import CheckpointError, checkpoint
 from evalign.training.checkpoint import WRONG_TREE
 
 VERSION = 3  # of the format: without warm_start

@@ -12,13 +12,12 @@ from evalign.training.checkpoint import CheckpointError
 from evalign.training.loop import fit
 from evalign.training.run import History
 from evalign.training.settings import Settings
-from evalign.training.split import Standardizer, holdout_split, three_way_split
+from evalign.training.split import holdout_split, three_way_split
 
 __all__ = [
     "CheckpointError",
     "History",
     "Settings",
-    "Standardizer",
     "TemperatureAnnealing",
     "TrainingWarning",
     "fit",

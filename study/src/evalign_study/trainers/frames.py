@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from evalign.training.split import Standardizer, three_way_split
+from evalign.estimator.scaling import Standardizer
+from evalign.training.split import three_way_split
 from evalign_study.data import load
 from evalign_study.records.made import Record
 from evalign_study.records.run import Run

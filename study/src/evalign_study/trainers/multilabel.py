@@ -22,7 +22,8 @@ from evalign import losses
 from evalign.core.checks import require
 from evalign.decisions import fit_decision
 from evalign.estimator.network import mlp
-from evalign.training import Settings, Standardizer, TrainingWarning, fit, three_way_split
+from evalign.estimator.scaling import Standardizer
+from evalign.training import Settings, TrainingWarning, fit, three_way_split
 from evalign.training.settings import usual_batch_size
 from evalign_study.data import load
 from evalign_study.records.made import Record, record

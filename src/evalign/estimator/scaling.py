@@ -1,4 +1,7 @@
-"""The numbers of a table as normal quantiles: a column's ranks, whatever its units and outliers."""
+"""Scale the inputs of a network: standardised columns, or normal quantiles.
+
+Normal quantiles keep only the ranks of a column, so its units and outliers do not matter.
+"""
 
 from functools import cache
 from typing import Any
@@ -10,7 +13,59 @@ from evalign.core.checks import require
 
 BINS = 48  # of the embeddings that follow, whose edges are among the levels
 TAIL, FARTHEST = 32, -5.2  # further levels in each tail, up to this normal quantile
-COLUMNS = 64  # at a time, so that a sorted float64 copy of a large table stays small
+COLUMNS = 64  # at a time, so that the float64 copy of a large table stays small
+
+
+class Standardizer:
+    """(x − mean) / standard deviation of the training rows; a constant column becomes 0.
+
+    Examples:
+        >>> scale = Standardizer(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+        >>> scale(torch.tensor([[1.0, 5.0], [5.0, 6.0]]))
+        tensor([[-1.,  0.],
+                [ 3.,  1.]])
+    """
+
+    def __init__(self, X: Tensor) -> None:
+        ok = X.ndim == 2 and len(X) > 0 and X.is_floating_point()
+        allowed, got = "be float rows of shape (N, features)", f"{X.dtype} {tuple(X.shape)}"
+        require(ok, "Standardizer", "X", allowed, got)
+        moments = [_moments(block) for block in X.split(COLUMNS, dim=1)]
+        self.mean = torch.cat([mean for mean, _ in moments])
+        self.scale = torch.cat([scale for _, scale in moments])
+
+    @property
+    def n_features(self) -> int:
+        return len(self.mean)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        mean, scale = self.mean.to(X.device), self.scale.to(X.device)
+        blocks = zip(*(t.split(COLUMNS, dim=-1) for t in (X, mean, scale)), strict=True)
+        return torch.cat([((x.double() - m) / s).to(X.dtype) for x, m, s in blocks], 1)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"mean": self.mean, "scale": self.scale}
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Tensor]) -> "Standardizer":
+        scaler = cls.__new__(cls)
+        scaler.mean, scaler.scale = mean, scale = state["mean"], state["scale"]
+        ok = mean.ndim == 1 and mean.shape == scale.shape
+        ok = ok and bool(mean.isfinite().all() and scale.isfinite().all() and (scale >= 0).all())
+        allowed = "hold a finite mean and scale of each column"
+        got = f"shapes {tuple(mean.shape)} and {tuple(scale.shape)}"
+        require(ok, "Standardizer", "state", allowed, got)
+        return scaler
+
+
+def _moments(X: Tensor) -> tuple[Tensor, Tensor]:
+    # In float32 a column far from zero loses its spread, and a constant one gets some by rounding.
+    # In units of its largest number no square leaves the range of float64.
+    constant = X.amax(0) == X.amin(0)
+    unit = torch.where(constant, 1.0, X.abs().amax(0).double())
+    variance, mean = torch.var_mean(X.double() / unit, 0, correction=0)
+    mean = torch.where(constant, X[0].double(), mean * unit)
+    return mean, torch.where(constant, 1.0, variance.sqrt() * unit)
 
 
 class QuantileNormal:
