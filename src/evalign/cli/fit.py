@@ -30,7 +30,9 @@ from evalign.cli.outcome import contents, predictions, shown, tried_models, was_
 from evalign.cli.run import NETWORK, PREDICTIONS, REPORT, write_json
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.resampling import FEW
+from evalign.decisions.fit import check_promise
 from evalign.estimator import AlignedClassifier
+from evalign.estimator.constrained import check_constraint
 from evalign.recipes import chosen_recipe
 from evalign.report import TriedModels, render
 from evalign.tables.classes import Labels
@@ -91,6 +93,11 @@ def fit_table(
         dataset = load(source, **roles, drop=options["drop"] or [], most=most)
         labels = dataset.labels
         check_metric(metric, len(labels.values))
+        constraint, decision = options["constraint"], options["decision"]
+        with refused():
+            check_promise("evalign fit", decision, constraint, options["confidence"])
+            if constraint is not None:
+                check_constraint("evalign fit", metric, decision, constraint, labels.names)
         check_names(source, dataset)
         parts = split(dataset, test, validation, most, options["seed"], inner=network)
         introduce(spoken, dataset, verbose=verbose)
