@@ -15,7 +15,7 @@ from evalign.cli.errors import UsageError, listed, refused
 from evalign.cli.terminal import Terminal
 from evalign.core.text import counted, nearest
 from evalign.tables.classes import Labels
-from evalign.tables.files import Reading, TableFile
+from evalign.tables.files import Reading, TableFile, numbers_in
 from evalign.tables.frames import frame_like, learnt_frame
 from evalign.tables.kinds import LEFT_OUT, overview
 from evalign.tables.warnings import warn_of_few, warn_of_left_out, warn_of_shared
@@ -137,8 +137,9 @@ class TrainingTable:
 def reading_of(options: dict[str, Any], known: dict[str, Any] | None = None) -> Reading:
     """The options about reading a file, or else what is known of it."""
     given = {name: value for name, value in options.items() if value}
-    found = asdict(Reading()) | (known or {}) | given
-    return Reading(**found | {"missing": tuple(found["missing"])})
+    found: dict[str, Any] = asdict(Reading()) | (known or {}) | given
+    found["missing"] = tuple(found["missing"])
+    return Reading(**found)
 
 
 def load(
@@ -194,8 +195,9 @@ def _rows(
     if columns.weight is not None:
         weight = read_weights(frame, columns.weight, source, first_row)
     if columns.group is not None:
-        groups = frame[columns.group].astype(str).to_numpy(object)
-        if frame[columns.group].isna().any():
+        column: Any = frame[columns.group]
+        groups = column.astype(str).to_numpy(object)
+        if column.isna().any():
             what = f"Column {columns.group!r} of {source}"
             raise UsageError(f"{what} must name a group in every row. Fill in its gaps.")
     return LabelledFrame(X, y, weight, groups)
@@ -205,7 +207,7 @@ def read_weights(
     frame: pd.DataFrame, column: str, source: object, first_row: int = 1
 ) -> np.ndarray:
     """The weights of rows."""
-    weight = pd.to_numeric(frame[column], errors="coerce").to_numpy(np.float64)
+    weight = numbers_in(frame[column])
     wrong = ~((weight >= 0) & np.isfinite(weight))
     if wrong.any():
         row = int(np.argmax(wrong))

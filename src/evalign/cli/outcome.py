@@ -78,7 +78,7 @@ def contents(
     """
     names = list(table.columns)
     if "weight" in names:
-        table = table[table["weight"] > 0]
+        table = table.loc[table["weight"] > 0]
         if not len(table):
             raise UsageError("The test rows must have some weight. Got 0 for all of them.")
 
