@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evalign.cli.dataset import TableRows
+from evalign.cli.dataset import LabelledFrame
 from evalign.cli.errors import UsageError
 from evalign.tables.classes import Labels
 from tests.cli.commands import files, fit, refused, small_disk, table, written
@@ -113,7 +113,7 @@ def test_labels_that_training_did_not_have(tmp_path, data):
 def test_a_class_in_one_group():
     """Held out with its group, it would never be learnt."""
     y = np.repeat([0, 1], 20)
-    rows = TableRows(pd.DataFrame({"x": y}), y, None, np.repeat(["a", "b"], 20))
+    rows = LabelledFrame(pd.DataFrame({"x": y}), y, None, np.repeat(["a", "b"], 20))
     with pytest.raises(UsageError, match=r"leaves no '(no|yes)' on one side.*--test"):
         rows.hold_out(Labels("y", ("no", "yes")), 0, "test")
 

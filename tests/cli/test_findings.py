@@ -12,7 +12,7 @@ from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import findings as work
 from evalign.cli import fit as command
 from evalign.cli import run as runs
-from evalign.cli.dataset import TableRows
+from evalign.cli.dataset import LabelledFrame
 from evalign.cli.files import digest
 from evalign.cli.findings import cuts, importance
 from evalign.cli.outcome import decided
@@ -28,7 +28,7 @@ def rows_of(frame, weight=None):
     X = frame[["age", "income", "colour", "member"]].astype(
         {"colour": "category", "member": "category"}
     )
-    return TableRows(
+    return LabelledFrame(
         X, frame["label"].astype("category").cat.codes.to_numpy(np.int64), weight, None
     )
 

@@ -15,7 +15,7 @@ from evalign.cli.errors import UsageError, listed, refused
 from evalign.cli.terminal import Terminal
 from evalign.core.text import counted, nearest
 from evalign.tables.classes import Labels
-from evalign.tables.files import Reading, TableFile
+from evalign.tables.files import Reading, TableFile, numbers_in
 from evalign.tables.frames import frame_like, learnt_frame
 from evalign.tables.kinds import LEFT_OUT, overview
 from evalign.tables.warnings import warn_of_few, warn_of_left_out, warn_of_shared
@@ -69,7 +69,7 @@ class Columns:
 
 
 @dataclass(frozen=True, eq=False)
-class TableRows:
+class LabelledFrame:
     """Rows of a table: features, class codes, and perhaps weights and groups."""
 
     X: pd.DataFrame
@@ -87,13 +87,13 @@ class TableRows:
         """A number for each row, which equal rows with equal labels share."""
         return hash_rows(self.X.assign(**{"": self.y}), index=False).to_numpy()
 
-    def take(self, rows: np.ndarray) -> "TableRows":
+    def take(self, rows: np.ndarray) -> "LabelledFrame":
         weight, groups = (
             None if part is None else part[rows] for part in (self.weight, self.groups)
         )
-        return TableRows(self.X.iloc[rows], self.y[rows], weight, groups)
+        return LabelledFrame(self.X.iloc[rows], self.y[rows], weight, groups)
 
-    def followed_by(self, more: "TableRows") -> "TableRows":
+    def followed_by(self, more: "LabelledFrame") -> "LabelledFrame":
         """These rows, and then those of another table, whose groups are others."""
         X = pd.concat([self.X, more.X], ignore_index=True)
         levels = self.X.select_dtypes("category").columns  # lost where they differ
@@ -103,9 +103,11 @@ class TableRows:
         if self.groups is not None and more.groups is not None:
             groups = np.array([f"0{g}" for g in self.groups] + [f"1{g}" for g in more.groups])
         y = np.concatenate([self.y, more.y])
-        return TableRows(X.astype(dict.fromkeys(levels, "category")), y, weight, groups)
+        return LabelledFrame(X.astype(dict.fromkeys(levels, "category")), y, weight, groups)
 
-    def hold_out(self, labels: Labels, seed: int, part: str) -> tuple["TableRows", "TableRows"]:
+    def hold_out(
+        self, labels: Labels, seed: int, part: str
+    ) -> tuple["LabelledFrame", "LabelledFrame"]:
         """Split into the rows to train on, and a fifth for the "test" or "validation"."""
         cure = f"Give more rows or groups, another --seed, or a table with --{part}."
         try:
@@ -128,15 +130,16 @@ class TrainingTable:
 
     columns: Columns
     labels: Labels
-    rows: TableRows
+    rows: LabelledFrame
     found: int
 
 
 def reading_of(options: dict[str, Any], known: dict[str, Any] | None = None) -> Reading:
     """The options about reading a file, or else what is known of it."""
     given = {name: value for name, value in options.items() if value}
-    found = asdict(Reading()) | (known or {}) | given
-    return Reading(**found | {"missing": tuple(found["missing"])})
+    found: dict[str, Any] = asdict(Reading()) | (known or {}) | given
+    found["missing"] = tuple(found["missing"])
+    return Reading(**found)
 
 
 def load(
@@ -177,7 +180,7 @@ def load(
 
 def rows(
     frame: pd.DataFrame, columns: Columns, labels: Labels, source: object, first_row: int = 1
-) -> TableRows:
+) -> LabelledFrame:
     """The rows of another table, or of a block of it, as training read its columns."""
     with usable(source):
         X = frame_like(frame, columns.kinds, source, first_row)
@@ -186,24 +189,25 @@ def rows(
 
 def _rows(
     frame: pd.DataFrame, X: Any, columns: Columns, labels: Labels, source: object, first_row: int
-) -> TableRows:
+) -> LabelledFrame:
     y = labels.encode(frame, source, first_row=first_row)
     weight = groups = None
     if columns.weight is not None:
         weight = read_weights(frame, columns.weight, source, first_row)
     if columns.group is not None:
-        groups = frame[columns.group].astype(str).to_numpy(object)
-        if frame[columns.group].isna().any():
+        column: Any = frame[columns.group]
+        groups = column.astype(str).to_numpy(object)
+        if column.isna().any():
             what = f"Column {columns.group!r} of {source}"
             raise UsageError(f"{what} must name a group in every row. Fill in its gaps.")
-    return TableRows(X, y, weight, groups)
+    return LabelledFrame(X, y, weight, groups)
 
 
 def read_weights(
     frame: pd.DataFrame, column: str, source: object, first_row: int = 1
 ) -> np.ndarray:
     """The weights of rows."""
-    weight = pd.to_numeric(frame[column], errors="coerce").to_numpy(np.float64)
+    weight = numbers_in(frame[column])
     wrong = ~((weight >= 0) & np.isfinite(weight))
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -215,7 +219,7 @@ def read_weights(
 
 def read_rows(
     path: Path, dataset: TrainingTable, most: int | None = None, seed: int = 0
-) -> TableRows:
+) -> LabelledFrame:
     """The rows of another table, for validation or the test, or a sample of them."""
     columns = dataset.columns
     source = TableFile(path, reading_of({}, columns.reading))
@@ -248,7 +252,7 @@ def split(
     seed: int,
     *,
     inner: bool,
-) -> dict[str, TableRows]:
+) -> dict[str, LabelledFrame]:
     """Split the rows into "training", "test" and "validation", the last two of `most` rows.
 
     Without groups there is no "validation": the classifier holds those rows out itself. With groups
@@ -265,7 +269,7 @@ def split(
     return parts
 
 
-def warn_of_parts(parts: dict[str, TableRows], labels: Labels) -> None:
+def warn_of_parts(parts: dict[str, LabelledFrame], labels: Labels) -> None:
     """Warn of rows that two parts share, and of classes of few rows."""
     hashes = {name: part.hashes for name, part in parts.items()}
     for (one, known), (other, new) in combinations(hashes.items(), 2):

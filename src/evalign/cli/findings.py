@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.inspection import permutation_importance
 
-from evalign.cli.dataset import TableRows
+from evalign.cli.dataset import LabelledFrame
 from evalign.cli.outcome import decided
 from evalign.cli.run import Model
 from evalign.report import ModelFindings
@@ -22,7 +22,7 @@ CLASSES = 1000  # a rule is described for at most so many classes, with a row of
 def findings(
     models: Sequence[Model],
     labels: Labels,
-    tested: TableRows,
+    tested: LabelledFrame,
     *,
     counts: Sequence[int],
     notes: Sequence[str],
@@ -71,7 +71,7 @@ def cuts(model: Model, labels: Labels, against: int) -> list[float | None]:
 
 
 def importance(
-    model: Model, labels: Labels, tested: TableRows, seed: int
+    model: Model, labels: Labels, tested: LabelledFrame, seed: int
 ) -> tuple[list[dict[str, Any]], int]:
     """How much worse the metric gets if a column is shuffled, and among how many rows."""
     width = tested.X.shape[1]

@@ -12,7 +12,7 @@ import numpy as np
 import evalign
 from evalign.cli import run
 from evalign.cli.dataset import (
-    TableRows,
+    LabelledFrame,
     TrainingTable,
     check_names,
     introduce,
@@ -117,7 +117,7 @@ def _trained(
     checkpoints: Path,
     about: run.About,
     labels: Labels,
-    parts: dict[str, TableRows],
+    parts: dict[str, LabelledFrame],
     models: dict[str, run.Model],
 ) -> tuple[dict[str, run.Model], TriedModels | None]:
     """Train the models and save them; return them and the candidates of an ensemble."""
@@ -137,7 +137,7 @@ def _tested(
     folder: Path,
     about: run.About,
     labels: Labels,
-    tested: TableRows,
+    tested: LabelledFrame,
     models: dict[str, run.Model],
     tried: TriedModels | None,
     warned: list[str],
@@ -172,7 +172,7 @@ def _tested(
     return result
 
 
-def _about(dataset: TrainingTable, file: str, parts: dict[str, TableRows]) -> run.About:
+def _about(dataset: TrainingTable, file: str, parts: dict[str, LabelledFrame]) -> run.About:
     labels, names = dataset.labels, ("evalign", "torch", "scikit-learn", "numpy")
     counts = np.bincount(dataset.rows.y, minlength=len(labels.values))
     return {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evalign.cli.dataset import TableRows
+from evalign.cli.dataset import LabelledFrame
 from evalign.cli.run import NETWORK, About, Model
 from evalign.ensemble import AlignedEnsemble
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
@@ -62,7 +62,11 @@ def estimators(
 
 
 def train(
-    model: Model, labels: Labels, training: TableRows, validated: TableRows | None, checkpoint: Path
+    model: Model,
+    labels: Labels,
+    training: LabelledFrame,
+    validated: LabelledFrame | None,
+    checkpoint: Path,
 ) -> None:
     """Fit to folds of the training rows, or to all of them where validation rows are given."""
     rows, known = training, labels.array

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from rich.table import Column, Table
 
-from evalign.cli.dataset import TableRows
+from evalign.cli.dataset import LabelledFrame
 from evalign.cli.errors import UsageError
 from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
 from evalign.core.constraints import parse
@@ -22,7 +22,7 @@ from evalign.tables.classes import Labels
 Histories = dict[str, list[dict[str, Any]]]
 
 
-def predictions(rows: TableRows, labels: Labels, models: Mapping[str, Model]) -> pd.DataFrame:
+def predictions(rows: LabelledFrame, labels: Labels, models: Mapping[str, Model]) -> pd.DataFrame:
     """The true label of each row, and each model's prediction and probabilities."""
     columns = {"label": labels.decode(rows.y)}
     for name, model in models.items():
@@ -78,7 +78,7 @@ def contents(
     """
     names = list(table.columns)
     if "weight" in names:
-        table = table[table["weight"] > 0]
+        table = table.loc[table["weight"] > 0]
         if not len(table):
             raise UsageError("The test rows must have some weight. Got 0 for all of them.")
 

@@ -8,7 +8,7 @@ from evalign.cli.errors import UsageError, listed
 from evalign.decisions.inputs import FROM_ONE
 from evalign.estimator.out_of_fold import Method
 from evalign.tables.classes import Labels
-from evalign.tables.files import TableFile
+from evalign.tables.files import TableFile, numbers_in
 
 PREFIX = "probability_"  # of the columns that `evalign predict` writes
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
@@ -51,7 +51,7 @@ def class_scores(
     of_probabilities, parts = method == "predict_proba", []
     allowed = "probabilities, from 0 to 1" if of_probabilities else "finite numbers"
     for name in columns:
-        values = pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64)
+        values = numbers_in(table[name])
         wrong = ~np.isfinite(values)
         if of_probabilities:
             inside = np.clip(values, 0, 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from evalign.core.text import counted, nearest
-from evalign.tables.files import TableError
+from evalign.tables.files import TableError, numbers_in
 from evalign.tables.values import level_text
 
 QUANTITY = 20  # more numbers than this that hardly repeat are not classes
@@ -33,15 +33,15 @@ class Labels:
         counts = _texts(frame[column], what).value_counts()
         names = [str(name) for name in counts.index]
         values: list[Any] = [*_sorted(names)]
-        numbers = pd.to_numeric(pd.Series(names), errors="coerce")
+        numbers = numbers_in(pd.Series(names))
         single = sorted(str(name) for name, count in counts.items() if count == 1)
         wrong = ""
         if len(names) == 1:
             wrong = f"two classes or more. Got {names[0]!r} alone"
-        elif numbers.notna().all() and len(names) > QUANTITY and 2 * len(names) > len(frame):
+        elif not np.isnan(numbers).any() and len(names) > QUANTITY and 2 * len(names) > len(frame):
             wrong = f"classes. Got {len(names)} different numbers: make ranges of them"
-        elif numbers.notna().all() and (numbers % 1).any():
-            wrong = f"text or whole numbers. Got {numbers[numbers % 1 > 0].iloc[0]}"
+        elif not np.isnan(numbers).any() and (numbers % 1).any():
+            wrong = f"text or whole numbers. Got {numbers[numbers % 1 > 0][0]}"
         elif single:
             wrong = f"two rows or more of each class. Got one of {_listed(single)}"
         if wrong:
@@ -99,7 +99,7 @@ class Labels:
         return self.array[codes]
 
 
-def _texts(column: pd.Series, what: str, first_row: int = 1) -> pd.Series:
+def _texts(column: Any, what: str, first_row: int = 1) -> pd.Series:
     """Labels as text. Refuse a row without one."""
     missing = np.flatnonzero(column.isna())
     if len(missing):

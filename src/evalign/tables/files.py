@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -103,7 +104,7 @@ class TableFile:
         elif is_excel(self.path):
             yield (frame := self._pandas(dtype=text)), frame
         else:
-            plain = {"dtype": str, "na_filter": False, "na_values": None}
+            plain: dict[str, Any] = {"dtype": str, "na_filter": False, "na_values": None}
             typed, raw = (
                 opened.enter_context(self._pandas(**how, chunksize=size))
                 for how in ({"dtype": text}, plain)
@@ -126,22 +127,24 @@ class TableFile:
 
     def _pandas(self, **options: Any) -> Any:
         """Read a CSV or a workbook. A row with more cells than the header is an error."""
-        options = {"na_values": list(self.reading.missing), "index_col": False} | options
+        given: dict[str, Any] = {"na_values": list(self.reading.missing), "index_col": False}
+        given |= options
         if is_excel(self.path):
-            return pd.read_excel(self.path, **options | {"index_col": None})
+            given["index_col"] = None
+            return pd.read_excel(self.path, **given)
         sep = self.reading.sep or separator_of(self.path)
-        how = {"encoding": self.reading.encoding, "decimal": self.reading.decimal}
+        given |= {"encoding": self.reading.encoding, "decimal": self.reading.decimal}
         with warnings.catch_warnings():
             warnings.simplefilter("error", ParserWarning)
-            return pd.read_csv(self.path, sep=sep, low_memory=False, **how, **options)
+            return pd.read_csv(self.path, sep=sep, low_memory=False, **given)
 
     def _dated(self, frame: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
         """The frame, with dates in the columns of text whose cells all have the format."""
         for name in names if self.reading.dates is not None else ():
-            column = frame[name]
+            column: Any = frame[name]
             if not pd.api.types.is_string_dtype(column) or column.isna().all():
                 continue
-            found = pd.to_datetime(column, format=self.reading.dates, errors="coerce")
+            found: Any = pd.to_datetime(column, format=self.reading.dates, errors="coerce")
             if (found.notna() == column.notna()).all():
                 frame[name] = found
         return frame
@@ -188,7 +191,7 @@ def writing(path: Path, name: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     with open_text(path, "wt", encoding="utf-8", newline="") as file:
 
         def write(block: pd.DataFrame) -> None:
-            how = {"sep": separator_of(name), "index": False, "lineterminator": "\n"}
+            how: Any = {"sep": separator_of(name), "index": False, "lineterminator": "\n"}
             header = not file.tell()
             text = block.to_csv(header=header, **how)
             if "\r" in text:  # has no quotes until Python 3.13, and ends a row
@@ -196,6 +199,11 @@ def writing(path: Path, name: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
             file.write(text)
 
         yield write
+
+
+def numbers_in(column: Any) -> np.ndarray:
+    """The numbers of a column, NaN for a gap or text."""
+    return np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
 
 
 def check_size(path: Path, most: int) -> None:

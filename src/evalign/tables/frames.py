@@ -35,7 +35,7 @@ def frame_like(
     return pd.DataFrame(data)
 
 
-def _read(X: pd.DataFrame) -> TypedTable:
+def _read(X: Any) -> TypedTable:
     table = read_table("the table", X)
     assert table is not None
     return table

@@ -221,7 +221,9 @@ def _of_array(
     if kinds and kinds <= {"number", "boolean"}:
         numbers = np.full(len(cells), np.nan)
         numbers[~gaps] = [_number(value) for value in present]
-        return _finite(owner, name, numbers)._replace(kind=max(kinds))
+        return _finite(owner, name, numbers)._replace(
+            kind="number" if "number" in kinds else "boolean"
+        )
     values[~gaps] = [str(value) for value in present]
     return _of_texts(values)
 
