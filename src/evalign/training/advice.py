@@ -16,6 +16,7 @@ from evalign.losses import MetricLoss
 COLLAPSED_EPOCHS = 5
 VANISHED_EPOCHS = 3
 VANISHED_NORM = 1e-7
+EVERY_CLASS = (BalancedAccuracy, GMean, MatthewsCorrcoef, CohenKappa)
 
 
 class TrainingWarning(UserWarning):
@@ -31,8 +32,7 @@ def batch_advice(loss: object, target: Tensor, batch_size: int) -> str | None:
     """
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
     for module in modules:
-        by_batch = isinstance(module, MetricLoss) and module.statistics == "batch"
-        if not by_batch or not _weighs_classes_alike(module.metric):
+        if not isinstance(module, MetricLoss) or not _needs_every_class(module):
             continue
         counts = _class_counts(target, module.ignore_index)
         needed = rows_needed(0.5, max(2, len(counts)))
@@ -78,11 +78,12 @@ def new_advice(history: list[dict[str, Any]]) -> dict[str, str]:
     return {kind: text for kind, text in found.items() if kind not in said}
 
 
-def _weighs_classes_alike(metric: object) -> bool:
-    """Whether a rare class counts as much as a frequent one. A function's answer is unknown."""
+def _needs_every_class(loss: MetricLoss) -> bool:
+    """Whether a rare class counts as much as others in each batch. Of a function it is unknown."""
+    metric, by_batch = loss.metric, loss.statistics == "batch"
     if isinstance(metric, ClassMetric):
-        return metric.average in ("binary", "macro") and metric.labels is None
-    return isinstance(metric, BalancedAccuracy | GMean | MatthewsCorrcoef | CohenKappa)
+        return by_batch and metric.average in ("binary", "macro") and metric.labels is None
+    return by_batch and isinstance(metric, EVERY_CLASS)
 
 
 def _class_counts(target: Tensor, ignore_index: int) -> list[float]:
