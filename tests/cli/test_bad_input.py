@@ -103,7 +103,7 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
         (["--metric", "f2_makro"], 'Did you mean "f2_macro"?'),
         (["--metric", "f1"], "--metric f1 is of one class, and the target has 3. Use f1_macro,"),
         (["--metric", "roc_auc"], "all thresholds: use a metric of labels, such as balanced_acc"),
-        (["--metric", "expected_cost"], 'Give the costs: "expected_cost[[0, 1], [5, 0]]".'),
+        (["--metric", "expected_cost"], 'Did you mean "expected_cost[[0, 1], [5, 0]]"?'),
         (["--recipe", "east2"], "--recipe must be one of aligned, cross_entropy, east"),
         (["--decision", "best"], "'best' is not one of 'argmax', 'tuned', 'expected'."),
         (["--model", "boost"], "'catboost'. Did you mean 'boosting'?"),

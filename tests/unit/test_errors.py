@@ -152,19 +152,13 @@ FULL = {
         lambda: loss(logits(4, 3), torch.tensor([0, 1, 7, 2])),
         ValueError,
         "target of MetricLoss must hold class indices below 3 (the size of logits' dimension 1). "
-        "Got 7. Did you mean ignore_index=7?",
+        "Got 7. Number the classes from 0 to 2, or leave such rows out by ignore_index=7.",
     ),
     "negative label": (
         lambda: loss(logits(4, 3), torch.tensor([0, -1, 1, 2])),
         ValueError,
-        "target of MetricLoss must hold class indices of at least 0. Got -1. Map labels -1 and 1 "
-        "to 0 and 1; if -1 marks rows to leave out, ignore_index=-1.",
-    ),
-    "labels that count from 1": (
-        lambda: loss(logits(4, 3), torch.tensor([1, 2, 3, 1])),
-        ValueError,
-        "target of MetricLoss must hold class indices below 3 (the size of logits' dimension 1). "
-        "Got 3. Labels count from 0: subtract 1 if yours count from 1.",
+        "target of MetricLoss must hold class indices of at least 0. Got -1. Number the classes "
+        "from 0 to 2, or leave such rows out by ignore_index=-1.",
     ),
     "classes in the last dimension": (
         lambda: loss(logits(2, 4, 3), torch.zeros(2, 4, dtype=torch.int64)),
@@ -186,8 +180,8 @@ FULL = {
     "binary label 2": (
         lambda: loss(logits(4), LABELS, metric="f1"),
         ValueError,
-        "target of MetricLoss must hold 0 and 1 only. Got 2. Labels count from 0: subtract 1 if "
-        "yours count from 1.",
+        "target of MetricLoss must hold 0 and 1 only. Got 2. Number the classes from 0 to 1, or "
+        "leave such rows out by ignore_index=2.",
     ),
     "undeclared probability of a label": (
         lambda: loss(logits(4, 3), torch.full((4, 3), 0.75)),
@@ -369,7 +363,8 @@ FULL = {
         ),
         ValueError,
         "target of Confusion.from_predictions must hold class indices below 8192 (as num_classes "
-        "is not given). Got 100000. Did you mean ignore_index=100000?",
+        "is not given). Got 100000. Number the classes from 0 to 8191, or leave such rows out by "
+        "ignore_index=100000.",
     ),
     "float labels whose positives are ignored": (
         lambda: Confusion.from_logits(logits(4), torch.ones(4), ignore_index=1),

@@ -229,7 +229,8 @@ WRONG = {
     "class that is not listed": (
         lambda: evalign.score("accuracy", [0, 1], [0, 2], classes=[0, 1]),
         ValueError,
-        "classes of score must hold every class that occurs, each once. Got [0, 1]. It lacks [2].",
+        "classes of score must hold every class that occurs, each once. Got [0, 1]. It lacks [2]. "
+        "Rows of sample_weight 0 are left out.",
     ),
     "positive class that does not occur": (
         lambda: evalign.score("f1", ["a", "b"], ["a", "b"], pos_label="c"),

@@ -18,7 +18,7 @@ from evalign.cli.errors import DataWarning, UsageError, listed, refused
 from evalign.cli.labels import Labels
 from evalign.cli.tables import TableFile
 from evalign.cli.terminal import WARNING, Terminal
-from evalign.core.resampling import FEW
+from evalign.core.resampling import MIN_FOR_INTERVAL
 from evalign.core.text import counted, nearest
 from evalign.estimator.cells import LARGEST
 from evalign.training import holdout_split
@@ -209,7 +209,7 @@ def _some(
 def warn_of_scarce(part: str, y: np.ndarray, labels: Labels) -> None:
     """Warn of classes with few rows among these codes."""
     counts = np.bincount(y, minlength=len(labels.values))
-    few = FEW_TO_LEARN if part == "training" else FEW
+    few = FEW_TO_LEARN if part == "training" else MIN_FOR_INTERVAL
     scarce = [f"{labels.names[code]!r}: {counts[code]}" for code in np.flatnonzero(counts < few)]
     if scarce:
         more = f" and {len(scarce) - 3} more" if len(scarce) > 3 else ""

@@ -14,7 +14,7 @@ from evalign.cli.cells import as_numbers, as_objects, as_text, percent_masks
 from evalign.cli.dialects import PERCENT
 from evalign.cli.errors import DataWarning, UsageError
 from evalign.cli.tables import is_number
-from evalign.core.resampling import FEW
+from evalign.core.resampling import MIN_FOR_INTERVAL
 from evalign.core.text import counted
 
 pc: Any = pyarrow.compute  # its functions are made at import, where a type checker misses them
@@ -177,7 +177,7 @@ def warn_of_stand_ins(what: str, values: np.ndarray) -> None:
     if least >= FIRST_DAY and present.max() <= LAST_DAY and not (present % 1).any():
         days = pd.Series(np.unique(present)).astype(int).astype(str)
         if (
-            len(days) >= FEW
+            len(days) >= MIN_FOR_INTERVAL
             and pd.to_datetime(days, format="%Y%m%d", errors="coerce").notna().all()
         ):
             text = f"{what} holds what look like dates, such as {days[0]}. If they are, write them"
@@ -220,7 +220,7 @@ def _are_meant(X: pd.DataFrame, copies: np.ndarray, copied: np.ndarray) -> bool:
     Rows of a few values, or of zeros alone, are alike by chance. So one column must hardly repeat
     among the rows that have copies, and have different values in a quarter of all rows.
     """
-    least = max(FEW, len(copied) / 2)
+    least = max(MIN_FOR_INTERVAL, len(copied) / 2)
     return bool(copies.mean() >= COPIES) and any(
         column.iloc[copied].nunique() > least and column.nunique() > len(X) / 4
         for _, column in X.items()

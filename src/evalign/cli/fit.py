@@ -42,7 +42,7 @@ from evalign.cli.run import NETWORK, PREDICTIONS, REPORT
 from evalign.cli.tables import TableFile, writing
 from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import Infeasible
-from evalign.core.resampling import FEW
+from evalign.core.resampling import MIN_FOR_INTERVAL
 from evalign.decisions import Decision
 from evalign.decisions.fit import check_promise
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT
@@ -193,7 +193,7 @@ def _build(
         alone = f"The model labels every test row {given[0].as_py()!r}: it tells nothing apart."
         warnings.warn(alone, DataWarning, stacklevel=2)
     right = several and table["model_prediction"].equals(table["label"])
-    if right and np.bincount(tested.y).min() >= FEW:
+    if right and np.bincount(tested.y).min() >= MIN_FOR_INTERVAL:
         cure = "look for a column that gives the label away, and leave it out with --drop"
         perfect = f"Every test row is labelled right. If that is too good to be true, {cure}."
         warnings.warn(perfect, DataWarning, stacklevel=2)

@@ -155,7 +155,7 @@ def test_what_are_rows_of_probabilities():
 
 
 def test_255_beside_other_classes_is_left_out():
-    with pytest.raises(ValueError, match=r"Did you mean ignore_index=255\?"):
+    with pytest.raises(ValueError, match=r"leave such rows out by ignore_index=255\."):
         DICE()(drawn(4, 3), torch.tensor([0, 1, 2, 255]))
     DICE(ignore_index=255)(drawn(4, 3), torch.tensor([0, 1, 2, 255]))
 

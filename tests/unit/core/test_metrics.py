@@ -711,60 +711,28 @@ def test_zero_division_reaches_the_metric():
         assert metrics.resolve(name, zero_division=1.0).zero_division == 1.0
 
 
-RANKING = "It ranks over all thresholds: use a metric of labels, such as balanced_accuracy"
-
-
 @pytest.mark.parametrize(
     ("name", "cure"),
     [
-        ("f1_marco", 'Did you mean "f1_macro"?'),
-        ("F1", 'Did you mean "f1"?'),
-        ("f1-weighted", 'Did you mean "f1_weighted"?'),
-        ("recal_macro", 'Did you mean "recall_macro"?'),
-        ("balanced_acuracy", 'Did you mean "balanced_accuracy"?'),
-        ("mathews_corrcoef", 'Did you mean "matthews_corrcoef"?'),
-        ("acc_macro", 'Did you mean "balanced_accuracy"?'),
-        ("kappa", 'Did you mean "cohen_kappa"?'),
-        ("quadratic_kappa", 'Did you mean "cohen_kappa_quadratic"?'),
-        ("weighted_kappa", 'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".'),
+        ("f1_marco", ' Did you mean "f1_macro"?'),
+        ("Weighted F1", ' Did you mean "f1_weighted"?'),
+        ("balanced_acuracy", ' Did you mean "balanced_accuracy"?'),
+        ("expected_cost", ' Did you mean "expected_cost[[0, 1], [5, 0]]"?'),
+        ("mcc", ' Did you mean "matthews_corrcoef"?'),
+        ("dice_macro", ' Did you mean "f1_macro"?'),
+        ("f1_score", ' Did you mean "f1"?'),
         (
-            "cohen_kappa_weighted",
-            'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".',
+            "roc_auc",
+            " It ranks over all thresholds: use a metric of labels, such as balanced_accuracy.",
         ),
-        ("roc_auc", f"{RANKING}, or train with evalign.losses.AUROCLoss."),
-        (
-            "expected_cost",
-            'Give the costs: "expected_cost[[0, 1], [5, 0]]".',
-        ),
-        ("iou", 'Did you mean "jaccard"?'),
-        ("mean_iou", 'Did you mean "jaccard_macro"?'),
-        ("iou_micro", 'Did you mean "jaccard_micro"?'),
-        ("mean_accuracy", 'Did you mean "balanced_accuracy"?'),
-        ("dice", 'Did you mean "f1"?'),
-        ("dice_macro", 'Did you mean "f1_macro"?'),
-        ("mean_f1", 'Did you mean "f1_macro"?'),
-        ("mcc", 'Did you mean "matthews_corrcoef"?'),
-        ("macro_f1", 'Did you mean "f1_macro"?'),
-        ("Macro F1", 'Did you mean "f1_macro"?'),
-        ("weighted-f1", 'Did you mean "f1_weighted"?'),
-        ("f1_score", 'Did you mean "f1"?'),
-        ("sensitivity", 'Did you mean "recall"?'),
-        ("auroc", f"{RANKING}, or train with evalign.losses.AUROCLoss."),
-        ("AUC-PR", f"{RANKING}, or train with evalign.losses.AveragePrecisionLoss."),
-        ("log_loss", "It is not a function of the confusion matrix."),
+        ("", ""),
+        ("xyzzy", ""),
     ],
 )
 def test_unknown_name_suggests_the_nearest(name, cure):
     with pytest.raises(ValueError, match=r"^metric of metrics\.resolve must be a name of") as error:
         metrics.resolve(name)
-    assert str(error.value).endswith(f"Got {name!r}. {cure}")
-
-
-@pytest.mark.parametrize("name", ["", "xyzzy"])
-def test_unknown_name_with_nothing_near(name):
-    with pytest.raises(ValueError, match=r"must be a name of metrics\.names\(\)") as error:
-        metrics.resolve(name)
-    assert str(error.value).endswith(f"Got {name!r}.")
+    assert str(error.value).endswith(f"Got {name!r}.{cure}")
 
 
 @pytest.mark.parametrize("name", [*metrics.names(), "expected_cost[[0, 1], [5, 0]]"])

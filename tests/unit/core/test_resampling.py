@@ -5,7 +5,7 @@ import pytest
 from sklearn import metrics as reference
 
 from evalign.core import resampling
-from evalign.core.resampling import FEW, bootstrap, interval
+from evalign.core.resampling import MIN_FOR_INTERVAL, bootstrap, interval
 from evalign.metrics import resolve
 from tests.tolerances import FALSE_ALARM, SAME
 
@@ -166,7 +166,7 @@ def test_intervals_cover():
 def test_intervals_with_few_rows_of_a_class():
     """Of two equally good labellers one should seem better in 5% of tests; with one row half do."""
     metric, trials = resolve("f1_macro"), 100
-    alarms = {1: 0, FEW: 0}
+    alarms = {1: 0, MIN_FOR_INTERVAL: 0}
     for rare in alarms:
         y = np.repeat([0, 1, 2], [100, 40, rare])
         for trial in range(trials):
@@ -177,7 +177,7 @@ def test_intervals_with_few_rows_of_a_class():
             low, high = interval(drawn[0] - drawn[1])
             alarms[rare] += low > 0 or high < 0
     assert alarms[1] / trials > 0.4
-    assert alarms[FEW] / trials < 0.2
+    assert alarms[MIN_FOR_INTERVAL] / trials < 0.2
 
 
 def test_whole_groups_cover_where_rows_do_not():
