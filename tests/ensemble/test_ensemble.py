@@ -30,6 +30,7 @@ from evalign.ensemble.candidates import build
 from evalign.ensemble.choice import PRIOR, Judge, Trial, choose
 from evalign.estimator.evidence import CrossFitted, RuleSettings
 from evalign.estimator.out_of_fold import OutOfFoldScores
+from evalign.tables import DataWarning
 from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced, quick
 
@@ -346,7 +347,8 @@ def test_a_classifier_that_is_given_sees_columns_in_the_order_of_fit():
     frame = pd.DataFrame(X, columns=list("abcd")).assign(constant=1)
     by_place = make_pipeline(FunctionTransformer(np.asarray), LogisticRegression())
     own = [("by place", by_place), ("strict", LogisticRegression())]
-    clf = ensemble(candidates=["linear", *own], cv=2, decision="argmax").fit(frame, NAMES)
+    with pytest.warns(DataWarning, match=r"'constant' \(constant\)"):
+        clf = ensemble(candidates=["linear", *own], cv=2, decision="argmax").fit(frame, NAMES)
     other = clf.predict_proba(frame[["constant", "d", "c", "b", "a"]])
     np.testing.assert_array_equal(other, clf.predict_proba(frame))
 
@@ -359,7 +361,7 @@ def test_a_network_sees_a_column_as_all_rows_do(monkeypatch):
     days[3] = "unknown"
     number = np.random.default_rng(0).permutation(len(Y))  # counts rows, and some of it does not
     frame = pd.DataFrame({"a": X[:, 0], "day": days, "number": number})
-    with pytest.warns(TrainingWarning, match="'number' differs in every row"):
+    with pytest.warns(DataWarning, match=r"'number' \(looks like an id\)"):
         fitted = ensemble(candidates=["linear", "network"], cv=2).fit(frame, Y)
     for model in fitted.models_["network"]:
         assert {c.name: c.kind for c in model.features_.columns} == {

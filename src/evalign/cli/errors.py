@@ -8,10 +8,6 @@ class UsageError(ValueError):
     """Bad input. It is reported in one line, and the exit code is 2."""
 
 
-class DataWarning(UserWarning):
-    """A warning, in one line, that the data are used as they are but deserve a look."""
-
-
 @contextmanager
 def refused(kind: type[ValueError] = ValueError) -> Iterator[None]:
     """Report an error of the library as bad input: it is about what the user gave."""

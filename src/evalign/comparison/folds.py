@@ -17,10 +17,10 @@ from evalign.core.checks import refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator import AlignedClassifier, FrameEncoder
-from evalign.estimator.cells import within_float32
 from evalign.estimator.positive import oriented
 from evalign.estimator.rows import row_groups, row_weights
 from evalign.estimator.targets import Targets
+from evalign.tables.values import within_float32
 
 OWNER = "compare"
 

@@ -28,11 +28,11 @@ from evalign.ensemble.training import Clock
 from evalign.ensemble.trials import folds, run_trials
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings
-from evalign.estimator.frames import Features
 from evalign.estimator.rows import constraint_values, restored, row_weights
 from evalign.estimator.storage import reading
 from evalign.estimator.targets import warn_of_lost
 from evalign.recipes import chosen_recipe
+from evalign.tables.features import Features
 from evalign.training import TrainingWarning
 
 

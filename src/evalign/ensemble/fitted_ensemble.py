@@ -10,8 +10,8 @@ from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
 from evalign.ensemble.training import TableForms, TrainedModels
-from evalign.estimator.frames import Features
 from evalign.estimator.targets import Targets
+from evalign.tables.features import Features
 
 
 @dataclass(frozen=True, eq=False)

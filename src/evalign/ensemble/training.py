@@ -10,7 +10,6 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 from threadpoolctl import threadpool_limits
@@ -21,6 +20,7 @@ from evalign.ensemble.narration import Tell
 from evalign.estimator import AlignedClassifier, held_out
 from evalign.estimator.network import Defaults, chosen, find_device
 from evalign.estimator.out_of_fold import Split, class_scores
+from evalign.tables.values import take_rows
 
 PROBE = (
     2000  # rows that estimate the time of a larger table, if it is limited; then four times as many
@@ -68,9 +68,9 @@ class TableForms(NamedTuple):
     """Rows in all the forms that candidates read.
 
     Args:
-        given: the original rows.
-        declared: the columns that are learned from, with text declared as categories, so that a
-            column has one kind in all folds.
+        given: as they came.
+        declared: typed columns that are learnt from. The kind of a column is found from all rows,
+            so that a network does not judge it by the rows of its fold.
         matrix: the same as numbers, within the range of float32.
     """
 
@@ -85,9 +85,8 @@ class TableForms(NamedTuple):
         return self.declared if candidate.frame else self.matrix
 
     def take(self, rows: np.ndarray) -> "TableForms":
-        """Some of the rows, by their positions."""
-        given, declared = (_safe_indexing(form, rows) for form in (self.given, self.declared))
-        return TableForms(given, declared, self.matrix[rows])
+        """Some of the rows, by their numbers."""
+        return TableForms(*(take_rows(form, rows) for form in self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +261,7 @@ def _validation(
     if not len(held):
         return {}
     weights = () if weight is None else (weight[held],)
-    return {"validation_data": (_safe_indexing(X, held), y[held], *weights)}
+    return {"validation_data": (take_rows(X, held), y[held], *weights)}
 
 
 def _expected(

@@ -7,7 +7,6 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
 from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
@@ -21,6 +20,7 @@ from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedMo
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, cross_fit, without_promise_warnings
 from evalign.estimator.out_of_fold import OutOfFoldScores, Split
+from evalign.tables.values import take_rows
 from evalign.training import TrainingWarning, holdout_split
 
 # Folds by the number of rows, at most. With more rows, a single held-out fifth is enough.
@@ -159,7 +159,7 @@ def _out_of_fold(
     """The out-of-fold probabilities of a candidate."""
     X = table.rows.seen_by(trained)
     values = [
-        trained.probabilities(model, _safe_indexing(X, rows), classes)
+        trained.probabilities(model, take_rows(X, rows), classes)
         for model, (_, rows) in zip(trained.models, parts, strict=True)
     ]
     return held_out.gathered(

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import require
-from evalign.estimator.columns import (
+from evalign.estimator.fitted import FittedClassifier
+from evalign.estimator.rows import OWNER, network_input
+from evalign.tables.columns import (
     BooleanColumn,
     CategoryColumn,
     DateColumn,
@@ -21,9 +23,7 @@ from evalign.estimator.columns import (
     NumberColumn,
     calendar,
 )
-from evalign.estimator.fitted import FittedClassifier
-from evalign.estimator.frames import Features
-from evalign.estimator.rows import OWNER, network_input
+from evalign.tables.features import Features
 
 OUTPUTS = ["label", "probability", "score"]
 INSIDE = "evalign/"  # prefix of all names but those of inputs and outputs

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
-from evalign.estimator.frames import Features
 from evalign.estimator.network import BLOCK, Factory, blockwise
 from evalign.estimator.rows import OWNER, dense, network_input
 from evalign.estimator.scaling import QuantileNormal, Standardizer
+from evalign.tables.features import Features
 from evalign.training import CheckpointError, History
 
 

@@ -19,7 +19,6 @@ from evalign.estimator.constrained import (
 from evalign.estimator.epoch_progress import EpochRecord, progress
 from evalign.estimator.fitted import FittedClassifier
 from evalign.estimator.folds import Folds
-from evalign.estimator.frames import Features
 from evalign.estimator.members import Members, MembersAsRows
 from evalign.estimator.network import (
     blockwise,
@@ -33,6 +32,7 @@ from evalign.estimator.positive import oriented
 from evalign.estimator.rows import LabelledRows, dense
 from evalign.estimator.scaling import QuantileNormal, Standardizer
 from evalign.recipes import RECIPES, Recipe, chosen_recipe
+from evalign.tables.features import Features
 from evalign.training import History, Settings, fit
 
 

@@ -13,9 +13,10 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
 from evalign.core.checks import require
-from evalign.estimator.frames import NothingToLearn
 from evalign.estimator.out_of_fold import OWNER, Method, OutOfFoldScores, Split
 from evalign.estimator.rows import row_groups
+from evalign.tables.features import NothingToLearn
+from evalign.tables.values import take_rows
 from evalign.training.split import strata, stratified_folds
 
 FOLDS = 5
@@ -119,7 +120,7 @@ def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, 
         rows, params = _with_all_classes(y, rows, params)
     params = _check_method_params(X, params, indices=rows)
     lacking = np.setdiff1d(y, y[rows]).tolist()
-    X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
+    X, y = take_rows(X, rows), _safe_indexing(y, rows)
     weight = None
     if several:
         try:

@@ -18,17 +18,17 @@ from evalign.core.checks import OWN_GROUP, complaint, refuse_masked, require
 from evalign.core.numerics import with_mean_one
 from evalign.core.weights import weights_of_rows
 from evalign.decisions.inputs import group_values
-from evalign.estimator.cells import TypedTable, gaps_of_objects
-from evalign.estimator.frames import Features, Given, read
-from evalign.estimator.labels import (
+from evalign.tables.features import Features, Given, read
+from evalign.tables.labels import (
+    SHOWN,
     alike,
     check_names,
     indicators,
     label_array,
     label_names,
     present,
-    warn_of_absent,
 )
+from evalign.tables.values import TypedTable, gaps_of_objects
 from evalign.training import TrainingWarning, holdout_split
 from evalign.training.split import strata, stratified_folds
 
@@ -142,7 +142,7 @@ class LabelledRows(NamedTuple):
         learnt, chosen = present(self.y[kept]), present(self.y[held_out])
         lost, missing = np.setdiff1d(chosen, learnt), np.setdiff1d(learnt, chosen)
         if self.y.ndim == 2:
-            warn_of_absent(lost, missing)
+            _warn_of_absent(lost, missing)
             return self.take(kept), self.take(held_out)
         if len(lost):
             allowed = "leave rows of every class to train on"
@@ -166,6 +166,18 @@ class LabelledRows(NamedTuple):
             if self.y.ndim == 1:
                 raise
             return holdout_split(self.y, **how)
+
+
+def _warn_of_absent(lost: np.ndarray, missing: np.ndarray) -> None:
+    """Warn of labels that only held-out rows have, and of labels that none of them has."""
+    for labels, where in ((lost, "to train on"), (missing, "that is held out")):
+        if len(labels):
+            more = " and others" if len(labels) > SHOWN else ""
+            text = (
+                f"No row {where} has the labels of the columns {labels[:SHOWN].tolist()}{more} of "
+                "y. Give validation_data, or more rows with them."
+            )
+            warnings.warn(text, TrainingWarning, stacklevel=4)
 
 
 def restored(fit: Fit) -> Fit:

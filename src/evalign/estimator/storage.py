@@ -13,11 +13,11 @@ import torch
 from evalign.core.checks import require
 from evalign.estimator.arguments import check_arguments
 from evalign.estimator.fitted import FittedClassifier
-from evalign.estimator.frames import Features
 from evalign.estimator.network import NAMES, Size, build, chosen, find_device, plain
 from evalign.estimator.positive import oriented
 from evalign.estimator.rows import OWNER
 from evalign.estimator.scaling import QuantileNormal, Standardizer
+from evalign.tables.features import Features
 from evalign.training import CheckpointError, checkpoint
 from evalign.training.checkpoint import WRONG_TREE
 

@@ -14,10 +14,10 @@ from evalign.core.confusion import Confusion
 from evalign.core.input_warnings import warn, warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator.evidence import score_of
-from evalign.estimator.labels import alike, indicators, label_array, refuse_gaps
 from evalign.estimator.out_of_fold import Split
 from evalign.estimator.positive import oriented, warn_of_positive
 from evalign.estimator.rows import weights
+from evalign.tables.labels import alike, indicators, label_array, refuse_gaps
 from evalign.training import TrainingWarning
 
 TIE = np.finfo(float).tiny  # positive, for a tie that the last class wins

@@ -600,7 +600,5 @@ def test_labels_of_predictions_are_checked_on_every_device(monkeypatch):
 
 @pytest.mark.parametrize("labels", [torch.tensor([0, 255], dtype=torch.uint8), np.array([0, 255])])
 def test_a_mask_of_0_and_255_is_not_two_classes(labels):
-    with pytest.raises(
-        ValueError, match=r"from 0 to 1, or leave such rows out by ignore_index=255"
-    ):
+    with pytest.raises(ValueError, match="leave such rows out by ignore_index=255"):
         Confusion.from_predictions(labels, labels, num_classes=2)
