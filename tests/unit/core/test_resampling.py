@@ -180,24 +180,6 @@ def test_intervals_with_few_rows_of_a_class():
     assert alarms[MIN_FOR_INTERVAL] / trials < 0.2
 
 
-def test_whole_groups_cover_where_rows_do_not():
-    metric, trials, groups, size = resolve("accuracy"), 100, 80, 10
-    covered = {"groups": 0, "rows": 0}
-    for trial in range(trials):
-        rng = np.random.default_rng(trial)
-        group = np.repeat(np.arange(groups), size)
-        right = rng.random(groups * size) < rng.beta(2, 1, groups)[group]  # mean 2/3
-        y = np.zeros(groups * size, int)
-        for name, given in {"groups": {"groups": group}, "rows": {}}.items():
-            values = bootstrap(
-                metric, y, [1 - right], classes=2, seed=trial, resamples=400, **given
-            )
-            low, high = interval(values[0])
-            covered[name] += low <= 2 / 3 <= high
-    assert 0.9 < covered["groups"] / trials < 0.99
-    assert covered["rows"] / trials < 0.8
-
-
 def test_many_classes_and_methods():
     """Their combinations would not fit into an integer."""
     y = np.arange(40) * 250
