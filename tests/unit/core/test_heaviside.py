@@ -78,13 +78,6 @@ def test_hard_counts_the_threshold_in():
 # Relations.
 
 
-@given(probabilities, thresholds)
-def test_tempered_at_one_fifth_is_linear(p, tau):
-    a = heaviside.tempered(tensor(p), tau, temperature=0.2)
-    b = heaviside.linear(tensor(p), tau, delta=0.2)
-    torch.testing.assert_close(a, b, rtol=0, atol=tolerances.SAME)
-
-
 @given(st.floats(1e-6, 1 - 1e-6), thresholds)
 def test_tempered_approaches_the_step(p, tau):
     assume(abs(p - tau) > 1e-6)
