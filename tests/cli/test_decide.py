@@ -254,7 +254,7 @@ def test_bad_options(folder, tmp_path, case):
 
 
 TABLES = {
-    "logits": (lambda frame: frame.assign(low=-1.0), "(for logits, pass --logits). Got '-1.0' in row 1."),
+    "logits": (lambda frame: frame.assign(low=-1.0), "pass --logits). Got '-1.0' in row 1."),
     "sums": (lambda frame: frame.assign(low=0.9, high=0.9), "must add up to 1 in each row. Got"),
     "gap": (lambda frame: frame.assign(low=frame["low"].where(frame.index != 2)), "in row 3."),
     "word": (lambda frame: frame.astype({"low": object}).assign(low="much"), "'much' in row 1."),

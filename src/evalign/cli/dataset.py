@@ -90,10 +90,12 @@ def load(
     seed: int = 0,
 ) -> TrainingTable:
     """Read a training table and find the kinds of its columns; sample `most` rows of it."""
-    named = {"--target": [target], "--group": [group], "--weight": [weight], "--drop": {*drop}}
-    roles = [name for names in named.values() for name in names if name is not None]
-    for option, names in named.items():
-        source.need(filter(None, names), option)
+    named = [("--target", target), ("--group", group), ("--weight", weight)]
+    named = [(option, name) for option, name in named if name is not None]
+    named += [("--drop", name) for name in dict.fromkeys(drop)]
+    for option, name in named:
+        source.need([name], option)
+    roles = [name for _, name in named]
     if len(set(roles)) < len(roles):
         raise UsageError("--target, --group, --weight and --drop must name different columns.")
     frame = source.read(text=[target, *filter(None, [group])])

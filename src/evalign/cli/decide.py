@@ -55,9 +55,10 @@ def fit_rule(
             check_promise("evalign decide", decision, constraint, confidence)
         source = TableFile(data, reading_of(reading))
         given = {"--target": target, "--weight": weight, "--groups": groups}
+        given = {option: name for option, name in given.items() if name is not None}
         for option, name in given.items():
-            source.need(filter(None, [name]), option)
-        roles = [name for name in given.values() if name is not None]
+            source.need([name], option)
+        roles = list(given.values())
         table = source.read(text=[name for name in (target, groups) if name is not None])
         labels = Labels.of(table, target, positive, source)
         known = None if classes is None else [name.strip() for name in classes.split(",")]
