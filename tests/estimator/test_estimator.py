@@ -388,7 +388,7 @@ BAD_LABELS = {
     "nullable": (pd.array([0, 1, None, 1], dtype="Int64"), "Got gaps in 1 row. Remove rows"),
     "mixed": (["a", 1, "a", 1], "hold labels of one type. Got int, str"),
     "dates": (np.arange(4).astype("datetime64[D]"), "Got dates or durations. Make strings of"),
-    "ragged": ([["a", "b"], ["a"]] * 2, "Got lists of different lengths. MultiLabelBinarizer"),
+    "ragged": ([["a", "b"], ["a"]] * 2, "Got several labels in a row. MultiLabelBinarizer"),
 }
 
 
