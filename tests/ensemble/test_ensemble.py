@@ -564,14 +564,6 @@ def test_a_network_without_time_ends_after_an_epoch():
     assert clf.left_out_["mine"].startswith("its networks would take ")
 
 
-def test_a_network_is_not_begun_in_less_time_than_others_took():
-    """It is the slowest: an epoch alone may take longer than what is left."""
-    network = quick("f1", on_epoch=lambda record: 1 / 0)
-    own = [("slow", Slow(0.01)), ("mine", network)]
-    clf = ensemble(candidates=own, time_limit=15, decision="argmax").fit(X, Y)
-    assert clf.left_out_ == {"mine": "there was no time to begin, and 7.0 s were left"}
-
-
 def test_time_for_a_network_on_a_large_table_is_found_with_some_of_its_rows(monkeypatch):
     """One epoch on 100 rows, with the batches of all, tells what all epochs on all rows take."""
     monkeypatch.setattr(training, "PROBE", 100)
