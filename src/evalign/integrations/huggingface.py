@@ -20,7 +20,7 @@ from evalign.decisions import Decision, DecisionRule
 from evalign.integrations.evaluation import Evaluation, check_annealing, check_direction
 from evalign.losses.outputs import check_class_dim, classes_second, logits_of
 from evalign.training import TemperatureAnnealing
-from evalign.training.checkpoint import exists, load, save
+from evalign.training.checkpoint import load, recovered, save
 
 try:
     # From where they are made: by `from transformers` a type checker reads every model there is.
@@ -280,9 +280,9 @@ class AlignedTrainer(Trainer):
     def _load_own(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
-        folder = Path(checkpoint) / "evalign"
+        folder = recovered(Path(checkpoint) / "evalign")
         # A plain Trainer's has none, nor has one with save_only_model: the loss stays as it is.
-        tree = load(folder) if exists(folder) else {}
+        tree = load(folder) if folder.exists() else {}
         for name, part in self._stateful().items():
             if name in tree:
                 part.load_state_dict(tree[name])
