@@ -29,7 +29,7 @@ from evalign.cli.options import READING
 from evalign.cli.outcome import contents, predictions, shown, tried_models, was_seen
 from evalign.cli.run import NETWORK, PREDICTIONS, REPORT, write_json
 from evalign.cli.terminal import Terminal, terminal
-from evalign.core.resampling import FEW
+from evalign.core.resampling import MIN_FOR_INTERVAL
 from evalign.decisions.fit import check_promise
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.constrained import check_constraint
@@ -150,7 +150,7 @@ def _tested(
     with replacing(path) as aside, writing(aside, path) as write:
         write(table)
     right = table["model_prediction"].equals(table["label"])
-    if right and np.bincount(tested.y, minlength=len(labels.values)).min() >= FEW:
+    if right and np.bincount(tested.y, minlength=len(labels.values)).min() >= MIN_FOR_INTERVAL:
         warn_of_perfect()
     histories = {name: getattr(model, "history_", []) for name, model in models.items()}
     found = findings(

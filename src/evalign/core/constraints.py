@@ -12,7 +12,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.groups import of_each
 from evalign.core.metrics import ClassMetric, MatrixMetric, Metric, resolve
-from evalign.core.metrics.names import LONGEST, OTHER_WORDS, split
+from evalign.core.metrics.names import LONGEST, SYNONYMS, split
 from evalign.core.numerics import safe_ratio
 from evalign.core.text import nearest
 
@@ -278,7 +278,7 @@ def _known(name: str, owner: str) -> Metric:
         return resolve(name, owner=f"{owner}'s constraint")
     except ValueError:
         plain = name.lower()
-        if plain in OTHER_WORDS or not (cure := nearest(plain, RATES)):
+        if plain in SYNONYMS or not (cure := nearest(plain, RATES)):
             raise  # the error of `resolve` names the metric: TPR is not a misspelt FPR
     allowed = "be of metrics.names(), fpr, fnr or predicted_rate"
     raise ValueError(complaint(owner, "metric of the constraint", allowed, repr(name), cure))

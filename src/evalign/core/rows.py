@@ -264,12 +264,9 @@ def check_indices(
 
 
 def cure_of_label(got: float, num_classes: int) -> str:
-    """The likely cure for a true label that is not one of the classes."""
-    if got == num_classes:
-        return "Labels count from 0: subtract 1 if yours count from 1."
-    if got == -1:
-        return "Map labels -1 and 1 to 0 and 1; if -1 marks rows to leave out, ignore_index=-1."
-    return f"Did you mean ignore_index={got:g}?"
+    """The cure for a true label that is not one of the classes."""
+    classes = f"Number the classes from 0 to {num_classes - 1}"
+    return f"{classes}, or leave such rows out by ignore_index={got:g}."
 
 
 def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:
