@@ -9,8 +9,11 @@ import pytest
 
 from tests.estimator.models import SmallNetwork, imbalanced, quick
 
-# The exporter's own.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning",  # the exporter's own, as the next
+    "ignore::FutureWarning",
+    "ignore:Columns are left out:evalign.tables.warnings.DataWarning",
+)
 
 
 @pytest.mark.parametrize(
