@@ -12,7 +12,7 @@ from tests.estimator.models import SmallNetwork, imbalanced, quick
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning",  # the exporter's own, as the next
     "ignore::FutureWarning",
-    "ignore:Columns are left out:evalign.tables.warnings.DataWarning",
+    "ignore::evalign.tables.warnings.DataWarning",
 )
 
 
