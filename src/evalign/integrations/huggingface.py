@@ -250,10 +250,8 @@ class AlignedTrainer(Trainer):
         own = {} if self._own is None else self._own(prediction, compute_result)
         if not compute_result:
             return {}
-        allowed, cure = "return other names than metric", "That is the metric of AlignedTrainer."
-        require("metric" not in own, "AlignedTrainer", "compute_metrics", allowed, [*own], cure)
         total: Any = self._evaluation.confusion
-        return {"metric": self.metric(total).item(), **own}
+        return {**own, "metric": self.metric(total).item()}
 
     def _stateful(self) -> dict[str, Any]:
         parts = {"loss": self.loss, "annealing": self.annealing}
@@ -296,9 +294,6 @@ class _OwnScores:
         self.compute_metrics = compute_metrics
         self.by_batch = "compute_result" in signature(compute_metrics).parameters
         self.concatenate = args.eval_do_concat_batches
-        got = args.include_for_metrics
-        allowed = "be empty with compute_metrics, unless that takes compute_result"
-        require(self.by_batch or not got, "TrainingArguments", "include_for_metrics", allowed, got)
         self.reset()
 
     def reset(self) -> None:

@@ -30,8 +30,7 @@ def batch_advice(loss: object, target: Tensor, batch_size: int) -> str | None:
     Theorem 5.8, applied to the rows of one class, says how many of them bring its recall within 0.5
     with probability 0.95. An estimate from fewer rows is noise.
     """
-    modules = loss.modules() if isinstance(loss, nn.Module) else ()
-    for module in modules:
+    for module in loss.modules() if isinstance(loss, nn.Module) else ():
         if not isinstance(module, MetricLoss) or not _needs_every_class(module):
             continue
         counts = _class_counts(target, module.ignore_index)
