@@ -2,7 +2,6 @@
 
 import math
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -57,19 +56,14 @@ FULL = {
     "array of logits": (
         lambda: loss(np.zeros((4, 3)), LABELS),
         TypeError,
-        "logits of MetricLoss must be a torch.Tensor. Got ndarray. Use torch.as_tensor(...).",
+        "logits of MetricLoss must be a torch.Tensor. Got ndarray. Use "
+        "torch.as_tensor(...) or output.logits.",
     ),
     "NaN logits": (
         lambda: loss(torch.full((4, 3), math.nan), LABELS, validate=True),
         ValueError,
         "logits of MetricLoss must be finite. Got nan. The network has diverged or its input "
         "holds such values.",
-    ),
-    "the output of a model": (
-        lambda: loss(SimpleNamespace(logits=logits(4, 3)), LABELS),
-        TypeError,
-        "logits of MetricLoss must be a torch.Tensor. Got SimpleNamespace. Pass its logits: "
-        "output.logits.",
     ),
     # Arguments of torch's losses.
     "weight": (
@@ -122,7 +116,8 @@ FULL = {
     "list of targets": (
         lambda: loss(logits(4, 3), [0, 1, 2, 1]),
         TypeError,
-        "target of MetricLoss must be a torch.Tensor. Got list. Use torch.as_tensor(...).",
+        "target of MetricLoss must be a torch.Tensor. Got list. Use "
+        "torch.as_tensor(...) or output.logits.",
     ),
     "too many targets": (
         lambda: loss(logits(4, 3), torch.zeros(5, dtype=torch.int64)),
@@ -164,7 +159,7 @@ FULL = {
         lambda: loss(logits(2, 4, 3), torch.zeros(2, 4, dtype=torch.int64)),
         ValueError,
         "target of MetricLoss must have shape (2, 3) (class indices) or (2, 4, 3) (a value per "
-        "class). Got (2, 4). Classes belong in dimension 1; if yours come last, class_dim=-1.",
+        "class). Got (2, 4). If the classes come last, pass class_dim=-1.",
     ),
     "five columns for a binary task": (
         lambda: loss(logits(4, 5), torch.zeros(4, 5), metric="f1", task="binary"),
@@ -220,7 +215,7 @@ FULL = {
         lambda: loss(logits(4, 3), LABELS, sample_weight=np.ones(4)),
         TypeError,
         "sample_weight of MetricLoss must be a torch.Tensor. Got ndarray. Use "
-        "torch.as_tensor(...).",
+        "torch.as_tensor(...) or output.logits.",
     ),
     "weight of predictions": (
         lambda: Confusion.from_predictions(LABELS, LABELS, sample_weight=torch.ones(3)),
@@ -322,7 +317,7 @@ FULL = {
     "labels twice": (
         lambda: metrics.Recall(average="macro", labels=(1, 0, 1)),
         ValueError,
-        "labels of Recall must name each class once. Got (1, 0, 1).",
+        "labels of Recall must hold class indices, each once. Got (1, 0, 1).",
     ),
     "unknown weights of kappa": (
         lambda: metrics.CohenKappa(weights="cubic"),
