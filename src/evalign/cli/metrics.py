@@ -1,9 +1,11 @@
 """Metrics by name: the work of `evalign metrics`, which lists them, and the check of --metric."""
 
+from argparse import Namespace
+
 import torch
 
 from evalign.cli.errors import UsageError, refused
-from evalign.cli.terminal import terminal
+from evalign.cli.terminal import Terminal
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import names, resolve
 
@@ -29,12 +31,11 @@ def meanings() -> dict[str, str]:
     return found
 
 
-def list_metrics(*, as_json: bool) -> None:
+def list_metrics(spoken: Terminal, _: Namespace) -> None:
     """Do the work of `evalign metrics`."""
     width = max(map(len, meanings())) + 2
     lines = [f"{name:<{width}}{meaning}" for name, meaning in meanings().items()]
-    with terminal(as_json=as_json, quiet=False) as spoken:
-        spoken.result({"metrics": meanings()}, *lines, *MORE.splitlines())
+    spoken.result({"metrics": meanings()}, *lines, *MORE.splitlines())
 
 
 def check_metric(metric: str, classes: int | None = None) -> None:

@@ -1,52 +1,41 @@
-"""The file of a decision rule, with what it needs to label a table."""
+"""The file of a decision rule, with the columns of the table that it labels."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from evalign.cli.dataset import reading_of
 from evalign.cli.errors import UsageError
 from evalign.cli.files import replacing
 from evalign.decisions import DecisionRule
-from evalign.estimator.out_of_fold import Method
-from evalign.tables.classes import Labels
 from evalign.tables.files import Reading
 from evalign.training.checkpoint import WRONG_TREE, read_plain
 
-FORMAT = "evalign rule"
-VERSION = 2  # with how its table was read
+FORMAT, VERSION = "evalign rule", 3
 LARGEST = 2**28  # bytes of a rule: a gain matrix of a thousand classes takes a tenth of it
 
 
-@dataclass(frozen=True)
-class SavedRule:
-    """A rule with what it needs to label a table.
+class SavedRule(NamedTuple):
+    """A rule, the columns with its scores, and how to read the file that holds them.
 
     Args:
-        rule: from scores to class codes.
-        labels: the classes, in the order of the codes.
-        columns: those of the classes; one alone is of the last class of two.
-        method: "predict_proba" for probabilities, "decision_function" for logits.
+        rule: from scores to class codes, with the names of the classes.
+        columns: a column for each class; a single one is of the second of two classes.
+        logits: the columns hold logits, not probabilities.
         reading: how the table that the rule was fitted to was read.
     """
 
     rule: DecisionRule
-    labels: Labels
     columns: list[str]
-    method: Method
+    logits: bool
     reading: Reading
 
     def write(self, path: Path) -> None:
-        tree = {
-            "format": FORMAT,
-            "version": VERSION,
-            "target": self.labels.column,
-            "labels": list(self.labels.values),
-            "columns": self.columns,
-            "logits": self.method == "decision_function",
-            "reading": asdict(self.reading),
-            "rule": self.rule.state_dict(),
-        }
+        tree = self._asdict() | {"rule": self.rule.state_dict(), "reading": asdict(self.reading)}
+        tree |= {"format": FORMAT, "version": VERSION}
         with replacing(path) as aside:
             aside.write_text(json.dumps(tree, indent=1), encoding="utf-8")
 
@@ -55,24 +44,22 @@ class SavedRule:
         """Open a file, which may come from anyone."""
         try:
             tree = json.loads(read_plain(path, LARGEST))
-            if tree.get("format") != FORMAT or tree.get("version") != VERSION:
+            if (tree.pop("format"), tree.pop("version")) != (FORMAT, VERSION):
                 raise ValueError(f"it is no rule of format version {VERSION}")
-            rule = DecisionRule.from_state_dict(tree["rule"])
-            labels, columns = Labels(str(tree["target"]), tuple(tree["labels"])), tree["columns"]
-            classes, known = len(rule.gain), len(set(labels.values))
-            sound = {type(value) for value in labels.values} in ({str}, {int})
-            sound = sound and known == len(labels.values) == classes > 1
-            sound = (
-                sound
-                and type(columns) is list
-                and len(columns) in ((1, 2) if classes == 2 else (classes,))
-            )
-            sound = sound and len(set(columns)) == len(columns) and set(map(type, columns)) == {str}
-            if not sound or rule.task == "multilabel":
-                raise ValueError("its labels, columns and gains do not fit together")
-            method: Method = "decision_function" if tree["logits"] else "predict_proba"
-            return cls(rule, labels, list(columns), method, reading_of(tree["reading"]))
+            rule, reading = DecisionRule.from_state_dict(tree["rule"]), reading_of(tree["reading"])
+            saved = cls(**tree | {"rule": rule, "reading": reading})
+            classes, columns = len(rule.classes or ()), saved.columns
+            names = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
+            fit = len(set(columns)) == len(columns) in ((1, 2) if classes == 2 else (classes,))
+            if classes < 2 or not names or not fit or rule.task == "multilabel":
+                raise ValueError("its classes and columns do not fit together")
+            return saved
         except (OSError, RecursionError, *WRONG_TREE) as error:
             why = f"{type(error).__name__}: {error}"[:300]
             cure = "Give the file that `evalign decide --target` wrote."
             raise UsageError(f"{path} cannot be used: {why}. {cure}") from error
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        """The labels of scores (N, C)."""
+        given = {"logits" if self.logits else "probabilities": values}
+        return np.array(self.rule.classes)[self.rule(**given)]

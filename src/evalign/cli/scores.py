@@ -1,4 +1,4 @@
-"""Probabilities or logits of classes that a table holds, for `evalign decide`."""
+"""The columns of a table that hold a model's probabilities or logits, for `evalign decide`."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,6 @@ import pandas as pd
 from evalign.cli.dataset import check_name
 from evalign.cli.errors import UsageError, listed
 from evalign.decisions.inputs import FROM_ONE
-from evalign.estimator.out_of_fold import Method
 from evalign.tables.classes import Labels
 from evalign.tables.files import TableFile, numbers_in
 
@@ -15,23 +14,23 @@ ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 
 def class_columns(
-    source: TableFile, labels: Labels, classes: list[str] | None, roles: list[str]
+    source: TableFile, labels: Labels, classes: str | None, roles: list[str]
 ) -> dict[str, str]:
-    """The column of each class, or of the positive one of two alone, by the name of the class.
+    """The column of each class by the name of the class; of two, the positive one is enough.
 
-    A column is named after its class, or `probability_<class>`. If no column is, and there are two
-    classes and one column besides the roles, it is that of the positive class.
+    A column is named after its class, or `probability_<class>`. A single column under any other
+    name, besides the roles, is that of the positive class of two.
     """
-    schema, names = source.names, labels.names
+    names, given = labels.names, [name for name in source.names if name not in roles]
     if classes is not None:
-        columns = {name: PREFIX + name if PREFIX + name in schema else name for name in classes}
+        known = [name.strip() for name in classes.split(",")]
+        columns = {name: PREFIX + name if PREFIX + name in given else name for name in known}
         for column in columns.values():
             check_name(source, "--classes", column)
     else:
-        given = [name for name in schema if name not in roles]
-        plain = {name: name for name in given if name in names}
-        written = {name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)}
-        columns = plain if set(plain) == set(names) else written or plain
+        bare = {name: name for name in given if name in names}
+        prefixed = {name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)}
+        columns = bare if set(bare) == set(names) else prefixed or bare
         if not columns and len(names) == 2 and len(given) == 1:
             columns = {names[1]: given[0]}
     missing = [name for name in names if name not in columns]
@@ -44,32 +43,28 @@ def class_columns(
 
 
 def class_scores(
-    table: pd.DataFrame, source: TableFile, columns: list[str], method: Method, first_row: int = 1
+    table: pd.DataFrame, source: TableFile, columns: list[str], *, logits: bool, first_row: int = 1
 ) -> np.ndarray:
-    """The numbers of the classes' columns (N, C). Refuse what cannot be probabilities."""
-    source.need(columns)
-    of_probabilities, parts = method == "predict_proba", []
-    allowed = "probabilities, from 0 to 1" if of_probabilities else "finite numbers"
-    for name in columns:
-        values = numbers_in(table[name])
-        wrong = ~np.isfinite(values)
-        if of_probabilities:
-            inside = np.clip(values, 0, 1)
-            wrong |= ~(np.abs(values - inside) <= ROUNDING)
-            values = inside
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            got = f"Got {str(table[name].iloc[row])!r} in row {first_row + row}"
-            cure = " If these are logits, use --logits." if of_probabilities else ""
-            raise UsageError(f"Column {name!r} of {source} must hold {allowed}. {got}.{cure}")
-        parts.append(values)
-    if len(parts) == 1:
-        parts.insert(0, 1 - parts[0] if of_probabilities else np.zeros_like(parts[0]))
-    values = np.stack(parts, 1)
-    wrong = np.abs(values.sum(1) - 1) > FROM_ONE
-    if of_probabilities and wrong.any():
-        row = int(np.argmax(wrong))
+    """Probabilities or logits (N, C) of the columns; a single column is that of the second class.
+
+    Probabilities that float32 rounded above 1 become 1.
+    """
+    values = np.stack([numbers_in(table[name]) for name in columns], 1)
+    inside = values if logits else values.clip(0, 1)
+    wrong = ~(np.isfinite(values) & (np.abs(values - inside) <= ROUNDING))
+    if wrong.any():
+        row, place = np.argwhere(wrong)[0]
+        name = columns[place]
+        allowed = "finite numbers" if logits else "probabilities, from 0 to 1"
+        got = f"Got {str(table[name].iloc[row])!r} in row {first_row + row}."
+        cure = "" if logits else " If these are logits, use --logits."
+        raise UsageError(f"Column {name!r} of {source} must hold {allowed}. {got}{cure}")
+    if len(columns) == 1:
+        inside = np.concatenate([np.zeros_like(inside) if logits else 1 - inside, inside], 1)
+    sums = inside.sum(1)
+    if not logits and (off := np.abs(sums - 1) > FROM_ONE).any():
+        row = int(np.argmax(off))
         what = f"Columns {listed(columns)} of {source} must add up to 1 in each row"
-        got = f"Got {values[row].sum():.4g} in row {first_row + row}"
+        got = f"Got {sums[row]:.4g} in row {first_row + row}"
         raise UsageError(f"{what}. {got}. Name all classes, and no others, with --classes.")
-    return values
+    return inside
