@@ -1,9 +1,10 @@
 """The work of `evalign decide`: fit a decision rule to a table of scores, or apply one."""
 
+import json
 from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table
@@ -12,30 +13,74 @@ from evalign.cli.dataset import check_name, read_weights, reading_of
 from evalign.cli.errors import UsageError, listed, refused
 from evalign.cli.files import check_other, replacing
 from evalign.cli.metrics import check_metric
-from evalign.cli.saved_rule import SavedRule
 from evalign.cli.scores import class_columns, class_scores
 from evalign.cli.terminal import Terminal, grid
 from evalign.core.metrics import resolve
 from evalign.core.text import counted
 from evalign.decisions import DecisionRule
-from evalign.decisions.fit import check_promise
 from evalign.decisions.objective import ROUNDING
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
-from evalign.estimator.out_of_fold import OutOfFoldScores
 from evalign.report.words import number
 from evalign.tables.classes import Labels
-from evalign.tables.files import TableFile, writing
+from evalign.tables.files import Reading, TableFile, writing
+from evalign.training.checkpoint import WRONG_TREE, read_plain
 
 SEED = 0  # of the folds
+FORMAT, VERSION = "evalign rule", 3
+LARGEST = 2**28  # bytes of a rule: a gain matrix of a thousand classes takes a tenth of it
+
+
+class SavedRule(NamedTuple):
+    """A rule, the columns with its scores, and how to read the file that holds them.
+
+    Args:
+        rule: from scores to class codes, with the names of the classes.
+        columns: a column for each class; a single one is of the second of two classes.
+        logits: the columns hold logits, not probabilities.
+        reading: how the table that the rule was fitted to was read.
+    """
+
+    rule: DecisionRule
+    columns: list[str]
+    logits: bool
+    reading: Reading
+
+    def write(self, path: Path) -> None:
+        tree = self._asdict() | {"rule": self.rule.state_dict(), "reading": asdict(self.reading)}
+        tree |= {"format": FORMAT, "version": VERSION}
+        with replacing(path) as aside:
+            aside.write_text(json.dumps(tree, indent=1), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> "SavedRule":
+        """Open a file, which may come from anyone."""
+        try:
+            tree = json.loads(read_plain(path, LARGEST))
+            if (tree.pop("format"), tree.pop("version")) != (FORMAT, VERSION):
+                raise ValueError(f"it is no rule of format version {VERSION}")
+            rule, reading = DecisionRule.from_state_dict(tree["rule"]), reading_of(tree["reading"])
+            saved = cls(**tree | {"rule": rule, "reading": reading})
+            classes, columns = len(rule.classes or ()), saved.columns
+            names = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
+            fit = len(set(columns)) == len(columns) in ((1, 2) if classes == 2 else (classes,))
+            if classes < 2 or not names or not fit or rule.task == "multilabel":
+                raise ValueError("its classes and columns do not fit together")
+            return saved
+        except (OSError, RecursionError, *WRONG_TREE) as error:
+            why = f"{type(error).__name__}: {error}"[:300]
+            cure = "Give the file that `evalign decide --target` wrote."
+            raise UsageError(f"{path} cannot be used: {why}. {cure}") from error
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        """The labels of scores (N, C)."""
+        given = {"logits" if self.logits else "probabilities": values}
+        return np.array(self.rule.classes)[self.rule(**given)]
 
 
 def fit_rule(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign decide` without a rule."""
     metric, decision, groups, weight = given.metric, given.decision, given.groups, given.weight
-    check_metric(metric)
-    with refused():
-        check_promise("evalign decide", decision, given.constraint, given.confidence)
     source = TableFile(given.data, reading_of(given.reading))
     roles = {"--target": given.target, "--weight": weight, "--groups": groups}
     for option, name in roles.items():
@@ -51,17 +96,14 @@ def fit_rule(spoken: Terminal, given: Namespace) -> None:
     labels = labels.extended(absent)
     check_metric(metric, len(labels.values))
     columns = [found[name] for name in labels.names if name in found]
-    y = labels.encode(table, source)
-    oof = OutOfFoldScores(
-        class_scores(table, source, columns, logits=given.logits),
+    y, method = (
+        labels.encode(table, source),
         "decision_function" if given.logits else "predict_proba",
-        y,
-        None if weight is None else read_weights(table, weight, source),
-        np.zeros(len(y), dtype=np.int64),
-        np.arange(len(y)),
     )
-    for fold, (_, rows) in enumerate(held_out.splits(held_out.FOLDS, y, y, y, {}, SEED)):
-        oof.fold[rows] = fold
+    scores = class_scores(table, source, columns, logits=given.logits)
+    mass = None if weight is None else read_weights(table, weight, source)
+    whole = [(y[:0], np.arange(len(y)))]  # one part, which is cut into folds
+    oof = held_out.gathered([scores], method, y, y, mass, whole, {}, SEED)
     apart = None if groups is None else table[groups].fillna("").astype(str).to_numpy(object)
     settings = RuleSettings(
         metric, decision, given.constraint, labels.values, given.confidence, apart

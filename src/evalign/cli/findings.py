@@ -1,6 +1,5 @@
 """What a report says of models beyond their scores: their rules, and column importance."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,30 +9,10 @@ from sklearn.inspection import permutation_importance
 from evalign.cli.dataset import LabelledFrame
 from evalign.cli.run import Model
 from evalign.ensemble import AlignedEnsemble
-from evalign.report import ModelFindings
 from evalign.tables.classes import Labels
 
 # Rows that are shuffled, repeats for each column, and predicted rows in all, at most.
 ROWS, REPEATS, PREDICTED = 1000, 5, 100_000
-
-
-def findings(
-    models: Sequence[Model],
-    labels: Labels,
-    tested: LabelledFrame,
-    *,
-    counts: Sequence[int],
-    notes: Sequence[str],
-    seed: int,
-) -> ModelFindings:
-    """The rules of the models, and the column importance of the first one on the test rows.
-
-    The rules are told against the first of two classes, or the most frequent by its `counts`.
-    """
-    against = 0 if len(counts) == 2 else int(np.argmax(counts))
-    columns, rows = importance(models[0], labels, tested, seed)
-    rules = [cuts(model, labels, against) for model in models]
-    return ModelFindings(list(dict.fromkeys(notes)), against, rules, columns, rows)
 
 
 def cuts(model: Model, labels: Labels, against: int) -> list[float | None]:

@@ -23,14 +23,13 @@ from evalign.cli.dataset import (
 )
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import digest, replacing
-from evalign.cli.findings import findings
+from evalign.cli.findings import cuts, importance
 from evalign.cli.metrics import check_metric
 from evalign.cli.models import estimators, train, training_seconds
 from evalign.cli.outcome import contents, predictions, shown, tried_models, was_seen
 from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, write_json
 from evalign.cli.terminal import Terminal
 from evalign.core.resampling import FEW
-from evalign.decisions.fit import check_promise
 from evalign.estimator.constrained import check_constraint
 from evalign.recipes import chosen_recipe
 from evalign.report import render
@@ -58,8 +57,7 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
         with done.reading(METRICS):
             _show(spoken, given.out, done.read(METRICS))
         return
-    metric, network = given.metric, given.model == NETWORK
-    check_metric(metric)
+    network = given.model == NETWORK
     if given.time is not None and network:
         cure = "Use --epochs for one network."
         raise UsageError(f"--time must be left out with --model {NETWORK}. {cure}")
@@ -69,18 +67,17 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     most = QUICK_ROWS if given.quick else None
     chosen = {name: getattr(given, name) for name in roles}
     dataset = load(source, **chosen, drop=given.drop or [], most=most)
-    labels, constraint = dataset.labels, given.constraint
-    check_metric(metric, len(labels.values))
-    with refused():
-        check_promise("evalign fit", given.decision, constraint, given.confidence)
-        if constraint is not None:
-            check_constraint("evalign fit", metric, given.decision, constraint, labels.names)
+    labels = dataset.labels
+    check_metric(given.metric, len(labels.values))
+    if given.constraint is not None:
+        objective = (given.metric, given.decision, given.constraint, labels.names)
+        with refused():
+            check_constraint("evalign fit", *objective)
     check_names(source, dataset)
     parts = split(dataset, given.test, given.validation, most, given.seed, inner=network)
     introduce(spoken, dataset, verbose=given.verbose)
 
-    limit = training_seconds(given)
-    models = estimators(given, labels, limit)
+    models = estimators(given, labels, training_seconds(given))
     with run.building(given.out, arguments) as (folder, checkpoints, about):
         about |= _about(dataset, given.data.name, parts)
         with refused():
@@ -126,18 +123,19 @@ def _tested(
     right = table["model_prediction"].equals(table["label"])
     if right and np.bincount(tested.y, minlength=len(labels.values)).min() >= FEW:
         warn_of_perfect()
-    found = findings(
-        list(models.values()),
-        labels,
-        tested,
-        counts=about["rows_per_class"],
-        notes=[PREVIEW, *warned] if arguments["--quick"] else warned,
-        seed=arguments["--seed"],
-    )
+    columns, rows = importance(models["model"], labels, tested, arguments["--seed"])
+    # Rules are told against the first of two classes, or the most frequent one.
+    against = int(np.argmax(about["rows_per_class"])) if len(labels.values) > 2 else 0
     details = {
         "history": {name: getattr(model, "history_", []) for name, model in models.items()},
         "candidates": tried,
-        "findings": asdict(found),
+        "findings": {
+            "notes": [PREVIEW, *warned] if arguments["--quick"] else warned,
+            "against": against,
+            "cuts": [cuts(model, labels, against) for model in models.values()],
+            "columns": columns,
+            "rows": rows,
+        },
     }
     seen = was_seen(about, arguments["--test"])
     content, result = contents(table, labels, about, seen=seen, details=details)

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 import torch
 
-from evalign.cli.errors import UsageError, refused
+from evalign.cli.errors import UsageError
 from evalign.cli.terminal import Terminal
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import names, resolve
@@ -38,12 +38,10 @@ def list_metrics(spoken: Terminal, _: Namespace) -> None:
     spoken.result({"metrics": meanings()}, *lines, *MORE.splitlines())
 
 
-def check_metric(metric: str, classes: int | None = None) -> None:
+def check_metric(metric: str, classes: int) -> None:
     """Refuse an unknown metric, or one that cannot be computed for this number of classes."""
+    perfect = Confusion.from_matrix(torch.eye(classes, dtype=torch.float64))
     try:
-        function = resolve(metric, owner="evalign")
+        resolve(metric, owner="evalign")(perfect)
     except ValueError as error:
         raise UsageError(f"{error} `evalign metrics` lists the names.") from error
-    if classes is not None:
-        with refused():
-            function(Confusion.from_matrix(torch.eye(classes, dtype=torch.float64)))

@@ -54,7 +54,7 @@ def contents(
     about: About,
     *,
     seen: bool,
-    details: Mapping[str, Any] | None = None,
+    details: dict[str, Any] | None = None,
 ) -> tuple[Contents, dict[str, Any]]:
     """The contents of a report on a table of `predictions`, and their scores.
 
@@ -65,7 +65,7 @@ def contents(
         seen: the rows are no test, see `was_seen`.
         details: the run's `details.json`, for a whole report.
     """
-    names, more = list(table.columns), details or {}
+    names = list(table.columns)
     if "weight" in names:
         table = table.loc[table["weight"] > 0]
         if not len(table):
@@ -77,7 +77,7 @@ def contents(
     def scored(name: str, called: str) -> Scored:
         probabilities = [f"{name}_probability_{label}" for label in labels.names]
         codes = labels.encode(table, PREDICTIONS, f"{name}_prediction")
-        history = more["history"][name] if more else []
+        history = details["history"][name] if details is not None else []
         return Scored(called, codes, table[probabilities].to_numpy(), history)
 
     arguments = about["arguments"]
@@ -97,8 +97,8 @@ def contents(
         cards=cards,
         columns=about["columns"]["overview"],
         seen=seen,
-        tried=None if not more or network else TriedModels(**more["candidates"]),
-        findings=ModelFindings(**more["findings"]) if more else None,
+        tried=TriedModels(**details["candidates"]) if details is not None and not network else None,
+        findings=ModelFindings(**details["findings"]) if details is not None else None,
         how={
             "aligned": "evalign predict does",
             "aligned_argmax": "evalign fit with --decision argmax",

@@ -67,8 +67,8 @@ def score_table(spoken: Terminal, given: Namespace) -> None:
 def render_report(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign report`."""
     opened, out = FinishedRun(given.run), given.out or given.run / REPORT
-    seen = was_seen(opened.about, opened.arguments["--test"])
     with opened.reading(f"{PREDICTIONS} or {DETAILS}"):
+        seen = was_seen(opened.about, opened.arguments["--test"])
         check_size(given.run / PREDICTIONS, LARGEST)
         table, details = TableFile(given.run / PREDICTIONS).read(), opened.read(DETAILS)
         page = render(*contents(table, opened.labels, opened.about, seen=seen, details=details))
