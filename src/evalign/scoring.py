@@ -143,7 +143,7 @@ def _codes(
         unknown = [label for label in occur if label not in found.tolist()]
         ok = not unknown and len(np.unique(found)) == len(found)
         allowed = "hold every class that occurs, each once"
-        cure = f"It lacks {unknown[:3]}." if unknown else ""
+        cure = f"It lacks {unknown[:3]}. Rows of sample_weight 0 are left out." if unknown else ""
         require(ok, OWNER, "classes", allowed, found.tolist(), cure)
     elif whole and np.isin(found, (0, 1)).all():
         found = np.array([0, 1])

@@ -29,7 +29,7 @@ from evalign.cli.models import estimators, train, training_seconds
 from evalign.cli.outcome import contents, predictions, shown, tried_models, was_seen
 from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, write_json
 from evalign.cli.terminal import Terminal
-from evalign.core.resampling import FEW
+from evalign.core.resampling import MIN_FOR_INTERVAL
 from evalign.estimator.constrained import check_constraint
 from evalign.recipes import chosen_recipe
 from evalign.report import render
@@ -121,7 +121,7 @@ def _tested(
     with replacing(path) as aside, writing(aside, path) as write:
         write(table)
     right = table["model_prediction"].equals(table["label"])
-    if right and np.bincount(tested.y, minlength=len(labels.values)).min() >= FEW:
+    if right and np.bincount(tested.y, minlength=len(labels.values)).min() >= MIN_FOR_INTERVAL:
         warn_of_perfect()
     columns, rows = importance(models["model"], labels, tested, arguments["--seed"])
     # Rules are told against the first of two classes, or the most frequent one.
