@@ -350,7 +350,7 @@ def test_a_promise(tmp_path):
     assert "groups of fit_decision must be given for 'gap(recall) <= 0.9'" in text
     text = refused("decide", data, *how, "--constraint", "recall >= 0.5", "--groups", "place")
     assert "groups of fit_decision must be None without a gap" in text
-    assert "confidence of fit_decision must come with a constraint" in refused("decide", few, *how)
+    assert "confidence of evalign decide must come with a constraint" in refused("decide", few, *how)
     one = written(tmp_path / "one.csv", frame.assign(place="here"))
     assert "groups of fit_decision must name two groups at least. Got 1." in refused(
         "decide", one, *how, *bounds

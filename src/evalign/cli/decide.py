@@ -18,6 +18,7 @@ from evalign.cli.terminal import Terminal, grid
 from evalign.core.metrics import resolve
 from evalign.core.text import counted
 from evalign.decisions import DecisionRule
+from evalign.decisions.fit import check_promise
 from evalign.decisions.objective import ROUNDING
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
@@ -81,6 +82,8 @@ class SavedRule(NamedTuple):
 def fit_rule(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign decide` without a rule."""
     metric, decision, groups, weight = given.metric, given.decision, given.groups, given.weight
+    with refused():
+        check_promise("evalign decide", decision, given.constraint, given.confidence)
     source = TableFile(given.data, reading_of(given.reading))
     roles = {"--target": given.target, "--weight": weight, "--groups": groups}
     for option, name in roles.items():
