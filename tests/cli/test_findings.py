@@ -13,9 +13,9 @@ from sklearn.inspection import permutation_importance
 from evalign import AlignedClassifier, AlignedEnsemble, DecisionRule
 from evalign.cli import fit as command
 from evalign.cli import run as runs
-from evalign.cli.dataset import LabelledFrame
 from evalign.cli.files import digest
 from evalign.cli.findings import cuts, importance
+from evalign.cli.labelled import LabelledFrame
 from evalign.cli.run import FinishedRun
 from evalign.tables import DataWarning
 from evalign.tables.classes import Labels

@@ -12,8 +12,9 @@ from rich.progress import track
 from sklearn.datasets import load_digits
 
 from evalign import comparison
-from evalign.cli.dataset import introduce, load, reading_of
+from evalign.cli.dataset import load, reading_of
 from evalign.cli.errors import refused
+from evalign.cli.introduction import introduce
 from evalign.cli.metrics import check_metric
 from evalign.cli.terminal import Terminal, grid
 from evalign.comparison import METHODS, MIN_VALUES, PLAIN, TUNED, Row

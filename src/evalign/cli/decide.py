@@ -9,25 +9,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from evalign.cli.dataset import check_name, read_weights, reading_of
-from evalign.cli.errors import UsageError, listed, refused
+from evalign.cli.dataset import read_weights, reading_of
+from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import check_other, replacing
 from evalign.cli.metrics import check_metric
 from evalign.cli.scores import class_columns, class_scores
 from evalign.cli.terminal import Terminal, grid
 from evalign.core.metrics import resolve
-from evalign.core.text import counted
+from evalign.core.text import counted, listed
 from evalign.decisions import DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.decisions.objective import ROUNDING
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
+from evalign.estimator.out_of_fold import Method
 from evalign.report.words import number
 from evalign.tables.classes import Labels
 from evalign.tables.files import Reading, TableFile, writing
 from evalign.training.checkpoint import WRONG_TREE, read_plain
 
 SEED = 0  # of the folds
+METHODS: tuple[Method, Method] = ("predict_proba", "decision_function")  # with --logits
 FORMAT, VERSION = "evalign rule", 3
 LARGEST = 2**28  # bytes of a rule: a gain matrix of a thousand classes takes a tenth of it
 
@@ -86,11 +88,12 @@ def fit_rule(spoken: Terminal, given: Namespace) -> None:
         check_promise("evalign decide", decision, given.constraint, given.confidence)
     source = TableFile(given.data, reading_of(given.reading))
     roles = {"--target": given.target, "--weight": weight, "--groups": groups}
+    roles = {option: name for option, name in roles.items() if name is not None}
     for option, name in roles.items():
-        check_name(source, option, name)
+        source.need([name], option)
     table = source.read(text=[name for name in (given.target, groups) if name is not None])
     labels = Labels.of(table, given.target, given.positive, source)
-    found = class_columns(source, labels, given.classes, [name for name in roles.values() if name])
+    found = class_columns(source, labels, given.classes, list(roles.values()))
     absent = [name for name in found if name not in labels.names]
     if absent and decision == "tuned":  # no label speaks for or against such a class
         what = f"{source} must have rows of every class that has a column"
@@ -99,10 +102,7 @@ def fit_rule(spoken: Terminal, given: Namespace) -> None:
     labels = labels.extended(absent)
     check_metric(metric, len(labels.values))
     columns = [found[name] for name in labels.names if name in found]
-    y, method = (
-        labels.encode(table, source),
-        "decision_function" if given.logits else "predict_proba",
-    )
+    y, method = labels.encode(table, source), METHODS[given.logits]
     scores = class_scores(table, source, columns, logits=given.logits)
     mass = None if weight is None else read_weights(table, weight, source)
     whole = [(y[:0], np.arange(len(y)))]  # one part, which is cut into folds

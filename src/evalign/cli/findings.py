@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.inspection import permutation_importance
 
-from evalign.cli.dataset import LabelledFrame
+from evalign.cli.labelled import LabelledFrame
 from evalign.cli.run import Model
 from evalign.ensemble import AlignedEnsemble
 from evalign.tables.classes import Labels

@@ -12,24 +12,17 @@ import numpy as np
 
 import evalign
 from evalign.cli import run
-from evalign.cli.dataset import (
-    LabelledFrame,
-    TrainingTable,
-    check_names,
-    introduce,
-    load,
-    reading_of,
-    split,
-)
+from evalign.cli.dataset import TrainingTable, load, reading_of, split
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import digest, replacing
 from evalign.cli.findings import cuts, importance
+from evalign.cli.introduction import introduce
+from evalign.cli.labelled import LabelledFrame
 from evalign.cli.metrics import check_metric
 from evalign.cli.models import estimators, train, training_seconds
 from evalign.cli.outcome import contents, predictions, shown, tried_models, was_seen
 from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, write_json
 from evalign.cli.terminal import Terminal
-from evalign.core.resampling import MIN_FOR_INTERVAL
 from evalign.estimator.constrained import check_constraint
 from evalign.recipes import chosen_recipe
 from evalign.report import render
@@ -73,7 +66,6 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
         objective = (given.metric, given.decision, given.constraint, labels.names)
         with refused():
             check_constraint("evalign fit", *objective)
-    check_names(source, dataset)
     parts = split(dataset, given.test, given.validation, most, given.seed, inner=network)
     introduce(spoken, dataset, verbose=given.verbose)
 
@@ -120,9 +112,7 @@ def _tested(
     table, path = predictions(tested, labels, models), folder / PREDICTIONS
     with replacing(path) as aside, writing(aside, path) as write:
         write(table)
-    right = table["model_prediction"].equals(table["label"])
-    if right and np.bincount(tested.y, minlength=len(labels.values)).min() >= MIN_FOR_INTERVAL:
-        warn_of_perfect()
+    warn_of_perfect(table, labels.names)
     columns, rows = importance(models["model"], labels, tested, arguments["--seed"])
     # Rules are told against the first of two classes, or the most frequent one.
     against = int(np.argmax(about["rows_per_class"])) if len(labels.values) > 2 else 0

@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 from rich.table import Table
 
-from evalign.cli.dataset import LabelledFrame
 from evalign.cli.errors import UsageError
+from evalign.cli.labelled import LabelledFrame
 from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
 from evalign.cli.terminal import grid, plain
 from evalign.core.constraints import parse

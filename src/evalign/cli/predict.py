@@ -1,20 +1,20 @@
 """The work of `evalign predict`, `evaluate` and `report`, which start from a run folder."""
 
-import warnings
 from argparse import Namespace
 
 import pandas as pd
 
-from evalign.cli.dataset import reading_of, rows, usable, warn_of_scarce
-from evalign.cli.errors import UsageError, listed
+from evalign.cli.dataset import reading_of, rows
+from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import check_other, digest, replacing
 from evalign.cli.outcome import contents, judged, predictions, shown, shown_classes, was_seen
 from evalign.cli.run import DETAILS, LARGEST, PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.terminal import Terminal
+from evalign.core.text import listed
 from evalign.report import render
-from evalign.tables import DataWarning
 from evalign.tables.files import TableFile, check_size, is_parquet, writing
 from evalign.tables.frames import frame_like
+from evalign.tables.warnings import warn_of_few, warn_of_perfect, warn_of_seen
 
 
 def label_table(spoken: Terminal, given: Namespace) -> None:
@@ -34,7 +34,7 @@ def label_table(spoken: Terminal, given: Namespace) -> None:
     count = 0
     with replacing(out) as aside, writing(aside, out) as write:
         for block, raw in source.blocks(used.text, used.dates):
-            with usable(source):
+            with refused():
                 X = frame_like(block, used.kinds, source, 1 + count)
             numeric = {name: X[name].to_numpy() for name in numbers}
             write(raw.assign(**numeric, **judged(model, labels, X)))
@@ -58,9 +58,10 @@ def score_table(spoken: Terminal, given: Namespace) -> None:
         table = pd.concat(blocks, ignore_index=True)
         content, result = contents(table, labels, opened.about, seen=seen)
     if seen:
-        text = f"The run was trained or selected on {source}, so the scores are too good."
-        warnings.warn(f"{text} Give rows that it has not seen.", DataWarning, stacklevel=2)
-    warn_of_scarce("test", content.y, labels)
+        warn_of_seen(source)
+    else:
+        warn_of_perfect(table, labels.names)
+    warn_of_few("test", labels.names, content.y)
     spoken.result(result, *shown(result), "", shown_classes(result))
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from evalign.cli.dataset import check_name
-from evalign.cli.errors import UsageError, listed
+from evalign.cli.errors import UsageError
+from evalign.core.text import listed
 from evalign.decisions.inputs import FROM_ONE
 from evalign.tables.classes import Labels
 from evalign.tables.files import TableFile, numbers_in
@@ -25,8 +25,7 @@ def class_columns(
     if classes is not None:
         known = [name.strip() for name in classes.split(",")]
         columns = {name: PREFIX + name if PREFIX + name in given else name for name in known}
-        for column in columns.values():
-            check_name(source, "--classes", column)
+        source.need(columns.values(), "--classes")
     else:
         bare = {name: name for name in given if name in names}
         prefixed = {name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)}
@@ -49,22 +48,18 @@ def class_scores(
 
     Probabilities that float32 rounded above 1 become 1.
     """
-    values = np.stack([numbers_in(table[name]) for name in columns], 1)
-    inside = values if logits else values.clip(0, 1)
-    wrong = ~(np.isfinite(values) & (np.abs(values - inside) <= ROUNDING))
-    if wrong.any():
-        row, place = np.argwhere(wrong)[0]
-        name = columns[place]
-        allowed = "finite numbers" if logits else "probabilities, from 0 to 1"
-        got = f"Got {str(table[name].iloc[row])!r} in row {first_row + row}."
-        cure = "" if logits else " If these are logits, use --logits."
-        raise UsageError(f"Column {name!r} of {source} must hold {allowed}. {got}{cure}")
+    allowed, low, high = "finite numbers", -np.inf, np.inf
+    if not logits:
+        allowed = "probabilities, from 0 to 1 (for logits, pass --logits)"
+        low, high = -ROUNDING, 1 + ROUNDING
+    parts = [numbers_in(table, name, source, allowed, low, high, first_row) for name in columns]
+    values = np.stack(parts, 1) if logits else np.stack(parts, 1).clip(0, 1)
     if len(columns) == 1:
-        inside = np.concatenate([np.zeros_like(inside) if logits else 1 - inside, inside], 1)
-    sums = inside.sum(1)
+        values = np.concatenate([np.zeros_like(values) if logits else 1 - values, values], 1)
+    sums = values.sum(1)
     if not logits and (off := np.abs(sums - 1) > FROM_ONE).any():
         row = int(np.argmax(off))
         what = f"Columns {listed(columns)} of {source} must add up to 1 in each row"
         got = f"Got {sums[row]:.4g} in row {first_row + row}"
         raise UsageError(f"{what}. {got}. Name all classes, and no others, with --classes.")
-    return inside
+    return values
