@@ -231,11 +231,11 @@ BAD = {
         "must be a name of metrics.names()",
     ),
     "metric of two": (["--target", "label", "--metric", "f1"], 'by name "f1_macro"'),
-    "columns missing": (["--target", "middle"], "must hold classes"),
+    "columns missing": (["--target", "middle"], "two rows or more of each class"),
     "wrong classes": (["--target", "label", "--classes", "low,high"], "It has none for 'middle'"),
     "no such column": (["--target", "label", "--classes", "low,middle,hihg"], "'hihg'"),
     "bad constraint": (["--target", "label", "--constraint", "recall[hi] >= 2"], "constraint"),
-    "no such weight": (["--target", "label", "--weight", "w"], "--weight must name a column"),
+    "no such weight": (["--target", "label", "--weight", "w"], "has no column 'w'"),
     "suffix": (["--target", "label", "--out", "rule.txt"], "must end in .json"),
     "table suffix": (["--rule", "RULE", "--out", "new.json"], "must end in .csv"),
 }
@@ -254,7 +254,7 @@ def test_bad_options(folder, tmp_path, case):
 
 
 TABLES = {
-    "logits": (lambda frame: frame.assign(low=-1.0), "Got '-1.0' in row 1. If these are logits"),
+    "logits": (lambda frame: frame.assign(low=-1.0), "pass --logits). Got '-1.0' in row 1."),
     "sums": (lambda frame: frame.assign(low=0.9, high=0.9), "must add up to 1 in each row. Got"),
     "gap": (lambda frame: frame.assign(low=frame["low"].where(frame.index != 2)), "in row 3."),
     "word": (lambda frame: frame.astype({"low": object}).assign(low="much"), "'much' in row 1."),

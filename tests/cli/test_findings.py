@@ -12,9 +12,9 @@ from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import findings as work
 from evalign.cli import fit as command
 from evalign.cli import run as runs
-from evalign.cli.dataset import LabelledFrame
 from evalign.cli.files import digest
 from evalign.cli.findings import cuts, importance
+from evalign.cli.labelled import LabelledFrame
 from evalign.cli.outcome import decided
 from evalign.cli.run import FinishedRun
 from evalign.tables import DataWarning

@@ -298,16 +298,14 @@ def test_only_the_ratios_of_weights_count():
         assert scaled.score(X, Y, weight * scale) == plain.score(X, Y, weight)
 
 
-@pytest.mark.filterwarnings("ignore:All rows are of one class, 1")
-@pytest.mark.parametrize("left", [[0, 2], [1]])
-def test_a_class_without_weight_stays_with_probability_0(left):
+def test_a_class_without_weight_stays_with_probability_0():
     rows, labels = imbalanced(400, classes=3)
-    weight = np.isin(labels, left).astype(float)
+    weight = (labels != 1).astype(float)
     own = {"candidates": [*OWN.items(), ("logistic", LogisticRegression())], "decision": "argmax"}
     clf = ensemble("f1_macro", cv=2, **own).fit(rows, labels, weight)
     np.testing.assert_array_equal(clf.classes_, [0, 1, 2])
     values = clf.predict_proba(rows)
-    assert (np.delete(values, left, 1) == 0).all()
+    assert (values[:, 1] == 0).all()
     np.testing.assert_allclose(values.sum(1), 1)
     alone = ensemble("f1_macro", cv=2, **own).fit(rows[weight > 0], labels[weight > 0])
     np.testing.assert_array_equal(clf.predict(rows), alone.predict(rows))
@@ -562,14 +560,6 @@ def test_a_network_without_time_ends_after_an_epoch():
     clf = ensemble(candidates=["linear", ("mine", network)], time_limit=100).fit(X, Y)
     assert 0 < len(epochs) < 100
     assert clf.left_out_["mine"].startswith("its networks would take ")
-
-
-def test_a_network_is_not_begun_in_less_time_than_others_took():
-    """It is the slowest: an epoch alone may take longer than what is left."""
-    network = quick("f1", on_epoch=lambda record: 1 / 0)
-    own = [("slow", Slow(0.01)), ("mine", network)]
-    clf = ensemble(candidates=own, time_limit=15, decision="argmax").fit(X, Y)
-    assert clf.left_out_ == {"mine": "there was no time to begin, and 7.0 s were left"}
 
 
 def test_time_for_a_network_on_a_large_table_is_found_with_some_of_its_rows(monkeypatch):

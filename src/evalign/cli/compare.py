@@ -14,8 +14,9 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from evalign import comparison
-from evalign.cli.dataset import introduce, load, reading_of
+from evalign.cli.dataset import load, reading_of
 from evalign.cli.errors import refused
+from evalign.cli.introduction import introduce
 from evalign.cli.metrics import check_metric
 from evalign.cli.options import READING
 from evalign.cli.terminal import Terminal, terminal

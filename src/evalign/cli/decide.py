@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from evalign.cli.dataset import check_name, read_weights, reading_of
-from evalign.cli.errors import UsageError, listed, refused
+from evalign.cli.dataset import read_weights, reading_of
+from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import replacing
 from evalign.cli.metrics import check_metric
 from evalign.cli.saved_rule import SavedRule
 from evalign.cli.scores import class_columns, class_scores
 from evalign.cli.terminal import terminal
 from evalign.core.metrics import resolve
-from evalign.core.text import counted
+from evalign.core.text import counted, listed
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit import check_promise
 from evalign.decisions.objective import ROUNDING
@@ -55,10 +55,10 @@ def fit_rule(
             check_promise("evalign decide", decision, constraint, confidence)
         source = TableFile(data, reading_of(reading))
         given = {"--target": target, "--weight": weight, "--groups": groups}
+        given = {option: name for option, name in given.items() if name is not None}
         for option, name in given.items():
-            check_name(source, option, name)
-        roles = [name for name in given.values() if name is not None]
-        source.need(roles)
+            source.need([name], option)
+        roles = list(given.values())
         table = source.read(text=[name for name in (target, groups) if name is not None])
         labels = Labels.of(table, target, positive, source)
         known = None if classes is None else [name.strip() for name in classes.split(",")]

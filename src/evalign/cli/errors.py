@@ -15,9 +15,3 @@ def refused(kind: type[ValueError] = ValueError) -> Iterator[None]:
         yield
     except kind as error:
         raise UsageError(str(error)) from error
-
-
-def listed(names: list[str], most: int = 8) -> str:
-    """Write names as part of a sentence: the first ones, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(name) for name in names[:most]) + more

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.inspection import permutation_importance
 
-from evalign.cli.dataset import LabelledFrame
+from evalign.cli.labelled import LabelledFrame
 from evalign.cli.outcome import decided
 from evalign.cli.run import Model
 from evalign.report import ModelFindings

@@ -11,25 +11,18 @@ import numpy as np
 
 import evalign
 from evalign.cli import run
-from evalign.cli.dataset import (
-    LabelledFrame,
-    TrainingTable,
-    check_names,
-    introduce,
-    load,
-    reading_of,
-    split,
-)
+from evalign.cli.dataset import TrainingTable, load, reading_of, split
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import digest, replacing
 from evalign.cli.findings import findings
+from evalign.cli.introduction import introduce
+from evalign.cli.labelled import LabelledFrame
 from evalign.cli.metrics import check_metric
 from evalign.cli.models import estimators, train, training_seconds
 from evalign.cli.options import READING
 from evalign.cli.outcome import contents, predictions, shown, tried_models, was_seen
 from evalign.cli.run import NETWORK, PREDICTIONS, REPORT, write_json
 from evalign.cli.terminal import Terminal, terminal
-from evalign.core.resampling import MIN_FOR_INTERVAL
 from evalign.decisions.fit import check_promise
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.constrained import check_constraint
@@ -98,7 +91,6 @@ def fit_table(
             check_promise("evalign fit", decision, constraint, options["confidence"])
             if constraint is not None:
                 check_constraint("evalign fit", metric, decision, constraint, labels.names)
-        check_names(source, dataset)
         parts = split(dataset, test, validation, most, options["seed"], inner=network)
         introduce(spoken, dataset, verbose=verbose)
 
@@ -149,9 +141,7 @@ def _tested(
     path = folder / PREDICTIONS
     with replacing(path) as aside, writing(aside, path) as write:
         write(table)
-    right = table["model_prediction"].equals(table["label"])
-    if right and np.bincount(tested.y, minlength=len(labels.values)).min() >= MIN_FOR_INTERVAL:
-        warn_of_perfect()
+    warn_of_perfect(table, labels.names)
     histories = {name: getattr(model, "history_", []) for name, model in models.items()}
     found = findings(
         list(models.values()),

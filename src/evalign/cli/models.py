@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evalign.cli.dataset import LabelledFrame
+from evalign.cli.labelled import LabelledFrame
 from evalign.cli.run import NETWORK, About, Model
 from evalign.ensemble import AlignedEnsemble
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate

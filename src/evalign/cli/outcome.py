@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 from rich.table import Column, Table
 
-from evalign.cli.dataset import LabelledFrame
 from evalign.cli.errors import UsageError
+from evalign.cli.labelled import LabelledFrame
 from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve

@@ -1,13 +1,12 @@
 """The work of `evalign predict`, `evaluate` and `report`, which start from a run folder."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from evalign.cli.dataset import reading_of, rows, usable, warn_of_scarce
-from evalign.cli.errors import UsageError, listed
+from evalign.cli.dataset import reading_of, rows
+from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import digest, replacing
 from evalign.cli.outcome import (
     contents,
@@ -20,11 +19,11 @@ from evalign.cli.outcome import (
 )
 from evalign.cli.run import LARGEST, PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.terminal import terminal
-from evalign.core.text import counted
+from evalign.core.text import counted, listed
 from evalign.report import ModelFindings, TriedModels, render
-from evalign.tables import DataWarning
 from evalign.tables.files import TableFile, check_size, is_parquet, writing
 from evalign.tables.frames import frame_like
+from evalign.tables.warnings import warn_of_few, warn_of_perfect, warn_of_seen
 
 
 def label_table(
@@ -50,7 +49,7 @@ def label_table(
         count = 0
         with replacing(out) as aside, writing(aside, out) as write:
             for block, raw in source.blocks(used.text, used.dates):
-                with usable(source):
+                with refused():
                     X = frame_like(block, used.kinds, source, 1 + count)
                 codes, values = judged(model, labels, X)
                 added = {"prediction": labels.decode(codes)}
@@ -80,9 +79,10 @@ def score_table(run: Path, data: Path, *, as_json: bool, quiet: bool, **reading:
             table = pd.concat(blocks, ignore_index=True)
             content, result = contents(table, labels, opened.about, histories, seen=seen)
         if seen:
-            text = f"The run was trained or selected on {source}, so the scores are too good."
-            warnings.warn(f"{text} Give rows that it has not seen.", DataWarning, stacklevel=2)
-        warn_of_scarce("test", content.y, labels)
+            warn_of_seen(source)
+        else:
+            warn_of_perfect(table, labels.names)
+        warn_of_few("test", labels.names, content.y)
         spoken.result(result, *shown(result), "", shown_classes(result))
 
 

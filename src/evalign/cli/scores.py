@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from evalign.cli.dataset import check_name
-from evalign.cli.errors import UsageError, listed
+from evalign.cli.errors import UsageError
+from evalign.core.text import listed
 from evalign.decisions.inputs import FROM_ONE
 from evalign.estimator.out_of_fold import Method
 from evalign.tables.classes import Labels
@@ -26,7 +26,7 @@ def class_columns(
     if classes is not None:
         columns = {name: PREFIX + name if PREFIX + name in schema else name for name in classes}
         for column in columns.values():
-            check_name(source, "--classes", column)
+            source.need([column], "--classes")
     else:
         given = [name for name in schema if name not in roles]
         plain = {name: name for name in given if name in names}
@@ -49,20 +49,13 @@ def class_scores(
     """The numbers of the classes' columns (N, C). Refuse what cannot be probabilities."""
     source.need(columns)
     of_probabilities, parts = method == "predict_proba", []
-    allowed = "probabilities, from 0 to 1" if of_probabilities else "finite numbers"
+    allowed, low, high = "finite numbers", -np.inf, np.inf
+    if of_probabilities:
+        allowed = "probabilities, from 0 to 1 (for logits, pass --logits)"
+        low, high = -ROUNDING, 1 + ROUNDING
     for name in columns:
-        values = numbers_in(table[name])
-        wrong = ~np.isfinite(values)
-        if of_probabilities:
-            inside = np.clip(values, 0, 1)
-            wrong |= ~(np.abs(values - inside) <= ROUNDING)
-            values = inside
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            got = f"Got {str(table[name].iloc[row])!r} in row {first_row + row}"
-            cure = " If these are logits, use --logits." if of_probabilities else ""
-            raise UsageError(f"Column {name!r} of {source} must hold {allowed}. {got}.{cure}")
-        parts.append(values)
+        values = numbers_in(table, name, source, allowed, low, high, first_row)
+        parts.append(np.clip(values, 0, 1) if of_probabilities else values)
     if len(parts) == 1:
         parts.insert(0, 1 - parts[0] if of_probabilities else np.zeros_like(parts[0]))
     values = np.stack(parts, 1)

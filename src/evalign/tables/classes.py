@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evalign.core.text import counted, nearest
-from evalign.tables.files import TableError, numbers_in
+from evalign.core.text import counted, listed, nearest
+from evalign.tables.files import TableError
 from evalign.tables.values import level_text
-
-QUANTITY = 20  # more numbers than this that hardly repeat are not classes
 
 
 @dataclass(frozen=True)
@@ -30,27 +28,19 @@ class Labels:
     def of(cls, frame: pd.DataFrame, column: str, positive: str | None, source: object) -> "Labels":
         """The classes of a table, sorted (as numbers if all are numbers), with `positive` last."""
         what = f"Column {column!r} of {source}"
-        counts = _texts(frame[column], what).value_counts()
-        names = [str(name) for name in counts.index]
-        values: list[Any] = [*_sorted(names)]
-        numbers = numbers_in(pd.Series(names))
-        single = sorted(str(name) for name, count in counts.items() if count == 1)
-        wrong = ""
+        names, counts = np.unique(_texts(frame[column], what), return_counts=True)
+        values: list[Any] = [*_sorted(names.tolist())]
         if len(names) == 1:
-            wrong = f"two classes or more. Got {names[0]!r} alone"
-        elif not np.isnan(numbers).any() and len(names) > QUANTITY and 2 * len(names) > len(frame):
-            wrong = f"classes. Got {len(names)} different numbers: make ranges of them"
-        elif not np.isnan(numbers).any() and (numbers % 1).any():
-            wrong = f"text or whole numbers. Got {numbers[numbers % 1 > 0][0]}"
-        elif single:
-            wrong = f"two rows or more of each class. Got one of {_listed(single)}"
-        if wrong:
-            raise TableError(f"{what} must hold {wrong}.")
+            raise TableError(f"{what} must hold two classes or more. Got {names[0]!r} alone.")
+        if counts.min() == 1:
+            allowed = "two rows or more of each class"
+            cure = "Merge rare classes, or make ranges of numbers."
+            got = f"Got one row of {listed(names[counts == 1].tolist(), 3)}"
+            raise TableError(f"{what} must hold {allowed}. {got}. {cure}")
         if positive is not None:
             if len(values) != 2 or positive not in names:
-                allowed = f"be one of two classes of {column!r}"
-                cure = nearest(positive, names)
-                got = f"Got {positive!r}; the classes are {_listed(sorted(names))}."
+                allowed, cure = f"be one of two classes of {column!r}", nearest(positive, names)
+                got = f"Got {positive!r}; the classes are {listed(names.tolist(), 3)}."
                 raise TableError(f"--positive must {allowed}. {got} {cure}".rstrip())
             values.sort(key=lambda value: str(value) == positive)
         return cls(column, tuple(values))
@@ -87,11 +77,9 @@ class Labels:
         texts = _texts(frame[column or self.column], what, first_row)
         codes = pd.Index(self.names).get_indexer(pd.Index(texts))
         if (codes < 0).any():
-            new = sorted(set(texts[codes < 0]))
-            known = f"It knows {_listed(self.names, 8)}. Write them alike, or remove the rows."
-            raise TableError(
-                f"{what} holds labels that training never saw: {_listed(new)}. {known}"
-            )
+            new = listed(sorted(set(texts[codes < 0])), 3)
+            known = f"It knows {listed(self.names)}. Write them alike, or remove the rows."
+            raise TableError(f"{what} holds labels that training never saw: {new}. {known}")
         return codes
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
@@ -99,7 +87,7 @@ class Labels:
         return self.array[codes]
 
 
-def _texts(column: Any, what: str, first_row: int = 1) -> pd.Series:
+def _texts(column: Any, what: str, first_row: int = 1) -> np.ndarray:
     """Labels as text. Refuse a row without one."""
     missing = np.flatnonzero(column.isna())
     if len(missing):
@@ -107,7 +95,7 @@ def _texts(column: Any, what: str, first_row: int = 1) -> pd.Series:
         which = f"row {first_row + missing[0]}{others}"
         cure = "Fill it in, or remove the row (NA, None and the like are gaps)."
         raise TableError(f"{what} has no label in {which}. {cure}")
-    return pd.Series([level_text(value) for value in column.tolist()], dtype=str)
+    return np.array([level_text(value) for value in column.tolist()], dtype=object)
 
 
 def _sorted(texts: list[str]) -> Sequence[str | int]:
@@ -117,8 +105,3 @@ def _sorted(texts: list[str]) -> Sequence[str | int]:
     except ValueError:
         return sorted(texts)
     return numbers if {str(number) for number in numbers} == set(texts) else sorted(texts)
-
-
-def _listed(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more

@@ -22,7 +22,7 @@ from evalign.tables.columns import (
     state_of,
 )
 from evalign.tables.kinds import LEFT_OUT, as_kind
-from evalign.tables.values import PLURAL, ColumnValues, TypedTable, first_odd, read_table
+from evalign.tables.values import PLURAL, ColumnValues, TypedTable, read_table
 from evalign.tables.warnings import warn_of_left_out, warn_of_stand_in, warn_of_unseen
 
 # Numbers are read in the precision they come in. A sparse matrix has no gaps.
@@ -290,7 +290,7 @@ def _difference(learnt: LearntColumn, column: ColumnValues) -> str:
     """Say how a column differs from that of `fit`."""
     was, now = PLURAL[learnt.kind], PLURAL.get(column.kind, "text")
     if column.kind == "text":
-        row, text = first_odd(column, learnt.kind)
+        row, text = column.first_odd(learnt.kind)
         now = f"text ({text!r} in row {row + 1}; the first is 1)"
     if isinstance(learnt, DateColumn) and column.kind == "date":
         now, was = (f"dates {w} a time zone" for w in ("with", "without")[:: 1 - 2 * learnt.utc])

@@ -5,7 +5,7 @@ import os
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from csv import QUOTE_ALL
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from pandas.errors import ParserWarning
 
-from evalign.core.text import installing
+from evalign.core.text import installing, listed, nearest
+from evalign.tables.values import NUMBER
 
 BLOCK_CELLS = 2**19  # at a time
 UNREADABLE = (OSError, EOFError, ValueError, LookupError, pa.ArrowException, zlib.error)
@@ -36,8 +37,8 @@ class Reading:
         sep: separator of a CSV; by default a comma, or a tab in a .tsv.
         encoding: of a CSV.
         decimal: mark in the numbers of a CSV.
-        missing: texts that are gaps, beside those that pandas knows.
-        dates: strptime format of dates; columns of text whose cells all have it become dates.
+        missing: cells of any file that are gaps, besides those that pandas knows.
+        dates: strptime format; columns of text in any file whose cells all match become dates.
     """
 
     sep: str | None = None
@@ -73,7 +74,7 @@ class TableFile:
         """All rows. Columns named in `text` are not made numbers or dates."""
         with self._reading():
             if is_parquet(self.path):
-                frame = pd.read_parquet(self.path)
+                frame = self._without_missing(pd.read_parquet(self.path))
             else:
                 frame = self._pandas(dtype=dict.fromkeys(text, str))
         self.check_rows(len(frame))
@@ -100,7 +101,9 @@ class TableFile:
             file = opened.enter_context(parquet.ParquetFile(self.path, pre_buffer=False))
             for batch in file.iter_batches(size):
                 table = pa.Table.from_batches([batch]).replace_schema_metadata()
-                yield (frame := table.to_pandas(types_mapper=pd.ArrowDtype)), frame
+                # Arrow's types keep whole numbers with gaps what they are.
+                raw = table.to_pandas(types_mapper=pd.ArrowDtype)
+                yield self._without_missing(table.to_pandas()), raw
         elif is_excel(self.path):
             yield (frame := self._pandas(dtype=text)), frame
         else:
@@ -116,14 +119,15 @@ class TableFile:
         if not count:
             raise TableError(f"{self} holds no rows. Give a table with one row or more.")
 
-    def need(self, names: Collection[str]) -> None:
-        """Refuse a table that lacks a column."""
+    def need(self, names: Iterable[str], option: str = "") -> None:
+        """Refuse a table that lacks a column, perhaps one that an option names."""
         missing = [name for name in names if name not in self.names]
         if missing:
-            found = ", ".join(map(repr, self.names[:8]))
-            cure = "If the separator is another, pass --sep." if len(self.names) == 1 else ""
-            lacks = ", ".join(map(repr, missing[:8]))
-            raise TableError(f"{self} has no column {lacks}. It has {found}. {cure}".rstrip())
+            what = f"{option}: {self}" if option else str(self)
+            cure = nearest(missing[0], self.names) or f"It has {listed(self.names)}."
+            if len(self.names) == 1:
+                cure += " If its columns are separated by another mark, pass --sep."
+            raise TableError(f"{what} has no column {listed(missing)}. {cure}")
 
     def _pandas(self, **options: Any) -> Any:
         """Read a CSV or a workbook. A row with more cells than the header is an error."""
@@ -137,6 +141,16 @@ class TableFile:
         with warnings.catch_warnings():
             warnings.simplefilter("error", ParserWarning)
             return pd.read_csv(self.path, sep=sep, low_memory=False, **given)
+
+    def _without_missing(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The frame of a Parquet file with gaps in place of `missing`, as pandas reads a CSV."""
+        marks = self.reading.missing
+        numbers = [float(text) for text in marks if NUMBER.fullmatch(text)]
+        for name in frame.columns if marks else ():
+            column: Any = frame[name]
+            numeric = pd.api.types.is_numeric_dtype(column)
+            frame[name] = column.mask(column.isin(numbers if numeric else list(marks)))
+        return frame
 
     def _dated(self, frame: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
         """The frame, with dates in the columns of text whose cells all have the format."""
@@ -201,13 +215,27 @@ def writing(path: Path, name: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
         yield write
 
 
-def numbers_in(column: Any) -> np.ndarray:
-    """The numbers of a column, NaN for a gap or text."""
-    return np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
+def numbers_in(
+    frame: pd.DataFrame,
+    column: str,
+    source: object,
+    allowed: str,
+    low: float,
+    high: float,
+    row: int,
+) -> np.ndarray:
+    """The numbers of a column. Refuse a cell outside of low and high; `row` numbers the first."""
+    numbers = np.asarray(pd.to_numeric(frame[column], errors="coerce"), dtype=np.float64)
+    wrong = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
+    if wrong.any():
+        first = int(wrong.argmax())
+        got = f"Got {str(frame[column].iloc[first])!r} in row {row + first}."
+        raise TableError(f"Column {column!r} of {source} must hold {allowed}. {got}")
+    return numbers
 
 
 def check_size(path: Path, most: int) -> None:
-    """Refuse a Parquet file that is larger in memory, by what it says of its row groups.
+    """Refuse a Parquet file that its metadata says is larger in memory.
 
     A column of equal values takes no room in the file, so every cell counts eight bytes too.
     """

@@ -63,6 +63,13 @@ class ColumnValues(NamedTuple):
             return _parsed_numbers(self.values)
         return parsed_dates(self.values) if (kind, self.kind) == ("date", "text") else None
 
+    def first_odd(self, kind: str) -> tuple[int, str]:
+        """The row and the text of the first cell that is not of a kind."""
+        for row in np.flatnonzero(~self.gaps).tolist():
+            if self.take(np.array([row])).converted(kind) is None:
+                return row, str(self.values[row])[:40]
+        return 0, str(self.values[0])[:40]  # each cell is of the kind, but not all alike
+
 
 GAP: dict[str, Any] = {
     "number": np.nan,
@@ -141,14 +148,6 @@ def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
         except ValueError:  # the 30th of February
             return None
     return _of_dates(found)
-
-
-def first_odd(column: ColumnValues, kind: str) -> tuple[int, str]:
-    """The row and the text of the first cell that is not of a kind."""
-    for row in np.flatnonzero(~column.gaps).tolist():
-        if column.take(np.array([row])).converted(kind) is None:
-            return row, str(column.values[row])[:40]
-    return 0, str(column.values[0])[:40]  # each cell is of the kind, but not all alike
 
 
 def gaps_of_objects(cells: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 
 from evalign.tables import DataWarning, FrameEncoder, overview
 from evalign.tables.kinds import as_kind
-from evalign.tables.values import first_odd, read_table
+from evalign.tables.values import read_table
 
 ROWS = 40
 RNG = np.random.default_rng(0)
@@ -122,5 +122,5 @@ def test_stand_ins():
 
 def test_the_first_odd_cell():
     column = read_table("X", pd.DataFrame({"day": ["2024-01-31", None, "soon"]})).columns[0]
-    assert first_odd(column, "date") == (2, "soon")
-    assert first_odd(column, "number") == (0, "2024-01-31")
+    assert column.first_odd("date") == (2, "soon")
+    assert column.first_odd("number") == (0, "2024-01-31")
