@@ -296,22 +296,6 @@ def test_a_fold_with_one_class():
         assert clf.predict(X).shape == Y.shape
 
 
-def test_one_class_alone():
-    forest = RandomForestClassifier(2, random_state=0)
-    with pytest.warns(TrainingWarning, match="All rows are of one class, 'a'") as said:
-        clf = decided(forest, "f1_macro").fit(X[:20], ["a"] * 20)
-    assert len(said) == 1
-    assert clf.predict(X).tolist() == ["a"] * len(Y)
-    assert clf.decision_function(X).shape == (len(Y), 1)
-    assert clf.score(X[:20], ["a"] * 20) == 1
-
-
-def test_constant_answers():
-    with pytest.warns(TrainingWarning, match="All rows have the same scores"):
-        clf = decided(LogisticRegression()).fit(np.zeros((40, 2)), Y[:40])
-    assert clf.rule_.source == "argmax"
-
-
 def test_promises_and_groups():
     """The rule is that of the oof for rows held out, and each fold says what was met there."""
     groups = np.where(np.arange(len(Y)) % 2, "north", "south")

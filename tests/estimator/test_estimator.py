@@ -10,7 +10,6 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import GaussianNB
@@ -244,18 +243,6 @@ def test_weights_and_class_weights_count(recipe):
     assert same(by_class, by_row)
 
 
-def test_one_class_is_predicted_always():
-    with pytest.warns(TrainingWarning) as said:
-        clf = quick().fit(X, np.full(600, "only"))
-    assert [str(each.message) for each in said] == [
-        "All rows are of one class, 'only', which will be predicted for every row. Give rows of "
-        "other classes."
-    ]
-    assert set(clf.predict(X)) == {"only"}
-    assert (clf.predict_proba(X) == 1).all()
-    assert clf.score(X, np.full(600, "only")) == 1.0
-
-
 def test_too_few_rows_to_hold_out_is_said():
     with pytest.warns(TrainingWarning, match="6 rows are too few to hold out 0.2 of every class"):
         clf = quick().fit(X[:6], [0, 0, 1, 1, 2, 2])
@@ -376,16 +363,17 @@ MODELS = [quick(), AlignedEnsemble(candidates=["linear"]), AlignedDecisionCV(Gau
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_groups_with_gaps_or_of_two_types_are_refused(model):
     owner = f"groups of {type(model).__name__} must"
-    for wrong, text in ((None, "hold a value for each of the 600 row"), (3, ".* Got both")):
+    for wrong in (None, 3):
         names = np.array([f"site {row // 5}" for row in range(600)], dtype=object)
         names[50:55] = wrong
-        with pytest.raises(ValueError, match=f"{owner} {text}"):
+        with pytest.raises(ValueError, match=f"{owner} be integers or strings. Got object"):
             model.fit(X, Y, groups=names)
 
 
 BAD_LABELS = {
     "None": (["a", None, "b", None], "hold a label in every row. Got gaps in 2 rows. Remove"),
     "nullable": (pd.array([0, 1, None, 1], dtype="Int64"), "Got gaps in 1 row. Remove rows"),
+    "one class": (["a"] * 4, r"hold two classes or more. Got one class, \['a'\]"),
     "mixed": (["a", 1, "a", 1], "hold labels of one type. Got int, str"),
     "dates": (np.arange(4).astype("datetime64[D]"), "Got dates or durations. Make strings of"),
     "ragged": ([["a", "b"], ["a"]] * 2, "Got several labels in a row. MultiLabelBinarizer"),
@@ -407,11 +395,11 @@ def test_groups_that_take_a_class_with_them(monkeypatch):
     table = rows.LabelledRows(np.zeros((100, 1)), y, np.ones(100))
     parts = np.arange(80), np.arange(80, 100)
     monkeypatch.setattr(rows, "holdout_split", lambda *_, **__: parts)
-    text = r"groups of AlignedClassifier must leave rows of every.*Got none of class \['yes'\]"
+    text = r"groups of AlignedClassifier must leave rows of every.*Got none of \['yes'\]"
     with pytest.raises(ValueError, match=text):
         table.parts(0.2, 0, y, 0, classes)
     parts = np.arange(20, 100), np.arange(20)
-    with pytest.warns(TrainingWarning, match=r"No held-out row is of class \['yes'\]"):
+    with pytest.warns(TrainingWarning, match=r"No held-out row has the label \['yes'\]"):
         table.parts(0.2, 0, y, 0, classes)
 
 
@@ -498,11 +486,6 @@ def test_pipeline_and_cross_validation():
     assert fitted.score(X2, Y2) > 0.7
 
 
-def test_calibrated_classifier():
-    clf = CalibratedClassifierCV(quick(epochs=5), method="sigmoid", cv=2).fit(X, Y)
-    np.testing.assert_allclose(clf.predict_proba(X).mean(0), np.bincount(Y) / 600, atol=0.05)
-
-
 # Errors
 
 WRONG = [
@@ -563,10 +546,13 @@ def test_wrong_arguments(arguments, text):
             "sample_weight of AlignedClassifier must have shape (600,). Got (3,).",
         ),
         (
-            {"groups": np.ones(3)},
-            "groups of AlignedClassifier must hold a value for each of the 600",
+            {"groups": np.ones(3, int)},
+            "groups of AlignedClassifier must be one for each row, (600,). Got (3,).",
         ),
-        ({"groups": np.ones(600)}, "groups of AlignedClassifier must name at least two groups"),
+        (
+            {"groups": np.ones(600, int)},
+            "groups of AlignedClassifier must name at least two groups",
+        ),
         (
             {"validation_data": (X,)},
             "validation_data of AlignedClassifier must be (X, y), (X, y, s",

@@ -27,7 +27,7 @@ def read_table(
     everything = np.ones(len(labels)) if weight is None else weight
     features = learn_features(OWNER, given, everything)
     rows = _forms(X, given, features)
-    groups = None if groups is None else row_groups(OWNER, groups, len(labels))
+    groups = row_groups(OWNER, groups, len(labels))
     _, labels, targets, codes = read_targets(ensemble, rows.matrix, labels)
     counted = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
     if weight is not None and len(counted) < len(weight):

@@ -22,9 +22,8 @@ from evalign.estimator.network import Defaults, chosen, find_device
 from evalign.estimator.out_of_fold import Split, class_scores
 from evalign.tables.values import take_rows
 
-PROBE = (
-    2000  # rows that estimate the time of a larger table, if it is limited; then four times as many
-)
+# Rows that estimate the time of a larger table, if it is limited; then four times as many.
+PROBE = 2000
 # Rows up to which one thread is enough. Threads of boosted trees on few rows mostly wait for each
 # other: two threads on two busy cores take ten times as long for 2,000 rows.
 ONE_THREAD = 10_000
@@ -186,7 +185,6 @@ def train(
     n_jobs: int | None,
     checkpoint: str | os.PathLike[str] | None,
     tell: Tell,
-    others_took: float = 0.0,
 ) -> TrainedModels:
     """A model for each fold, trained on the other folds; or `OutOfTime` and none.
 
@@ -198,7 +196,6 @@ def train(
         n_jobs: how many of the others are trained at once.
         checkpoint: a folder for the checkpoints of networks, or None.
         tell: prints progress.
-        others_took: the seconds of the slowest candidate so far; a network takes longer.
     """
     X, y = table.seen_by(candidate)
     rows, others, folds = parts[0][0], parts[1:], len(parts)
@@ -228,7 +225,7 @@ def train(
             estimator.on_epoch = Watch(clock, 2 if fold else how.epochs * folds, said, tell)
         return estimator, X, y, rows, more
 
-    clock.require(others_took if is_network else 0, "there was no time to begin")
+    clock.require(0, "there was no time to begin")
     if clock.limit is not None and len(rows) > PROBE:
         seconds = folds * _expected(network, how, X, y, rows, arguments(rows))
         clock.require(seconds, f"its training would take about {seconds:.0f} s")

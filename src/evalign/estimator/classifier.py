@@ -26,11 +26,11 @@ from evalign.estimator.rows import (
     OWNER,
     SMALL_CLASS,
     LabelledRows,
-    constraint_values,
     learn_features,
     read_labelled,
     read_validation,
     restored,
+    row_groups,
     row_weights,
 )
 from evalign.estimator.targets import Targets, read_classes
@@ -195,7 +195,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
         weight = row_weights(OWNER, sample_weight, codes, factors)
         features = learn_features(OWNER, X, weight)
-        constraint_groups = constraint_values(OWNER, constraint_groups, len(codes))
+        constraint_groups = row_groups(OWNER, constraint_groups, len(codes), "constraint_groups")
         rows = LabelledRows(features.matrix(OWNER, X), codes, weight, constraint_groups)
         rows, groups = rows.counted(groups)
         if validation_data is None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.metrics import Metric
-from evalign.decisions import DecisionRule, fit_decision
+from evalign.decisions import fit_decision
 from evalign.estimator.constrained import (
     ConstrainedScore,
     class_names,
@@ -84,10 +84,6 @@ def fit_rows(
         multilabel=multilabel,
     )
     network.to(device).eval()
-    if len(classes) == 1:  # nothing to learn
-        rule = DecisionRule(torch.eye(1).double(), "argmax", "argmax")
-        return FittedClassifier(network, scaler, rule, classes, features, [], seed, kind)
-
     rows, held_out = (part.tensors(scaler, device, unit) for part in (training, validation))
     if fold is not None:
         number = torch.from_numpy(fold).to(rows[0]).unsqueeze(1)
