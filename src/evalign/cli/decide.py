@@ -25,7 +25,7 @@ from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
 from evalign.core.text import counted
 from evalign.decisions import Decision, DecisionRule
-from evalign.decisions.fit import check_promise
+from evalign.decisions.fit_rows import check_promise
 from evalign.decisions.objective import ROUNDING
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence

@@ -44,7 +44,7 @@ from evalign.cli.terminal import Terminal, terminal
 from evalign.core.constraints import Infeasible
 from evalign.core.resampling import FEW
 from evalign.decisions import Decision
-from evalign.decisions.fit import check_promise
+from evalign.decisions.fit_rows import check_promise
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.constrained import check_constraint
