@@ -49,7 +49,7 @@ reproduce-quick: $(READY)
 	$(BIN)/evalign-study run all --quick
 
 docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The gallery as notebooks, run: examples/notebooks/.
 notebooks: $(READY)

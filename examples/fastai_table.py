@@ -1,6 +1,6 @@
-"""fastai: a `Learner` with `AlignedLoss`, whose predictions are probabilities with its offsets.
+"""Train a fastai `Learner` with `AlignedLoss`, whose offsets turn predictions into probabilities.
 
-fastai is not a dependency of evalign, and brings torchvision. Run it with
+fastai is not a dependency of evalign, and installs torchvision. Run it with
 
     pip install fastai    # beside evalign
     python examples/fastai_table.py
@@ -18,14 +18,14 @@ CLASSES = 3
 
 
 class FastaiLoss(nn.Module):
-    """A loss with what fastai asks of one: `activation` makes probabilities, `decodes` labels."""
+    """A loss with the methods that fastai expects, `activation` and `decodes`."""
 
     def __init__(self, loss: AlignedLoss) -> None:
         super().__init__()
         self.loss = loss
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        # fastai's own kinds of tensors refuse to be mixed.
+        # fastai's tensor subclasses cannot be mixed.
         return self.loss(logits.as_subclass(Tensor), target.as_subclass(Tensor))
 
     def activation(self, logits: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ class FastaiLoss(nn.Module):
 
 
 def made_rows(count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Make rows of three classes, of which the last is rare."""
+    """Make synthetic rows of three classes, the last one rare."""
     generator = torch.Generator().manual_seed(seed)
     shares = torch.tensor([0.8, 0.15, 0.05])
     y = torch.multinomial(shares, count, replacement=True, generator=generator)

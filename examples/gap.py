@@ -1,4 +1,4 @@
-"""Draw docs/assets/gap.svg: the F1 of one boosted model at every threshold, on rows held out.
+"""Draw docs/assets/gap.svg: the F1 of one boosted model at every threshold, on held-out rows.
 
     python examples/gap.py
 
@@ -18,7 +18,7 @@ from sklearn.model_selection import train_test_split
 from evalign import AlignedDecisionCV
 
 PICTURE = Path(__file__).parents[1] / "docs" / "assets" / "gap.svg"
-# A colour in light and in dark surroundings; the first stands for both while matplotlib draws.
+# Each colour for light and dark mode; matplotlib draws the first, `main` makes it a variable.
 COLOURS = {
     "paper": ("#ffffff", "#161b22"),
     "ink": ("#24292f", "#d8dee4"),
@@ -30,7 +30,7 @@ PAPER, INK, CURVE, HALF, RULE = (light for light, _ in COLOURS.values())
 
 
 def found() -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
-    """Thresholds, the F1 at each of them, and the threshold of `predict` and of the rule."""
+    """Compute thresholds, the F1 at each, and the thresholds of `predict` and of the rule."""
     X, y = make_classification(
         12_000, n_features=12, n_informative=6, weights=[0.95], class_sep=0.8, random_state=0
     )

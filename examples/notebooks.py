@@ -1,8 +1,8 @@
-"""Make notebooks of the gallery's pages and run them: `make notebooks`.
+"""Turn the gallery's pages into notebooks and run them: `make notebooks`.
 
     python examples/notebooks.py            # all pages, into examples/notebooks/
-    python examples/notebooks.py threshold  # one of them
-    python examples/notebooks.py --write    # and renew the pages' pictures and printed numbers
+    python examples/notebooks.py threshold  # one page
+    python examples/notebooks.py --write    # also update the pages' figures and printed numbers
 
 It needs nbclient and ipykernel (`pip install -e '.[notebooks]'`).
 """
@@ -20,11 +20,11 @@ ROOT = Path(__file__).parents[1]
 GALLERY = ROOT / "docs" / "gallery"
 NOTEBOOKS = Path(__file__).with_name("notebooks")
 BLOCK = re.compile(r"^```(python|output)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"(?<!!)(\[[^\]]*\])\((?!\w+:)([^)]+)\)")  # to another page, and not a picture
+LINK = re.compile(r"(?<!!)(\[[^\]]*\])\((?!\w+:)([^)]+)\)")  # to another page, not an image
 
 
 def cells(text: str) -> list[NotebookNode]:
-    """Code cells and the words between them; what a page prints, its notebook prints itself."""
+    """Split a page into code cells and the text between them, without its printed output."""
     words, *blocks = BLOCK.split(text)
     found = [v4.new_markdown_cell(words)]
     for kind, code, words in zip(blocks[::3], blocks[1::3], blocks[2::3], strict=True):
@@ -41,9 +41,9 @@ def printed(cell: NotebookNode) -> str:
 
 
 def write(page: Path, notebook: NotebookNode) -> None:
-    """Put what the notebook printed and drew into the page."""
+    """Write the notebook's printed output and figures into the page."""
     code = iter(cell for cell in notebook.cells if cell.cell_type == "code")
-    since: list[str] = []  # what was printed since the last block of output
+    since: list[str] = []  # printed since the last output block
 
     def renew(block: re.Match[str]) -> str:
         if block[1] == "python":

@@ -1,11 +1,10 @@
 """Compare cross-entropy with MetricLoss in Hugging Face's Trainer, on Reuters-21578 R8.
 
-The eight topics are long-tailed (3,923 to 51 texts). A tiny transformer is trained from scratch on
-the published split, with words as tokens. Scores are computed by evalign and by torchmetrics. It
-takes about three minutes on one core.
+The eight topics are long-tailed (3,923 to 51 texts). A tiny transformer with words as tokens is
+trained from scratch on the published split. Scores are computed by evalign and by torchmetrics. The
+run takes about three minutes on one core.
 
-The data is a csv (or csv.gz) file with the columns split (train, test), class and text. Name it
-with --data.
+--data is a csv (or csv.gz) file with the columns split (train, test), class and text.
 """
 
 import argparse
@@ -28,12 +27,12 @@ from evalign.integrations.huggingface import AlignedTrainer
 TARGET = "f1_macro"
 REPORTED = [TARGET, "balanced_accuracy", "accuracy"]
 WORDS = 5000  # size of the vocabulary
-LENGTH = 32  # words of a text; the rest is cut off
+LENGTH = 32  # words per text; the rest is truncated
 PADDING, UNKNOWN = 0, 1
 
 
 class Both(nn.Module):
-    """A sum of cross-entropy, which keeps training stable, and the metric, for the rare topics."""
+    """Cross-entropy, which keeps training stable, plus the metric, for the rare topics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +50,7 @@ LOSSES = {
 
 
 def read(path: Path) -> dict[str, list[tuple[str, str]]]:
-    """Read pairs (topic, text) of the parts "train" and "test"."""
+    """Read the (topic, text) pairs of the "train" and "test" splits."""
     parts: dict[str, list[tuple[str, str]]] = {"train": [], "test": []}
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8", newline="") as file:

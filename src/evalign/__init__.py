@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from evalign import losses, metrics, theory
     from evalign import recipes as recipes
     from evalign import report as report
+    from evalign import tables as tables
     from evalign import training as training
     from evalign.aggregation import exact_backward
     from evalign.core.confusion import Confusion
@@ -91,6 +92,7 @@ _MODULES = [
     "metrics",
     "recipes",
     "report",
+    "tables",
     "theory",
     "training",
 ]

@@ -25,8 +25,8 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
         arguments: passed on to `AlignedClassifier.load` or `AlignedEnsemble.load`.
 
     Returns:
-        An `AlignedClassifier`, an `AlignedEnsemble` or a `DecisionRule`; for a run, an object with
-        `predict`, `predict_proba` and `score` that takes frames with the columns of the run.
+        An `AlignedClassifier` or an `AlignedEnsemble`, also of a run, for frames with the columns
+        `feature_names_in_`; or a `DecisionRule`.
 
     Examples:
         >>> import tempfile
@@ -38,8 +38,8 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
     """
     folder = recovered(path)
     if (folder / "run.json").is_file():
-        # Needs the extra `cli`, which the rest of the library does not import.
-        return import_module("evalign.cli.loaded").LoadedRun(Path(path))
+        # Needs the extra `cli`, which the rest of the library does not know.
+        return import_module("evalign.cli.run").FinishedRun(Path(path)).classifier("model")
     if (folder / "ensemble").is_dir():
         return AlignedEnsemble.load(path, **arguments)
     if folder.is_dir():

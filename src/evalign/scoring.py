@@ -15,6 +15,7 @@ from evalign.core.weights import weights_of_rows
 
 OWNER = "score"
 INTEGER = "integer"  # or bool
+OF_SCORES = "If these are scores of the classes, use .argmax(1)."
 
 
 def score(
@@ -55,11 +56,8 @@ def score(
     """
     metric = resolve(metric, owner=OWNER)
     given, true = _labels("predictions", predictions), _labels("target", target)
-    if given.shape != true.shape:
-        allowed, cure = f"have the shape of target, {true.shape}", ""
-        if given.ndim > true.ndim:
-            cure = "If these are scores of the classes, use .argmax(1)."
-        raise ValueError(complaint(OWNER, "predictions", allowed, given.shape, cure))
+    allowed = f"have the shape of target, {true.shape}"
+    require(given.shape == true.shape, OWNER, "predictions", allowed, given.shape, OF_SCORES)
     weight = None
     if sample_weight is not None:
         weight = weights_of_rows(OWNER, sample_weight, len(true))
@@ -96,9 +94,8 @@ def _labels(argument: str, values: Any) -> np.ndarray:
     """Labels (N,) or indicators (N, L): integers, bools or strings."""
     array = _array(argument, values)
     array = array.ravel() if array.ndim == 2 and array.shape[1] == 1 else array
-    allowed, cure = "have shape (N,), or (N, L) if multilabel, with at least one row", ""
-    if array.ndim > 2:
-        cure = "If every position has a label, use .flatten()."
+    allowed = "have shape (N,), or (N, L) if multilabel, with at least one row"
+    cure = "If every position has a label, use .flatten()."
     require(array.ndim in (1, 2) and len(array) > 0, OWNER, argument, allowed, array.shape, cure)
     if array.dtype == object:
         kinds = sorted({type(label).__name__ for label in array.flat})
@@ -123,8 +120,7 @@ def _indicators(
     for argument, array in {"predictions": given, "target": true}.items():
         wrong = array[~np.isin(array, (0, 1))]
         allowed = "hold 0 and 1 only, as it has a column per label"
-        cure = "If these are scores of the classes, use .argmax(1)."
-        require(not len(wrong), OWNER, argument, allowed, wrong[:1].tolist(), cure)
+        require(not len(wrong), OWNER, argument, allowed, wrong[:1].tolist(), OF_SCORES)
     return given.astype(bool), true.astype(bool)
 
 
@@ -143,7 +139,7 @@ def _codes(
         unknown = [label for label in occur if label not in found.tolist()]
         ok = not unknown and len(np.unique(found)) == len(found)
         allowed = "hold every class that occurs, each once"
-        cure = f"It lacks {unknown[:3]}." if unknown else ""
+        cure = f"It lacks {unknown[:3]}. Rows of sample_weight 0 are left out." if unknown else ""
         require(ok, OWNER, "classes", allowed, found.tolist(), cure)
     elif whole and np.isin(found, (0, 1)).all():
         found = np.array([0, 1])

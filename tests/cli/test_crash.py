@@ -56,9 +56,8 @@ def test_interrupted_with_nothing_to_go_on_from(data, tmp_path, monkeypatch):
     def interrupt(*_):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(command, "_build", interrupt)
-    stopped = invoke(*fit(data, tmp_path / "run"))
-    assert stopped.err.splitlines()[-2] == "The same command begins anew."
+    monkeypatch.setattr(command, "_trained", interrupt)
+    assert invoke(*fit(data, tmp_path / "run")).code == 130
     assert not list(tmp_path.iterdir())
 
 
@@ -70,11 +69,10 @@ def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
         patch.setattr(checkpoint, "save", interrupting)
         stopped = invoke(*arguments)
     assert stopped.code == 130
-    said = ["The same command goes on where this one was.", "evalign: interrupted."]
-    assert stopped.err.splitlines()[-2:] == said
+    assert stopped.err.splitlines()[-1] == "evalign: interrupted."
     assert partial.exists()
-    text = refused(*fit(data, out, epochs=EPOCHS + 1))
-    assert f"run.partial belongs to another command: --epochs was {EPOCHS}" in text
+    text = invoke(*fit(data, out, epochs=EPOCHS + 1)).err
+    assert "run.partial belongs to a command with another --epochs." in text
 
     killed = process(*arguments, "--json", before=KILLING)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -90,33 +88,25 @@ def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
     assert not partial.exists()
 
 
-def test_killed_right_before_the_end(data, tmp_path, monkeypatch):
-    """The run and the checkpoints are both there, and the same command removes the checkpoints."""
-    out, partial = tmp_path / "run", tmp_path / "run.partial"
-    arguments = fit(data, out, "--no-baseline", epochs=1)
-    synced = []
+def test_files_are_on_the_disk_before_the_run_gets_its_name(data, tmp_path, monkeypatch):
+    out, synced = tmp_path / "run", []
 
     def sync(folder):
         synced.append((folder, out.exists()))
         checkpoint.sync_folder(folder)
 
-    def interrupt(_):
-        raise KeyboardInterrupt
+    monkeypatch.setattr(runs, "sync_folder", sync)
+    done(*fit(data, out, "--no-baseline", epochs=1))
+    assert synced == [(tmp_path / "run.partial" / "run", False), (tmp_path, True)]
+    assert not (tmp_path / "run.partial").exists()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(runs, "sync_folder", sync)
-        patch.setattr(runs, "_remove", interrupt)
-        assert invoke(*arguments).code == 130
-    assert synced == [(partial / "run", False), (tmp_path, True)]
-    before = files(out)
-    assert (partial / "checkpoints").exists()
-    assert "is complete" in done(*arguments).err
-    assert not partial.exists()
-    assert files(out) == before
-    partial.mkdir()
-    (partial / "mine.txt").write_text("mine")
-    done(*arguments)
-    assert (partial / "mine.txt").exists()
+
+def test_a_partial_folder_of_others_is_not_touched(data, tmp_path):
+    (tmp_path / "run.partial").mkdir()
+    (tmp_path / "run.partial" / "mine.txt").write_text("mine")
+    said = invoke(*fit(data, tmp_path / "run", "--no-baseline", epochs=1)).err
+    assert "run.partial exists and is not a run of evalign" in said
+    assert [path.name for path in (tmp_path / "run.partial").iterdir()] == ["mine.txt"]
 
 
 @pytest.fixture

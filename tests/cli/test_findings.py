@@ -12,16 +12,15 @@ from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import findings as work
 from evalign.cli import fit as command
 from evalign.cli import run as runs
-from evalign.cli.dataset import Rows
-from evalign.cli.errors import DataWarning
 from evalign.cli.files import digest
 from evalign.cli.findings import cuts, importance
-from evalign.cli.labels import Labels
+from evalign.cli.labelled import LabelledFrame
 from evalign.cli.outcome import decided
 from evalign.cli.run import FinishedRun
+from evalign.tables import DataWarning
+from evalign.tables.classes import Labels
 from tests.cli.commands import done, fit, refused, table, written
 
-ENOUGH = 1e6  # seconds
 LABELS = {number: Labels("label", tuple(range(number))) for number in (2, 3)}
 
 
@@ -29,7 +28,9 @@ def rows_of(frame, weight=None):
     X = frame[["age", "income", "colour", "member"]].astype(
         {"colour": "category", "member": "category"}
     )
-    return Rows(X, frame["label"].astype("category").cat.codes.to_numpy(np.int64), weight, None)
+    return LabelledFrame(
+        X, frame["label"].astype("category").cat.codes.to_numpy(np.int64), weight, None
+    )
 
 
 def two(rows, seed=0):
@@ -86,9 +87,7 @@ def test_the_columns_that_matter_are_scikit_learns(models, weighted):
     frame = table(300, seed=7)
     weight = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else None
     rows, model = rows_of(frame, weight), models[3][0]
-    found = {
-        row["column"]: row for row in importance(model, LABELS[3], rows, "f1_macro", 0, ENOUGH)[0]
-    }
+    found = {row["column"]: row for row in importance(model, LABELS[3], rows, 0)[0]}
     expected = permutation_importance(
         model, rows.X, rows.y, sample_weight=weight, n_repeats=8, random_state=0
     )
@@ -103,45 +102,6 @@ def test_the_columns_that_matter_are_scikit_learns(models, weighted):
     assert list(found)[:2] == ["age", "colour"]
     assert values == sorted(values, reverse=True)
     assert values[0] > 0.1
-
-
-def test_a_cost_gets_larger(models):
-    cost = "expected_cost[[0, 1, 1], [1, 0, 1], [1, 1, 0]]"
-    rows = rows_of(table(200, seed=7))
-    (first, *_), again = (
-        importance(models[3][1], LABELS[3], rows, cost, 0, ENOUGH)[0] for _ in range(2)
-    )
-    assert first["column"] == "age"
-    assert first["low"] > 0
-    assert again[0] == first
-
-
-def test_the_time_is_bounded(models, monkeypatch):
-    """However many rows and columns there are: fewer rows in which classes have their shares."""
-    frame = table(600)
-    rows, asked, judged, now = rows_of(frame), [], work.judged, [0.0]
-
-    def counting(model, labels, X):
-        asked.append(X)
-        now[0] += len(X) / 100  # a hundred rows a second
-        return judged(model, labels, X)
-
-    monkeypatch.setattr(work, "judged", counting)
-    monkeypatch.setattr(work, "monotonic", lambda: now[0])
-    monkeypatch.setattr(work, "CELLS", 2000)
-    columns, number = importance(models[3][0], LABELS[3], rows, "f1_macro", 0, seconds=10)
-    assert (len(columns), number) == (4, 250)
-    assert [len(X) for X in asked] == [600, 250, 500, 500]
-    shares = [
-        labels.value_counts(normalize=True)
-        for labels in (frame["label"], frame["label"][asked[1].index])
-    ]
-    assert (shares[0] - shares[1]).abs().max() < 0.005
-    assert importance(models[3][0], LABELS[3], rows, "f1_macro", 0, seconds=3) == ([], 0)
-    few = Rows(rows.X[:40], rows.y[:40], (np.arange(40) < 30).astype(float), None)
-    assert importance(models[3][0], LABELS[3], few, "f1_macro", 0, seconds=3)[1] == 30
-    # Each of four columns twice, as there is time for 300 rows.
-    assert [len(X) for X in asked[-2:]] == [30, 2 * 4 * 30]
 
 
 def test_warnings_stand_in_the_report(tmp_path, monkeypatch):
@@ -161,25 +121,21 @@ def test_warnings_stand_in_the_report(tmp_path, monkeypatch):
         more = ["--quiet", "--test", data, "--quick"]
         done(*fit(data, tmp_path / "run", *more, model="linear"))
     assert shown == []
-    found = FinishedRun(tmp_path / "run").findings
-    assert found.notes == [
-        command.PREVIEW,
-        "DATA and --test are the same file, so that the scores are too good.",
-        "UserWarning: something <odd>",
-        "said twice",
-    ]
+    notes = FinishedRun(tmp_path / "run").read("findings.json")["notes"]
+    assert notes[0] == command.PREVIEW
+    assert notes[-2:] == ["something <odd>", "said twice"]
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "<li>Note: UserWarning: something &lt;odd&gt;</li>" in page
+    assert "<li>Note: something &lt;odd&gt;</li>" in page
     assert page.count("said twice") == 1
 
 
 def test_what_the_run_holds(fitted):
-    found = FinishedRun(fitted).findings
-    assert {row["column"] for row in found.columns} == {"age", "income", "colour", "member"}
-    assert found.rows == 48
-    assert [len(row) for row in found.cuts] == [3, 3]
+    found = FinishedRun(fitted).read("findings.json")
+    assert {row["column"] for row in found["columns"]} == {"age", "income", "colour", "member"}
+    assert found["rows"] == 48
+    assert [len(row) for row in found["cuts"]] == [3, 3]
     counts = FinishedRun(fitted).about["rows_per_class"]
-    assert found.against == np.argmax(counts)
+    assert found["against"] == np.argmax(counts)
     page = (fitted / "report.html").read_text(encoding="utf-8")
     assert "Column importance" in page
     assert len(page) < 10**6
@@ -207,15 +163,3 @@ def test_forged_findings(fitted, tmp_path, change):
     about["files"][name] = digest(run / name)
     (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
     assert "cannot be used" in refused("report", run)
-
-
-def test_a_run_of_before(fitted, tmp_path):
-    """It has no findings, and no answer in its scores."""
-    run = shutil.copytree(fitted, tmp_path / "run")
-    (run / "findings.json").unlink()
-    about = json.loads((run / "run.json").read_text())
-    about.pop("sha256")
-    del about["files"]["findings.json"]
-    (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
-    done("report", run)
-    assert "Column importance" not in (run / "report.html").read_text(encoding="utf-8")

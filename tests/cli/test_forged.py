@@ -11,7 +11,7 @@ import pytest
 
 from evalign.cli import predict
 from evalign.cli import run as runs
-from tests.cli.commands import fit, refused
+from tests.cli.commands import fit, invoke, refused
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_path_outside_of_the_run(run, tmp_path, data, name):
     name = name.format(absolute=secret)
     files = json.loads((run / "run.json").read_text())["files"]
     sign(run, files=files | {name: hashlib.sha256(b"secret").hexdigest()})
-    assert f"{name} is outside of it" in refused("report", run)
+    assert f"{name} is missing, or has changed" in refused("report", run)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
@@ -51,11 +51,9 @@ def test_what_is_no_plain_file(run, data, tmp_path, name, kind):
         refused(*command)
 
 
-@pytest.mark.parametrize("value", [None, [], {}, "text", 3])
-@pytest.mark.parametrize("name", [*runs.SHAPE])
-def test_another_shape_of_run_json(run, data, tmp_path, name, value):
-    if isinstance(value, runs.SHAPE[name]) and name in ("rows", "versions", "file"):
-        return  # which is as good as another
+@pytest.mark.parametrize("value", [None, [], "text", 3])
+@pytest.mark.parametrize("name", ["arguments", "files", "columns", "classes"])
+def test_another_shape_of_run_json(run, name, value):
     sign(run, **{name: value})
     refused("report", run)
 
@@ -65,7 +63,7 @@ def test_another_shape_of_run_json(run, data, tmp_path, name, value):
 )
 def test_other_columns(run, columns):
     sign(run, columns=columns)
-    assert "run.json does not say what" in refused("report", run)
+    assert "run.json cannot be used" in refused("report", run)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b'{"model": []}', b"[" * 10**5])
@@ -77,15 +75,15 @@ def test_another_history(run, data, content):
 
 def test_other_columns_than_the_model_has(run, data, tmp_path):
     columns = json.loads((run / "run.json").read_text())["columns"]
-    sign(run, columns=columns | {"numbers": ["age"]})
-    assert "its columns are others than those of run.json" in refused(
+    sign(run, columns=columns | {"kinds": {"age": "number"}})
+    assert "its columns are not those of run.json" in refused(
         "predict", run, data, "--out", tmp_path / "x.csv"
     )
 
 
 def test_fewer_classes_than_the_model_has(run, data):
     sign(run, classes=["high", "low"], rows_per_class=[1, 1])
-    assert "its classes are others than those of run.json" in refused(
+    assert "its classes are not those of run.json" in refused(
         "predict", run, data, "--out", run / "x.csv"
     )
 
@@ -94,7 +92,7 @@ def test_other_metrics(run, data, command):
     (run / "metrics.json").write_text("{}")
     sign(run)
     again = [run if part == command[command.index("--out") + 1] else part for part in command]
-    assert "metrics.json cannot be used" in refused(*again)
+    assert "metrics.json cannot be used" in invoke(*again).err
 
 
 def test_predictions_that_are_larger_in_memory(run, monkeypatch):

@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import sys
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -16,16 +14,12 @@ from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import fit as work
 from evalign.cli import models
 from evalign.cli import run as runs
-from evalign.cli.dataset import load, read_rows, warn_of_overlap
-from evalign.cli.errors import DataWarning
 from evalign.cli.files import digest
-from evalign.cli.options import MODEL, MODELS, seconds
+from evalign.cli.options import MODELS, seconds
 from evalign.cli.run import FinishedRun
-from evalign.cli.tables import TableFile
-from evalign.core.constraints import Infeasible
 from evalign.ensemble import candidates
 from evalign.ensemble.candidates import DEFAULT, NAMES
-from evalign.training import CheckpointError, holdout_split
+from evalign.training import CheckpointError
 from tests.cli.commands import done, files, fit, invoke, refused, table, written
 
 
@@ -134,7 +128,7 @@ def test_a_forged_run(blend, tmp_path, name, content):
     about["files"][name] = digest(run / name)
     (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
     if name == "candidates.json":
-        assert "candidates.json cannot be used" in refused("report", run)
+        assert "is damaged" in refused("report", run)
     else:
         new = written(tmp_path / "new.csv", two(20))
         refused("predict", run, new, "--out", tmp_path / "scored.csv")
@@ -142,56 +136,18 @@ def test_a_forged_run(blend, tmp_path, name, content):
             evalign.load(run)
 
 
-def test_a_run_of_truth_values_opened_in_python(tmp_path):
-    """A file spells them as it likes, and pandas makes truth values of them."""
-    member = {"yes": "true", "no": "false"}
-    data = written(tmp_path / "data.csv", two(120).replace({"member": member}))
-    done("fit", data, "--target", "label", "--model", "linear", "--out", tmp_path / "run")
-    opened = evalign.load(tmp_path / "run")
-    read, text = pd.read_csv(data), pd.read_csv(data, dtype={"member": str})
-    assert read["member"].dtype == bool
-    assert np.array_equal(opened.predict_proba(read), opened.predict_proba(text))
-    with pytest.raises(ValueError, match="'colour' held categories in fit and holds truth values"):
-        opened.predict(read.assign(colour=True))
-
-
 def test_a_run_opened_in_python(blend, fitted, tmp_path):
     frame = table(60, seed=5)
-    frame.loc[:2, "colour"] = "violet"
     new = written(tmp_path / "new.csv", frame)
     for run, kind in ((blend, AlignedEnsemble), (fitted, AlignedClassifier)):
         done("predict", run, new, "--out", tmp_path / "scored.parquet")
-        scored = pd.read_parquet(tmp_path / "scored.parquet")
-        opened = evalign.load(run)
-        assert isinstance(opened.model_, kind)
-        assert opened.classes_.tolist() == ["high", "low", "middle"][: len(opened.classes_)]
-        assert opened.columns_ == ["age", "income", "colour", "member"]
-        assert f"{kind.__name__}(" in repr(opened)
-        assert "columns: 'age', 'income', 'colour', 'member'; classes: 'high'," in repr(opened)
+        scored, opened = pd.read_parquet(tmp_path / "scored.parquet"), evalign.load(run)
+        assert isinstance(opened, kind)
         columns = [f"probability_{label}" for label in opened.classes_]
-        for given in (frame, pl.from_pandas(frame), frame[opened.columns_]):
+        known = frame[opened.feature_names_in_]
+        for given in (known, pl.from_pandas(known)):
             assert opened.predict(given).tolist() == scored["prediction"].tolist()
             np.testing.assert_allclose(opened.predict_proba(given), scored[columns])
-        known = scored[scored["label"].isin(opened.classes_)]
-        labels, metric = known["label"], opened.model_.metric
-        expected = evalign.score(metric, known["prediction"], labels, classes=opened.classes_)
-        assert opened.score(frame.loc[known.index], labels) == pytest.approx(expected)
-    with pytest.raises(ValueError, match=r"y of LoadedRun must hold labels of the run, \['high"):
-        opened.score(frame, ["huge"] * 60)
-    hidden = np.ma.masked_array(frame["label"].to_numpy(), np.arange(len(frame)) < 3)
-    with pytest.raises(ValueError, match=r"y of LoadedRun must be without masked cells\. Got 3 of"):
-        opened.score(frame, hidden)
-    with pytest.raises(ValueError, match=r"columns of the run\. Got none named \['age"):
-        opened.predict(frame.drop(columns="age"))
-    with pytest.raises(TypeError, match=r"X of LoadedRun must be a pandas or polars frame with"):
-        opened.predict(frame.to_numpy())
-    mixed = frame.assign(colour=[5, *frame["colour"][1:]])
-    with pytest.raises(TypeError, match=r"one type in a column\. Got .*column colour .* Conv"):
-        opened.predict(mixed)
-    with pytest.raises(ValueError, match=r"y of .* must hold a label for each of the 60 rows"):
-        opened.score(frame, opened.predict(frame)[:9])
-    with pytest.raises(ValueError, match=r"X of LoadedRun must hold rows\. Got none"):
-        opened.predict(frame[:0])
 
 
 def test_other_things_that_were_saved(tmp_path):
@@ -243,85 +199,13 @@ def test_auto_and_its_time(data, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         invoke(*fit(data, tmp_path / "run", "--time", "30m", "--seed", 3, model="auto"))
     (given,) = seen
-    assert 1600 < given["time_limit"] < 1800 - models.SHUFFLING
+    assert 1600 < given["time_limit"] < 1800
     assert given["choose"] == "auto"
     assert given["random_state"] == 3
     names = [one if isinstance(one, str) else one[0] for one in given["candidates"]]
     assert names == list(DEFAULT)
     network = dict(one for one in given["candidates"] if not isinstance(one, str))["network"]
     assert network.epochs == 2
-
-
-def test_auto_says_what_it_chose(pair, tmp_path, monkeypatch):
-    monkeypatch.setattr(models, "DEFAULT", ("linear",))
-    assert "auto (linear)" in done(*fit(pair, tmp_path / "run", model="auto")).out
-    assert "auto (linear)" in done("evaluate", tmp_path / "run", pair).out
-
-
-@pytest.mark.parametrize("label", ["no", "yes"])
-def test_test_rows_of_one_class_do_not_show_that_a_model_tells_nothing_apart(tmp_path, label):
-    x = np.random.default_rng(0).normal(size=200)
-    frame = pd.DataFrame({"x": x, "label": np.where(x > 0, "yes", "no")})
-    frame.to_csv(tmp_path / "data.csv", index=False)
-    frame[(frame["label"] == label) & (abs(x) > 0.5)].to_csv(tmp_path / "one.csv", index=False)
-    given = {"--test": tmp_path / "one.csv", "--validation": tmp_path / "data.csv"}
-    more = [argument for pair in given.items() for argument in pair]
-    said = done(*fit(tmp_path / "data.csv", tmp_path / "run", *more, model="linear")).err
-    assert f"few test rows ('{'no' if label == 'yes' else 'yes'}': 0)" in said
-    assert "every test row" not in said.lower()
-    assert "linear: fold 1 of 1 took" in said
-    assert "the others" not in said
-
-
-def test_a_constant_is_told_of_and_so_is_a_perfect_score(tmp_path):
-    """Of labels that no column tells of, the most frequent one is the most probable for all."""
-    draw = np.random.default_rng(0)
-    frame = pd.DataFrame({"x": draw.normal(size=200), "label": ["no", "yes", "yes", "yes"] * 50})
-    frame.to_csv(tmp_path / "noise.csv", index=False)
-    said = done(*fit(tmp_path / "noise.csv", tmp_path / "run", model="linear")).err
-    assert "The model labels every test row 'yes': it tells nothing apart." in said
-    assert "labelled right" not in said
-    frame["code"] = np.where(frame["label"] == "yes", 7, 3)
-    frame.to_csv(tmp_path / "leak.csv", index=False)
-    said = done(*fit(tmp_path / "leak.csv", tmp_path / "leak", model="linear")).err
-    assert "Note: Every test row is labelled right. If that is too good to be true, look" in said
-
-
-def test_the_time_for_training(monkeypatch):
-    """Of the limit, less what was used and what the report takes; but some there is always."""
-    monkeypatch.setattr(models, "monotonic", lambda: 30.0)
-    assert models.seconds_left(100, 10.0) == pytest.approx(100 - 20 - models.REPORT_TAKES - 10)
-    assert models.seconds_left(20, 10.0) == models.AT_LEAST
-
-
-def test_a_time_that_was_too_short_is_told_of(data, tmp_path):
-    said = done(*fit(data, tmp_path / "run", "--time", "0.01s", model="linear")).err
-    assert "s, more than --time allows: reading, the quickest model and the report" in said
-
-
-def test_a_baseline_that_does_not_meet_the_constraint(data, tmp_path, monkeypatch):
-    """It is left out, and the run is whole. A model that does not is refused."""
-    plain = AlignedClassifier.fit
-
-    def fails(recipe):
-        def fit(self, *arguments, **more):
-            if self.recipe == recipe:
-                raise Infeasible("No rule meets it.")
-            return plain(self, *arguments, **more)
-
-        monkeypatch.setattr(AlignedClassifier, "fit", fit)
-
-    bound = ["--constraint", "recall[low] >= 0.1"]
-    fails("cross_entropy")
-    said = done(*fit(data, tmp_path / "run", *bound, decision="tuned", epochs=1)).err
-    text = "The baseline is left out, as it does not meet the constraint. No rule meets it."
-    assert f"Note: {text}" in said
-    assert FinishedRun(tmp_path / "run").models == ["model"]
-    fails("aligned")
-    result = invoke(*fit(data, tmp_path / "no", *bound, decision="tuned", epochs=1))
-    assert result.code == 2
-    assert result.err.splitlines()[-1] == "evalign: No rule meets it."
-    assert not (tmp_path / "no").exists()
 
 
 def test_classes_are_called_by_their_names(tmp_path):
@@ -346,7 +230,6 @@ def test_a_preview(tmp_path, monkeypatch):
     monkeypatch.setattr(work, "QUICK_ROWS", 100)
     data = written(tmp_path / "data.csv", table(400))
     said = done(*fit(data, tmp_path / "run", "--quick", "--test", data, model="linear"))
-    assert "400 rows; 2 columns of numbers, 2 of categories." in said.err
     assert "A preview with 100 of the rows." in said.err
     run = FinishedRun(tmp_path / "run")
     assert run.about["rows"] == {"training": 100, "test": 100}
@@ -354,63 +237,6 @@ def test_a_preview(tmp_path, monkeypatch):
     np.testing.assert_allclose(np.array(run.about["rows_per_class"]) / 100, shares, atol=0.01)
     # However long it took to load the libraries.
     assert run.classifier("model").time_limit == models.QUICK_TIME
-    bad = table(400)
-    bad["age"] = bad["age"].where(bad["person"] % 3 > 0, "x")
-    written(data, bad)
-    text = refused(*fit(data, tmp_path / "bad", "--quick", model="linear"))
-    assert f"Column 'age' of a sample of {data} must hold finite numbers. Got 'x'" in text
-
-
-def test_a_table_that_was_appended_twice(tmp_path):
-    """What is like it by chance, of few values, gets no note, nor do copies that stay together."""
-    frame = table(60)
-    twice = pd.concat([frame, frame]).assign(person=np.arange(120))
-    path = written(tmp_path / "data.csv", twice.assign(household=[*frame["person"]] * 2))
-    text = "data.csv has 60 rows that repeat others, label included. Remove them, or keep"
-    with pytest.warns(DataWarning, match=text):
-        load(TableFile(path), target="label", drop=["household"])
-    load(TableFile(path), target="label", group="household")
-    alike = written(tmp_path / "alike.csv", twice[["colour", "member", "label"]])
-    load(TableFile(alike), target="label")
-
-
-def test_test_rows_that_were_trained_on(tmp_path):
-    """Some rows are not worth a note, nor are those that are alike by chance."""
-    data = written(tmp_path / "data.csv", table(240))
-    dataset = load(TableFile(data), target="label", drop=["person"])
-    text = "40 of the test rows are training rows, too, label included. Remove them"
-    for known, noted in ((40, [text]), (2, [])):
-        frame = pd.concat([table(60, seed=1), table(240).iloc[100 : 100 + known]])
-        test = written(tmp_path / "test.csv", frame)
-        parts = {"training": dataset.rows, "test": read_rows(test, dataset)}
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            warn_of_overlap({"DATA": "a", "--test": "b"}, parts)
-        assert [str(warning.message)[: len(text)] for warning in told] == noted
-    few = load(TableFile(data), target="label", drop=["person", "age", "income"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        parts = {"training": few.rows, "test": read_rows(test, few)}
-        warn_of_overlap({"DATA": "a", "--test": "b"}, parts)
-
-
-@pytest.mark.filterwarnings("error")
-def test_rows_that_are_alike_by_chance(tmp_path):
-    """There is no note of ages that repeat, nor of rows of zeros beside others."""
-    ages = pd.DataFrame({"age": np.arange(240) % 40, "label": np.arange(240) % 40 > 20})
-    sizes = np.maximum(np.arange(240) - 120, 0) / 7
-    zeros = pd.DataFrame({"size": sizes, "label": np.arange(240) % 2})
-    for name, frame in {"ages.csv": ages, "zeros.csv": zeros}.items():
-        load(TableFile(written(tmp_path / name, frame)), target="label")
-
-
-@pytest.mark.parametrize("more", [1, 2, 3, 4])
-def test_a_preview_of_almost_all_rows(tmp_path, more):
-    """Three classes are left a row each."""
-    path = written(tmp_path / "data.csv", table(100 + more))
-    some = load(TableFile(path), target="label", most=100)
-    assert (some.found, len(some.rows.y)) == (100 + more, min(100, 97 + more))
-    assert len(read_rows(path, some, most=100).y) == len(some.rows.y)
 
 
 def test_two_validation_rows_tell_nothing(tmp_path):
@@ -446,27 +272,12 @@ def test_a_cost_is_shown_as_it_is(tmp_path):
     assert 0 <= row["rule_score_low"] <= row["rule_score"] <= row["rule_score_high"]
 
 
-def test_wrong_options(data, tmp_path, monkeypatch):
+def test_wrong_options(data, tmp_path):
     run = tmp_path / "run"
     assert "such as 90s, 5m or 1h. Got 'soon'." in refused(*fit(data, run, "--time", "soon"))
     assert "Use --epochs for one network." in refused(*fit(data, run, "--time", "5m"))
     assert "'nosuch'" in refused(*fit(data, run, model="nosuch"))
-    monkeypatch.setitem(sys.modules, "catboost", None)
-    assert "Run: pip install catboost" in refused(*fit(data, run, model="catboost"))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_training_rows_that_are_all_alike(tmp_path):
-    """The only row that differs is a test row."""
-    y = np.arange(100) % 2
-    _, tested = holdout_split(y, seed=0)
-    frame = pd.DataFrame({"a": np.ones(100), "label": np.where(y, "yes", "no")})
-    frame.loc[tested[0], "a"] = 2.0
-    data = written(tmp_path / "data.csv", frame)
-    for model in ("linear", "network"):
-        text = refused(*fit(data, tmp_path / "run", model=model))
-        assert "must differ in a column to learn from. Got 80 rows that are all alike." in text
-    assert list(tmp_path.iterdir()) == [data]
 
 
 def test_times():
@@ -480,4 +291,3 @@ def test_times():
 
 def test_the_models_are_those_of_the_library():
     assert {*MODELS.__args__} == {*NAMES, "auto", "blend"}
-    assert MODEL in MODELS.__args__

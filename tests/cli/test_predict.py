@@ -6,16 +6,14 @@ import shutil
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from sklearn.metrics import f1_score
 
-import evalign
-from evalign.cli import tables
 from evalign.cli.outcome import judged
 from evalign.cli.run import FinishedRun
 from evalign.estimator import AlignedClassifier
+from evalign.tables import files as tables
 from tests.cli.commands import done, files, fit, refused, table, written
 
 PROBABILITIES = [f"probability_{label}" for label in ("high", "low", "middle")]
@@ -68,7 +66,6 @@ def test_blocks(fitted, tmp_path, monkeypatch, source):
     """Many blocks give the same bytes as one."""
     new = written(tmp_path / f"new.{source}", table(1500, seed=6))
     done("predict", fitted, new, "--out", tmp_path / "one.csv")
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 4096)
     monkeypatch.setattr(tables, "BLOCK_CELLS", 1)
     assert len(list(tables.TableFile(new).blocks())) > 2
     done("predict", fitted, new, "--out", tmp_path / "many.csv")
@@ -76,7 +73,6 @@ def test_blocks(fitted, tmp_path, monkeypatch, source):
 
 
 def test_the_row_of_a_bad_number_in_a_later_block(fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 4096)
     frame = table(1500).astype({"age": object})
     frame.loc[1234, "age"] = "old"
     new = written(tmp_path / "new.csv", frame)
@@ -117,65 +113,12 @@ def test_parquet_keeps_its_types(fitted, tmp_path):
     assert pd.read_csv(tmp_path / "scored.csv", dtype=str)["count"].tolist()[0] == "1"
 
 
-def test_unseen_categories(fitted, tmp_path):
-    """They are scored as belonging to no known level, with one warning that counts them."""
-    frame = table(30, seed=7)
-    frame.loc[:4, "colour"] = "violet"
-    frame.loc[3:6, "member"] = "perhaps"
-    new = written(tmp_path / "new.csv", frame)
-    result = done("predict", fitted, new, "--out", tmp_path / "scored.csv", "--json")
-    warned = [line for line in result.err.splitlines() if "never saw" in line]
-    where = "('colour': 5, such as 'violet'; 'member': 4, such as 'perhaps')"
-    assert warned == [
-        f"Note: {new} has categories that training never saw in 7 rows {where}; "
-        "they count as rare ones."
-    ]
-    said = json.loads(result.out)
-    assert said == {
-        "rows": 30,
-        "out": str(tmp_path / "scored.csv"),
-        "unseen": {"colour": 5, "member": 4},
-    }
-    quiet = done("predict", fitted, new, "--out", tmp_path / "scored.csv", "--quiet")
-    assert (quiet.out, quiet.err) == ("", "")
-
-
-def test_rows_of_gaps(fitted, tmp_path, monkeypatch):
-    """A spreadsheet leaves them behind its table; each block is counted on from the last."""
-    monkeypatch.setattr("evalign.cli.tables.BLOCK_BYTES", 400)
-    new = written(tmp_path / "new.csv", table(30, seed=7))
-    new.write_text(f"{new.read_text()},,,,,,\n,,,,,,\n")
-    result = done("predict", fitted, new, "--out", tmp_path / "scored.csv")
-    assert "has no value for the model in row 31 and 1 other. Remove rows that are" in result.err
-
-
-def test_rows_of_gaps_that_training_had_too(tmp_path):
-    """Their labels rest on those of training."""
-    frame = table(60)[["colour", "label"]]
-    frame.loc[::3, "colour"] = None
-    data = written(tmp_path / "data.csv", frame)
-    done(*fit(data, tmp_path / "run", "--quick", model="linear"))
-    result = done("predict", tmp_path / "run", data, "--out", tmp_path / "scored.csv")
-    assert result.err == ""
-
-
-def test_percent_signs_of_many_blocks_are_noted_once(fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr("evalign.cli.tables.BLOCK_BYTES", 400)
-    frame = table(60, seed=7)
-    new = written(tmp_path / "new.csv", frame.assign(age=frame["age"].astype(str) + "%"))
-    said = done("predict", fitted, new, "--out", tmp_path / "scored.csv").err
-    assert (
-        said.count("Column 'age' of") == said.count("holds percent signs, which the numbers") == 1
-    )
-
-
 def test_dates_and_the_model_in_python(tmp_path):
     """A date is one in every format, and the model of a run takes the frame that pandas reads."""
     frame = table().assign(since=pd.date_range("2019-12-30", periods=240, freq="9h"))
     frame.loc[::7, "since"] = None
     data = written(tmp_path / "data.csv", frame)
-    said = done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1)).err
-    assert "2 columns of numbers, 2 of categories, 1 of dates." in said
+    done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1))
     for new in (data, written(tmp_path / "new.parquet", frame)):
         done("predict", tmp_path / "run", new, "--out", tmp_path / f"{new.suffix[1:]}.csv")
     scored = pd.read_csv(tmp_path / "csv.csv")[PROBABILITIES]
@@ -183,13 +126,9 @@ def test_dates_and_the_model_in_python(tmp_path):
     model = AlignedClassifier.load(tmp_path / "run" / "model")
     found = model.predict_proba(pd.read_csv(data)[[*model.feature_names_in_]])
     np.testing.assert_allclose(found, scored, rtol=1e-12)
-    zoned = frame.assign(since=frame["since"].dt.tz_localize("UTC"))  # as files may have it
-    for given in (frame, zoned):
-        found = evalign.load(tmp_path / "run").predict_proba(given)
-        np.testing.assert_allclose(found, scored, rtol=1e-12)
     wrong = written(tmp_path / "wrong.csv", pd.read_csv(data).fillna({"since": "soon"}))
     text = refused("predict", tmp_path / "run", wrong, "--out", tmp_path / "x.csv")
-    assert "must hold dates, such as 2024-01-31. Got 'soon' in row 1. Correct it, or leave" in text
+    assert "must hold dates, as in training. Got 'soon' in row 1. Correct it, or leave" in text
 
 
 def test_an_unseen_category_is_a_rare_one(tmp_path):
@@ -211,9 +150,9 @@ def test_an_unseen_category_is_a_rare_one(tmp_path):
 
 def test_labels_come_back_as_they_were(tmp_path):
     for labels, expected in [
-        ([3, 1, 10], (pa.int64(), [1, 3, 10])),
-        (["007", "010", "1"], (pa.string(), ["007", "010", "1"])),
-        ([True, False, True], (pa.string(), ["False", "True"])),
+        ([3, 1, 10], [1, 3, 10]),
+        (["007", "010", "1"], ["007", "010", "1"]),
+        ([True, False, True], ["False", "True"]),
     ]:
         folder = tmp_path / str(labels[0])
         folder.mkdir()
@@ -223,11 +162,10 @@ def test_labels_come_back_as_they_were(tmp_path):
         done(*fit(data, folder / "run", "--no-baseline", epochs=1))
         done("predict", folder / "run", data, "--out", folder / "scored.parquet")
         scored = parquet.read_table(folder / "scored.parquet")
-        assert scored["prediction"].type == expected[0]
-        assert set(scored["prediction"].to_pylist()) <= set(expected[1])
+        assert set(scored["prediction"].to_pylist()) <= set(expected)
         stem = "probability_"
         names = [name[len(stem) :] for name in scored.column_names if name.startswith(stem)]
-        assert names == [str(label) for label in expected[1]]
+        assert names == [str(label) for label in expected]
         done("evaluate", folder / "run", written(folder / "data.parquet", frame))
 
 
@@ -247,15 +185,6 @@ def test_evaluate(fitted, tmp_path):
         assert word in shown
 
 
-def test_a_name_is_no_markup(tmp_path):
-    frame = table().replace({"label": {"low": "[red]", "high": ":smile:"}})
-    data = written(tmp_path / "data.csv", frame)
-    done(*fit(data, tmp_path / "run", "--no-baseline", epochs=1))
-    said = done("evaluate", tmp_path / "run", data).out
-    assert "[red]" in said
-    assert ":smile:" in said
-
-
 def test_names_with_commands_for_the_terminal(tmp_path):
     """No control character reaches the terminal or the page; the table keeps the name."""
     name = "low\x1b]0;owned\x07\x9b31m"
@@ -270,29 +199,11 @@ def test_names_with_commands_for_the_terminal(tmp_path):
     text = "".join(result.out + result.err for result in said)
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "low\\x1b]0;owned\\x07\\x9b31m" in text
-    assert "c\\x1b[2J (constant)" in text
+    assert "x1b[2J' (constant)" in text
     assert "low\\x1b]0;owned" in page
     for shown in (text, page.split("<script")[0]):
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
     assert name in set(read(out)["label"])
-
-
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_names_that_are_formulas(tmp_path, suffix):
-    frame = table().replace({"label": {"low": "=1+1", "high": "@x"}})
-    data = written(tmp_path / "data.csv", frame)
-    done(*fit(data, tmp_path / "run", "--no-baseline", epochs=3))
-    out = tmp_path / f"scored.{suffix}"
-    said = done("predict", tmp_path / "run", data, "--out", out).err
-    assert ("begin as formulas do ('=1+1', '@x')" in said) == (suffix == "csv")
-    assert set(read(out)["prediction"]) <= {"=1+1", "@x", "middle"}
-
-
-def test_evaluate_in_blocks(fitted, tmp_path, monkeypatch):
-    new = written(tmp_path / "test.csv", table(500, seed=8))
-    one = done("evaluate", fitted, new, "--json").out
-    monkeypatch.setattr(tables, "BLOCK_BYTES", 4096)
-    assert done("evaluate", fitted, new, "--json").out == one
 
 
 def test_evaluate_the_test_rows(tmp_path):
@@ -307,8 +218,7 @@ def test_evaluate_the_test_rows(tmp_path):
 
 def test_the_training_file_is_no_test(fitted, data, tmp_path):
     said = done("evaluate", fitted, data)
-    assert f"Note: The run was trained on {data}, or chosen by it: this is not a test" in said.err
-    assert "On 240 rows that the models have seen in training. This is not a test." in said.out
+    assert f"Note: The run was trained or selected on {data}, so the scores are too" in said.err
     assert "test rows" not in said.out
     assert "is better" not in said.out
     result = json.loads(done("evaluate", fitted, data, "--json").out)
@@ -318,7 +228,7 @@ def test_the_training_file_is_no_test(fitted, data, tmp_path):
     new = written(tmp_path / "new.csv", table(200, seed=8))
     said = done("evaluate", fitted, new, "--json")
     assert json.loads(said.out)["test"] is True
-    assert "not a test" not in said.err
+    assert "too good" not in said.err
 
 
 @pytest.mark.parametrize("part", ["data", "validation"])
@@ -327,7 +237,7 @@ def test_a_report_on_the_training_file_says_so(data, tmp_path, part):
     test = {"data": data, "validation": some}[part]
     command = fit(data, tmp_path / "run", "--validation", some, "--test", test, epochs=1)
     said = done(*command)
-    assert "This is not a test." in said.out
+    assert "the models have seen these rows" in said.out
     page = (tmp_path / "run" / "report.html").read_text()
     done("report", tmp_path / "run", "--out", tmp_path / "again.html")
     for html in (page, (tmp_path / "again.html").read_text()):
@@ -355,8 +265,7 @@ def test_the_report_tells_where_it_comes_from(fitted, data):
     for words in (
         about["arguments"]["data"],
         "data.csv",
-        "person (id), country (constant)",
-        "192 for training, 48 for test; of the training rows all in 5 folds",
+        "192 for training, 48 for test",
     ):
         assert words in page
     assert about["versions"]["torch"] in page

@@ -32,17 +32,13 @@ COMMANDS = [
     ("--help", 0, "Train classifiers on the metric you report."),
     ("fit --help", 0, "--recipe"),
     ("fit --help", 0, "A new folder for the results."),
-    ("fit --help", 0, "several models, whose probabilities are averaged (blend)"),
-    ("fit --help", 0, "From probabilities to labels: the most probable class (argmax)"),
+    ("fit --help", 0, "a weighted mean of several (blend)"),
     ("fit --nonsense", 2, "No such option: --nonsense"),
-    ("compare --seed 1", 2, "It is one of `evalign fit`. See `evalign compare --help`."),
-    ("fit nosuch.csv --target y", 2, "nosuch.csv cannot be read: No such file or directory."),
+    ("fit nosuch.csv --target y", 2, "file 'nosuch.csv' does not exist."),
     ("fit data.csv --target y --out no/run", 2, "no does not exist. Create it first."),
-    ("fit data.csv --target y --out run --test x.doc", 2, "x.doc must end in .csv"),
-    ("compare nosuch.csv --target y", 2, "nosuch.csv cannot be read"),
-    ("predict nosuchfolder data.csv", 2, "nosuchfolder is not a run of evalign"),
-    ("fit data.csv --out run", 2, "Missing option '--target'. See `evalign fit --help`."),
-    ("report nosuchfolder", 2, "nosuchfolder is not a run of evalign"),
+    ("fit data.csv --target y --out run --test x.doc", 2, "file 'x.doc' does not exist."),
+    ("fit data.csv --out run", 2, "Missing option '--target'"),
+    ("report nosuchfolder", 2, "'nosuchfolder' does not exist."),
 ]
 
 
@@ -71,50 +67,22 @@ def test_interrupted_while_it_loads(module, tmp_path):
     assert (done.returncode, done.stderr) == (130, "evalign: interrupted.\n")
 
 
-@pytest.mark.parametrize("command", ["metrics", "metrics --json", "fit nosuch.csv"])
+@pytest.mark.parametrize("command", ["metrics", "metrics --json"])
 def test_a_pipe_that_is_not_read_ends_it_without_a_word(command):
-    """Text by rich and by print, and an error where both streams are the pipe."""
+    """Text by rich and by print."""
     code = "import sys; from evalign.cli import main; main(sys.argv[1:])"
     reading, writing = os.pipe()
     os.close(reading)
-    both = command.startswith("fit")
     done = subprocess.run(
         [sys.executable, "-c", code, *command.split()],
         stdout=writing,
-        stderr=writing if both else subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
     os.close(writing)
-    assert (done.returncode, done.stderr or "") == (141, "")
-
-
-@pytest.mark.parametrize(
-    ("ended", "code", "said"),
-    [
-        ("sys.exit(3)", 3, ""),
-        ("sys.exit('a text')", 1, "a text\n"),
-        ("sys.exit()", 0, ""),
-        ("raise typer.Exit(5)", 5, ""),
-    ],
-)
-@pytest.mark.parametrize("early", [False, True])
-def test_an_exit_has_the_code_that_it_gives(ended, code, said, early):
-    """In a command, and in the callback of an option."""
-    program = f"""
-import sys, typer
-from evalign.cli.app import run
-app = typer.Typer()
-def end(wanted):
-    if wanted: {ended}
-@app.command()
-def command(early: bool = typer.Option(False, callback=end)):
-    end(True)
-sys.exit(run(["--early"] if {early} else ["--no-early"], program=app))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (code, said)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_options_are_the_librarys():
-    assert sorted(options.RECIPES) == sorted(RECIPES)
+    assert sorted(get_args(options.RECIPES)) == sorted(RECIPES)
     assert get_args(options.DECISIONS) == get_args(Decision)

@@ -1,4 +1,4 @@
-"""Every loss shows its settings: a run that was stopped is compared with its repr."""
+"""Every loss shows its settings, and a resumed run recognises the loss by them."""
 
 import inspect
 
@@ -7,6 +7,7 @@ import torch
 
 from evalign import losses, metrics
 from evalign.losses.base import AdditiveLoss, Loss
+from evalign.training.configuration import configuration
 
 COMMON = {"task": "binary", "ignore_index": 255, "validate": True, "class_dim": -1}
 WEIGHTS = [1.0, 2.0]
@@ -73,6 +74,9 @@ SETTINGS = {
     ),
     "WMWLoss": ({}, {"gamma": 0.5, "p": 3.0}),
 }
+# A resumed run does not compare them: the temperature is a state, and the others make no difference
+# in one process and without running statistics.
+STATES = ("temperature", "ranks", "momentum")
 CHANGES = [
     (name, argument) for name, (_, other) in SETTINGS.items() for argument in [*other, *COMMON]
 ]
@@ -94,6 +98,9 @@ def test_another_argument_is_another_repr(name, argument):
     changed = {argument: (SETTINGS[name][1] | COMMON)[argument]}
     assert repr(make(name)) == repr(make(name))
     assert repr(make(name)) != repr(make(name, **changed))
+    assert configuration("loss", make(name)) == configuration("loss", make(name))
+    if argument not in STATES:
+        assert configuration("loss", make(name)) != configuration("loss", make(name, **changed))
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -83,10 +83,9 @@ def test_it_is_better_than_labels_from_one_half_on():
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("metric", ["f1_macro", "f1_micro"])
-def test_every_recipe_learns(recipe, metric):
-    clf = quick(metric, recipe=recipe).fit(X, Y)
-    # 0.35 and 0.38 by giving all labels to all rows.
+def test_every_recipe_learns(recipe):
+    clf = quick("f1_micro", recipe=recipe).fit(X, Y)
+    # 0.38 by giving all labels to all rows.
     assert clf.score(*NEW) > 0.5
     assert clf.rule_.task == "multilabel"
 
@@ -176,7 +175,7 @@ def test_members_count_as_rows():
     torch.testing.assert_close(found, each.mean(), rtol=0, atol=tolerances.FLOAT32_SUM)
 
 
-@pytest.mark.parametrize("network", ["auto", "mlp", "linear"])
+@pytest.mark.parametrize("network", ["auto", "linear"])
 def test_a_network_by_its_name(network, tmp_path):
     clf = quick(network=network, epochs=4).fit(X, Y)  # few rows of the rarest: folds
     assert isinstance(clf.network_, Folds)
@@ -232,24 +231,20 @@ def test_groups_are_held_out_together():
     assert abs(len(held_out.y) / len(Y) - 0.2) < 0.05
     fold = rows.parts(None, 5, groups, 0, np.arange(3))[2]
     assert all(len(np.unique(fold[groups == group])) == 1 for group in range(100))
-    quick(epochs=1).fit(X, Y, groups=groups)
 
 
 def test_a_label_that_one_side_lacks_is_told_of():
     y = Y.copy()
     y[:, 1] = 0
     y[7, 1] = 1
-    with pytest.warns(TrainingWarning, match=r"No row that is held out has the labels.*\[1\] of y"):
+    with pytest.warns(TrainingWarning, match=r"No held-out row has the label \[1\]"):
         quick(epochs=1).fit(X, y)
-    groups = np.where(np.arange(len(Y)) == 7, 1, 0)  # the other side is a group of one row
-    with pytest.warns(TrainingWarning, match="No row t.* has the labels of the columns"):
-        quick(epochs=1).fit(X, y, groups=groups)
 
 
 @pytest.mark.parametrize("recipe", ["aligned", "cross_entropy"])
 def test_labels_that_all_rows_have_or_none(recipe):
     y = np.column_stack([Y, np.zeros(len(Y), int), np.ones(len(Y), int)])
-    clf = quick(recipe=recipe).fit(X, y)
+    clf = quick(recipe=recipe, decision="argmax").fit(X, y)
     given = clf.predict(NEW[0])
     assert not given[:, 3].any()
     assert given[:, 4].all()
@@ -263,13 +258,10 @@ def test_labels_that_all_rows_have_or_none(recipe):
 
 def test_weights_count():
     weight = np.where(Y[:, 2] == 1, 5.0, 1.0)
-    clf = quick("recall_macro", epochs=2).fit(X, Y, weight)
-    expected = f1_score(Y, quick(epochs=2).fit(X, Y, weight).predict(X), average="macro")
-    assert quick(epochs=2).fit(X, Y, weight).score(X, Y) == pytest.approx(expected)
-    found = evalign.score("recall_macro", clf.predict(X), Y, sample_weight=weight)
+    clf, plain = (quick(epochs=2).fit(X, Y, each) for each in (weight, None))
+    found = evalign.score("f1_macro", clf.predict(X), Y, sample_weight=weight)
     assert clf.score(X, Y, weight) == pytest.approx(found)
-    heavier = quick(epochs=2).fit(X, Y, weight).predict_proba(X)[:, 2].mean()
-    assert heavier > 1.5 * quick(epochs=2).fit(X, Y).predict_proba(X)[:, 2].mean()
+    assert clf.predict_proba(X)[:, 2].mean() > 1.5 * plain.predict_proba(X)[:, 2].mean()
 
 
 # What Y may be
@@ -277,14 +269,10 @@ def test_weights_count():
 
 FORMS = {
     "bools": lambda y: y.astype(bool),
-    "floats": lambda y: y.astype(np.float32),
     "list": lambda y: y.tolist(),
-    "csr_array": sparse.csr_array,
-    "csc_matrix": sparse.csc_matrix,
-    "pandas": lambda y: pd.DataFrame(y, columns=LABELS),
-    "numbered": pd.DataFrame,
+    "sparse": sparse.csr_array,
+    "pandas": lambda y: pd.DataFrame(y, columns=LABELS).astype({"rare": bool}),
     "nullable": lambda y: pd.DataFrame(y, columns=LABELS).astype("Int64"),
-    "mixed": lambda y: pd.DataFrame(y, columns=LABELS).astype({"rare": bool}),
     "polars": lambda y: pl.DataFrame(y, schema=LABELS),
     "objects": lambda y: y.astype(object),
 }
@@ -292,13 +280,11 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_labels(form):
-    y = FORMS[form](Y)
-    clf = quick(epochs=1).fit(X, y)
+    clf = quick(epochs=1).fit(X, FORMS[form](Y))
     assert same(clf, quick(epochs=1).fit(X, Y))
     assert clf.classes_.tolist() == [0, 1, 2]
-    named = form in ("pandas", "nullable", "mixed", "polars")
-    assert clf.rule_.classes == (LABELS if named else None)
-    assert clf.score(X, y) == clf.score(X, Y)
+    assert clf.rule_.classes == (LABELS if form in ("pandas", "nullable", "polars") else None)
+    assert clf.score(X, FORMS[form](Y)) == clf.score(X, Y)
 
 
 def test_labels_of_a_frame_stay_in_their_order(fitted):
@@ -333,11 +319,8 @@ WRONG = [
     ({"y": 2 * Y - 1}, "Got -1. Map -1 to 0, as in (y > 0).astype(int)."),
     ({"y": np.where(Y, "yes", "no")}, "hold 0 and 1 only, as it has a column per label. Got "),
     ({"y": pd.DataFrame(gap(np.nan)).astype("Int64")}, "Got <NA>. Leave out the rows whose lab"),
-    ({"y": pd.DataFrame(Y).astype(object).replace({1: "x"})}, "Got x. A column of other classes"),
-    ({"y": [["a", "b"], ["a"]] * 250}, "Got lists of different lengths. MultiLabelBinarizer()"),
     ({"y": [{"b"}, {"a"}] * 250}, "Got a set in a row. MultiLabelBinarizer()"),
     ({"y": Y[:9]}, "Found input variables with inconsistent numbers of samples"),
-    ({"validation_data": (X, Y[:, :2])}, "must hold 3 labels per row, as y does. Got y of shape"),
     ({"validation_data": (X, Y[:, 0])}, "must hold 3 labels per row, as y does. Got y of shape"),
 ]
 
@@ -363,19 +346,12 @@ def test_wrong_data(call, text):
         ),
         ({"metric": "f1"}, 'average of FBeta must be "macro", "micro" or "weighted" for 3 labels'),
         ({"metric": "accuracy"}, "confusion of Accuracy must come from mutually exclusive classes"),
-        ({"metric": "f1_samples"}, "A mean over rows is not a function of the matrix"),
     ],
     ids=str,
 )
 def test_wrong_arguments(arguments, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         quick(**arguments).fit(X, Y)
-
-
-def test_validation_data_has_one_label_per_row_as_y_does():
-    text = "validation_data of AlignedClassifier must hold one label per row. Got y of shape"
-    with pytest.raises(ValueError, match=text):
-        quick().fit(X, Y[:, 0], validation_data=(X, Y))
 
 
 def test_a_network_that_has_diverged_is_not_believed(fitted):

@@ -10,7 +10,6 @@ from sklearn.metrics import f1_score
 from sklearn.naive_bayes import GaussianNB
 
 from evalign import AlignedDecisionCV
-from evalign.training import TrainingWarning
 from tests.estimator.models import imbalanced
 
 matplotlib.use("agg")
@@ -53,12 +52,4 @@ def test_without_matplotlib(monkeypatch):
     X, y = imbalanced(100)
     clf = AlignedDecisionCV(GaussianNB(), decision="argmax").fit(X, y)
     with pytest.raises(ImportError, match=r"plot needs matplotlib.*pip install -e '\.\[plot\]'"):
-        clf.plot()
-
-
-def test_one_class_has_nothing_to_draw():
-    X, y = imbalanced(20)
-    with pytest.warns(TrainingWarning, match="All rows are of one class, 0"):
-        clf = AlignedDecisionCV(GaussianNB()).fit(X, np.zeros_like(y))
-    with pytest.raises(ValueError, match="plot"):
         clf.plot()

@@ -112,17 +112,6 @@ class Bag(torch.nn.Module):
         return {"logits": self.words(input_ids)}
 
 
-class Normalised(Bag):
-    """A network with batch statistics."""
-
-    def __init__(self):
-        super().__init__()
-        self.scale = torch.nn.BatchNorm1d(CLASSES, dtype=torch.float64)
-
-    def forward(self, input_ids):
-        return {"logits": self.scale(self.words(input_ids))}
-
-
 def in_trainer(folder, *, make=model, rows=None, **how):
     """Return the gradients and logged losses of two steps with a learning rate of 0."""
     notes, rows = Notes(), rows or texts(2 * ROWS)
@@ -182,11 +171,6 @@ def test_a_model_of_ones_own(tmp_path):
     close(answer, plain(make=Bag))
     with pytest.raises(ValueError, match=r"a batch of AlignedTrainer must hold labels.*Set Train"):
         in_trainer(tmp_path, make=Bag)
-
-
-def test_batch_statistics_of_microbatches_are_warned_of(tmp_path):
-    with pytest.warns(UserWarning, match="AlignedTrainer: the model has batch statistics"):
-        in_trainer(tmp_path, make=Normalised, microbatches=3, label_names=["labels"])
 
 
 def test_a_last_step_of_fewer_microbatches_is_exact_too(tmp_path):

@@ -109,40 +109,18 @@ def test_scores_of_ones_own_are_reported_beside_the_metric(scores, tmp_path):
             assert found["eval_own"] == pytest.approx(found["eval_metric"], abs=tolerances.HARD)
 
 
-def test_scores_that_clash_are_refused(tmp_path):
-    engine = trainer(arguments(tmp_path), compute_metrics=lambda _: {"metric": 1.0})
-    with pytest.raises(ValueError, match="compute_metrics of AlignedTrainer must return other"):
-        engine.evaluate()
-    args = arguments(tmp_path, include_for_metrics=["inputs"])
-    with pytest.raises(ValueError, match="include_for_metrics of TrainingArguments must be empty"):
-        trainer(args, compute_metrics=own_scores)
-
-
-@pytest.mark.parametrize("microbatches", [1, 2])
-def test_a_plain_trainer_takes_a_loss(microbatches, tmp_path):
-    """Its gradient is the plain one, or the mean over micro-batches by their labels."""
+def test_a_plain_trainer_takes_a_loss(tmp_path):
     notes, rows = Notes(), texts(2 * ROWS)
-    args = arguments(tmp_path, learning_rate=0.0, microbatches=microbatches)
     engine = Trainer(
         model(),
-        args,
+        arguments(tmp_path, learning_rate=0.0),
         train_dataset=rows,
         eval_dataset=rows,
         compute_loss_func=MetricLoss("f1_macro"),
         callbacks=[notes],
     )
     engine.train()
-    if microbatches == 1:
-        same([gradient.tolist() for gradient in notes.gradients], plain()[0])
-    else:
-        halves = []
-        for half in (rows[:6], rows[6:12]):
-            classifier = model()
-            ids = torch.stack([row["input_ids"] for row in half])
-            target = torch.tensor([row["labels"] for row in half])
-            MetricLoss("f1_macro")(classifier(input_ids=ids).logits, target).backward()
-            halves.append(gradients(classifier))
-        same(notes.gradients[0].tolist(), torch.stack(halves).mean(0).tolist())
+    same([gradient.tolist() for gradient in notes.gradients], plain()[0])
     assert 0 < engine.evaluate()["eval_loss"] < 1
 
 

@@ -166,10 +166,6 @@ def test_a_batch_without_a_target_says_where_it_belongs():
         fitted.unpack({"x": x, "labels": y, "mask": y})
     with pytest.raises(ValueError, match=r"Got 4 parts\. Override AlignedModule\.unpack"):
         fitted.unpack((x, y, y, y))
-    with pytest.raises(TypeError, match=r"a dict of tensors, with a microbatch_size\. Got list"):
-        AlignedModule(
-            network(), MetricLoss("f1_macro"), "f1_macro", microbatch_size=4
-        ).training_step(([x, x], y), 0)
 
 
 def test_predict_gives_the_labels_of_the_rule():

@@ -35,13 +35,6 @@ def softmax(row):
     return np.array([e / sum(exponentials) for e in exponentials], dtype=float)
 
 
-def hard(p, tau):
-    """BtG eq. 1."""
-    if p >= tau:
-        return 1.0
-    return 0.0
-
-
 def linear(p, tau, delta=0.2):
     """BtG eq. 5."""
     tau_m = min(tau, 1 - tau)

@@ -239,14 +239,6 @@ def test_multilabel_metrics_become_scikit_learns(metric, opponent):
     assert metric(c).item() == pytest.approx(expected, abs=LIMIT)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10])
-def test_matrix_becomes_scikit_learns(classes):
-    logits, target = multiclass_problem(classes, seed=2)
-    c = Confusion.from_logits(logits, target, temperature=COLD, matrix=True)
-    expected = sk.confusion_matrix(target, logits.argmax(1), normalize="all")
-    np.testing.assert_allclose(c.matrix / c.total, expected, atol=LIMIT)
-
-
 @pytest.mark.parametrize("name", ["f1_macro", "accuracy", "precision_macro", "matthews_corrcoef"])
 def test_metrics_converge_in_proportion_to_the_temperature(name):
     logits, target = multiclass_problem(3, seed=3)
@@ -305,14 +297,6 @@ def test_ties_never_become_hard(temperature, tied):
     assert g[-1] <= temperature  # T p / (τ − w) over a norm of at least 1, with p below τ − w
     at_threshold = membership.binary(torch.zeros(1).double(), temperature=temperature)
     assert at_threshold.item() == 0.5
-
-
-def test_a_tied_row_is_split_between_its_classes_in_the_limit():
-    logits = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 2.0]], dtype=torch.float64)
-    target = torch.tensor([0, 2])
-    c = Confusion.from_logits(logits, target, temperature=COLD, matrix=True)
-    expected = [[0.5, 0.5, 0], [0, 0, 0], [0, 0, 1]]
-    np.testing.assert_allclose(c.matrix, expected, atol=LIMIT)
 
 
 # Theorem 5.4: an ordinal classifier of a number x with two boundaries a < b, each on a grid.

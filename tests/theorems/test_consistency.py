@@ -79,18 +79,6 @@ def test_beta_memberships_and_their_decisions_have_one_limit(name, rates, rows):
         assert abs(score(metric, target, soft, "binary") - limit(r, u, v)) < FALSE_ALARM * error
 
 
-@pytest.mark.parametrize("rates", RATES, ids=str)
-def test_hard_f1_of_decisions_is_f1_of_zero_one_memberships(rates):
-    r, u, v = rates
-    random = np.random.default_rng(1)
-    target = (np.arange(1000) < r * 1000).astype(float)
-    decisions = (random.random(1000) < np.where(target == 1, u, v)).astype(float)
-    hard = Confusion.from_predictions(
-        torch.from_numpy(decisions).long(), torch.from_numpy(target).long()
-    )
-    assert metrics.FBeta()(hard).item() == score(metrics.FBeta(), target, decisions, "binary")
-
-
 # MC-Fβ Section 5.2: shares q of the classes; row i of `MEANS` is the mean membership of class i.
 
 SHARES = np.array([0.6, 0.3, 0.1])

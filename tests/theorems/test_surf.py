@@ -137,12 +137,6 @@ def test_balanced_mean_absolute_error_is_the_sum_of_the_rates(z):  # eq. 18 and 
     torch.testing.assert_close(slope, wanted, rtol=REFERENCE, atol=REFERENCE)
 
 
-@given(rates, rates)
-def test_gradient_of_balanced_mean_absolute_error(q0, q1):  # eq. 19: −q0′ = q1′
-    x0, x1 = tensors(q0, q1)
-    assert gradient(risk(MAE, x0, x1), x0, x1) == approx([2, 2])
-
-
 # The surrogate.
 
 
@@ -206,28 +200,3 @@ def test_surrogate_with_q_1_is_half_of_the_mean_absolute_error(z):
 
 
 # Figure 1: loss against rate at β = 1, p = ½; the mean absolute error is drawn halved.
-
-CURVES = {
-    "cross-entropy": (
-        FocalLoss(gamma=0.0),
-        1,
-        lambda q: -math.log(1 - q),
-        lambda q: -math.log(1 - q),
-    ),
-    "mean absolute error": (MAELoss(), 0.5, lambda q: q, lambda q: q),
-    "surrogate": (
-        SurrogateFBetaLoss(0.5, class_balanced=False),
-        1,
-        lambda q: -math.log(1 - q),
-        lambda q: math.log(1 + q),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CURVES)
-@pytest.mark.parametrize("q", [0.001, 0.2, 0.5, 0.8, 0.999])
-def test_figure_1(name, q):
-    loss, scale, of_false_negatives, of_false_positives = CURVES[name]
-    miss, alarm = (torch.tensor([x], dtype=torch.float64).logit() for x in (1 - q, q))
-    assert scale * loss(miss, torch.tensor([1])).item() == approx(of_false_negatives(q))
-    assert scale * loss(alarm, torch.tensor([0])).item() == approx(of_false_positives(q))

@@ -25,7 +25,6 @@ from evalign.comparison import (
 )
 from evalign.comparison import folds as trainer
 from evalign.estimator import FrameEncoder
-from evalign.metrics import ExpectedCost
 from tests.estimator.models import imbalanced, quick
 
 X, Y = imbalanced(240)
@@ -181,24 +180,14 @@ def test_the_positive_class_of_the_score_is_that_of_the_classifier():
         assert record.score == pytest.approx(expected, abs=1e-12)
 
 
-def test_sparse_rows_and_several_classes():
-    rows, classes = imbalanced(400, classes=3)
-    classifier = quick("f1_macro", epochs=1)
-    of_dense, of_sparse = (
-        list(compare(classifier, kind, classes, methods=[PLAIN, TREES], folds=2, seeds=[0]))
-        for kind in (rows, sparse.csr_array(rows))
+def test_sparse_rows_and_several_classes_of_any_type():
+    rows, codes = imbalanced(400, classes=3)
+    given = {"methods": [PLAIN, TREES], "folds": 2, "seeds": [0]}
+    plain, other = (
+        list(compare(quick("f1_macro", epochs=1), X, y, **given))
+        for X, y in ((rows, codes), (sparse.csr_array(rows), np.array(["a", "b", "c"])[codes]))
     )
-    assert scores(of_dense) == scores(of_sparse)
-
-
-def test_a_cost_is_scored_as_it_is():
-    cost = ExpectedCost([[0, 1], [5, 0]])
-    (record, *_), (name, *_) = run(classifier=quick(cost, epochs=3), seeds=[0]), FEW
-    assert record.method == name
-    network = quick(cost, epochs=3, recipe="cross_entropy", decision="argmax")
-    training, test = next(StratifiedKFold(3, shuffle=True, random_state=0).split(X, Y))
-    expected = -network.fit(X[training], Y[training]).score(X[test], Y[test])
-    assert record.score == pytest.approx(expected, abs=1e-12)
+    assert scores(plain) == scores(other)
 
 
 # The statistics
@@ -361,15 +350,6 @@ def test_verdict_names_both_differences():
     )
 
 
-def test_verdict_when_the_best_may_be_luck():
-    """A steady method beats plain cross-entropy, a shaky one with a better mean does not."""
-    shaky = [r for r in made(spread=0.1, tuned=0.76) if r.method == TUNED]
-    sentences = verdict([*made(plain=0.7, aligned=0.75), *shaky], metric="f1")
-    assert sentences[0] == "cross-entropy (tuned) has the best mean f1."
-    assert "may be chance" in sentences[1]
-    assert sentences[2:] == ["Shown to beat plain cross-entropy: aligned (tuned)."]
-
-
 def test_least_difference_that_would_be_shown():
     """Just above it a difference of the same spread has p < 0.05 among all methods, not below."""
     means = {"plain": 0.7, "tuned": 0.7, "aligned": 0.7, "trees": 0.7}
@@ -414,72 +394,31 @@ def test_a_tie_is_no_win():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            {"methods": ["aligned"]},
-            r"methods of compare must be some of cross-entropy \(argmax\), .*\. Got \['aligned'\]",
-        ),
+        ({"methods": ["aligned"]}, r"methods .* be some of cross-entropy \(argmax\), .*'aligned'"),
         ({"folds": 1}, "folds of compare must be at least 2. Got 1."),
-        (
-            {"seeds": [0, 1, 0]},
-            r"seeds of compare must be different numbers, at least one. Got \[0, 1, 0\]",
-        ),
+        ({"folds": 100}, "folds of compare must be at most 51, the rows of the rarest class. Got"),
+        ({"seeds": [0, 1, 0]}, r"seeds of compare must be different numbers, .*\[0, 1, 0\]"),
         (
             {"classifier": quick("f1", constraint="recall >= 0.9"), "methods": [TUNED, FOREST]},
             "methods of compare must be tuned ones for 'recall >= 0.9', which labels by argmax do "
             r"not keep. Got \['random forest",
         ),
-        (
-            {"folds": 100},
-            "folds of compare must be at most 51, the rows of the rarest class. Got 100.",
-        ),
-        (
-            {"groups": np.arange(len(Y)) % 2},
-            "groups of compare must name at least 3 groups. Got 2.",
-        ),
+        ({"groups": np.arange(len(Y)) % 2}, "groups of compare must name at least 3 groups. Got 2"),
         (
             {"groups": np.where(Y == 1, 3, np.arange(len(Y)) % 3)},
             "groups of compare must leave every class in every fold. Got no class 1 in one. Use",
         ),
-        (
-            {"sample_weight": [1.0]},
-            r"sample_weight of compare must have shape \(240,\). Got \(1,\)",
-        ),
+        ({"sample_weight": [1.0]}, r"sample_weight of compare must have shape \(240,\). Got"),
         ({"classifier": quick("f3x")}, "metric of compare must be a name"),
+        ({"y": np.stack([Y, Y], 1)}, r"y of compare must hold one class per row. Got shape \(240"),
+        ({"y": np.zeros_like(Y)}, "y of compare must hold two classes or more"),
+        ({"y": np.arange(240) % 3}, r'Got "binary"\. Use average="macro"'),
     ],
 )
-def test_errors(arguments, message):
+def test_errors_come_before_training(arguments, message):
+    given = {"classifier": quick("f1"), "X": X, "y": Y, "methods": FEW, "folds": 3}
     with pytest.raises(ValueError, match=message):
-        run(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("y", "weight", "message"),
-    [
-        (
-            np.stack([Y, Y], 1),
-            None,
-            r"y of compare must hold one class per row. Got shape \(240, 2",
-        ),
-        (np.arange(240) % 3, None, r'Got "binary"\. Use average="macro"'),
-        (Y, np.where(Y == 1, -1.0, 1.0), "sample_weight of compare must be finite and not"),
-    ],
-    ids=["labels", "metric", "weights"],
-)
-def test_what_no_training_can_use_is_refused_before_it(y, weight, message):
-    with pytest.raises(ValueError, match=message):
-        compare(quick("f1"), X, y, sample_weight=weight)
-
-
-@pytest.mark.parametrize("classes", [[0.0, 1.0], ["no", "yes"]])
-def test_labels_of_any_type(classes):
-    given = {"methods": [FOREST], "folds": 2, "seeds": [0]}
-    codes, labels = (compare(quick("f1"), X, y, **given) for y in (Y, np.array(classes)[Y]))
-    assert scores(list(codes)) == scores(list(labels))
-
-
-def test_y_must_hold_two_classes():
-    with pytest.raises(ValueError, match="y of compare must hold two classes or more"):
-        compare(quick("f1"), X, np.zeros_like(Y))
+        compare(**(given | arguments))
 
 
 @pytest.mark.parametrize("score", [np.nan, np.inf, None])

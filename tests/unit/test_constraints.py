@@ -200,10 +200,10 @@ BAD = {
     "tpr >= 0.9": 'Did you mean "recall"?',
     "roc_auc >= 0.9": "It ranks over all thresholds",
     "FPR <= 0.1": "fpr, fnr or predicted_rate. Got 'FPR'. Did you mean 'fpr'?",
-    "expected_cost <= 0.1": "Give the costs",
+    "expected_cost <= 0.1": 'Did you mean "expected_cost[[0, 1], [5, 0]]"?',
     "accuracy[1] >= 0.9": "must have a class behind a score of one class only. "
     'Got "accuracy[1]". Use "accuracy" alone.',
-    "recall_macro[1] >= 0.9": 'Use "recall_macro" alone, or "recall[1]".',
+    "recall_macro[1] >= 0.9": 'Use "recall_macro" alone.',
     "recall[hors] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got 'hors'. "
     "Did you mean 'horse'?",
     "recall[3] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got '3'.",

@@ -170,7 +170,7 @@ def exact_backward(
     exact = ExactAccumulation(loss)
     no_sync = getattr(model, "no_sync", nullcontext)  # DDP and FSDP have one
     with exact.counting(), no_sync():
-        for x, *rest in map(_checked, microbatches):
+        for x, *rest in microbatches:
             exact.count(model(x), *rest)
     with exact.replaying():
         for i, (x, *rest) in enumerate(microbatches):
@@ -214,17 +214,12 @@ def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:
 
 
 def _check_microbatches(microbatches: Any) -> None:
-    again = hasattr(microbatches, "__getitem__") and hasattr(microbatches, "__len__")
-    if not again or isinstance(microbatches, Tensor | dict | str):
-        allowed = "be a list, as it is gone through twice"
-        got, cure = type(microbatches).__name__, "Pass a list of (x, target), e.g. list(loader)."
-        raise TypeError(complaint("exact_backward", "microbatches", allowed, got, cure))
-
-
-def _checked(microbatch: Any) -> Any:
-    parts = len(microbatch) if isinstance(microbatch, tuple | list) else 0
-    if parts not in (2, 3) or not isinstance(microbatch[1], Tensor):
-        allowed = "hold (x, target) or (x, target, sample_weight)"
-        got = f"{type(microbatch).__name__} of {parts}" if parts else type(microbatch).__name__
-        raise TypeError(complaint("exact_backward", "microbatches", allowed, got))
-    return microbatch
+    got = type(microbatches).__name__
+    wrong = [got] if not isinstance(microbatches, list | tuple) else []
+    for part in microbatches if not wrong else ():
+        parts = len(part) if isinstance(part, tuple | list) else 0
+        if parts not in (2, 3) or not isinstance(part[1], Tensor):
+            wrong.append(f"a {type(part).__name__} of {parts}")
+    if wrong:
+        allowed = "be a list of (x, target) or (x, target, sample_weight), gone through twice"
+        raise TypeError(complaint("exact_backward", "microbatches", allowed, wrong[0]))

@@ -84,14 +84,11 @@ class RankSum:
         found = [torch.empty_like(mine) for _ in range(size)]
         dist.all_gather(found, mine, group=self._group)
         lengths, got = torch.stack(found).T.tolist()
-        allowed = "have the same number of classes on every rank"
-        cure = "Give the network all classes, also those that a rank has no rows of."
-        same = len(set(got)) == 1
-        require(same, self._owner, "logits", allowed, f"{got} classes", cure)
         # A loss that knows counts, or targets of another dtype, may take another way to its sums.
-        allowed, same = "be the same on every rank", len(set(lengths)) == 1
+        same = len(set(got)) == len(set(lengths)) == 1
+        allowed = "have the same number of classes on every rank, and the loss the same state"
         cure = "Load its checkpoint on every rank, and pass targets of one dtype."
-        require(same, self._owner, "the state", allowed, f"{lengths} sums", cure)
+        require(same, self._owner, "logits", allowed, f"{got} classes and {lengths} sums", cure)
         self._agreed.add(own.numel())
 
 

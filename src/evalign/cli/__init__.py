@@ -1,16 +1,11 @@
 """The command line: `evalign demo`, `fit`, `predict`, `evaluate`, `decide`, `compare`, `report`.
 
-`app` is the program and turns bad input into one line. `commands` holds the commands with their
-options: what a person sees before anything is computed. These, `options`, `files` and `errors`
-import only typer, so that help and an error about a path come at once. Each command imports its
-work when it runs. The work is in `fit`, `predict`, `decide` and `compare`. They use `outcome` (the
-models' answers for rows), `scores` (those that a table holds), `findings` (what else a report tells
-of them), `models` (what `fit` trains), `run` (the folder that it leaves behind), `dataset`,
-`labels` and `columns` (from a table to numbers; `doubts` warns of what may be read wrongly, `cells`
-has cells as text, numbers and dates) and `tables` (files of rows; `dialects` tells how a CSV is
-written, `quotes` whether stray ones took in rows, `sheets` reads Excel, `dates` what is not ISO
-8601, `truths` takes TRUE, true and 1 for the same). `loaded` opens a run in Python. `metrics` lists
-and checks names.
+`app` is the program; it turns bad input into one line. `commands` declares the commands with the
+`options` they share. Both import little, so that help and an error about a path come at once; a
+command imports its work when it runs. The work is in `fit`, `predict`, `decide`, `compare` and
+`metrics`. `run` is the folder that `fit` writes, `outcome` the predictions and scores of its
+models, `findings` what else a report says of them, `loaded` a run in Python. `dataset` reads the
+tables, with `labels`, `columns`, `tables` and the modules below these.
 May import everything else; only `evalign.load` imports it. Needs the extra `cli`.
 """
 
@@ -24,7 +19,7 @@ from evalign.core.text import installing
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program.
 
-    The exit code is 0, 1 (a bug), 2 (bad input), 130 (interrupted) or 141 (not read on).
+    The exit code is 0, 1 (a bug), 2 (bad input), 130 (interrupted) or 141 (broken pipe).
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # it may be ASCII, and names are any text
@@ -37,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.name is None or error.name.startswith("evalign"):
             raise
         code = f"evalign: {error.name} is not installed. {installing('.[cli]')}"
-    except KeyboardInterrupt:  # while `app` is imported, which takes Ctrl-C from then on
+    except KeyboardInterrupt:
         code = 130
     if code == 130:
         print("evalign: interrupted.", file=sys.stderr)

@@ -14,10 +14,11 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from evalign import comparison
-from evalign.cli.dataset import introduce, load
-from evalign.cli.errors import UsageError, refused
+from evalign.cli.dataset import load, reading_of
+from evalign.cli.errors import refused
+from evalign.cli.introduction import introduce
 from evalign.cli.metrics import check_metric
-from evalign.cli.tables import TableFile
+from evalign.cli.options import READING
 from evalign.cli.terminal import Terminal, terminal
 from evalign.comparison import (
     METHODS,
@@ -32,10 +33,10 @@ from evalign.comparison import (
 )
 from evalign.core.text import counted
 from evalign.estimator import AlignedClassifier
-from evalign.estimator.frames import NothingToLearn
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
 from evalign.report.words import number
+from evalign.tables.files import TableFile
 from evalign.training import TrainingWarning
 
 # The demo has few rows and should be quick: a small network and some of the methods are enough.
@@ -53,33 +54,22 @@ Now with a table of your own:
 def compare_methods(
     data: Path,
     *,
-    target: str,
     metric: str,
     folds: int,
     seeds: int,
     epochs: int | None,
-    group: str | None,
-    weight: str | None,
-    drop: list[str],
-    positive: str | None,
+    drop: list[str] | None,
     as_json: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Do the work of `evalign compare`; its options are explained in `commands`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
-        dataset = load(
-            TableFile(data),
-            target=target,
-            group=group,
-            weight=weight,
-            drop=drop,
-            positive=positive,
-        )
+        reading = reading_of({name: options.pop(name) for name in READING})
+        dataset = load(TableFile(data, reading), drop=drop or [], **options)
         labels, rows = dataset.labels, dataset.rows
         check_metric(metric, len(labels.values))
-        rarest = int(np.bincount(rows.y[rows.counted]).min())
-        wanted, folds = folds, min(folds, max(2, rarest))
         with refused():
             records = comparison.compare(
                 AlignedClassifier(metric, epochs=epochs, pos_label=labels.positive),
@@ -92,15 +82,9 @@ def compare_methods(
                 sample_weight=rows.weight,
             )
         introduce(spoken, dataset)
-        if folds < wanted:
-            why = f"a class has {counted(rarest)}"
-            spoken.note(f"Note: {folds} folds in the place of {wanted}: {why}.")
         about = {"rows": len(rows.y), "classes": labels.names, "folds": folds, "seeds": seeds}
-        try:
+        with refused():
             done = _run(spoken, records, len(METHODS) * folds * seeds)
-        except NothingToLearn as error:
-            what = f"The rows of a fold of {data} differ in no column to learn from"
-            raise UsageError(f"{what}. Give more rows, or other columns.") from error
         _show(spoken, about, metric, done)
 
 
@@ -114,16 +98,11 @@ def show_demo(*, as_json: bool, quiet: bool) -> None:
         classifier = AlignedClassifier(
             DEMO_METRIC, network=small, epochs=30, batch_size=64, learning_rate=0.01, device="cpu"
         )
-        records = comparison.compare(
-            classifier, X, y, methods=DEMO_METHODS, folds=DEMO_FOLDS, seeds=range(DEMO_SEEDS)
-        )
+        given: dict[str, Any] = {"folds": DEMO_FOLDS, "seeds": range(DEMO_SEEDS)}
+        records = comparison.compare(classifier, X, y, methods=DEMO_METHODS, **given)
         done = _run(spoken, records, len(DEMO_METHODS) * DEMO_FOLDS * DEMO_SEEDS)
-        about = {
-            "rows": len(y),
-            "classes": [*"0123456789"],
-            "folds": DEMO_FOLDS,
-            "seeds": DEMO_SEEDS,
-        }
+        about = {"rows": len(y), "classes": [str(digit) for digit in range(10)]}
+        about |= {"folds": DEMO_FOLDS, "seeds": DEMO_SEEDS}
         _show(spoken, about, DEMO_METRIC, done)
         for line in NEXT.splitlines():
             spoken.note(line)
@@ -146,15 +125,12 @@ def small(n_features: int, n_classes: int) -> nn.Module:
 
 
 def _run(spoken: Terminal, records: Iterator[FoldScore], total: int) -> list[FoldScore]:
-    """Collect all records behind a progress bar. A warning that repeats is shown once."""
-    with warnings.catch_warnings(record=True) as caught:
-        # The advice on batches that are small for EAST cannot be followed: there is no option.
+    """Collect all records behind a progress bar."""
+    with warnings.catch_warnings():
+        # EAST sees one batch at a time, and no option makes batches larger.
         warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
         bar = Console(stderr=True)
-        done = list(track(records, "Comparing", total, console=bar, disable=spoken.quiet))
-    for text in dict.fromkeys(str(warning.message) for warning in caught):
-        spoken.note(f"Note: {text}")
-    return done
+        return list(track(records, "Comparing", total, console=bar, disable=spoken.quiet))
 
 
 def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[FoldScore]) -> None:
@@ -164,8 +140,7 @@ def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Fo
     sentences = verdict(records, metric=metric, greater_is_better=greater)
     if about["folds"] * about["seeds"] >= MIN_VALUES:
         least = number(least_shown(records))
-        chance = f"a difference below about {least} cannot be told from chance."
-        sentences.append(f"With these folds {chance}")
+        sentences.append(f"These folds cannot tell a difference below about {least} from chance.")
     data = {
         "metric": metric,
         "greater_is_better": greater,
@@ -174,27 +149,24 @@ def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[Fo
         "verdict": sentences,
         "records": [record._asdict() for record in records],
     }
-    enough = about["folds"] * about["seeds"] > 2
     explained = (
         f"Mean {metric}{'' if greater else ' (less is better)'} over {about['folds']} folds, "
-        f"{'once' if about['seeds'] == 1 else str(about['seeds']) + ' times'}, "
-        f"{'with its 95% interval; ' if enough else ''}difference to {PLAIN}."
+        f"{counted(about['seeds'], 'time')}, with its 95% interval; difference to {PLAIN}."
     )
-    spoken.result(data, _table(rows, enough), explained, "", *sentences)
+    spoken.result(data, _table(rows), explained, "", *sentences)
 
 
-def _table(rows: list[Row], enough: bool) -> Table:
-    """Show a line per method. Without `enough` values the wide intervals are left out."""
+def _table(rows: list[Row]) -> Table:
+    """Show a line per method."""
     table = Table("method", box=None, pad_edge=False)
     for heading in ("mean", "95% interval", "difference", "p", "seconds"):
         table.add_column(heading, justify="right", no_wrap=True)
     for method, score, difference, seconds in rows:
-        span = f"{number(score.low)} to {number(score.high)}" if enough else ""
-        cells = [number(score.value), span, "", ""]
+        cells = [number(score.value), f"{number(score.low)} to {number(score.high)}", "", ""]
         if difference is not None:
             sign = "+" if difference.value > 0 else ""
             p = "<0.001" if difference.p < 0.001 else f"{difference.p:.3f}"
-            cells[2:] = f"{sign}{number(difference.value)}", p if enough else ""
+            cells[2:] = f"{sign}{number(difference.value)}", p
         table.add_row(method, *cells, f"{seconds:.1f}")
     return table
 

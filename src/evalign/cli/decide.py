@@ -1,29 +1,21 @@
 """The work of `evalign decide`: a decision rule for a table of probabilities, and its use."""
 
-import shlex
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from rich.table import Table
-from scipy.stats import mannwhitneyu
 
-from evalign.cli.cells import as_objects, as_text
-from evalign.cli.dataset import check_name, read_weights
-from evalign.cli.errors import UsageError, listed, refused
-from evalign.cli.labels import Labels, warn_of_formulas
+from evalign.cli.dataset import read_weights, reading_of
+from evalign.cli.errors import UsageError, refused
+from evalign.cli.files import replacing
 from evalign.cli.metrics import check_metric
 from evalign.cli.saved_rule import SavedRule
-from evalign.cli.scores import class_columns, class_scores, seem_probabilities
-from evalign.cli.tables import TableFile, writing
-from evalign.cli.terminal import Terminal, terminal
-from evalign.core.constraints import parse
+from evalign.cli.scores import class_columns, class_scores
+from evalign.cli.terminal import terminal
 from evalign.core.metrics import resolve
-from evalign.core.text import counted
+from evalign.core.text import counted, listed
 from evalign.decisions import Decision, DecisionRule
 from evalign.decisions.fit_rows import check_promise
 from evalign.decisions.objective import ROUNDING
@@ -31,10 +23,11 @@ from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
 from evalign.estimator.out_of_fold import Method, OutOfFoldScores, as_argument
 from evalign.report.words import number
+from evalign.tables.classes import Labels
+from evalign.tables.files import TableFile, writing
 
 PREDICTION = "prediction"
 SEED = 0  # of the folds
-CHANCE = 0.01  # that scores which tell nothing look like those of the other class
 
 
 def fit_rule(
@@ -49,47 +42,39 @@ def fit_rule(
     groups: str | None,
     weight: str | None,
     positive: str | None,
-    classes: list[str] | None,
+    classes: str | None,
     logits: bool,
     as_json: bool,
     quiet: bool,
+    **reading: Any,
 ) -> None:
     """Do the work of `evalign decide` without a rule; its options are explained in `commands`."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
         check_metric(metric)
         with refused():
             check_promise("evalign decide", decision, constraint, confidence)
-        source = TableFile(data)
+        source = TableFile(data, reading_of(reading))
         given = {"--target": target, "--weight": weight, "--groups": groups}
+        given = {option: name for option, name in given.items() if name is not None}
         for option, name in given.items():
-            check_name(source, option, name)
-        roles = [name for name in given.values() if name is not None]
-        source.need(roles)
-        table = source.read()
+            source.need([name], option)
+        roles = list(given.values())
+        table = source.read(text=[name for name in (target, groups) if name is not None])
         labels = Labels.of(table, target, positive, source)
-        found = class_columns(source, labels, classes, roles)
+        known = None if classes is None else [name.strip() for name in classes.split(",")]
+        found = class_columns(source, labels, known, roles)
         absent = [name for name in found if name not in labels.names]
-        if absent and decision == "tuned":  # it would give a class labels for which nothing speaks
-            columns = listed([found[name] for name in absent])
-            what = (
-                f"{source} must have rows of every class that has a column. Got none for {columns}"
-            )
-            cure = "Add some, or pass --decision expected. If it is not a class, pass --classes."
-            raise UsageError(f"{what}. {cure}")
+        if absent and decision == "tuned":  # nothing would speak for or against such a class
+            what = f"{source} must have rows of every class that has a column"
+            cure = "Add some, or pass --decision expected."
+            raise UsageError(f"{what}. Got none of {listed(absent)}. {cure}")
         labels = labels.extended(absent)
-        if positive is not None and len(labels.names) > 2:
-            raise UsageError(f"--positive is for two classes. Got {listed(labels.names)}.")
+        check_metric(metric, len(labels.values))
         columns = [found[name] for name in labels.names if name in found]
         method: Method = "decision_function" if logits else "predict_proba"
         y = labels.encode(table, source)
-        values = class_scores(table, source, columns, method)
-        if len(columns) > 1 and seem_probabilities(values, columns, method):
-            got = "Got probabilities, which add up to 1 in each row"
-            what = f"Columns {listed(columns)} of {source} must hold logits"
-            raise UsageError(f"{what}. {got}. Leave --logits out.")
-        check_metric(metric, len(labels.values))  # of the classes that the columns are known to be
         oof = OutOfFoldScores(
-            values,
+            class_scores(table, source, columns, method),
             method,
             y,
             None if weight is None else read_weights(table, weight, source),
@@ -98,151 +83,64 @@ def fit_rule(
         )
         for fold, (_, rows) in enumerate(held_out.splits(held_out.FOLDS, y, y, y, {}, SEED)):
             oof.fold[rows] = fold
-        _check_gap(constraint, groups, labels.names)
-        apart = None if groups is None else _groups(table, groups)
+        apart = None if groups is None else table[groups].fillna("").astype(str).to_numpy(object)
         wanted = RuleSettings(metric, decision, constraint, labels.names, confidence, apart)
-        with refused(), warnings.catch_warnings(record=True) as told, _own_words():
+        with refused():
             rule = wanted.rule(oof)
             results = _as_metric(evidence(oof, wanted, rule), metric)
-        _introduce(spoken, source, labels, columns, roles)
-        if logits and ((oof.values >= 0) & (oof.values <= 1)).all():
-            cure = "If they are, leave --logits out."
-            spoken.note(f"Note: columns {listed(columns)} look like probabilities. {cure}")
-        _doubt_order(spoken, oof, labels, columns)
-        if absent:
-            spoken.note(f"Note: no row has the label {listed(absent)}.")
-        for warning in told:
-            spoken.note(f"Note: {warning.message}")
+        if len(labels.names) == 2:
+            spoken.note(f"The positive class is {labels.names[1]!r}.")
+        spoken.note(f"Columns of the classes: {listed(columns)}.")
         if doubt := wanted.doubt(oof):
             spoken.note(f"Note: {doubt}")
-        SavedRule(rule, labels, columns, method, source.decimal).write(out)
-        spoken.result(
-            _summary(results, rule, metric, len(y), out), *_shown(results, rule, metric, out)
-        )
+        SavedRule(rule, labels, columns, method, source.reading).write(out)
+        summary = {"out": str(out), "metric": metric, "rows": len(y), "source": rule.source}
+        if rule.slacks is not None:
+            summary |= {"slacks": rule.slacks, "promised": rule.promised}
+        curve = ("thresholds", "threshold_scores")
+        summary |= {name: _plain(value) for name, value in results.items() if name not in curve}
+        spoken.result(summary, *_shown(results, rule, metric, out))
 
 
-def apply_rule(path: Path, data: Path, out: Path, *, as_json: bool, quiet: bool) -> None:
+def apply_rule(
+    rule: Path, data: Path, out: Path, *, as_json: bool, quiet: bool, **reading: Any
+) -> None:
     """Do the work of `evalign decide --rule`: the columns of DATA and the label."""
     with terminal(as_json=as_json, quiet=quiet) as spoken:
-        saved = SavedRule.read(path)
-        source = TableFile(data, saved.decimal)
+        saved = SavedRule.read(rule)
+        source = TableFile(data, reading_of(reading, asdict(saved.reading)))
         source.need(saved.columns)
         if out.exists() and out.samefile(data):
             raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
-        if PREDICTION in saved.columns:
-            what = f"{path} reads the column {PREDICTION!r}, which {out} is to hold the labels in"
-            raise UsageError(f"{what}. Rename it, and fit the rule again.")
-        schema = source.schema
-        if PREDICTION in schema.names:
-            spoken.note(f"Note: {out} has new labels in the column {PREDICTION!r} of {source}.")
-            schema = schema.remove(schema.get_field_index(PREDICTION))
-        schema = schema.append(pa.field(PREDICTION, saved.labels.type))
-        count, doubted = 0, False
-        with writing(out, schema) as write:
-            for block in source.blocks():
+        count = 0
+        with replacing(out) as aside, writing(aside, out) as write:
+            for block, raw in source.blocks():
                 values = class_scores(block, source, saved.columns, saved.method, 1 + count)
-                if not doubted and seem_probabilities(values, saved.columns, saved.method):
-                    doubted = True
-                    what = f"columns {listed(saved.columns)} look like probabilities"
-                    cure = "If they are, fit a rule to probabilities, without --logits."
-                    spoken.note(f"Note: {what}, but {path} was fitted to logits. {cure}")
-                with _own_words():
-                    codes = saved.rule(**as_argument(values, saved.method))
-                parts = {name: block[name] for name in block.column_names}
-                write(pa.table(parts | {PREDICTION: saved.labels.decode(codes)}, schema=schema))
-                count += block.num_rows
-            source.check_rows(count)
-        warn_of_formulas(out, saved.labels)
+                codes = saved.rule(**as_argument(values, saved.method))
+                kept = raw.drop(columns=PREDICTION, errors="ignore")
+                write(kept.assign(**{PREDICTION: saved.labels.decode(codes)}))
+                count += len(raw)
         spoken.result({"rows": count, "out": str(out)}, f"Labelled {counted(count)}: {out}")
-
-
-def _check_gap(constraint: str | None, groups: str | None, names: list[str]) -> None:
-    """Refuse a gap without groups, and groups without a gap."""
-    with refused():
-        parts = () if constraint is None else parse(constraint, names, owner="evalign decide")
-    gaps = [each.text for each in parts if each.gap]
-    if gaps and groups is None:
-        raise UsageError(f"{gaps[0]} needs groups of rows. Name their column with --groups.")
-    if groups is not None and not gaps:
-        what = "--groups is for a gap between them, and --constraint bounds none"
-        raise UsageError(f'{what}. Leave it out, or pass --constraint "gap(recall) <= 0.05".')
-
-
-def _groups(table: pa.Table, name: str) -> np.ndarray:
-    """The groups of the rows, as strings; rows without one form one group."""
-    return as_objects(as_text(table[name]).fill_null(""))
-
-
-@contextmanager
-def _own_words() -> Iterator[None]:
-    """Keep back what the library says in words of Python about such columns."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The logits of .* look like probabilities")
-        yield
-
-
-def _introduce(
-    spoken: Terminal, source: TableFile, labels: Labels, columns: list[str], roles: list[str]
-) -> None:
-    """Say what the columns are taken for."""
-    names = labels.names
-    if len(columns) == 1:
-        spoken.note(f"Column {columns[0]!r} is taken for the class {names[1]!r}.")
-    else:
-        spoken.note(f"{len(columns)} classes, in the columns {listed(columns)}.")
-    left_out = [name for name in source.schema.names if name not in [*columns, *roles]]
-    if left_out:
-        spoken.note(f"Left out: {listed(left_out)}.")
-    if len(names) == 2:
-        spoken.note(f"The positive class is {names[1]!r}, the other one {names[0]!r}.")
-
-
-def _doubt_order(
-    spoken: Terminal, oof: OutOfFoldScores, labels: Labels, columns: list[str]
-) -> None:
-    """Say so if rows of the positive class have less of it than others: it may be the other's.
-
-    By ranks, which extreme scores do not move, and beyond chance, as scores may tell nothing.
-    """
-    if len(labels.names) > 2 or len(np.unique(oof.y)) < 2:
-        return
-    ahead, (other, positive) = oof.values[:, 1] - oof.values[:, 0], labels.names
-    ranks = mannwhitneyu(ahead[oof.y == 1], ahead[oof.y == 0], alternative="less")
-    if ranks.pvalue < CHANCE:
-        got = f"rows of {positive!r} mostly have lower scores of it than rows of {other!r}"
-        cure = f"If {columns[0]!r} is of {other!r}, pass --positive {shlex.quote(other)}."
-        if len(columns) == 2:
-            cure = f"Look whether {listed(columns)} are in each other's place."
-        spoken.note(f"Note: {got}. {cure}")
 
 
 def _as_metric(results: dict[str, Any], metric: str) -> dict[str, Any]:
     """The results with the metric itself in the place of scores, which of a cost are negative."""
-    results = results | {"greater_is_better": resolve(metric).greater_is_better}
-    if not results["greater_is_better"]:
-        for name in results:
-            if name.endswith(("_score", "_scores")) and not name.startswith("std"):
-                results[name] = -results[name]
-    return results
+    greater = resolve(metric).greater_is_better
+    sign = 1 if greater else -1
+    scores = ("_score", "_scores")
+    return {"greater_is_better": greater} | {
+        name: sign * value if name.endswith(scores) and not name.startswith("std") else value
+        for name, value in results.items()
+    }
 
 
-def _summary(
-    results: dict[str, Any], rule: DecisionRule, metric: str, rows: int, out: Path
-) -> dict[str, Any]:
-    """The result as JSON holds it; a number that is not known is null."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(each) for name, each in value.items()}
-        if isinstance(value, np.ndarray):
-            return [plain(each) for each in value.tolist()]
-        return None if isinstance(value, float) and not np.isfinite(value) else value
-
-    left_out = ("thresholds", "threshold_scores")
-    found = {name: plain(value) for name, value in results.items() if name not in left_out}
-    if rule.slacks is not None:
-        found |= {"slacks": rule.slacks, "promised": rule.promised}
-    return {"out": str(out), "metric": metric, "rows": rows, "source": rule.source, **found}
+def _plain(value: Any) -> Any:
+    """A result as JSON holds it; a number that is not known is null."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return [_plain(each) for each in value.tolist()]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _shown(
@@ -250,30 +148,22 @@ def _shown(
 ) -> list[Table | str]:
     """The result for a person."""
     table = Table("", metric, "deviation over folds", box=None, pad_edge=False)
-    names = {"argmax": "most probable class", "rule": "the rule"}
-    for key, name in names.items():
+    for key, name in {"argmax": "most probable class", "rule": "the rule"}.items():
         mean, spread = results[f"mean_{key}_score"], results[f"std_{key}_score"]
         table.add_row(name, number(mean), number(spread))
     gain, low, high = (results[key] for key in ("gain", "gain_low", "gain_high"))
-    verb = "brings" if results["greater_is_better"] else "saves"
-    brings = f"The rule {verb} {number(gain)} (95% interval {number(low)} to {number(high)})"
-    if not np.isfinite(gain):
-        brings = "What the rule brings cannot be said"
-    better = "The most probable class was better: you may do without the rule."
-    slacks = []
+    verb = "gains" if results["greater_is_better"] else "saves"
+    said = f"The rule {verb} {number(gain)} (95% interval {number(low)} to {number(high)})"
+    lines: list[Table | str] = [table, f"{said} on rows that it was not fitted to."]
+    if gain < 0 and rule.constraint is None:
+        lines.append("The most probable class was better: you may do without the rule.")
     for text, slack in (rule.slacks or {}).items():
-        met = results["fold_slacks"][text]
-        met, known = int((met >= -ROUNDING).sum()), int(np.isfinite(met).sum())
-        of_folds = f"{met} of {counted(known, 'fold')}"
-        slacks.append(f"{text}: {number(slack)} to spare on all rows; met on {of_folds}.")
+        folds = results["fold_slacks"][text]
+        met, known = int((folds >= -ROUNDING).sum()), int(np.isfinite(folds).sum())
+        of_folds = f"met on {met} of {counted(known, 'fold')}"
+        lines.append(f"{text}: {number(slack)} to spare on all rows; {of_folds}.")
     if rule.promised is not None:
         word = "holds" if rule.promised else "is not shown to hold"
-        slacks.append(f"On new rows it {word} with confidence {rule.confidence:g}.")
+        lines.append(f"On new rows it {word} with confidence {rule.confidence:g}.")
     threshold = f", threshold {results['threshold']:.4g}" if "threshold" in results else ""
-    return [
-        table,
-        f"{brings} on rows that it was not fitted to.",
-        *([better] if gain < 0 and rule.constraint is None else []),
-        *slacks,
-        f"Wrote {out} (found by: {rule.source}{threshold}).",
-    ]
+    return [*lines, f"Wrote {out} (found by: {rule.source}{threshold})."]

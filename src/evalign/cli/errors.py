@@ -8,10 +8,6 @@ class UsageError(ValueError):
     """Bad input. It is reported in one line, and the exit code is 2."""
 
 
-class DataWarning(UserWarning):
-    """A warning, in one line, that the data are used as they are but deserve a look."""
-
-
 @contextmanager
 def refused(kind: type[ValueError] = ValueError) -> Iterator[None]:
     """Report an error of the library as bad input: it is about what the user gave."""
@@ -19,9 +15,3 @@ def refused(kind: type[ValueError] = ValueError) -> Iterator[None]:
         yield
     except kind as error:
         raise UsageError(str(error)) from error
-
-
-def listed(names: list[str], most: int = 8) -> str:
-    """Write names as part of a sentence: the first ones, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(name) for name in names[:most]) + more

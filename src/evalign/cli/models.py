@@ -1,4 +1,4 @@
-"""What `evalign fit` trains: the models for its options, and their share of its time."""
+"""The models that `evalign fit` trains for its options, and their share of its time."""
 
 from importlib import import_module
 from pathlib import Path
@@ -7,50 +7,37 @@ from typing import Any
 
 import numpy as np
 
-from evalign.cli.dataset import Rows
-from evalign.cli.labels import Labels
+from evalign.cli.labelled import LabelledFrame
 from evalign.cli.run import NETWORK, About, Model
 from evalign.ensemble import AlignedEnsemble
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
 from evalign.estimator import AlignedClassifier
+from evalign.tables.classes import Labels
 
-# A preview: folds, seconds for the training (loading the libraries is not part of them), and how a
-# network is trained.
+# A preview: folds, seconds of training, and how a network is trained.
 QUICK_FOLDS, QUICK_TIME = 2, 6.0
 QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
-# Of a time limit: what the report may take in seconds, the share of telling which columns matter,
-# which also has a limit of its own; and what is left for the training, however long it took to load
-# the libraries and to read the table.
-REPORT_TAKES, SHUFFLING_SHARE, SHUFFLING, AT_LEAST = 1.0, 0.1, 20.0, 1.0
+# Seconds that the report may take of a time limit, and the least that is left for training.
+REPORT, LEAST = 3.0, 1.0
 
 
-def seconds_left(limit: float, start: float) -> float:
-    """Seconds for the training, of a limit that counts from the start."""
+def training_seconds(arguments: About, start: float) -> float | None:
+    """Seconds for training, if they are limited; --time counts from `start`."""
+    limit = arguments["--time"]
+    if limit is None:
+        return QUICK_TIME if arguments["--quick"] else None
     import_module("skops.io")  # saves what is trained, and takes seconds to load
-    used = monotonic() - start + REPORT_TAKES + seconds_to_shuffle(limit)
-    return max(AT_LEAST, limit - used)
-
-
-def time_limit(arguments: About) -> float | None:
-    """Seconds for the whole command or, of a preview, for its training, if they are limited."""
-    asked = arguments["--time"]
-    return QUICK_TIME if arguments["--quick"] and asked is None else asked
-
-
-def seconds_to_shuffle(limit: float | None) -> float:
-    """Seconds for telling which columns matter."""
-    return SHUFFLING if limit is None else min(SHUFFLING, SHUFFLING_SHARE * limit)
+    return max(LEAST, limit - (monotonic() - start) - REPORT)
 
 
 def estimators(
     arguments: About, labels: Labels, limit: float | None, verbose: int
 ) -> dict[str, Model]:
-    """What is trained for the options of a command, within a limit of seconds."""
+    """The models to train for the options of a command, within a limit of seconds."""
     metric, model, quick = (arguments[name] for name in ("--metric", "--model", "--quick"))
     seed, recipe, epochs = (arguments[name] for name in ("--seed", "--recipe", "--epochs"))
-    usual = {"decision": arguments["--decision"], "random_state": seed, "verbose": verbose}
-    usual |= {name: arguments[f"--{name}"] for name in ("constraint", "confidence")}
-    usual["pos_label"] = labels.positive
+    usual = {name: arguments[f"--{name}"] for name in ("decision", "constraint", "confidence")}
+    usual |= {"pos_label": labels.positive, "random_state": seed, "verbose": verbose}
     trained: dict[str, Any] = QUICK_TRAINING if quick and epochs is None else {"epochs": epochs}
     if model == NETWORK:
         recipes = {"model": recipe}
@@ -75,14 +62,17 @@ def estimators(
 
 
 def train(
-    model: Model, labels: Labels, training: Rows, validated: Rows | None, checkpoint: Path
+    model: Model,
+    labels: Labels,
+    training: LabelledFrame,
+    validated: LabelledFrame | None,
+    checkpoint: Path,
 ) -> None:
-    """Fit to folds of the training rows, or to these alone where validation rows are given."""
+    """Fit to folds of the training rows, or to all of them where validation rows are given."""
     rows, known = training, labels.array
     given: dict[str, Any] = {"checkpoint": checkpoint}
-    if isinstance(model, AlignedClassifier):
-        if validated is not None:
-            given["validation_data"] = (validated.X, known[validated.y], validated.weight)
+    if isinstance(model, AlignedClassifier) and validated is not None:
+        given["validation_data"] = (validated.X, known[validated.y], validated.weight)
     elif validated is not None:
         rows = training.followed_by(validated)
         parts = np.split(np.arange(len(rows.y)), [len(training.y)])

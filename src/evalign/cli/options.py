@@ -1,26 +1,17 @@
 """Arguments that several commands share. A path is checked here, before anything is loaded."""
 
 import math
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
 from evalign.cli.errors import UsageError
-from evalign.cli.files import (
-    check_file,
-    check_page,
-    check_parent,
-    check_rule,
-    check_run,
-    check_suffix,
-    check_table,
-    check_utf8,
-)
+from evalign.cli.files import SUFFIXES, table, writable
 
 # Copies of the library's values, because the library takes seconds to load. A test compares them.
-RECIPES = ("aligned", "cross_entropy", "east")
+RECIPES = Literal["aligned", "cross_entropy", "east"]
 DECISIONS = Literal["argmax", "tuned", "expected"]
 MODELS = Literal[
     "auto",
@@ -33,24 +24,14 @@ MODELS = Literal[
     "xgboost",
     "catboost",
 ]
-MODEL: MODELS = "blend"  # what `fit` takes if it is not told
 UNITS = {"s": 1, "m": 60, "h": 3600}
+Column = partial(Option, metavar="COL")
+NewFile = partial(Option, metavar="FILE")
+OldFile = partial(Option, metavar="FILE", exists=True, dir_okay=False)
 
 
-def checked(*checks: Callable[[Path], None]) -> Callable[[Path | None], Path | None]:
-    """A callback for an argument or an option that takes a path."""
-
-    def callback(path: Path | None) -> Path | None:
-        if path is not None:
-            for check in (check_utf8, *checks):
-                check(path)
-        return path
-
-    return callback
-
-
-def seconds(text: str | None) -> float | None:
-    """The seconds of "90", "90s", "5m" or "1h".
+def seconds(text: Any) -> float | None:
+    """Seconds of "90", "90s", "5m" or "1h".
 
     Examples:
         >>> seconds("1.5m")
@@ -68,127 +49,80 @@ def seconds(text: str | None) -> float | None:
     return found
 
 
+# Paths
+TABLE = "A table: .csv, .tsv (either may be .gz), .parquet or .xlsx."
 Data = Annotated[
     Path,
-    Argument(
-        metavar="DATA",
-        help="A table: .csv, .tsv (either may be .gz), .parquet or .xlsx.",
-        callback=checked(check_table),
-    ),
+    Argument(metavar="DATA", help=TABLE, exists=True, dir_okay=False, callback=table),
 ]
 RunFolder = Annotated[
-    Path,
-    Argument(
-        metavar="RUN", help="The folder that `evalign fit` wrote.", callback=checked(check_run)
-    ),
+    Path, Argument(metavar="RUN", help="The folder that `evalign fit` wrote.", exists=True)
 ]
 NewRun = Annotated[
-    Path,
-    Option(metavar="RUN", help="A new folder for the results.", callback=checked(check_parent)),
+    Path, Option(metavar="RUN", help="A new folder for the results.", callback=writable())
 ]
-NewTable = Annotated[
-    Path,
-    Option(
-        metavar="FILE",
-        help="The table to write: .csv, .tsv (either may be .gz) or .parquet.",
-        callback=checked(check_suffix, check_file),
-    ),
-]
-NewPage = Annotated[
-    Path | None,
-    Option(
-        metavar="FILE",
-        help="The page (.html) to write (default: in RUN).",
-        callback=checked(check_file, check_page),
-    ),
-]
-NewRuleOrTable = Annotated[
-    Path,
-    Option(
-        metavar="FILE",
-        help="The rule (.json) to write; with --rule the table.",
-        callback=checked(check_file),
-    ),
-]
+WRITTEN = "The table to write: .csv, .tsv (either may be .gz) or .parquet."
+NewTable = Annotated[Path, NewFile(help=WRITTEN, callback=writable(*SUFFIXES))]
+PAGE = "The page (.html) to write; by default the report in RUN."
+NewPage = Annotated[Path | None, NewFile(help=PAGE, callback=writable(".html"))]
+RULE = "The rule (.json) to write; with --rule, the table."
+NewRuleOrTable = Annotated[Path, NewFile(help=RULE, callback=writable(".json", *SUFFIXES))]
 RuleFile = Annotated[
-    Path | None,
-    Option(
-        "--rule",
-        metavar="FILE",
-        help="A rule that this command wrote, to label rows with.",
-        callback=checked(check_rule),
-    ),
+    Path | None, OldFile("--rule", help="Label rows with a rule that `evalign decide` wrote.")
 ]
 Validation = Annotated[
-    Path | None,
-    Option(
-        metavar="FILE",
-        help="Rows to choose the epoch and the decision on.",
-        callback=checked(check_table),
-    ),
+    Path | None, OldFile(help="Rows to choose epoch and decision on.", callback=table)
 ]
 Test = Annotated[
-    Path | None,
-    Option(
-        metavar="FILE",
-        help="Rows for the report (default: a fifth of DATA).",
-        callback=checked(check_table),
-    ),
+    Path | None, OldFile(help="Test rows (default: a fifth of DATA, held out).", callback=table)
 ]
-Target = Annotated[str, Option(metavar="COL", help="The column with the label.")]
-Metric = Annotated[str, Option(help="What to train for; `evalign metrics` lists the names.")]
-Seed = Annotated[int, Option(min=0, max=2**31 - 1, help="Of the split and of the training.")]
-Epochs = Annotated[
-    int | None, Option(min=1, help="Passes over the rows at most; else what the network wants.")
-]
-Model = Annotated[
-    MODELS,
-    Option(
-        help="What to train: several models, whose probabilities are averaged (blend), of which "
-        "the best is used (auto), or one of them."
-    ),
-]
-Time = Annotated[
+
+# Reading a file. `predict` and `evaluate` remember what `fit` was told.
+READING = ("sep", "encoding", "decimal", "missing", "dates")
+SEP = "Separator of a CSV (default: a comma, or a tab in a .tsv)."
+Sep = Annotated[str | None, Option(metavar="MARK", help=SEP)]
+Encoding = Annotated[str | None, Option(metavar="NAME", help="Encoding of a CSV (default: utf-8).")]
+Decimal = Annotated[str | None, Option(metavar="MARK", help="Decimal mark of a CSV (default: .).")]
+MISSING = "Text that stands for a gap, beside those that pandas knows. May be repeated."
+Missing = Annotated[list[str] | None, Option(metavar="TEXT", help=MISSING)]
+DATES = "Format of dates that are not ISO 8601, such as %d/%m/%Y."
+Dates = Annotated[str | None, Option(metavar="FORMAT", help=DATES)]
+
+# Columns
+Target = Annotated[str, Column(help="Column with the label.")]
+Group = Annotated[str | None, Column(help="Rows with the same value here stay together.")]
+Weight = Annotated[str | None, Column(help="Column with a weight per row.")]
+Drop = Annotated[list[str] | None, Column(help="Column not to learn from. May be repeated.")]
+Positive = Annotated[
     str | None,
-    Option(
-        metavar="TIME",
-        help="For all of it, such as 90s, 5m or 1h: models that would take longer are left out.",
-    ),
+    Option(metavar="LABEL", help="Positive class of two (default: the last in order)."),
 ]
-Recipe = Annotated[
-    str | None,
-    Option(
-        help=f"How to train a network: {', '.join(RECIPES)}. By default aligned, or with a "
-        "constraint cross_entropy."
-    ),
-]
+
+# Goal
+Metric = Annotated[str, Option(help="Metric to optimise; `evalign metrics` lists the names.")]
 Decision = Annotated[
     DECISIONS,
     Option(
-        help="From probabilities to labels: the most probable class (argmax), or what is best for "
-        "the metric by held-out labels (tuned) or by the probabilities alone (expected)."
+        help="From probabilities to labels: best for the metric on held-out labels (tuned), best "
+        "by the probabilities alone (expected), or the most probable class (argmax)."
     ),
 ]
-Constraint = Annotated[
-    str | None,
-    Option(
-        metavar="TEXT",
-        help='What the labels must meet, such as "recall >= 0.9" or "recall[yes] >= 0.9".',
-    ),
-]
-Confidence = Annotated[
-    float | None,
-    Option(metavar="P", help="The probability of that on new rows, such as 0.95."),
-]
-Group = Annotated[
-    str | None, Option(metavar="COL", help="Rows with one value of this column stay together.")
-]
-Weight = Annotated[str | None, Option(metavar="COL", help="The column with a weight per row.")]
-Drop = Annotated[
-    list[str] | None, Option(metavar="COL", help="A column not to learn from. May be repeated.")
-]
-Positive = Annotated[
-    str | None, Option(metavar="LABEL", help="Of two classes the positive one (default: the last).")
-]
+CONSTRAINT = 'What predictions must satisfy, such as "recall >= 0.9" or "recall[yes] >= 0.9".'
+Constraint = Annotated[str | None, Option(metavar="TEXT", help=CONSTRAINT)]
+CONFIDENCE = "Probability that the constraint holds on new data, such as 0.95."
+Confidence = Annotated[float | None, Option(metavar="P", help=CONFIDENCE)]
+
+# Training
+MODEL = "One model, a weighted mean of several (blend), or the best of several (auto)."
+Model = Annotated[MODELS, Option(help=MODEL)]
+RECIPE = "How to train a network (default: aligned; with a constraint, cross_entropy)."
+Recipe = Annotated[RECIPES | None, Option(help=RECIPE)]
+TIME = "Time for the whole command, such as 90s, 5m or 1h; slow models are left out."
+Time = Annotated[str | None, Option(metavar="TIME", help=TIME, callback=seconds)]
+Epochs = Annotated[int | None, Option(min=1, help="Maximum number of epochs of a network.")]
+Seed = Annotated[int, Option(min=0, max=2**31 - 1, help="Seed of the split and of training.")]
+
+# Output
+Verbose = Annotated[bool, Option("--verbose", help="Show what each column was read as.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
-Quiet = Annotated[bool, Option("--quiet", help="Say nothing but errors.")]
+Quiet = Annotated[bool, Option("--quiet", help="Print errors only.")]

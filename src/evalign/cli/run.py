@@ -4,11 +4,11 @@
 | -------------------------- | --------------------------------------------------------------- |
 | `run.json`                 | format, arguments, columns, classes, versions, SHA-256 of files |
 | `model/`, `baseline/`      | `AlignedClassifier.save`, or `AlignedEnsemble.save` for both    |
-| `test_predictions.parquet` | the models' answers for the test rows                           |
+| `test_predictions.parquet` | the predictions of the models on the test rows                  |
 | `metrics.json`             | `evalign.report.scores` of them                                 |
 | `history.json`             | a record per epoch, for each network                            |
-| `candidates.json`          | what each model of an ensemble reaches                          |
-| `findings.json`            | warnings, the rules, and the columns that matter                |
+| `candidates.json`          | the scores of each model of an ensemble                         |
+| `findings.json`            | warnings, decision rules, and the columns that matter           |
 | `report.html`              | made from the others, and the only one without a checksum       |
 
 It is built in `<folder>.partial/run` and renamed at the end. The checkpoints of the training lie
@@ -27,14 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from evalign.cli.columns import Columns
-from evalign.cli.dates import FORMS
+from evalign.cli.dataset import Columns
 from evalign.cli.errors import UsageError
-from evalign.cli.files import digest, partial_folder, replacing, synced
-from evalign.cli.labels import Labels
+from evalign.cli.files import digest, replacing, synced
 from evalign.ensemble import AlignedEnsemble
 from evalign.estimator import AlignedClassifier
-from evalign.report import ModelFindings, TriedModels
+from evalign.tables.classes import Labels
 from evalign.training import CheckpointError
 from evalign.training.checkpoint import WRONG_TREE, read_plain, sync_folder
 
@@ -47,25 +45,16 @@ FORMAT = "evalign run"
 VERSION = 5  # models are trained on labels, not on codes
 PREDICTIONS = "test_predictions.parquet"
 REPORT = "report.html"
-MODELS = ("model", "baseline")
 NETWORK = "network"  # of --model: one network, which has no candidates
-LARGEST = 2**30  # bytes of a file, but for those of the models
+LARGEST = 2**30  # bytes of a file, except those of the models
 About = dict[str, Any]
 Model = AlignedClassifier | AlignedEnsemble
-SHAPE: dict[str, type] = {
-    "arguments": dict,
-    "files": dict,
-    "file": str,
-    "columns": dict,
-    "classes": list,
-    "rows_per_class": list,
-    "rows": dict,
-    "versions": dict,
-}
 
 
 class FinishedRun:
     """A run folder that `fit` has completed, checked against its checksums.
+
+    The folder may come from anyone: it names no file outside of it, and nothing in it is executed.
 
     Args:
         folder: what `fit` wrote.
@@ -74,73 +63,41 @@ class FinishedRun:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.about = _read_about(folder)
-        for name, written in self.about["files"].items():
-            with self.reading(name):
-                self._check(name, written)
-        for name in ("history.json", "metrics.json", PREDICTIONS):
-            if name not in self.about["files"]:
-                raise _damaged(folder, f"run.json does not name {name}")
-
-    def _check(self, name: str, written: str) -> None:
-        path = self.folder / name
-        if not path.resolve().is_relative_to(self.folder.resolve()):
-            raise _damaged(self.folder, f"{name} is outside of it")
-        if not path.is_file():  # a pipe or a device has no end
-            raise _damaged(self.folder, f"{name} is missing, or no plain file")
-        if digest(path) != written:
-            raise _damaged(self.folder, f"{name} has changed since it was written")
-
-    @property
-    def columns(self) -> Columns:
-        return Columns(**self.about["columns"])
-
-    @property
-    def labels(self) -> Labels:
-        return Labels(self.columns.target, tuple(self.about["classes"]))
+        with self.reading("run.json"):
+            self.columns = Columns(**self.about["columns"])
+            self.labels = Labels(self.columns.target, tuple(self.about["classes"]))
+            self.arguments: About = dict(self.about["arguments"])
+            self.is_network = self.arguments["--model"] == NETWORK
+            for name, written in self.about["files"].items():
+                path = folder / name
+                inside = path.resolve().is_relative_to(folder.resolve())
+                if not inside or not path.is_file() or digest(path) != written:
+                    raise ValueError(f"{name} is missing, or has changed since it was written")
 
     @property
     def models(self) -> list[str]:
         """ "model", and "baseline" if there is one."""
-        if self._is_network:
-            return [name for name in MODELS if f"{name}/manifest.json" in self.about["files"]]
+        if self.is_network:
+            return [name for name in ("model", "baseline") if (self.folder / name).is_dir()]
         with self.reading("run.json"):
             return list(with_baseline(self._ensemble, self.about))
 
-    @property
-    def _is_network(self) -> bool:
-        return self.about["arguments"]["--model"] == NETWORK
-
     @cached_property
     def _ensemble(self) -> AlignedEnsemble:
-        with self.reading("model"):
-            return AlignedEnsemble.load(self.folder / "model")
+        return AlignedEnsemble.load(self.folder / "model")
 
     def classifier(self, name: str) -> Model:
         """One of its models."""
         with self.reading(name):
-            if self._is_network:
+            if self.is_network:
                 model = AlignedClassifier.load(self.folder / name)
             else:
                 model = with_baseline(self._ensemble, self.about)[name]
             if model.classes_.tolist() != sorted(self.labels.values):
-                raise ValueError("its classes are others than those of run.json")
+                raise ValueError("its classes are not those of run.json")
             if list(model.features_.given) != self.columns.features:
-                raise ValueError("its columns are others than those of run.json")
+                raise ValueError("its columns are not those of run.json")
             return model
-
-    @property
-    def tried(self) -> TriedModels | None:
-        """The models that an ensemble was made of."""
-        name = "candidates.json"
-        with self.reading(name):
-            return TriedModels(**self.read(name)) if name in self.about["files"] else None
-
-    @property
-    def findings(self) -> ModelFindings | None:
-        """What else is known of the models, unless an older version wrote the run."""
-        name = "findings.json"
-        with self.reading(name):
-            return ModelFindings(**self.read(name)) if name in self.about["files"] else None
 
     def read(self, name: str) -> Any:
         """One of its JSON files."""
@@ -149,7 +106,7 @@ class FinishedRun:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """Within it, an error is that of a file that `fit` did not write so."""
+        """Report an error in here as damage to a file."""
         try:
             yield
         except (UsageError, CheckpointError):
@@ -160,7 +117,7 @@ class FinishedRun:
 
 
 def with_baseline(ensemble: AlignedEnsemble, about: About) -> dict[str, AlignedEnsemble]:
-    """An ensemble as "model", and as "baseline" the candidate that it is held to, if any."""
+    """An ensemble as "model" and, as "baseline", the candidate that it is compared with, if any."""
     models = {"model": ensemble}
     if about["arguments"]["--baseline"] and about["baseline"] is not None:
         models["baseline"] = ensemble.only(about["baseline"])
@@ -168,30 +125,21 @@ def with_baseline(ensemble: AlignedEnsemble, about: About) -> dict[str, AlignedE
 
 
 def strongest(ensemble: AlignedEnsemble) -> str | None:
-    """The candidate with the best score on held-out rows, but for one that the ensemble is."""
-    scores = dict(
-        zip(ensemble.cv_results_["candidate"], ensemble.cv_results_["rule_score"], strict=True)
-    )
+    """The best candidate on held-out rows, unless the ensemble is that candidate alone."""
+    results = ensemble.cv_results_
+    scores = dict(zip(results["candidate"], results["rule_score"], strict=True))
     others = [name for name in ensemble.models_ if list(ensemble.weights_) != [name]]
     return max(others, key=lambda name: np.nan_to_num(scores[name], nan=-np.inf), default=None)
 
 
 def finished(folder: Path, arguments: About) -> FinishedRun | None:
     """The run of these arguments, or None if it is not complete. Refuse any other folder."""
-    partial = partial_folder(folder)
     if (folder / "run.json").exists():
         run = FinishedRun(folder)
-        _check_same(folder, run.about["arguments"], arguments)
-        if _command(partial) == arguments:  # killed between the rename and its removal
-            _remove(partial)
+        _check_same(folder, run.arguments, arguments)
         return run
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists and is not a run of evalign. Choose another --out.")
-    command = _command(partial)
-    if command is not None:
-        _check_same(partial, command, arguments)
-    elif partial.exists() and set(partial.iterdir()) - set(partial.glob("command.json.*.partial")):
-        raise UsageError(f"{partial} exists and is not a run of evalign. Choose another --out.")
     return None
 
 
@@ -201,30 +149,42 @@ def building(folder: Path, arguments: About) -> Iterator[tuple[Path, Path, About
 
     After an error the partial folder is kept if it holds training to continue from.
     """
-    partial = partial_folder(folder)
+    partial = folder.absolute().with_name(folder.absolute().name + ".partial")
     building, checkpoints = partial / "run", partial / "checkpoints"
     about: About = {"format": FORMAT, "version": VERSION, "arguments": arguments}
-    with _alone(partial):
+    with _locked(partial):
+        _check_partial(partial, arguments)
         try:
-            with replacing(partial / "command.json") as aside:
-                aside.write_text(json.dumps(arguments, indent=1), encoding="utf-8")
+            write_json(partial / "command.json", arguments)
             shutil.rmtree(building, ignore_errors=True)
             building.mkdir()
             yield building, checkpoints, about
             _finish(building, about)
             if folder.exists():
                 folder.rmdir()
-            sync_folder(building)
             os.rename(building, folder)
             sync_folder(partial.parent)
         except BaseException:
             shutil.rmtree(building if any(checkpoints.glob("*")) else partial, ignore_errors=True)
             raise
-        _remove(partial)
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _check_partial(partial: Path, arguments: About) -> None:
+    """Refuse a partial folder of another command."""
+    if not set(partial.iterdir()) - set(partial.glob("command.json.*.partial")):
+        return
+    try:
+        then = json.loads(read_plain(partial / "command.json", LARGEST))
+        then.keys()
+    except (OSError, RecursionError, *WRONG_TREE) as error:
+        cure = "Delete it, or choose another --out."
+        raise UsageError(f"{partial} exists and is not a run of evalign. {cure}") from error
+    _check_same(partial, then, arguments)
 
 
 @contextmanager
-def _alone(partial: Path) -> Iterator[None]:
+def _locked(partial: Path) -> Iterator[None]:
     """Make the folder and lock it for this process. The system unlocks it after a crash."""
     partial.mkdir(exist_ok=True)
     if fcntl is None:
@@ -232,17 +192,17 @@ def _alone(partial: Path) -> Iterator[None]:
         return
     descriptor = os.open(partial, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            cure = "Wait for it, or choose another --out."
-            raise UsageError(f"Another `evalign fit` is writing {partial}. {cure}") from error
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
+    except BlockingIOError as error:
+        cure = "Wait for it, or choose another --out."
+        raise UsageError(f"Another `evalign fit` is writing {partial}. {cure}") from error
     finally:
         os.close(descriptor)
 
 
 def _finish(folder: Path, about: About) -> None:
+    """Write `run.json`, once all other files are on the disk."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
         synced(path)
@@ -250,32 +210,18 @@ def _finish(folder: Path, about: About) -> None:
     digests.pop(REPORT, None)
     about["files"] = digests
     about["sha256"] = _digest_of(about)
-    with replacing(folder / "run.json") as aside:
-        aside.write_text(json.dumps(about, indent=1), encoding="utf-8")
+    write_json(folder / "run.json", about)
+    sync_folder(folder)
 
 
-def _command(partial: Path) -> About | None:
-    """The arguments of the run that is being built there, or None."""
-    path = partial / "command.json"
-    if not path.exists():
-        return None
-    try:
-        return json.loads(read_plain(path, LARGEST))
-    except (ValueError, OSError, RecursionError) as error:
-        cure = "Delete the folder to start afresh."
-        raise UsageError(f"{path} cannot be read: {error}. {cure}") from error
-
-
-def _remove(partial: Path) -> None:
-    """Delete the folder, its command last: until then the rest is known to be this run's."""
-    shutil.rmtree(partial / "checkpoints", ignore_errors=True)
-    shutil.rmtree(partial, ignore_errors=True)
+def write_json(path: Path, data: Any) -> None:
+    with replacing(path) as aside:
+        aside.write_text(json.dumps(data, indent=1), encoding="utf-8")
 
 
 def _read_about(folder: Path) -> About:
-    path = folder / "run.json"
     try:
-        about = json.loads(read_plain(path, LARGEST))
+        about = json.loads(read_plain(folder / "run.json", LARGEST))
     except (ValueError, OSError, RecursionError) as error:
         raise _damaged(folder, f"run.json cannot be read: {error}") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
@@ -285,41 +231,14 @@ def _read_about(folder: Path) -> About:
         raise UsageError(f"{folder} has format version {got}, this is {VERSION}. {cure}")
     if about.pop("sha256", None) != _digest_of(about):
         raise _damaged(folder, "run.json has changed since it was written")
-    wrong = [name for name, kind in SHAPE.items() if not isinstance(about.get(name), kind)]
-    if wrong or not _is_sound(about):
-        raise _damaged(folder, f"run.json does not say what `evalign fit` writes {wrong or ''}")
     return about
 
 
-def _is_sound(about: About) -> bool:
-    """Whether columns are texts, and classes two or more different texts or numbers."""
-    try:
-        found, classes = Columns(**about["columns"]), about["classes"]
-        names = [*found.used, *found.left_out]
-        kinds = {type(label) for label in classes}
-        ok = all(isinstance(name, str) and "\0" not in name for name in [*names, *about["files"]])
-        forms = found.date_forms
-        ok = ok and isinstance(forms, dict) and set(forms) <= set(found.dates)
-        ok = ok and set(forms.values()) <= set(FORMS) and found.decimal in (".", ",")
-        truths = found.truths
-        ok = ok and isinstance(truths, dict) and set(truths) <= set(found.categories)
-        ok = ok and all([type(text) for text in pair] == [str, str] for pair in truths.values())
-        ok = ok and isinstance(found.percents, dict) and type(found.blanks) is bool
-        ok = ok and all(type(signs) is bool for signs in found.percents.values())
-        alike = len(kinds) == 1 and kinds <= {str, int, float}
-        return ok and alike and len(set(classes)) == len(classes) > 1
-    except TypeError:
-        return False
-
-
 def _check_same(folder: Path, then: About, now: About) -> None:
-    for name in {**then, **now}:
-        if then.get(name) != now.get(name):
-            got = f"{name} was {then.get(name)} and is now {now.get(name)}"
-            if name == "data":  # a checksum, which tells a reader nothing
-                got = "DATA is another table, or has changed since"
-            cure = "Choose another --out, or delete it."
-            raise UsageError(f"{folder} belongs to another command: {got}. {cure}")
+    changed = [name for name in now if then.get(name) != now[name]]
+    if changed:
+        what = f"belongs to a command with another {', '.join(changed)}"
+        raise UsageError(f"{folder} {what}. Choose another --out, or delete it.")
 
 
 def _digest_of(about: About) -> str:

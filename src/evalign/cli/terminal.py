@@ -11,10 +11,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evalign.cli.errors import DataWarning, UsageError
+from evalign.cli.errors import UsageError
 from evalign.core.text import visible
-from evalign.decisions.promise import NotPromisedWarning
-from evalign.training import CheckpointError, TrainingWarning
+from evalign.tables.files import TableError
+from evalign.training import CheckpointError
 
 WARNING = "Note: "
 
@@ -26,7 +26,7 @@ class Terminal:
     Args:
         as_json: print the result as one JSON object, and nothing else on standard output.
         quiet: print only errors, and JSON if asked for.
-        warned: the notes that warn of something, which a report repeats.
+        warned: the warnings so far, which a report repeats.
     """
 
     as_json: bool
@@ -53,28 +53,17 @@ class Terminal:
 
 @contextmanager
 def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
-    """Give a Terminal.
-
-    Warnings of evalign become one line each, and a `CheckpointError` is bad input.
-    """
+    """Give a Terminal. A warning becomes one line; errors of files and tables are bad input."""
     spoken = Terminal(as_json, quiet)
+
+    def show(message: Any, *_: Any) -> None:
+        if str(message) not in spoken.warned:
+            spoken.note(f"{WARNING}{message}")
+
     with warnings.catch_warnings():
-        plain = warnings.showwarning
-
-        def show(message: Any, category: type[Warning], *where: Any) -> None:
-            if str(message) in spoken.warned:  # of another block or fold
-                return
-            if category.__module__.startswith(("evalign.", "evalign_study.")):
-                spoken.note(f"{WARNING}{message}")
-            else:
-                spoken.warned.append(f"{category.__name__}: {message}")
-                if not quiet:
-                    plain(message, category, *where)
-
-        for kind in (DataWarning, TrainingWarning, NotPromisedWarning):
-            warnings.simplefilter("always", kind)
+        warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
         try:
             yield spoken
-        except CheckpointError as error:
+        except (CheckpointError, TableError) as error:
             raise UsageError(str(error)) from error

@@ -13,14 +13,15 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, check_consistent_length
 
 from evalign.comparison.summary import PLAIN, TUNED, FoldScore
-from evalign.core.checks import refuse_masked, require
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator import AlignedClassifier, FrameEncoder
-from evalign.estimator.cells import within_float32
 from evalign.estimator.positive import oriented
 from evalign.estimator.rows import row_groups, row_weights
 from evalign.estimator.targets import Targets
+from evalign.tables.labels import label_array
+from evalign.tables.values import within_float32
 
 OWNER = "compare"
 
@@ -82,11 +83,10 @@ def compare(
         cross-entropy (argmax) 1
         random forest (argmax) 1
     """
-    refuse_masked(OWNER, "y", y)
     check_consistent_length(X, y)
-    y = np.asarray(y)
+    y = label_array(OWNER, y)
     require(y.ndim == 1, OWNER, "y", "hold one class per row", f"shape {y.shape}")
-    groups = None if groups is None else row_groups(OWNER, groups, len(y))
+    groups = row_groups(OWNER, groups, len(y))
     weight = None if sample_weight is None else row_weights(OWNER, sample_weight, y)
     if weight is not None:
         rows = np.flatnonzero(weight)
@@ -137,14 +137,12 @@ def _splits(
     seeds: Iterable[int],
 ) -> list[_Split]:
     """Split so that every fold has every class, or refuse."""
-    counts, fewer = np.bincount(y), "Use fewer folds."
+    counts = np.bincount(y)
     allowed = f"be at most {counts.min()}, the rows of the rarest class"
     require(folds <= counts.min(), OWNER, "folds", allowed, folds)
     if groups is not None:
         number, least = len(np.unique(groups)), max(3, folds)
-        allowed = f"name at least {least} groups"
-        cure = fewer if folds > 3 else "Give more groups, or leave them out."
-        require(number >= least, OWNER, "groups", allowed, number, cure)
+        require(number >= least, OWNER, "groups", f"name at least {least} groups", number)
     kind = StratifiedKFold if groups is None else StratifiedGroupKFold
     splits = []
     for seed in seeds:
@@ -153,7 +151,7 @@ def _splits(
     for split in splits:
         scarce = int(np.bincount(y[split.test], minlength=len(counts)).argmin())
         allowed, got = "leave every class in every fold", f"no class {classes[scarce]} in one"
-        require(scarce in y[split.test], OWNER, "groups", allowed, got, fewer)
+        require(scarce in y[split.test], OWNER, "groups", allowed, got, "Use fewer folds.")
     return splits
 
 

@@ -16,10 +16,6 @@ from evalign.core.rows import Task, check_task, check_types, per_row, signed
 from evalign.core.weights import check_weights, weight_tensor
 
 
-class MatrixNotBuilt(ValueError):
-    """The d × d matrix was asked of a Confusion that holds the O(classes) sums only."""
-
-
 @dataclass(frozen=True, eq=False)
 class Confusion:
     """True positives, predicted mass and actual mass of each class, and the total: sums, not means.
@@ -92,7 +88,7 @@ class Confusion:
         if self.full is None:
             cure = "Pass matrix=True, or give your metric the attribute needs_matrix = True."
             cure = "A multilabel Confusion has none." if self.multilabel else cure
-            raise MatrixNotBuilt(f"The d x d matrix of this Confusion was not built. {cure}")
+            raise ValueError(f"The d x d matrix of this Confusion was not built. {cure}")
         return self.full
 
     @property

@@ -12,7 +12,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.groups import of_each
 from evalign.core.metrics import ClassMetric, MatrixMetric, Metric, resolve
-from evalign.core.metrics.names import LONGEST, OTHER_WORDS, split
+from evalign.core.metrics.names import LONGEST, SYNONYMS, split
 from evalign.core.numerics import safe_ratio
 from evalign.core.text import nearest
 
@@ -162,7 +162,7 @@ def parse(
     with a label), then ">=" or "<=", and a number. A class stands in brackets behind the name: its
     index from 0, or its name, which may hold any characters, also commas and brackets. Where names
     themselves are numbers, a number is a name and never an index. Without brackets a score of
-    one class is that of class 1 of two. Of many labels a row, the class is the label.
+    one class is that of class 1 of two. In a multilabel problem the class is the label.
 
     "gap(recall) <= 0.05" bounds the difference between the largest and the smallest recall of
     groups of rows (equal opportunity); with "gap(fpr) <= 0.05", these are equal odds. A class
@@ -261,12 +261,9 @@ def _metric(name: str, inner: str | None, names: Sequence[str] | None, owner: st
         index = None if inner is None else _index(inner, names, owner)
         return OfClass(replace(metric, average=None), index, owner)
     if inner is not None:
-        cure = f'Use "{name}" alone'
-        if isinstance(metric, ClassMetric):
-            cure += f', or "{metric.stem}[{inner}]"'
         allowed = "have a class behind a score of one class only"
-        got = f'"{name}[{inner}]"'
-        raise ValueError(complaint(owner, "constraint", allowed, got, cure + "."))
+        got, cure = f'"{name}[{inner}]"', f'Use "{name}" alone.'
+        raise ValueError(complaint(owner, "constraint", allowed, got, cure))
     return metric
 
 
@@ -278,7 +275,7 @@ def _known(name: str, owner: str) -> Metric:
         return resolve(name, owner=f"{owner}'s constraint")
     except ValueError:
         plain = name.lower()
-        if plain in OTHER_WORDS or not (cure := nearest(plain, RATES)):
+        if plain in SYNONYMS or not (cure := nearest(plain, RATES)):
             raise  # the error of `resolve` names the metric: TPR is not a misspelt FPR
     allowed = "be of metrics.names(), fpr, fnr or predicted_rate"
     raise ValueError(complaint(owner, "metric of the constraint", allowed, repr(name), cure))

@@ -48,6 +48,6 @@ def class_indices(
         source = "as num_classes is not given"
         largest = int(torch.cat([predictions, target, predictions.new_ones(1)]).amax())
         num_classes = min(largest + 1, math.isqrt(MOST_COUNTS) if matrix else MOST_COUNTS)
-    check_indices(owner, "predictions", predictions, num_classes, source)
     check_indices(owner, "target", target, num_classes, source)
+    check_indices(owner, "predictions", predictions, num_classes, source)
     return predictions, target, num_classes

@@ -13,9 +13,9 @@ from evalign.core.numerics import at_once
 
 RESAMPLES = 2000
 LEVEL = 0.95
-# Rows of a class, or groups. With fewer, intervals are too narrow: with one row of a class, one of
-# two equally good labellers seems better beyond chance in every second test.
-FEW = 10
+# Fewest rows of a class, or groups, for an honest interval. With fewer it is too narrow: with one
+# row of a class, one of two equally good methods seems better beyond chance in every second test.
+MIN_FOR_INTERVAL = 10
 # Numbers held at a time, 32 MB of them.
 BLOCK = 2**22
 

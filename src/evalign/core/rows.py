@@ -195,8 +195,7 @@ def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> No
             allowed = (
                 f"have shape {tuple(rows)} (class indices) or {tuple(shape)} (a value per class)"
             )
-        last = len(shape) > 2 and target.shape == shape[:-1]
-        cure = "Classes belong in dimension 1; if yours come last, class_dim=-1." if last else ""
+        cure = "If the classes come last, pass class_dim=-1." if len(shape) > 2 else ""
         raise ValueError(complaint(owner, "target", allowed, tuple(target.shape), cure))
     if target.is_floating_point():
         allowed, cure = "hold integer class indices", "Use target.long()."
@@ -222,9 +221,10 @@ def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tenso
     given = {"logits": logits, "target": target, "sample_weight": sample_weight}
     for name, value in given.items():
         if not isinstance(value, Tensor) and (value is not None or name != "sample_weight"):
-            inside = isinstance(getattr(value, "logits", None), Tensor)
-            cure = "Pass its logits: output.logits." if inside else "Use torch.as_tensor(...)."
-            got = type(value).__name__
+            got, cure = (
+                type(value).__name__,
+                "Use torch.as_tensor(...) or output.logits.",
+            )
             raise TypeError(complaint(owner, name, "be a torch.Tensor", got, cure))
     if not logits.is_floating_point():
         cure = "Pass the network's raw outputs; labels belong in Confusion.from_predictions."
@@ -264,12 +264,9 @@ def check_indices(
 
 
 def cure_of_label(got: float, num_classes: int) -> str:
-    """The likely cure for a true label that is not one of the classes."""
-    if got == num_classes:
-        return "Labels count from 0: subtract 1 if yours count from 1."
-    if got == -1:
-        return "Map labels -1 and 1 to 0 and 1; if -1 marks rows to leave out, ignore_index=-1."
-    return f"Did you mean ignore_index={got:g}?"
+    """The cure for a true label that is not one of the classes."""
+    classes = f"Number the classes from 0 to {num_classes - 1}"
+    return f"{classes}, or leave such rows out by ignore_index={got:g}."
 
 
 def _check_labels(owner: str, labels: Tensor, declared: bool) -> None:

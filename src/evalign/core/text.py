@@ -1,7 +1,7 @@
 """Text that a terminal or a page can show as it is. Imports nothing slow."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from shlex import quote
 
@@ -45,6 +45,12 @@ def counted(number: int, thing: str = "row") -> str:
         ('1 row', '2,000 rows')
     """
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Write names as part of a sentence: the first ones, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(name) for name in names[:most]) + more
 
 
 def nearest(name: object, known: Iterable[str]) -> str:

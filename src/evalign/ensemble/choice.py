@@ -15,7 +15,7 @@ import numpy as np
 
 from evalign.core.metrics import Metric
 from evalign.core.numerics import with_mean_one
-from evalign.core.resampling import FEW, bootstrap, interval
+from evalign.core.resampling import MIN_FOR_INTERVAL, bootstrap, interval
 from evalign.ensemble.candidates import BLEND
 from evalign.estimator.evidence import CrossFitted, RuleSettings, others, rule_without, score_of
 from evalign.estimator.out_of_fold import OutOfFoldScores
@@ -176,7 +176,7 @@ def choose(tried: dict[str, Trial], how: str, settings: RuleSettings, judge: Jud
     (against,) = _best(tried, everything, judge, plain)
     *_, gain = judge.compare(chosen["rule"], plain(against))
     found = {"against": against} | dict(zip(("value", "low", "high"), gain, strict=True))
-    if judge.groups is not None and (groups := len(np.unique(judge.groups))) < FEW:
+    if judge.groups is not None and (groups := len(np.unique(judge.groups))) < MIN_FOR_INTERVAL:
         found["few_groups"] = groups
     return ChosenModels(weights, mean_out_of_fold(tried, weights), results, found)
 

@@ -9,7 +9,6 @@ from numbers import Real
 from typing import Any, Self, cast
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples, check_is_fitted
@@ -28,11 +27,11 @@ from evalign.ensemble.training import Clock
 from evalign.ensemble.trials import folds, run_trials
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings
-from evalign.estimator.frames import Features
-from evalign.estimator.rows import constraint_values, restored, row_weights
+from evalign.estimator.rows import restored, row_groups, row_weights
 from evalign.estimator.storage import reading
 from evalign.estimator.targets import warn_of_lost
 from evalign.recipes import chosen_recipe
+from evalign.tables.features import Features
 from evalign.training import TrainingWarning
 
 
@@ -159,15 +158,14 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         table, targets, features = read_table(self, X, y, sample_weight, groups)
         names, decision = targets.names, cast(Decision, self.decision)
         rows = _num_samples(y)
-        constraint_groups = constraint_values(OWNER, constraint_groups, rows)
+        constraint_groups = row_groups(OWNER, constraint_groups, rows, "constraint_groups")
         if constraint_groups is not None:
             constraint_groups = constraint_groups[table.counted]
         settings = RuleSettings(
             self.metric, decision, self.constraint, names, self.confidence, constraint_groups
         )
-        if len(names) > 1:
-            settings.check(OWNER)
-            check_promise(OWNER, decision, self.constraint, self.confidence)
+        settings.check(OWNER)
+        check_promise(OWNER, decision, self.constraint, self.confidence)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         parts = folds(OWNER, self.cv, table, rows, seed)
         warn_of_lost(targets, table.codes, parts)
@@ -175,10 +173,6 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         recipe = chosen_recipe(None, self.constraint)
         candidates = build(self.candidates, self.metric, recipe, most, seed)
 
-        if len(names) == 1:  # nothing to learn
-            rule = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
-            self._fitted = FittedEnsemble(targets, features, {}, {}, rule, {}, {}, {}, {})
-            return self
         with narrated(self.verbose) as tell:
             trials = run_trials(
                 candidates,
@@ -247,10 +241,7 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Labels, by the fitted rule."""
-        values = self._values(X)
-        one = np.zeros(len(values), int)
-        codes = self.rule_(probabilities=values) if values.shape[1] > 1 else one
-        return self._state().targets.decode(codes)
+        return self._state().targets.decode(self.rule_(probabilities=self._values(X)))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, n_classes): the weighted mean, before the rule's calibration."""
@@ -262,10 +253,8 @@ class AlignedEnsemble(ClassifierMixin, BaseEstimator):
         For two classes (n,), positive where the second is predicted; for more (n, n_classes), with
         the prediction as argmax.
         """
-        values = self._values(X)
-        if values.shape[1] == 1:
-            return np.zeros(values.shape)
-        return self._state().targets.decision(self.rule_.scores(probabilities=values))
+        scores = self.rule_.scores(probabilities=self._values(X))
+        return self._state().targets.decision(scores)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The metric of the predictions, negated if it is a cost: greater is better."""

@@ -10,8 +10,8 @@ from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
 from evalign.ensemble.training import TableForms, TrainedModels
-from evalign.estimator.frames import Features
 from evalign.estimator.targets import Targets
+from evalign.tables.features import Features
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class FittedEnsemble:
         targets: the labels, and the order of the rule's classes.
         features: what was learned about the columns.
         trained: the models, by the name of the candidate.
-        weights: of the candidates in the mean, by name; none if there is one class.
+        weights: of the candidates in the mean, by name.
         rule: from mean probabilities to labels.
         rules: the rule of each candidate alone.
         results: see `AlignedEnsemble.cv_results_`.
@@ -42,8 +42,6 @@ class FittedEnsemble:
 
     def mean(self, rows: TableForms) -> np.ndarray:
         """The weighted mean of probabilities, with columns in the order of the rule."""
-        if not self.weights:
-            return np.ones((len(rows.matrix), 1))
         classes = self.targets.classes[self.targets.order]
         each = [self.trained[name].mean(rows, classes) for name in self.weights]
         return np.average(each, 0, weights=list(self.weights.values()))
@@ -78,12 +76,12 @@ class FittedEnsemble:
         }
         rule = DecisionRule.from_state_dict(state["rule"], metric=given)
         weights = {str(name): float(weight) for name, weight in state["weights"].items()}
-        sound = number > 0 and np.array_equal(np.unique(classes), classes)
+        sound = number > 1 and np.array_equal(np.unique(classes), classes)
         sound = sound and np.array_equal(np.sort(order), np.arange(number))
         sound = sound and all(len(one.gain) == number for one in (rule, *found.values()))
         got = classes[:3].tolist()
         require(sound, "state", "classes", "be sorted, and those of the rules", got)
-        known = {*weights} <= {*trained} == {*found} and bool(weights) == (number > 1)
+        known = bool(weights) and {*weights} <= {*trained} == {*found}
         known = known and all(0 < weight <= 1 for weight in weights.values())
         require(known, "state", "weights", f"be those of some of {list(trained)}", weights)
         results, gain = (_numbers(state[key]) for key in ("results", "gain"))

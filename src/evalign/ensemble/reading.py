@@ -1,6 +1,6 @@
 """The rows that an ensemble is given, in the forms that its candidates read."""
 
-from typing import Any, cast
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -9,11 +9,10 @@ from scipy import sparse
 from evalign.core.checks import require
 from evalign.ensemble.candidates import OWNER
 from evalign.ensemble.training import LabelledTable, TableForms
-from evalign.estimator.cells import TypedTable, within_float32
-from evalign.estimator.columns import CategoryColumn
-from evalign.estimator.frames import Features, Given, read
 from evalign.estimator.rows import learn_features, read_labelled, row_groups, row_weights
 from evalign.estimator.targets import Targets, read_targets
+from evalign.tables.features import Features, Given, read
+from evalign.tables.values import within_float32
 
 
 def read_table(
@@ -28,7 +27,7 @@ def read_table(
     everything = np.ones(len(labels)) if weight is None else weight
     features = learn_features(OWNER, given, everything)
     rows = _forms(X, given, features)
-    groups = None if groups is None else row_groups(OWNER, groups, len(labels))
+    groups = row_groups(OWNER, groups, len(labels))
     _, labels, targets, codes = read_targets(ensemble, rows.matrix, labels)
     counted = np.arange(len(labels)) if weight is None else np.flatnonzero(weight)
     if weight is not None and len(counted) < len(weight):
@@ -42,28 +41,17 @@ def read_rows(ensemble: Any, X: Any, features: Features) -> TableForms:
     """Rows without labels, with the columns of `fit`."""
     allowed = "be a frame with the columns of fit"
     require(hasattr(X, "columns") or not features.named, OWNER, "X", allowed, type(X).__name__)
-    return _forms(X, read(ensemble, X, reset=False), features)
+    return _forms(X, read(ensemble, X, reset=False), features, warn=True)
 
 
-def _forms(X: Any, given: Given, features: Features) -> TableForms:
-    """The rows in all forms. Those of an array, or of a frame without names, are numbers in all."""
-    matrix = features.matrix(OWNER, given)
+def _forms(X: Any, given: Given, features: Features, *, warn: bool = False) -> TableForms:
+    """The rows in all forms. An array of numbers, or a frame without names, is numbers in all."""
+    matrix = features.matrix(OWNER, given, warn=warn)
     matrix = matrix.toarray() if sparse.issparse(matrix) else matrix
     numbers = within_float32(matrix)
     if not features.named:
         return TableForms(matrix, matrix, numbers)
-    whole = nw.from_native(X, eager_only=True)
-    # In the order of fit, by which a candidate may go. A column that teaches nothing may be absent.
-    whole = whole.select([name for name in features.given if name in whole.columns])
-    frame = whole.select([column.name for column in features.columns])
-    table = cast(TypedTable, given)  # as a frame with names is read
-    columns = zip(table.names or features.given, table.columns, strict=True)
-    texts = {name for name, column in columns if column.digits is not None}
-    schema = frame.schema.items()
-    texts |= {name for name, kind in schema if kind == nw.String or kind.is_integer()}
-    declared = [
-        nw.col(column.name).cast(nw.String).cast(nw.Categorical)
-        for column in features.columns
-        if isinstance(column, CategoryColumn) and column.name in texts
-    ]
-    return TableForms(whole.to_native(), frame.with_columns(declared).to_native(), numbers)
+    # In the order of fit, by which a candidate may go. A column that is left out may be absent.
+    frame = nw.from_native(X, eager_only=True)
+    frame = frame.select([name for name in features.given if name in frame.columns])
+    return TableForms(frame.to_native(), features.judged(OWNER, given), numbers)

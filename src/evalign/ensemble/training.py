@@ -10,7 +10,6 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 from threadpoolctl import threadpool_limits
@@ -21,10 +20,10 @@ from evalign.ensemble.narration import Tell
 from evalign.estimator import AlignedClassifier, held_out
 from evalign.estimator.network import Defaults, chosen, find_device
 from evalign.estimator.out_of_fold import Split, class_scores
+from evalign.tables.values import take_rows
 
-PROBE = (
-    2000  # rows that estimate the time of a larger table, if it is limited; then four times as many
-)
+# Rows that estimate the time of a larger table, if it is limited; then four times as many.
+PROBE = 2000
 # Rows up to which one thread is enough. Threads of boosted trees on few rows mostly wait for each
 # other: two threads on two busy cores take ten times as long for 2,000 rows.
 ONE_THREAD = 10_000
@@ -68,9 +67,9 @@ class TableForms(NamedTuple):
     """Rows in all the forms that candidates read.
 
     Args:
-        given: the original rows.
-        declared: the columns that are learned from, with text declared as categories, so that a
-            column has one kind in all folds.
+        given: as they came.
+        declared: typed columns that are learnt from. The kind of a column is found from all rows,
+            so that a network does not judge it by the rows of its fold.
         matrix: the same as numbers, within the range of float32.
     """
 
@@ -85,9 +84,8 @@ class TableForms(NamedTuple):
         return self.declared if candidate.frame else self.matrix
 
     def take(self, rows: np.ndarray) -> "TableForms":
-        """Some of the rows, by their positions."""
-        given, declared = (_safe_indexing(form, rows) for form in (self.given, self.declared))
-        return TableForms(given, declared, self.matrix[rows])
+        """Some of the rows, by their numbers."""
+        return TableForms(*(take_rows(form, rows) for form in self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +185,6 @@ def train(
     n_jobs: int | None,
     checkpoint: str | os.PathLike[str] | None,
     tell: Tell,
-    others_took: float = 0.0,
 ) -> TrainedModels:
     """A model for each fold, trained on the other folds; or `OutOfTime` and none.
 
@@ -199,7 +196,6 @@ def train(
         n_jobs: how many of the others are trained at once.
         checkpoint: a folder for the checkpoints of networks, or None.
         tell: prints progress.
-        others_took: the seconds of the slowest candidate so far; a network takes longer.
     """
     X, y = table.seen_by(candidate)
     rows, others, folds = parts[0][0], parts[1:], len(parts)
@@ -229,7 +225,7 @@ def train(
             estimator.on_epoch = Watch(clock, 2 if fold else how.epochs * folds, said, tell)
         return estimator, X, y, rows, more
 
-    clock.require(others_took if is_network else 0, "there was no time to begin")
+    clock.require(0, "there was no time to begin")
     if clock.limit is not None and len(rows) > PROBE:
         seconds = folds * _expected(network, how, X, y, rows, arguments(rows))
         clock.require(seconds, f"its training would take about {seconds:.0f} s")
@@ -262,7 +258,7 @@ def _validation(
     if not len(held):
         return {}
     weights = () if weight is None else (weight[held],)
-    return {"validation_data": (_safe_indexing(X, held), y[held], *weights)}
+    return {"validation_data": (take_rows(X, held), y[held], *weights)}
 
 
 def _expected(

@@ -7,7 +7,6 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
 from evalign.core.checks import require
 from evalign.core.constraints import Infeasible
@@ -21,6 +20,7 @@ from evalign.ensemble.training import Clock, LabelledTable, OutOfTime, TrainedMo
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, cross_fit, without_promise_warnings
 from evalign.estimator.out_of_fold import OutOfFoldScores, Split
+from evalign.tables.values import take_rows
 from evalign.training import TrainingWarning, holdout_split
 
 # Folds by the number of rows, at most. With more rows, a single held-out fifth is enough.
@@ -109,16 +109,8 @@ def run_trials(
         name, start = candidate.name, time.monotonic()
         limit = clock if tried else Clock(None)
         try:
-            models = train(
-                candidate,
-                table,
-                parts,
-                limit,
-                n_jobs=n_jobs,
-                checkpoint=checkpoint,
-                tell=tell,
-                others_took=max((one.seconds for one in tried.values()), default=0.0),
-            )
+            how = {"n_jobs": n_jobs, "checkpoint": checkpoint, "tell": tell}
+            models = train(candidate, table, parts, limit, **how)
             seconds, start = time.monotonic() - start, time.monotonic()
             oof = _out_of_fold(models, table, classes, parts, seed)
         except OutOfTime as error:
@@ -144,9 +136,8 @@ def run_trials(
         clock.reserve = max(clock.reserve, 2 * (time.monotonic() - start))
         judge = judge or _judge(oof, metric, len(classes), table.groups, seed)
         sign = 1 if metric.greater_is_better else -1  # a cost is told as it is
-        scores = (f"{sign * judge.score(found.labels[way]):.4f}" for way in DECISIONS)
-        with_rule, without = (score.replace("nan", "unknown") for score in scores)  # too few rows
-        tell(f"{name}: {metric.name} {with_rule} with its rule, {without} by argmax")
+        with_rule, without = (sign * judge.score(found.labels[way]) for way in DECISIONS)
+        tell(f"{name}: {metric.name} {with_rule:.4f} with its rule, {without:.4f} by argmax")
     if judge is None:
         assert failed is not None
         raise failed
@@ -159,7 +150,7 @@ def _out_of_fold(
     """The out-of-fold probabilities of a candidate."""
     X = table.rows.seen_by(trained)
     values = [
-        trained.probabilities(model, _safe_indexing(X, rows), classes)
+        trained.probabilities(model, take_rows(X, rows), classes)
         for model, (_, rows) in zip(trained.models, parts, strict=True)
     ]
     return held_out.gathered(

@@ -15,6 +15,6 @@ to, and `out_of_fold` holds a classifier's scores of held-out rows.
 
 from evalign.estimator.classifier import AlignedClassifier
 from evalign.estimator.decision_cv import AlignedDecisionCV
-from evalign.estimator.frames import FrameEncoder
+from evalign.tables.features import FrameEncoder
 
 __all__ = ["AlignedClassifier", "AlignedDecisionCV", "FrameEncoder"]

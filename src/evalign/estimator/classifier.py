@@ -20,22 +20,22 @@ from evalign.estimator.constrained import oriented_constraint
 from evalign.estimator.export import export
 from evalign.estimator.fitted import FittedClassifier
 from evalign.estimator.fitting import fit_rows
-from evalign.estimator.frames import Features, read
-from evalign.estimator.labels import check_names, label_names
 from evalign.estimator.positive import oriented
 from evalign.estimator.rows import (
     FOLDS,
     OWNER,
     SMALL_CLASS,
     LabelledRows,
-    constraint_values,
     learn_features,
     read_labelled,
     read_validation,
     restored,
+    row_groups,
     row_weights,
 )
 from evalign.estimator.targets import Targets, read_classes
+from evalign.tables.features import Features, read
+from evalign.tables.labels import check_names, label_names
 from evalign.training import History
 
 
@@ -195,7 +195,7 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
         weight = row_weights(OWNER, sample_weight, codes, factors)
         features = learn_features(OWNER, X, weight)
-        constraint_groups = constraint_values(OWNER, constraint_groups, len(codes))
+        constraint_groups = row_groups(OWNER, constraint_groups, len(codes), "constraint_groups")
         rows = LabelledRows(features.matrix(OWNER, X), codes, weight, constraint_groups)
         rows, groups = rows.counted(groups)
         if validation_data is None:
@@ -329,7 +329,8 @@ class AlignedClassifier(ClassifierMixin, BaseEstimator):
 
     def _probabilities(self, X: Any) -> Tensor:
         fitted = self._state()
-        return fitted.probabilities(fitted.features.matrix(OWNER, read(self, X, reset=False)))
+        rows = read(self, X, reset=False)
+        return fitted.probabilities(fitted.features.matrix(OWNER, rows, warn=True))
 
     def _metric(self, classes: np.ndarray) -> Metric:
         return resolve(oriented(self.metric, self.pos_label, classes), owner=OWNER)

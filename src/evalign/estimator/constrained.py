@@ -84,30 +84,20 @@ def oriented_constraint(
     allowed, cure = "be None if multilabel", "AlignedDecisionCV around it takes one."
     require(text is None or not multilabel, OWNER, "constraint", allowed, repr(text), cure)
     check_promise(OWNER, arguments["decision"], text, arguments["confidence"])
-    if text is None or len(names) < 2:
+    if text is None:
         return None
     check_constraint(OWNER, arguments["metric"], arguments["decision"], text, names, gaps=True)
     first = arguments["pos_label"] is not None and arguments["pos_label"] == classes[0]
-    return renamed(text, names, names, 0) if first else text
+    return _of_first(text, names) if first else text
 
 
-def renamed(text: str, names: Sequence[str], to: Sequence[str], positive: int | None = None) -> str:
-    """Rename the classes of a constraint.
-
-    Args:
-        text: the constraint.
-        names: of the classes in it.
-        to: their new names, in the same order.
-        positive: the class to name in metrics of two classes; None leaves them as they are.
-    """
+def _of_first(text: str, names: Sequence[str]) -> str:
+    """The constraint, with metrics of two classes about the first one."""
     terms = []
     for each in parse(text, names, owner=OWNER):
-        of, sign = each.metric, ">=" if each.at_least else "<="
-        index = None
-        if isinstance(of, OfClass):
-            index = positive if of.index is None else of.index
-        if isinstance(of, OfClass) and index is not None:
-            name = f"{of.metric.stem}[{to[index]}]"
+        of = each.metric
+        if isinstance(of, OfClass) and of.index is None:
+            name, sign = f"{of.metric.stem}[{names[0]}]", ">=" if each.at_least else "<="
             terms.append(f"{f'gap({name})' if each.gap else name} {sign} {each.bound!r}")
         else:
             terms.append(each.text)

@@ -4,7 +4,6 @@ import warnings
 from typing import Any, Self, cast, get_args
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import Bunch, _safe_indexing, check_random_state, get_tags
@@ -33,7 +32,7 @@ from evalign.estimator.out_of_fold import (
     scoring_method,
 )
 from evalign.estimator.plot import plot
-from evalign.estimator.rows import constraint_values, restored, row_weights, weights
+from evalign.estimator.rows import restored, row_groups, row_weights, weights
 from evalign.estimator.targets import Targets, read_targets, warn_of_lost
 from evalign.training import TrainingWarning
 
@@ -72,7 +71,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         rule_: the `DecisionRule` that `predict` uses. `rule_.classes` are its classes in order; of
             two, the positive one is the last.
         classes_: the labels, sorted; if multilabel, the numbers of the columns.
-        cv_results_: what the rule gains; empty if there is one class. `rule_scores`,
+        cv_results_: what the rule gains. `rule_scores`,
             `argmax_scores` and `expected_scores` are the metric (negated if a cost) on each fold:
             of the rule fitted to the other folds, of argmax, and of decision "expected" fitted to
             the other folds. If folds hold fewer than ten rows on average (`LeaveOneOut`), these
@@ -156,20 +155,18 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         prefit = self._check()
         X, y, targets, codes = read_targets(self, X, y)
         weight = None if sample_weight is None else weights(OWNER, sample_weight, len(codes))
-        constraint_groups = constraint_values(OWNER, constraint_groups, len(codes))
+        constraint_groups = row_groups(OWNER, constraint_groups, len(codes), "constraint_groups")
         names, decision = targets.names, cast(Decision, self.decision)
         settings = RuleSettings(
             self.metric, decision, self.constraint, names, self.confidence, constraint_groups
         )
-        if len(names) > 1:
-            settings.check(OWNER)
+        settings.check(OWNER)
         routed = self._routed(weight, params)
         weight = None if weight is None else with_mean_one(weight)
         split_params, fit_params = routed.splitter.split, routed.estimator.fit
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
         parts = [] if prefit else held_out.splits(self.cv, X, y, codes, split_params, seed)
-        parts = parts if len(targets.classes) > 1 else []
         warn_of_lost(targets, codes, parts)
         trained = held_out.train(self.estimator, X, y, parts, fit_params, self.n_jobs)
         for name in ("estimator_", "estimators_", "n_features_in_", "feature_names_in_"):
@@ -204,11 +201,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Any:
         """The classifier's own probabilities, or their mean, before the rule's calibration."""
         check_is_fitted(self)
-        refuse_masked_rows(OWNER, X)
-        if hasattr(self, "estimator_"):
-            return self.estimator_.predict_proba(X)
-        # The classifiers of some folds may not know all classes.
-        mean = np.mean([self._class_scores(model, X) for model in self._models], 0)
+        mean = self._mean_scores(X)
         if not self._multilabel:
             return mean[:, np.argsort(self._order)]
         one = self._models[0].predict_proba(_safe_indexing(X, [0]))
@@ -311,10 +304,6 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return Bunch(splitter=Bunch(split=split), estimator=Bunch(fit=params))
 
     def _decide(self, oof: OutOfFoldScores, settings: RuleSettings) -> None:
-        if len(self.classes_) == 1:
-            self.rule_ = DecisionRule(torch.ones(1, 1).double(), "argmax", "argmax", self.metric)
-            self.cv_results_ = {}
-            return
         if doubt := settings.doubt(oof):
             warnings.warn(doubt, TrainingWarning, stacklevel=4)
         self.rule_ = settings.rule(oof)
@@ -333,12 +322,11 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ordered = self.classes_[self._order]
         return class_scores(model, X, self._method, ordered, multilabel=self._multilabel)
 
+    def _mean_scores(self, X: Any) -> np.ndarray:
+        """The mean scores of the classifiers, of which some may not know all classes."""
+        refuse_masked_rows(OWNER, X)
+        return np.mean([self._class_scores(model, X) for model in self._models], 0)
+
     def _applied(self, function: str, X: Any) -> np.ndarray:
         """A method of the rule, applied to the mean scores of the rows."""
-        refuse_masked_rows(OWNER, X)
-        values = np.mean([self._class_scores(model, X) for model in self._models], 0)
-        if len(self.classes_) == 1:
-            return (
-                np.zeros((len(values), 1)) if function == "scores" else np.zeros(len(values), int)
-            )
-        return getattr(self.rule_, function)(**as_argument(values, self._method))
+        return getattr(self.rule_, function)(**as_argument(self._mean_scores(X), self._method))

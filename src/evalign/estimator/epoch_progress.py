@@ -52,21 +52,17 @@ def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRe
 
 @contextmanager
 def _lines(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRecord], None]]:
-    """Print the first epoch, then one per minute, and the last."""
-    printed, waiting = -math.inf, ""
+    """Print the first epoch, then one per minute."""
+    printed = -math.inf
 
     def show(record: EpochRecord) -> None:
-        nonlocal printed, waiting
-        waiting = f"{title}: epoch {record['epoch']}/{epochs}  {_text(record, metric)}"
+        nonlocal printed
         if time.monotonic() - printed >= MINUTE:
-            print(waiting, file=sys.stderr, flush=True)
-            printed, waiting = time.monotonic(), ""
+            text = f"{title}: epoch {record['epoch']}/{epochs}  {_text(record, metric)}"
+            print(text, file=sys.stderr, flush=True)
+            printed = time.monotonic()
 
-    try:
-        yield show
-    finally:
-        if waiting:
-            print(waiting, file=sys.stderr, flush=True)
+    yield show
 
 
 def _text(record: EpochRecord, metric: str) -> str:

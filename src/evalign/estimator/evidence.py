@@ -46,20 +46,14 @@ class RuleSettings:
 
     def doubt(self, oof: OutOfFoldScores) -> str | None:
         """Why argmax has to take the place of a fitted rule, if it has to."""
-        if self.constraint is not None or self.decision == "argmax":
+        free = self.constraint is None and self.decision == "tuned"
+        if not free or oof.minority_rows >= MIN_TUNING_ROWS:
             return None
-        if oof.constant:
-            return (
-                "All rows have the same scores, so labels are those of the highest score. Check "
-                "the classifier's features and settings."
-            )
-        if self.decision == "tuned" and oof.minority_rows < MIN_TUNING_ROWS:
-            return (
-                f"Tuning a decision takes {MIN_TUNING_ROWS} rows outside of the most frequent "
-                f"class, and there are {oof.minority_rows}: labels are those of the highest score. "
-                "Give more rows, or decide by the probabilities (decision expected)."
-            )
-        return None
+        return (
+            f"Tuning a decision takes {MIN_TUNING_ROWS} rows outside of the most frequent class, "
+            f"and there are {oof.minority_rows}: labels are those of the highest score. Give more "
+            "rows, or decide by the probabilities (decision expected)."
+        )
 
     def rule(self, oof: OutOfFoldScores, decision: Decision | None = None) -> DecisionRule:
         """Fit the rule.

@@ -1,11 +1,8 @@
 """Export a fitted classifier as an ONNX file."""
 
 import json
-import logging
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.checks import require
-from evalign.estimator.columns import (
+from evalign.estimator.fitted import FittedClassifier
+from evalign.estimator.rows import OWNER, network_input
+from evalign.tables.columns import (
     BooleanColumn,
     CategoryColumn,
     DateColumn,
@@ -21,9 +20,7 @@ from evalign.estimator.columns import (
     NumberColumn,
     calendar,
 )
-from evalign.estimator.fitted import FittedClassifier
-from evalign.estimator.frames import Features
-from evalign.estimator.rows import OWNER, network_input
+from evalign.tables.features import Features
 
 OUTPUTS = ["label", "probability", "score"]
 INSIDE = "evalign/"  # prefix of all names but those of inputs and outputs
@@ -39,7 +36,7 @@ def export(path: str | os.PathLike[str], fitted: FittedClassifier) -> None:
     from onnx import compose, helper
 
     inputs = _inputs(fitted.features)
-    with warnings.catch_warnings(), _without_torchvision():
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "# The axis name: n", UserWarning)  # one for all inputs
         # torch's own, of how it copies its modules.
         warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
@@ -72,21 +69,6 @@ def export(path: str | os.PathLike[str], fitted: FittedClassifier) -> None:
     labels = json.dumps(names or fitted.classes.tolist())
     model.metadata_props.add(key="classes", value=labels)
     onnx.save(model, os.fspath(path))
-
-
-@contextmanager
-def _without_torchvision() -> Iterator[None]:
-    """Silence torch's log that torchvision is not installed, which no module here needs."""
-
-    def is_told(record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith("torchvision is not installed")
-
-    log = logging.getLogger("torch.onnx._internal.exporter._registration")
-    log.addFilter(is_told)
-    try:
-        yield
-    finally:
-        log.removeFilter(is_told)
 
 
 class _RowsToLabels(nn.Module):

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.decisions import DecisionRule
-from evalign.estimator.frames import Features
 from evalign.estimator.network import BLOCK, Factory, blockwise
 from evalign.estimator.rows import OWNER, dense, network_input
 from evalign.estimator.scaling import QuantileNormal, Standardizer
+from evalign.tables.features import Features
 from evalign.training import CheckpointError, History
 
 
@@ -56,8 +56,6 @@ class FittedClassifier:
         blocks = (dense(X[i : i + BLOCK]) for i in range(0, X.shape[0], BLOCK))
         inputs = (network_input(block, self.scaler) for block in blocks)
         logits = torch.cat([blockwise(self.network, block, device) for block in inputs])
-        if len(self.classes) == 1:  # a rule would take a single column as the logit of two classes
-            return torch.ones_like(logits)
         if not self.multilabel:
             return self.rule.probabilities(logits)
         finite, cure = bool(logits.isfinite().all()), "Lower learning_rate, and fit again."

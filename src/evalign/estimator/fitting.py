@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from evalign.core.metrics import Metric
-from evalign.decisions import DecisionRule, fit_decision
+from evalign.decisions import fit_decision
 from evalign.estimator.constrained import (
     ConstrainedScore,
     class_names,
@@ -19,7 +19,6 @@ from evalign.estimator.constrained import (
 from evalign.estimator.epoch_progress import EpochRecord, progress
 from evalign.estimator.fitted import FittedClassifier
 from evalign.estimator.folds import Folds
-from evalign.estimator.frames import Features
 from evalign.estimator.members import Members, MembersAsRows
 from evalign.estimator.network import (
     blockwise,
@@ -33,6 +32,7 @@ from evalign.estimator.positive import oriented
 from evalign.estimator.rows import LabelledRows, dense
 from evalign.estimator.scaling import QuantileNormal, Standardizer
 from evalign.recipes import RECIPES, Recipe, chosen_recipe
+from evalign.tables.features import Features
 from evalign.training import History, Settings, fit
 
 
@@ -84,10 +84,6 @@ def fit_rows(
         multilabel=multilabel,
     )
     network.to(device).eval()
-    if len(classes) == 1:  # nothing to learn
-        rule = DecisionRule(torch.eye(1).double(), "argmax", "argmax")
-        return FittedClassifier(network, scaler, rule, classes, features, [], seed, kind)
-
     rows, held_out = (part.tensors(scaler, device, unit) for part in (training, validation))
     if fold is not None:
         number = torch.from_numpy(fold).to(rows[0]).unsqueeze(1)

@@ -13,9 +13,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
 from evalign.core.checks import require
-from evalign.estimator.frames import NothingToLearn
 from evalign.estimator.out_of_fold import OWNER, Method, OutOfFoldScores, Split
 from evalign.estimator.rows import row_groups
+from evalign.tables.values import take_rows
 from evalign.training.split import strata, stratified_folds
 
 FOLDS = 5
@@ -44,18 +44,13 @@ def splits(
     A number of folds is lowered where the rows do not suffice for it. A class with fewer rows than
     folds is missing from some of them.
     """
-    groups = params.get("groups")
-    if groups is not None:
-        groups = row_groups(owner, groups, len(codes))
+    groups = row_groups(owner, params.get("groups"), len(codes))
     if not isinstance(cv, Integral):
         splitter: Any = check_cv(cv, y, classifier=True)
         parts = [(row_numbers(a), row_numbers(b)) for a, b in splitter.split(X, y, **params)]
         # Without splits, the rule would be fitted to rows that the classifier was trained on.
         empty = not parts or any(not len(rows) or not len(held) for rows, held in parts)
-        allowed, cure = (
-            "give splits with rows of weight on both sides",
-            "A generator runs out: use a list.",
-        )
+        allowed, cure = "give splits with rows on both sides", "A generator runs out: use a list."
         require(not empty, owner, "cv", allowed, f"{len(parts)} splits", cure)
         return parts
     if groups is not None:
@@ -110,44 +105,24 @@ def fitted(estimator: Any, X: Any, y: Any, params: dict[str, Any]) -> Any:
 def trained(estimator: Any, X: Any, y: Any, rows: np.ndarray, params: dict[str, Any]) -> Any:
     """A copy of a classifier, trained on some of the rows.
 
-    If they are all of one class, or have no column to learn from, a classifier that predicts the
-    class shares takes its place: most classifiers refuse such rows.
+    If they are all of one class, a classifier that predicts it takes its place: most classifiers
+    refuse such rows.
     """
     several = y.ndim == 2 or len(np.unique(y[rows])) > 1
-    of_xgboost = any(kind.__name__ == "XGBClassifier" for kind in type(estimator).mro())
-    if several and y.ndim == 1 and of_xgboost:
-        rows, params = _with_all_classes(y, rows, params)
     params = _check_method_params(X, params, indices=rows)
     lacking = np.setdiff1d(y, y[rows]).tolist()
-    X, y = _safe_indexing(X, rows), _safe_indexing(y, rows)
-    weight = None
-    if several:
-        try:
-            return fitted(estimator, X, y, params)
-        except NothingToLearn:  # a pipeline calls the weights step__sample_weight
-            weight = next((x for name, x in params.items() if name.endswith("sample_weight")), None)
-        except Exception as error:
-            if lacking:
-                error.add_note(
-                    f"The training rows of this fold lack the classes {lacking[:3]}. If that is "
-                    "why, use fewer folds or other groups, or merge these classes with others."
-                )
-            raise
-    return DummyClassifier(strategy="prior").fit(X, y, weight)
-
-
-def _with_all_classes(
-    y: np.ndarray, rows: np.ndarray, params: dict[str, Any]
-) -> tuple[np.ndarray, dict[str, Any]]:
-    """The rows, plus one of weight 0 per missing class: XGBoost refuses gaps in class codes."""
-    everything, first = np.unique(y, return_index=True)
-    lacking = first[~np.isin(everything, y[rows])]
-    if not len(lacking):
-        return rows, params
-    given = params.get("sample_weight")
-    weight = np.ones(len(y)) if given is None else np.array(given, dtype=np.float64)
-    weight[lacking] = 0
-    return np.append(rows, lacking), params | {"sample_weight": weight}
+    X, y = take_rows(X, rows), _safe_indexing(y, rows)
+    if not several:
+        return DummyClassifier(strategy="prior").fit(X, y)
+    try:
+        return fitted(estimator, X, y, params)
+    except Exception as error:
+        if lacking:
+            error.add_note(
+                f"The training rows of this fold lack the classes {lacking[:3]}. If that is why, "
+                "use fewer folds or other groups, or merge these classes with others."
+            )
+        raise
 
 
 def gathered(

@@ -44,13 +44,6 @@ class OutOfFoldScores:
         return self.y.ndim == 2
 
     @property
-    def constant(self) -> bool:
-        """Whether all rows of a fold have the same scores, in every fold of several rows."""
-        parts = [self.values[self.fold == fold] for fold in np.unique(self.fold)]
-        several = [part for part in parts if len(part) > 1] or [self.values]
-        return all(bool((part == part[:1]).all()) for part in several)
-
-    @property
     def minority_rows(self) -> int:
         """Rows outside of the most frequent class; if multilabel, summed over the labels.
 
@@ -107,10 +100,8 @@ def class_scores(
     known = estimator.classes_
     if not multilabel and len(known) == 1:  # some classifiers refuse to score a single class
         given = np.full((_num_samples(X), 1), float(method == "predict_proba"))
-    elif hasattr(estimator, method):
+    else:
         given = getattr(estimator, method)(X)
-    else:  # the class shares that stand in for a classifier, see `held_out.trained`
-        given = np.log(estimator.predict_proba(X).clip(np.exp(-UNKNOWN)))
     if multilabel:
         return _label_scores(given, known, len(classes))
     values = np.array(given, dtype=np.float64)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, FBeta, Metric
 from evalign.core.text import installing
@@ -19,8 +18,6 @@ def plot(
     results: dict[str, Any], metric: Metric, classes: list[Any], method: Method, ax: Any
 ) -> Any:
     """Draw `cv_results_` on matplotlib's Axes, new ones by default, and return them."""
-    allowed = "be called with at least two classes"
-    require(bool(results), "AlignedDecisionCV", "plot", allowed, "one class")
     if ax is None:
         try:
             pyplot = import_module("matplotlib.pyplot")
@@ -46,10 +43,7 @@ def _thresholds(
         thresholds, mean - spread, mean + spread, alpha=0.2, label="± standard deviation"
     )
     own = 0.5 if method == "predict_proba" else 0.0
-    # A full dot and an empty one; one for both if they coincide.
     shown = [(results["threshold"], "rule", "-", "black"), (own, "argmax", ":", "white")]
-    if f"{results['threshold']:.3g}" == f"{own:.3g}":
-        shown = [(own, "rule and argmax", "-", "black")]
     for place, name, style, inside in shown:
         height = np.interp(place, thresholds, mean)
         ax.axvline(place, linestyle=style, color="black", linewidth=1)

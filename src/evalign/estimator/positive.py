@@ -57,11 +57,16 @@ def oriented(
     """The metric, swapped if the positive class is the first of two."""
     if pos_label is None:
         return metric
+    check_positive(OWNER, pos_label, classes)
+    return SwappedMetric(resolve(metric, owner=OWNER)) if pos_label == classes[0] else metric
+
+
+def check_positive(owner: str, pos_label: Any, classes: np.ndarray) -> None:
+    """Refuse a positive class that is not one of two."""
     labels = classes.tolist()
     ok = pos_label in labels and len(labels) <= 2
     allowed = f"be None, or one of two classes; y holds {labels[:3]}"
-    require(ok, OWNER, "pos_label", allowed, repr(pos_label))
-    return SwappedMetric(resolve(metric, owner=OWNER)) if pos_label == labels[0] else metric
+    require(ok, owner, "pos_label", allowed, repr(pos_label))
 
 
 def warn_of_positive(metric: Metric, classes: np.ndarray, codes: np.ndarray) -> None:

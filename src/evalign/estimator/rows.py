@@ -14,21 +14,21 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from evalign.core.checks import OWN_GROUP, complaint, refuse_masked, require
+from evalign.core.checks import require
 from evalign.core.numerics import with_mean_one
 from evalign.core.weights import weights_of_rows
 from evalign.decisions.inputs import group_values
-from evalign.estimator.cells import TypedTable, gaps_of_objects
-from evalign.estimator.frames import Features, Given, read
-from evalign.estimator.labels import (
+from evalign.tables.features import Features, Given, read
+from evalign.tables.labels import (
+    SHOWN,
     alike,
     check_names,
     indicators,
     label_array,
     label_names,
     present,
-    warn_of_absent,
 )
+from evalign.tables.values import TypedTable
 from evalign.training import TrainingWarning, holdout_split
 from evalign.training.split import strata, stratified_folds
 
@@ -39,10 +39,6 @@ HELD_OUT = 0.2
 # A fifth of a class with fewer rows is too little to validate on: the rows are split into folds.
 SMALL_CLASS, FOLDS = 100, 5
 OUTLIER = 1e6  # standard deviations; larger values would overflow float32
-
-
-class LostClass(ValueError):
-    """The held-out groups hold all rows of a class."""
 
 
 class LabelledRows(NamedTuple):
@@ -89,8 +85,8 @@ class LabelledRows(NamedTuple):
     def counted(self, groups: Any) -> tuple["LabelledRows", Any]:
         """The rows of weight above 0, and their groups."""
         count = self.weight > 0
-        groups = None if groups is None else row_groups(OWNER, groups, len(count))[count]
-        return self.take(count), groups
+        groups = row_groups(OWNER, groups, len(count))
+        return self.take(count), None if groups is None else groups[count]
 
     @property
     def rarest(self) -> int:
@@ -141,18 +137,14 @@ class LabelledRows(NamedTuple):
         # Held-out groups may hold all rows of a class.
         learnt, chosen = present(self.y[kept]), present(self.y[held_out])
         lost, missing = np.setdiff1d(chosen, learnt), np.setdiff1d(learnt, chosen)
-        if self.y.ndim == 2:
-            warn_of_absent(lost, missing)
-            return self.take(kept), self.take(held_out)
-        if len(lost):
-            allowed = "leave rows of every class to train on"
-            got = f"none of class {classes[lost].tolist()}"
-            cure = "Give rows of it in more groups, or rows for validation."
-            raise LostClass(complaint(OWNER, "groups", allowed, got, cure))
+        allowed, got = "leave rows of every class to train on", f"none of {classes[lost].tolist()}"
+        cure = "Give rows of it in more groups, or rows for validation."
+        require(self.y.ndim == 2 or not len(lost), OWNER, "groups", allowed, got, cure)
         if len(missing):
             text = (
-                f"No held-out row is of class {classes[missing].tolist()}: the best epoch and the "
-                "decision rule are chosen without it. Give more rows of it, or rows for validation."
+                f"No held-out row has the label {classes[missing][:SHOWN].tolist()}: the best epoch"
+                " and the decision rule are chosen without it. Give more rows of it, or rows for "
+                "validation."
             )
             warnings.warn(text, TrainingWarning, stacklevel=3)
         return self.take(kept), self.take(held_out)
@@ -244,26 +236,14 @@ def read_validation(
         codes = np.searchsorted(classes, y)
     owner = f"{OWNER}'s validation_data"
     weight = row_weights(owner, data[2] if len(data) > 2 else None, codes, factors)
-    groups = constraint_values(owner, data[3] if len(data) > 3 else None, len(codes))
+    groups = data[3] if len(data) > 3 else None
+    groups = row_groups(owner, groups, len(codes), "constraint_groups")
     return LabelledRows(features.matrix(OWNER, X), codes, weight, groups)
 
 
-def row_groups(owner: str, groups: Any, rows: int) -> np.ndarray:
-    """A value per row; rows with the same value are held out together."""
-    refuse_masked(owner, "groups", groups, OWN_GROUP)
-    given = np.asarray(groups)
-    allowed = f"hold a value for each of the {rows} rows, all strings or all numbers"
-    require(given.shape == (rows,), owner, "groups", allowed, given.shape)
-    gaps = int(gaps_of_objects(given).sum()) if given.dtype.kind in "OfM" else 0
-    require(not gaps, owner, "groups", allowed, f"gaps in {gaps}", OWN_GROUP)
-    alike = given.dtype != object or len({isinstance(each, str) for each in given}) < 2
-    require(alike, owner, "groups", allowed, "both")
-    return given
-
-
-def constraint_values(owner: str, groups: Any, rows: int) -> np.ndarray | None:
-    """The groups of a constraint on gaps, one per row."""
-    return None if groups is None else group_values(owner, groups, (rows,), "constraint_groups")
+def row_groups(owner: str, groups: Any, rows: int, argument: str = "groups") -> np.ndarray | None:
+    """A group per row, integers or strings; None if there are none."""
+    return None if groups is None else group_values(owner, groups, (rows,), argument)
 
 
 def network_input(X: Tensor, scaler: Scaler) -> Tensor:

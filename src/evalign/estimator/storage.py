@@ -4,7 +4,6 @@ import os
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ import torch
 from evalign.core.checks import require
 from evalign.estimator.arguments import check_arguments
 from evalign.estimator.fitted import FittedClassifier
-from evalign.estimator.frames import Features
 from evalign.estimator.network import NAMES, Size, build, chosen, find_device, plain
 from evalign.estimator.positive import oriented
 from evalign.estimator.rows import OWNER
 from evalign.estimator.scaling import QuantileNormal, Standardizer
+from evalign.tables.features import Features
 from evalign.training import CheckpointError, checkpoint
 from evalign.training.checkpoint import WRONG_TREE
 
@@ -49,9 +48,6 @@ def load(
         given: arguments of the constructor.
         known: the names of all its arguments.
     """
-    if (Path(path) / "run.json").exists():
-        inside = Path(path) / "model"
-        raise CheckpointError(f"{path} is a run of the command line. Its model is {inside}.")
     tree = checkpoint.load(path)
     if tree.get("estimator") != OWNER:
         raise CheckpointError(f"{os.fspath(path)} holds no {OWNER}: was it written by save?")
@@ -95,7 +91,7 @@ def _sizes(tree: dict[str, Any], features: int, kind: Any, dropout: float) -> di
     """
     width, classes = Features.from_state_dict(tree["features"]).width, len(tree["classes"])
     weights = tree["network"]
-    require(classes > 0, "state", "classes", "be one or more", classes)
+    require(classes > 1, "state", "classes", "be two or more", classes)
     allowed = f"be those of the tensors, {features}"
     require(features == width, "state", "features", allowed, width)
     seed = tree["seed"]

@@ -11,13 +11,13 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from evalign.core.checks import complaint, refuse_masked_rows, require
 from evalign.core.confusion import Confusion
-from evalign.core.input_warnings import warn, warn_of_one_hot
+from evalign.core.input_warnings import warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
 from evalign.estimator.evidence import score_of
-from evalign.estimator.labels import alike, indicators, label_array, refuse_gaps
 from evalign.estimator.out_of_fold import Split
-from evalign.estimator.positive import oriented, warn_of_positive
+from evalign.estimator.positive import check_positive, oriented, warn_of_positive
 from evalign.estimator.rows import weights
+from evalign.tables.labels import alike, indicators, label_array, refuse_gaps
 from evalign.training import TrainingWarning
 
 TIE = np.finfo(float).tiny  # positive, for a tie that the last class wins
@@ -111,7 +111,7 @@ class Targets(NamedTuple):
         if self.multilabel:
             one = torch.ones(len(self.classes))
             metric(Confusion(one, one, one, 2 * one, multilabel=True))
-        elif len(self.classes) > 1:
+        else:
             metric(Confusion.from_matrix(torch.eye(len(self.classes))))
 
 
@@ -146,18 +146,15 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
         allowed = "hold labels that the fitted classifier knows"
         require(not len(new), owner, "y", allowed, new[:3].tolist())
         classes = known
+    refuse_one_class(owner, classes)
     order = np.arange(len(classes))
     if classifier.pos_label is not None:
-        labels = classes.tolist()
-        ok = classifier.pos_label in labels and len(labels) <= 2
-        allowed = f"be None, or one of two classes; y holds {labels[:3]}"
-        require(ok, owner, "pos_label", allowed, repr(classifier.pos_label))
-        order = order if classifier.pos_label == labels[-1] else order[::-1]
+        check_positive(owner, classifier.pos_label, classes)
+        order = order if classifier.pos_label == classes[-1] else order[::-1]
     targets = Targets(classes, order, False)
     (codes,), _ = targets.encode(owner, y)
     targets.check_metric(metric)
-    warn_of_one_class(classes)
-    if len(classes) > 1 and classifier.pos_label is None:
+    if classifier.pos_label is None:
         warn_of_positive(metric, classes, codes)
     return X, y, targets, codes
 
@@ -179,6 +176,8 @@ def read_classes(
     for name, cure in {"pos_label": "", "class_weight": WEIGHTS}.items() if many else ():
         value = getattr(classifier, name)
         require(value is None, owner, name, "be None if multilabel", repr(value), cure)
+    if not many:
+        refuse_one_class(owner, classes)
     metric = resolve(oriented(classifier.metric, classifier.pos_label, classes), owner=owner)
     targets.check_metric(metric)
     if many:
@@ -186,7 +185,6 @@ def read_classes(
         return targets, codes, metric, None
     if classifier.pos_label is None:
         warn_of_positive(metric, classes, codes)
-    warn_of_one_class(classes)
     counted = y[weights(owner, sample_weight, len(y)) > 0]
     counted = np.append(counted, np.setdiff1d(classes, counted))  # each class has at least one row
     factors = compute_class_weight(classifier.class_weight, classes=classes, y=counted)
@@ -198,14 +196,9 @@ def read_classes(
 WEIGHTS = "Give the rows a sample_weight."
 
 
-def warn_of_one_class(classes: np.ndarray) -> None:
-    """Warn if there is nothing to learn."""
-    if len(classes) == 1:
-        text = (
-            f"All rows are of one class, {classes.tolist()[0]!r}, which will be predicted for "
-            "every row. Give rows of other classes."
-        )
-        warn(text, TrainingWarning)
+def refuse_one_class(owner: str, classes: np.ndarray) -> None:
+    got = f"one class, {classes.tolist()}"
+    require(len(classes) > 1, owner, "y", "hold two classes or more", got)
 
 
 def warn_of_lost(targets: Targets, codes: np.ndarray, parts: list[Split]) -> None:

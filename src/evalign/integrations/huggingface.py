@@ -20,7 +20,7 @@ from evalign.decisions import Decision, DecisionRule
 from evalign.integrations.evaluation import Evaluation, check_annealing, check_direction
 from evalign.losses.outputs import check_class_dim, classes_second, logits_of
 from evalign.training import TemperatureAnnealing
-from evalign.training.checkpoint import exists, load, save
+from evalign.training.checkpoint import load, recovered, save
 
 try:
     # From where they are made: by `from transformers` a type checker reads every model there is.
@@ -250,10 +250,8 @@ class AlignedTrainer(Trainer):
         own = {} if self._own is None else self._own(prediction, compute_result)
         if not compute_result:
             return {}
-        allowed, cure = "return other names than metric", "That is the metric of AlignedTrainer."
-        require("metric" not in own, "AlignedTrainer", "compute_metrics", allowed, [*own], cure)
         total: Any = self._evaluation.confusion
-        return {"metric": self.metric(total).item(), **own}
+        return {**own, "metric": self.metric(total).item()}
 
     def _stateful(self) -> dict[str, Any]:
         parts = {"loss": self.loss, "annealing": self.annealing}
@@ -280,9 +278,9 @@ class AlignedTrainer(Trainer):
     def _load_own(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
-        folder = Path(checkpoint) / "evalign"
+        folder = recovered(Path(checkpoint) / "evalign")
         # A plain Trainer's has none, nor has one with save_only_model: the loss stays as it is.
-        tree = load(folder) if exists(folder) else {}
+        tree = load(folder) if folder.exists() else {}
         for name, part in self._stateful().items():
             if name in tree:
                 part.load_state_dict(tree[name])
@@ -296,9 +294,6 @@ class _OwnScores:
         self.compute_metrics = compute_metrics
         self.by_batch = "compute_result" in signature(compute_metrics).parameters
         self.concatenate = args.eval_do_concat_batches
-        got = args.include_for_metrics
-        allowed = "be empty with compute_metrics, unless that takes compute_result"
-        require(self.by_batch or not got, "TrainingArguments", "include_for_metrics", allowed, got)
         self.reset()
 
     def reset(self) -> None:

@@ -159,12 +159,6 @@ class AlignedModule(LightningModule):
         size = self.microbatch_size
         if size is None:
             return self(x)
-        tensors = [*x.values()] if isinstance(x, Mapping) else [x]
-        if not all(isinstance(each, Tensor) for each in tensors):
-            kinds = ", ".join(type(each).__name__ for each in tensors)
-            allowed = "be a tensor, or a dict of tensors, with a microbatch_size"
-            cure = "Override AlignedModule.unpack, or leave out microbatch_size."
-            raise TypeError(complaint("AlignedModule", "x of a batch", allowed, kinds, cure))
         if isinstance(x, Mapping):
             columns = zip(*(value.split(size) for value in x.values()), strict=True)
             parts = [dict(zip(x, part, strict=True)) for part in columns]

@@ -10,7 +10,7 @@ import torch
 from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Accuracy, ExpectedCost, Metric, resolve
-from evalign.core.resampling import FEW
+from evalign.core.resampling import MIN_FOR_INTERVAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ class Contents:
     @property
     def scarce(self) -> np.ndarray:
         """The codes of the classes with few rows, whatever their weight."""
-        return np.flatnonzero(np.bincount(self.y, minlength=len(self.classes)) < FEW)
+        return np.flatnonzero(np.bincount(self.y, minlength=len(self.classes)) < MIN_FOR_INTERVAL)
 
     @property
     def one_class(self) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalign.core.resampling import FEW, RESAMPLES
+from evalign.core.resampling import MIN_FOR_INTERVAL, RESAMPLES
 from evalign.core.text import counted, visible
 from evalign.report import figures
 from evalign.report.contents import Contents, Scored
@@ -59,7 +59,7 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
         drawn = replace(contents, baseline=None, findings=None)
     curves = precision_recall(drawn)
     # The rarest class comes first, unless its rows are too few for a curve.
-    enough = [curve for curve in curves if curve["rows"] >= FEW] or curves
+    enough = [curve for curve in curves if curve["rows"] >= MIN_FOR_INTERVAL] or curves
     first = curves.index(min(enough, key=lambda curve: curve["actual"])) if curves else 0
     two, rules, cuts, important = len(contents.classes) == 2, [], [], []
     if findings is not None:
@@ -85,7 +85,7 @@ def render(contents: Contents, scores: dict[str, Any]) -> str:
             cuts=cuts[:LISTED],
             model_names=[model.label for model in contents.models],
             scarce=list(scores["scarce"]["classes"].items())[:NAMED],
-            few=FEW,
+            few=MIN_FOR_INTERVAL,
             resamples=RESAMPLES,
             other_columns=len(findings.columns) - len(important) if findings else 0,
             most_drawn=SHOWN,

@@ -20,24 +20,25 @@ Predictions = dict[str, np.ndarray]  # the class codes of each method, by its ke
 def scores(contents: Contents) -> dict[str, Any]:
     """The metric of each method with its 95% interval, the differences, and per-class scores.
 
-    Returns:
-        - "metric", "greater_is_better", "rows" (their number), "groups" (their number, or None),
-          "test" (false for rows that the models have seen);
-        - "answer": "verdict" ("helped", "did not help" or "cannot tell"), a "sentence" that says
-          so, and "next", sentences on what to do;
-        - "methods": for each "key" ("aligned" by its rule and "aligned_argmax"; with a baseline
-          also its name, "cross_entropy", and "cross_entropy_argmax"), "name", "value", "low",
-          "high" and "same_as", an earlier key with the same labels;
-        - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
-          the other's (for a cost, a negative one favours the aligned model), "verdict", a sentence,
-          and, with scarce classes, "without_scarce", "value", "low" and "high" without them;
-        - "per_class": "class", "rows" (their weight) and, for each model, under its key,
-          "predicted", "precision", "recall", "f1";
-        - "scarce": the "classes" with few rows, {class: rows}, and the "values" of the metric
-          without them, {key: value}, or None if there are none, or fewer than two others;
-        - "others": {metric: {key: value}};
-        - "tried", if there were candidates: "rows", "gain" and "left_out" of `TriedModels`, and
-          "verdict", a sentence.
+    The result holds:
+
+    - "metric", "greater_is_better", "rows" (their number), "groups" (their number, or None),
+      "test" (false for rows that the models have seen);
+    - "answer": "verdict" ("helped", "did not help" or "cannot tell"), a "sentence" that says
+      so, and "next", sentences on what to do;
+    - "methods": for each "key" ("aligned" by its rule and "aligned_argmax"; with a baseline
+      also its name, "cross_entropy", and "cross_entropy_argmax"), "name", "value", "low",
+      "high" and "same_as", an earlier key with the same labels;
+    - "differences": "against" a key, "value", "low", "high" of the aligned model's metric minus
+      the other's (for a cost, a negative one favours the aligned model), "verdict", a sentence,
+      and, with scarce classes, "without_scarce", "value", "low" and "high" without them;
+    - "per_class": "class", "rows" (their weight) and, for each model, under its key,
+      "predicted", "precision", "recall", "f1";
+    - "scarce": the "classes" with few rows, {class: rows}, and the "values" of the metric
+      without them, {key: value}, or None if there are none, or fewer than two others;
+    - "others": {metric: {key: value}};
+    - "tried", if there were candidates: "rows", "gain" and "left_out" of `TriedModels`, and
+      "verdict", a sentence.
     """
     metric, names, predictions = contents.resolved, {}, {}
     for key, model in zip(contents.keys, contents.models, strict=True):

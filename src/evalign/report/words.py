@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from evalign.core.resampling import FEW, LEVEL
+from evalign.core.resampling import LEVEL, MIN_FOR_INTERVAL
 from evalign.core.text import counted
 from evalign.report.contents import Contents, TriedModels
 
@@ -73,16 +73,16 @@ def _excludes_zero(difference: Difference) -> bool:
 
 def no_test(contents: Contents) -> tuple[str, str] | None:
     """Why the rows can compare no methods at all, and the cure; None if they can."""
-    groups = FEW if contents.groups is None else len(np.unique(contents.groups))
+    groups = MIN_FOR_INTERVAL if contents.groups is None else len(np.unique(contents.groups))
     if contents.seen:
         return "the models have seen these rows", "Evaluate on rows not used in training."
     if contents.one_class:
         name = contents.classes[contents.y[0]]
         return f"every row is of class {name}", "Evaluate on rows of other classes, too."
-    if len(contents.y) < FEW:
+    if len(contents.y) < MIN_FOR_INTERVAL:
         return f"there is too little data ({counted(len(contents.y))})", "Evaluate on more rows."
-    if groups < FEW:
-        why = f"the rows come from too few groups ({groups}, fewer than {FEW})"
+    if groups < MIN_FOR_INTERVAL:
+        why = f"the rows come from too few groups ({groups}, fewer than {MIN_FOR_INTERVAL})"
         return why, "Evaluate on more groups."
     return None
 
@@ -99,7 +99,7 @@ def verdict(contents: Contents, difference: Difference, method: Method) -> str:
         ahead = (difference["low"] > 0) == contents.resolved.greater_is_better
         better = own if ahead else method["name"]
         return f"{start} {better} is better by {_size(difference)}.{free}"
-    few = f"classes with fewer than {FEW} test rows"
+    few = f"classes with fewer than {MIN_FOR_INTERVAL} test rows"
     why = f"it depends on {few}" if _excludes_zero(difference) else "the interval contains 0"
     value = f"{number(difference['value'])}, 95% interval {span(difference)}"
     return f"{start} no clear difference, {why} ({value}).{free}"
@@ -157,7 +157,7 @@ def answer(
         then = better or _until_clear(contents, own, difference)
         what = f"the difference is {span(difference)} (95% interval)"
         if _excludes_zero(difference):
-            what = f"the difference depends on classes with fewer than {FEW} test rows"
+            what = f"the difference depends on classes with fewer than {MIN_FOR_INTERVAL} test rows"
         return said("cannot tell", f"{UNKNOWN}: {values}; {what}", *then)
     if (difference["low"] > 0) == contents.resolved.greater_is_better:
         then = better or [_use(contents, own), *_simpler(contents, methods, differences)]
@@ -229,7 +229,8 @@ def _until_clear(contents: Contents, own: Method, difference: Difference) -> lis
     if needed is None:
         return ["The measured difference is close to 0: use either."]
     fewest = np.unique(contents.y, return_counts=True)[1].min()
-    needed = max(needed, math.ceil(rows * FEW / fewest))  # with fewer of a class nothing is clear
+    # With fewer rows of a class nothing is clear.
+    needed = max(needed, math.ceil(rows * MIN_FOR_INTERVAL / fewest))
     return [
         f"About {needed:,} test rows instead of {rows:,} would probably tell, if the difference "
         "stays as it is.",

@@ -1,4 +1,4 @@
-"""Cool the temperature of a loss on a plateau of the score (EAST 4.3)."""
+"""Lower the temperature of a loss when the validation score stops improving (EAST 4.3)."""
 
 import math
 from typing import Any
@@ -12,29 +12,29 @@ SETTINGS = ("start", "rate", "patience", "coolings", "greater_is_better")
 
 
 def part_with_temperature(loss: object) -> HasTemperature | None:
-    """The part of a loss that has a temperature, or None."""
+    """The module of a loss that has a temperature, or None."""
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
     return next((part for part in modules if has_temperature(part)), None)
 
 
 class TemperatureAnnealing:
-    """Cools T_k = start · rate^k whenever the validation score stops improving (EAST 4.3).
+    """Lowers T_k = start · rate^k when the validation score stops improving (EAST 4.3).
 
-    Use it like a learning-rate scheduler: call `step` with the score after every check. After
-    `patience` checks without a new best the temperature falls once; after `coolings` falls in a
-    row without a new best, `finished` turns true and the temperature stays.
+    Use it like a learning-rate scheduler: call `step` with the score after every validation. The
+    temperature falls after `patience` validations without a new best. After `coolings` falls in a
+    row without a new best, the temperature stays and `finished` becomes true.
 
-    Watch the true metric on validation rows: it can be compared across temperatures, which the
-    value of the loss cannot.
+    Step with the true metric of validation rows. Values of the loss are not comparable across
+    temperatures.
 
     Args:
-        loss: a loss with a temperature, such as `MetricLoss` or `AlignedLoss`; set to `start` at
-            once.
-        start: T_0, in (0, 0.4].
-        rate: the factor of a cooling, in (0, 1).
-        patience: checks without a new best before a cooling.
-        coolings: coolings in a row without a new best before the end; 0 is plain early stopping.
-        greater_is_better: whether the score rises as the model improves.
+        loss: a loss with a temperature, such as `MetricLoss` or `AlignedLoss`. Its temperature is
+            set to `start`.
+        start: the initial temperature T_0, in (0, 0.4].
+        rate: the factor of each cooling, in (0, 1).
+        patience: validations without a new best before a cooling.
+        coolings: consecutive coolings without a new best before the end; 0 is early stopping.
+        greater_is_better: whether a higher score is better.
 
     Examples:
         >>> from evalign import MetricLoss
@@ -87,11 +87,11 @@ class TemperatureAnnealing:
 
     @property
     def settings(self) -> dict[str, float | bool]:
-        """The arguments it was made with, except for the loss."""
+        """The arguments of the constructor, without the loss."""
         return {name: getattr(self, name) for name in SETTINGS}
 
     def step(self, score: float) -> None:
-        """Take note of a validation score. A NaN is not an improvement."""
+        """Take a validation score. NaN is never an improvement."""
         better = score if self.greater_is_better else -score
         if not math.isnan(better) and (self.best is None or better > self.best):
             self.best = better
@@ -109,14 +109,13 @@ class TemperatureAnnealing:
             self.loss.set_temperature(self.temperature)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that `step` depends on, as plain numbers (JSON can hold it)."""
+        """Settings and counters, as plain numbers."""
         return {k: v for k, v in vars(self).items() if k != "loss"}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where the state was taken, with the loss's temperature."""
+        """Continue exactly where the state was taken, and set the temperature of the loss."""
         expected = self.state_dict().keys()
-        ok = state.keys() == expected
-        allowed = f"hold {', '.join(expected)}"
-        require(ok, "TemperatureAnnealing", "state", allowed, ", ".join(state))
+        allowed, got = f"hold {', '.join(expected)}", ", ".join(state)
+        require(state.keys() == expected, "TemperatureAnnealing", "state", allowed, got)
         vars(self).update(state)
         self.loss.set_temperature(self.temperature)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import require
 
 Data = tuple[Tensor, ...] | DataLoader  # (X, y) or (X, y, sample_weight), or a loader of these
 
@@ -46,27 +46,15 @@ def generators(data: Data, device: torch.device) -> dict[str, torch.Generator]:
     return sources
 
 
-def check_data(name: str, data: Any, device: torch.device) -> Data:
+def check_data(name: str, data: Any) -> Data:
     """Check the data of the argument `name` of `fit`."""
     if isinstance(data, DataLoader):
-        try:
-            empty = len(data) == 0
-        except TypeError as error:  # a stream, which does for validation
-            cure = "Give its dataset a __len__, the number of rows in an epoch."
-            if name != "validation":
-                got = "a DataLoader without one"
-                raise TypeError(complaint("fit", name, "have a length", got, cure)) from error
-            return data
-        cure = "Give it rows, or leave out drop_last."
-        require(not empty, "fit", name, "yield batches", "an empty DataLoader", cure)
         return data
     tensors = isinstance(data, tuple | list) and all(isinstance(part, Tensor) for part in data)
     allowed, cure = "come with y, as tensors, or be a DataLoader", "Use torch.as_tensor(...)."
     got = [type(part).__name__ for part in data] if isinstance(data, tuple | list) else "no y"
     require(tensors and len(data) in (2, 3), "fit", name, allowed, got, cure)
-    lengths, places = {len(part) for part in data}, {str(part.device) for part in data}
-    same = len(lengths) == 1 and min(lengths) > 0
-    require(same, "fit", name, "have rows, and a target for each", [len(p) for p in data])
-    there = places == {str(device)}
-    require(there, "fit", name, f"be on {device}, like the network", ", ".join(sorted(places)))
+    lengths = [len(part) for part in data]
+    same = len(set(lengths)) == 1 and lengths[0] > 0
+    require(same, "fit", name, "have rows, and a target for each", lengths)
     return tuple(data)

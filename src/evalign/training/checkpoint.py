@@ -1,9 +1,9 @@
-"""A folder that holds a tree of tensors and plain values, whole at any moment, without pickle.
+"""Write and read a tree of tensors and plain values as a folder, atomically and without pickle.
 
 | file                  | holds                                                              |
 | --------------------- | ------------------------------------------------------------------ |
 | `manifest.json`       | format, version, SHA-256 of the other two                          |
-| `state.json`          | the tree; a tensor stands there as {"$tensor": its name}           |
+| `state.json`          | the tree, with {"$tensor": its name} in the place of each tensor   |
 | `tensors.safetensors` | the tensors                                                        |
 """
 
@@ -38,7 +38,7 @@ class CheckpointError(ValueError):
 
 
 class Saver:
-    """Saves the first state at once, then one `every` so many seconds, and the last at `close`.
+    """Saves the first state, then at most one `every` so many seconds, and the last at `close`.
 
     Without a folder nothing is saved. A folder that cannot be replaced is refused at once.
     """
@@ -93,11 +93,11 @@ def save(folder: str | os.PathLike[str], tree: dict[str, Any]) -> None:
 
 @contextmanager
 def replacing(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a new folder beside this one, which takes its place at the end, whole or not at all.
+    """Yield a new folder beside this one that replaces it at the end, whole or not at all.
 
     No system renames onto a folder that holds files, so the old one is renamed first, and
-    `recovered` finds it if the process is killed in between. A file, or a folder with anything in
-    it that evalign does not write, is refused.
+    `recovered` finds it if the process is killed in between. A file is refused, and so is a folder
+    with contents that evalign did not write.
     """
     folder, new, old = _places(recovered(folder))
     _refuse_others(folder)
@@ -125,9 +125,9 @@ def replacing(folder: str | os.PathLike[str]) -> Iterator[Path]:
 def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the tree that `save` wrote, with tensors on the CPU, or raise a `CheckpointError`."""
     folder = recovered(folder)
-    if not (folder / "manifest.json").exists():
-        raise CheckpointError(f"{folder} is not a checkpoint of evalign: it has no manifest.json.")
     name = "manifest.json"
+    if not (folder / name).exists():
+        raise CheckpointError(f"{folder} is not a checkpoint of evalign: it has no {name}.")
     try:
         manifest = json.loads(read_plain(folder / name, MAX_BYTES[name]))
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -139,7 +139,7 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
         files = {}
         for name in ("state.json", "tensors.safetensors"):
             files[name] = read_plain(folder / name, MAX_BYTES[name])
-            if (manifest["sha256"] or {}).get(name) != _digest(files[name]):
+            if manifest["sha256"].get(name) != _digest(files[name]):
                 raise ValueError("its checksum differs from the manifest's")
         tensors = safetensors.torch.load(files[name])
         name = "state.json"
@@ -151,11 +151,6 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
         cure = "Take it from a copy, or delete the folder to start afresh."
         text = f"Checkpoint {folder} cannot be read: {name}: {why}. {cure}"
         raise CheckpointError(text) from error
-
-
-def exists(folder: str | os.PathLike[str]) -> bool:
-    """Whether there is a checkpoint to load."""
-    return recovered(folder).exists()
 
 
 def recovered(folder: str | os.PathLike[str]) -> Path:
@@ -175,10 +170,7 @@ def read_plain(path: Path, most: int) -> bytes:
         raise OSError(errno.EINVAL, "it is not a plain file")
     if found.st_size > most:
         raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, more than {most:,}")
-    try:
-        return path.read_bytes()
-    except MemoryError as error:
-        raise OSError(errno.ENOMEM, f"memory cannot hold its {found.st_size:,} bytes") from error
+    return path.read_bytes()
 
 
 def sync_folder(folder: Path) -> None:
@@ -193,7 +185,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _places(folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
-    """The folder, and where the new one and the old one are meanwhile, in every process."""
+    """The folder, and where its replacement and its old version are meanwhile."""
     folder = Path(os.path.realpath(folder))
     new, old = (folder.with_name(f"{folder.name}.evalign-{age}") for age in ("new", "old"))
     return folder, new, old
@@ -213,16 +205,15 @@ def _discard(old: Path, new: Path) -> None:
 
 
 def _refuse_others(folder: Path) -> None:
-    """Refuse to replace what is not ours: replacing it would delete all that is in it."""
+    """Refuse to replace a folder of others, which would delete its contents."""
     if not folder.exists():
         return
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else {"it is a file"}
     ensemble = (folder / "ensemble" / "manifest.json").is_file()
     others = sorted(found - {".DS_Store"} - ({"ensemble", "models"} if ensemble else {*MAX_BYTES}))
     if others:
-        more = " and more" if len(others) > 3 else ""
         text = f"{folder} exists and holds what evalign did not write: {', '.join(others[:3])}"
-        raise FileExistsError(f"{text}{more}. Choose another path.")
+        raise FileExistsError(f"{text}. Choose another path.")
 
 
 def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
@@ -231,9 +222,8 @@ def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
         return {"$tensor": name}
     if isinstance(value, dict):
-        wrong = next((key for key in value if not isinstance(key, str)), None)
-        if wrong is not None:
-            raise TypeError(f"Keys in a checkpoint must be strings. Got {wrong!r} in {name!r}.")
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError(f"Keys in a checkpoint must be strings. Got {[*value]} in {name!r}.")
         return {key: _take_tensors(item, f"{name}/{key}", tensors) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_take_tensors(item, f"{name}/{i}", tensors) for i, item in enumerate(value)]

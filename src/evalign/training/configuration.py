@@ -14,7 +14,6 @@ from torch.nn.modules.loss import _Loss
 
 Plain = None | bool | int | float | str
 
-SMALL = 64  # elements; a larger tensor is described by its shape and a checksum
 MODULE = vars(nn.Module()).keys()  # the attributes that every module has
 
 
@@ -56,7 +55,7 @@ def _description(value: Any) -> Plain:
             return str(sorted(map(repr, value)))  # strings come in another order in every process
         case np.ndarray() if value.dtype.kind in "biuf":
             return _description(torch.as_tensor(value.copy()))
-        case Tensor() if value.numel() <= SMALL:
+        case Tensor() if value.numel() <= 64:  # few enough to read
             return str(value.to_dense().tolist())
         case Tensor():
             return f"{tuple(value.shape)}, checksum {checksum(value)}"

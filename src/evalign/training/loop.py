@@ -18,7 +18,7 @@ from evalign.training.advice import TrainingWarning, batch_advice, new_advice
 from evalign.training.annealing import TemperatureAnnealing, part_with_temperature
 from evalign.training.averaging import average_network
 from evalign.training.batches import Data, check_data, generators, in_order, shuffled
-from evalign.training.checkpoint import Saver, exists, load
+from evalign.training.checkpoint import Saver, load, recovered
 from evalign.training.early_stopping import EarlyStopping
 from evalign.training.run import History, TrainingRun
 from evalign.training.settings import Settings
@@ -90,12 +90,13 @@ def fit(
     parameters = [p for p in network.parameters() if p.requires_grad]
     require(bool(parameters), "fit", "network", "have parameters to train", "none")
     device = parameters[0].device
-    data = check_data("X", X if y is None else (X, y), device)
+    data = check_data("X", X if y is None else (X, y))
     if sample_weight is not None:
-        data = check_data("sample_weight", (X, y, sample_weight), device)
-    validation = check_data("validation", validation, device)
+        data = check_data("sample_weight", (X, y, sample_weight))
+    validation = check_data("validation", validation)
     in_memory = isinstance(data, tuple)
     batches = math.ceil(len(data[0]) / settings.batch_size) if in_memory else len(data)
+    require(batches > 0, "fit", "X", "yield batches", "an empty DataLoader")
     half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(settings.precision)
     fused = device.type in ("cpu", "cuda")
     left_alone = set(undecayed)
@@ -132,7 +133,7 @@ def fit(
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for name in run.generators.keys() - {"loader"}:  # that one belongs to the caller
             run.generators[name].manual_seed(settings.seed)
-        if resume and checkpoint is not None and exists(checkpoint):
+        if resume and checkpoint is not None and recovered(checkpoint).exists():
             run.load_state_dict(load(checkpoint))
         saver = Saver(checkpoint, checkpoint_every)
         if in_memory and not history and (text := batch_advice(loss, data[1], settings.batch_size)):

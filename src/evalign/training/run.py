@@ -65,7 +65,6 @@ class TrainingRun:
             "annealing": annealing and type(annealing).__name__,
             **{f"annealing.{name}": value for name, value in cooled.items()},
             **configuration("network", self.network),
-            **{f"the shape of {name}": list(p.shape) for name, p in named},
             # The optimizer knows the parameters by their places, which follow from these two.
             "undecayed": [name for name, p in named if p in undecayed],
             "frozen": [name for name, p in named if not p.requires_grad],

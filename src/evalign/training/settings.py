@@ -1,4 +1,4 @@
-"""The settings of a training."""
+"""Hyperparameters of training."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from evalign.core.checks import require
 
 
 def usual_batch_size(rows: int) -> int:
-    """The rows per step for a number of training rows: a 32nd of them, from 32 to 1024.
+    """The default batch size: a 32nd of the training rows, between 32 and 1024.
 
     Examples:
         >>> [usual_batch_size(rows) for rows in (100, 6400, 10**6)]
@@ -19,24 +19,24 @@ def usual_batch_size(rows: int) -> int:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train.
+    """Hyperparameters of `fit`.
 
     Args:
-        epochs: the most passes over the data.
-        batch_size: rows per step, at most: batches are nearly equal, so that none is tiny.
-        learning_rate: AdamW's, at its highest.
-        weight_decay: AdamW's.
-        clip_norm: gradients longer than this are shortened to it; None leaves them.
-        precision: "bfloat16" and "float16" run the network under autocast; weights and the loss
+        epochs: the maximum number of epochs.
+        batch_size: the maximum batch size. All batches have nearly equal sizes.
+        learning_rate: peak learning rate of AdamW.
+        weight_decay: weight decay of AdamW.
+        clip_norm: maximum norm of the gradient; None does not clip.
+        precision: "bfloat16" and "float16" run the network under autocast. Weights and the loss
             stay in full precision.
-        schedule: of the learning rate; "cosine" falls to 0 at the last epoch, "constant" stays.
-        warmup: share of all steps over which the learning rate rises from 0.
-        ema_decay: decay of an exponential moving average of the weights, such as 0.99, which is
-            then what is validated and returned; None for the weights themselves.
-        patience: epochs without a new best before training ends; None never ends early.
-        watch: what makes an epoch the best: "metric", the true metric of the validation rows, or
-            "loss", their loss (the papers' rule; not comparable across temperatures).
-        seed: of the shuffling, of dropout and of all else that torch draws.
+        schedule: "cosine" decays the learning rate to 0 at the last epoch; "constant" keeps it.
+        warmup: fraction of all steps over which the learning rate rises from 0.
+        ema_decay: decay of an exponential moving average of the weights, such as 0.99. The average
+            is validated and returned. None keeps no average.
+        patience: epochs without a new best before training stops; None never stops early.
+        watch: the validation score that selects the best epoch: "metric", or "loss" as in the
+            papers. Losses at different temperatures are not comparable.
+        seed: seed of shuffling, dropout and everything else that torch draws.
     """
 
     epochs: int = 200
@@ -59,7 +59,6 @@ class Settings:
         check(self.epochs >= 1, "epochs", "be at least 1")
         check(self.batch_size >= 1, "batch_size", "be at least 1")
         check(self.learning_rate > 0, "learning_rate", "be positive")
-        check(self.weight_decay >= 0, "weight_decay", "be at least 0")
         check(self.clip_norm is None or self.clip_norm > 0, "clip_norm", "be positive or None")
         known = self.precision in ("float32", "bfloat16", "float16")
         check(known, "precision", 'be "float32", "bfloat16" or "float16"')
@@ -71,7 +70,7 @@ class Settings:
         check(self.watch in ("metric", "loss"), "watch", 'be "metric" or "loss"')
 
     def rate(self, step: int, steps: int) -> float:
-        """The learning rate of a step, in a training of at most `steps`.
+        """The learning rate of a step out of at most `steps`.
 
         Examples:
             >>> [round(Settings(warmup=0.2).rate(step, 10), 5) for step in (0, 1, 5, 9)]
@@ -82,9 +81,9 @@ class Settings:
         return self.learning_rate * min(1.0, (step + 1) / warmup) * cosine
 
     def decay(self, step: int) -> float:
-        """The decay of the average of weights at a step; 0 where no average is kept.
+        """The decay of the average of weights at a step; 0 if no average is kept.
 
-        It begins at 0 and rises slowly, because otherwise the random start would count for long.
+        It rises from 0, because otherwise the random initial weights would dominate for long.
 
         Examples:
             >>> [round(Settings(ema_decay=0.9).decay(step), 2) for step in (0, 10, 1000)]

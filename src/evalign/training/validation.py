@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import require
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
 from evalign.core.rows import Task, as_rows, check_types, signed
@@ -37,6 +37,7 @@ def validate(
     `score` of logits, targets and weights replaces the metric of argmax.
     """
     outputs = [(predict(x), *rest) for x, *rest in batches]
+    require(bool(outputs), "fit", "validation", "yield batches", "an empty DataLoader")
     logits, target, *weight = (torch.cat(part) for part in zip(*outputs, strict=True))
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
     pairwise = any(isinstance(module, WMWLoss) for module in modules)
@@ -78,10 +79,9 @@ def reading(loss: Callable[..., Tensor], **given: Any) -> dict[str, Any]:
     for name in found.keys() - given.keys():
         parts = own if getattr(loss, name, None) is None else [loss]
         values = {getattr(part, name, None) for part in parts} - {None}
-        if len(values) > 1:
-            allowed, got = f"have one {name} in all its parts", ", ".join(sorted(map(str, values)))
-            cure = f"Give the loss an attribute {name}, which then applies to evaluations."
-            raise ValueError(complaint(type(loss).__name__, "loss", allowed, got, cure))
+        allowed, got = f"have one {name} in all its parts", ", ".join(sorted(map(str, values)))
+        cure = f"Give the loss an attribute {name}, which then applies to evaluations."
+        require(len(values) <= 1, type(loss).__name__, "loss", allowed, got, cure)
         found[name] = next(iter(values), found[name])
     return found
 

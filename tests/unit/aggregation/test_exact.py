@@ -11,7 +11,7 @@ from evalign.aggregation import ExactAccumulation
 from tests import tolerances
 
 PRIOR = [5.0, 3.0, 1.0]
-MULTICLASS = {
+LOSSES = {
     "O(classes)": lambda: MetricLoss("f1_macro"),
     "full matrix": lambda: MetricLoss(metrics.CohenKappa(weights="quadratic")),
     "cost": lambda: MetricLoss(metrics.ExpectedCost([[0, 1, 1], [1, 0, 1], [9, 9, 0]])),
@@ -20,8 +20,6 @@ MULTICLASS = {
     "mean": lambda: losses.LogitAdjustedLoss(PRIOR),
     "soft F": lambda: losses.SoftFBetaLoss(average="macro"),
     "aligned": lambda: AlignedLoss("f1_macro", PRIOR),
-}
-BINARY = {
     "one threshold": lambda: MetricLoss("f1"),
     "several": lambda: MetricLoss("f1", threshold=[0.2, 0.5, 0.7]),
     "surrogate": lambda: losses.SurrogateFBetaLoss(0.3),
@@ -73,26 +71,18 @@ def check(make, outputs, dtype=torch.float64, dropout=0.0):
     assert torch.equal(state, torch.get_rng_state())  # as if each dropout mask had been drawn once
 
 
-@pytest.mark.parametrize("name", MULTICLASS)
+@pytest.mark.parametrize("name", LOSSES)
 def test_gradient_of_the_whole_batch(name):
-    check(MULTICLASS[name], 3)
+    check(LOSSES[name], 1 if name in ("one threshold", "several", "surrogate") else 3)
 
 
-@pytest.mark.parametrize("name", BINARY)
-def test_gradient_of_the_whole_batch_binary(name):
-    check(BINARY[name], 1)
-
-
-def test_in_float32():
-    check(MULTICLASS["O(classes)"], 3, torch.float32)
-
-
-def test_dropout_draws_the_same_masks_in_both_passes():
-    check(MULTICLASS["O(classes)"], 3, dropout=0.5)
+@pytest.mark.parametrize(("dtype", "dropout"), [(torch.float32, 0.0), (torch.float64, 0.5)])
+def test_in_float32_and_with_the_same_dropout_masks_in_both_passes(dtype, dropout):
+    check(LOSSES["O(classes)"], 3, dtype, dropout)
 
 
 def test_running_statistics_count_the_batch_once():
-    loss, parts = MULTICLASS["running"](), list(microbatches(3))
+    loss, parts = LOSSES["running"](), list(microbatches(3))
     exact_backward(loss, network(3), parts)
     assert loss.running.seen == pytest.approx(0.1)
 
@@ -125,14 +115,6 @@ def test_under_autocast():
         torch.testing.assert_close(got, wanted, rtol=0, atol=tolerances.BFLOAT16_STEP)
 
 
-def test_all_rows_ignored():
-    model = network(3)
-    x, y, _ = next(microbatches(3))
-    value = exact_backward(MetricLoss("f1_macro"), model, [(x, torch.full_like(y, -100))])
-    assert value == 0
-    assert all(g.abs().sum() == 0 for g in gradients(model))
-
-
 def test_no_graph_is_kept_of_pass_one():
     exact, model = ExactAccumulation(MetricLoss("f1_macro")), network(3)
     with exact.counting():
@@ -145,11 +127,9 @@ def test_no_graph_is_kept_of_pass_one():
 @pytest.mark.parametrize(
     ("microbatches", "error", "text"),
     [
-        (iter([]), TypeError, "must be a list, as it is gone through twice. Got list_iterator."),
-        ((x for x in [1]), TypeError, "Got generator. Pass a list of (x, target)"),
-        ({"x": 1}, TypeError, "Got dict. Pass a list of (x, target)"),
-        ([torch.ones(8, 6)], TypeError, "must hold (x, target) or (x, target, sample_weight)"),
-        ([(torch.ones(8, 6),)], TypeError, "Got tuple of 1."),
+        (iter([]), TypeError, "gone through twice. Got list_iterator."),
+        ([torch.ones(8, 6)], TypeError, "must be a list of (x, target) or"),
+        ([(torch.ones(8, 6),)], TypeError, "Got a tuple of 1."),
         (torch.zeros(3, 2), TypeError, "Got Tensor."),
         ([], ValueError, "microbatches of exact_backward must not be empty."),
     ],
@@ -159,10 +139,13 @@ def test_microbatches_are_checked(microbatches, error, text):
         exact_backward(MetricLoss("f1_macro"), network(3), microbatches)
 
 
-def test_a_loss_that_is_no_function_of_sums_is_refused():
-    text = "loss of exact_backward must be a function of sums over rows"
-    with pytest.raises(TypeError, match=text):
-        exact_backward(losses.LovaszSoftmaxLoss(), network(3), list(microbatches(3)))
+def test_loss_and_model_are_checked():
+    """Behind a function the passes would see neither DDP nor batch statistics."""
+    model, parts = network(3), list(microbatches(3))
+    with pytest.raises(TypeError, match="must be a function of sums over rows"):
+        exact_backward(losses.LovaszSoftmaxLoss(), model, parts)
+    with pytest.raises(TypeError, match=r"must be a torch\.nn\.Module, .* Got function"):
+        exact_backward(MetricLoss("f1_macro"), lambda x: model(x), parts)
 
 
 def test_batch_statistics_are_warned_of():
@@ -172,12 +155,6 @@ def test_batch_statistics_are_warned_of():
         exact_backward(MetricLoss("f1_macro"), model, parts)
     model[0].eval()
     exact_backward(MetricLoss("f1_macro"), model, parts)  # a warning would be an error here
-
-
-def test_the_passes_come_in_order():
-    exact, text = ExactAccumulation(MetricLoss("f1_macro")), "pass one, `counting`, comes before"
-    with pytest.raises(RuntimeError, match=text), exact.replaying():
-        pass
 
 
 def test_the_steps_of_a_pass_belong_inside_it():
@@ -201,11 +178,3 @@ def test_slopes_of_an_earlier_batch_are_not_replayed():
         exact.count(model(parts[0][0]), parts[0][1] + 7)
     with pytest.raises(RuntimeError, match="comes before `replaying`"), exact.replaying():
         pass
-
-
-def test_a_function_is_no_model():
-    """Behind one the passes would not see DDP, nor batch statistics."""
-    model = network(3)
-    text = "model of exact_backward must be a torch.nn.Module, from x to logits. Got function."
-    with pytest.raises(TypeError, match=re.escape(text)):
-        exact_backward(MetricLoss("f1_macro"), lambda x: model(x), [*microbatches(3)])

@@ -32,19 +32,11 @@ def half_width(tau, temperature):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize("tau", TAUS)
-def test_tempered_meets_its_ends_and_its_middle(tau, temperature, dtype):
+def test_steps_meet_their_ends_and_their_middle(tau, temperature, dtype):
     tau = tensor(tau, dtype)
     p = torch.stack([torch.zeros_like(tau), tau, torch.ones_like(tau)])
     assert heaviside.tempered(p, tau, temperature=temperature).tolist() == [0, 0.5, 1]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("delta", [0.01, 0.2, 0.49])
-@pytest.mark.parametrize("tau", TAUS)
-def test_linear_meets_its_ends_and_its_middle(tau, delta, dtype):
-    tau = tensor(tau, dtype)
-    p = torch.stack([torch.zeros_like(tau), tau, torch.ones_like(tau)])
-    assert heaviside.linear(p, tau, delta=delta).tolist() == [0, 0.5, 1]
+    assert heaviside.linear(p, tau, delta=max(0.01, temperature)).tolist() == [0, 0.5, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -69,11 +61,6 @@ def test_tempered_meets_its_kinks(tau, temperature):
     torch.testing.assert_close(h, expected, rtol=0, atol=tolerances.SAME)
 
 
-def test_linear_meets_its_kinks():
-    h = heaviside.linear(tensor([0.15, 0.3, 0.45]), 0.3, delta=0.1)
-    torch.testing.assert_close(h, tensor([0.1, 0.5, 0.9]), rtol=0, atol=tolerances.SAME)
-
-
 def test_segments_by_hand():
     # tau = 0.5, T = 0.2: slopes 0.8, 1.2, 0.8 with kinks at 1/4 and 3/4
     p = tensor([0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0])
@@ -88,20 +75,7 @@ def test_hard_counts_the_threshold_in():
     assert h.dtype == torch.float32
 
 
-def test_sigmoid_by_hand():
-    h = heaviside.sigmoid(tensor([0.2, 0.5, 0.8]), 0.5, k=10.0)
-    expected = torch.sigmoid(tensor([-3.0, 0.0, 3.0]))
-    torch.testing.assert_close(h, expected, rtol=0, atol=tolerances.SAME)
-
-
 # Relations.
-
-
-@given(probabilities, thresholds)
-def test_tempered_at_one_fifth_is_linear(p, tau):
-    a = heaviside.tempered(tensor(p), tau, temperature=0.2)
-    b = heaviside.linear(tensor(p), tau, delta=0.2)
-    torch.testing.assert_close(a, b, rtol=0, atol=tolerances.SAME)
 
 
 @given(st.floats(1e-6, 1 - 1e-6), thresholds)
@@ -120,15 +94,6 @@ def test_tempered_is_symmetric(p, tau, temperature):
     h = heaviside.tempered(tensor(p), tau, temperature=temperature)
     mirrored = heaviside.tempered(tensor(1 - p), 1 - tau, temperature=temperature)
     torch.testing.assert_close(mirrored, 1 - h, rtol=0, atol=tolerances.SLIVER)
-
-
-@given(probabilities, probabilities, thresholds, temperatures)
-def test_monotone_in_p(p, other, tau, temperature):
-    low, high = sorted((p, other))
-    h = heaviside.tempered(tensor([low, high]), tau, temperature=temperature)
-    assert 0 <= h[0] <= h[1] + tolerances.SLIVER
-    assert h[1] <= 1
-    assert heaviside.sigmoid(tensor(low), tau) <= heaviside.sigmoid(tensor(high), tau)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -194,18 +159,14 @@ def test_tempered_is_the_references(p, tau, temperature):
     )
 
 
-@given(probabilities, thresholds, st.floats(0.01, 0.49))
-def test_linear_is_the_references(p, tau, delta):
-    h = heaviside.linear(tensor(p), tau, delta=delta)
-    assert h.item() == pytest.approx(
-        reference.linear(p, tau, delta), rel=0, abs=tolerances.REFERENCE
+@given(probabilities, thresholds, st.floats(0.01, 0.49), st.floats(0.1, 1e4))
+def test_linear_and_sigmoid_are_the_references(p, tau, delta, k):
+    linear, sigmoid = (
+        heaviside.linear(tensor(p), tau, delta=delta),
+        heaviside.sigmoid(tensor(p), tau, k=k),
     )
-
-
-@given(probabilities, thresholds, st.floats(0.1, 1e4))
-def test_sigmoid_is_the_references(p, tau, k):
-    h = heaviside.sigmoid(tensor(p), tau, k=k)
-    assert h.item() == pytest.approx(reference.sigmoid(p, tau, k), rel=0, abs=tolerances.REFERENCE)
+    assert abs(linear.item() - reference.linear(p, tau, delta)) < tolerances.REFERENCE
+    assert abs(sigmoid.item() - reference.sigmoid(p, tau, k)) < tolerances.REFERENCE
 
 
 # Gradients.

@@ -148,20 +148,6 @@ def test_vector_of_thresholds_gives_one_membership_each():
         assert row.equal(membership.binary(logits, threshold=tau))
 
 
-def test_thresholds_per_label():
-    logits = torch.linspace(-3, 3, 8, dtype=torch.float64).reshape(4, 2)
-    soft = membership.multilabel(logits, threshold=tensor([0.2, 0.7]))
-    for label, tau in enumerate((0.2, 0.7)):
-        assert soft[:, label].equal(membership.binary(logits[:, label], threshold=tau))
-
-
-@pytest.mark.parametrize("temperature", [0.4, 0.2, 0.01])
-def test_sigmoid_has_k_two_over_t(temperature):
-    logits = torch.linspace(-3, 3, 7, dtype=torch.float64)
-    soft = membership.binary(logits, threshold=0.3, temperature=temperature, heaviside="sigmoid")
-    assert_same(soft, heaviside.sigmoid(logits.sigmoid(), 0.3, k=2 / temperature))
-
-
 @pytest.mark.parametrize("of", [membership.binary, membership.multilabel, membership.multiclass])
 def test_step_may_be_any_function(of):
     """It is called with probabilities and a threshold, and does not depend on the temperature."""

@@ -174,15 +174,6 @@ def test_binary_class_metrics_are_scikit_learns():
             compare_with_scikit_learn(c, *cells(matrix), 2.0, "binary", None, zero_division)
 
 
-def test_jaccard_leaves_undefined_classes_out_on_request():
-    """scikit-learn's jaccard_score takes no zero_division=nan; the reference does."""
-    for classes, average in itertools.product(CLASSES, AVERAGES):
-        metric = metrics.Jaccard(average=average, zero_division=math.nan, labels=(0, 1))
-        for matrix in matrices(classes, SMALL, repeats=2):
-            expected = reference.jaccard(matrix, average, (0, 1), math.nan)
-            assert_same(metric(Confusion.from_matrix(torch.from_numpy(matrix))), expected)
-
-
 @pytest.mark.parametrize("classes", CLASSES)
 def test_beta_per_class_is_scikit_learns_fbeta_of_each_class(classes):
     random = np.random.default_rng(classes)
@@ -229,14 +220,7 @@ def test_whole_matrix_metrics_are_scikit_learns(classes):
         }.items():
             value = expected(true, predicted, sample_weight=weight)
             assert_same(metric(c), value, context=(metric, matrix))
-
-
-@pytest.mark.parametrize("weights", [None, "linear", "quadratic"])
-def test_cohen_kappa_is_scikit_learns(weights):
-    kappa = metrics.CohenKappa(weights=weights)
-    for classes in CLASSES:
-        for matrix in matrices(classes, SMALL | LARGE, repeats=3):
-            true, predicted, weight = cells(matrix)
+        for weights in (None, "linear", "quadratic"):
             value = sk.cohen_kappa_score(
                 true,
                 predicted,
@@ -245,8 +229,7 @@ def test_cohen_kappa_is_scikit_learns(weights):
                 sample_weight=weight,
                 replace_undefined_by=0.0,
             )
-            c = Confusion.from_matrix(torch.from_numpy(matrix))
-            assert_same(kappa(c), value, context=matrix)
+            assert_same(metrics.CohenKappa(weights=weights)(c), value, context=matrix)
 
 
 # Multilabel.
@@ -292,34 +275,26 @@ def test_multilabel_metrics_are_scikit_learns(average, zero_division):
 
 def torchmetrics_class_metrics(kind, predicted, true, average, zero_division, **size):
     """Our metric and torchmetrics' value, for the averages and zero_division it has."""
-    of = {name: getattr(tm, f"{kind}_{name}") for name in TORCHMETRICS_NAMES}
-    common = {**size, "validate_args": False}
-    if kind != "binary":
-        common["average"] = average
+    common = {**size, "average": average, "validate_args": False}
     # torchmetrics pools all classes, we those that occur: a difference where tn is in the metric
     every = (
         tuple(range(size["num_classes"])) if average == "micro" and "num_classes" in size else None
     )
     ours = {"average": average, "labels": every, "zero_division": zero_division}
-    filled = {**common, "zero_division": zero_division}
-    yield metrics.Precision(**ours), of["precision"](predicted, true, **filled)
-    yield metrics.Recall(**ours), of["recall"](predicted, true, **filled)
-    yield metrics.FBeta(beta=2.0, **ours), of["fbeta_score"](predicted, true, 2.0, **filled)
-    yield metrics.Jaccard(**ours), of["jaccard_index"](predicted, true, **filled)
+    for metric, name in {
+        metrics.Precision(**ours): "precision",
+        metrics.Recall(**ours): "recall",
+        metrics.FBeta(**ours): "f1_score",
+        metrics.Jaccard(**ours): "jaccard_index",
+    }.items():
+        function = getattr(tm, f"{kind}_{name}")
+        yield metric, function(predicted, true, **common, zero_division=zero_division)
     if zero_division == 0:
-        yield metrics.Specificity(**ours), of["specificity"](predicted, true, **common)
-        npv = of["negative_predictive_value"](predicted, true, **common)
-        yield metrics.NegativePredictiveValue(**ours), npv
-
-
-TORCHMETRICS_NAMES = (
-    "precision",
-    "recall",
-    "fbeta_score",
-    "jaccard_index",
-    "specificity",
-    "negative_predictive_value",
-)
+        for metric, name in {
+            metrics.Specificity(**ours): "specificity",
+            metrics.NegativePredictiveValue(**ours): "negative_predictive_value",
+        }.items():
+            yield metric, getattr(tm, f"{kind}_{name}")(predicted, true, **common)
 
 
 @pytest.mark.parametrize("classes", CLASSES)
@@ -333,15 +308,6 @@ def test_class_metrics_are_torchmetrics(classes):
                 assert_same(metric(c), value, tolerances.TORCHMETRICS, (metric, matrix))
 
 
-@pytest.mark.parametrize("zero_division", [0.0, 1.0])
-def test_binary_class_metrics_are_torchmetrics(zero_division):
-    for matrix in matrices(2, SMALL, repeats=4):
-        c = Confusion.from_matrix(torch.from_numpy(matrix))
-        pairs = torchmetrics_class_metrics("binary", *rows(matrix), "binary", zero_division)
-        for metric, value in pairs:
-            assert_same(metric(c), value, tolerances.TORCHMETRICS, (metric, matrix))
-
-
 @pytest.mark.parametrize("average", AVERAGES)
 def test_multilabel_metrics_are_torchmetrics(average):
     for true, predicted in multilabel_data(repeats=1):
@@ -353,28 +319,6 @@ def test_multilabel_metrics_are_torchmetrics(average):
             if average == "weighted" and not true.any():
                 value = metric(c)  # no class has weight: scikit-learn's plain mean, torchmetrics' 0
             assert_same(metric(c), value, tolerances.TORCHMETRICS, metric)
-
-
-@pytest.mark.parametrize("classes", CLASSES)
-def test_whole_matrix_metrics_are_torchmetrics(classes):
-    for matrix in matrices(classes, SMALL, repeats=4):
-        c = Confusion.from_matrix(torch.from_numpy(matrix))
-        predicted, true = rows(matrix)
-        kwargs = {"num_classes": classes, "validate_args": False}
-        pairs = {
-            metrics.Accuracy(): tm.multiclass_accuracy(predicted, true, average="micro", **kwargs)
-        }
-        # Without two true and two predicted classes MCC has no value. scikit-learn says 0 and so
-        # do we; torchmetrics says 0, 1, −1 or something small. Kappa likewise; there it says NaN.
-        if len(true.unique()) > 1 and len(predicted.unique()) > 1:
-            value = tm.multiclass_matthews_corrcoef(predicted, true, **kwargs)
-            pairs[metrics.MatthewsCorrcoef()] = value
-        for weights in (None, "linear", "quadratic"):
-            value = tm.multiclass_cohen_kappa(predicted, true, weights=weights, **kwargs)
-            if not value.isnan():
-                pairs[metrics.CohenKappa(weights=weights)] = value
-        for metric, value in pairs.items():
-            assert_same(metric(c), value, tolerances.TORCHMETRICS, (metric, matrix))
 
 
 # Against the reference: the metrics nobody else has, and every metric of fractional entries.
@@ -523,11 +467,6 @@ def test_only_costs_are_minimised_and_only_some_metrics_need_the_matrix():
     assert not metrics.Minimize(metrics.Accuracy()).greater_is_better
 
 
-def test_minimize_passes_the_value_on():
-    c = Confusion.from_matrix(torch.tensor([[3, 1], [2, 4]]))
-    assert metrics.Minimize(lambda c: c.fn.sum() / c.total)(c) == 0.3
-
-
 def test_a_name_an_object_and_a_function_become_metrics():
     c = Confusion.from_matrix(torch.tensor([[3, 1], [2, 4]]))
 
@@ -613,12 +552,19 @@ def test_a_metric_without_a_name_or_a_value_cannot_be_made():
     [
         *map(metrics.resolve, metrics.names()),
         metrics.FBeta(beta=0.25, average="macro"),
-        metrics.ExpectedCost([[0, 1], [5.5, 0]]),
+        metrics.ExpectedCost([[0, 1.5, 2], [3, 0, 1], [1, 1, 0]]),
     ],
     ids=lambda metric: metric.name,
 )
 def test_a_metric_is_found_again_by_its_name(metric):
     assert metrics.resolve(metric.name) == metric
+
+
+def test_names_tell_the_beta_the_average_and_the_costs():
+    assert metrics.resolve("f0.25_macro") == metrics.FBeta(beta=0.25, average="macro")
+    assert metrics.resolve("npv_weighted") == metrics.NegativePredictiveValue(average="weighted")
+    assert metrics.resolve("expected_cost[[0,1],[5,0]]") == metrics.ExpectedCost([[0, 1], [5, 0]])
+    assert len(metrics.names()) == len(set(metrics.names())) == 7 + 11 * 4
 
 
 def test_a_vector_is_not_a_metric_of_a_training():
@@ -673,98 +619,33 @@ def test_metric_of_a_scorer_name_is_the_scorer(name):
         assert_same(metrics.resolve(name)(c), score, context=matrix)
 
 
-def test_every_name_resolves_to_a_number():
-    c = Confusion.from_matrix(torch.tensor([[8, 2], [1, 3]]))
-    assert len(metrics.names()) == len(set(metrics.names())) == 7 + 11 * 4
-    for name in metrics.names():
-        value = metrics.resolve(name)(c)
-        assert value.shape == ()
-        assert 0 < value < 1
-
-
-@pytest.mark.parametrize(
-    ("name", "metric"),
-    [
-        ("f1", metrics.FBeta()),
-        ("f2_weighted", metrics.FBeta(beta=2.0, average="weighted")),
-        ("f0.5", metrics.FBeta(beta=0.5)),
-        ("f0.25_macro", metrics.FBeta(beta=0.25, average="macro")),
-        ("f10_micro", metrics.FBeta(beta=10.0, average="micro")),
-        ("npv_macro", metrics.NegativePredictiveValue(average="macro")),
-        ("specificity", metrics.Specificity()),
-        ("informedness_weighted", metrics.Informedness(average="weighted")),
-        ("markedness_micro", metrics.Markedness(average="micro")),
-        ("fowlkes_mallows", metrics.FowlkesMallows()),
-        ("g_mean", metrics.GMean()),
-        ("cohen_kappa", metrics.CohenKappa()),
-        ("expected_cost[[0, 1], [5, 0]]", metrics.ExpectedCost([[0, 1], [5, 0]])),
-        ("expected_cost[[0,1.5,2],[3,0,1],[1,1,0]]", None),
-    ],
-)
-def test_name(name, metric):
-    metric = metric or metrics.ExpectedCost([[0, 1.5, 2], [3, 0, 1], [1, 1, 0]])
-    assert metrics.resolve(name) == metric
-
-
 def test_zero_division_reaches_the_metric():
     for name in ("f1_macro", "matthews_corrcoef", "expected_cost[[0, 1], [5, 0]]"):
         assert metrics.resolve(name, zero_division=1.0).zero_division == 1.0
 
 
-RANKING = "It ranks over all thresholds: use a metric of labels, such as balanced_accuracy"
-
-
 @pytest.mark.parametrize(
     ("name", "cure"),
     [
-        ("f1_marco", 'Did you mean "f1_macro"?'),
-        ("F1", 'Did you mean "f1"?'),
-        ("f1-weighted", 'Did you mean "f1_weighted"?'),
-        ("recal_macro", 'Did you mean "recall_macro"?'),
-        ("balanced_acuracy", 'Did you mean "balanced_accuracy"?'),
-        ("mathews_corrcoef", 'Did you mean "matthews_corrcoef"?'),
-        ("acc_macro", 'Did you mean "balanced_accuracy"?'),
-        ("kappa", 'Did you mean "cohen_kappa"?'),
-        ("quadratic_kappa", 'Did you mean "cohen_kappa_quadratic"?'),
-        ("weighted_kappa", 'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".'),
+        ("f1_marco", ' Did you mean "f1_macro"?'),
+        ("Weighted F1", ' Did you mean "f1_weighted"?'),
+        ("balanced_acuracy", ' Did you mean "balanced_accuracy"?'),
+        ("expected_cost", ' Did you mean "expected_cost[[0, 1], [5, 0]]"?'),
+        ("mcc", ' Did you mean "matthews_corrcoef"?'),
+        ("dice_macro", ' Did you mean "f1_macro"?'),
+        ("f1_score", ' Did you mean "f1"?'),
         (
-            "cohen_kappa_weighted",
-            'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".',
+            "roc_auc",
+            " It ranks over all thresholds: use a metric of labels, such as balanced_accuracy.",
         ),
-        ("roc_auc", f"{RANKING}, or train with evalign.losses.AUROCLoss."),
-        (
-            "expected_cost",
-            'Give the costs: "expected_cost[[0, 1], [5, 0]]".',
-        ),
-        ("iou", 'Did you mean "jaccard"?'),
-        ("mean_iou", 'Did you mean "jaccard_macro"?'),
-        ("iou_micro", 'Did you mean "jaccard_micro"?'),
-        ("mean_accuracy", 'Did you mean "balanced_accuracy"?'),
-        ("dice", 'Did you mean "f1"?'),
-        ("dice_macro", 'Did you mean "f1_macro"?'),
-        ("mean_f1", 'Did you mean "f1_macro"?'),
-        ("mcc", 'Did you mean "matthews_corrcoef"?'),
-        ("macro_f1", 'Did you mean "f1_macro"?'),
-        ("Macro F1", 'Did you mean "f1_macro"?'),
-        ("weighted-f1", 'Did you mean "f1_weighted"?'),
-        ("f1_score", 'Did you mean "f1"?'),
-        ("sensitivity", 'Did you mean "recall"?'),
-        ("auroc", f"{RANKING}, or train with evalign.losses.AUROCLoss."),
-        ("AUC-PR", f"{RANKING}, or train with evalign.losses.AveragePrecisionLoss."),
-        ("log_loss", "It is not a function of the confusion matrix."),
+        ("", ""),
+        ("xyzzy", ""),
     ],
 )
 def test_unknown_name_suggests_the_nearest(name, cure):
     with pytest.raises(ValueError, match=r"^metric of metrics\.resolve must be a name of") as error:
         metrics.resolve(name)
-    assert str(error.value).endswith(f"Got {name!r}. {cure}")
-
-
-@pytest.mark.parametrize("name", ["", "xyzzy"])
-def test_unknown_name_with_nothing_near(name):
-    with pytest.raises(ValueError, match=r"must be a name of metrics\.names\(\)") as error:
-        metrics.resolve(name)
-    assert str(error.value).endswith(f"Got {name!r}.")
+    assert str(error.value).endswith(f"Got {name!r}.{cure}")
 
 
 @pytest.mark.parametrize("name", [*metrics.names(), "expected_cost[[0, 1], [5, 0]]"])

@@ -269,11 +269,11 @@ def test_a_class_without_rows_is_refused():
         ),
         (
             {"metric": "f1_macro", "labels": []},
-            "labels of FBeta must hold class indices. Got [].",
+            "labels of FBeta must hold class indices, each once. Got [].",
         ),
         (
             {"metric": "f1_macro", "labels": 1},
-            "labels of FBeta must hold class indices. Got 1.",
+            "labels of FBeta must hold class indices, each once. Got 1.",
         ),
         ({"temperature": 0.5}, "temperature of MetricLoss must lie in (0, 0.4]. Got 0.5."),
         ({"momentum": 0}, "momentum of MetricLoss must lie in (0, 1]"),

@@ -56,12 +56,11 @@ def bytes_of(network):
 
 @contextmanager
 def steps_noted():
-    """Yield a list that grows by the parameters after every step of any optimizer, as numbers."""
+    """Yield a list that grows by the parameters after every step of any optimizer."""
     steps = []
 
     def note(optimizer, *_):
-        parameters = optimizer.param_groups[0]["params"]
-        steps.append([parameter.detach().flatten().tolist() for parameter in parameters])
+        steps.append([p.detach().clone() for p in optimizer.param_groups[0]["params"]])
 
     handle = register_optimizer_step_post_hook(note)
     yield steps
@@ -69,17 +68,11 @@ def steps_noted():
 
 
 def averaged(steps, ema_decay):
-    """Average weights, where step s = 0, 1, ... moves the average by 1 − min(decay, s / (s + 10)).
-
-    So the first step replaces the random start.
-    """
+    """Average weights: step s = 0, 1, ... moves the average by 1 − min(decay, s / (s + 10))."""
     means = steps[0]
     for s, weights in enumerate(steps):
         decay = min(ema_decay, s / (s + 10))
-        means = [
-            [decay * m + (1 - decay) * w for m, w in zip(mean, weight, strict=True)]
-            for mean, weight in zip(means, weights, strict=True)
-        ]
+        means = [decay * m + (1 - decay) * w for m, w in zip(means, weights, strict=True)]
     return means
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from evalign import MetricLoss, metrics
-from evalign.training.configuration import SMALL, configuration
+from evalign.training.configuration import configuration
 
 
 class Shown(nn.Module):
@@ -34,7 +34,7 @@ WAYS = {
     "mapping": lambda n: {"beta": n, 7: 7},
     "dtype": lambda n: {2: torch.float32, 3: torch.float64}[n],
     "tensor": lambda n: torch.tensor([1.0, n]),
-    "long tensor": lambda n: torch.cat([torch.zeros(SMALL), torch.tensor([float(n)])]),
+    "long tensor": lambda n: torch.cat([torch.zeros(64), torch.tensor([float(n)])]),
     "sparse tensor": lambda n: torch.tensor([0.0, n]).to_sparse(),
     "array": lambda n: np.array([1, n])[::-1],
     "metric": lambda n: metrics.FBeta(beta=n),

@@ -4,11 +4,9 @@ import json
 import math
 
 import pytest
-import torch
 
 from evalign import MetricLoss
 from evalign.training.annealing import TemperatureAnnealing
-from evalign.training.averaging import average_weights
 from evalign.training.early_stopping import EarlyStopping
 
 
@@ -86,18 +84,3 @@ def test_goes_on_where_the_state_was_taken():
         assert found == expected
         assert second.annealing.temperature == whole.annealing.temperature
     assert [finished for _, finished in expected] == [False] * 7 + [True]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_decay_is_a_number_or_a_tensor(dtype):
-    """Both agree to the bit if the tensor has all digits, so a stack averages as `fit` does."""
-    torch.manual_seed(0)
-    start, weights = ([torch.randn(5, 3, dtype=dtype), torch.randn(7, dtype=dtype)] for _ in "ab")
-    found = []
-    for decay in (0.9, torch.tensor(0.9, dtype=torch.float64)):
-        means = [mean.clone() for mean in start]
-        average_weights(means, weights, decay)
-        found.append(means)
-    assert all(map(torch.equal, *found))
-    expected = [0.9 * mean + 0.1 * weight for mean, weight in zip(start, weights, strict=True)]
-    torch.testing.assert_close(found[0], expected)

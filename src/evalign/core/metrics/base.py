@@ -75,12 +75,9 @@ class FunctionMetric(Metric):
     def __post_init__(self) -> None:
         allowed = "be a name, a metric or a function of one Confusion"
         cure = 'Of a function of labels, such as scikit-learn\'s, give the name: "f1_macro".'
-        # A metric of torchmetrics is called with labels.
-        counts = hasattr(self.function, "update") and hasattr(self.function, "compute")
-        if counts:
-            cure = 'A metric that counts labels has no gradient: give its name, as in "f1_macro".'
+        of_torchmetrics = hasattr(self.function, "update") and hasattr(self.function, "compute")
         try:
-            if not callable(self.function) or isinstance(self.function, type) or counts:
+            if not callable(self.function) or isinstance(self.function, type) or of_torchmetrics:
                 raise TypeError
             with suppress(ValueError):  # a built-in function may have no signature
                 # Modules, such as torch's losses, are called with whatever their forward takes.
@@ -171,10 +168,9 @@ class ClassMetric(Metric):
         _check_zero_division(name, self.zero_division)
         if self.labels is not None:
             found = numbers(self.labels)
-            ok = found.ndim == 1 and len(found) > 0 and bool((found == found.round()).all())
-            require(ok, name, "labels", "hold class indices", self.labels)
-            once = len(found.unique()) == len(found)  # twice, scikit-learn counts it twice
-            require(once, name, "labels", "name each class once", self.labels)
+            whole = found.ndim == 1 and len(found) > 0 and bool((found == found.round()).all())
+            ok = whole and len(found.unique()) == len(found)
+            require(ok, name, "labels", "hold class indices, each once", self.labels)
             object.__setattr__(self, "labels", tuple(map(int, found.tolist())))
 
     @property

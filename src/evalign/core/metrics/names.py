@@ -1,4 +1,4 @@
-"""Make a `Metric` of what a user gives: a name (as of scikit-learn's scorers), object, function."""
+"""Resolve a metric given as a name (as of scikit-learn's scorers), an object or a function."""
 
 import difflib
 import json
@@ -58,70 +58,24 @@ _MATRIX_METRICS: dict[str, Callable[..., MatrixMetric]] = {
     "cohen_kappa_quadratic": partial(CohenKappa, weights="quadratic"),
     "g_mean": GMean,
 }
-OTHER_WORDS = {
-    "acc": "accuracy",
-    "mcc": "matthews_corrcoef",
-    "sensitivity": "recall",
-    "tpr": "recall",
-    "true_positive_rate": "recall",
-    "tnr": "specificity",
-    "true_negative_rate": "specificity",
-    "ppv": "precision",
-    "iou": "jaccard",
-    "intersection_over_union": "jaccard",
-    "miou": "jaccard_macro",
+SYNONYMS = {
     "dice": "f1",
-    "dice_coefficient": "f1",
-    "dsc": "f1",
-    "mdice": "f1_macro",
-    "fbeta": "f2",
-    "f_beta": "f2",
-    "youden": "informedness",
-    "bacc": "balanced_accuracy",
-    "macc": "balanced_accuracy",
-    "accuracy_macro": "balanced_accuracy",
-    "macro_accuracy": "balanced_accuracy",
-    "acc_macro": "balanced_accuracy",
-    "class_accuracy_macro": "balanced_accuracy",
+    "iou": "jaccard",
     "kappa": "cohen_kappa",
-    "linear_kappa": "cohen_kappa_linear",
-    "linear_weighted_kappa": "cohen_kappa_linear",
-    "quadratic_kappa": "cohen_kappa_quadratic",
-    "quadratic_weighted_kappa": "cohen_kappa_quadratic",
-    "qwk": "cohen_kappa_quadratic",
-    "negative_predictive_value": "npv",
-    "matthews": "matthews_corrcoef",
+    "mcc": "matthews_corrcoef",
+    "mean_iou": "jaccard_macro",
+    "sensitivity": "recall",
+    "tnr": "specificity",
+    "tpr": "recall",
+    "true_negative_rate": "specificity",
+    "true_positive_rate": "recall",
 }
+RANKING = ("auc", "auroc", "roc_auc", "auprc", "pr_auc", "average_precision")
 LONGEST = 200  # characters of a name that an error shows
-_NO_METRIC = "It is not a function of the confusion matrix."
-_WEIGHTED_KAPPA = 'Name its weights: "cohen_kappa_linear" or "cohen_kappa_quadratic".'
-_RANKING = "It ranks over all thresholds: use a metric of labels, such as balanced_accuracy"
-_ROC = f"{_RANKING}, or train with evalign.losses.AUROCLoss."
-_PRECISIONS = f"{_RANKING}, or train with evalign.losses.AveragePrecisionLoss."
-_COSTS = 'Give the costs: "expected_cost[[0, 1], [5, 0]]".'
-_ELSEWHERE = {
-    "expected_cost": _COSTS,
-    "weighted_kappa": _WEIGHTED_KAPPA,
-    "weighted_cohen_kappa": _WEIGHTED_KAPPA,
-    "kappa_weighted": _WEIGHTED_KAPPA,
-    "cohen_kappa_weighted": _WEIGHTED_KAPPA,
-    "roc_auc": _ROC,
-    "auc_pr": _PRECISIONS,
-    "aucpr": _PRECISIONS,
-    "auprc": _PRECISIONS,
-    "pr_auc": _PRECISIONS,
-    "auc": _ROC,  # behind those that begin with it
-    "auroc": _ROC,
-    "average_precision": _PRECISIONS,
-    "top_k_accuracy": _NO_METRIC,
-    "log_loss": _NO_METRIC,
-    "neg_log_loss": _NO_METRIC,
-    "cross_entropy": _NO_METRIC,
-}
 
 
 def names() -> list[str]:
-    """All names that `resolve` knows; F-beta takes any other β too, as in "f0.25_macro"."""
+    """All names that `resolve` knows. F-beta takes any other β too, as in "f0.25_macro"."""
     bases = [*_CLASS_METRICS, "f1", "f2", "f0.5"]
     averages = ["", "_macro", "_micro", "_weighted"]
     return sorted([*_MATRIX_METRICS, *(base + average for base in bases for average in averages)])
@@ -133,7 +87,7 @@ def resolve(
     zero_division: float | None = None,
     owner: str = "metrics.resolve",
 ) -> Metric:
-    """Make a `Metric` of a name, a metric or a function; it is one number, never a vector.
+    """Make a `Metric` of a name, a metric or a function. Its value is a number, never a vector.
 
     Args:
         metric: one of `names()`, which are scikit-learn's scorer names and names in their style, an
@@ -183,23 +137,27 @@ def _named(name: str, zero_division: float, owner: str) -> Metric:
 
 
 def split(name: str) -> tuple[str, Average]:
+    """The name without its average, and the average: "binary" if the name has none."""
     base, _, average = name.rpartition("_")
     return (base, average) if average in ("macro", "micro", "weighted") else (name, "binary")
 
 
 def _cure(name: str) -> str:
+    """The nearest known name, its words in any order: "macro_f1" is "f1_macro"."""
     plain = re.sub(r"[\s-]+", "_", name.lower()).removesuffix("_score")
-    for start, cure in _ELSEWHERE.items():
-        if plain.startswith(start):
-            return cure
-    if plain.startswith("mean_"):
-        plain = f"{plain.removeprefix('mean_')}_macro"
+    if plain in RANKING:
+        return "It ranks over all thresholds: use a metric of labels, such as balanced_accuracy."
     base, average = split(plain)
-    if plain in OTHER_WORDS:
-        plain = OTHER_WORDS[plain]
-    elif base in OTHER_WORDS:
-        plain = f"{OTHER_WORDS[base]}_{average}"
-    words = {frozenset(known.split("_")): known for known in names()}  # "macro_f1" is "f1_macro"
-    same = words.get(frozenset(plain.split("_")))
-    close = [same] if same else difflib.get_close_matches(plain, names(), n=1)
+    if plain in SYNONYMS:
+        close = [SYNONYMS[plain]]
+    elif base in SYNONYMS:
+        close = [f"{SYNONYMS[base]}_{average}"]
+    else:
+        known = {_sorted_words(known): known for known in names()}
+        known["expected_cost"] = "expected_cost[[0, 1], [5, 0]]"
+        close = [known[c] for c in difflib.get_close_matches(_sorted_words(plain), known, n=1)]
     return f'Did you mean "{close[0]}"?' if close else ""
+
+
+def _sorted_words(name: str) -> str:
+    return "_".join(sorted(name.split("_")))

@@ -9,8 +9,8 @@ from rich.table import Table
 from typer import Argument, Option
 
 from evalign.cli.errors import UsageError, refused
+from evalign.cli.files import replacing
 from evalign.cli.options import Json, Quiet
-from evalign.cli.tables import replacing
 from evalign.cli.terminal import Terminal, terminal
 from evalign_study import catalog
 from evalign_study.cli.progress import bar, cluster

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from evalign.training import Settings
-from evalign.training.averaging import average_network
 from evalign_study.records.run import Run
 from evalign_study.trainers.crops import Stored
 from evalign_study.trainers.images import Learner
+from evalign_study.trainers.stacked import average_weights
 
 
 class ScheduledLearner(Learner[Stored], ABC):
@@ -69,4 +69,6 @@ class ScheduledLearner(Learner[Stored], ABC):
         self.optimizer.step()
         # The decay of the first step is 0, so the steps before a capture leave no trace.
         if self.kept is not self.network:
-            average_network(self.kept, self.network, self.decay)
+            average_weights(self.kept.parameters(), self.network.parameters(), self.decay)
+            for kept, buffer in zip(self.kept.buffers(), self.network.buffers(), strict=True):
+                kept.copy_(buffer)

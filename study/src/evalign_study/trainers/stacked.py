@@ -1,7 +1,7 @@
 """Networks of one shape, stacked along a first dimension, and AdamW for all of them."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, groupby
 from typing import Any
 
@@ -10,9 +10,15 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.optim.adamw import adamw
 
-from evalign.training.averaging import average_weights
-
 State = dict[str, Tensor]
+
+
+@torch.no_grad()
+def average_weights(means: Iterable[Tensor], weights: Iterable[Tensor], decay: Tensor) -> None:
+    """Average as `average_network` does, by a decay that a CUDA graph reads again at each step."""
+    share = 1 - decay
+    for mean, weight in zip(means, weights, strict=True):
+        mean.lerp_(weight, share.to(mean))
 
 
 class Stacked:

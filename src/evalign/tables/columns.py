@@ -1,7 +1,7 @@
-"""What is learnt of one column: how its values become numbers and flags of 0 and 1.
+"""What is learnt of a column: how its values become numbers and flags of 0 and 1.
 
-Each of the classes is plain data. `write` fills in its columns of the matrix, which is 0 before:
-those of numbers, and those of flags. `number_names` and `flag_names` say what they are.
+Each class is plain data. `write` fills the column's part of a matrix of zeros: its numbers and its
+flags, which `number_names` and `flag_names` describe.
 """
 
 from collections import Counter
@@ -11,17 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evalign.core.checks import require
-from evalign.estimator.cells import ColumnValues
+from evalign.tables.values import ColumnValues
 
-RARE = 10  # rows; levels with fewer are merged into one
-LEVELS = 100  # of a category, at most; the rarest are merged into one
+RARE = 10  # rows; levels with fewer share a flag
+LEVELS = 100  # flags of a category, at most; the rarest levels share one
 DAY = 86_400_000_000  # microseconds
 PARTS = ("days", "year", "month", "weekday", "hour")
 
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """Numbers, of which a gap becomes the median, and is flagged if training had gaps."""
+    """Numbers. A gap becomes the median, and is flagged if training had gaps."""
 
     kind: ClassVar[str] = "number"
     name: str
@@ -48,7 +48,7 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class BooleanColumn:
-    """Truth values: a flag, and one for the gaps if training had any."""
+    """Booleans: a flag, and one for gaps if training had any."""
 
     kind: ClassVar[str] = "boolean"
     number_names: ClassVar[list[str]] = []
@@ -70,12 +70,12 @@ class BooleanColumn:
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """Levels, a flag for each. A gap is a level, and rare levels share one, with the unseen.
+    """Categories: a flag for each level. A gap is a level; rare and unseen levels share a flag.
 
     Args:
         name: of the column.
-        levels: those with a flag, sorted; None is the gap.
-        rare: those that share one.
+        levels: levels with their own flag, sorted; None is the gap.
+        rare: levels that share a flag.
     """
 
     kind: ClassVar[str] = "category"
@@ -96,34 +96,20 @@ class CategoryColumn:
         return cls(name, levels, tuple(level for level in known if level not in flagged))
 
     @property
-    def whole_numbers(self) -> bool:
-        """Whether all levels are whole numbers, as those of integers that are too long are."""
-        levels = [level for level in (*self.levels, *self.rare) if level is not None]
-        return all(level.removeprefix("-").isdecimal() for level in levels)
-
-    @property
     def flag_names(self) -> list[str]:
         named = [_missing(self.name) if x is None else f"{self.name}={x}" for x in self.levels]
         return [*named, f"{self.name} is rare"] if self.rare else named
 
     @property
     def codes(self) -> dict[str | None, int]:
-        """The place of each level's flag."""
+        """The index of each level's flag."""
         places = {level: place for place, level in enumerate(self.levels)}
         return places | dict.fromkeys(self.rare, len(self.levels))
 
     @property
     def other(self) -> int:
-        """The place of the flag of an unseen level: that of the rare ones, or −1 for none."""
+        """The index of the flag of unseen levels: that of rare ones, or −1 for none."""
         return len(self.levels) if self.rare else -1
-
-    @property
-    def truths(self) -> tuple[str, str] | None:
-        """How it spells false and true, such as "FALSE" and "TRUE"; None if it knows neither."""
-        known = {level.lower(): level for level in reversed(self.codes) if level is not None}
-        if not {"false", "true"} & known.keys():
-            return None
-        return known.get("false", "False"), known.get("true", "True")
 
     def write(self, column: ColumnValues, numbers: np.ndarray, flags: np.ndarray) -> None:
         place, other = self.codes, self.other
@@ -133,14 +119,14 @@ class CategoryColumn:
         flags[rows, places[rows]] = 1
 
     def unseen(self, column: ColumnValues) -> np.ndarray:
-        """A mask of the rows whose level training never saw, except for gaps."""
+        """Mask of the rows whose level training did not have, except for gaps."""
         seen = {None, *self.codes}
         return np.fromiter((x not in seen for x in column.values), bool, len(column.values))
 
 
 @dataclass(frozen=True)
 class DateColumn:
-    """Dates as the number of days and the parts of a calendar that differ, and a flag for gaps.
+    """Dates: the days since 1970 and the calendar parts that vary, and a flag for gaps.
 
     Args:
         name: of the column.
@@ -187,10 +173,10 @@ KINDS: dict[str, type[LearntColumn]] = {
 
 
 def calendar(time: Any) -> dict[str, Any]:
-    """The parts of a date, of microseconds since 1970 as integers, of numpy or of torch.
+    """The parts of dates given as integer microseconds since 1970, in numpy or torch.
 
     Days since 1970 with their fraction, the year, the month from 1, the weekday from 0 for Monday,
-    and the hour with its fraction. Arithmetic on whole numbers, in the calendar of Gregory.
+    and the hour with its fraction. Integer arithmetic, in the Gregorian calendar.
     """
     day = time // DAY
     # Count from the 1st of March of the year 0: a leap day is then the last of its year, and 400
@@ -217,7 +203,7 @@ def state_of(column: LearntColumn) -> dict[str, Any]:
 
 
 def column_from(state: dict[str, Any]) -> LearntColumn:
-    """What `state_of` gave. It may come from anyone."""
+    """Rebuild a column from untrusted plain values, as `state_of` gives them."""
     state = {key: tuple(v) if isinstance(v, list) else v for key, v in state.items()}
     column = KINDS[state.pop("kind")](**state)
     ok = isinstance(column.name, str)

@@ -1,6 +1,5 @@
 """Labels as they are given: one a row, or many a row as 0 and 1 of shape (N, L)."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +8,7 @@ from scipy import sparse
 
 from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.text import counted
-from evalign.estimator.cells import gaps_of_objects
-from evalign.training import TrainingWarning
+from evalign.tables.values import gaps_of_objects
 
 SHOWN = 5  # labels in a text
 
@@ -26,7 +24,6 @@ def label_array(owner: str, y: Any) -> np.ndarray:
     refuse_masked(owner, "y", y)
     try:
         array, got = np.asarray(y), ""
-        array = array.astype(object) if array.dtype.kind == "T" else array
         if isinstance(y, list | tuple) and array.dtype.kind in "US":
             objects = np.array(y, dtype=object)
             array = array if all(isinstance(label, str) for label in objects.flat) else objects
@@ -107,15 +104,3 @@ def check_names(owner: str, given: Sequence[Any] | None, known: Sequence[Any] | 
 def present(y: np.ndarray) -> np.ndarray:
     """The classes, or the numbers of the labels, that some row has."""
     return np.unique(y) if y.ndim == 1 else np.flatnonzero(y.any(0))
-
-
-def warn_of_absent(lost: np.ndarray, missing: np.ndarray) -> None:
-    """Warn of labels that only rows held out have, and of those that none of them has."""
-    for labels, where in ((lost, "to train on"), (missing, "that is held out")):
-        if len(labels):
-            more = " and others" if len(labels) > SHOWN else ""
-            text = (
-                f"No row {where} has the labels of the columns {labels[:SHOWN].tolist()}{more} of "
-                "y. Give validation_data, or more rows with them."
-            )
-            warnings.warn(text, TrainingWarning, stacklevel=5)

@@ -1,86 +1,74 @@
-"""The columns of a table as typed values, from pandas, polars, Arrow or an array."""
+"""Columns as typed values, from pandas, polars, Arrow or an array."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
+from sklearn.utils import _safe_indexing
 
-from evalign.core.checks import complaint, refuse_masked_rows, require
+from evalign.core.checks import complaint, refuse_masked_rows
 
-# ISO 8601: a day, or a time.
+# A day or a time of ISO 8601.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-ALLOWED = "hold numbers, text, truth values or dates"
-EXACT = 2**53  # up to which float64 holds every whole number
-GAPS = ("NAType", "NaTType")  # what pandas has in place of a value
-LARGEST = float(np.finfo(np.float32).max)  # whole numbers beyond it are names
+ALLOWED = "hold numbers, text, booleans or dates, one in a cell"
+PLURAL = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "categories"}
+PANDAS_GAPS = ("NAType", "NaTType")  # without importing pandas
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class ColumnValues(NamedTuple):
-    """A value for each row of a column.
+    """One column of a table.
 
     Args:
         kind: "number", "boolean", "text", "category" (text that was declared one) or "date".
         values: float64 with NaN for a gap (a boolean is 0 or 1), str with None for a gap, or
             datetime64[us] with NaT for one.
         utc: whether dates had a time zone; they are then in UTC.
-        digits: numbers as they came, where float64 may have rounded some; otherwise None.
     """
 
     kind: str
     values: np.ndarray
     utc: bool = False
-    digits: np.ndarray | None = None
 
     @property
     def gaps(self) -> np.ndarray:
-        """A mask of the rows without a value."""
+        """Mask of the rows without a value."""
         if self.kind in ("number", "boolean"):
             return np.isnan(self.values)
         return np.isnat(self.values) if self.kind == "date" else self.values == None  # noqa: E711
 
-    @property
-    def too_long(self) -> bool:
-        """Whether float64 hardly tells numbers apart, or most of them are beyond LARGEST."""
-        if self.digits is None or self.gaps.all():
-            return False
-        present, given = self.values[~self.gaps], self.digits[~self.gaps]
-        beyond = int((np.abs(present) > LARGEST).sum())
-        return 2 * len(np.unique(present)) <= len(set(given)) or 2 * beyond >= len(present)
-
-    def with_digits(self, given: Callable[[], list[Any]]) -> "ColumnValues":
-        """Numbers with those that they were made of, if float64 may have rounded some."""
-        if not (np.abs(self.values) > EXACT).any():
-            return self
-        digits = np.empty(len(self.values), dtype=object)
-        digits[:] = given()
-        return self._replace(digits=digits)
-
     def take(self, rows: np.ndarray) -> "ColumnValues":
-        digits = None if self.digits is None else self.digits[rows]
-        return self._replace(values=self.values[rows], digits=digits)
+        return self._replace(values=self.values[rows])
 
     def converted(self, kind: str) -> "ColumnValues | None":
-        """The values as a column of this kind, where that loses nothing; otherwise None."""
+        """The same values as another kind; None where some of them are not of that kind."""
         if kind == self.kind or (kind, self.kind) in {("category", "text"), ("number", "boolean")}:
             return self._replace(kind=kind)
-        if self.gaps.all():
-            return ColumnValues(kind, np.full(len(self.values), GAP[kind]))
-        if kind in ("text", "category") and self.digits is not None:
-            texts = np.full(len(self.values), None, dtype=object)
-            texts[~self.gaps] = [str(value) for value in self.digits[~self.gaps]]
-            return ColumnValues(kind, texts)
+        gaps = self.gaps
+        if gaps.all():
+            return ColumnValues(kind, np.full(len(gaps), GAP[kind]))
+        if kind == "category" and self.kind in ("number", "boolean"):
+            spelt = level_text if self.kind == "number" else lambda value: str(bool(value))
+            texts = np.full(len(gaps), None, dtype=object)
+            texts[~gaps] = [spelt(value) for value in self.values[~gaps].tolist()]
+            return ColumnValues("category", texts)
+        if self.kind == "text" and kind == "number":
+            return _parsed_numbers(self.values)
         return parsed_dates(self.values) if (kind, self.kind) == ("date", "text") else None
 
-    def spelled(self, false: str, true: str) -> "ColumnValues":
-        """Truth values as categories with these names."""
-        names = np.array([false, true, None], dtype=object)
-        return ColumnValues("category", names[np.where(self.gaps, 2, self.values).astype(int)])
+    def first_odd(self, kind: str) -> tuple[int, str]:
+        """The row and the text of the first cell that is not of a kind."""
+        for row in np.flatnonzero(~self.gaps).tolist():
+            if self.take(np.array([row])).converted(kind) is None:
+                return row, str(self.values[row])[:40]
+        return 0, str(self.values[0])[:40]  # each cell is of the kind, but not all alike
 
 
 GAP: dict[str, Any] = {
@@ -91,27 +79,35 @@ GAP: dict[str, Any] = {
 }
 
 
-class TypedTable(NamedTuple):
-    """A table whose columns are known by their types.
+@dataclass(frozen=True, eq=False)
+class TypedTable:
+    """Typed columns.
 
     Args:
-        names: of the columns; None for those of an array.
+        names: of the columns; None for an array.
         columns: their values.
-        rows: their number.
+        rows: number of rows.
+        judged: the kinds are final, as those of a table whose rows are split into folds.
     """
 
     names: list[str] | None
     columns: list[ColumnValues]
     rows: int
+    judged: bool = False
+
+    def __len__(self) -> int:
+        return self.rows
 
     def take(self, rows: np.ndarray) -> "TypedTable":
-        """Some of the rows, by a mask."""
+        """Some of the rows, by a mask or by their numbers."""
         columns = [column.take(rows) for column in self.columns]
-        return TypedTable(self.names, columns, int(rows.sum()))
+        return replace(self, columns=columns, rows=len(np.arange(self.rows)[rows]))
 
 
 def read_table(owner: str, X: Any) -> TypedTable | None:
-    """The columns of a frame, or of an array of text or dates; None for whatever else."""
+    """Type the columns of a frame, or of an array of text or dates; None for anything else."""
+    if isinstance(X, TypedTable):
+        return X
     refuse_masked_rows(owner, X)
     try:
         frame = nw.from_native(X, pass_through=True)
@@ -126,15 +122,20 @@ def read_table(owner: str, X: Any) -> TypedTable | None:
         given = zip(names, frame.iter_columns(), strict=True)
         columns = [_of_series(owner, name, series) for name, series in given]
         return TypedTable(names if named else None, columns, len(frame))
-    cells = array_of(X)
-    if cells is None or cells.ndim != 2 or not _is_typed(cells):
+    cells = _array(X)
+    if cells is None or cells.ndim != 2 or not _needs_typing(cells):
         return None
     columns = [_of_array(owner, f"x{i}", column) for i, column in enumerate(cells.T)]
     return TypedTable(None, columns, len(cells))
 
 
+def take_rows(X: Any, rows: np.ndarray) -> Any:
+    """Some rows of whatever an estimator takes, by their numbers."""
+    return X.take(rows) if isinstance(X, TypedTable) else _safe_indexing(X, rows)
+
+
 def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
-    """Dates of text, or None if one is not a date, or some have a time zone and others have not."""
+    """Dates of ISO texts; None if one is not a date, or only some of them have a time zone."""
     found: list[datetime | None] = []
     for text in texts:
         if text is None:
@@ -149,43 +150,41 @@ def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
     return _of_dates(found)
 
 
-def within_float32(matrix: np.ndarray) -> np.ndarray:
-    """Numbers beyond LARGEST as LARGEST: trees of scikit-learn refuse them, scaling overflows."""
-    reach = max(matrix.max(initial=0), -matrix.min(initial=0))
-    return matrix if reach <= LARGEST else matrix.clip(-LARGEST, LARGEST)
-
-
 def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
-    """A mask of None, NaN, and pandas' NA and NaT among objects."""
+    """Mask of None, NaN, and pandas' NA and NaT among objects."""
 
     def is_gap(value: Any) -> bool:
-        if value is None or type(value).__name__ in GAPS:
+        if value is None or type(value).__name__ in PANDAS_GAPS:
             return True
         return isinstance(value, float | np.floating | np.datetime64 | Decimal) and value != value
 
     return np.fromiter(map(is_gap, cells), dtype=bool, count=len(cells))
 
 
+def within_float32(matrix: np.ndarray) -> np.ndarray:
+    """Clip to the range of float32: scikit-learn's trees refuse numbers beyond it."""
+    reach = max(matrix.max(initial=0), -matrix.min(initial=0))
+    return matrix if reach <= FLOAT32_MAX else matrix.clip(-FLOAT32_MAX, FLOAT32_MAX)
+
+
 def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
     kind = series.dtype
     if kind.is_numeric():
-        # Arrow casts no integer that would be rounded, and numpy has none of 128 bits.
+        # Arrow refuses to cast an integer that float64 rounds, and numpy has none of 128 bits.
         short = kind in (nw.Int64, nw.UInt64)
         numbers = series.to_numpy() if short else series.cast(nw.Float64).to_numpy()
-        found = _finite(owner, name, numbers.astype(np.float64, copy=False))
-        return found if kind.is_float() else found.with_digits(series.to_list)
+        return _finite(owner, name, numbers.astype(np.float64, copy=False))
     if kind == nw.Boolean:
         return ColumnValues("boolean", series.cast(nw.Float64).to_numpy())
+    if kind.is_nested() or kind in (nw.Duration, nw.Time, nw.Binary):
+        raise _refusal(owner, name, str(kind))
     utc = isinstance(kind, nw.Datetime) and kind.time_zone is not None
     if utc:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    if kind.is_nested():
-        got, cure = f"{kind} in column {name!r}", "Make columns of its parts, or drop it."
-        raise TypeError(complaint(owner, "X", f"{ALLOWED}, one in a cell", got, cure))
     gaps = series.is_null().to_numpy()
     if kind in (nw.Categorical, nw.Enum):  # gaps among them would make floats of whole numbers
         texts = np.full(len(gaps), None, dtype=object)
-        texts[~gaps] = [_text(value) for value in series.drop_nulls().to_numpy().tolist()]
+        texts[~gaps] = [level_text(value) for value in series.drop_nulls().to_numpy().tolist()]
         return _of_texts(texts)._replace(kind="category")
     found = _of_array(owner, name, series.to_numpy(), gaps)
     return found._replace(utc=utc or found.utc)
@@ -200,62 +199,45 @@ def _of_array(
         return ColumnValues("boolean", cells.astype(np.float64))
     if cells.dtype.kind == "M":
         return ColumnValues("date", cells.astype("datetime64[us]"))
-    cure = "Make numbers of them, such as hours."
-    got = f"durations in column {name!r}"
-    require(cells.dtype.kind != "m", owner, "X", "hold numbers, categories or dates", got, cure)
-    if cells.dtype.kind in "UST":
-        texts = np.char.decode(cells, "utf-8") if cells.dtype.kind == "S" else cells
-        return _of_text_array(owner, name, texts.astype(object))
+    if cells.dtype.kind == "U":
+        texts = cells.astype(object)
+        texts[texts == "nan"] = None  # which numpy made of a gap beside text
+        return _of_texts(texts)
+    if cells.dtype.kind != "O":
+        raise _refusal(owner, name, str(cells.dtype))
     gaps = gaps_of_objects(cells) if gaps is None else gaps
     present = cells[~gaps].tolist()
     kinds = {_kind_of(kind) for kind in {type(value) for value in present}}
-    if not kinds:
-        return ColumnValues("text", np.full(len(cells), None))
-    if len(kinds) > 1 or None in kinds:
-        found = sorted({type(value).__name__ for value in present})
-        got = f"{', '.join(found)} in column {name!r}"
-        cure = "Give its values one type, or drop it."
-        raise TypeError(complaint(owner, "X", f"{ALLOWED}, one of them in a column", got, cure))
+    if None in kinds:
+        raise _refusal(owner, name, ", ".join(sorted({type(value).__name__ for value in present})))
     values = np.full(len(cells), None, dtype=object)
-    match kinds.pop():
-        case "text":
-            values[~gaps] = [str(value) for value in present]
-            return _of_texts(values)
-        case "date":
-            values[~gaps] = present
-            dates = _of_dates(values.tolist())
-            got = f"both in column {name!r}"
-            require(dates is not None, owner, "X", "hold dates with or without a zone", got)
-            assert dates is not None
-            return dates
-        case kind:
-            numbers = np.full(len(cells), np.nan)
-            numbers[~gaps] = [_number(value) for value in present]
-            found = _finite(owner, name, numbers)._replace(kind=kind)
-            whole = all(isinstance(value, Integral | Decimal) for value in present)
-            return found.with_digits(cells.tolist) if whole else found
+    if kinds == {"date"}:
+        values[~gaps] = present
+        dates = _of_dates(values.tolist())
+        if dates is None:
+            raise _refusal(owner, name, "dates with and without a time zone")
+        return dates
+    if kinds and kinds <= {"number", "boolean"}:
+        numbers = np.full(len(cells), np.nan)
+        numbers[~gaps] = [_number(value) for value in present]
+        return _finite(owner, name, numbers)._replace(
+            kind="number" if "number" in kinds else "boolean"
+        )
+    values[~gaps] = [str(value) for value in present]
+    return _of_texts(values)
 
 
 def _of_texts(values: np.ndarray) -> ColumnValues:
-    """Text, of which a blank one is a gap."""
+    """Text, in which a blank cell is a gap."""
     values = values.copy()
     values[[text is None or not text.strip() for text in values]] = None
     return ColumnValues("text", values)
 
 
-def _of_text_array(owner: str, name: str, texts: np.ndarray) -> ColumnValues:
-    """A column of an array of text, where a neighbour may have made text of numbers and gaps."""
-    texts[gaps_of_objects(texts)] = None
-    column = _of_texts(texts)
-    column.values[column.values == "nan"] = None
-    present = column.values[~column.gaps]
-    if not all(NUMBER.fullmatch(text) for text in present):
-        return column
-    numbers = np.full(len(texts), np.nan)
-    numbers[~column.gaps] = present.astype(np.float64)
-    found = _finite(owner, name, numbers)
-    whole = all(text.strip().lstrip("+-").isdigit() for text in present)
-    return found.with_digits(texts.tolist) if whole else found
+def _parsed_numbers(texts: np.ndarray) -> ColumnValues | None:
+    numbers = {text: float(text) for text in set(texts) if text and NUMBER.fullmatch(text)}
+    values = np.array([np.nan if text is None else numbers.get(text, np.inf) for text in texts])
+    return None if np.isinf(values).any() else ColumnValues("number", values)
 
 
 def _of_dates(dates: list[Any]) -> ColumnValues | None:
@@ -273,31 +255,28 @@ def _of_dates(dates: list[Any]) -> ColumnValues | None:
 def _finite(owner: str, name: str, values: np.ndarray) -> ColumnValues:
     if np.isinf(values).any():
         row = int(np.isinf(values).argmax())
-        got = f"{values[row]} in column {name!r}, row {row}"
+        got = f"{values[row]} in column {name!r}, row {row + 1} (the first is 1)"
         cure = "Correct it, or make it a gap (NaN)."
         raise ValueError(complaint(owner, "X", "hold finite numbers", got, cure))
     return ColumnValues("number", values)
 
 
-def array_of(X: Any) -> np.ndarray | None:
+def _array(X: Any) -> np.ndarray | None:
     """An array, or a list of rows as one; None for what scikit-learn has to look at."""
     if not isinstance(X, list | tuple):
         return X if isinstance(X, np.ndarray) else None
     try:
-        return np.array(X)
+        return np.array(X, dtype=object)  # numpy would make texts of numbers beside text
     except ValueError:  # rows of different lengths
         return None
 
 
-def _is_typed(cells: np.ndarray) -> bool:
-    """Whether an array holds text, dates or gaps of pandas.
-
-    All else scikit-learn makes numbers of, or refuses.
-    """
+def _needs_typing(cells: np.ndarray) -> bool:
+    """Whether an array holds text, dates or pandas' gaps. Others are scikit-learn's to check."""
     if cells.dtype != object:
-        return cells.dtype.kind in "USTM"
+        return cells.dtype.kind in "UM"
     kinds = {type(cell) for cell in cells.flat}
-    return any(_kind_of(kind) in ("text", "date") or kind.__name__ in GAPS for kind in kinds)
+    return any(_kind_of(kind) in ("text", "date") or kind.__name__ in PANDAS_GAPS for kind in kinds)
 
 
 def _kind_of(kind: type) -> str | None:
@@ -317,6 +296,11 @@ def _number(value: Any) -> float:
         return np.inf
 
 
-def _text(value: Any) -> str:
-    """A level as text. Whole numbers may come as floats, so 1.0 is "1"."""
+def level_text(value: Any) -> str:
+    """A level as text. A gap makes floats of whole numbers, so 1.0 is "1"."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _refusal(owner: str, name: str, got: str) -> TypeError:
+    cure = "Make columns of such types, or drop it."
+    return TypeError(complaint(owner, "X", ALLOWED, f"{got} in column {name!r}", cure))

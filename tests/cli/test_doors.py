@@ -1,0 +1,115 @@
+"""One file gives one set of columns: by the command line and by both estimators."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import evalign
+from evalign.tables import DataWarning, overview
+from tests.cli.commands import done, fit, refused
+
+ROWS = 120
+RNG = np.random.default_rng(0)
+AWKWARD = pd.DataFrame(
+    {
+        "person": np.arange(ROWS),
+        "day": [f"2024-01-{1 + i % 28:02}" for i in range(ROWS)],
+        "visit": [f"{1 + i % 28:02}/{1 + i % 2:02}/2024" for i in range(ROWS)],
+        "code": [f"{i % 5:03}" for i in range(ROWS)],
+        "part": [["A1", "07", "7"][i % 3] for i in range(ROWS)],
+        "age": pd.Series(RNG.normal(50, 9, ROWS).round(2)).mask(RNG.random(ROWS) < 0.2),
+        "sure": [["TRUE", "False", ""][i % 3] for i in range(ROWS)],
+        "note": [f"note {i}" for i in range(ROWS)],
+        "country": "NL",
+        "nothing": "NA",
+    }
+)
+LABEL = np.where(RNG.random(ROWS) < 0.5, "no", "yes")
+KINDS = {
+    "day": "date",
+    "visit": "category",
+    "code": "number",
+    "part": "category",
+    "age": "number",
+    "sure": "boolean",
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    AWKWARD.assign(label=LABEL).to_csv(tmp_path / "data.csv", index=False)
+    return tmp_path / "data.csv"
+
+
+def test_one_file_gives_one_set_of_columns(data, tmp_path):
+    other = tmp_path / "test.csv"
+    AWKWARD[:60].assign(label=LABEL[:60]).to_csv(other, index=False)
+    result = done(*fit(data, tmp_path / "run", "--test", other, "--no-baseline", "--verbose"))
+    left_out = "'person' (looks like an id), 'note' (text that hardly repeats), 'country' (const"
+    assert left_out in result.err
+    assert "left out: text that hardly repeats" in result.err  # in the table of --verbose
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert about["columns"]["kinds"] == KINDS
+    assert "left out: text that hardly repeats" in (tmp_path / "run" / "report.html").read_text()
+
+    frame = pd.read_csv(data)
+    X, y = frame.drop(columns="label"), frame["label"]
+    assert overview(X) == about["columns"]["overview"]
+    network = evalign.AlignedClassifier("f1", epochs=1, pos_label="yes")
+    blend = evalign.AlignedEnsemble("f1", candidates=["linear"], cv=2, pos_label="yes")
+    for estimator in (network, blend):
+        with pytest.warns(DataWarning, match=r"'person' \(looks like an id\), 'note' \(text"):
+            estimator.fit(X, y)
+    run = evalign.load(tmp_path / "run")
+    assert list(run.features_.given) == list(KINDS)
+    for estimator in (network, blend):
+        features = estimator.features_
+        assert features.columns == run.features_.columns
+        assert {*features.left_out} == {*X.columns} - {*KINDS}
+    used = X[list(KINDS)]
+    np.testing.assert_array_equal(run.predict_proba(X[run.feature_names_in_]).shape, (ROWS, 2))
+    encoder = evalign.tables.FrameEncoder().fit(used)
+    read = evalign.tables.features.read(encoder, used, reset=False)
+    np.testing.assert_array_equal(run.features_.matrix("run", read), encoder.transform(used))
+
+    scored = tmp_path / "scored.csv"
+    done("predict", tmp_path / "run", data, "--out", scored)
+    expected = run.predict_proba(used)[:, 1]
+    np.testing.assert_allclose(pd.read_csv(scored)["probability_yes"], expected, rtol=1e-9)
+    assert scored.read_text().splitlines()[8].split(",")[3] == "002"  # text as it was
+
+
+def test_the_same_error_by_every_door(data, tmp_path):
+    charge = [f"${i}.25" if i % 10 == 3 else f"{i * 7.3:.2f}" for i in range(ROWS)]
+    pd.read_csv(data).assign(charge=charge).to_csv(data, index=False)
+    said = refused(*fit(data, tmp_path / "run"))
+    X = pd.read_csv(data).drop(columns="label")
+    for estimator in (evalign.AlignedClassifier(), evalign.AlignedEnsemble()):
+        with pytest.raises(ValueError, match="Column 'charge' must hold numbers alone") as caught:
+            estimator.fit(X, LABEL)
+        assert said.endswith(str(caught.value))
+    assert "Got '$3.25' in row 4 (the first is 1) and in 11 others." in said
+    assert "--missing '$3.25'; in pandas na_values" in said
+    done(*fit(data, tmp_path / "run", "--drop", "charge", epochs=1))
+
+
+def test_what_fit_was_told_of_a_file_is_remembered(tmp_path):
+    days = pd.Series(pd.date_range("2023-11-05", periods=ROWS)).dt.strftime("%d/%m/%Y")
+    age = AWKWARD["age"].astype(str).replace("nan", "?").str.replace(".", ",")
+    frame = pd.DataFrame({"age": age, "day": days, "label": LABEL})
+    frame.to_csv(data := tmp_path / "data.csv", index=False, sep=";", encoding="latin-1")
+    text = refused(*fit(data, tmp_path / "run"))
+    assert "It has 'age;day;label'. If its columns are separated by another mark, pass --s" in text
+    how = ["--sep", ";", "--decimal", ",", "--missing", "?", "--dates", "%d/%m/%Y"]
+    done(*fit(data, tmp_path / "run", *how, "--encoding", "latin-1", epochs=1))
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert about["columns"]["kinds"] == {"age": "number", "day": "date"}
+    done("predict", tmp_path / "run", data, "--out", tmp_path / "one.csv")
+    frame.assign(age=AWKWARD["age"]).to_csv(tmp_path / "new.csv", index=False)
+    plain = ["--sep", ",", "--decimal", "."]
+    done("predict", tmp_path / "run", tmp_path / "new.csv", *plain, "--out", tmp_path / "two.csv")
+    one, two = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("one", "two"))
+    np.testing.assert_allclose(one["probability_yes"], two["probability_yes"], rtol=1e-12)
+    done("evaluate", tmp_path / "run", data)

@@ -1,0 +1,126 @@
+"""The kind of a column: one rule for each, whatever holds the cells."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from evalign.tables import DataWarning, FrameEncoder, overview
+from evalign.tables.kinds import as_kind
+from evalign.tables.values import read_table
+
+ROWS = 40
+RNG = np.random.default_rng(0)
+CODES = [f"A{i % 4}" for i in range(ROWS)]
+NUMBERS = [f"{value:.2f}" for value in RNG.normal(size=ROWS)]
+KINDS = {
+    "numbers": (RNG.normal(size=ROWS), "number"),
+    "whole numbers that repeat": (np.arange(ROWS) % 7, "number"),
+    "numbers as text": (NUMBERS, "number"),
+    "codes with leading zeros": ([f"{i % 5:03}" for i in range(ROWS)], "number"),
+    "blank cells are gaps": (["1.5", " "] * (ROWS // 2), "number"),
+    "booleans": ([True, False] * (ROWS // 2), "boolean"),
+    "booleans with gaps": ([True, None, False, True] * (ROWS // 4), "boolean"),
+    "text that repeats": (CODES, "category"),
+    "numbers and words that repeat": (["1", "2", "many", "3"] * (ROWS // 4), "category"),
+    "a declared category": (pd.Categorical([f"c{i}" for i in range(ROWS)]), "category"),
+    "ISO days": ([f"2024-01-{1 + i % 28:02}" for i in range(ROWS)], "date"),
+    "ISO times": ([f"2024-01-01T{i % 24:02}:30Z" for i in range(ROWS)], "date"),
+    "other dates": ([f"{1 + i % 9:02}/01/2024" for i in range(ROWS)], "category"),
+    "a date type": (pd.date_range("2024-01-01", periods=ROWS, freq="31h"), "date"),
+    "counts rows": (np.arange(ROWS), "id"),
+    "sorted whole numbers": (np.arange(ROWS) ** 2, "id"),
+    "text that differs": ([f"u{i}" for i in range(ROWS)], "text"),
+    "text that hardly repeats": ([f"note {i // 2 * (i % 3)}" for i in range(ROWS)], "text"),
+    "constant": (["NL"] * ROWS, "constant"),
+    "nothing": ([None] * ROWS, "empty"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds(name):
+    values, kind = KINDS[name]
+    frame = pd.DataFrame({"column": values})
+    frames = [frame, pl.from_pandas(frame)]
+    if name not in ("nothing",):
+        frames.append(pa.Table.from_pandas(frame))
+    for table in frames:
+        assert as_kind("column", read_table("X", table).columns[0])[0] == kind
+
+
+def test_ids_are_named():
+    frame = pd.DataFrame({"code": RNG.permutation(3 * ROWS)[:ROWS]})
+    assert overview(frame)[0]["kind"] == "number"
+    for name in ("id", "user_id", "Unnamed: 0", "key"):
+        found = overview(frame.set_axis([name], axis=1))[0]
+        assert found["kind"] == "left out: looks like an id"
+
+
+@pytest.mark.parametrize("cell", ["$1.50", "1,234", "12%", "n.a."])
+def test_cells_that_are_not_numbers_are_named(cell):
+    """Where most are and values hardly repeat: there is no guess at what they mean."""
+    cells = [*NUMBERS]
+    cells[6] = cells[20] = cell
+    said = (
+        rf"Column 'charge' must hold numbers alone.* Got '{cell.replace('$', '[$]')}' in row 7 "
+        r"\(the first is 1\) and in 1 other\. .*--missing.*na_values.*--drop 'charge'"
+    )
+    for table in (pd.DataFrame({"charge": cells}), pl.DataFrame({"charge": cells})):
+        with pytest.raises(ValueError, match=said):
+            FrameEncoder().fit(table)
+    cells = ["1", "2", cell, "3"] * (ROWS // 4)
+    assert overview(pd.DataFrame({"charge": cells}))[0]["kind"] == "category"
+
+
+def test_overview():
+    frame = pd.DataFrame(
+        {
+            "age": [1.5, np.nan, 2, 1.5] * 10,
+            "colour": ["red", "blue", None, "red"] * 10,
+            "sure": [True, False] * 20,
+            "since": pd.to_datetime(["2024-01-31", "2024-02-29"] * 20),
+            "person": np.arange(40),
+        }
+    )
+    assert overview(frame) == [
+        {"name": "age", "kind": "number", "gaps": 10, "values": 2, "examples": ["1.5", "2"]},
+        {
+            "name": "colour",
+            "kind": "category",
+            "gaps": 10,
+            "values": 2,
+            "examples": ["red", "blue"],
+        },
+        {"name": "sure", "kind": "boolean", "gaps": 0, "values": 2, "examples": ["True", "False"]},
+        {
+            "name": "since",
+            "kind": "date",
+            "gaps": 0,
+            "values": 2,
+            "examples": ["2024-01-31 00:00:00", "2024-02-29 00:00:00"],
+        },
+        {
+            "name": "person",
+            "kind": "left out: looks like an id",
+            "gaps": 0,
+            "values": 40,
+            "examples": ["0", "1", "2"],
+        },
+    ]
+    with pytest.raises(ValueError, match="X of overview must be a frame"):
+        overview(np.zeros((3, 2)))
+
+
+def test_stand_ins():
+    values = np.where(np.arange(ROWS) % 9 == 0, -999, RNG.uniform(0, 100, ROWS))
+    with pytest.warns(DataWarning, match=r"Column 'age' holds -999 in 5 rows, and no other number"):
+        FrameEncoder().fit(pd.DataFrame({"age": values}))
+    for plain in (values.clip(0), np.where(values < 0, -50, values), np.linspace(-999, 0, ROWS)):
+        FrameEncoder().fit(pd.DataFrame({"age": plain}))
+
+
+def test_the_first_odd_cell():
+    column = read_table("X", pd.DataFrame({"day": ["2024-01-31", None, "soon"]})).columns[0]
+    assert column.first_odd("date") == (2, "soon")
+    assert column.first_odd("number") == (0, "2024-01-31")
