@@ -10,7 +10,6 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import GaussianNB
@@ -485,11 +484,6 @@ def test_pipeline_and_cross_validation():
     assert cross_val_score(pipeline, X2, Y2, cv=3, scoring="f1").min() > 0.7
     fitted = pipeline.fit(X2, Y2, alignedclassifier__sample_weight=np.ones(600))
     assert fitted.score(X2, Y2) > 0.7
-
-
-def test_calibrated_classifier():
-    clf = CalibratedClassifierCV(quick(epochs=5), method="sigmoid", cv=2).fit(X, Y)
-    np.testing.assert_allclose(clf.predict_proba(X).mean(0), np.bincount(Y) / 600, atol=0.05)
 
 
 # Errors

@@ -399,8 +399,6 @@ def test_onnx_agrees(tmp_path):
 
 def test_scikit_learn_takes_it():
     assert quick().__sklearn_tags__().classifier_tags.multi_label
-    found = cross_val_score(quick(epochs=3), X, Y, cv=2, scoring="f1_macro")
-    assert found.min() > 0.3
+    assert cross_val_score(quick(epochs=3), X, Y, cv=2, scoring="f1_macro").min() > 0.3
     clf = AlignedDecisionCV(quick(epochs=3), "f1_macro", cv=2, random_state=0).fit(X, Y)
-    assert clf.predict(X).shape == Y.shape
-    assert clf.predict_proba(X).shape == Y.shape
+    assert clf.predict(X).shape == clf.predict_proba(X).shape == Y.shape

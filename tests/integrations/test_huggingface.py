@@ -222,34 +222,27 @@ def test_dropout_is_the_same_in_both_passes(tmp_path):
     assert (logits[0] != logits[1]).any()
 
 
-def test_the_metric_is_of_all_rows(tmp_path):
-    engine = trainer(arguments(tmp_path, per_device_eval_batch_size=7), metric="cohen_kappa")
-    logits, labels, _ = engine.predict(engine.eval_dataset)
-    expected = cohen_kappa_score(labels, logits.argmax(1))
-    assert engine.evaluate()["eval_metric"] == pytest.approx(expected, abs=tolerances.HARD)
-
-
-def test_an_evaluation_leaves_a_rule(tmp_path):
-    args = arguments(tmp_path, max_steps=2, per_device_eval_batch_size=7)
-    engine = trainer(args, decision="expected")
+def test_an_evaluation_leaves_the_metric_and_a_rule_of_all_rows(tmp_path):
+    args = arguments(tmp_path, per_device_eval_batch_size=7)
+    engine = trainer(args, metric="cohen_kappa", decision="expected")
     with pytest.raises(RuntimeError, match="rule of AlignedTrainer must follow an evaluation"):
         _ = engine.rule
-    engine.evaluate()
+    score = engine.evaluate()["eval_metric"]
     logits, labels, _ = engine.predict(engine.eval_dataset)
-    expected = fit_decision(logits, labels, metric="f1_macro", decision="expected")
+    expected = cohen_kappa_score(labels, logits.argmax(1))
+    assert score == pytest.approx(expected, abs=tolerances.HARD)
+    expected = fit_decision(logits, labels, metric="cohen_kappa", decision="expected")
     assert (engine.rule(logits) == expected(logits)).all()
     assert engine.rule.rows == 30
 
 
-@pytest.mark.parametrize("confidence", [None, 0.8])
-def test_the_rule_meets_the_constraint(confidence, tmp_path):
-    bounds = {"constraint": "recall[2] >= 0.5", "confidence": confidence}
+def test_the_rule_meets_the_constraint(tmp_path):
+    bounds = {"constraint": "recall[2] >= 0.5", "confidence": 0.8}
     engine = trainer(arguments(tmp_path), eval_dataset=texts(400, seed=1), **bounds)
     engine.evaluate()
     output = engine.predict(engine.eval_dataset)
     assert (output.labels[output.label_ids == 2] == 2).mean() >= 0.5
-    assert engine.rule.confidence == confidence
-    assert engine.rule.promised is (None if confidence is None else True)
+    assert engine.rule.promised is True
 
 
 def test_tokens_are_rows(tmp_path):
@@ -303,19 +296,15 @@ def state_of(whole, epoch):
     return Path(whole.args.output_dir) / f"checkpoint-{2 * epoch}"
 
 
-def test_the_temperature_survives_resume(tmp_path, whole):
-    resumed = annealed(tmp_path, epochs=3, resume=str(state_of(whole, 2)))
-    assert resumed.state.epoch == 3
-    assert resumed.annealing.state_dict() == whole.annealing.state_dict()
-    assert resumed.loss.temperature.item() == 0.05
-    for name, value in whole.loss.state_dict().items():
-        torch.testing.assert_close(resumed.loss.state_dict()[name], value, rtol=0, atol=0)
-
-
-def test_a_checkpoint_holds_the_loss_of_its_time(whole):
+def test_a_checkpoint_holds_the_loss_of_its_time(tmp_path, whole):
     states = [load(state_of(whole, epoch) / "evalign") for epoch in (1, 2, 3)]
     assert [state["loss"]["temperature"].item() for state in states] == [0.2, 0.1, 0.05]
     assert all(len(state["rule"]["gain"]) == CLASSES for state in states)
+    resumed = annealed(tmp_path, epochs=3, resume=str(state_of(whole, 2)))
+    assert resumed.state.epoch == 3
+    assert resumed.annealing.state_dict() == whole.annealing.state_dict()
+    for name, value in whole.loss.state_dict().items():
+        torch.testing.assert_close(resumed.loss.state_dict()[name], value, rtol=0, atol=0)
 
 
 def test_a_checkpoint_of_a_plain_trainer_starts_the_loss_afresh(tmp_path, whole):
@@ -343,22 +332,18 @@ def test_the_best_weights_come_with_their_own_rule(bare, tmp_path):
     torch.testing.assert_close(engine.rule.offsets, rule.offsets, rtol=0, atol=0)
 
 
-class TensorParallel(AlignedTrainer):
-    """A stub in which pairs of processes share their rows."""
-
-    def get_tp_size(self):
-        return 2
-
-
-def test_what_cannot_be_exact_is_refused(tmp_path):
+def test_what_cannot_be_exact_is_refused(tmp_path, monkeypatch):
     with pytest.raises(TypeError, match=r"must be a function of sums over rows.*Got WMWLoss"):
         trainer(arguments(tmp_path, microbatches=2), loss=losses.WMWLoss())
     with pytest.raises(ValueError, match="label_smoothing_factor of TrainingArguments must be 0"):
         trainer(arguments(tmp_path, label_smoothing_factor=0.1))
-    with pytest.raises(ValueError, match=r"rows of its own.*Got 2 processes that share rows"):
-        TensorParallel(model(), arguments(tmp_path), loss=MetricLoss("f1"), metric="f1")
     with pytest.raises(TypeError, match=r"loss of AlignedTrainer must be a .* Got cross_entropy\."):
         trainer(arguments(tmp_path), loss=torch.nn.functional.cross_entropy)
+    with pytest.raises(ValueError, match=r"class_dim of MetricLoss must be None or 1\. Got -1"):
+        trainer(arguments(tmp_path), loss=MetricLoss("f1_macro", class_dim=-1))
+    monkeypatch.setattr(AlignedTrainer, "get_tp_size", lambda _: 2)
+    with pytest.raises(ValueError, match=r"rows of its own.*Got 2 processes that share rows"):
+        trainer(arguments(tmp_path))
 
 
 COST = "expected_cost[[0, 1, 1], [1, 0, 1], [1, 1, 0]]"

@@ -34,10 +34,8 @@ PIXELS = 32
 
 def test_labels_in_the_place_of_logits_are_refused(tmp_path):
     argmax = {"preprocess_logits_for_metrics": lambda logits, _: logits.argmax(-1)}
-    with pytest.raises(TypeError, match="must return logits, not labels") as told:
+    with pytest.raises(TypeError, match=r"preprocess_logits_for_metrics.* must return logits, not"):
         trainer(arguments(tmp_path), **argmax).evaluate()
-    assert "preprocess_logits_for_metrics of AlignedTrainer" in str(told.value)
-    assert "logits.argmax(-1) in compute_metrics" in str(told.value)
 
 
 def test_what_a_model_may_return():
@@ -208,8 +206,3 @@ def test_predictions_have_labels_and_probabilities_with_the_offsets(tmp_path):
     unlabelled = fit_decision(logits, metric="f1_macro", decision="expected", offsets=loss.offsets)
     expected = (torch.as_tensor(logits) + loss.offsets).softmax(1)
     np.testing.assert_allclose(unlabelled.probabilities(logits), expected)
-
-
-def test_classes_of_a_model_are_not_to_be_told(tmp_path):
-    with pytest.raises(ValueError, match=r"class_dim of MetricLoss must be None or 1\. Got -1"):
-        trainer(arguments(tmp_path), loss=MetricLoss("f1_macro", class_dim=-1))

@@ -159,9 +159,7 @@ def test_a_batch_without_a_target_says_where_it_belongs():
     fitted, (x, y) = AlignedModule(network(), MetricLoss("f1_macro"), "f1_macro"), made_rows(8)
     for batch in ({"features": x, "truth": y}, [x]):
         with pytest.raises(ValueError, match=r"a batch of AlignedModule must .* dict with one of"):
-            Trainer(max_epochs=1, limit_val_batches=0, **QUIET).fit(
-                fitted, loader(batch), loader(batch)
-            )
+            fitted.training_step(batch, 0)
     with pytest.raises(ValueError, match="must be at most one of labels, label"):
         fitted.unpack({"x": x, "labels": y, "mask": y})
     with pytest.raises(ValueError, match=r"Got 4 parts\. Override AlignedModule\.unpack"):
@@ -172,10 +170,8 @@ def test_predict_gives_the_labels_of_the_rule():
     x, y = made_rows(60)
     loss = AlignedLoss("f1_macro", [10, 20, 30])
     fitted = AlignedModule(network(), loss, "f1_macro", decision="expected")
-    batches, trainer = (
-        DataLoader(TensorDataset(x, y), batch_size=16),
-        Trainer(max_epochs=1, **QUIET),
-    )
+    batches = DataLoader(TensorDataset(x, y), batch_size=16)
+    trainer = Trainer(max_epochs=1, **QUIET)
     with pytest.raises(RuntimeError, match=r"rule of AlignedModule .* Call Trainer.validate"):
         fitted.predict_step((x, y))
     trainer.fit(fitted, batches, batches)

@@ -36,8 +36,3 @@ def test_it_prints_a_table_where_both_libraries_agree(example, tmp_path, capsys)
         ours, *_, theirs = line.removeprefix(name).split()
         assert ours == theirs
         assert float(ours) > 0.4  # the larger topic at least
-
-
-def test_absent_data_is_one_line(example, monkeypatch):
-    with pytest.raises(SystemExit, match=r"Got nowhere.csv"):
-        example.main(["--data", "nowhere.csv"])

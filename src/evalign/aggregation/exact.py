@@ -1,8 +1,8 @@
 """The gradient of a whole batch in the memory of one micro-batch.
 
-A metric does not split over micro-batches, but the sums it is made of do. Pass one adds them up
-without a graph; the loss is differentiated once, at the total; pass two back-propagates the
-linear loss Σ ⟨∂L/∂C, C_i⟩, whose gradient over all micro-batches is that of the whole batch.
+A metric does not decompose over micro-batches, but its sums do. Pass one adds them up without a
+graph. The loss is differentiated once, at the total. Pass two back-propagates the linear loss
+Σ ⟨∂L/∂C, C_i⟩, whose gradient over all micro-batches is that of the whole batch.
 """
 
 import warnings
@@ -20,7 +20,7 @@ from evalign.core.checks import complaint
 
 @runtime_checkable
 class Additive(Protocol):
-    """The methods that `exact_backward` needs. Losses that are functions of sums have them."""
+    """A loss that is a function of sums over rows, as `exact_backward` needs it."""
 
     def sums(
         self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None
@@ -32,8 +32,8 @@ class Additive(Protocol):
 class ExactAccumulation:
     """The two passes of `exact_backward`, for a training loop of your own.
 
-    Random numbers (dropout) are the same in both passes, on the CPU and on CUDA, if the forward
-    calls are the same. Batch normalisation sees micro-batches and updates its averages twice.
+    Both passes draw the same random numbers (dropout), on the CPU and on CUDA, if their forward
+    calls are the same. Batch normalisation sees micro-batches, and updates its averages twice.
 
     Args:
         loss: the loss to differentiate, in training mode.
@@ -63,13 +63,13 @@ class ExactAccumulation:
         self._of = loss
         self._total: Sums = ()
         self._slopes: list[Tensor] = []
-        self._now = ""  # the pass that is open
+        self._now = ""  # the current pass
         self._rng: dict[str, Any] = {}
         self._seen: Buffers = []
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Pass one: `count` every micro-batch. No graph is kept."""
+        """Pass one: `count` every micro-batch, without a graph."""
         self._total, self._slopes = (), []
         self._rng = {"cpu": torch.get_rng_state()}
         if torch.cuda.is_available():
@@ -101,17 +101,17 @@ class ExactAccumulation:
         torch.set_rng_state(self._rng["cpu"])
         if "cuda" in self._rng:
             torch.cuda.set_rng_state_all(self._rng["cuda"])
-        # A loss that learns from its batches is as pass one saw it, and then as that left it.
-        learnt = _buffers(self._of)
+        # Running statistics are as in pass one, and afterwards as pass one left them.
+        learned = _buffers(self._of)
         _put(self._seen)
         try:
             with self._pass("replaying"):
                 yield
         finally:
-            _put(learnt)
+            _put(learned)
 
     def loss(self, logits: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """Σ ⟨∂L/∂C, C_i⟩. Its value means nothing; its gradients add up to that of the loss."""
+        """Σ ⟨∂L/∂C, C_i⟩: its gradients add up to that of the loss; its value has no meaning."""
         self._require("loss", "replaying")
         sums = self._of.sums(logits, target, sample_weight=sample_weight)
         pairs = zip(self._slopes, (x for part in sums for x in part.tensors()), strict=True)
@@ -139,16 +139,16 @@ def exact_backward(
 ) -> Tensor:
     """Back-propagate the loss of all micro-batches together, one at a time in memory.
 
-    The gradient is that of the whole batch, to rounding, for twice the forward passes. Under DDP
-    gradients are averaged over the ranks with the last micro-batch, and `MetricLoss` sums over the
-    ranks as well; every rank needs at least one micro-batch.
+    The gradient equals that of the whole batch up to rounding, at the cost of a second forward
+    pass. Under DDP gradients are averaged over the ranks with the last micro-batch, and
+    `MetricLoss` sums over the ranks as well; every rank needs at least one micro-batch.
 
     Args:
         loss: `MetricLoss`, a pointwise loss, or any module with their methods `sums` and
             `loss_from_sums`, in training mode.
-        model: from x to logits. Autocast around the call covers it.
-        microbatches: a list of (x, target) or (x, target, sample_weight), gone through twice.
-        scaler: scales the gradients, for float16.
+        model: maps x to logits. Autocast around the call covers it.
+        microbatches: a list of (x, target) or (x, target, sample_weight), read twice.
+        scaler: gradient scaler, for float16.
 
     Returns:
         The loss of the whole batch, without a graph.
@@ -184,7 +184,7 @@ Buffers = list[tuple[nn.Module, str, Tensor | None]]
 
 
 def _buffers(loss: object) -> Buffers:
-    """Copies of all buffers of a loss, also of those that have no size yet."""
+    """Copies of all buffers of a loss, including those that are None."""
     modules = loss.modules() if isinstance(loss, nn.Module) else ()
     return [
         (module, name, None if buffer is None else buffer.clone())
@@ -203,7 +203,7 @@ def _put(buffers: Buffers) -> None:
 
 
 def warn_of_batch_statistics(owner: str, model: nn.Module) -> None:
-    """Warn of layers that take statistics of a batch if they see parts of it or see it twice."""
+    """Warn about batch normalisation in training mode, which sees parts of the batch twice."""
     if any(isinstance(m, _BatchNorm) and m.training for m in model.modules()):
         text = (
             f"{owner}: the model has batch statistics in training mode. They are those of a "
@@ -221,5 +221,5 @@ def _check_microbatches(microbatches: Any) -> None:
         if parts not in (2, 3) or not isinstance(part[1], Tensor):
             wrong.append(f"a {type(part).__name__} of {parts}")
     if wrong:
-        allowed = "be a list of (x, target) or (x, target, sample_weight), gone through twice"
+        allowed = "be a list of (x, target) or (x, target, sample_weight), read twice"
         raise TypeError(complaint("exact_backward", "microbatches", allowed, wrong[0]))

@@ -1,4 +1,4 @@
-"""A Confusion averaged over batches, for classes that most batches lack."""
+"""Moving average of Confusions over batches, for classes missing from most batches."""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -13,12 +13,12 @@ from evalign.core.numerics import moved, sum_dtype
 
 
 def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:
-    """Store the new value of a buffer in place, for stacks of losses and CUDA graphs.
+    """Update a buffer in place, as stacked losses and CUDA graphs need it.
 
-    A compiled graph replaces the buffer instead: its backward pass may compute the value again from
-    the old buffer, and a buffer without dimensions loses what is added to it. A function that
-    `torch.func` transforms keeps what it was given as an argument (`functional_call`) and else
-    nothing: its tensors are stand-ins, which must not outlive it.
+    A compiled graph replaces the buffer instead: its backward pass may recompute the value from the
+    old buffer, and in-place updates of a scalar buffer are lost. Under `torch.func` only buffers
+    passed as arguments (`functional_call`) are updated: other tensors are stand-ins that must not
+    outlive the call.
     """
     before: Tensor | None = getattr(owner, name)
     functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
@@ -37,9 +37,9 @@ def keep(owner: nn.Module, name: str, value: Tensor) -> Tensor:
 def make_saved(
     owner: nn.Module, names: Iterable[str], state: dict[str, Any], prefix: str, like: Tensor
 ) -> None:
-    """Make buffers as large as saved ones, beside `like`: one that is None would not be loaded.
+    """Allocate buffers in the shapes of the saved ones: torch does not load into None.
 
-    Counts stay in double precision, in whatever a state was saved.
+    Counts stay in double precision, whatever the precision of the saved state.
     """
     kind = {"device": like.device, "dtype": sum_dtype(like)}
     for name in names:
@@ -48,8 +48,8 @@ def make_saved(
         setattr(owner, name, here)
 
 
-# Whoever fills in the state dict of a new loss, as torch.distributed.checkpoint does, or copies the
-# buffers that it has, as averages of weights do, makes such a state.
+# Such a state comes from torch.distributed.checkpoint, which fills in the state dict of a new loss,
+# and from averages of weights, which copy its existing buffers.
 WITHOUT_SUMS = (
     "The state of a loss has running statistics without their sums, as a loss has before its first "
     "batch. The statistics start afresh. To resume with them, give the loss a batch in training "
@@ -59,13 +59,12 @@ _PARTS = ("tp", "predicted", "actual", "total", "full", "rows")
 
 
 class RunningConfusion(nn.Module):
-    """Moving average of the Confusions it is given, corrected for its empty start.
+    """Exponential moving average of Confusions, with bias correction.
 
-    The result has the value of the average C̄ and the gradient of the batch C, namely
-    C̄ + (C − stop(C)). A metric of it is differentiated at the average, with respect to this batch,
-    and that gradient is not scaled by the momentum. After one batch the average is that batch. A
-    batch without rows does not change the average. Neither does a batch with a logit that is not
-    finite: its own loss is NaN.
+    The result has the value of the average C̄ and the gradient of the batch C: C̄ + (C − stop(C)). A
+    metric of it is differentiated at the average with respect to this batch, without the factor of
+    the momentum. Batches without rows and batches with a logit that is not finite leave the average
+    unchanged; the loss of the latter is NaN.
 
     Args:
         momentum: the weight of the new batch, in (0, 1]; 1 is the batch alone.
@@ -119,9 +118,9 @@ class RunningConfusion(nn.Module):
         return Confusion(**average, multilabel=confusion.multilabel)
 
     def sums(self, classes: int, multilabel: bool, device: torch.device) -> tuple[Tensor, ...]:
-        """The buffers seen, tp, predicted, actual, total and rows, for a kernel that moves them.
+        """The buffers seen, tp, predicted, actual, total and rows, for a kernel that updates them.
 
-        There are no rows in a multilabel problem. In their place is the total once more.
+        A multilabel problem has no rows; the total takes their place.
         """
         if self.tp is not None and self.tp.device != device:
             self._apply(lambda x: x.to(device))
@@ -143,7 +142,7 @@ class RunningConfusion(nn.Module):
         return getattr(self, part)
 
     def _before(self, part: str, value: Tensor) -> Tensor:
-        """The running sum of a part. It has the size of the first batch."""
+        """The running sum of a part, in the shape of the first batch."""
         running: Tensor | None = getattr(self, part)
         if running is None:
             return torch.zeros_like(value)
@@ -153,13 +152,13 @@ class RunningConfusion(nn.Module):
         return running
 
     def empty(self) -> None:
-        """Forget all batches in place, so that graphs made with the buffers stay valid."""
+        """Forget all batches in place, so that CUDA graphs stay valid."""
         for part in ("seen", *_PARTS):
             if (kept := getattr(self, part)) is not None:
                 kept.zero_()
 
     def reset(self) -> None:
-        """Forget all batches, and how many classes they had."""
+        """Forget all batches and their number of classes."""
         self.seen.zero_()
         for part in _PARTS:
             setattr(self, part, None)

@@ -1,4 +1,4 @@
-"""The confusion matrix, soft or hard, as the sums that metrics are made of."""
+"""The confusion matrix, soft or hard, stored as the sums that metrics need."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -18,17 +18,17 @@ from evalign.core.weights import check_weights, weight_tensor
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """True positives, predicted mass and actual mass of each class, and the total: sums, not means.
+    """True positives, predicted and actual mass of each class, and the total: sums, not means.
 
-    They are float64, soft or hard, because metrics subtract sums that are nearly equal.
+    All are float64, because metrics subtract nearly equal sums.
 
     A binary problem has two classes, the negative one first. In a multilabel problem every label
-    is a binary problem of its own, the vectors hold its positive class, and `total` has an entry
+    is a binary problem of its own: the vectors hold its positive class, and `total` has an entry
     per label. The d × d matrix (rows true) is kept only when asked for: without it a Confusion of
     100,000 classes is three vectors.
 
-    A soft Confusion of exclusive classes also holds the number of its rows, those of positive
-    weight: it tells how much mass one row is. Predicted labels need no such unit.
+    A soft Confusion of exclusive classes also holds its number of rows of positive weight, which
+    tells the mass of one row. A hard one does not need it.
 
     Examples:
         >>> c = Confusion.from_predictions(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]))
@@ -75,10 +75,10 @@ class Confusion:
 
     @property
     def _two(self) -> bool:
-        """Whether what is not of a class is of the other one.
+        """Whether there are exactly two exclusive classes.
 
-        Its sums then hold the digits that a difference of sums has lost: near 1, a membership in
-        float32 has none of what is missing to it.
+        The sums of the other class then keep digits that a difference of sums loses: a float32
+        membership near 1 says little about its complement.
         """
         return not self.multilabel and self.tp.shape[-1] == 2
 
@@ -133,7 +133,7 @@ class Confusion:
         return replace(self, **{name: function(value) for name, value in self._tensors().items()})
 
     def tensors(self) -> list[Tensor]:
-        """In the order in which `map` takes them."""
+        """The tensors in the order of `map`."""
         return list(self._tensors().values())
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -249,7 +249,7 @@ class Confusion:
         ignore_index: int = -100,
         matrix: bool = False,
     ) -> "Confusion":
-        """The hard confusion of predicted labels: counts in float64, so exact up to 2⁵³ rows.
+        """The hard confusion of predicted labels, as exact counts in float64.
 
         Integer labels of one shape are classes (`num_classes`, by default the largest seen plus
         one, at least 2; always 2 with `task="binary"`); bool or float 0/1 of shape (N, L, ...) are
@@ -315,7 +315,7 @@ def count_rows(weight: Tensor) -> Tensor:
 
 
 def _sum_by_class(rows: Tensor, batch: Batch) -> Tensor:
-    """The sum of the rows of each true class."""
+    """Sum the rows of each true class."""
     rows = rows.to(sum_dtype(rows))
     zeros = rows.new_zeros(batch.num_classes, *rows.shape[1:])
     # `index_add` would be simpler, but `vmap` takes it member by member.

@@ -56,7 +56,7 @@ def multiclass(
 ) -> Tensor:
     """EAST eq. 3–5 for logits (R, C): H at the dynamic threshold, normalised to sum to 1.
 
-    τ is the mean of the two largest probabilities, so H exceeds ½ for the arg max alone. It is a
+    τ is the mean of the two largest probabilities, so H exceeds ½ for the argmax alone. It is a
     function of the logits, and its gradient flows.
 
     Examples:

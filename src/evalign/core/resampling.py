@@ -1,4 +1,4 @@
-"""Intervals for metrics of test rows: the paired percentile bootstrap."""
+"""Confidence intervals for metrics on test rows: the paired percentile bootstrap."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ LEVEL = 0.95
 # Fewest rows of a class, or groups, for an honest interval. With fewer it is too narrow: with one
 # row of a class, one of two equally good methods seems better beyond chance in every second test.
 MIN_FOR_INTERVAL = 10
-# Numbers held at a time, 32 MB of them.
+# Numbers held at a time, 32 MB.
 BLOCK = 2**22
 
 
@@ -33,19 +33,19 @@ def bootstrap(
 ) -> np.ndarray:
     """The metric of each method on each resample of the rows, (methods, resamples).
 
-    All methods see the same resamples, so that their difference can be taken resample by resample.
-    Rows are drawn class by class, so that a resample holds as many rows of each true class as the
-    test: without a rare class the macro average would change. Groups are drawn from all groups.
+    All methods share the resamples, so that differences are paired. Rows are drawn within each true
+    class, so that every resample keeps the class counts: without a rare class the macro average
+    would be another one. Groups are drawn without stratification.
 
     Args:
         metric: the metric.
         y: true class codes (n,).
         predictions: the class codes of each method (n,).
-        classes: their number.
-        weight: a weight per row, which a row keeps when it is drawn.
-        groups: a group per row; whole groups are drawn instead of rows.
-        seed: of the draws.
-        resamples: their number.
+        classes: the number of classes.
+        weight: a weight per row.
+        groups: a group per row; whole groups are drawn.
+        seed: seed of the draws.
+        resamples: the number of resamples.
 
     Examples:
         >>> from evalign.metrics import resolve
@@ -97,7 +97,7 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def _draws(rng: np.random.Generator, times: np.ndarray, size: int) -> np.ndarray:
-    """How often each kind is drawn, (size, kinds), in as many draws as there are units."""
+    """How often each kind of unit is drawn, (size, kinds), in as many draws as units."""
     units = times.sum()
     if len(times) < units:
         return rng.multinomial(units, times / units, size=size)
@@ -112,10 +112,10 @@ def _values(
     predicted: np.ndarray,
     classes: int,
 ) -> np.ndarray:
-    """The metric of each resample, from the mass of its cells (resamples, cells)."""
+    """The metric of each resample, given the mass of its cells (resamples, cells)."""
 
     def sums(code: np.ndarray, counted: np.ndarray, size: int) -> Tensor:
-        """The mass of the cells that count, by their code."""
+        """Sum the mass of the counted cells by code."""
         cell = np.flatnonzero(counted)
         ones = np.ones(len(cell))
         return torch.from_numpy(cells @ csr_array((ones, (cell, code[cell])), (len(code), size)))

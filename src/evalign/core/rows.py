@@ -1,6 +1,6 @@
-"""Check logits, target and weights of every accepted shape, and find the task.
+"""Check logits, targets and weights, and infer the task.
 
-The task follows from shapes and dtypes alone, so that it never changes with the values:
+The task follows from shapes and dtypes alone, never from values:
 
 | logits              | target                                 | task                            |
 | ------------------- | -------------------------------------- | ------------------------------- |
@@ -27,7 +27,7 @@ Task = Literal["binary", "multiclass", "multilabel"]
 
 
 class GivenRows(NamedTuple):
-    """Checked rows as they came. Nothing is copied, and ignored rows are not marked yet.
+    """Checked rows in their original layout: nothing copied, ignored rows not yet marked.
 
     | task       | logits      | target                          | weight     |
     | ---------- | ----------- | ------------------------------- | ---------- |
@@ -52,7 +52,7 @@ class GivenRows(NamedTuple):
 
     @property
     def pixels(self) -> bool:
-        """Whether rows are places of an image or a volume, which are one class each."""
+        """Whether rows are pixels of an image or voxels of a volume, with exclusive classes."""
         return self.task != "multilabel" and len(self.shape) > 2
 
     @property
@@ -76,15 +76,15 @@ def as_rows(
     """Check the rows and infer the task. Errors name the `owner`.
 
     Args:
-        owner: whose arguments these are.
+        owner: the function or class that errors name.
         logits: in any of the shapes above.
-        target: likewise.
+        target: in the matching shape.
         task: None infers it.
-        sample_weight: one per row or per example.
+        sample_weight: one weight per row or per example.
         ignore_index: the target of rows that do not count; 0 and 1 among class indices only.
-        validate: read values where that costs a device synchronisation.
-        class_dim: where the classes are; None is dimension 1, and nobody has said so.
-        look: warn of what is probably a mistake.
+        validate: check values even if that synchronises the device.
+        class_dim: the dimension of the classes; None is 1, with a warning if it is ambiguous.
+        look: warn about likely mistakes.
     """
     declared = task is not None
     if class_dim is not None:
@@ -117,7 +117,7 @@ def as_rows(
 
 
 def _classes_second(logits: Tensor, target: Tensor, class_dim: int) -> tuple[Tensor, Tensor]:
-    """Move the classes to dimension 1, of the target too if it has a value for each of them."""
+    """Move the classes to dimension 1, in the target too if it has a value per class."""
     if logits.ndim < 3:  # (N, C): the classes are in the last dimension and in dimension 1
         return logits, target
     moved = logits.movedim(class_dim, 1)
@@ -138,7 +138,7 @@ def _check_values(owner: str, rows: GivenRows, declared: bool) -> None:
 
 
 def signed(labels: Tensor) -> Tensor:
-    """Unsigned labels as int64: torch takes 156 for -100 when it compares them."""
+    """Unsigned labels as int64: compared with -100, torch would match a uint8 of 156."""
     unsigned = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
     return labels.long() if labels.dtype in unsigned else labels
 
@@ -150,7 +150,7 @@ def check_task(owner: str, task: str | None) -> None:
 
 
 def infer_task(logits: Tensor, target: Tensor) -> Task:
-    """The task of logits with their classes in dimension 1."""
+    """Infer the task of logits with the classes in dimension 1."""
     if logits.ndim == 1 or logits.shape[1] == 1:
         return "binary"
     if target.shape == logits.shape and (target.is_floating_point() or target.dtype == torch.bool):
@@ -176,7 +176,7 @@ def _binary_layout(owner: str, logits: Tensor, target: Tensor) -> tuple[Tensor, 
 
 
 def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> None:
-    """Check that the target has a value per class, or none but the rows' (indices)."""
+    """Check that the target holds class indices, or a value per class."""
     shape = logits.shape
     rows = shape[:1] + shape[2:]
     if len(shape) < 2 or (task == "multiclass" and shape[1] < 2):
@@ -203,7 +203,7 @@ def _check_classes(owner: str, logits: Tensor, target: Tensor, task: Task) -> No
 
 
 def per_row(owner: str, argument: str, values: Tensor, shape: torch.Size) -> Tensor:
-    """One value per row: as many dimensions as the rows have, or one per example."""
+    """Expand weights to one per row; they may be given per row or per example."""
     given = tuple(values.shape)
     if values.ndim == len(shape) + 1 and values.shape[1] == 1:
         values = values.squeeze(1)
@@ -237,7 +237,7 @@ def check_types(owner: str, logits: Tensor, target: Tensor, sample_weight: Tenso
 
 
 def _check_targets(owner: str, target: Tensor, num_classes: int, ignore_index: int) -> None:
-    """Check the targets that are not ignored; usually the smallest and the largest are enough."""
+    """Check the targets that are not ignored. Usually the extremes are enough."""
     if not target.numel():
         return
     lowest, highest = map(int, target.aminmax())

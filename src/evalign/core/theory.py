@@ -1,4 +1,4 @@
-"""What the papers prove, as functions: sample sizes, Lipschitz constants, class balance.
+"""Theorems of the papers as functions: sample sizes, Lipschitz constants, class balance.
 
 Norms: probabilities and confusion matrices are compared entry by entry (the Chebyshev norm of
 EAST Theorem 5.9). Confusion matrices here are scaled to sum to 1 (EAST Definition 5.6).
@@ -42,8 +42,8 @@ __all__ = [
 def confusion_error(rows: int, num_classes: int, *, failure: float = 0.05) -> float:
     """EAST Theorem 5.8: √(log(2d²/δ) / 2n).
 
-    With probability 1 − `failure` no entry of the confusion matrix of `rows` random rows is
-    farther than this from the population's.
+    With probability 1 − `failure`, every entry of the confusion matrix of `rows` random rows is
+    within this distance of the population's.
 
     Examples:
         >>> round(confusion_error(1024, 10), 4)
@@ -54,7 +54,7 @@ def confusion_error(rows: int, num_classes: int, *, failure: float = 0.05) -> fl
 
 
 def rows_needed(error: float, num_classes: int, *, failure: float = 0.05) -> int:
-    """EAST Theorem 5.8 solved for n: the number of rows from which `confusion_error` ≤ `error`.
+    """EAST Theorem 5.8 solved for n: the fewest rows with `confusion_error` ≤ `error`.
 
     Examples:
         >>> rows_needed(0.05, 10)
@@ -74,11 +74,11 @@ def metric_error(
     rarest: float | None = None,
     failure: float = 0.05,
 ) -> float:
-    """EAST Theorem 5.9: the metric of `rows` random rows is this close to the population's.
+    """EAST Theorem 5.9: bound on the distance of the metric of `rows` rows to the population's.
 
     The bound is L · `confusion_error` with the metric's Lipschitz constant L, and holds with
-    probability 1 − `failure`. `rarest` is the population's share of its rarest class. This is a
-    worst case: real errors are far smaller, but fall with the same 1/√n.
+    probability 1 − `failure`. `rarest` is the population's share of its rarest class. The bound is
+    a worst case: real errors are far smaller, but fall at the same rate 1/√n.
     """
     constant = metric_lipschitz(metric, num_classes, rarest=rarest)
     return constant * confusion_error(rows, num_classes, failure=failure)
@@ -147,7 +147,7 @@ def tempered_lipschitz(threshold: float, *, temperature: float = 0.2) -> float:
 
 
 def membership_lipschitz(num_classes: int, *, temperature: float = 0.2) -> float:
-    r"""MC-Fβ Theorem 5.1 with a constant: how fast a membership moves with the probabilities.
+    r"""MC-Fβ Theorem 5.1 with an explicit constant: Lipschitz constant of the memberships.
 
     If no probability of a row moves by more than ε, no membership (EAST eq. 5), and so no entry of
     the d × d matrix scaled to sum to 1, moves by more than this times ε.
@@ -167,7 +167,7 @@ def membership_lipschitz(num_classes: int, *, temperature: float = 0.2) -> float
 
 
 def shannon_equitability(counts: Sequence[float] | Tensor) -> float:
-    """Entropy of the class shares over log d: 1 for equal classes, near 0 for one that dominates.
+    """Normalised entropy of the class shares: 1 if balanced, near 0 if one class dominates.
 
     Examples:
         >>> round(shannon_equitability([9, 1]), 3)

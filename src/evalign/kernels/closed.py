@@ -1,12 +1,12 @@
 """Metrics with a closed form: their value and slopes by the sums, without a graph.
 
-Most metrics are quotients of linear functions of a class's sums, averaged over classes. They are
-written as numbers here, which serve numpy on a CPU and one kernel on a GPU. What has no closed form
-here is differentiated by autograd. `core.metrics` is the reference.
+Most metrics are averages over classes of quotients of linear functions of a class's sums. Their
+coefficients serve numpy on the CPU and one kernel on a GPU. Other metrics are differentiated by
+autograd. `core.metrics` is the reference.
 
-Slopes are those of the true positives and of the predicted mass. No others reach the logits. A row
-of exclusive classes gives away all its weight, so that one number added to the slopes of all
-predicted masses changes nothing: the slope through their sum is left out.
+Slopes are with respect to the true positives and the predicted mass; no others reach the logits.
+The memberships of a row sum to its weight, so a constant added to the slopes of all predicted
+masses changes nothing: the slope through their sum is left out.
 """
 
 from typing import Any, NamedTuple
@@ -79,7 +79,7 @@ _KNOWN = {*_RATIOS, Accuracy, BalancedAccuracy, MatthewsCorrcoef, CohenKappa, FB
 
 
 def closed_form(metric: Metric) -> Closed | None:
-    """The closed form of a metric, None if there is not one here."""
+    """The closed form of a metric, or None if it has none."""
     kind = type(metric)
     if kind not in _KNOWN:  # a user's subclass may score otherwise
         return None
@@ -135,7 +135,7 @@ class Sums(NamedTuple):
 
     @property
     def _two(self) -> bool:
-        """What is not of a class is of the other one, whose sums have more digits."""
+        """Whether there are two classes: the sums of the other one keep more digits."""
         return len(self.tp) == 2
 
 

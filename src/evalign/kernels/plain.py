@@ -1,11 +1,11 @@
-"""The sums and their gradient without a compiler, for the CPU.
+"""The sums and their gradient on the CPU, in numpy.
 
 Let 1 and 2 be the largest logits of a row. With e_c = exp(z_c − z_1), rest = Σ_{c≠1} e_c and
 τ = (p_1 + p_2) / 2 ≤ ½, every class but the largest lies at or below τ. So the linear step has two
 pieces in q = p / τ, with the same constants for every row, and a third one for p_1 alone.
 
-It is numpy, whose calls cost less than torch's, but for the exponential, where torch's is faster.
-Operations write into given memory: new memory costs as much as an operation on it.
+Numpy calls cost less than torch's, except for the exponential, where torch is faster. Operations
+write into preallocated memory: allocating costs as much as an operation.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A metric of the confusion matrix together with cross-entropy: the default recipe."""
+"""Cross-entropy plus a metric of the confusion matrix: the default recipe."""
 
 import math
 from collections.abc import Sequence
@@ -27,47 +27,47 @@ LEARNED = ("counts", "offsets")  # buffers that have a size from the first batch
 
 
 class AlignedLoss(AdditiveLoss):
-    r"""Cross-entropy(logits + offsets) + 1 − metric, its slope taken at running statistics.
+    r"""Cross-entropy(logits + offsets) + 1 − metric, differentiated at running statistics.
 
-    A cost is its own loss, in the place of 1 − metric.
+    A cost replaces 1 − metric.
 
-    The cross-entropy gives every row a gradient and keeps probabilities, softmax(logits + offsets),
-    of labels sigmoid(logits + offsets). The offsets make the largest of the *logits* roughly the
-    label that is best for the metric (`metric_offsets`). The metric's part then works on the rows
-    near that decision.
+    The cross-entropy gives every row a gradient and keeps probabilities:
+    softmax(logits + offsets), or sigmoid(logits + offsets) for multilabel problems. The offsets
+    (`metric_offsets`) make the argmax of the *logits* roughly the best decision for the metric. The
+    metric term then works on the rows near that decision.
 
     Args:
         metric: as in `MetricLoss`.
         class_counts: the counts or shares of the classes in the training rows, (negative, positive)
-            if binary, a pair (negative, positive) for each label if there are many a row. None
-            learns them from the batches of training, of all ranks: the offsets of a batch, and
-            weights by counts, are those of the batches before it.
-        metric_weight: a factor of the metric's part; 0 leaves cross-entropy with its offsets.
+            if binary, such a pair for each label if multilabel. None learns them from the training
+            batches of all ranks: the offsets of a batch, and weights by counts, come from the
+            batches before it.
+        metric_weight: factor of the metric term; 0 leaves cross-entropy with its offsets.
         temperature: sharpness of the metric's step, see `MetricLoss`.
         momentum: weight of the new batch in the running statistics; 1 is the batch alone.
         class_weight: a factor per class (or label) of the cross-entropy, (negative, positive) if
-            binary. As in `torch.nn.CrossEntropyLoss` the mean is over weights, so that their scale
-            does not matter. It is then of logits + offsets + log(class_weight), so that logits and
-            offsets mean what they mean without weights. "balanced" takes 1 / counts. "auto" takes
-            1 / √counts for pixels, one class each, and no weights for anything else.
+            binary. As in `torch.nn.CrossEntropyLoss` the mean is weighted, so their scale does not
+            matter. The cross-entropy is then that of logits + offsets + log(class_weight), so that
+            logits and offsets keep their meaning. "balanced" takes 1 / counts. "auto" takes
+            1 / √counts for pixels of exclusive classes, and no weights otherwise.
         label_smoothing: ε of the cross-entropy: the target is (1 − ε)·target + ε / classes.
         per_image: the metric is the mean over images, see `MetricLoss`; without running statistics.
         labels: the classes that count in the metric, e.g. all but the background; for metrics that
             are averages over classes.
-        ranks: whose rows are summed in both parts, see `MetricLoss`.
+        ranks: the processes whose rows are summed in both terms, see `MetricLoss`.
 
     `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
 
     Attributes:
-        offsets: one per class or label, to add to logits before the softmax or sigmoid. Of classes,
-            adding one number to all of them makes no difference. None before the first batch, if
-            they are learnt. `load_state_dict` puts those that were saved in their place.
+        offsets: one per class or label, to add to logits before the softmax or sigmoid. For
+            exclusive classes they are defined up to a constant. None before the first batch if they
+            are learned. `load_state_dict` restores them.
 
     Examples:
         >>> loss = AlignedLoss("f1", [90, 10])
         >>> logits = torch.tensor([2.0, -1.0, 0.5], requires_grad=True)
         >>> loss(logits, torch.tensor([1, 0, 0])).backward()
-        >>> loss.offsets.diff()  # F1 labels positive from a probability of 0.275 on
+        >>> loss.offsets.diff()  # F1 predicts positive above a probability of 0.275
         tensor([-0.9694], dtype=torch.float64)
     """
 
@@ -94,7 +94,7 @@ class AlignedLoss(AdditiveLoss):
         validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        # The part reads rows alike: an evaluation asks all parts of a loss how it does.
+        # The inner loss reads rows in the same way: validation asks every part of a loss for it.
         rows = {"task": task, "ignore_index": ignore_index, "class_dim": class_dim}
         super().__init__(validate=validate, **rows)
         ok = isinstance(metric_weight, int | float) and 0 <= metric_weight < math.inf
@@ -194,7 +194,7 @@ class AlignedLoss(AdditiveLoss):
         return Mean(mean.sum, batch.mean(log_p, torch.ones_like, weight).sum)
 
     def _learn(self, here: Tensor) -> None:
-        """Add the counts of a batch to those before, and take the offsets that they ask for."""
+        """Add the counts of a batch, and update the offsets."""
         for name, buffer in self.named_buffers(recurse=False):  # the logits may be elsewhere
             if buffer.device != here.device:
                 setattr(self, name, buffer.to(here.device))
@@ -205,7 +205,7 @@ class AlignedLoss(AdditiveLoss):
         keep(self, "offsets", torch.where(none, 0, offsets))
 
     def _known_counts(self) -> Tensor | None:
-        """The counts that were given, or those of the batches before, if there were any."""
+        """The given counts, or those of earlier batches if there were any."""
         if self.class_counts is not None or self.counts is None:
             return self.class_counts
         return _positive(self.counts)
@@ -225,17 +225,17 @@ class AlignedLoss(AdditiveLoss):
         return inverse if given == BALANCED else inverse.sqrt()
 
     def _shift(self, weight: Tensor | None) -> Tensor:
-        """What the cross-entropy adds to logits: rows of heavy classes count as more of them."""
+        """What the cross-entropy adds to the logits: offsets and log weights."""
         return self.offsets if weight is None else self.offsets + weight.log()
 
     def _check_balanced(self, *, pairs: bool) -> None:
         cure = "A label has its own two classes. Give a number for each label, or None."
-        allowed = "be numbers or None for many labels a row"
+        allowed = "be numbers or None for a multilabel problem"
         wrong = pairs and isinstance(self.class_weight, str) and self.class_weight == BALANCED
         require(not wrong, "AlignedLoss", "class_weight", allowed, repr(BALANCED), cure)
 
     def _check(self, batch: Batch) -> None:
-        """Check that the counts and weights are those of so many classes."""
+        """Check that counts and weights fit the number of classes."""
         number, pairs = batch.num_classes, batch.task == "multilabel"
         if isinstance(self.class_weight, Tensor):
             check_length("AlignedLoss", "class_weight", self.class_weight, batch)
@@ -263,13 +263,13 @@ class AlignedLoss(AdditiveLoss):
 
 
 def _positive(counts: Tensor) -> Tensor:
-    """A class that has not come yet is taken for a very rare one."""
+    """Counts with those of unseen classes raised to a small positive one."""
     most = counts.amax(-1, keepdim=True)
     return torch.where(most == 0, 1, counts.clamp(min=most / ODDS))
 
 
 def _with_labels(metric: Metric, labels: Sequence[int] | None) -> Metric:
-    """The metric of some of the classes."""
+    """The metric restricted to some classes."""
     if labels is None:
         return metric
     allowed = "be None unless the metric is an average over classes that has no labels of its own"

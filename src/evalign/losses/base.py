@@ -98,7 +98,7 @@ class Loss(KnownKeywords, nn.Module, ABC):
         *,
         class_dim: int | None = None,
     ) -> GivenRows:
-        """Check the rows. A `class_dim` that is not None goes before that of the loss."""
+        """Check the rows. `class_dim`, if given, overrides that of the loss."""
         name = type(self).__name__
         check_types(name, logits, target, sample_weight)
         eager = not traced()  # a graph must not depend on the number of calls
@@ -119,11 +119,11 @@ class Loss(KnownKeywords, nn.Module, ABC):
         return rows
 
     def learns(self) -> bool:
-        """Whether a call is one of training: rows of other ranks and batches count then."""
+        """Whether this is a training call, in which other ranks and earlier batches count."""
         return self.training and torch.is_grad_enabled()
 
     def fused(self, rows: GivenRows) -> Tensor | None:
-        """The loss as one function, None where there is not one for these rows."""
+        """The loss as one fused function, or None if these rows have none."""
         return None
 
     @abstractmethod
@@ -135,9 +135,9 @@ class Loss(KnownKeywords, nn.Module, ABC):
         return ", ".join(f"{name}={_text(getattr(self, name))}" for name in names)
 
     def _check_precision(self) -> None:
-        """Check that nobody has cast the buffers: averages and counts would not grow any more.
+        """Check that the buffers were not cast to half precision, in which counts stop growing.
 
-        FSDP does so without a call of `_apply`, and with all buffers at once.
+        FSDP casts all buffers at once, without calling `_apply`.
         """
         # A module of the user's own in it may be cast, and hold flags. By torch's own dictionaries:
         # `modules` and `buffers` would take as long as a kernel in every call.
@@ -179,11 +179,11 @@ class AdditiveLoss(Loss):
 
     @abstractmethod
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        """The loss of all rows that were summed; 0 where none has weight."""
+        """The loss of all summed rows; 0 if none has weight."""
 
 
 def zero_if_empty(value: Tensor, mass: Tensor) -> Tensor:
-    """The value, and 0 where no row has weight."""
+    """The value, or 0 if no row has weight."""
     return torch.where(mass == 0, torch.zeros_like(value), value)
 
 

@@ -2,9 +2,9 @@
 
 The sums of the rows, those of other ranks, the running average, the metric and its slopes are
 computed in the forward pass without a graph, and the gradient of the logits in the backward pass.
-On a GPU that is three launches, for up to 4096 classes; offsets, class weights and the counts that
-`AlignedLoss` learns take more. `MetricLoss.value` and `AlignedLoss.value` say what it computes, and
-serve the rows and metrics that it does not cover.
+On a GPU this takes three launches for up to 4096 classes, and more with offsets, class weights or
+counts that `AlignedLoss` learns. `MetricLoss.value` and `AlignedLoss.value` are the reference, and
+serve the rows and metrics that are not covered here.
 """
 
 from collections.abc import Callable

@@ -38,15 +38,15 @@ class MetricLoss(AdditiveLoss):
             metrics given by name.
         statistics: "batch" or "running": take the gradient of the metric at a moving average of
             the Confusion, so that classes absent from most batches still count. This is done in
-            training mode with gradients only. The average is in the state dict, and is not reset
-            when the temperature changes: it forgets by itself.
-        momentum: the weight of the new batch in that average, in (0, 1].
-        per_image: take the mean over images of the metric of each, instead of the metric of all
-            rows together. The first dimension of the logits are the images; without further ones
-            each row is an image, and "f1_micro" of many labels a row is the F1 of samples. An
-            image's share in the mean is the mean weight of its rows; rows of weight 0 are left out,
-            and with a `zero_division` of NaN also images where the metric is undefined. Which
-            classes are missing is asked of each image (`ClassMetric`).
+            training mode with gradients only. The average is in the state dict. A new temperature
+            does not reset it: it forgets by itself.
+        momentum: weight of the new batch in the average, in (0, 1].
+        per_image: average the metric over images, instead of taking the metric of all rows
+            together. Images are the first dimension of the logits; if there are no pixels, each row
+            is an image, and a multilabel "f1_micro" is the samples-averaged F1. An image weighs as
+            much as the mean weight of its rows. Rows of weight 0 are left out, and with a
+            `zero_division` of NaN so are images where the metric is undefined. Absent classes are
+            those of each image (`ClassMetric`).
         ranks: "all" sums over the processes of `torch.distributed` when it is initialised, in
             training mode with gradients only, so that the gradient that DDP averages is that of all
             rows together; "own" sums over this process alone; or the process group to sum over.
@@ -161,11 +161,11 @@ class MetricLoss(AdditiveLoss):
         return self.loss_of_all(self.of_all_ranks(sums))
 
     def of_all_ranks(self, sums: Sums) -> Sums:
-        """The sums over the ranks, in training. A loss with further sums sends them along."""
+        """The sums over the ranks, in training. A loss with more sums passes them along."""
         return self.over_ranks(sums) if self.learns() else sums
 
     def loss_of_all(self, sums: Sums) -> Tensor:
-        """The loss of sums that are those of all ranks."""
+        """The loss of sums over all ranks."""
         if self.per_image:
             return sums[0].value()
         empty = sums[0].total.sum() == 0
@@ -185,7 +185,7 @@ class MetricLoss(AdditiveLoss):
         )
 
     def _of_images(self, batch: Batch) -> tuple[Mean, Confusion]:
-        """The mean of the losses of images that have a score, and the sums of all of them."""
+        """The mean loss of the images that have a score, and the sums over all images."""
 
         def of_image(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
             c = self._confusion(Batch(batch.task, logits, target, weight), self.threshold)
@@ -208,7 +208,7 @@ class MetricLoss(AdditiveLoss):
         return Mean(loss, sizes.to(loss)), Confusion(*sums, multilabel=batch.task == "multilabel")
 
     def _loss(self, confusion: Confusion, empty: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss, and whether these rows teach nothing: then it is 0."""
+        """The loss, and whether there is nothing to learn from these rows: then it is 0."""
         if not isinstance(self.metric, ClassMetric | MatrixMetric):
             # Without rows a user's function would divide by zero. Its value is not used then.
             confusion = confusion.map(lambda x: torch.where(empty, 1, x))
@@ -216,7 +216,7 @@ class MetricLoss(AdditiveLoss):
         loss = 1 - score if self.metric.greater_is_better else score
         nothing = empty
         if self.metric.nan_if_undefined:
-            # If no class has a score, these rows teach nothing. NaN in the rows is not hidden.
+            # Without a score of any class there is nothing to learn. NaN in the rows stays visible.
             unknown = (confusion.predicted + confusion.actual).sum().isnan()
             nothing = empty | (score.isnan() & ~unknown)
         return torch.where(nothing, torch.zeros_like(loss), loss), nothing

@@ -1,4 +1,4 @@
-"""The offsets that a metric asks for: the log-odds from which on a class, or a label, is given."""
+"""Logit offsets of a metric: the log-odds at which it pays to predict a class or a label."""
 
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -11,9 +11,9 @@ from evalign.core.confusion import Confusion
 from evalign.core.metrics import Metric
 from evalign.losses.class_weights import class_vector
 
-SKILL = 0.5  # of the classifier at which the metric's odds are taken; it need not be exact
-ODDS = 1e4  # at most; a metric that counts only one of two mistakes would have infinite odds
-PAIRS = "Of Y (N, L) these are torch.stack([len(Y) - Y.sum(0), Y.sum(0)], 1); None learns them."
+SKILL = 0.5  # of the assumed classifier, at which the metric is differentiated; need not be exact
+ODDS = 1e4  # the largest odds: a metric that counts one kind of mistake alone has infinite ones
+PAIRS = "For Y of shape (N, L) use torch.stack([len(Y) - Y.sum(0), Y.sum(0)], 1); None learns them."
 
 
 Counts = Sequence[float] | Sequence[Sequence[float]] | Tensor
@@ -32,15 +32,15 @@ def checked_counts(class_counts: Counts) -> Tensor:
 
 
 def metric_offsets(metric: Metric, class_counts: Counts) -> Tensor:
-    r"""The log-odds of each class against the most frequent one, m, from which on it is the label.
+    r"""The log-odds against the most frequent class m at which predicting class j begins to pay.
 
-    With G = ∂M/∂C, to first order, calling a row j instead of m gains η_j (G_jj − G_jm) and costs
-    η_m (G_mm − G_mj): it pays from the odds η_j / η_m = (G_mm − G_mj) / (G_jj − G_jm) on. These are
-    1 for accuracy and π_j / π_m for balanced accuracy, whatever C is; for F1 and MCC they lie
-    between, and C is that of a classifier which is right half of the time and otherwise guesses.
-    With more than two classes this leaves out what third classes would add, η_i (G_ij − G_im).
+    Let G = ∂M/∂C. To first order, predicting j instead of m gains η_j (G_jj − G_jm) and costs
+    η_m (G_mm − G_mj), so it pays above the odds η_j / η_m = (G_mm − G_mj) / (G_jj − G_jm). They are
+    1 for accuracy and π_j / π_m for balanced accuracy, whatever C is. For F1 and MCC they lie in
+    between, and C is that of a classifier that is right half of the time and otherwise guesses by
+    the class shares. The contribution of third classes, η_i (G_ij − G_im), is left out.
 
-    Of many labels a row, each is a problem of two classes: it is given from its own odds on.
+    In a multilabel problem each label is a binary problem with odds of its own.
 
     Examples:
         >>> from evalign.metrics import resolve
@@ -54,7 +54,7 @@ def metric_offsets(metric: Metric, class_counts: Counts) -> Tensor:
 
 
 def offsets_of(metric: Metric, counts: Tensor) -> Tensor:
-    """The same of a tensor of counts, on its device and without a look at its values there."""
+    """`metric_offsets` of a tensor of counts, computed on its device without reading its values."""
     shares = counts / counts.sum(-1, keepdim=True)
     if counts.ndim == 2:
         to_label, to_leave = _by_label(metric, shares[:, 1])
@@ -77,8 +77,8 @@ def _by_cells(metric: Metric, shares: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_sums(metric: Metric, shares: Tensor) -> tuple[Tensor, Tensor]:
-    """The same without the matrix: G_ij is the slope by predicted_j, if i = j that by tp_j, and
-    what the cells of a row have in common.
+    """The same without the matrix: G_ij is ∂M/∂predicted_j, plus ∂M/∂tp_j if i = j, up to a
+    constant of the row that cancels.
     """
 
     def score(tp: Tensor, predicted: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def _by_sums(metric: Metric, shares: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_label(metric: Metric, shares: Tensor) -> tuple[Tensor, Tensor]:
-    """What giving a label gains where it is right, and costs where it is wrong."""
+    """The gain of predicting a label where it is true, and the cost where it is false."""
 
     def score(tp: Tensor, predicted: Tensor) -> Tensor:
         return metric(Confusion(tp, predicted, shares, torch.ones_like(shares), multilabel=True))

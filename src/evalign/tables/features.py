@@ -30,10 +30,6 @@ READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32
 Given = TypedTable | np.ndarray | Any  # the last is a sparse matrix
 
 
-class NothingToLearn(ValueError):
-    """Every column was left out."""
-
-
 @dataclass(frozen=True)
 class Features:
     """What is learnt of the columns of a table.
@@ -68,7 +64,7 @@ class Features:
         if not columns:
             why = ", ".join(f"{name!r} ({LEFT_OUT[why]})" for name, why in left_out.items())
             allowed, got = "hold a column to learn from", f"none: {why or 'it has no columns'}"
-            raise NothingToLearn(complaint(owner, "X", allowed, got))
+            raise ValueError(complaint(owner, "X", allowed, got))
         if not (isinstance(X, TypedTable) and X.judged):
             warn_of_left_out(left_out)
         return cls(given, names is not None, columns, left_out)

@@ -127,7 +127,7 @@ def test_no_graph_is_kept_of_pass_one():
 @pytest.mark.parametrize(
     ("microbatches", "error", "text"),
     [
-        (iter([]), TypeError, "gone through twice. Got list_iterator."),
+        (iter([]), TypeError, "read twice. Got list_iterator."),
         ([torch.ones(8, 6)], TypeError, "must be a list of (x, target) or"),
         ([(torch.ones(8, 6),)], TypeError, "Got a tuple of 1."),
         (torch.zeros(3, 2), TypeError, "Got Tensor."),

@@ -233,7 +233,7 @@ def test_a_class_without_rows_is_refused():
         (
             {"class_counts": [[9, 1], [1, 0]]},
             "class_counts of AlignedLoss must hold a number for each class, or a pair (negative, "
-            "positive) for each label, all > 0. Got [[9, 1], [1, 0]]. Of Y (N, L) these are "
+            "positive) for each label, all > 0. Got [[9, 1], [1, 0]]. For Y of shape (N, L) use "
             "torch.stack([len(Y) - Y.sum(0), Y.sum(0)], 1); None learns them.",
         ),
         (
@@ -255,7 +255,7 @@ def test_a_class_without_rows_is_refused():
         ),
         (
             {"class_counts": [[9, 1]], "class_weight": "balanced"},
-            "class_weight of AlignedLoss must be numbers or None for many labels a row. Got "
+            "class_weight of AlignedLoss must be numbers or None for a multilabel problem. Got "
             "'balanced'. A label has its own two classes. Give a number for each label, or None.",
         ),
         (
@@ -301,7 +301,7 @@ def test_what_is_refused(arguments, text):
             {"class_counts": [4, 2, 1]},
             True,
             "class_counts of AlignedLoss must hold a pair (negative, positive) for each of the 3 "
-            "labels. Got 3 numbers. Of Y (N, L) these are torch.stack([len(Y)",
+            "labels. Got 3 numbers. For Y of shape (N, L) use torch.stack([len(Y)",
         ),
         (
             {"class_weight": [4, 2]},
@@ -311,7 +311,7 @@ def test_what_is_refused(arguments, text):
         (
             {"class_weight": "balanced"},
             True,
-            "class_weight of AlignedLoss must be numbers or None for many labels a row. Got 'bal",
+            "class_weight of AlignedLoss must be numbers or None for a multilabel problem. Got",
         ),
     ],
 )

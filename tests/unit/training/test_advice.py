@@ -32,9 +32,7 @@ def run(network, loss, *, data=None, metric="f1_macro", **changes):
 
 
 def test_a_good_run_is_silent():
-    kinds, caught = run(mlp(), MetricLoss("f1_macro"), epochs=40)
-    assert not kinds
-    assert not caught
+    assert not any(run(mlp(), MetricLoss("f1_macro"), epochs=40))
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,6 @@ def test_killed_at_ten_random_moments(tmp_path, uninterrupted):
             kills += 1
             if checkpoint.recovered(folder).exists():
                 reached.add(len(checkpoint.load(folder)["history"]))
-    print(f"{finished} runs finished; killed after epochs {sorted(reached)}")
     assert len(reached) >= 5  # the kills were spread over the run
 
 
@@ -310,9 +309,6 @@ def test_deleting_the_folder_starts_afresh(tmp_path, monkeypatch):
     assert checkpoint.load(folder) == {"epoch": 2}
     shutil.rmtree(folder)
     assert not checkpoint.recovered(folder).exists()
-
-
-# Folders that somebody made
 
 
 def forged(folder, name, data):

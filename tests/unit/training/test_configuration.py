@@ -70,16 +70,6 @@ def test_state_is_left_out():
     assert configuration("network", network) == before
 
 
-@pytest.mark.parametrize("wrap", [torch.compile, nn.DataParallel])
-def test_wrapped_networks(wrap):
-    def make(p):
-        return configuration("network", wrap(nn.Sequential(nn.Linear(2, 2), nn.Dropout(p))))
-
-    assert make(0.1) == make(0.1)
-    json.dumps(make(0.1))
-    assert any(name.endswith(".p") for name in differences(make(0.1), make(0.2)))
-
-
 def test_another_process_finds_the_same(capsys):
     """Addresses, and the order of a set, differ from process to process."""
     program = """

@@ -40,10 +40,6 @@ def told(scores, **made_with):
         ([0.1, 0, 0.2, 0, 0, 0], {"annealing": cooling(coolings=1)}, [True, False] * 2 + [False]),
         ([math.nan, 0.1, 0, 0, 0], {"annealing": cooling(coolings=1)}, [False, True] + [False] * 2),
     ],
-    ids=[
-        *["best", "cap", "patience", "never", "nan", "infinite"],
-        *["annealed", "not cooled", "cooled again", "nan cools"],
-    ],
 )
 def test_best_and_stop(scores, made_with, said):
     assert told(scores, **made_with) == said
