@@ -37,6 +37,8 @@ def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
     for name in ("offsets", "class_prior"):
         if state.get(name) is not None:
             found[name] = class_vector(OWNER, name, state[name], size)
+            small = bool((found[name].abs() < LARGEST_NUMBER).all())
+            require(small, OWNER, name, f"be below {LARGEST_NUMBER:g}", state[name])
     names = state.get("classes")
     found["classes"] = None if names is None else class_names(OWNER, names, size)
     return state | found
