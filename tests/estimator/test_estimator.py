@@ -376,7 +376,7 @@ BAD_LABELS = {
     "one class": (["a"] * 4, r"hold two classes or more. Got one class, \['a'\]"),
     "mixed": (["a", 1, "a", 1], "hold labels of one type. Got int, str"),
     "dates": (np.arange(4).astype("datetime64[D]"), "Got dates or durations. Make strings of"),
-    "ragged": ([["a", "b"], ["a"]] * 2, "Got lists of different lengths. MultiLabelBinarizer"),
+    "ragged": ([["a", "b"], ["a"]] * 2, "Got several labels in a row. MultiLabelBinarizer"),
 }
 
 
