@@ -59,7 +59,7 @@ def odd_files(_: Any) -> Iterator[Case]:
         "nowhere": lambda path: path.symlink_to("nosuch"),
         "folder": Path.mkdir,
     }
-    names = ["run.json", "history.json", "metrics.json", runs.PREDICTIONS]
+    names = ["run.json", "details.json", "metrics.json", runs.PREDICTIONS]
     names += ["model/manifest.json", "model/state.json", "model/tensors.safetensors"]
     for name in names:
         for kind, put in kinds.items():
@@ -109,7 +109,7 @@ def bombs(rng: Any) -> Iterator[Case]:
             file.truncate(runs.LARGEST + 1)
         sign(run)
 
-    name = "history.json"
+    name = "details.json"
     yield Case(f"{name} of one byte too many", forged(lambda run: sparse(run, name), "report"))
 
 
@@ -118,7 +118,7 @@ def json_files(rng: Any) -> Iterator[Case]:
     contents = [b"", b"{", b"[]", b"3", b"null", b"NaN", b"1e999", b'{"model": []}', b"[" * 10**5]
     contents += [b'"' + b"x" * 10**6 + b'"', b"9" * 5000, b'{"a":' * 10**4 + b"1" + b"}" * 10**4]
     contents += [rng.bytes(100), b"\xef\xbb\xbf{}", '{"\ud83d": 1}'.encode("utf-16-le", "ignore")]
-    for name in ("history.json", "model/state.json", "model/manifest.json"):
+    for name in ("details.json", "model/state.json", "model/manifest.json"):
         for content in contents:
 
             def change(run: Path, name: str = name, content: bytes = content) -> None:
@@ -134,7 +134,7 @@ def json_files(rng: Any) -> Iterator[Case]:
                     sign(run)
 
             label = f"{name} is {content[:12]!r}"
-            command = "report" if name == "history.json" else "predict"
+            command = "report" if name == "details.json" else "predict"
             yield Case(label, forged(change, command))
 
 

@@ -39,7 +39,7 @@ def load(path: str | os.PathLike[str], **arguments: Any) -> Any:
     folder = recovered(path)
     if (folder / "run.json").is_file():
         # Needs the extra `cli`, which the rest of the library does not know.
-        return import_module("evalign.cli.run").FinishedRun(Path(path)).classifier("model")
+        return import_module("evalign.cli.run").FinishedRun(Path(path)).models["model"]
     if (folder / "ensemble").is_dir():
         return AlignedEnsemble.load(path, **arguments)
     if folder.is_dir():

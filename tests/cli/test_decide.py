@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
 def test_the_rule_is_the_librarys(folder):
     frame = scores()
     tree = json.loads((folder / "rule.json").read_text())
-    assert tree["labels"] == tree["columns"] == sorted(NAMES)
+    assert tree["rule"]["classes"] == tree["columns"] == sorted(NAMES)
     codes = frame["label"].map(sorted(NAMES).index).to_numpy()
     p = frame[sorted(NAMES)].to_numpy()
     rule = fit_decision(probabilities=p, y=codes, metric="f1_macro")
@@ -73,7 +73,7 @@ def test_labels(folder, tmp_path, kind):
     tree = json.loads((folder / "rule.json").read_text())
     rule = DecisionRule.from_state_dict(tree["rule"])
     codes = rule(probabilities=frame[tree["columns"]].to_numpy())
-    assert read["prediction"].tolist() == np.array(tree["labels"])[codes].tolist()
+    assert read["prediction"].tolist() == np.array(tree["rule"]["classes"])[codes].tolist()
     argmax = frame[NAMES].idxmax(axis=1)
     truth = frame["label"]
     assert f1_score(truth, read["prediction"], average="macro") > f1_score(
@@ -134,7 +134,7 @@ def test_one_column_of_two_classes(tmp_path):
         "--out",
         rule,
     )
-    assert json.loads(rule.read_text())["labels"] == ["yes", "no"]
+    assert json.loads(rule.read_text())["rule"]["classes"] == ["yes", "no"]
 
 
 def test_the_columns_that_predict_writes(tmp_path):
@@ -155,7 +155,7 @@ def test_a_class_without_rows(tmp_path):
     text = refused("decide", data, *options)
     assert text.endswith("Name all classes, and no others, with --classes.")
     done("decide", data, *options, "--classes", "low,middle,high")
-    assert json.loads(out.read_text())["labels"] == sorted(NAMES)
+    assert json.loads(out.read_text())["rule"]["classes"] == sorted(NAMES)
 
 
 @pytest.mark.parametrize("classes", [None, "low,middle,high"])
@@ -173,7 +173,7 @@ def test_classes_of_the_columns_that_predict_writes(tmp_path, classes, rows):
         how += ["--decision", "expected"]
     done(*how)
     tree = json.loads(out.read_text())
-    assert tree["labels"] == sorted(NAMES)
+    assert tree["rule"]["classes"] == sorted(NAMES)
     assert tree["columns"] == [f"probability_{name}" for name in sorted(NAMES)]
     codes = kept["label"].map(sorted(NAMES).index).to_numpy()
     rule = fit_decision(
@@ -362,10 +362,9 @@ def test_a_promise(tmp_path):
 FORGED = [
     ("format", "another"),
     ("version", 9),
-    ("labels", ["a"]),
-    ("labels", ["a", "a", "b"]),
-    ("labels", ["a", 1, 2.0]),
-    ("labels", [[], [], []]),
+    ("rule.classes", ["a", "a", "b"]),
+    ("rule.classes", [[], [], []]),
+    ("rule.classes", None),
     ("columns", ["low", "low", "high"]),
     ("columns", ["low"]),
     ("columns", "low"),
@@ -381,7 +380,6 @@ FORGED = [
     ("rule.class_prior", [1e308, 0.0, 0.0]),
     ("rule.classes", [math.nan, "b", "c"]),
     ("rule.classes", ["a"]),
-    ("labels", [math.nan, 1.0, 2.0]),
     ("rule.factor", 1e308),
     ("rule.factor", math.nan),
     ("rule.factor", "1"),
@@ -460,5 +458,5 @@ def test_a_cost_is_shown_as_it_is(tmp_path):
     assert min(told["rule_scores"]) > 0
     assert told["gain"] > 0
     assert told["greater_is_better"] is False
-    assert f"most probable class  {told['mean_argmax_score']:.3f}" in shown.out
+    assert re.search(rf"most probable class +{told['mean_argmax_score']:.3f} ", shown.out)
     assert f"The rule saves {told['gain']:.3f} (95% interval" in shown.out

@@ -3,19 +3,19 @@
 import json
 import shutil
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from sklearn.inspection import permutation_importance
 
-from evalign import AlignedClassifier, AlignedEnsemble
-from evalign.cli import findings as work
+from evalign import AlignedClassifier, AlignedEnsemble, DecisionRule
 from evalign.cli import fit as command
 from evalign.cli import run as runs
 from evalign.cli.files import digest
 from evalign.cli.findings import cuts, importance
 from evalign.cli.labelled import LabelledFrame
-from evalign.cli.outcome import decided
 from evalign.cli.run import FinishedRun
 from evalign.tables import DataWarning
 from evalign.tables.classes import Labels
@@ -60,6 +60,13 @@ def test_the_rule_of_two_classes(models):
     assert cuts(network, LABELS[2], 0) == [None, pytest.approx(lost / (lost + won), abs=1e-9)]
 
 
+def decided(model, rows):
+    """Codes by a rule, which corrects the probabilities of an ensemble alone."""
+    if isinstance(model, AlignedEnsemble):
+        return model.rule_(probabilities=rows)
+    return model.rule_.labels_of(torch.from_numpy(rows)).numpy()
+
+
 def test_the_rule_of_three_classes(models):
     """Against all probabilities of a grid."""
     grid = np.linspace(0, 1, 1001)
@@ -69,17 +76,24 @@ def test_the_rule_of_three_classes(models):
         for code in (0, 2):
             rows = np.zeros((1001, 3))
             rows[:, code], rows[:, 1] = grid, 1 - grid
-            given = decided(model, LABELS[3], rows) == code
+            given = decided(model, rows) == code
             assert grid[given].min() == pytest.approx(found[code], abs=0.001)
             assert (np.diff(given.astype(int)) >= 0).all()
 
 
-def test_a_class_that_is_never_or_always_given(models):
-    model = models[2][0]
-    for code, cut in {0: None, 1: 0.0}.items():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(work, "decided", lambda _, __, rows, code=code: np.full(len(rows), code))
-            assert cuts(model, LABELS[2], 0) == [None, cut]
+@pytest.mark.parametrize(
+    ("gain", "cut"), [([[1, 0], [1, 0]], None), ([[0, 1], [0, 1]], 0.0), ([[3, 0], [0, 1]], 0.75)]
+)
+def test_a_class_that_is_never_or_always_predicted(gain, cut):
+    rule = DecisionRule(torch.tensor(gain, dtype=torch.float64), "tuned", "labels")
+    assert cuts(SimpleNamespace(rule_=rule), LABELS[2], 0) == [None, cut]
+
+
+def test_the_positive_class_need_not_be_the_last_in_order(models):
+    """Classes 1 and 0, of which 0 is positive: the network's rule has them as 0 and 1."""
+    (cut,) = cuts(models[2][1], Labels("label", (1, 0)), 0)[1:]
+    (other,) = cuts(models[2][1], LABELS[2], 0)[1:]
+    assert cut == pytest.approx(1 - other)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -121,7 +135,7 @@ def test_warnings_stand_in_the_report(tmp_path, monkeypatch):
         more = ["--quiet", "--test", data, "--quick"]
         done(*fit(data, tmp_path / "run", *more, model="linear"))
     assert shown == []
-    notes = FinishedRun(tmp_path / "run").read("findings.json")["notes"]
+    notes = FinishedRun(tmp_path / "run").read("details.json")["findings"]["notes"]
     assert notes[0] == command.PREVIEW
     assert notes[-2:] == ["something <odd>", "said twice"]
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -130,7 +144,7 @@ def test_warnings_stand_in_the_report(tmp_path, monkeypatch):
 
 
 def test_what_the_run_holds(fitted):
-    found = FinishedRun(fitted).read("findings.json")
+    found = FinishedRun(fitted).read("details.json")["findings"]
     assert {row["column"] for row in found["columns"]} == {"age", "income", "colour", "member"}
     assert found["rows"] == 48
     assert [len(row) for row in found["cuts"]] == [3, 3]
@@ -156,8 +170,10 @@ def test_what_the_run_holds(fitted):
     ],
 )
 def test_forged_findings(fitted, tmp_path, change):
-    run, name = shutil.copytree(fitted, tmp_path / "run"), "findings.json"
-    (run / name).write_text(json.dumps(json.loads((run / name).read_text()) | change))
+    run, name = shutil.copytree(fitted, tmp_path / "run"), "details.json"
+    details = json.loads((run / name).read_text())
+    details["findings"] |= change
+    (run / name).write_text(json.dumps(details))
     about = json.loads((run / "run.json").read_text())
     about.pop("sha256")
     about["files"][name] = digest(run / name)

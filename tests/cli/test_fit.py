@@ -22,8 +22,7 @@ from tests.cli.commands import done, files, fit, invoke, refused, table, written
 def test_the_run_folder(fitted, data):
     names = {path.as_posix() for path in files(fitted)}
     model = {"manifest.json", "state.json", "tensors.safetensors"}
-    whole = {"metrics.json", "history.json", "run.json", "report.html", "test_predictions.parquet"}
-    whole |= {"findings.json"}
+    whole = {"metrics.json", "details.json", "run.json", "report.html", "test_predictions.parquet"}
     whole |= {f"{name}/{file}" for name in ("model", "baseline") for file in model}
     assert names == whole
     assert not fitted.with_name("run.partial").exists()
@@ -55,7 +54,7 @@ def test_the_columns_are_learnt_from_the_training_rows(fitted, data):
     median = frame["income"].iloc[kept].median()
     assert median != frame["income"].median()
     for name in ("model", "baseline"):
-        _, income, *_ = FinishedRun(fitted).classifier(name).features_.columns
+        _, income, *_ = FinishedRun(fitted).models[name].features_.columns
         assert income.fill == pytest.approx(median)
 
 
@@ -251,7 +250,7 @@ def test_groups_stay_together(tmp_path, fits):
 def test_cross_entropy_needs_no_baseline(data, tmp_path):
     drop = ["--drop", "age", "--drop", "age"]
     done(*fit(data, tmp_path / "run", "--recipe", "cross_entropy", *drop, epochs=1))
-    assert FinishedRun(tmp_path / "run").models == ["model"]
+    assert [*FinishedRun(tmp_path / "run").models] == ["model"]
 
 
 def test_a_stream_in_ascii(monkeypatch):

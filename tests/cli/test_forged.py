@@ -43,7 +43,7 @@ def test_a_path_outside_of_the_run(run, tmp_path, data, name):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-@pytest.mark.parametrize("name", ["history.json", "run.json"])
+@pytest.mark.parametrize("name", ["details.json", "run.json"])
 def test_what_is_no_plain_file(run, data, tmp_path, name, kind):
     (run / name).unlink()
     os.mkfifo(run / name) if kind == "pipe" else (run / name).symlink_to("/dev/zero")
@@ -67,10 +67,10 @@ def test_other_columns(run, columns):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b'{"model": []}', b"[" * 10**5])
-def test_another_history(run, data, content):
-    (run / "history.json").write_bytes(content)
+def test_other_details(run, content):
+    (run / "details.json").write_bytes(content)
     sign(run)
-    assert "history.json" in refused("evaluate", run, data)
+    assert "details.json" in refused("report", run)
 
 
 def test_other_columns_than_the_model_has(run, data, tmp_path):

@@ -45,15 +45,15 @@ def blend(pair, tmp_path_factory):
 
 def test_the_run_folder(blend):
     names = {path.as_posix() for path in files(blend)}
-    assert {"candidates.json", "history.json", "metrics.json", "run.json", "report.html"} <= names
+    assert {"details.json", "metrics.json", "run.json", "report.html"} <= names
     assert {"model/ensemble/manifest.json", "model/models/0-4.skops"} <= names
     assert "model/models/3-0/tensors.safetensors" in names
     assert not any(name.startswith("baseline") for name in names)
     assert not blend.with_name("run.partial").exists()
     run = FinishedRun(blend)
-    assert run.models == ["model", "baseline"]
-    assert isinstance(run.classifier("model"), AlignedEnsemble)
-    assert run.classifier("baseline").weights_ == {run.about["baseline"]: 1.0}
+    assert [*run.models] == ["model", "baseline"]
+    assert isinstance(run.models["model"], AlignedEnsemble)
+    assert run.models["baseline"].weights_ == {run.about["baseline"]: 1.0}
 
 
 def test_it_is_held_to_the_strongest_candidate(blend):
@@ -65,7 +65,7 @@ def test_it_is_held_to_the_strongest_candidate(blend):
     keys = [method["key"] for method in saved["methods"]]
     assert keys == ["aligned", "aligned_argmax", best, f"{best}_argmax"]
     assert f"{best} with argmax" in (blend / "report.html").read_text(encoding="utf-8")
-    ensemble = FinishedRun(blend).classifier("model")
+    ensemble = FinishedRun(blend).models["model"]
     alone = ensemble.only(best)
     assert runs.strongest(alone) not in (None, best)  # an ensemble is not held to itself
 
@@ -112,10 +112,9 @@ def codes(labels):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("candidates.json", "3"),
-        ("candidates.json", "{}"),
-        ("candidates.json", '{"rows": [], "gain": {}, "left_out": {}}'),
-        ("candidates.json", '{"rows": [{"candidate": 3}], "gain": {}, "left_out": {}}'),
+        ("details.json", "3"),
+        ("details.json", "{}"),
+        ("details.json", '{"candidates": {"rows": [], "gain": {}, "left_out": {}}}'),
         ("model/ensemble/state.json", "{}"),
         ("model/models/0-0.skops", "no archive"),
     ],
@@ -127,7 +126,7 @@ def test_a_forged_run(blend, tmp_path, name, content):
     about.pop("sha256")
     about["files"][name] = digest(run / name)
     (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
-    if name == "candidates.json":
+    if name == "details.json":
         assert "is damaged" in refused("report", run)
     else:
         new = written(tmp_path / "new.csv", two(20))
@@ -183,8 +182,8 @@ def test_one_model_groups_and_a_validation_table(tmp_path):
     done(*fit(paths[0], tmp_path / "valid", "--validation", paths[1], *more, model="linear"))
     for name, folds in {"folds": 5, "valid": 1}.items():
         run = FinishedRun(tmp_path / name)
-        assert run.models == ["model"]
-        assert len(run.classifier("model").models_["linear"]) == folds
+        assert [*run.models] == ["model"]
+        assert len(run.models["model"].models_["linear"]) == folds
     assert run.about["rows"]["validation"] == 80
 
 
@@ -236,7 +235,7 @@ def test_a_preview(tmp_path, monkeypatch):
     shares = table(400)["label"].value_counts(normalize=True).sort_index()
     np.testing.assert_allclose(np.array(run.about["rows_per_class"]) / 100, shares, atol=0.01)
     # However long it took to load the libraries.
-    assert run.classifier("model").time_limit == models.QUICK_TIME
+    assert run.models["model"].time_limit == models.QUICK_TIME
 
 
 def test_two_validation_rows_tell_nothing(tmp_path):
@@ -250,7 +249,7 @@ def test_two_validation_rows_tell_nothing(tmp_path):
 
     result = json.loads(done(*command, "--json").out, parse_constant=no)
     assert result["tried"]["rows"][0]["rule_score"] is None
-    for name in ("candidates.json", "metrics.json"):
+    for name in ("details.json", "metrics.json"):
         json.loads((tmp_path / "run" / name).read_text(), parse_constant=no)
     text = "There are too few held-out rows to compare linear with linear with argmax."
     assert result["tried"]["verdict"] == text
@@ -267,7 +266,8 @@ def test_a_cost_is_shown_as_it_is(tmp_path):
     said = done(*fit(data, tmp_path / "run", "--metric", cost, model="linear")).err
     assert re.search(r"^linear: expected_cost\S* .* 0\.\d+ with its rule, 0\.\d+ by", said, re.M)
     # One model is its own blend, and has one row.
-    (row,) = json.loads((tmp_path / "run/candidates.json").read_text())["rows"]
+    details = json.loads((tmp_path / "run/details.json").read_text())
+    (row,) = details["candidates"]["rows"]
     assert row["candidate"] == "linear"
     assert 0 <= row["rule_score_low"] <= row["rule_score"] <= row["rule_score_high"]
 

@@ -53,11 +53,14 @@ def test_formats(fitted, tmp_path, source, target):
 
 def test_labels_and_probabilities_of_one_pass(fitted):
     run, passes = FinishedRun(fitted), []
-    model, X = run.classifier("model"), table(50)[["age", "income", "colour", "member"]]
-    expected = np.searchsorted(model.classes_, model.predict(X)), model.predict_proba(X)
+    model, X = run.models["model"], table(50)[["age", "income", "colour", "member"]]
+    labels, probabilities = model.predict(X), model.predict_proba(X)
     model.network_.register_forward_hook(lambda *_: passes.append(1))
-    for got, wanted in zip(judged(model, run.labels, X), expected, strict=True):
-        np.testing.assert_array_equal(got, wanted)
+    columns = judged(model, run.labels, X)
+    assert columns["prediction"].tolist() == labels.tolist()
+    np.testing.assert_array_equal(
+        np.stack([columns[name] for name in PROBABILITIES], 1), probabilities
+    )
     assert len(passes) == 1
 
 

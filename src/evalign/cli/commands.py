@@ -1,6 +1,9 @@
 """The commands: their arguments and their help. Each imports its work when it runs."""
 
+from argparse import Namespace
 from importlib import import_module
+from inspect import signature
+from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
 
@@ -8,56 +11,67 @@ from typer import Option
 
 from evalign.cli import options as opt
 from evalign.cli.errors import UsageError
-from evalign.cli.files import check_suffix
+from evalign.cli.files import check_suffix, table, writable
+from evalign.cli.options import goal, output, reading, roles, sharing
 
 
-def _run(module: str, function: str, options: dict[str, Any]) -> None:
-    """Import the work of a command, which takes seconds, and do it."""
-    getattr(import_module(f"evalign.cli.{module}"), function)(**options)
+def _do(work: str, shared: dict[str, Any], **own: Any) -> None:
+    """Import the work of a command, which takes seconds, and do it.
+
+    The options reach it as attributes, those about reading a file as one of them.
+    """
+    module, function = work.split(".")
+    given = Namespace(**own, **shared)
+    given.reading = {name: shared.get(name) for name in signature(reading).parameters}
+    terminal = import_module("evalign.cli.terminal").terminal
+    with terminal(as_json=given.as_json, quiet=given.quiet) as spoken:
+        getattr(import_module(f"evalign.cli.{module}"), function)(spoken, given)
 
 
-def demo(as_json: opt.Json = False, quiet: opt.Quiet = False) -> None:
+@sharing(output)
+def demo(**shared: Any) -> None:
     """Run a small comparison on built-in data, in less than a minute.
 
     The data are scikit-learn's handwritten digits, made long-tailed: there are twenty times as many
     zeros as nines.
     """
-    _run("compare", "show_demo", locals())
+    _do("compare.show_demo", **locals())
 
 
+RECIPE = "How to train a network (default: aligned; with a constraint, cross_entropy)."
+MODEL = "One model, a weighted mean of several (blend), or the best of several (auto)."
+TIME = "Time for the whole command, such as 90s, 5m or 1h; slow models are left out."
+TEST = "Test rows (default: a fifth of DATA, held out)."
+
+
+@sharing(goal, roles, reading, output)
 def fit(
     data: opt.Data,
     target: opt.Target,
-    out: opt.NewRun,
-    metric: opt.Metric = "f1_macro",
-    model: opt.Model = "blend",
-    time: opt.Time = None,
+    out: Annotated[
+        Path, Option(metavar="RUN", help="A new folder for the results.", callback=writable())
+    ],
+    model: Annotated[opt.MODELS, Option(help=MODEL)] = "blend",
+    time: Annotated[str | None, Option(metavar="TIME", help=TIME, callback=opt.seconds)] = None,
     quick: Annotated[
         bool, Option("--quick", help="Preview: a sample of the rows and quick models.")
     ] = False,
-    recipe: opt.Recipe = None,
-    decision: opt.Decision = "tuned",
-    constraint: opt.Constraint = None,
-    confidence: opt.Confidence = None,
-    seed: opt.Seed = 0,
+    recipe: Annotated[opt.RECIPES | None, Option(help=RECIPE)] = None,
+    seed: Annotated[
+        int, Option(min=0, max=2**31 - 1, help="Seed of the split and of training.")
+    ] = 0,
     epochs: opt.Epochs = None,
-    group: opt.Group = None,
-    weight: opt.Weight = None,
-    drop: opt.Drop = None,
-    positive: opt.Positive = None,
-    validation: opt.Validation = None,
-    test: opt.Test = None,
+    validation: Annotated[
+        Path | None, opt.OldFile(help="Rows to choose epoch and decision on.", callback=table)
+    ] = None,
+    test: Annotated[Path | None, opt.OldFile(help=TEST, callback=table)] = None,
     baseline: Annotated[
         bool, Option(help="Compare with the best single model, or with a cross-entropy network.")
     ] = True,
-    verbose: opt.Verbose = False,
-    sep: opt.Sep = None,
-    encoding: opt.Encoding = None,
-    decimal: opt.Decimal = None,
-    missing: opt.Missing = None,
-    dates: opt.Dates = None,
-    as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
+    verbose: Annotated[
+        bool, Option("--verbose", help="Show what each column was read as.")
+    ] = False,
+    **shared: Any,
 ) -> None:
     """Train the model that is best for the metric you report.
 
@@ -71,21 +85,11 @@ def fit(
 
         evalign fit data.parquet --target fraud --positive yes --metric f1 --out run --time 5m
     """
-    _run("fit", "fit_table", {**locals(), "start": monotonic()})
+    _do("fit.fit_table", **locals(), start=monotonic())
 
 
-def predict(
-    run: opt.RunFolder,
-    data: opt.Data,
-    out: opt.NewTable,
-    sep: opt.Sep = None,
-    encoding: opt.Encoding = None,
-    decimal: opt.Decimal = None,
-    missing: opt.Missing = None,
-    dates: opt.Dates = None,
-    as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
-) -> None:
+@sharing(reading, output)
+def predict(run: opt.RunFolder, data: opt.Data, out: opt.NewTable, **shared: Any) -> None:
     """Label the rows of a table.
 
     The new table has the columns of DATA, `prediction`, and a column `probability_<class>` for each
@@ -95,38 +99,30 @@ def predict(
 
         evalign predict run new.csv --out scored.parquet
     """
-    _run("predict", "label_table", locals())
+    _do("predict.label_table", **locals())
 
 
-def evaluate(
-    run: opt.RunFolder,
-    data: opt.Data,
-    sep: opt.Sep = None,
-    encoding: opt.Encoding = None,
-    decimal: opt.Decimal = None,
-    missing: opt.Missing = None,
-    dates: opt.Dates = None,
-    as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
-) -> None:
+@sharing(reading, output)
+def evaluate(run: opt.RunFolder, data: opt.Data, **shared: Any) -> None:
     """Score the models of a run on labelled rows.
 
     Examples:
 
         evalign evaluate run test.csv
     """
-    _run("predict", "score_table", locals())
+    _do("predict.score_table", **locals())
 
 
+RULE = "Label rows with a rule that `evalign decide` wrote."
+NEW_RULE = "The rule (.json) to write; with --rule, the table."
+
+
+@sharing(goal, reading, output)
 def decide(
     data: opt.Data,
-    out: opt.NewRuleOrTable,
-    rule: opt.RuleFile = None,
+    out: Annotated[Path, opt.NewFile(help=NEW_RULE, callback=writable(".json", *opt.SUFFIXES))],
+    rule: Annotated[Path | None, opt.OldFile(help=RULE)] = None,
     target: Annotated[str | None, opt.Column(help="Column with the label.")] = None,
-    metric: opt.Metric = "f1_macro",
-    decision: opt.Decision = "tuned",
-    constraint: opt.Constraint = None,
-    confidence: opt.Confidence = None,
     groups: Annotated[
         str | None, opt.Column(help='Groups of a constraint such as "gap(recall)".')
     ] = None,
@@ -138,13 +134,7 @@ def decide(
     logits: Annotated[
         bool, Option("--logits", help="The columns hold logits, not probabilities.")
     ] = False,
-    sep: opt.Sep = None,
-    encoding: opt.Encoding = None,
-    decimal: opt.Decimal = None,
-    missing: opt.Missing = None,
-    dates: opt.Dates = None,
-    as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
+    **shared: Any,
 ) -> None:
     """Find the best decision rule for a metric, from the probabilities of any model.
 
@@ -159,19 +149,13 @@ def decide(
 
         evalign decide --rule rule.json new.csv --out labels.csv
     """
-    options = locals()
     if (rule is None) == (target is None):
         raise UsageError("Give --target, to find a rule, or --rule, to use one.")
-    if rule is not None:
-        check_suffix(out)
-        names = ("rule", "data", "out", "as_json", "quiet", *opt.READING)
-        _run("decide", "apply_rule", {name: options[name] for name in names})
-    else:
-        check_suffix(out, (".json",))
-        del options["rule"]
-        _run("decide", "fit_rule", options)
+    check_suffix(out, (".json",) if rule is None else opt.SUFFIXES)
+    _do("decide.fit_rule" if rule is None else "decide.apply_rule", **locals())
 
 
+@sharing(roles, reading, output)
 def compare(
     data: opt.Data,
     target: opt.Target,
@@ -181,17 +165,7 @@ def compare(
         int, Option(min=1, help="Repetitions of the cross-validation, each with other folds.")
     ] = 3,
     epochs: opt.Epochs = None,
-    group: opt.Group = None,
-    weight: opt.Weight = None,
-    drop: opt.Drop = None,
-    positive: opt.Positive = None,
-    sep: opt.Sep = None,
-    encoding: opt.Encoding = None,
-    decimal: opt.Decimal = None,
-    missing: opt.Missing = None,
-    dates: opt.Dates = None,
-    as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
+    **shared: Any,
 ) -> None:
     """Compare cross-entropy, EAST, the aligned recipe and trees on one table.
 
@@ -204,21 +178,28 @@ def compare(
 
         evalign compare data.parquet --target fraud --positive yes --metric f1 --seeds 1
     """
-    _run("compare", "compare_methods", locals())
+    _do("compare.compare_methods", **locals())
 
 
-def metrics(as_json: opt.Json = False) -> None:
+@sharing(output)
+def metrics(**shared: Any) -> None:
     """List the names of metrics, with what each measures.
 
     Examples:
 
         evalign metrics
     """
-    _run("metrics", "list_metrics", locals())
+    _do("metrics.list_metrics", **locals())
 
 
+PAGE = "The page (.html) to write; by default the report in RUN."
+
+
+@sharing(output)
 def report(
-    run: opt.RunFolder, out: opt.NewPage = None, as_json: opt.Json = False, quiet: opt.Quiet = False
+    run: opt.RunFolder,
+    out: Annotated[Path | None, opt.NewFile(help=PAGE, callback=writable(".html"))] = None,
+    **shared: Any,
 ) -> None:
     """Render the report of a run again: one HTML page that opens offline.
 
@@ -226,4 +207,4 @@ def report(
 
         evalign report run --out report.html
     """
-    _run("predict", "render_report", locals())
+    _do("predict.render_report", **locals())

@@ -1,36 +1,23 @@
 """The work of `evalign compare`, and of `evalign demo`, a comparison on built-in data."""
 
 import warnings
-from collections.abc import Iterator
-from pathlib import Path
+from argparse import Namespace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 from sklearn.datasets import load_digits
-from torch import nn
 
 from evalign import comparison
 from evalign.cli.dataset import load, reading_of
 from evalign.cli.errors import refused
 from evalign.cli.introduction import introduce
 from evalign.cli.metrics import check_metric
-from evalign.cli.options import READING
-from evalign.cli.terminal import Terminal, terminal
-from evalign.comparison import (
-    METHODS,
-    MIN_VALUES,
-    PLAIN,
-    TUNED,
-    FoldScore,
-    Row,
-    least_shown,
-    summarize,
-    verdict,
-)
+from evalign.cli.terminal import Terminal, grid
+from evalign.comparison import METHODS, MIN_VALUES, PLAIN, TUNED, Row
 from evalign.core.text import counted
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
@@ -40,72 +27,53 @@ from evalign.tables.files import TableFile
 from evalign.training import TrainingWarning
 
 # The demo has few rows and should be quick: a small network and some of the methods are enough.
-DEMO_METRIC = "f1_macro"
 DEMO_METHODS = [PLAIN, TUNED, "EAST (argmax)", "aligned (tuned)", "random forest (argmax)"]
 DEMO_FOLDS, DEMO_SEEDS = 3, 2
-NEXT = """
-Now with a table of your own:
-  evalign compare data.csv --target label --metric f1_macro
-  evalign fit data.csv --target label --metric f1_macro --out run
-  evalign predict run new.csv --out scored.csv
-  evalign --help"""
+NEXT = "Now with a table of your own: evalign fit data.csv --target label --out run"
 
 
-def compare_methods(
-    data: Path,
-    *,
-    metric: str,
-    folds: int,
-    seeds: int,
-    epochs: int | None,
-    drop: list[str] | None,
-    as_json: bool,
-    quiet: bool,
-    **options: Any,
-) -> None:
-    """Do the work of `evalign compare`; its options are explained in `commands`."""
-    with terminal(as_json=as_json, quiet=quiet) as spoken:
-        check_metric(metric)
-        reading = reading_of({name: options.pop(name) for name in READING})
-        dataset = load(TableFile(data, reading), drop=drop or [], **options)
-        labels, rows = dataset.labels, dataset.rows
-        check_metric(metric, len(labels.values))
-        with refused():
-            records = comparison.compare(
-                AlignedClassifier(metric, epochs=epochs, pos_label=labels.positive),
-                rows.X,
-                labels.array[rows.y],
-                methods=list(METHODS),
-                folds=folds,
-                seeds=range(seeds),
-                groups=rows.groups,
-                sample_weight=rows.weight,
-            )
-        introduce(spoken, dataset)
-        about = {"rows": len(rows.y), "classes": labels.names, "folds": folds, "seeds": seeds}
-        with refused():
-            done = _run(spoken, records, len(METHODS) * folds * seeds)
-        _show(spoken, about, metric, done)
-
-
-def show_demo(*, as_json: bool, quiet: bool) -> None:
-    """Do the work of `evalign demo`."""
-    with terminal(as_json=as_json, quiet=quiet) as spoken:
-        X, y = long_tailed_digits()
-        most, least = np.bincount(y)[[0, 9]]
-        spoken.note(f"Handwritten digits, long-tailed: from {most} rows of 0 to {least} of 9.")
-        torch.set_num_threads(1)  # the network is too small to gain from more
-        classifier = AlignedClassifier(
-            DEMO_METRIC, network=small, epochs=30, batch_size=64, learning_rate=0.01, device="cpu"
+def compare_methods(spoken: Terminal, given: Namespace) -> None:
+    """Do the work of `evalign compare`."""
+    source = TableFile(given.data, reading_of(given.reading))
+    roles = {name: getattr(given, name) for name in ("target", "group", "weight", "positive")}
+    dataset = load(source, **roles, drop=given.drop or [])
+    labels, rows = dataset.labels, dataset.rows
+    check_metric(given.metric, len(labels.values))
+    introduce(spoken, dataset)
+    with refused():
+        _compare(
+            spoken,
+            AlignedClassifier(given.metric, epochs=given.epochs, pos_label=labels.positive),
+            rows.X,
+            labels.array[rows.y],
+            labels.names,
+            methods=list(METHODS),
+            folds=given.folds,
+            seeds=given.seeds,
+            groups=rows.groups,
+            sample_weight=rows.weight,
         )
-        given: dict[str, Any] = {"folds": DEMO_FOLDS, "seeds": range(DEMO_SEEDS)}
-        records = comparison.compare(classifier, X, y, methods=DEMO_METHODS, **given)
-        done = _run(spoken, records, len(DEMO_METHODS) * DEMO_FOLDS * DEMO_SEEDS)
-        about = {"rows": len(y), "classes": [str(digit) for digit in range(10)]}
-        about |= {"folds": DEMO_FOLDS, "seeds": DEMO_SEEDS}
-        _show(spoken, about, DEMO_METRIC, done)
-        for line in NEXT.splitlines():
-            spoken.note(line)
+
+
+def show_demo(spoken: Terminal, _: Namespace) -> None:
+    """Do the work of `evalign demo`."""
+    X, y = long_tailed_digits()
+    most, least = np.bincount(y)[[0, 9]]
+    spoken.note(f"Handwritten digits, long-tailed: from {most} rows of 0 to {least} of 9.")
+    torch.set_num_threads(1)  # the network is too small to gain from more
+    small = partial(mlp, hidden=(64,))
+    how: dict[str, Any] = {"epochs": 30, "batch_size": 64, "learning_rate": 0.01, "device": "cpu"}
+    _compare(
+        spoken,
+        AlignedClassifier("f1_macro", network=small, **how),
+        X,
+        y,
+        [str(digit) for digit in range(10)],
+        methods=DEMO_METHODS,
+        folds=DEMO_FOLDS,
+        seeds=DEMO_SEEDS,
+    )
+    spoken.note(NEXT)
 
 
 def long_tailed_digits() -> tuple[np.ndarray, np.ndarray]:
@@ -120,59 +88,66 @@ def long_tailed_digits() -> tuple[np.ndarray, np.ndarray]:
     return X[kept], y[kept]
 
 
-def small(n_features: int, n_classes: int) -> nn.Module:
-    return mlp(n_features, n_classes, hidden=(64,))
-
-
-def _run(spoken: Terminal, records: Iterator[FoldScore], total: int) -> list[FoldScore]:
-    """Collect all records behind a progress bar."""
+def _compare(
+    spoken: Terminal,
+    classifier: AlignedClassifier,
+    X: Any,
+    y: np.ndarray,
+    classes: list[str],
+    *,
+    methods: list[str],
+    folds: int,
+    seeds: int,
+    **rows: Any,
+) -> None:
+    """Train all methods behind a progress bar, and show their scores and a verdict."""
+    given: dict[str, Any] = {"methods": methods, "folds": folds, "seeds": range(seeds), **rows}
     with warnings.catch_warnings():
         # EAST sees one batch at a time, and no option makes batches larger.
         warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
-        bar = Console(stderr=True)
-        return list(track(records, "Comparing", total, console=bar, disable=spoken.quiet))
-
-
-def _show(spoken: Terminal, about: dict[str, Any], metric: str, records: list[FoldScore]) -> None:
-    judged_by = resolve(metric)
-    greater = judged_by.greater_is_better
-    rows = summarize(records, greater_is_better=greater, bounds=judged_by.bounds)
-    sentences = verdict(records, metric=metric, greater_is_better=greater)
-    if about["folds"] * about["seeds"] >= MIN_VALUES:
-        least = number(least_shown(records))
+        runs, bar = comparison.compare(classifier, X, y, **given), Console(stderr=True)
+        total = len(methods) * folds * seeds
+        records = list(track(runs, "Comparing", total, console=bar, disable=spoken.quiet))
+    name = str(classifier.metric)
+    metric = resolve(name)
+    greater = metric.greater_is_better
+    summary = comparison.summarize(records, greater_is_better=greater, bounds=metric.bounds)
+    sentences = comparison.verdict(records, metric=name, greater_is_better=greater)
+    if folds * seeds >= MIN_VALUES:
+        least = number(comparison.least_shown(records))
         sentences.append(f"These folds cannot tell a difference below about {least} from chance.")
     data = {
-        "metric": metric,
+        "metric": name,
         "greater_is_better": greater,
-        **about,
-        "methods": [_plain(row) for row in rows],
+        "rows": len(y),
+        "classes": classes,
+        "folds": folds,
+        "seeds": seeds,
+        "methods": [_plain(row) for row in summary],
         "verdict": sentences,
         "records": [record._asdict() for record in records],
     }
     explained = (
-        f"Mean {metric}{'' if greater else ' (less is better)'} over {about['folds']} folds, "
-        f"{counted(about['seeds'], 'time')}, with its 95% interval; difference to {PLAIN}."
+        f"Mean {name}{'' if greater else ' (less is better)'} over {folds} folds, "
+        f"{counted(seeds, 'time')}, with its 95% interval; difference to {PLAIN}."
     )
-    spoken.result(data, _table(rows), explained, "", *sentences)
+    headings = ["method", "mean", "95% interval", "difference", "p", "seconds"]
+    spoken.result(data, grid(headings, map(_cells, summary)), explained, "", *sentences)
 
 
-def _table(rows: list[Row]) -> Table:
-    """Show a line per method."""
-    table = Table("method", box=None, pad_edge=False)
-    for heading in ("mean", "95% interval", "difference", "p", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for method, score, difference, seconds in rows:
-        cells = [number(score.value), f"{number(score.low)} to {number(score.high)}", "", ""]
-        if difference is not None:
-            sign = "+" if difference.value > 0 else ""
-            p = "<0.001" if difference.p < 0.001 else f"{difference.p:.3f}"
-            cells[2:] = f"{sign}{number(difference.value)}", p
-        table.add_row(method, *cells, f"{seconds:.1f}")
-    return table
+def _cells(row: Row) -> list[str]:
+    """A method for a person."""
+    score, difference, change, p = row.score, row.difference, "", ""
+    if difference is not None:
+        change = f"{'+' if difference.value > 0 else ''}{number(difference.value)}"
+        p = "<0.001" if difference.p < 0.001 else f"{difference.p:.3f}"
+    interval = f"{number(score.low)} to {number(score.high)}"
+    return [row.method, number(score.value), interval, change, p, f"{row.seconds:.1f}"]
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    mean, low, high, _ = row.score
+    """A method for JSON."""
     difference = None if row.difference is None else row.difference._asdict()
+    mean, low, high, _ = row.score
     interval = {"mean": mean, "low": low, "high": high}
     return {"method": row.method, **interval, "difference": difference, "seconds": row.seconds}

@@ -16,10 +16,16 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 EXCEL = ".xlsx"  # read, never written
 
 
-def check_suffix(path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> None:
-    """Refuse a file name with another suffix; by default, those of tables that can be written."""
+def check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
+    """Refuse a file name with another suffix."""
     if not path.name.lower().endswith(suffixes):
         raise UsageError(f"{path} must end in {', '.join(suffixes)}.")
+
+
+def check_other(out: Path, data: Path) -> None:
+    """Refuse to write onto the table that is read."""
+    if out.exists() and out.samefile(data):
+        raise UsageError(f"--out must be another file than DATA. Got {out} twice.")
 
 
 def table(path: Path | None) -> Path | None:

@@ -1,73 +1,38 @@
-"""What a report says of models beyond their scores: their rules, and the columns that matter."""
+"""What a report says of models beyond their scores: their rules, and column importance."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, logit
 from sklearn.inspection import permutation_importance
 
 from evalign.cli.labelled import LabelledFrame
-from evalign.cli.outcome import decided
 from evalign.cli.run import Model
-from evalign.report import ModelFindings
+from evalign.ensemble import AlignedEnsemble
 from evalign.tables.classes import Labels
 
-# At most so many rows are shuffled, so often for each column, and so many are predicted in all.
+# Rows that are shuffled, repeats for each column, and predicted rows in all, at most.
 ROWS, REPEATS, PREDICTED = 1000, 5, 100_000
-# Halvings of the range of a probability, which give it to more digits than are shown.
-HALVINGS = 40
-CLASSES = 1000  # a rule is described for at most so many classes, with a row of all for each
-
-
-def findings(
-    models: Sequence[Model],
-    labels: Labels,
-    tested: LabelledFrame,
-    *,
-    counts: Sequence[int],
-    notes: Sequence[str],
-    seed: int,
-) -> ModelFindings:
-    """The findings on the models, of which the first is the one whose columns are looked at.
-
-    Args:
-        models: in the order of the report.
-        labels: the classes.
-        tested: the test rows.
-        counts: the rows of each class.
-        notes: the warnings so far.
-        seed: of the shuffling.
-    """
-    against = 0 if len(counts) == 2 else int(np.argmax(counts))
-    columns, rows = importance(models[0], labels, tested, seed)
-    rules = [cuts(model, labels, against) for model in models]
-    return ModelFindings(list(dict.fromkeys(notes)), against, rules, columns, rows)
 
 
 def cuts(model: Model, labels: Labels, against: int) -> list[float | None]:
     """The probability from which each class is predicted, where all the rest is on `against`.
 
-    The rule's scores are linear in the probabilities, so that a class is predicted on an interval
-    of them. It is searched for from 1 down; None if even that is not enough.
+    With gain G, class c beats j from p·(G[c, c] − G[c, j]) = (1 − p)·(G[a, j] − G[a, c]) on. None
+    if c is not predicted even at 1.
     """
-    classes = len(labels.values)
-    if classes > CLASSES:
-        return [None] * classes
-    low, high, own = np.zeros(classes), np.ones(classes), np.arange(classes)
-
-    def given(probability: np.ndarray) -> np.ndarray:
-        rows = np.diag(probability)
-        rows[:, against] += 1 - probability
-        return decided(model, labels, rows) == own
-
-    possible = given(high)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        enough = given(middle)
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    high[high < 2.0 ** (1 - HALVINGS)] = 0  # predicted at any probability
-    found = [float(cut) if ok else None for cut, ok in zip(high, possible, strict=True)]
-    return [None if code == against else cut for code, cut in enumerate(found)]
+    rule, own = model.rule_, np.arange(len(labels.values))
+    blended = isinstance(model, AlignedEnsemble)  # whose rule has the positive class of two last
+    order = own if blended else np.argsort(np.argsort(labels.array))
+    gain = rule.gain.cpu().numpy()[np.ix_(order, order)]
+    won = (np.diag(gain)[:, None] - gain).clip(0)
+    lost = (gain[against] - gain[against][:, None]).clip(0)
+    found = np.divide(lost, lost + won, out=np.zeros_like(lost), where=lost > 0).max(1)
+    if blended:  # before its rule corrects them, unlike those that a network gives
+        offsets = np.zeros(len(own)) if rule.offsets is None else rule.offsets.cpu().numpy()
+        found = expit((logit(found) - offsets + offsets[against]) / rule.factor)
+    possible = (gain.argmax(1) == own) & (own != against)
+    return [float(cut) if ok else None for cut, ok in zip(found, possible, strict=True)]
 
 
 def importance(

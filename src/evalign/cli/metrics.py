@@ -1,9 +1,11 @@
 """Metrics by name: the work of `evalign metrics`, which lists them, and the check of --metric."""
 
+from argparse import Namespace
+
 import torch
 
-from evalign.cli.errors import UsageError, refused
-from evalign.cli.terminal import terminal
+from evalign.cli.errors import UsageError
+from evalign.cli.terminal import Terminal
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import names, resolve
 
@@ -29,20 +31,17 @@ def meanings() -> dict[str, str]:
     return found
 
 
-def list_metrics(*, as_json: bool) -> None:
+def list_metrics(spoken: Terminal, _: Namespace) -> None:
     """Do the work of `evalign metrics`."""
     width = max(map(len, meanings())) + 2
     lines = [f"{name:<{width}}{meaning}" for name, meaning in meanings().items()]
-    with terminal(as_json=as_json, quiet=False) as spoken:
-        spoken.result({"metrics": meanings()}, *lines, *MORE.splitlines())
+    spoken.result({"metrics": meanings()}, *lines, *MORE.splitlines())
 
 
-def check_metric(metric: str, classes: int | None = None) -> None:
+def check_metric(metric: str, classes: int) -> None:
     """Refuse an unknown metric, or one that cannot be computed for this number of classes."""
+    perfect = Confusion.from_matrix(torch.eye(classes, dtype=torch.float64))
     try:
-        function = resolve(metric, owner="evalign")
+        resolve(metric, owner="evalign")(perfect)
     except ValueError as error:
         raise UsageError(f"{error} `evalign metrics` lists the names.") from error
-    if classes is not None:
-        with refused():
-            function(Confusion.from_matrix(torch.eye(classes, dtype=torch.float64)))

@@ -1,5 +1,6 @@
 """The models that `evalign fit` trains for its options, and their share of its time."""
 
+from argparse import Namespace
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evalign.cli.labelled import LabelledFrame
-from evalign.cli.run import NETWORK, About, Model
+from evalign.cli.run import NETWORK, Model
 from evalign.ensemble import AlignedEnsemble
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, network_candidate
 from evalign.estimator import AlignedClassifier
@@ -21,33 +22,31 @@ QUICK_TRAINING = {"epochs": 10, "batch_size": 256}
 REPORT, LEAST = 3.0, 1.0
 
 
-def training_seconds(arguments: About, start: float) -> float | None:
-    """Seconds for training, if they are limited; --time counts from `start`."""
-    limit = arguments["--time"]
-    if limit is None:
-        return QUICK_TIME if arguments["--quick"] else None
+def training_seconds(given: Namespace) -> float | None:
+    """Seconds for training, if they are limited; --time counts from the start of the command."""
+    if given.time is None:
+        return QUICK_TIME if given.quick else None
     import_module("skops.io")  # saves what is trained, and takes seconds to load
-    return max(LEAST, limit - (monotonic() - start) - REPORT)
+    return max(LEAST, given.time - (monotonic() - given.start) - REPORT)
 
 
-def estimators(
-    arguments: About, labels: Labels, limit: float | None, verbose: int
-) -> dict[str, Model]:
+def estimators(given: Namespace, labels: Labels, limit: float | None) -> dict[str, Model]:
     """The models to train for the options of a command, within a limit of seconds."""
-    metric, model, quick = (arguments[name] for name in ("--metric", "--model", "--quick"))
-    seed, recipe, epochs = (arguments[name] for name in ("--seed", "--recipe", "--epochs"))
-    usual = {name: arguments[f"--{name}"] for name in ("decision", "constraint", "confidence")}
-    usual |= {"pos_label": labels.positive, "random_state": seed, "verbose": verbose}
-    trained: dict[str, Any] = QUICK_TRAINING if quick and epochs is None else {"epochs": epochs}
+    metric, model, quick, recipe = given.metric, given.model, given.quick, given.recipe
+    usual = {name: getattr(given, name) for name in ("decision", "constraint", "confidence")}
+    usual |= {"pos_label": labels.positive, "random_state": given.seed}
+    usual["verbose"] = 0 if given.quiet else 1
+    epochs: dict[str, Any] = {"epochs": given.epochs}
+    trained = QUICK_TRAINING if quick and given.epochs is None else epochs
     if model == NETWORK:
         recipes = {"model": recipe}
-        if arguments["--baseline"] and not quick and recipe != "cross_entropy":
+        if given.baseline and not quick and recipe != "cross_entropy":
             recipes["baseline"] = "cross_entropy"
         return {
             name: AlignedClassifier(metric, recipe=kind, **trained, **usual)
             for name, kind in recipes.items()
         }
-    network = network_candidate(metric, recipe, seed)
+    network = network_candidate(metric, recipe, given.seed)
     network.set_params(pos_label=labels.positive, **trained)
     names = DEFAULT if model in (AUTO, BLEND) else (model,)
     ensemble = AlignedEnsemble(

@@ -6,29 +6,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from rich.table import Column, Table
+from rich.table import Table
 
 from evalign.cli.errors import UsageError
 from evalign.cli.labelled import LabelledFrame
 from evalign.cli.run import NETWORK, PREDICTIONS, About, Model
+from evalign.cli.terminal import grid, plain
 from evalign.core.constraints import parse
 from evalign.core.metrics import resolve
-from evalign.core.text import counted, visible
+from evalign.core.text import counted
 from evalign.ensemble import AlignedEnsemble
 from evalign.report import Contents, ModelFindings, Scored, TriedModels, scores
 from evalign.report.words import number, span
 from evalign.tables.classes import Labels
-
-Histories = dict[str, list[dict[str, Any]]]
 
 
 def predictions(rows: LabelledFrame, labels: Labels, models: Mapping[str, Model]) -> pd.DataFrame:
     """The true label of each row, and each model's prediction and probabilities."""
     columns = {"label": labels.decode(rows.y)}
     for name, model in models.items():
-        codes, values = judged(model, labels, rows.X)
-        columns[f"{name}_prediction"] = labels.decode(codes)
-        columns |= probabilities(f"{name}_probability", values, labels)
+        columns |= judged(model, labels, rows.X, f"{name}_")
     if rows.weight is not None:
         columns["weight"] = rows.weight
     if rows.groups is not None:
@@ -36,45 +33,37 @@ def predictions(rows: LabelledFrame, labels: Labels, models: Mapping[str, Model]
     return pd.DataFrame(columns)
 
 
-def judged(model: Model, labels: Labels, X: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of the predicted labels, and probabilities (N, C), for which the model runs once."""
-    values = model.predict_proba(X)[:, np.searchsorted(model.classes_, labels.array)]
-    return decided(model, labels, values), values
-
-
-def decided(model: Model, labels: Labels, values: np.ndarray) -> np.ndarray:
-    """Codes of the labels that a model's rule gives for probabilities (N, C)."""
+def judged(
+    model: Model, labels: Labels, X: pd.DataFrame, prefix: str = ""
+) -> dict[str, np.ndarray]:
+    """The columns of the predicted labels and of the probabilities; the model runs once."""
+    order = np.searchsorted(model.classes_, labels.array)
+    values = model.predict_proba(X)[:, order]
     if isinstance(model, AlignedEnsemble):
-        return model.rule_(probabilities=values)  # its rule has the positive class of two last
-    order = np.argsort(labels.array)
-    return order[model.rule_.labels_of(torch.from_numpy(values[:, order])).numpy()]
-
-
-def probabilities(stem: str, values: np.ndarray, labels: Labels) -> dict[str, np.ndarray]:
-    """A column per class."""
-    return {f"{stem}_{label}": values[:, i] for i, label in enumerate(labels.names)}
+        codes = model.rule_(probabilities=values)  # its rule has the positive class of two last
+    else:
+        given = model.rule_.labels_of(torch.from_numpy(values[:, np.argsort(order)]))
+        codes = np.argsort(order)[given.numpy()]
+    names = [f"{prefix}probability_{label}" for label in labels.names]
+    return {f"{prefix}prediction": labels.decode(codes), **dict(zip(names, values.T, strict=True))}
 
 
 def contents(
     table: pd.DataFrame,
     labels: Labels,
     about: About,
-    histories: Histories,
     *,
     seen: bool,
-    tried: TriedModels | None = None,
-    findings: ModelFindings | None = None,
+    details: dict[str, Any] | None = None,
 ) -> tuple[Contents, dict[str, Any]]:
     """The contents of a report on a table of `predictions`, and their scores.
 
     Args:
-        table: what `predictions` gives. Rows without weight are left out.
-        labels: of the run.
+        table: rows without weight are left out.
+        labels: the classes of the run.
         about: the run's `run.json`.
-        histories: a record per epoch, for each model.
-        seen: whether the rows are no test, see `was_seen`.
-        tried: the candidates of an ensemble.
-        findings: what else is known of the models.
+        seen: the rows are no test, see `was_seen`.
+        details: the run's `details.json`, for a whole report.
     """
     names = list(table.columns)
     if "weight" in names:
@@ -86,13 +75,10 @@ def contents(
         return table[name].to_numpy() if name in names else None
 
     def scored(name: str, called: str) -> Scored:
-        stem = f"{name}_probability"
-        return Scored(
-            called,
-            labels.encode(table, PREDICTIONS, f"{name}_prediction"),
-            np.stack([table[f"{stem}_{label}"].to_numpy() for label in labels.names], 1),
-            histories[name],
-        )
+        probabilities = [f"{name}_probability_{label}" for label in labels.names]
+        codes = labels.encode(table, PREDICTIONS, f"{name}_prediction")
+        history = details["history"][name] if details is not None else []
+        return Scored(called, codes, table[probabilities].to_numpy(), history)
 
     arguments = about["arguments"]
     network = arguments["--model"] == NETWORK
@@ -111,8 +97,8 @@ def contents(
         cards=cards,
         columns=about["columns"]["overview"],
         seen=seen,
-        tried=tried,
-        findings=findings,
+        tried=TriedModels(**details["candidates"]) if details is not None and not network else None,
+        findings=ModelFindings(**details["findings"]) if details is not None else None,
         how={
             "aligned": "evalign predict does",
             "aligned_argmax": "evalign fit with --decision argmax",
@@ -129,14 +115,13 @@ def contents(
 
 def _constraints(contents: Contents, about: About) -> dict[str, Any]:
     """Each constraint with its values on held-out rows, by the rule's own slack, and on these."""
-    arguments = about["arguments"]
+    arguments, promised = about["arguments"], about["promised"]
     if not contents.constrained:
         return {}
     rows, hard = [], contents.hard(contents.aligned.predicted, matrix=True)
     where = "rows seen in training" if contents.seen else "test rows"
-    for each, slack in zip(
-        parse(arguments["--constraint"], contents.classes), about["slacks"], strict=True
-    ):
+    constraints = parse(arguments["--constraint"], contents.classes)
+    for each, slack in zip(constraints, about["slacks"], strict=True):
         value, met = each.metric(hard).item(), each.slack(hard).item() >= 0
         fitted = each.bound + (slack if each.at_least else -slack)
         verdict = (
@@ -145,7 +130,6 @@ def _constraints(contents: Contents, about: About) -> dict[str, Any]:
         )
         row = {"constraint": each.text, "held_out": fitted, "test": value, "met": met}
         rows.append(row | {"verdict": verdict})
-    promised = about["promised"]
     if promised is not None:
         word = "holds" if promised else "is not shown to hold"
         sure = f"{arguments['--confidence']:g}"
@@ -153,8 +137,8 @@ def _constraints(contents: Contents, about: About) -> dict[str, Any]:
     return {"constraints": rows, "promised": promised}
 
 
-def tried_models(ensemble: AlignedEnsemble) -> TriedModels:
-    """The candidates of an ensemble, for the report."""
+def tried_models(ensemble: AlignedEnsemble) -> dict[str, Any]:
+    """The candidates of an ensemble, as `TriedModels` takes them."""
     columns = ensemble.cv_results_
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if len(rows) == 2:  # the ensemble is its only candidate
@@ -164,16 +148,7 @@ def tried_models(ensemble: AlignedEnsemble) -> TriedModels:
             for stem in ("rule_score", "argmax_score"):
                 high, low = -row[f"{stem}_low"], -row[f"{stem}_high"]
                 row |= {stem: -row[stem], f"{stem}_low": low, f"{stem}_high": high}
-    known = [without_nan(row) for row in rows]
-    return TriedModels(known, without_nan(ensemble.gain_), dict(ensemble.left_out_))
-
-
-def without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
-    """None for NaN, which JSON does not have."""
-    return {
-        name: None if isinstance(value, float) and np.isnan(value) else value
-        for name, value in row.items()
-    }
+    return plain({"rows": rows, "gain": ensemble.gain_, "left_out": ensemble.left_out_})
 
 
 def was_seen(about: About, checksum: str | None) -> bool:
@@ -185,13 +160,13 @@ def was_seen(about: About, checksum: str | None) -> bool:
 def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
     """Show the scores to a person: a table of metrics, and which model is better."""
     methods = [method for method in scores["methods"] if not method.get("same_as")]
-    first = Column(no_wrap=True)  # the names of metrics
-    table = Table(first, *(method["name"] for method in methods), box=None, pad_edge=False)
-    table.add_row(scores["metric"], *(number(m["value"]) for m in methods), style="bold")
-    table.add_row("95% interval", *map(span, methods))
+    rows = [
+        [scores["metric"], *(number(method["value"]) for method in methods)],
+        ["95% interval", *map(span, methods)],
+    ]
     for name, values in scores["others"].items():
-        table.add_row(name, *(number(values[method["key"]]) for method in methods))
-    yield table
+        rows.append([name, *(number(values[method["key"]]) for method in methods)])
+    yield grid(["", *(method["name"] for method in methods)], rows)
     kind = "test row" if scores.get("test", True) else "row seen in training"
     yield f"On {counted(scores['rows'], kind)}."
     for row in scores.get("constraints", []):
@@ -202,7 +177,7 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
         yield " ".join([scores["answer"]["sentence"], *scores["answer"]["next"]])
     if "tried" in scores:
         yield ""
-        yield _shown_models(scores["tried"])
+        yield _shown_models(scores["tried"]["rows"])
         if scores["tried"]["verdict"] not in scores["answer"]["next"]:
             yield scores["tried"]["verdict"]
         for name, why in scores["tried"]["left_out"].items():
@@ -211,41 +186,37 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
 
 def shown_classes(scores: dict[str, Any]) -> Table:
     """Show precision, recall and F1 of each class."""
-    table = Table("class", "rows", "predicted", "precision", "recall", "f1", box=None)
+    ratios, rows = ("precision", "recall", "f1"), []
     for row in scores["per_class"]:
         model = row["aligned"]
         counts = [f"{mass:g}" for mass in (row["rows"], model["predicted"])]
-        ratios = [number(model[name]) for name in ("precision", "recall", "f1")]
-        table.add_row(visible(row["class"]), *counts, *ratios)
-    return table
+        rows.append([row["class"], *counts, *(number(model[name]) for name in ratios)])
+    return grid(["class", "rows", "predicted", *ratios], rows)
 
 
-def _shown_models(tried: dict[str, Any]) -> Table:
+def _shown_models(tried: list[dict[str, Any]]) -> Table:
     """Show the scores of each candidate."""
-    table = Table("candidate", box=None, pad_edge=False)
-    for heading in ("weight", "with its rule", "95% interval", "with argmax", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in tried["rows"]:
+    rows = []
+    for row in tried:
         ends = span({"low": row["rule_score_low"], "high": row["rule_score_high"]})
         took = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
-        cells = [f"{row['weight']:.2f}", number(row["rule_score"]), ends]
-        table.add_row(visible(row["candidate"]), *cells, number(row["argmax_score"]), took)
-    return table
+        scored = [number(row["rule_score"]), ends, number(row["argmax_score"])]
+        rows.append([row["candidate"], f"{row['weight']:.2f}", *scored, took])
+    headings = ["candidate", "weight", "with its rule", "95% interval", "with argmax", "seconds"]
+    return grid(headings, rows)
 
 
 def _cards(about: About) -> dict[str, dict[str, str]]:
-    arguments, columns = about["arguments"], about["columns"]
+    """What was given, for the report."""
+    arguments = about["arguments"]
     counts = zip(about["classes"], about["rows_per_class"], strict=True)
     data = {
         "File": about["file"],
         "SHA-256": arguments["data"],
         "Rows": ", ".join(f"{count} for {part}" for part, count in about["rows"].items()),
-        "Target": columns["target"],
+        "Target": about["columns"]["target"],
         "Classes": ", ".join(f"{label} ({count})" for label, count in counts),
     }
     options = {name: str(value) for name, value in arguments.items() if name.startswith("--")}
     given = {name: value for name, value in options.items() if value not in ("None", "[]")}
-    return {
-        "Data": {name: value for name, value in data.items() if value},
-        "Run": given | about["versions"],
-    }
+    return {"Data": data, "Run": given | about["versions"]}

@@ -1,18 +1,16 @@
 """The run folder: all that `fit` leaves behind, complete or absent, with checksums.
 
-| file                       | holds                                                           |
-| -------------------------- | --------------------------------------------------------------- |
-| `run.json`                 | format, arguments, columns, classes, versions, SHA-256 of files |
-| `model/`, `baseline/`      | `AlignedClassifier.save`, or `AlignedEnsemble.save` for both    |
-| `test_predictions.parquet` | the predictions of the models on the test rows                  |
-| `metrics.json`             | `evalign.report.scores` of them                                 |
-| `history.json`             | a record per epoch, for each network                            |
-| `candidates.json`          | the scores of each model of an ensemble                         |
-| `findings.json`            | warnings, decision rules, and the columns that matter           |
-| `report.html`              | made from the others, and the only one without a checksum       |
+| file                       | holds                                                            |
+| -------------------------- | ---------------------------------------------------------------- |
+| `run.json`                 | format, arguments, columns, classes, versions, SHA-256 of files  |
+| `model/`, `baseline/`      | `AlignedClassifier.save`, or `AlignedEnsemble.save` for both     |
+| `test_predictions.parquet` | the predictions of the models on the test rows                   |
+| `metrics.json`             | `evalign.report.scores` of them                                  |
+| `details.json`             | warnings, candidates, rules, column importance, training history |
+| `report.html`              | made from the others, and the only one without a checksum        |
 
-It is built in `<folder>.partial/run` and renamed at the end. The checkpoints of the training lie
-beside it: after a crash the same command continues from them.
+It is built in `<folder>.partial/run` and renamed at the end. The checkpoints of training lie beside
+it: after a crash the same command continues from them.
 """
 
 import hashlib
@@ -30,6 +28,7 @@ import numpy as np
 from evalign.cli.dataset import Columns
 from evalign.cli.errors import UsageError
 from evalign.cli.files import digest, replacing, synced
+from evalign.cli.terminal import plain
 from evalign.ensemble import AlignedEnsemble
 from evalign.estimator import AlignedClassifier
 from evalign.tables.classes import Labels
@@ -41,9 +40,8 @@ try:
 except ImportError:  # Windows, where two commands at once do not notice each other
     fcntl = None
 
-FORMAT = "evalign run"
-VERSION = 5  # models are trained on labels, not on codes
-PREDICTIONS = "test_predictions.parquet"
+FORMAT, VERSION = "evalign run", 6
+PREDICTIONS, METRICS, DETAILS = "test_predictions.parquet", "metrics.json", "details.json"
 REPORT = "report.html"
 NETWORK = "network"  # of --model: one network, which has no candidates
 LARGEST = 2**30  # bytes of a file, except those of the models
@@ -55,49 +53,38 @@ class FinishedRun:
     """A run folder that `fit` has completed, checked against its checksums.
 
     The folder may come from anyone: it names no file outside of it, and nothing in it is executed.
-
-    Args:
-        folder: what `fit` wrote.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.about = _read_about(folder)
         with self.reading("run.json"):
+            self.about = _read_about(folder)
             self.columns = Columns(**self.about["columns"])
             self.labels = Labels(self.columns.target, tuple(self.about["classes"]))
             self.arguments: About = dict(self.about["arguments"])
-            self.is_network = self.arguments["--model"] == NETWORK
             for name, written in self.about["files"].items():
                 path = folder / name
                 inside = path.resolve().is_relative_to(folder.resolve())
                 if not inside or not path.is_file() or digest(path) != written:
                     raise ValueError(f"{name} is missing, or has changed since it was written")
 
-    @property
-    def models(self) -> list[str]:
-        """ "model", and "baseline" if there is one."""
-        if self.is_network:
-            return [name for name in ("model", "baseline") if (self.folder / name).is_dir()]
-        with self.reading("run.json"):
-            return list(with_baseline(self._ensemble, self.about))
-
     @cached_property
-    def _ensemble(self) -> AlignedEnsemble:
-        return AlignedEnsemble.load(self.folder / "model")
-
-    def classifier(self, name: str) -> Model:
-        """One of its models."""
-        with self.reading(name):
-            if self.is_network:
-                model = AlignedClassifier.load(self.folder / name)
+    def models(self) -> dict[str, Model]:
+        """The "model" and, if there is one, the "baseline"."""
+        with self.reading("model"):
+            found: dict[str, Model] = {}
+            if self.arguments["--model"] != NETWORK:
+                found |= with_baseline(AlignedEnsemble.load(self.folder / "model"), self.about)
             else:
-                model = with_baseline(self._ensemble, self.about)[name]
-            if model.classes_.tolist() != sorted(self.labels.values):
-                raise ValueError("its classes are not those of run.json")
-            if list(model.features_.given) != self.columns.features:
-                raise ValueError("its columns are not those of run.json")
-            return model
+                for path in (self.folder / "model", self.folder / "baseline"):
+                    if path.name == "model" or path.is_dir():
+                        found[path.name] = AlignedClassifier.load(path)
+            for model in found.values():
+                if model.classes_.tolist() != sorted(self.labels.values):
+                    raise ValueError("its classes are not those of run.json")
+                if list(model.features_.given) != self.columns.features:
+                    raise ValueError("its columns are not those of run.json")
+            return found
 
     def read(self, name: str) -> Any:
         """One of its JSON files."""
@@ -111,9 +98,10 @@ class FinishedRun:
             yield
         except (UsageError, CheckpointError):
             raise
-        except (OSError, EOFError, MemoryError, *WRONG_TREE) as error:
-            why = " ".join(f"{type(error).__name__}: {error}".split())
-            raise _damaged(self.folder, f"{name} cannot be used: {why[:300]}") from error
+        except (OSError, EOFError, MemoryError, RecursionError, *WRONG_TREE) as error:
+            why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            text = f"{self.folder} is damaged: {name} cannot be used: {why}."
+            raise UsageError(f"{text} Restore it from a copy, or fit again.") from error
 
 
 def with_baseline(ensemble: AlignedEnsemble, about: About) -> dict[str, AlignedEnsemble]:
@@ -175,12 +163,18 @@ def _check_partial(partial: Path, arguments: About) -> None:
     if not set(partial.iterdir()) - set(partial.glob("command.json.*.partial")):
         return
     try:
-        then = json.loads(read_plain(partial / "command.json", LARGEST))
-        then.keys()
+        then = dict(json.loads(read_plain(partial / "command.json", LARGEST)))
     except (OSError, RecursionError, *WRONG_TREE) as error:
         cure = "Delete it, or choose another --out."
         raise UsageError(f"{partial} exists and is not a run of evalign. {cure}") from error
     _check_same(partial, then, arguments)
+
+
+def _check_same(folder: Path, then: About, now: About) -> None:
+    changed = [name for name in now if then.get(name) != now[name]]
+    if changed:
+        what = f"belongs to a command with another {', '.join(changed)}"
+        raise UsageError(f"{folder} {what}. Choose another --out, or delete it.")
 
 
 @contextmanager
@@ -207,43 +201,27 @@ def _finish(folder: Path, about: About) -> None:
     for path in files:
         synced(path)
     digests = {path.relative_to(folder).as_posix(): digest(path) for path in files}
-    digests.pop(REPORT, None)
-    about["files"] = digests
-    about["sha256"] = _digest_of(about)
-    write_json(folder / "run.json", about)
+    about["files"] = {name: found for name, found in digests.items() if name != REPORT}
+    write_json(folder / "run.json", about | {"sha256": _digest_of(about)})
     sync_folder(folder)
 
 
 def write_json(path: Path, data: Any) -> None:
     with replacing(path) as aside:
-        aside.write_text(json.dumps(data, indent=1), encoding="utf-8")
+        aside.write_text(json.dumps(plain(data), indent=1), encoding="utf-8")
 
 
 def _read_about(folder: Path) -> About:
-    try:
-        about = json.loads(read_plain(folder / "run.json", LARGEST))
-    except (ValueError, OSError, RecursionError) as error:
-        raise _damaged(folder, f"run.json cannot be read: {error}") from error
+    about = json.loads(read_plain(folder / "run.json", LARGEST))
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise UsageError(f"{folder} is not a run of evalign: see its run.json.")
     if about.get("version") != VERSION:
         got, cure = about.get("version"), "Use it with the version of evalign that wrote it."
         raise UsageError(f"{folder} has format version {got}, this is {VERSION}. {cure}")
     if about.pop("sha256", None) != _digest_of(about):
-        raise _damaged(folder, "run.json has changed since it was written")
+        raise ValueError("it has changed since it was written")
     return about
-
-
-def _check_same(folder: Path, then: About, now: About) -> None:
-    changed = [name for name in now if then.get(name) != now[name]]
-    if changed:
-        what = f"belongs to a command with another {', '.join(changed)}"
-        raise UsageError(f"{folder} {what}. Choose another --out, or delete it.")
 
 
 def _digest_of(about: About) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-
-def _damaged(folder: Path, why: str) -> UsageError:
-    return UsageError(f"{folder} is damaged: {why}. Restore it from a copy, or fit again.")

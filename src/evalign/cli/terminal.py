@@ -1,22 +1,22 @@
-"""The terminal: results go to standard output, the rest to standard error."""
+"""The terminal: results go to standard output, everything else to standard error."""
 
 import json
+import math
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from evalign.cli.errors import UsageError
-from evalign.core.text import visible
+from evalign.core.text import counted, visible
 from evalign.tables.files import TableError
 from evalign.training import CheckpointError
-
-WARNING = "Note: "
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,19 @@ class Terminal:
     warned: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        if text.startswith(WARNING):
-            self.warned.append(text.removeprefix(WARNING))
         if not self.quiet:
             print(visible(text), file=sys.stderr, flush=True)
+
+    def warn(self, message: Any, *_: Any) -> None:
+        """Show a warning once, in one line."""
+        if str(message) not in self.warned:
+            self.warned.append(str(message))
+            self.note(f"Note: {message}")
 
     def result(self, data: dict[str, Any], *shown: Table | str) -> None:
         """Print the data as JSON, or what is `shown` to a person."""
         if self.as_json:
-            print(json.dumps(data))
+            print(json.dumps(plain(data)))
         elif not self.quiet:
             # Class names are not markup, and a sentence is not broken into lines.
             console = Console(markup=False, emoji=False, highlight=False)
@@ -50,20 +54,39 @@ class Terminal:
                 text = visible(part) if isinstance(part, str) else part
                 console.print(text, soft_wrap=isinstance(part, str))
 
+    def labelled(self, count: int, out: Path) -> None:
+        self.result({"rows": count, "out": str(out)}, f"Labelled {counted(count)}: {out}")
+
 
 @contextmanager
 def terminal(*, as_json: bool, quiet: bool) -> Iterator[Terminal]:
-    """Give a Terminal. A warning becomes one line; errors of files and tables are bad input."""
+    """Give a Terminal that shows warnings; errors of files and tables become bad input."""
     spoken = Terminal(as_json, quiet)
-
-    def show(message: Any, *_: Any) -> None:
-        if str(message) not in spoken.warned:
-            spoken.note(f"{WARNING}{message}")
-
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = show
+        warnings.showwarning = spoken.warn
         try:
             yield spoken
         except (CheckpointError, TableError) as error:
             raise UsageError(str(error)) from error
+
+
+def grid(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of names and, aligned to the right, numbers."""
+    table = Table(Column(headings[0], no_wrap=True), box=None, pad_edge=False)
+    for heading in headings[1:]:
+        table.add_column(visible(heading), justify="right")
+    for row in rows:
+        table.add_row(*map(visible, row))
+    return table
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it: arrays as lists, and null for NaN and infinity."""
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
