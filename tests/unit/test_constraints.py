@@ -186,7 +186,6 @@ BAD = {
     "recall >= 0,9": FORM.format("'9'"),
     "0.8 <= recall <= 0.9": FORM.format("'0.8 <= recall <= 0.9'"),
     "recall[1], precision[2] >= 0.5": FORM.format("'recall[1]'"),
-    "x" * 10_000: FORM.format(repr("x" * 200 + "…")),
     "recall >= nan": "constraint of fit must have a finite bound. Got 'recall >= nan'.",
     "recall >= 1.2": (
         "must have a bound from 0 to 1, where recall lies. Got 'recall >= 1.2'. "
