@@ -199,11 +199,9 @@ def _shown_models(tried: list[dict[str, Any]]) -> Table:
     rows = []
     for row in tried:
         ends = span({"low": row["rule_score_low"], "high": row["rule_score_high"]})
-        took = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
         scored = [number(row["rule_score"]), ends, number(row["argmax_score"])]
-        rows.append([row["candidate"], f"{row['weight']:.2f}", *scored, took])
-    headings = ["candidate", "weight", "with its rule", "95% interval", "with argmax", "seconds"]
-    return grid(headings, rows)
+        rows.append([row["candidate"], f"{row['weight']:.2f}", *scored])
+    return grid(["candidate", "weight", "with its rule", "95% interval", "with argmax"], rows)
 
 
 def _cards(about: About) -> dict[str, dict[str, str]]:
