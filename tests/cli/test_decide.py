@@ -272,7 +272,7 @@ def test_a_promise(tmp_path):
     assert "Note: The rule does not promise its constraint" in said.err
     assert "it is not shown to hold with confidence 0.9." in said.out
     for table, options, text in [
-        (few, ["--constraint", "gap(recall) <= 0.9"], "must be given for 'gap(recall) <= 0.9'"),
+        (few, ["--constraint", "gap(recall) <= 0.9"], "must be given for a constraint with a gap"),
         (data, ["--constraint", "recall >= 0.5", *bounds[2:]], "must be None without a gap"),
         (few, [], "confidence of evalign decide must come with a constraint"),
         (one, bounds, "groups of fit_decision must name two groups at least. Got 1."),

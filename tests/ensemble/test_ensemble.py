@@ -22,14 +22,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from evalign import AlignedClassifier, AlignedEnsemble, fit_decision, metrics
 from evalign.core.resampling import bootstrap, interval
 from evalign.ensemble import candidates, training, trials
 from evalign.ensemble.candidates import build
-from evalign.ensemble.choice import PRIOR, Judge, Trial, choose
-from evalign.estimator.evidence import CrossFitted, RuleSettings
+from evalign.ensemble.choice import PRIOR, Judge
 from evalign.estimator.out_of_fold import OutOfFoldScores
 from evalign.tables import DataWarning
 from evalign.training import TrainingWarning
@@ -165,23 +163,6 @@ def test_the_score_of_a_choice_is_of_rows_that_it_was_not_made_on(auto, held_out
         best = max(each, key=lambda name: f1_score(Y[others], each[name][others]))
         chosen[rows] = each[best][rows]
     assert auto.cv_results_["rule_score"][-1] == pytest.approx(f1_score(Y, chosen))
-
-
-def test_each_fold_has_the_choice_of_the_others():
-    """Each candidate is right on one fold, so that the other one is chosen there."""
-    y, fold = np.arange(20) % 2, np.arange(20) // 10
-    oof = OutOfFoldScores(np.eye(2)[y], "predict_proba", y, None, fold, np.arange(20))
-    wrong = {"a": (fold == 1) & (np.arange(20) < 16), "b": (fold == 0) & (np.arange(20) < 8)}
-    tried = {}
-    for name, rows in wrong.items():
-        given = np.where(rows, 1 - y, y)
-        found = CrossFitted({}, {"rule": given, "argmax": given}, [None, None])
-        tried[name] = Trial(oof, found, 0.0)
-    wanted = RuleSettings("accuracy", "tuned", None, [0, 1])
-    judge = Judge(metrics.resolve("accuracy"), oof, 2, None, 0)
-    chosen = choose(tried, "auto", wanted, judge)
-    assert chosen.weights == {"a": 1.0}
-    assert chosen.results["argmax_score"] == pytest.approx([14 / 20, 12 / 20, (4 + 2) / 20])
 
 
 def test_the_models_with_a_name(monkeypatch):
@@ -470,26 +451,6 @@ def test_weights_reach_a_pipeline_whether_metadata_is_routed_or_not():
     with config_context(enable_metadata_routing=True):
         routed = ensemble(candidates=["linear"], decision="argmax").fit(X, Y, weight)
     np.testing.assert_array_equal(routed.predict_proba(X), usual.predict_proba(X))
-
-
-class Threads(GaussianNB):
-    """A classifier that notes how many threads it may take."""
-
-    seen = []  # noqa: RUF012 (clones share it)
-
-    def fit(self, X, y, sample_weight=None):
-        info = threadpool_info()
-        self.seen.append({one["num_threads"] for one in info if one["user_api"] == "openmp"})
-        return super().fit(X, y, sample_weight)
-
-
-@pytest.mark.parametrize(("most", "threads"), [(400, 1), (200, 2)])
-def test_few_rows_have_one_thread(monkeypatch, most, threads):
-    monkeypatch.setattr(training, "ONE_THREAD", most)
-    Threads.seen.clear()
-    with threadpool_limits(2, "openmp"):
-        ensemble(candidates=[("mine", Threads())], decision="argmax").fit(X, Y)
-    assert Threads.seen == [{threads}] * 3
 
 
 @pytest.mark.slow  # processes take long to start

@@ -173,13 +173,6 @@ def test_it_learns_and_validates_the_mean():
     torch.testing.assert_close(clf.network_.offsets, offsets.float())
 
 
-@pytest.mark.parametrize("recipe", ["cross_entropy", "east"])
-@pytest.mark.filterwarnings("ignore::evalign.training.TrainingWarning")
-def test_every_recipe_trains_it(recipe):
-    clf = classifier(recipe=recipe, epochs=12).fit(X, Y)
-    assert clf.score(*imbalanced(1000, classes=3, seed=1)) > 0.6
-
-
 def test_it_is_trained_with_what_it_wants(monkeypatch):
     from evalign.estimator import fitting
 

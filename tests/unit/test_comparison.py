@@ -334,20 +334,11 @@ def test_verdict(means, first, last):
 
 
 def test_verdict_names_both_differences():
-    sentences = verdict(made(plain=0.7, tuned=0.8, aligned=0.801), metric="f1")
-    assert (sentences[0], sentences[-1]) == (
-        "aligned (tuned) has the best mean f1.",
-        "Cross-entropy with a tuned decision may be just as good on these rows.",
-    )
-    assert len(sentences) == 4
-    assert re.fullmatch(
-        r"Its difference to cross-entropy \(argmax\), \+0\.\d+, is beyond chance \(p < 0\.001\)\.",
-        sentences[1],
-    )
-    assert re.fullmatch(
-        r"Its difference to cross-entropy \(tuned\), \+0\.00\d+, may be chance \(p = [\d.]+\)\.",
-        sentences[2],
-    )
+    first, plain, tuned, last = verdict(made(plain=0.7, tuned=0.8, aligned=0.801), metric="f1")
+    assert first == "aligned (tuned) has the best mean f1."
+    assert re.fullmatch(r"Its .*\(argmax\), \+0\.\d+, is beyond chance \(p < 0\.001\)\.", plain)
+    assert re.fullmatch(r"Its .*\(tuned\), \+0\.00\d+, may be chance \(p = [\d.]+\)\.", tuned)
+    assert last == "Cross-entropy with a tuned decision may be just as good on these rows."
 
 
 def test_least_difference_that_would_be_shown():
@@ -368,17 +359,15 @@ def test_least_difference_that_would_be_shown():
 
 def test_few_folds_cannot_tell():
     values = {PLAIN: 0.7, TUNED: 0.75, TREES: 0.8}
-    for folds in (2, 4):
-        noise = np.random.default_rng(0).normal(0, 1e-6, size=(len(values), folds))
-        records = [
-            FoldScore(method, 0, fold, score + noise[i, fold], 1.0)
-            for i, (method, score) in enumerate(values.items())
-            for fold in range(folds)
-        ]
-        assert verdict(records, metric="f1") == [
-            "gradient boosting (argmax) has the best mean f1.",
-            f"{folds} folds are too few to tell whether that is more than chance.",
-        ]
+    records = [
+        FoldScore(method, 0, fold, score + 1e-6 * (fold % 2), 1.0)
+        for method, score in values.items()
+        for fold in range(4)
+    ]
+    assert verdict(records, metric="f1") == [
+        "gradient boosting (argmax) has the best mean f1.",
+        "4 folds are too few to tell whether that is more than chance.",
+    ]
 
 
 def test_a_tie_is_no_win():

@@ -200,8 +200,10 @@ def _shown_models(tried: list[dict[str, Any]]) -> Table:
     for row in tried:
         ends = span({"low": row["rule_score_low"], "high": row["rule_score_high"]})
         scored = [number(row["rule_score"]), ends, number(row["argmax_score"])]
-        rows.append([row["candidate"], f"{row['weight']:.2f}", *scored])
-    return grid(["candidate", "weight", "with its rule", "95% interval", "with argmax"], rows)
+        took = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
+        rows.append([row["candidate"], f"{row['weight']:.2f}", *scored, took])
+    headings = ["candidate", "weight", "with its rule", "95% interval", "with argmax", "seconds"]
+    return grid(headings, rows)
 
 
 def _cards(about: About) -> dict[str, dict[str, str]]:

@@ -1,16 +1,15 @@
-"""Tables as people have them, and the numbers that a model takes.
+"""From a table as people have it to the numbers that a model takes.
 
-```
-file ──► frame ──► typed columns ──► kind of each column ──► numbers
-files    (pandas,   values            kinds                   columns, features
-          polars,
-          Arrow, arrays)              labels and classes beside it: labels
-```
+1. `files`: a CSV, Parquet or Excel file becomes a pandas frame.
+2. `values`: the columns of a frame (pandas, polars, Arrow) or of an array become typed values.
+3. `kinds`: each column is a number, boolean, category or date, or is left out.
+4. `columns`: what is learnt of a column, such as its levels, and how it becomes numbers.
+5. `features`: all columns become one matrix. `Features.matrix` is where a CSV becomes numbers.
 
-The command line reads files and hands its frames to the code that reads the X of an estimator, so
-that one table gives one set of columns by every door. `warnings` holds all warnings about data.
-
-Imports `evalign.core` alone. Only `files` needs pandas, which `import evalign` does not load.
+Beside them, `labels` reads the y of an estimator, `classes` the label column of a file, `frames`
+types a pandas frame for the command line, and `warnings` holds all warnings about data. Imports
+`evalign.core` alone; only `files`, `frames` and `classes` need pandas, which `import evalign` does
+not load.
 """
 
 from evalign.tables.features import Features, FrameEncoder

@@ -126,14 +126,13 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class DateColumn:
-    """Dates: the days since 1970 and the calendar parts that vary, and a flag for gaps.
+    """Dates: the days since 1970 and the calendar parts that vary, in UTC, and a flag for gaps.
 
     Args:
         name: of the column.
         parts: some of `PARTS`.
         fill: the median of each.
         gaps: whether training had gaps.
-        utc: whether the dates had a time zone.
     """
 
     kind: ClassVar[str] = "date"
@@ -141,7 +140,6 @@ class DateColumn:
     parts: tuple[str, ...]
     fill: tuple[float, ...]
     gaps: bool
-    utc: bool
 
     @classmethod
     def learn(cls, name: str, column: ColumnValues) -> "DateColumn":
@@ -149,7 +147,7 @@ class DateColumn:
         found = calendar(column.values[present].astype(np.int64))
         differ = {part: found[part] for part in PARTS if np.ptp(found[part]) > 0}
         fill = tuple(_median(values) for values in differ.values())
-        return cls(name, tuple(differ), fill, not present.all(), column.utc)
+        return cls(name, tuple(differ), fill, not present.all())
 
     @property
     def number_names(self) -> list[str]:
@@ -216,9 +214,9 @@ def column_from(state: dict[str, Any]) -> LearntColumn:
             known = (*levels, *rare)
             texts = all(level is None or isinstance(level, str) for level in known)
             ok = ok and texts and len(set(known)) == len(known) and len(levels) <= LEVELS
-        case DateColumn(parts=parts, fill=fill, gaps=gaps, utc=utc):
+        case DateColumn(parts=parts, fill=fill, gaps=gaps):
             ok = ok and set(parts) <= set(PARTS) and len(set(parts)) == len(parts) == len(fill)
-            ok = ok and _all_finite(fill) and type(gaps) is type(utc) is bool
+            ok = ok and _all_finite(fill) and type(gaps) is bool
     require(ok, "state", "features", "be columns as fit learns them", repr(column)[:100])
     return column
 

@@ -1,6 +1,5 @@
 """From typed columns to the matrix that a model takes: `Features` and `FrameEncoder`."""
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,7 +14,6 @@ from evalign.core.checks import complaint, require
 from evalign.tables.columns import (
     KINDS,
     CategoryColumn,
-    DateColumn,
     LearntColumn,
     NumberColumn,
     column_from,
@@ -28,10 +26,6 @@ from evalign.tables.warnings import warn_of_left_out, warn_of_stand_in, warn_of_
 # Numbers are read in the precision they come in. A sparse matrix has no gaps.
 READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 Given = TypedTable | np.ndarray | Any  # the last is a sparse matrix
-
-
-class NothingToLearn(ValueError):
-    """Every column was left out."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +55,16 @@ class Features:
         names = X.names if isinstance(X, TypedTable) else None
         width = len(X.columns) if isinstance(X, TypedTable) else X.shape[1]
         given = tuple(names or (f"x{i}" for i in range(width)))
-        found = _of_table(given, X) if isinstance(X, TypedTable) else _of_numbers(X)
-        learnt = dict(zip(given, found, strict=True))
+        if sparse.issparse(X):  # has no gaps
+            learnt = {name: NumberColumn(name, 0.0, False) for name in given}
+        else:
+            learnt = dict(zip(given, _learnt(given, _as_table(X)), strict=True))
         left_out = {name: why for name, why in learnt.items() if isinstance(why, str)}
         columns = tuple(column for column in learnt.values() if not isinstance(column, str))
         if not columns:
             why = ", ".join(f"{name!r} ({LEFT_OUT[why]})" for name, why in left_out.items())
             allowed, got = "hold a column to learn from", f"none: {why or 'it has no columns'}"
-            raise NothingToLearn(complaint(owner, "X", allowed, got))
+            raise ValueError(complaint(owner, "X", allowed, got))
         if not (isinstance(X, TypedTable) and X.judged):
             warn_of_left_out(left_out)
         return cls(given, names is not None, columns, left_out)
@@ -123,7 +119,7 @@ class Features:
 
     def matched(self, owner: str, X: Given) -> Iterator[tuple[LearntColumn, ColumnValues]]:
         """What was learnt of each column with its values, or an error that says what differs."""
-        table = X if isinstance(X, TypedTable) else _of_array(X)
+        table = _as_table(X)
         names = table.names if self.named and table.names is not None else self.given
         columns = dict(zip(names, table.columns, strict=False))
         wanted = [column.name for column in self.columns]
@@ -133,13 +129,12 @@ class Features:
         for learnt in self.columns:
             if learnt.name in columns:
                 column = columns[learnt.name]
-                as_learnt = _converted(learnt, column)
+                as_learnt = column.converted(learnt.kind)
                 if as_learnt is None:
                     wrong.append(_difference(learnt, column))
                 pairs.append((learnt, as_learnt))
         more = f" and {len(wrong) - 5} more differences" if len(wrong) > 5 else ""
-        allowed = "have the columns of fit"
-        require(not wrong, owner, "X", allowed, "; ".join(wrong[:5]) + more)
+        require(not wrong, owner, "X", "have the columns of fit", "; ".join(wrong[:5]) + more)
         yield from pairs
 
     def state_dict(self) -> dict[str, Any]:
@@ -224,66 +219,41 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
         finite = True if sparse.issparse(X) else "allow-nan"
         return validate_data(estimator, X, reset=reset, ensure_all_finite=finite, **READ)
     check_array(np.zeros((table.rows, 1)), estimator=owner)  # complains of no rows
-    width = len(table.columns)
     if reset:
         validate_data(estimator, X, skip_check_array=True)
         fitted: Any = estimator
-        fitted.n_features_in_ = width
+        fitted.n_features_in_ = len(table.columns)
         if isinstance(X, TypedTable) and table.names is not None:
             fitted.feature_names_in_ = np.array(table.names, dtype=object)
         return table
-    named = getattr(estimator, "feature_names_in_", None) is not None
-    if named and table.names is not None:
-        return table
-    if named or table.names is not None:
-        has, fitted = ("has", "without") if table.names else ("does not have valid", "with")
-        text = f"X {has} feature names, but {owner} was fitted {fitted} feature names"
-        warnings.warn(text, UserWarning, stacklevel=3)
-    expected: int = estimator.n_features_in_  # pyright: ignore[reportAttributeAccessIssue]
-    text = f"X has {width} features, but {owner} is expecting {expected} features as input."
-    if width != expected:
-        raise ValueError(text)
+    if table.names is None or getattr(estimator, "feature_names_in_", None) is None:
+        validate_data(estimator, X, reset=False, skip_check_array=True)  # compares the widths
     return table
 
 
-def _of_table(names: tuple[str, ...], table: TypedTable) -> Iterator[LearntColumn | str]:
-    """What each column teaches, or why it is left out."""
+def _learnt(names: tuple[str, ...], table: TypedTable) -> Iterator[LearntColumn | str]:
+    """What is learnt of each column, or why it is left out."""
     for name, column in zip(names, table.columns, strict=True):
-        if table.judged:  # of a fold, in which a column may be empty
-            empty = column.gaps.all()
-            yield "empty" if empty else KINDS[column.kind].learn(name, column)
+        if table.judged:  # a fold or an array, of which only empty columns are left out
+            yield "empty" if column.gaps.all() else KINDS[column.kind].learn(name, column)
             continue
         kind, typed = as_kind(name, column)
-        if kind == "number":
-            assert typed is not None
+        if typed is not None and kind == "number":
             warn_of_stand_in(name, typed.values)
         yield kind if typed is None else KINDS[kind].learn(name, typed)
 
 
-def _of_numbers(X: Any) -> Iterator[LearntColumn | str]:
-    """What the columns of a numeric array teach. Only empty ones are left out."""
-    if sparse.issparse(X):
-        yield from (NumberColumn(f"x{i}", 0.0, False) for i in range(X.shape[1]))
-        return
-    for i, values in enumerate(X.T):
-        empty = np.isnan(values).all()
-        yield "empty" if empty else NumberColumn.learn(f"x{i}", ColumnValues("number", values))
-
-
-def _of_array(X: Any) -> TypedTable:
+def _as_table(X: Given) -> TypedTable:
+    """The table itself, or the columns of an array of numbers."""
+    if isinstance(X, TypedTable):
+        return X
     dense = X.toarray() if sparse.issparse(X) else X
-    return TypedTable(None, [ColumnValues("number", values) for values in dense.T], len(dense))
+    columns = [ColumnValues("number", values) for values in dense.T]
+    return TypedTable(None, columns, len(dense), judged=True)
 
 
 def _has_gaps(X: Any) -> bool:
     return not sparse.issparse(X) and bool(np.isnan(X).any())
-
-
-def _converted(learnt: LearntColumn, column: ColumnValues) -> ColumnValues | None:
-    typed = column.converted(learnt.kind)
-    if isinstance(learnt, DateColumn) and typed is not None and not typed.gaps.all():
-        return typed if typed.utc == learnt.utc else None
-    return typed
 
 
 def _difference(learnt: LearntColumn, column: ColumnValues) -> str:
@@ -292,8 +262,6 @@ def _difference(learnt: LearntColumn, column: ColumnValues) -> str:
     if column.kind == "text":
         row, text = column.first_odd(learnt.kind)
         now = f"text ({text!r} in row {row + 1}; the first is 1)"
-    if isinstance(learnt, DateColumn) and column.kind == "date":
-        now, was = (f"dates {w} a time zone" for w in ("with", "without")[:: 1 - 2 * learnt.utc])
     return f"column {learnt.name!r} held {was} in fit and holds {now}"
 
 

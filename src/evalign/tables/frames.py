@@ -51,4 +51,4 @@ def _series(column: ColumnValues) -> Any:
             return pd.array(np.where(column.gaps, None, column.values == 1), dtype="boolean")
         case "category":
             return pd.Categorical(column.values)
-    return pd.DatetimeIndex(column.values, tz="UTC") if column.utc else column.values
+    return column.values

@@ -10,10 +10,9 @@ from evalign.core.checks import require
 from evalign.core.text import counted
 from evalign.tables.values import NUMBER, ColumnValues, parsed_dates, read_table
 
-NAMED_ID = re.compile(r"(^|[^a-z])(id|uuid|guid|key|index|row)s?$", re.IGNORECASE)
-# Names of an index that pandas or R wrote into a file.
-FILE_INDEX = re.compile(r"^$|^Unnamed: \d+$|^__index_level_\d+__$")
-# Why a column is left out, as people are told.
+# The last is an index that pandas wrote into a file.
+NAMED_ID = re.compile(r"(^|[^a-z])(id|uuid|guid|key|index|row)s?$|^Unnamed: \d+$", re.IGNORECASE)
+# Why a column is left out, in words.
 LEFT_OUT = {
     "empty": "empty",
     "constant": "constant",
@@ -112,8 +111,7 @@ def _is_id(name: str, values: np.ndarray) -> bool:
         return False
     steps = np.diff(values)
     counts = span == len(values) - 1
-    named = NAMED_ID.search(name) or FILE_INDEX.search(name)
-    return bool(counts or (steps > 0).all() or (steps < 0).all() or named)
+    return bool(counts or (steps > 0).all() or (steps < 0).all() or NAMED_ID.search(name))
 
 
 def _shown(column: ColumnValues, value: Any) -> str:

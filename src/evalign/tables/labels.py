@@ -1,4 +1,4 @@
-"""Labels as they are given: one a row, or many a row as 0 and 1 of shape (N, L)."""
+"""Labels as an estimator is given them: one per row or, if multilabel, 0 and 1 of shape (N, L)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,27 +14,22 @@ SHOWN = 5  # labels in a text
 
 
 def label_array(owner: str, y: Any) -> np.ndarray:
-    """Labels as an array, dense. Refuse a list or a set of labels in each row.
-
-    In a list of strings and numbers these stay what they are. Strings of variable width (numpy's
-    StringDType), which scikit-learn does not know, become objects.
-    """
+    """Labels as a dense array. Refuse a list or a set of labels in each row."""
     if sparse.issparse(y):
         return y.toarray()
     refuse_masked(owner, "y", y)
     try:
-        array, got = np.asarray(y), ""
+        array = np.asarray(y)
         if isinstance(y, list | tuple) and array.dtype.kind in "US":
-            objects = np.array(y, dtype=object)
+            objects = np.array(y, dtype=object)  # numpy would make text of numbers beside text
             array = array if all(isinstance(label, str) for label in objects.flat) else objects
-    except ValueError:
-        array, got = np.zeros(0), "lists of different lengths"
-    if array.dtype == object:
-        kinds = {type(row).__name__ for row in array.flat if isinstance(row, list | tuple | set)}
-        got = f"a {min(kinds)} in a row" if kinds else ""
-    allowed = "hold a label per row, or 0 and 1 of shape (N, L) for several labels a row"
+        rows = array.flat if array.dtype == object else ()
+        nested = any(isinstance(row, list | tuple | set) for row in rows)
+    except ValueError:  # lists of different lengths
+        array, nested = np.zeros(0), True
+    allowed = "hold one label per row or, if multilabel, 0 and 1 of shape (N, L)"
     cure = "MultiLabelBinarizer().fit_transform(y) of scikit-learn makes 0 and 1 of lists."
-    require(not got, owner, "y", allowed, got, cure)
+    require(not nested, owner, "y", allowed, "several labels in a row", cure)
     return array
 
 
@@ -46,8 +41,8 @@ def refuse_gaps(owner: str, labels: np.ndarray) -> None:
 
 
 def alike(owner: str, labels: np.ndarray) -> np.ndarray:
-    """Labels of one type, one a row; nullable numbers of pandas are numbers of numpy again."""
-    allowed, cure = "hold numbers, strings or truth values", "Make strings of them."
+    """Labels of one type, one per row. Nullable numbers of pandas become numbers of numpy."""
+    allowed, cure = "hold numbers, strings or booleans", "Make strings of them."
     require(labels.dtype.kind not in "mM", owner, "y", allowed, "dates or durations", cure)
     refuse_gaps(owner, labels)
     if labels.dtype != object:
@@ -60,31 +55,20 @@ def alike(owner: str, labels: np.ndarray) -> np.ndarray:
 
 
 def indicators(owner: str, y: Any) -> np.ndarray:
-    """Many labels a row: 0 and 1 of shape (N, L), int64."""
+    """Multilabel: 0 and 1 of shape (N, L), int64."""
     given = label_array(owner, y)
     require(given.ndim == 2, owner, "y", "have shape (N, L), with a column per label", given.shape)
-    if given.dtype == object or given.dtype.kind in "US":
-        values = np.array([_number(cell) for cell in given.ravel()]).reshape(given.shape)
-    else:
+    try:
         values = given.astype(np.float64)
+    except (TypeError, ValueError):  # text, or a gap of pandas
+        values = np.full(given.shape, np.nan)
     wrong = ~((values == 0) | (values == 1))
     if wrong.any():
-        got, cure = given[wrong][0], "A column of other classes needs a classifier of its own."
-        if (values[wrong] == -1).all():
-            cure = "Map -1 to 0, as in (y > 0).astype(int)."
-        elif not isinstance(got, str) and np.isnan(values[wrong][0]):
-            cure = "Leave out the rows whose labels are not all known."
         allowed = "hold 0 and 1 only, as it has a column per label"
-        raise ValueError(complaint(owner, "y", allowed, got, cure))
+        cure = "Map others to them, as in (y > 0).astype(int), and leave out rows with gaps."
+        odd = [cell for cell in given[wrong].flat if str(cell) not in "01"]
+        raise ValueError(complaint(owner, "y", allowed, odd[0], cure))
     return values.astype(np.int64)
-
-
-def _number(cell: Any) -> float:
-    """A cell as a number; NaN for text, and for a gap of pandas."""
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return np.nan
 
 
 def label_names(y: Any) -> list[str] | None:

@@ -29,13 +29,11 @@ class ColumnValues(NamedTuple):
     Args:
         kind: "number", "boolean", "text", "category" (text that was declared one) or "date".
         values: float64 with NaN for a gap (a boolean is 0 or 1), str with None for a gap, or
-            datetime64[us] with NaT for one.
-        utc: whether dates had a time zone; they are then in UTC.
+            datetime64[us] in UTC with NaT for one.
     """
 
     kind: str
     values: np.ndarray
-    utc: bool = False
 
     @property
     def gaps(self) -> np.ndarray:
@@ -59,9 +57,8 @@ class ColumnValues(NamedTuple):
             texts = np.full(len(gaps), None, dtype=object)
             texts[~gaps] = [spelt(value) for value in self.values[~gaps].tolist()]
             return ColumnValues("category", texts)
-        if self.kind == "text" and kind == "number":
-            return _parsed_numbers(self.values)
-        return parsed_dates(self.values) if (kind, self.kind) == ("date", "text") else None
+        parse = {"number": parsed_numbers, "date": parsed_dates}.get(kind)
+        return parse(self.values) if parse and self.kind == "text" else None
 
     def first_odd(self, kind: str) -> tuple[int, str]:
         """The row and the text of the first cell that is not of a kind."""
@@ -122,8 +119,8 @@ def read_table(owner: str, X: Any) -> TypedTable | None:
         given = zip(names, frame.iter_columns(), strict=True)
         columns = [_of_series(owner, name, series) for name, series in given]
         return TypedTable(names if named else None, columns, len(frame))
-    cells = _array(X)
-    if cells is None or cells.ndim != 2 or not _needs_typing(cells):
+    cells = _cells(X)
+    if cells is None:
         return None
     columns = [_of_array(owner, f"x{i}", column) for i, column in enumerate(cells.T)]
     return TypedTable(None, columns, len(cells))
@@ -134,20 +131,22 @@ def take_rows(X: Any, rows: np.ndarray) -> Any:
     return X.take(rows) if isinstance(X, TypedTable) else _safe_indexing(X, rows)
 
 
+def parsed_numbers(texts: np.ndarray) -> ColumnValues | None:
+    """Numbers of texts; None if one of them is not a number, or overflows."""
+    numbers = {text: float(text) for text in set(texts) if text and NUMBER.fullmatch(text)}
+    values = np.array([np.nan if text is None else numbers.get(text, np.inf) for text in texts])
+    return None if np.isinf(values).any() else ColumnValues("number", values)
+
+
 def parsed_dates(texts: Iterable[str | None]) -> ColumnValues | None:
-    """Dates of ISO texts; None if one is not a date, or only some of them have a time zone."""
-    found: list[datetime | None] = []
-    for text in texts:
-        if text is None:
-            found.append(None)
-            continue
-        if not DATE.fullmatch(text := text.strip()):
-            return None
-        try:
-            found.append(datetime.fromisoformat(text))
-        except ValueError:  # the 30th of February
-            return None
-    return _of_dates(found)
+    """Dates of ISO texts; None if one of them is not a date."""
+    stripped = [None if text is None else text.strip() for text in texts]
+    if not all(text is None or DATE.fullmatch(text) for text in stripped):
+        return None
+    try:
+        return _of_dates([text and datetime.fromisoformat(text) for text in stripped])
+    except ValueError:  # the 30th of February
+        return None
 
 
 def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
@@ -178,16 +177,14 @@ def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
         return ColumnValues("boolean", series.cast(nw.Float64).to_numpy())
     if kind.is_nested() or kind in (nw.Duration, nw.Time, nw.Binary):
         raise _refusal(owner, name, str(kind))
-    utc = isinstance(kind, nw.Datetime) and kind.time_zone is not None
-    if utc:
+    if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     gaps = series.is_null().to_numpy()
     if kind in (nw.Categorical, nw.Enum):  # gaps among them would make floats of whole numbers
         texts = np.full(len(gaps), None, dtype=object)
         texts[~gaps] = [level_text(value) for value in series.drop_nulls().to_numpy().tolist()]
         return _of_texts(texts)._replace(kind="category")
-    found = _of_array(owner, name, series.to_numpy(), gaps)
-    return found._replace(utc=utc or found.utc)
+    return _of_array(owner, name, series.to_numpy(), gaps)
 
 
 def _of_array(
@@ -199,10 +196,8 @@ def _of_array(
         return ColumnValues("boolean", cells.astype(np.float64))
     if cells.dtype.kind == "M":
         return ColumnValues("date", cells.astype("datetime64[us]"))
-    if cells.dtype.kind == "U":
-        texts = cells.astype(object)
-        texts[texts == "nan"] = None  # which numpy made of a gap beside text
-        return _of_texts(texts)
+    if cells.dtype.kind == "U":  # in which numpy writes a gap as "nan"
+        cells = np.where(cells == "nan", None, cells)
     if cells.dtype.kind != "O":
         raise _refusal(owner, name, str(cells.dtype))
     gaps = gaps_of_objects(cells) if gaps is None else gaps
@@ -210,21 +205,14 @@ def _of_array(
     kinds = {_kind_of(kind) for kind in {type(value) for value in present}}
     if None in kinds:
         raise _refusal(owner, name, ", ".join(sorted({type(value).__name__ for value in present})))
-    values = np.full(len(cells), None, dtype=object)
-    if kinds == {"date"}:
-        values[~gaps] = present
-        dates = _of_dates(values.tolist())
-        if dates is None:
-            raise _refusal(owner, name, "dates with and without a time zone")
-        return dates
     if kinds and kinds <= {"number", "boolean"}:
         numbers = np.full(len(cells), np.nan)
-        numbers[~gaps] = [_number(value) for value in present]
-        return _finite(owner, name, numbers)._replace(
-            kind="number" if "number" in kinds else "boolean"
-        )
-    values[~gaps] = [str(value) for value in present]
-    return _of_texts(values)
+        numbers[~gaps] = [float(value) for value in present]
+        kind = "number" if "number" in kinds else "boolean"
+        return _finite(owner, name, numbers)._replace(kind=kind)
+    values = np.full(len(cells), None, dtype=object)
+    values[~gaps] = present if kinds == {"date"} else [str(value) for value in present]
+    return _of_dates(values.tolist()) if kinds == {"date"} else _of_texts(values)
 
 
 def _of_texts(values: np.ndarray) -> ColumnValues:
@@ -234,22 +222,16 @@ def _of_texts(values: np.ndarray) -> ColumnValues:
     return ColumnValues("text", values)
 
 
-def _parsed_numbers(texts: np.ndarray) -> ColumnValues | None:
-    numbers = {text: float(text) for text in set(texts) if text and NUMBER.fullmatch(text)}
-    values = np.array([np.nan if text is None else numbers.get(text, np.inf) for text in texts])
-    return None if np.isinf(values).any() else ColumnValues("number", values)
+def _of_dates(dates: list[Any]) -> ColumnValues:
+    """Dates in UTC. One without a time zone is taken to be in UTC."""
 
+    def in_utc(value: Any) -> Any:
+        offset = value.utcoffset() if isinstance(value, datetime) else None
+        if offset is None:
+            return value
+        return np.datetime64(value.replace(tzinfo=None), "us") - np.timedelta64(offset, "us")
 
-def _of_dates(dates: list[Any]) -> ColumnValues | None:
-    aware = {getattr(value, "tzinfo", None) is not None for value in dates if value is not None}
-    if len(aware) > 1:
-        return None
-    if True not in aware:
-        return ColumnValues("date", np.array(dates, dtype="datetime64[us]"))
-    # Taken off by numpy, whose years do not end: the last hour of 9999 may be in 10000 in UTC.
-    offsets = np.array([value and value.utcoffset() for value in dates], dtype="timedelta64[us]")
-    local = [value and value.replace(tzinfo=None) for value in dates]
-    return ColumnValues("date", np.array(local, dtype="datetime64[us]") - offsets, utc=True)
+    return ColumnValues("date", np.array([in_utc(value) for value in dates], "datetime64[us]"))
 
 
 def _finite(owner: str, name: str, values: np.ndarray) -> ColumnValues:
@@ -261,22 +243,21 @@ def _finite(owner: str, name: str, values: np.ndarray) -> ColumnValues:
     return ColumnValues("number", values)
 
 
-def _array(X: Any) -> np.ndarray | None:
-    """An array, or a list of rows as one; None for what scikit-learn has to look at."""
-    if not isinstance(X, list | tuple):
-        return X if isinstance(X, np.ndarray) else None
+def _cells(X: Any) -> np.ndarray | None:
+    """An array, or a list of rows, that holds text, dates or pandas' gaps; None for other X."""
     try:
-        return np.array(X, dtype=object)  # numpy would make texts of numbers beside text
+        cells = np.array(X, dtype=object) if isinstance(X, list | tuple) else X
     except ValueError:  # rows of different lengths
         return None
-
-
-def _needs_typing(cells: np.ndarray) -> bool:
-    """Whether an array holds text, dates or pandas' gaps. Others are scikit-learn's to check."""
+    if not isinstance(cells, np.ndarray) or cells.ndim != 2:
+        return None
     if cells.dtype != object:
-        return cells.dtype.kind in "UM"
+        return cells if cells.dtype.kind in "UM" else None
     kinds = {type(cell) for cell in cells.flat}
-    return any(_kind_of(kind) in ("text", "date") or kind.__name__ in PANDAS_GAPS for kind in kinds)
+    typed = any(
+        _kind_of(kind) in ("text", "date") or kind.__name__ in PANDAS_GAPS for kind in kinds
+    )
+    return cells if typed else None
 
 
 def _kind_of(kind: type) -> str | None:
@@ -287,13 +268,6 @@ def _kind_of(kind: type) -> str | None:
     if issubclass(kind, str):
         return "text"
     return "date" if issubclass(kind, date | np.datetime64) else None
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # 10**400
-        return np.inf
 
 
 def level_text(value: Any) -> str:

@@ -184,11 +184,7 @@ def test_dates_of_text_and_with_a_zone():
     aware = FrameEncoder().fit(berlin)
     np.testing.assert_array_equal(aware.transform(berlin), encoder.transform(typed))
     np.testing.assert_array_equal(aware.transform(berlin.astype(object)), encoder.transform(typed))
-    said = "column 'when' held dates with a time zone in fit and holds dates without a time zone"
-    with pytest.raises(ValueError, match=said):
-        aware.transform(typed)
-    with pytest.raises(ValueError, match="without a time zone in fit and holds dates with a time"):
-        encoder.transform(berlin)
+    np.testing.assert_array_equal(aware.transform(typed), encoder.transform(berlin))
     assert parsed_dates(["2024-02-29T10:00+01:00"]).values[0] == np.datetime64("2024-02-29T09:00")
     # "For ever" in New York is in the year 10000 in UTC, which Python's dates do not reach.
     ever = parsed_dates(["9999-12-31T23:00-05:00", None]).values
@@ -374,7 +370,6 @@ DIFFERENT = [
         changed(age=np.inf),
         "X of FrameEncoder must hold finite numbers. Got inf in column 'age', row 1",
     ),
-    (changed(age=10**400), "must hold finite numbers. Got inf in column 'age', row 1"),
     (X.set_axis([*"aaaaaaa"], axis=1), "X of FrameEncoder cannot be read: Expected unique column"),
 ]
 
