@@ -16,7 +16,7 @@ and scored on the same test rows:
 - tournament: "0.5", "expected", "calibrated", "halfway" or "labels", whichever scores best on five
   folds that the rules have not seen. `fit_decision` did so until November 2026.
 
-Results are written after every network.
+Results are written after every network, with the sets, methods and splits that were asked for.
 """
 
 import argparse
@@ -145,12 +145,13 @@ def main() -> None:
     asked = parser.parse_args()
     plans = plan.multilabel(asked.datasets, methods=asked.methods, splits=range(asked.splits))
     plans.sort(key=lambda run: run.split_seed)  # so that a part of the runs has every data set
+    planned = {name: getattr(asked, name) for name in ("datasets", "methods", "splits")}
     runs: list[dict[str, Any]] = []
     with ProcessPoolExecutor(asked.workers, mp_context=get_context("spawn")) as pool:
         for done in as_completed([pool.submit(measure, run) for run in plans]):
             runs.append(done.result())
             summary = {metric: means(runs, metric) for metric in (MACRO, MICRO)}
-            result = {"made": made("cpu"), "mean": summary, "runs": runs}
+            result = {"made": made("cpu"), "planned": planned, "mean": summary, "runs": runs}
             asked.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
             print(len(runs), "of", len(plans), flush=True)
     for metric, each in summary.items():

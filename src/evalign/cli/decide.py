@@ -18,7 +18,7 @@ from evalign.cli.terminal import Terminal, grid
 from evalign.core.metrics import resolve
 from evalign.core.text import counted, listed
 from evalign.decisions import DecisionRule
-from evalign.decisions.fit import check_promise
+from evalign.decisions.fit_rows import check_promise
 from evalign.decisions.objective import ROUNDING
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
