@@ -37,11 +37,7 @@ LARGEST = 2**28  # bytes of a rule: a gain matrix of a thousand classes takes a 
 class SavedRule(NamedTuple):
     """A rule, the columns with its scores, and how to read the file that holds them.
 
-    Args:
-        rule: from scores to class codes, with the names of the classes.
-        columns: a column for each class; a single one is of the second of two classes.
-        logits: the columns hold logits, not probabilities.
-        reading: how the table that the rule was fitted to was read.
+    There is a column for each class, or one for the second of two classes.
     """
 
     rule: DecisionRule
