@@ -178,7 +178,7 @@ def test_evaluate(tmp_path, fitted, monkeypatch):
     assert "has no label in row 1101. Fill it in" in refused("evaluate", fitted, new)
 
 
-@pytest.fixture(params=["run.json", "model/state.json", "history.json"])
+@pytest.fixture(params=["run.json", "model/state.json", "details.json"])
 def damaged(request, fitted, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(fitted, run)
@@ -210,7 +210,7 @@ def test_another_version(fitted, tmp_path):
     file.write_text(json.dumps(about | {"version": 1}))
     text = refused("report", tmp_path / "run")
     assert text.endswith(
-        "has format version 1, this is 5. Use it with the version of evalign that wrote it."
+        "has format version 1, this is 6. Use it with the version of evalign that wrote it."
     )
     file.write_text(json.dumps(about | {"format": "other"}))
     assert "is not a run of evalign: see its run.json" in refused("report", tmp_path / "run")

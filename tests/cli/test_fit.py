@@ -112,7 +112,7 @@ def test_json_stands_alone(data, tmp_path, capfd):
     assert said["run"] == str(tmp_path / "run")
     assert [method["key"] for method in said["methods"]] == ["aligned", "aligned_argmax"]
     assert [difference["against"] for difference in said["differences"]] == ["aligned_argmax"]
-    assert "aligned: epoch 2/2" in err
+    assert "aligned: epoch 1/2" in err
 
 
 def test_quiet(data, tmp_path):

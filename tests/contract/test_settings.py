@@ -136,18 +136,6 @@ def test_settings_of_a_loss_on_the_meta_device_are_shown():
     assert "temperature=" in repr(losses.MetricLoss("f1").to("meta"))
 
 
-@pytest.mark.parametrize(
-    ("kind", "methods"), [(Loss, ["value"]), (AdditiveLoss, ["loss_from_sums", "sums_from_batch"])]
-)
-def test_a_loss_that_lacks_a_method_cannot_be_made(kind, methods):
-    class Unfinished(kind):
-        pass
-
-    with pytest.raises(TypeError, match="abstract") as caught:
-        Unfinished()
-    assert all(method in str(caught.value) for method in methods)
-
-
 @pytest.mark.parametrize("name", SETTINGS)
 def test_losses_are_flat(name):
     """A reader finds a loss in its own file and at most two others above it."""

@@ -71,17 +71,6 @@ def test_gradient_of_the_weights_is_cores(calls):
     assert weight.grad.abs().sum() > 0
 
 
-@pytest.mark.slow
-def test_compiled_transform():
-    torch._dynamo.reset()
-    batches = [data("multiclass", seed=seed) for seed in range(2)]
-    logits, target = (torch.stack(parts) for parts in zip(*batches, strict=True))
-    mapped = torch.func.vmap(torch.func.grad(MetricLoss("f1_macro")))
-    compiled = torch.compile(mapped, fullgraph=True, backend="aot_eager")
-    expected = mapped(logits, target)
-    torch.testing.assert_close(compiled(logits, target), expected, rtol=0, atol=tolerances.SAME)
-
-
 def test_keeps_one_of_the_size_of_the_logits():
     """Cross-entropy does the same; the kernels of a GPU keep none, see `tests/device`."""
     logits, target, *_ = random_batch(64, 500, dtype=torch.float32)

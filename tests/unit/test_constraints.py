@@ -177,63 +177,38 @@ ANIMALS = ["cat", "dog", "horse"]
 # text: what the error says
 BAD = {
     0.9: FORM.format("0.9"),
-    None: FORM.format("None"),
     ("recall", ">=", 0.9): FORM.format("('recall', '>=', 0.9)"),
-    b"recall >= 0.9": FORM.format("b'recall >= 0.9'"),
     "": FORM.format("''"),
-    "  ": FORM.format("''"),
-    "recall": FORM.format("'recall'"),
-    "recall >= ": FORM.format("'recall >='"),
-    ">= 0.9": FORM.format("'>= 0.9'"),
     "recall >= 0.9,": FORM.format("''"),
-    "recall >= 0.9, , fpr <= 0.1": FORM.format("''"),
     "recall == 0.9": FORM.format("'recall == 0.9'"),
     "recall > 0.9": FORM.format("'recall > 0.9'"),
-    "recall = 0.9": FORM.format("'recall = 0.9'"),
     "recall ≥ 0.9": FORM.format("'recall ≥ 0.9'"),
-    "recall => 0.9": FORM.format("'recall => 0.9'"),
     "recall >= 0,9": FORM.format("'9'"),
-    "0.9 <= recall": FORM.format("'0.9 <= recall'"),
     "0.8 <= recall <= 0.9": FORM.format("'0.8 <= recall <= 0.9'"),
-    "recall[a[b]] >= 0.9": FORM.format("'recall[a[b]] >= 0.9'"),
     "recall[1], precision[2] >= 0.5": FORM.format("'recall[1]'"),
-    "x" * 10_000: FORM.format(repr("x" * 200 + "…")),
     "recall >= nan": "constraint of fit must have a finite bound. Got 'recall >= nan'.",
-    "recall >= -inf": "constraint of fit must have a finite bound. Got 'recall >= -inf'.",
     "recall >= 1.2": (
         "must have a bound from 0 to 1, where recall lies. Got 'recall >= 1.2'. "
         "No rule can meet it."
     ),
-    "recall >= 90": "Got 'recall >= 90'. No rule can meet it.",
     "recall >= -0.1": "Got 'recall >= -0.1'. Every rule meets it: leave it out.",
-    "fpr <= -0.1": "Got 'fpr <= -0.1'. No rule can meet it.",
     "matthews_corrcoef >= -2": "from -1 to 1, where matthews_corrcoef lies.",
     "expected_cost[[0, 1], [5, 0]] <= 6": "from 0 to 5, where expected_cost",
     "recal >= 0.9": "metric of fit's constraint must be a name of metrics.names(). Got 'recal'. "
     'Did you mean "recall"?',
-    "sensitivity >= 0.9": 'Did you mean "recall"?',
     "tpr >= 0.9": 'Did you mean "recall"?',
-    "true_negative_rate >= 0.9": 'Did you mean "specificity"?',
     "roc_auc >= 0.9": "It ranks over all thresholds",
     "FPR <= 0.1": "fpr, fnr or predicted_rate. Got 'FPR'. Did you mean 'fpr'?",
     "expected_cost <= 0.1": 'Did you mean "expected_cost[[0, 1], [5, 0]]"?',
-    "expected_cost[[0, 1], [5]] <= 0.1": "must be a square matrix",
     "accuracy[1] >= 0.9": "must have a class behind a score of one class only. "
     'Got "accuracy[1]". Use "accuracy" alone.',
     "recall_macro[1] >= 0.9": 'Use "recall_macro" alone.',
     "recall[hors] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got 'hors'. "
     "Did you mean 'horse'?",
     "recall[3] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got '3'.",
-    "recall[-1] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got '-1'.",
     "gap(recall >= 0.9": FORM.format("'gap(recall >= 0.9'"),
-    "gap() <= 0.1": FORM.format("'gap() <= 0.1'"),
-    "gap(recall[cat] <= 0.1": FORM.format("'gap(recall[cat] <= 0.1'"),
-    "gap(recall)[cat]) <= 0.1": FORM.format("'gap(recall)[cat]) <= 0.1'"),
-    "recall[cat]) <= 0.1": FORM.format("'recall[cat]) <= 0.1'"),
     "gap(recall) >= 0.1": "must bound a gap from above, by <=. Got 'gap(recall) >= 0.1'.",
     "gap(recall) <= 1.1": "from 0 to 1, where gap(recall) lies.",
-    "gap(recal) <= 0.1": 'Did you mean "recall"?',
-    "recall[] >= 0.9": "must name one of the classes 'cat', 'dog', 'horse'. Got ''.",
 }
 
 

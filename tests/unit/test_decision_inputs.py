@@ -105,37 +105,6 @@ def test_images_and_tokens_are_their_rows(classes, last):
     assert torch.equal(same.gain, rule.gain)
 
 
-def test_expected_leaves_ignored_rows_out():
-    logits, y = problem(3, 60)
-    y[::2] = -100
-    how = {"metric": "f1_macro", "decision": "expected"}
-    rule = fit_decision(logits, y, **how)
-    assert torch.equal(rule.gain, fit_decision(logits[1::2], y[1::2], **how).gain)
-
-
-def test_arrays_in_any_order_of_memory():
-    logits, y = problem(3, 60)
-    logits, y = logits.numpy(), y.numpy()
-    prior = np.array([0.2, 0.3, 0.5])
-
-    def labels(logits, y, prior):
-        rule = fit_decision(logits, y, metric="f1_macro")
-        return rule.adapt(logits, class_prior=prior)(logits)
-
-    expected = labels(logits, y, prior)
-    swapped = (x.astype(x.dtype.newbyteorder()) for x in (logits, y, prior))
-    np.testing.assert_array_equal(labels(*swapped), expected)
-    backwards = (x[::-1].copy()[::-1] for x in (logits, y, prior))
-    np.testing.assert_array_equal(labels(*backwards), expected)
-
-
-def test_unsigned_labels():
-    logits, y = problem(3, 60)
-    y[::2] = 255
-    gain = fit_decision(logits, y.byte(), metric="f1_macro", ignore_index=255).gain
-    assert torch.equal(gain, fit_decision(logits[1::2], y[1::2], metric="f1_macro").gain)
-
-
 def test_what_a_rule_remembers():
     logits, y = problem(3, 60)
     names = np.array(["a", "b", "c"])
@@ -145,25 +114,11 @@ def test_what_a_rule_remembers():
         assert one.classes == ["a", "b", "c"]
         assert one.task == "multiclass"
         assert torch.allclose(one.class_prior, y.bincount().double() / 60)
+        assert 0 < one.score == rule.score < 1
     expected = fit_decision(logits, metric="f1_macro", decision="expected")
+    assert expected.score is None
     torch.testing.assert_close(expected.class_prior, logits.softmax(1).mean(0))
     assert fit_decision(logits[:, :2], metric="f1", decision="expected").task == "binary"
-
-
-@pytest.mark.parametrize(
-    "names",
-    [[0.0, 1.0], np.array([0.0, 1.0]), np.array([0.5, 2.5], np.float32), np.array([False, True])],
-    ids=["floats", "array", "float32", "bools"],
-)
-def test_names_that_are_numbers(names):
-    logits, y = problem(2, 60)
-    rule = fit_decision(
-        logits, y, metric="f1", classes=names, constraint=f"recall[{names[0]}] >= 0"
-    )
-    copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
-    for one in (rule, copy):
-        assert one.classes == list(names)
-        assert {type(name) for name in one.classes} <= {float, bool}
 
 
 @pytest.mark.parametrize(
@@ -176,14 +131,6 @@ def test_names_that_would_not_come_back(names):
         fit_decision(logits, y, metric="f1", classes=names)
 
 
-@pytest.mark.parametrize("name", ["gain", "decision", "source", "factor"])
-def test_a_state_without_a_field(name):
-    state = fit_decision(*problem(3, 60), metric="f1_macro").state_dict()
-    del state[name]
-    with pytest.raises(ValueError, match=f"state of DecisionRule must hold .*It lacks {name}: fit"):
-        DecisionRule.from_state_dict(state)
-
-
 def test_a_state_may_leave_its_metric_to_the_caller():
     state = fit_decision(*problem(3, 60), metric="f1_macro").state_dict()
     del state["metric"]
@@ -194,20 +141,15 @@ def test_a_state_may_leave_its_metric_to_the_caller():
     ("name", "value"),
     [
         ("task", "foo"),
-        ("class_dim", "x"),
-        ("slacks", 3),
-        ("slacks", {"recall >= 0.5": "much"}),
-        ("source", 1),
-        ("metric", 1),
-        ("constraint", 0.5),
-        ("score", "0.5"),
-        ("rows", 1.5),
-        ("rows", -1),
-        ("confidence", "0.9"),
-        ("calibration_gap", []),
+        ("decision", "best"),
         ("factor", "1"),
+        ("factor", -1.0),
         ("classes", ["a", "a", "b"]),
         ("classes", [0.0, 1.0, math.nan]),
+        ("offsets", [0.0, 1.0]),
+        ("gain", [[1.0, 0.0]]),
+        ("gain", [[[1, 0, 0]] * 3] * 3),
+        ("gain", [[1e9, 0.0, 0.0]] * 3),
     ],
 )
 def test_a_state_with_a_wrong_field(name, value):
@@ -218,21 +160,14 @@ def test_a_state_with_a_wrong_field(name, value):
 
 def test_what_is_no_state():
     state = fit_decision(*problem(3, 60), metric="f1_macro").state_dict()
-    with pytest.raises(ValueError, match=r"hold the fields of a rule only\. Got \['colour'\]"):
+    with pytest.raises(ValueError, match=r"Got a state without \[\], with \['colour'\] besides"):
         DecisionRule.from_state_dict(state | {"colour": 1})
+    for name in ("gain", "decision", "source", "factor", "offsets"):
+        part = {field: value for field, value in state.items() if field != name}
+        with pytest.raises(ValueError, match=f"Got a state without \\['{name}'\\].* Fit again"):
+            DecisionRule.from_state_dict(part)
     with pytest.raises(ValueError, match=r"state of DecisionRule must be a dict\. Got list"):
         DecisionRule.from_state_dict([state])
-    with pytest.raises(ValueError, match=r"gain of DecisionRule must be numbers \(L, 2, 2\)"):
-        DecisionRule.from_state_dict(state | {"task": "multilabel", "gain": [[[1, 0, 0]] * 3] * 3})
-
-
-def test_the_factor_makes_the_probabilities():
-    logits, _ = problem(3, 60)
-    offsets = torch.tensor([0.5, 0.0, -1.0]).double()
-    rule = DecisionRule(torch.eye(3).double(), "tuned", "labels", offsets=offsets, factor=0.5)
-    torch.testing.assert_close(rule.probabilities(logits), (0.5 * logits + offsets).softmax(1))
-    state = json.loads(json.dumps(rule.state_dict()))
-    assert DecisionRule.from_state_dict(state).factor == 0.5
 
 
 LOOK_LIKE_PROBABILITIES = "look like probabilities: pass probabilities="
@@ -276,26 +211,17 @@ def test_classes_written_as_columns_are_noticed(kind):
         two = torch.as_tensor(columns).clone()
         two[0] = 1
         fit_decision(probabilities=p, y=two, metric="f1_macro")
-        fit_decision(probabilities=p * 0.9, y=columns, metric="f1_macro")
         fit_decision(logits, columns, metric="f1_macro", task="multilabel")
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("multilabel", [False, True])
-def test_rounding_beyond_one_is_no_error(dtype, multilabel):
-    step = torch.finfo(dtype).eps
-    p = torch.tensor([[1 + step, -step], [0.25, 0.75], [0.5, 0.5]], dtype=dtype)
-    how = {"metric": "f1_macro", "decision": "expected"}
-    how |= {"task": "multilabel" if multilabel else None}
-    assert fit_decision(probabilities=p, **how).gain.isfinite().all()
+@pytest.mark.parametrize("task", [None, "multilabel"])
+def test_rounding_beyond_one_is_no_error(task):
+    p = torch.tensor([[1.004, -0.004], [0.25, 0.75], [0.5, 0.5]])
+    how = {"metric": "f1_macro", "decision": "expected", "task": task}
     inside = fit_decision(probabilities=p.clamp(0, 1), **how)
     assert torch.equal(fit_decision(probabilities=p, **how).gain, inside.gain)
-    far = p.double() + torch.tensor([[8 * step, 0], [0, 0], [0, 0]])
-    if dtype != torch.float64:  # a list or a float64 array is rounded far less
-        with pytest.raises(ValueError, match="lie from 0 to 1"):
-            fit_decision(probabilities=p.double().numpy(), **how)
     with pytest.raises(ValueError, match="lie from 0 to 1"):
-        fit_decision(probabilities=far.to(dtype), **how)
+        fit_decision(probabilities=p + torch.tensor([[0.03, 0], [0, 0], [0, 0]]), **how)
 
 
 def test_the_threshold_of_a_rule():
@@ -339,13 +265,13 @@ BAD = {
     "both": (lambda: fit(ROWS, LABELS, probabilities=P), "one of the two. Got both"),
     "logits by name": (
         lambda: fit(y=LABELS, probabilities=ROWS),
-        "probabilities of fit_decision must lie from 0 to 1. .* Pass logits positionally",
+        "probabilities of fit_decision must lie from 0 to 1 .* Pass logits positionally",
     ),
     "not of one row": (
         lambda: fit(y=LABELS, probabilities=P / 2),
-        r'to within 0.02. Got a row that sums to 0.5. Pass logits .* task="multilabel"',
+        r'sum to 1 in each row, to within 0.02. Got \[.*\]. Pass logits .* task="multilabel"',
     ),
-    "NaN": (lambda: fit(y=LABELS, probabilities=P * torch.nan), "lie from 0 to 1. Got .nan"),
+    "NaN": (lambda: fit(y=LABELS, probabilities=P * torch.nan), "lie from 0 to 1 .* Got .nan"),
     "words": (lambda: fit(["a", "b"], LABELS), "be a tensor, an array or a list of numbers"),
     "ragged": (lambda: fit([[1.0], [1.0, 2.0]], LABELS), "be a tensor, an array or a list"),
     "names as y": (
@@ -354,7 +280,7 @@ BAD = {
     ),
     "tokens": (
         lambda: fit(ROWS.view(2, 2, 3), LABELS.view(2, 2)),
-        r"y .* shape \(2, 3\). Got \(2, 2\). The classes .* in dimension 1, unless .* class_dim=-1",
+        r"y .* shape \(2, 3\). Got \(2, 2\). Where classes come last, pass class_dim=-1",
     ),
     "class_dim": (lambda: fit(ROWS, LABELS, class_dim=2), "class_dim of fit_decision must be one"),
     "weight": (

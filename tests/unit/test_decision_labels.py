@@ -1,4 +1,4 @@
-"""Many labels a row: thresholds that are the best of all, and guarded where labels are few."""
+"""Multilabel problems: thresholds that are the best of all, and guarded where labels are few."""
 
 import itertools
 import json
@@ -12,6 +12,8 @@ from sklearn.metrics import f1_score, jaccard_score, precision_score
 from evalign import Confusion, metrics
 from evalign.decisions import DecisionRule, fit_decision, multilabel, tuned
 from evalign.decisions.objective import Objective
+from evalign.decisions.threshold import best_threshold
+from evalign.decisions.tuned import calibrate
 from tests.tolerances import SAME
 
 
@@ -27,7 +29,7 @@ def problem(rows, labels, seed=0, *, shift=0.0, strength=1.5):
 
 def by_labels(z, y, metric, constraint=None):
     """Search over labels alone, without the guard for few rows."""
-    objective = multilabel.LabelObjective.of(metric, Objective.of("test", metric, constraint))
+    objective = Objective.of("test", metric, constraint, multilabel=True)
     found = multilabel.thresholds(z, y.double(), torch.ones_like(z), objective)
     return (z > found).long()
 
@@ -134,14 +136,6 @@ def test_other_functions_are_climbed(metric):
         assert score(found) == pytest.approx(score(exact), abs=SAME)
 
 
-def test_few_cuts_are_nearly_as_good(monkeypatch):
-    z, y = problem(3000, 3)
-    every = worst_f1(Confusion.from_predictions(by_labels(z, y, worst_f1), y, task="multilabel"))
-    monkeypatch.setattr(multilabel, "MOST_CUTS", 64)
-    some = worst_f1(Confusion.from_predictions(by_labels(z, y, worst_f1), y, task="multilabel"))
-    assert every - 0.01 < some <= every + SAME
-
-
 @pytest.mark.parametrize("metric", ["f1_macro", "f1_micro"])
 @pytest.mark.parametrize("shift", [0.0, -1.5])
 def test_few_labels_do_not_hurt(metric, shift):
@@ -199,14 +193,6 @@ def test_slacks_of_probabilities_and_of_new_rows():
     shares = p.mean(0).double()
     assert rule.adapt(z, class_prior=shares).slacks == pytest.approx(rule.slacks, abs=1e-6)
     assert fit_decision(z, task="multilabel", metric="f1_macro", decision="expected").slacks is None
-
-
-def test_each_label_is_tuned_as_two_classes_are():
-    z, y = problem(150, 3, 7)
-    rule = fit_decision(2.5 * z + 1, y, metric="f1_macro")
-    for k, (column, labels) in enumerate(zip(2.5 * z.T + 1, y.T, strict=True)):
-        alone = fit_decision(column, labels, metric="f1")
-        assert rule.threshold[k] == pytest.approx(alone.threshold, abs=1e-6)
 
 
 def test_ignored_labels_and_weights():
@@ -316,20 +302,18 @@ def test_a_label_that_no_row_has_is_never_given():
         assert not rule(probabilities=p)[:, 1].any()
 
 
-def test_the_order_of_a_sum_does_not_choose_among_equal_thresholds(monkeypatch):
-    """Under a constraint a climb has several ends, of which one may be ahead by a bit."""
-    generator = torch.Generator().manual_seed(7)
-    logits = (3 * torch.randn(30, 3, generator=generator, dtype=torch.float64)).round() / 2
-    y = torch.rand(30, 3, generator=generator) < (logits - 1).sigmoid()
-    y[:2] = torch.tensor([[True], [False]])
-    how = {"metric": "precision_macro", "constraint": "precision_micro >= 0.5"}
-    rule, line = fit_decision(logits, y, **how), multilabel._line
-
-    def in_any_order(*column):
-        middle, above = line(*column)
-        noise = torch.rand(above.shape, generator=generator, dtype=above.dtype)
-        return middle, above * (1 + 1e-15 * noise)
-
-    monkeypatch.setattr(multilabel, "_line", in_any_order)
-    for _ in range(8):
-        assert torch.equal(fit_decision(logits, y, **how).gain, rule.gain)
+def test_thresholds_lie_halfway_between_labels_and_calibrated_probabilities():
+    z, y = problem(150, 3, 7)
+    z = 2.5 * z + 1
+    rule = fit_decision(z, y, metric="f1_macro")
+    for k, (column, labels) in enumerate(zip(z.T, y.T, strict=True)):
+        both = torch.stack([torch.zeros_like(column), column], 1)
+        target = torch.stack([1 - labels, labels], 1).double()
+        ones = torch.ones_like(column)
+        objective = Objective.of("test", "f1", None)
+        alone = best_threshold(column, target, ones, objective)
+        eta = calibrate(both, target, ones)
+        margin = eta.factor * column + eta.offsets[1]
+        believed = best_threshold(margin, eta.eta, ones, objective)
+        expected = (alone + (believed - eta.offsets[1]) / eta.factor) / 2
+        assert rule.log_odds[k].item() == pytest.approx(expected.item(), abs=1e-5)

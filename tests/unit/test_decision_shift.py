@@ -132,15 +132,6 @@ def test_many_labels():
     torch.testing.assert_close(given.probabilities(rows), present / (present + absent))
 
 
-def test_the_shares_of_the_fitting_rows_are_of_what_the_rule_believes():
-    logits, y = problem(3, 500, kind="adjusted")
-    tuned = fit_decision(logits, y, metric="f1_macro")
-    torch.testing.assert_close(tuned.class_prior, y.bincount().double() / 500)
-    expected = fit_decision(logits, metric="f1_macro", decision="expected")
-    torch.testing.assert_close(expected.class_prior, logits.double().softmax(1).mean(0))
-    assert not torch.allclose(tuned.class_prior, expected.class_prior, atol=0.05)
-
-
 def test_a_gap_that_chance_explains_is_none():
     logits, y = problem(3, 500)
     target, ones = torch.eye(3).double()[y], torch.ones(500, 1).double()
@@ -159,27 +150,19 @@ def test_a_gap_that_chance_explains_is_none():
         assert calibration_gap(even, target, twos) == pytest.approx(expected)
 
 
-def test_warnings():
-    text = "not to be trusted"
+def test_probabilities_that_did_not_agree_with_labels_are_not_trusted():
     old, new = OLD[2], NEW[2]
     logits, y = gaussian(2000, old, 0)
     rule = fit_decision(logits, y, metric="f1")
-    few, _ = gaussian(40, new, 1, trained_on=old)
-    with pytest.warns(UserWarning, match=f"{text}: 40 rows are few for 2 classes") as caught:
-        rule.adapt(few)
-    assert caught[0].filename == __file__
-    absent, _ = gaussian(500, [1.0 - 1e-12, 1e-12], 1, trained_on=old)
-    with pytest.warns(UserWarning, match=f"{text}: a class seems to be absent"):
-        rule.adapt(absent - torch.tensor([0.0, 5.0]))
     wrong = fit_decision(logits + torch.tensor([0.0, 2.0]), y, metric="f1")
     rows, _ = gaussian(2000, new, 1, trained_on=old)
-    with pytest.warns(UserWarning, match=f"{text}: the probabilities did not agree"):
+    with pytest.warns(UserWarning, match="not to be trusted: the probabilities did not") as caught:
         wrong.adapt(rows)
+    assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rule.adapt(rows)
-        rule.adapt(few, class_prior=new)
-        rule.adapt(gaussian(40, old, 1)[0])  # nothing that these few could have changed
+        wrong.adapt(rows, class_prior=new)
 
 
 def test_bad_shares():

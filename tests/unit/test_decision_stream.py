@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evalign import DecisionFitter, fit_decision
-from evalign.decisions.stream_memory import WIDTH
+from evalign.decisions.stream_memory import WIDTH, keys
 from tests.unit.test_decisions import problem, value
 
 
@@ -27,37 +27,24 @@ def on_grid(logits):
     return ((z / WIDTH).floor() + 0.5) * WIDTH
 
 
-@pytest.fixture(params=[torch.bfloat16, torch.float64], ids=str)
-def other_default(request):
-    usual = torch.get_default_dtype()
-    torch.set_default_dtype(request.param)
-    yield
-    torch.set_default_dtype(usual)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_default_dtype_of_torch_changes_nothing(classes, dtype):
+    logits, y = problem(classes, 600, ratio=3.0)
 
+    def rules():
+        streamed = stream(DecisionFitter("f1_macro"), logits, y).compute()
+        return streamed, fit_decision(logits, y, metric="f1_macro")
 
-@pytest.fixture(scope="module")
-def usual_rules():
-    return {key: rule_of(*key) for key in CASES}
-
-
-CASES = [(classes, streamed) for classes in (2, 3) for streamed in (True, False)]
-
-
-def rule_of(classes, streamed):
-    usual = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    logits, y = problem(classes, 6000, ratio=3.0)
-    torch.set_default_dtype(usual)
-    if streamed:
-        return stream(DecisionFitter("f1_macro"), logits, y).compute()
-    return fit_decision(logits, y, metric="f1_macro")
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_default_dtype_of_torch_changes_nothing(case, usual_rules, other_default):
-    found, expected = rule_of(*case), usual_rules[case]
-    assert torch.equal(found.gain, expected.gain)
-    assert found.score == expected.score
+    usual, expected = torch.get_default_dtype(), rules()
+    torch.set_default_dtype(dtype)
+    try:
+        found = rules()
+    finally:
+        torch.set_default_dtype(usual)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one.gain, other.gain)
+        assert one.score == other.score
 
 
 @pytest.mark.parametrize("class_dim", [0, 1, -1])
@@ -88,17 +75,6 @@ def test_two_classes_are_exact_to_the_bin(metric, decision):
     near = stream(DecisionFitter(**how), logits, y, weight).compute()
     best = value(metric, fit_decision(logits, y, sample_weight=weight, **how)(logits), y, 2, weight)
     assert value(metric, near(logits), y, 2, weight) == pytest.approx(best, abs=2e-3)
-
-
-@pytest.mark.parametrize("rows", [60, 700])
-def test_few_rows_are_guarded_as_always(rows):
-    logits, y = problem(2, rows, kind="adjusted", ratio=4)
-    z = on_grid(logits)
-    rule, expected = stream(DecisionFitter("f1"), z, y).compute(), fit_decision(z, y, metric="f1")
-    assert rule.rows == rows
-    assert value("f1", rule(z), y) >= value("f1", (z > 0).long(), y)
-    # The folds are others, so that the choice may be another, of about the same score.
-    assert rule.score == pytest.approx(expected.score, abs=0.05)
 
 
 def test_rows_that_stand_for_bins_are_as_many_as_are_enough():
@@ -165,20 +141,13 @@ def test_a_sample_is_the_same_however_rows_are_batched(size):
         fitter.update(place[: len(part)], labels)
     kept, labels, _ = fitter._memory.rows()
     # Of each class, the rows with the smallest keys.
-    keys, whole = DecisionFitter("f1_macro")._keys(900, y.device), []
+    order, whole = keys(0, 900, y.device), []
     for c in range(4):
         own = (y == c).nonzero().flatten()
-        whole.append(own[keys[own].argsort()][:20])
+        whole.append(own[order[own].argsort()][:20])
     assert torch.equal(labels, y[torch.cat(whole)])
     expected = logits[torch.cat(whole)]
     torch.testing.assert_close(kept.softmax(1), expected.softmax(1), check_dtype=False)
-
-
-def test_few_rows_of_many_classes_take_little_memory():
-    fitter = DecisionFitter("f1_macro")
-    for _ in range(3):
-        fitter.update(torch.randn(10, 500), torch.arange(10))
-    assert sum(part.logits.numel() for part in fitter._memory.parts) == 30 * 500
 
 
 def test_images_with_ignored_pixels_and_probabilities():
@@ -220,7 +189,6 @@ def test_reset_forgets_all_rows():
     with pytest.raises(ValueError, match=r"rows of DecisionFitter must hold at least one.*update"):
         fitter.compute()
     two, labels = problem(2, 300)
-    fitter.metric = "f1"
     assert stream(fitter, two, labels).compute().task == "binary"
 
 
@@ -253,6 +221,24 @@ def test_wrong_values_are_refused_and_leave_no_trace(classes, name):
         fitter.update(**given)
     fitter.update(*problem(classes, 30))
     assert fitter.compute().rows == 30
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", ["logits", "probabilities", "y", "sample_weight"])
+def test_values_that_update_may_not_read_are_refused_by_compute(classes, name, monkeypatch):
+    """As on a GPU, where reading them would wait."""
+    monkeypatch.setattr("evalign.decisions.fitter.values_readable", lambda tensor: False)
+    logits, y = problem(classes, 30)
+    given = {"y": y.clone(), "sample_weight": torch.ones(30)}
+    given |= {"probabilities": logits.softmax(1)} if name == "probabilities" else {"logits": logits}
+    fitter, expected = DecisionFitter("f1_macro"), DecisionFitter("f1_macro", ranks="own")
+    fitter.update(**given)
+    expected.update(logits, y)
+    torch.testing.assert_close(fitter.compute().gain, expected.compute().gain)
+    given[name].view(30, -1)[4:7, 0] = {"logits": torch.nan, "y": 7}.get(name, -1)
+    fitter.update(**given)
+    with pytest.raises(ValueError, match="rows of DecisionFitter must hold finite scores, labels"):
+        fitter.compute()
 
 
 @pytest.mark.parametrize("classes", [2, 3])

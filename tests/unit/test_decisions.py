@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import warnings
 
 import numpy as np
@@ -14,13 +13,13 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_predict
 
 from evalign import Confusion, metrics
-from evalign.decisions import DecisionRule, fit_decision, gain_search
+from evalign.decisions import DecisionRule, fit_decision
 from evalign.decisions.calibration import LEAST_FACTOR, factor_and_offset, factor_and_offsets
-from evalign.decisions.confusions import ScoredRows, gain_matrix, normalised
-from evalign.decisions.gain_search import best_rule, frank_wolfe
+from evalign.decisions.confusions import ScoredRows, gain_matrix
+from evalign.decisions.gain_search import best_rule
 from evalign.decisions.objective import Objective
 from evalign.decisions.threshold import best_threshold, threshold_gains
-from evalign.decisions.tuned import ENOUGH, EVIDENCE, FOLDS, calibrate, folds, search
+from evalign.decisions.tuned import ENOUGH, EVIDENCE, FOLDS, folds, search
 from tests.tolerances import SAME
 
 COST = "expected_cost[[0,1,2],[3,0,1],[5,1,0]]"
@@ -85,40 +84,6 @@ def test_threshold_is_the_best_of_all(metric):
         rule = by_labels(logits, y, metric, weight)
         reached = value(metric, rule(logits), y, weight=weight)
         assert reached == pytest.approx(brute_force(z, y, metric, weight), abs=SAME)
-
-
-@pytest.mark.parametrize("metric", ["f1", "matthews_corrcoef", "precision", "f1_macro"])
-def test_expected_threshold_is_the_best_of_all(metric):
-    logits, _ = problem(2, 10)
-    eta = logits.softmax(1)
-    objective = Objective.of("test", metric, None)
-    labels = fit_decision(logits, metric=metric, decision="expected")(logits)
-    reached = objective.scores((eta.T @ torch.eye(2, dtype=torch.float64)[labels]).unsqueeze(0))
-    assert reached.item() == pytest.approx(
-        objective.scores(all_labelings(eta)).max().item(), abs=SAME
-    )
-
-
-@pytest.mark.parametrize(
-    ("metric", "seed", "rows"),
-    [
-        ("precision_macro", 22, 6),
-        ("precision_macro", 43, 7),
-        ("precision_macro", 55, 7),
-        ("g_mean", 13, 4),
-        ("g_mean", 61, 4),
-    ],
-)
-def test_expected_labels_of_few_rows_are_the_best_of_all(metric, seed, rows):
-    """Where the slopes of the metric end short of them, or at a class that no row has."""
-    generator = torch.Generator().manual_seed(seed)
-    logits = 2 * torch.randn(rows, 3, generator=generator, dtype=torch.float64)
-    eta, objective = logits.softmax(1), Objective.of("test", metric, None)
-    labels = fit_decision(logits, metric=metric, decision="expected")(logits)
-    reached = objective.scores((eta.T @ torch.eye(3, dtype=torch.float64)[labels]).unsqueeze(0))
-    assert reached.item() == pytest.approx(
-        objective.scores(all_labelings(eta)).max().item(), abs=SAME
-    )
 
 
 def test_labels_of_probabilities():
@@ -188,38 +153,46 @@ def test_saturated_logits():
 # More classes.
 
 
-@pytest.mark.parametrize(
-    "metric",
-    ["f1_macro", "f1_weighted", "g_mean", "balanced_accuracy", "cohen_kappa", "accuracy", COST],
-)
-def test_expected_is_the_best_of_all_labelings(metric):
-    objective = Objective.of("test", metric, None)
-    for seed in range(6):
+def expected_and_best(logits, metric):
+    """The expected metric of the labels by probabilities, and the best of all labelings."""
+    eta, objective = logits.softmax(1), Objective.of("test", metric, None)
+    labels = fit_decision(logits, metric=metric, decision="expected")(logits)
+    chosen = torch.eye(logits.shape[1], dtype=torch.float64)[labels]
+    reached = objective.scores((eta.T @ chosen).unsqueeze(0)).item()
+    return reached, objective.scores(all_labelings(eta)).max().item()
+
+
+# Of the seeds above 5 the slopes of the metric end short of the best, or at a class without rows.
+EXACT = [
+    *[(metric, 3, 7, range(6)) for metric in ("f1_macro", "f1_weighted", "g_mean", "accuracy")],
+    *[(metric, 3, 7, range(6)) for metric in ("balanced_accuracy", "cohen_kappa", COST)],
+    *[(metric, 2, 10, range(2)) for metric in ("f1", "matthews_corrcoef", "precision", "f1_macro")],
+    ("precision_macro", 3, 6, [22]),
+    ("precision_macro", 3, 7, [43, 55]),
+    ("g_mean", 3, 4, [13, 61]),
+]
+
+
+@pytest.mark.parametrize(("metric", "classes", "rows", "seeds"), EXACT)
+def test_expected_is_the_best_of_all_labelings(metric, classes, rows, seeds):
+    for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
-        logits = 2 * torch.randn(7, 3, generator=generator, dtype=torch.float64)
-        eta = logits.softmax(1)
-        labels = fit_decision(logits, metric=metric, decision="expected")(logits)
-        reached = objective.scores((eta.T @ torch.eye(3, dtype=torch.float64)[labels]).unsqueeze(0))
-        best = objective.scores(all_labelings(eta)).max()
-        assert reached.item() == pytest.approx(best.item(), abs=SAME)
+        logits = 2 * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
+        reached, best = expected_and_best(logits, metric)
+        assert reached == pytest.approx(best, abs=SAME)
 
 
 # Metrics with many local optima: mostly the best, never far from it.
 @pytest.mark.parametrize("metric", ["matthews_corrcoef", "precision_macro", "markedness_macro"])
 def test_expected_is_near_the_best_of_all_labelings(metric):
-    objective = Objective.of("test", metric, None)
     regrets = []
     for seed in range(10):
         generator = torch.Generator().manual_seed(seed)
-        eta = (2 * torch.randn(6, 3, generator=generator, dtype=torch.float64)).softmax(1)
-        ones = torch.ones(6, dtype=torch.float64)
-        gain = search(eta.log(), eta, ones, objective)
-        chosen = torch.eye(3, dtype=torch.float64)[(eta @ gain).argmax(1)]
-        best = objective.scores(all_labelings(eta)).max()
-        regrets.append((best - objective.scores((eta.T @ chosen).unsqueeze(0))).item())
-    regrets = torch.tensor(regrets)
-    assert (regrets < SAME).double().mean() >= 0.7
-    assert regrets.max() < 0.05
+        logits = 2 * torch.randn(6, 3, generator=generator, dtype=torch.float64)
+        reached, best = expected_and_best(logits, metric)
+        regrets.append(best - reached)
+    assert np.mean(np.array(regrets) < SAME) >= 0.7
+    assert max(regrets) < 0.05
 
 
 @pytest.mark.parametrize(
@@ -238,30 +211,6 @@ def test_sums_find_what_matrices_find(metric, constraint):
         rule = best_rule(ScoredRows(eta, target, weight), form)
         found.append((eta @ gain_matrix(rule, form)).argmax(-1))
     assert torch.equal(*found)
-
-
-@pytest.mark.parametrize(
-    ("metric", "classes", "seed"),
-    [
-        ("f1_macro", 4, 7),
-        ("f1_macro", 9, 5),
-        ("markedness_macro", 4, 10),
-        ("markedness_macro", 9, 10),
-    ],
-)
-def test_starts_that_are_given_up_would_not_have_won(metric, classes, seed, monkeypatch):
-    """Problems on which a cut after two steps gives the winner up."""
-    logits, y = problem(classes, 400, seed)
-    found = []
-    for cut in (
-        2,
-        gain_search.STEPS_OF_ALL_STARTS,
-        gain_search.MOST_STEPS,
-    ):  # the last one gives none up
-        monkeypatch.setattr(gain_search, "STEPS_OF_ALL_STARTS", cut)
-        found.append(value(metric, by_labels(logits, y, metric)(logits), y, classes))
-    early, chosen, whole = found
-    assert early < chosen == whole
 
 
 @pytest.mark.parametrize("constraint", [None, "recall[0] >= 0.8"])
@@ -301,44 +250,11 @@ def test_a_rule_labels_ties_alike_in_any_order_of_rows():
     assert ties > 0  # such rows occur
 
 
-def test_a_correction_has_the_same_digits_in_any_order_of_rows():
-    """Or they would part classes that tie on a row, such as those with equal votes of a forest."""
-    generator = torch.Generator().manual_seed(0)
-    votes = torch.randint(5, (200, 4), generator=generator).double()
-    y = torch.multinomial(votes + 1, 1, generator=generator)[:, 0]
-    target = torch.eye(4, dtype=torch.float64)[y]
-    weight, found = torch.ones(200, dtype=torch.float64), set()
-    for _ in range(8):
-        order = torch.randperm(200, generator=generator)
-        mended = calibrate(votes[order], target[order], weight)
-        found.add((mended.factor, *mended.offsets.tolist()))
-    assert len(found) == 1
-
-
 def test_linear_metric_takes_one_step():
     logits, _ = problem(3, 50)
     rule = fit_decision(logits, metric=COST, decision="expected")
     cost = torch.tensor([[0, 1, 2], [3, 0, 1], [5, 1, 0]], dtype=torch.float64)
     assert torch.equal(rule(logits), (logits.softmax(1) @ cost).argmin(1))
-
-
-def test_best_iterate_is_kept():
-    logits, _ = problem(4, 60)
-    eta = logits.softmax(1)
-    objective = Objective.of("test", "precision_macro", None)
-    start = torch.eye(4, dtype=torch.float64).unsqueeze(0)
-    ones = torch.ones(60, dtype=torch.float64)
-    _, score = frank_wolfe(ScoredRows(eta, eta, ones), start, objective, torch.zeros(1).double(), 1)
-    labels = torch.eye(4, dtype=torch.float64)[eta.argmax(1)]
-    assert score.item() >= objective.scores((eta.T @ labels).unsqueeze(0)).item()
-
-
-@pytest.mark.parametrize("metric", ["f1_macro", "matthews_corrcoef", COST])
-def test_labels_do_at_least_as_well_as_argmax_on_their_rows(metric):
-    for seed in range(5):
-        logits, y = problem(3, 80, seed)
-        rule = by_labels(logits, y, metric)
-        assert value(metric, rule(logits), y, 3) >= value(metric, logits.argmax(1), y, 3)
 
 
 def test_many_rows_start_from_a_part():
@@ -376,18 +292,6 @@ def test_functions_of_a_confusion():
 # Constraints.
 
 
-@pytest.mark.parametrize("constraint", ["recall >= 0.9", "specificity>=0.8", "precision >= 0.5"])
-def test_constraint_is_met_and_the_best_taken(constraint):
-    name, bound = re.split(r"\s*>=\s*", constraint)
-    for seed in range(5):
-        logits, y = problem(2, 60, seed, ratio=3)
-        rule = fit_decision(logits, y, metric="f0.5", constraint=constraint)
-        met = lambda labels, y=y: value(name, labels, y) >= float(bound)  # noqa: E731
-        assert met(rule(logits))
-        best = brute_force(logits[:, 1] - logits[:, 0], y, "f0.5", feasible=met)
-        assert value("f0.5", rule(logits), y) == pytest.approx(best, abs=SAME)
-
-
 @pytest.mark.parametrize("decision", ["tuned", "expected"])
 def test_constraint_with_more_classes(decision):
     logits, y = problem(4, 400)
@@ -409,47 +313,11 @@ def test_constraint_with_more_classes(decision):
     assert reached("accuracy", safest) <= reached("accuracy", rule)
 
 
-def test_constraint_from_above():
-    logits, y = problem(2, 100, ratio=3)
-    rule = fit_decision(
-        logits, y, metric="recall", constraint="expected_cost[[0, 1], [0, 0]] <= 0.1"
-    )
-    assert ((rule(logits) == 1) & (y == 0)).double().mean() <= 0.1
-
-
 def test_a_constraint_that_argmax_meets_is_met():
     """Also where the search looks at probabilities that are corrected first."""
     logits, _ = problem(4, 300)
     rule = fit_decision(logits, logits.argmax(1), metric="f1_macro", constraint="accuracy >= 0.999")
     assert torch.equal(rule(logits), logits.argmax(1))
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_constraint_that_cannot_be_met(classes):
-    logits, y = problem(classes, 60, strength=0.5)
-    with pytest.raises(ValueError, match=r"reaches precision_macro = 0\.\d+\.$"):
-        fit_decision(logits, y, metric="f1_macro", constraint="precision_macro >= 0.99")
-
-
-def test_constraint_with_more_classes_is_near_the_best_of_all_labelings():
-    plain = Objective.of("test", "accuracy", None)
-    constrained = Objective.of("test", "accuracy", "recall_macro >= 0.65")
-    regrets = []
-    for seed in range(8):
-        generator = torch.Generator().manual_seed(seed)
-        logits = 2 * torch.randn(7, 3, generator=generator, dtype=torch.float64)
-        best = constrained.scores(all_labelings(logits.softmax(1))).max()
-        if best.isneginf():
-            continue
-        rule = fit_decision(
-            logits, metric="accuracy", decision="expected", constraint="recall_macro >= 0.65"
-        )
-        chosen = torch.eye(3, dtype=torch.float64)[rule(logits)]
-        matrix = (logits.softmax(1).T @ chosen).unsqueeze(0)
-        assert constrained.scores(matrix).isfinite().all()
-        regrets.append((best - plain.scores(matrix)).item())
-    assert len(regrets) >= 3
-    assert max(regrets) < 0.05
 
 
 # Few labels.
@@ -572,34 +440,6 @@ def test_the_score_of_a_tuned_rule_is_not_flattered(kind):
     assert rule.score < value("f1", rule(logits), y)
 
 
-@pytest.mark.parametrize(("rows", "seed"), [(60, 3), (60, 7), (150, 4)])
-def test_few_labels_count_beside_what_probabilities_say(rows, seed):
-    """By hand, for rows on which twice the evidence would move the threshold."""
-    logits, y = problem(2, rows, seed, ratio=4)
-    two = torch.cat([(y == 0).nonzero()[:, 0], (y == 1).nonzero()[:2, 0]])
-    for some in (torch.arange(rows), two):
-        logits, y = logits[some], y[some]
-        whole = blended(logits, y, "f1", torch.ones(len(y), dtype=torch.float64))
-        assert torch.allclose(fit_decision(logits, y, metric="f1").gain, whole.gain, atol=SAME)
-
-
-def test_a_search_starts_from_the_labels_of_the_network(monkeypatch):
-    """Of corrected probabilities, the weights of one start give the argmax of the raw logits."""
-    starts = []
-
-    def noted(logits, target, weight, objective, own=None):
-        starts.append((logits, own))
-        return search(logits, target, weight, objective, own)
-
-    monkeypatch.setattr("evalign.decisions.tuned.search", noted)
-    logits, y = problem(3, 300)
-    raw = 2 * logits + torch.tensor([0.0, 1.0, -2.0])
-    rule = fit_decision(raw, y, metric="f1_macro", offsets=[1.0, 0.0, -1.0])
-    eta, own = starts[0]
-    assert rule.factor < 0.8
-    assert torch.equal((eta + own.log()).argmax(1), raw.argmax(1))
-
-
 @pytest.mark.parametrize("classes", [2, 3])
 def test_labels_correct_the_probabilities_of_the_expected_rule(classes):
     """Logits that are twice too large: with labels the rule is that of the right ones."""
@@ -636,26 +476,6 @@ def test_a_class_that_no_row_has_is_never_given(metric, scale, decision):
     given = torch.stack([1 - p, p, torch.zeros_like(p)], 1)
     rule = fit_decision(probabilities=given, y=y, metric=metric, decision=decision)
     assert rule(probabilities=given).unique().tolist() == [0, 1]
-
-
-def test_other_decisions_have_no_score():
-    logits, y = problem(3, 60)
-    for decision in ("argmax", "expected"):
-        assert fit_decision(logits, y, metric="f1_macro", decision=decision).score is None
-
-
-def test_calibration_finds_what_was_changed():
-    logits, y = problem(3, 20_000)
-    shift = torch.tensor([0.5, 0.0, -0.5], dtype=torch.float64)
-    target, ones = torch.eye(3, dtype=torch.float64)[y], torch.ones(len(y), dtype=torch.float64)
-    a, b = factor_and_offsets(2 * (logits - shift), target, ones)
-    assert a.item() == pytest.approx(0.5, abs=0.03)
-    assert torch.allclose(b - b.mean(), shift, atol=0.1)
-    logits, y = problem(2, 20_000)
-    margin = logits[:, 1] - logits[:, 0]
-    a, b = factor_and_offset(2 * margin - 1, y.double(), ones)
-    assert a.item() == pytest.approx(0.5, abs=0.05)
-    assert b.item() == pytest.approx(0.5, abs=0.15)
 
 
 @pytest.mark.parametrize("slope", [-1.0, 0.0])
@@ -761,43 +581,11 @@ def test_the_scale_of_weights_does_not_matter(classes, rows, decision):
     assert same.gain == pytest.approx(fit_decision(logits, y, **how).gain, abs=1e-9)
 
 
-def test_one_weight_above_all_others():
-    logits, y = problem(4, 60)
-    weight = torch.ones(60, dtype=torch.float64)
-    weight[7] = 1e15
-    rule = fit_decision(logits, y, metric="f1_macro", sample_weight=weight)
-    assert rule(logits)[7] == y[7]
-
-
-def test_weight_zero_leaves_a_row_out():
-    logits, y = problem(3, 60)
-    weight = (torch.arange(60) < 40).float()
-    rule = fit_decision(logits, y, metric="f1_macro", sample_weight=weight)
-    assert torch.equal(rule.gain, fit_decision(logits[:40], y[:40], metric="f1_macro").gain)
-
-
-def test_binary_shapes_and_numpy():
-    logits, y = problem(2, 60)
-    z = logits[:, 1] - logits[:, 0]
-    rule = fit_decision(logits, y, metric="f1", decision="expected")
-    for same in (z, z.unsqueeze(1), z.numpy(), logits.numpy()):
-        other = fit_decision(same, y.numpy(), metric="f1", decision="expected")
-        assert np.array_equal(other(same), rule(logits))
-    assert rule.scores(z.float()).dtype == torch.float64
-
-
 def test_no_graph_is_kept():
     logits, y = problem(3, 60)
     rule = fit_decision(logits.requires_grad_(), y, metric="f1_macro")
     assert not rule.gain.requires_grad
     assert not rule.scores(logits).requires_grad
-
-
-def test_normalised_gains_give_the_same_labels():
-    logits, _ = problem(3, 60)
-    gain = torch.randn(3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    eta = logits.softmax(1)
-    assert torch.equal((eta @ gain).argmax(1), (eta @ normalised(gain)).argmax(1))
 
 
 # Offsets, of a network whose probabilities are softmax(logits + offsets).
@@ -839,21 +627,6 @@ def test_argmax_is_of_logits_without_offsets(classes):
     assert torch.equal(rule(large), y)
 
 
-def test_offsets_of_one_logit_are_those_of_two():
-    logits, y = problem(2, 60)
-    z = logits[:, 1] - logits[:, 0]
-    one, two = (fit_decision(scores, y, metric="f1", offsets=OFFSETS[2]) for scores in (z, logits))
-    assert torch.equal(one(z), two(logits))
-
-
-def test_labels_correct_wrong_offsets():
-    """Here the logits are right as they are: the rule is nearly as good as one without offsets."""
-    (logits, y), (fresh, labels) = problem(2, 600, 1, ratio=4), problem(2, 20_000, 2, ratio=4)
-    rule = fit_decision(logits, y, metric="f1", offsets=torch.tensor([0.0, 3.0]))
-    right = fit_decision(logits, y, metric="f1")
-    assert value("f1", rule(fresh), labels) > value("f1", right(fresh), labels) - 0.01
-
-
 def test_offsets_go_with_the_rule():
     (logits, y), (fresh, _) = problem(3, 60), problem(3, 200, 1)
     how = {"metric": "f1_macro", "decision": "expected", "offsets": OFFSETS[3]}
@@ -867,24 +640,11 @@ def test_offsets_go_with_the_rule():
     assert same.factor == mended.factor != 1
     state = rule.state_dict()
     del state["offsets"]  # of a rule that was saved before there were any, and takes other logits
-    with pytest.raises(ValueError, match=r"state of DecisionRule must hold offsets.*fit again"):
+    with pytest.raises(ValueError, match=r"state of DecisionRule must hold offsets.*Fit again"):
         DecisionRule.from_state_dict(state)
 
 
 # The rule.
-
-
-def test_rule_through_json():
-    logits, y = problem(3, 60)
-    rule = fit_decision(logits, y, metric="f1_macro", decision="expected")
-    copy = DecisionRule.from_state_dict(json.loads(json.dumps(rule.state_dict())))
-    assert torch.equal(copy.gain, rule.gain)
-    assert (copy.decision, copy.source, copy.metric) == ("expected", "expected", "f1_macro")
-    assert torch.equal(copy.adapt(logits).gain, rule.gain)
-    tuned = fit_decision(logits, y, metric="f1_macro")
-    state = json.loads(json.dumps(tuned.state_dict()))
-    assert 0 < DecisionRule.from_state_dict(state).score == tuned.score < 1
-    assert copy.score is None
 
 
 def test_a_function_does_not_go_through_json():
@@ -892,9 +652,7 @@ def test_a_function_does_not_go_through_json():
     metric = metrics.FBeta(beta=[1, 1, 5], average="macro")
     rule = fit_decision(logits, metric=metric, decision="expected")
     state = json.loads(json.dumps(rule.state_dict()))
-    with pytest.raises(
-        ValueError, match=r"metric of the rule of DecisionRule\.adapt must be known"
-    ):
+    with pytest.raises(ValueError, match=r"metric and class_prior of the rule .* must be known"):
         DecisionRule.from_state_dict(state).adapt(logits)
     again = DecisionRule.from_state_dict(state, metric=metric)
     assert torch.equal(again.adapt(logits).gain, rule.gain)
@@ -931,15 +689,6 @@ BAD = {
     "half y": (lambda: fit(ROWS, LABELS + 0.5), "y of fit_decision must hold class indices"),
     "large y": (lambda: fit(ROWS, LABELS + 3), "hold class indices below 3"),
     "weight": (lambda: fit(ROWS, LABELS, sample_weight=-torch.ones(4)), "sample_weight .* not neg"),
-    "name": (lambda: fit(ROWS, LABELS, metric="f1_makro"), 'Did you mean "f1_macro"'),
-    "binary metric": (lambda: fit(ROWS, LABELS, metric="f1"), 'Use average="macro"'),
-    "vector": (
-        lambda: fit(ROWS, LABELS, metric=metrics.FBeta(average=None)),
-        "metric of fit_decision must be one number",
-    ),
-    "function": (lambda: fit(ROWS, LABELS, metric=lambda c: c.tp), "return a scalar tensor"),
-    "constraint": (lambda: fit(ROWS, LABELS, constraint="recall > 1"), 'As in "recall >= 0.9"'),
-    "bound": (lambda: fit(ROWS, LABELS, constraint="recall >= a"), 'As in "recall >= 0.9"'),
     "argmax": (
         lambda: fit(ROWS, LABELS, decision="argmax", constraint="recall_macro >= 0.1"),
         "constraint of fit_decision must be None for argmax",
@@ -951,10 +700,6 @@ BAD = {
     "offsets": (
         lambda: fit(ROWS, LABELS, offsets=torch.zeros(2)),
         r"offsets of fit_decision must hold a finite number for each of the 3 classes. Got tensor",
-    ),
-    "infinite offsets": (
-        lambda: fit(ROWS, LABELS, offsets=torch.tensor([0, 0, -torch.inf])),
-        "offsets of fit_decision must hold a finite number",
     ),
     "classes": (lambda: fit(ROWS, LABELS)(ROWS[:, :2]), "logits of DecisionRule must have 3"),
 }

@@ -668,22 +668,6 @@ def test_values_are_not_checked_under_vmap():
         of_one(z[0], NEGATIVE)
 
 
-def test_values_are_not_checked_under_compile():
-    module = MetricLoss("accuracy", validate=True)
-    compiled = torch.compile(module, backend="eager", fullgraph=True)
-    assert compiled(logits(4, 3), LABELS, sample_weight=NEGATIVE).isfinite()
-    with pytest.raises(ValueError, match=r"^sample_weight of MetricLoss"):
-        module(logits(4, 3), LABELS, sample_weight=NEGATIVE)
-
-
-def test_temperature_is_not_checked_under_vmap():
-    module = filled(MetricLoss("accuracy"), 0.45)
-    values = torch.func.vmap(lambda z: module(z, LABELS))(logits(2, 4, 3))
-    assert values.isfinite().all()
-    with pytest.raises(ValueError, match=r"^temperature of MetricLoss"):
-        module(logits(4, 3), LABELS)
-
-
 def test_shapes_are_checked_under_vmap():
     """Shapes are known there, so the check costs nothing."""
     module = MetricLoss("accuracy")

@@ -1,11 +1,8 @@
 """The command line: `evalign demo`, `fit`, `predict`, `evaluate`, `decide`, `compare`, `report`.
 
-`app` is the program; it turns bad input into one line. `commands` declares the commands with the
-`options` they share. Both import little, so that help and an error about a path come at once; a
-command imports its work when it runs. The work is in `fit`, `predict`, `decide`, `compare` and
-`metrics`. `run` is the folder that `fit` writes, `outcome` the predictions and scores of its
-models, `findings` what else a report says of them, `loaded` a run in Python. `dataset` reads the
-tables, with `labels`, `columns`, `tables` and the modules below these.
+`app` is the program, `commands` declares its commands. Both import little, so that help comes at
+once. The work is in `fit`, `predict`, `decide`, `compare` and `metrics`; `run` is the folder that
+`fit` writes, `outcome` and `findings` are what its report says, `dataset` reads tables.
 May import everything else; only `evalign.load` imports it. Needs the extra `cli`.
 """
 

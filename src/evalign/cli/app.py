@@ -10,16 +10,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from evalign import __version__
-from evalign.cli.commands import (
-    compare,
-    decide,
-    demo,
-    evaluate,
-    fit,
-    metrics,
-    predict,
-    report,
-)
+from evalign.cli import commands
 from evalign.cli.errors import UsageError
 from evalign.core.text import visible
 
@@ -29,8 +20,8 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted, 141 broken pipe.",
 )
 BROKEN_PIPE = 141  # what shells make of SIGPIPE
-for command in (demo, fit, predict, evaluate, decide, compare, report, metrics):
-    app.command()(command)
+for name in ("demo", "fit", "predict", "evaluate", "decide", "compare", "report", "metrics"):
+    app.command()(getattr(commands, name))
 
 
 def show_version(wanted: bool) -> None:

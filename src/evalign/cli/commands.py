@@ -5,7 +5,7 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any
+from typing import Any
 
 from typer import Option
 
@@ -38,39 +38,36 @@ def demo(**shared: Any) -> None:
     _do("compare.show_demo", **locals())
 
 
-RECIPE = "How to train a network (default: aligned; with a constraint, cross_entropy)."
+# Help that does not fit beside its option
+RUN = "A new folder for the results."
 MODEL = "One model, a weighted mean of several (blend), or the best of several (auto)."
 TIME = "Time for the whole command, such as 90s, 5m or 1h; slow models are left out."
+RECIPE = "How to train a network (default: aligned; with a constraint, cross_entropy)."
+VALIDATION = "Rows to choose epoch and decision on."
 TEST = "Test rows (default: a fifth of DATA, held out)."
+BASELINE = "Compare with the best single model, or with a cross-entropy network."
+RULE = "Label rows with a rule that `evalign decide` wrote."
+NEW_RULE = "The rule (.json) to write; with --rule, the table."
+CLASSES = "The classes (default: those of the labels)."
+SEEDS = "Repetitions of the cross-validation, each with other folds."
+PAGE = "The page (.html) to write; by default the report in RUN."
 
 
 @sharing(goal, roles, reading, output)
 def fit(
     data: opt.Data,
     target: opt.Target,
-    out: Annotated[
-        Path, Option(metavar="RUN", help="A new folder for the results.", callback=writable())
-    ],
-    model: Annotated[opt.MODELS, Option(help=MODEL)] = "blend",
-    time: Annotated[str | None, Option(metavar="TIME", help=TIME, callback=opt.seconds)] = None,
-    quick: Annotated[
-        bool, Option("--quick", help="Preview: a sample of the rows and quick models.")
-    ] = False,
-    recipe: Annotated[opt.RECIPES | None, Option(help=RECIPE)] = None,
-    seed: Annotated[
-        int, Option(min=0, max=2**31 - 1, help="Seed of the split and of training.")
-    ] = 0,
+    out: Path = Option(..., metavar="RUN", help=RUN, callback=writable()),
+    model: opt.MODELS = Option("blend", help=MODEL),
+    time: str | None = Option(None, metavar="TIME", help=TIME, callback=opt.seconds),
+    quick: bool = Option(False, "--quick", help="Preview: a sample of the rows and quick models."),
+    recipe: opt.RECIPES | None = Option(None, help=RECIPE),
+    seed: int = Option(0, min=0, max=2**31 - 1, help="Seed of the split and of training."),
     epochs: opt.Epochs = None,
-    validation: Annotated[
-        Path | None, opt.OldFile(help="Rows to choose epoch and decision on.", callback=table)
-    ] = None,
-    test: Annotated[Path | None, opt.OldFile(help=TEST, callback=table)] = None,
-    baseline: Annotated[
-        bool, Option(help="Compare with the best single model, or with a cross-entropy network.")
-    ] = True,
-    verbose: Annotated[
-        bool, Option("--verbose", help="Show what each column was read as.")
-    ] = False,
+    validation: Path | None = opt.OldFile(None, help=VALIDATION, callback=table),
+    test: Path | None = opt.OldFile(None, help=TEST, callback=table),
+    baseline: bool = Option(True, help=BASELINE),
+    verbose: bool = Option(False, "--verbose", help="Show what each column was read as."),
     **shared: Any,
 ) -> None:
     """Train the model that is best for the metric you report.
@@ -113,27 +110,17 @@ def evaluate(run: opt.RunFolder, data: opt.Data, **shared: Any) -> None:
     _do("predict.score_table", **locals())
 
 
-RULE = "Label rows with a rule that `evalign decide` wrote."
-NEW_RULE = "The rule (.json) to write; with --rule, the table."
-
-
 @sharing(goal, reading, output)
 def decide(
     data: opt.Data,
-    out: Annotated[Path, opt.NewFile(help=NEW_RULE, callback=writable(".json", *opt.SUFFIXES))],
-    rule: Annotated[Path | None, opt.OldFile(help=RULE)] = None,
-    target: Annotated[str | None, opt.Column(help="Column with the label.")] = None,
-    groups: Annotated[
-        str | None, opt.Column(help='Groups of a constraint such as "gap(recall)".')
-    ] = None,
+    out: Path = opt.NewFile(..., help=NEW_RULE, callback=writable(".json", *opt.SUFFIXES)),
+    rule: Path | None = opt.OldFile(None, help=RULE),
+    target: str | None = opt.Column(None, help="Column with the label."),
+    groups: str | None = opt.Column(None, help='Groups of a constraint such as "gap(recall)".'),
     weight: opt.Weight = None,
     positive: opt.Positive = None,
-    classes: Annotated[
-        str | None, Option(metavar="A,B,C", help="The classes (default: those of the labels).")
-    ] = None,
-    logits: Annotated[
-        bool, Option("--logits", help="The columns hold logits, not probabilities.")
-    ] = False,
+    classes: str | None = Option(None, metavar="A,B,C", help=CLASSES),
+    logits: bool = Option(False, "--logits", help="The columns hold logits, not probabilities."),
     **shared: Any,
 ) -> None:
     """Find the best decision rule for a metric, from the probabilities of any model.
@@ -160,10 +147,8 @@ def compare(
     data: opt.Data,
     target: opt.Target,
     metric: opt.Metric = "f1_macro",
-    folds: Annotated[int, Option(min=2, help="Number of folds of the cross-validation.")] = 5,
-    seeds: Annotated[
-        int, Option(min=1, help="Repetitions of the cross-validation, each with other folds.")
-    ] = 3,
+    folds: int = Option(5, min=2, help="Number of folds of the cross-validation."),
+    seeds: int = Option(3, min=1, help=SEEDS),
     epochs: opt.Epochs = None,
     **shared: Any,
 ) -> None:
@@ -192,13 +177,10 @@ def metrics(**shared: Any) -> None:
     _do("metrics.list_metrics", **locals())
 
 
-PAGE = "The page (.html) to write; by default the report in RUN."
-
-
 @sharing(output)
 def report(
     run: opt.RunFolder,
-    out: Annotated[Path | None, opt.NewFile(help=PAGE, callback=writable(".html"))] = None,
+    out: Path | None = opt.NewFile(None, help=PAGE, callback=writable(".html")),
     **shared: Any,
 ) -> None:
     """Render the report of a run again: one HTML page that opens offline.

@@ -40,19 +40,11 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     labels, rows = dataset.labels, dataset.rows
     check_metric(given.metric, len(labels.values))
     introduce(spoken, dataset)
+    classifier = AlignedClassifier(given.metric, epochs=given.epochs, pos_label=labels.positive)
+    how = {"methods": list(METHODS), "folds": given.folds, "seeds": range(given.seeds)}
+    how |= {"groups": rows.groups, "sample_weight": rows.weight}
     with refused():
-        _compare(
-            spoken,
-            AlignedClassifier(given.metric, epochs=given.epochs, pos_label=labels.positive),
-            rows.X,
-            labels.array[rows.y],
-            labels.names,
-            methods=list(METHODS),
-            folds=given.folds,
-            seeds=given.seeds,
-            groups=rows.groups,
-            sample_weight=rows.weight,
-        )
+        _compare(spoken, classifier, rows.X, labels.array[rows.y], labels.names, **how)
 
 
 def show_demo(spoken: Terminal, _: Namespace) -> None:
@@ -62,17 +54,11 @@ def show_demo(spoken: Terminal, _: Namespace) -> None:
     spoken.note(f"Handwritten digits, long-tailed: from {most} rows of 0 to {least} of 9.")
     torch.set_num_threads(1)  # the network is too small to gain from more
     small = partial(mlp, hidden=(64,))
-    how: dict[str, Any] = {"epochs": 30, "batch_size": 64, "learning_rate": 0.01, "device": "cpu"}
-    _compare(
-        spoken,
-        AlignedClassifier("f1_macro", network=small, **how),
-        X,
-        y,
-        [str(digit) for digit in range(10)],
-        methods=DEMO_METHODS,
-        folds=DEMO_FOLDS,
-        seeds=DEMO_SEEDS,
+    classifier = AlignedClassifier(
+        "f1_macro", network=small, epochs=30, batch_size=64, learning_rate=0.01, device="cpu"
     )
+    how = {"methods": DEMO_METHODS, "folds": DEMO_FOLDS, "seeds": range(DEMO_SEEDS)}
+    _compare(spoken, classifier, X, y, [str(digit) for digit in range(10)], **how)
     spoken.note(NEXT)
 
 
@@ -89,24 +75,15 @@ def long_tailed_digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _compare(
-    spoken: Terminal,
-    classifier: AlignedClassifier,
-    X: Any,
-    y: np.ndarray,
-    classes: list[str],
-    *,
-    methods: list[str],
-    folds: int,
-    seeds: int,
-    **rows: Any,
+    spoken: Terminal, classifier: AlignedClassifier, X: Any, y: Any, classes: list[str], **how: Any
 ) -> None:
     """Train all methods behind a progress bar, and show their scores and a verdict."""
-    given: dict[str, Any] = {"methods": methods, "folds": folds, "seeds": range(seeds), **rows}
+    folds, seeds = how["folds"], len(how["seeds"])
     with warnings.catch_warnings():
         # EAST sees one batch at a time, and no option makes batches larger.
         warnings.filterwarnings("ignore", "A batch of", TrainingWarning)
-        runs, bar = comparison.compare(classifier, X, y, **given), Console(stderr=True)
-        total = len(methods) * folds * seeds
+        runs, bar = comparison.compare(classifier, X, y, **how), Console(stderr=True)
+        total = len(how["methods"]) * folds * seeds
         records = list(track(runs, "Comparing", total, console=bar, disable=spoken.quiet))
     name = str(classifier.metric)
     metric = resolve(name)

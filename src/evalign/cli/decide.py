@@ -18,7 +18,7 @@ from evalign.cli.terminal import Terminal, grid
 from evalign.core.metrics import resolve
 from evalign.core.text import counted, listed
 from evalign.decisions import DecisionRule
-from evalign.decisions.fit import check_promise
+from evalign.decisions.fit_rows import check_promise
 from evalign.decisions.objective import ROUNDING
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
@@ -37,11 +37,7 @@ LARGEST = 2**28  # bytes of a rule: a gain matrix of a thousand classes takes a 
 class SavedRule(NamedTuple):
     """A rule, the columns with its scores, and how to read the file that holds them.
 
-    Args:
-        rule: from scores to class codes, with the names of the classes.
-        columns: a column for each class; a single one is of the second of two classes.
-        logits: the columns hold logits, not probabilities.
-        reading: how the table that the rule was fitted to was read.
+    There is a column for each class, or one for the second of two classes.
     """
 
     rule: DecisionRule

@@ -21,8 +21,9 @@ from evalign.cli.labelled import LabelledFrame
 from evalign.cli.metrics import check_metric
 from evalign.cli.models import estimators, train, training_seconds
 from evalign.cli.outcome import contents, predictions, shown, tried_models, was_seen
-from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, write_json
+from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, NewRun, write_json
 from evalign.cli.terminal import Terminal
+from evalign.ensemble import AlignedEnsemble
 from evalign.estimator.constrained import check_constraint
 from evalign.recipes import chosen_recipe
 from evalign.report import render
@@ -70,43 +71,33 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     introduce(spoken, dataset, verbose=given.verbose)
 
     models = estimators(given, labels, training_seconds(given))
-    with run.building(given.out, arguments) as (folder, checkpoints, about):
-        about |= _about(dataset, given.data.name, parts)
+    with run.building(given.out, arguments) as new:
+        new.about.update(_about(dataset, given.data.name, parts))
         with refused():
-            models, tried = _trained(folder, checkpoints, about, labels, parts, models)
-        result = _tested(folder, about, labels, parts["test"], models, tried, spoken.warned)
+            models, tried = _trained(new, labels, parts, models)
+        result = _tested(new, labels, parts["test"], models, tried, spoken.warned)
     _show(spoken, given.out, result)
 
 
 def _trained(
-    folder: Path,
-    checkpoints: Path,
-    about: run.About,
-    labels: Labels,
-    parts: dict[str, LabelledFrame],
-    models: dict[str, Any],
+    new: NewRun, labels: Labels, parts: dict[str, LabelledFrame], models: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Train the models and save them; return them and the candidates of an ensemble."""
     tried = None
     for name, model in list(models.items()):
-        train(model, labels, parts["training"], parts.get("validation"), checkpoints / name)
-        if about["arguments"]["--model"] != NETWORK:
-            about["baseline"] = run.strongest(model)
-            models, tried = run.with_baseline(model, about), tried_models(model)
-        model.set_params(verbose=0).save(folder / name)
+        train(model, labels, parts["training"], parts.get("validation"), new.checkpoints / name)
+        if isinstance(model, AlignedEnsemble):
+            new.about["baseline"] = run.strongest(model)
+            models, tried = run.with_baseline(model, new.about), tried_models(model)
+        model.set_params(verbose=0).save(new.folder / name)
     return models, tried
 
 
 def _tested(
-    folder: Path,
-    about: run.About,
-    labels: Labels,
-    tested: LabelledFrame,
-    models: dict[str, Any],
-    tried: dict[str, Any] | None,
-    warned: list[str],
+    new: NewRun, labels: Labels, tested: LabelledFrame, models: Any, tried: Any, warned: list[str]
 ) -> dict[str, Any]:
     """Write the files about the test rows and the report; return the scores."""
+    folder, _, about = new
     arguments, rule = about["arguments"], models["model"].rule_
     about |= {"slacks": list((rule.slacks or {}).values()), "promised": rule.promised}
     table, path = predictions(tested, labels, models), folder / PREDICTIONS

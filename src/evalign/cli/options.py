@@ -1,6 +1,6 @@
 """Arguments that several commands share. A path is checked here, before anything is loaded."""
 
-import math
+import re
 from collections.abc import Callable
 from functools import partial
 from inspect import Parameter, Signature, signature
@@ -46,14 +46,10 @@ def seconds(text: Any) -> float | None:
     """
     if text is None:
         return None
-    unit = text[-1:] if text[-1:] in UNITS else "s"
-    try:
-        found = float(text.removesuffix(unit)) * UNITS[unit]
-    except ValueError:
-        found = math.nan
-    if not (0 < found < math.inf):
+    found = re.fullmatch(r"(\d*\.?\d+)([smh]?)", text)
+    if not found or not float(found[1]):
         raise UsageError(f"--time must be a time such as 90s, 5m or 1h. Got {text!r}.")
-    return found
+    return float(found[1]) * UNITS[found[2] or "s"]
 
 
 # Paths
@@ -67,8 +63,9 @@ RunFolder = Annotated[
 WRITTEN = "The table to write: .csv, .tsv (either may be .gz) or .parquet."
 NewTable = Annotated[Path, NewFile(help=WRITTEN, callback=writable(*SUFFIXES))]
 
-# Goal
+# Options of several commands
 Target = Annotated[str, Column(help="Column with the label.")]
+Drop = Annotated[list[str] | None, Column(help="Column not to learn from. May be repeated.")]
 Weight = Annotated[str | None, Column(help="Column with a weight per row.")]
 POSITIVE = "Positive class of two (default: the last in order)."
 Positive = Annotated[str | None, Option(metavar="LABEL", help=POSITIVE)]
@@ -76,53 +73,43 @@ Metric = Annotated[str, Option(help="Metric to optimise; `evalign metrics` lists
 Epochs = Annotated[int | None, Option(min=1, help="Maximum number of epochs of a network.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
 Quiet = Annotated[bool, Option("--quiet", help="Print errors only.")]
+
+# Help that does not fit beside its option
 DECISION = (
     "From probabilities to labels: best for the metric on held-out labels (tuned), best by the "
     "probabilities alone (expected), or the most probable class (argmax)."
 )
 CONSTRAINT = 'What predictions must satisfy, such as "recall >= 0.9" or "recall[yes] >= 0.9".'
 CONFIDENCE = "Probability that the constraint holds on new data, such as 0.95."
+SEP = "Separator of a CSV (default: a comma, or a tab in a .tsv)."
+MISSING = "Text that stands for a gap, beside those that pandas knows. May be repeated."
+DATES = "Format of dates that are not ISO 8601, such as %d/%m/%Y."
 
 
 def goal(
     metric: Metric = "f1_macro",
-    decision: Annotated[DECISIONS, Option(help=DECISION)] = "tuned",
-    constraint: Annotated[str | None, Option(metavar="TEXT", help=CONSTRAINT)] = None,
-    confidence: Annotated[float | None, Option(metavar="P", help=CONFIDENCE)] = None,
+    decision: DECISIONS = Option("tuned", help=DECISION),
+    constraint: str | None = Option(None, metavar="TEXT", help=CONSTRAINT),
+    confidence: float | None = Option(None, metavar="P", help=CONFIDENCE),
 ) -> None:
     """The goal of a decision rule."""
 
 
 def roles(
-    group: Annotated[
-        str | None, Column(help="Rows with the same value in this column stay together.")
-    ] = None,
+    group: str | None = Column(None, help="Rows with the same value in this column stay together."),
     weight: Weight = None,
-    drop: Annotated[
-        list[str] | None, Column(help="Column not to learn from. May be repeated.")
-    ] = None,
+    drop: Drop = None,
     positive: Positive = None,
 ) -> None:
     """The roles of columns, besides the label."""
 
 
-MISSING = "Text that stands for a gap, beside those that pandas knows. May be repeated."
-DATES = "Format of dates that are not ISO 8601, such as %d/%m/%Y."
-
-
 def reading(
-    sep: Annotated[
-        str | None,
-        Option(metavar="MARK", help="Separator of a CSV (default: a comma, or a tab in a .tsv)."),
-    ] = None,
-    encoding: Annotated[
-        str | None, Option(metavar="NAME", help="Encoding of a CSV (default: utf-8).")
-    ] = None,
-    decimal: Annotated[
-        str | None, Option(metavar="MARK", help="Decimal mark of a CSV (default: .).")
-    ] = None,
-    missing: Annotated[list[str] | None, Option(metavar="TEXT", help=MISSING)] = None,
-    dates: Annotated[str | None, Option(metavar="FORMAT", help=DATES)] = None,
+    sep: str | None = Option(None, metavar="MARK", help=SEP),
+    encoding: str | None = Option(None, metavar="NAME", help="Encoding of a CSV (default: utf-8)."),
+    decimal: str | None = Option(None, metavar="MARK", help="Decimal mark of a CSV (default: .)."),
+    missing: list[str] | None = Option(None, metavar="TEXT", help=MISSING),
+    dates: str | None = Option(None, metavar="FORMAT", help=DATES),
 ) -> None:
     """How to read a file. `predict`, `evaluate` and `decide --rule` know it from the first time."""
 

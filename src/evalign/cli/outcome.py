@@ -199,8 +199,8 @@ def _shown_models(tried: list[dict[str, Any]]) -> Table:
     rows = []
     for row in tried:
         ends = span({"low": row["rule_score_low"], "high": row["rule_score_high"]})
-        took = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
         scored = [number(row["rule_score"]), ends, number(row["argmax_score"])]
+        took = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
         rows.append([row["candidate"], f"{row['weight']:.2f}", *scored, took])
     headings = ["candidate", "weight", "with its rule", "95% interval", "with argmax", "seconds"]
     return grid(headings, rows)

@@ -1,13 +1,7 @@
 """The run folder: all that `fit` leaves behind, complete or absent, with checksums.
 
-| file                       | holds                                                            |
-| -------------------------- | ---------------------------------------------------------------- |
-| `run.json`                 | format, arguments, columns, classes, versions, SHA-256 of files  |
-| `model/`, `baseline/`      | `AlignedClassifier.save`, or `AlignedEnsemble.save` for both     |
-| `test_predictions.parquet` | the predictions of the models on the test rows                   |
-| `metrics.json`             | `evalign.report.scores` of them                                  |
-| `details.json`             | warnings, candidates, rules, column importance, training history |
-| `report.html`              | made from the others, and the only one without a checksum        |
+`run.json` holds the arguments, columns, classes and versions, and the SHA-256 of every other file
+but `report.html`, which is made from the others. The guide in the documentation lists the files.
 
 It is built in `<folder>.partial/run` and renamed at the end. The checkpoints of training lie beside
 it: after a crash the same command continues from them.
@@ -21,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -131,9 +125,17 @@ def finished(folder: Path, arguments: About) -> FinishedRun | None:
     return None
 
 
+class NewRun(NamedTuple):
+    """A folder for the run's files, one for checkpoints, and what becomes `run.json`."""
+
+    folder: Path
+    checkpoints: Path
+    about: About
+
+
 @contextmanager
-def building(folder: Path, arguments: About) -> Iterator[tuple[Path, Path, About]]:
-    """Give a folder for the run's files, one for checkpoints, and what becomes `run.json`.
+def building(folder: Path, arguments: About) -> Iterator[NewRun]:
+    """Give a run to fill, which gets its name at the end.
 
     After an error the partial folder is kept if it holds training to continue from.
     """
@@ -146,7 +148,7 @@ def building(folder: Path, arguments: About) -> Iterator[tuple[Path, Path, About
             write_json(partial / "command.json", arguments)
             shutil.rmtree(building, ignore_errors=True)
             building.mkdir()
-            yield building, checkpoints, about
+            yield NewRun(building, checkpoints, about)
             _finish(building, about)
             if folder.exists():
                 folder.rmdir()

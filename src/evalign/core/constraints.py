@@ -12,7 +12,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.groups import of_each
 from evalign.core.metrics import ClassMetric, MatrixMetric, Metric, resolve
-from evalign.core.metrics.names import LONGEST, SYNONYMS, split
+from evalign.core.metrics.names import SYNONYMS, split
 from evalign.core.numerics import safe_ratio
 from evalign.core.text import nearest
 
@@ -206,7 +206,7 @@ def _terms(text: str, names: Sequence[str]) -> Iterator[re.Match[str]]:
 
 def _constraint(term: re.Match[str], names: Sequence[str] | None, owner: str) -> Constraint:
     text = term[0].strip()
-    shown = repr(text if len(text) <= LONGEST else text[:LONGEST] + "…")
+    shown = repr(text)
     sign = term["sign"]
     try:
         bound = float(term["bound"])

@@ -15,7 +15,9 @@ OFFSET_PRECISION, FACTOR_PRECISION = 1.0, 4.0
 LEAST_FACTOR = 0.05  # a higher logit must not count against a class
 
 
-def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def factor_and_offsets(
+    logits: Tensor, target: Tensor, weight: Tensor, precision: float = OFFSET_PRECISION
+) -> tuple[Tensor, Tensor]:
     """a and b (C,) that maximise the posterior of softmax(a·logits + b), by Newton's method.
 
     This is vector scaling with one factor. With more than `MOST_CLASSES_WITH_FACTOR` classes the
@@ -23,47 +25,46 @@ def factor_and_offsets(logits: Tensor, target: Tensor, weight: Tensor) -> tuple[
     """
     if logits.shape[1] > MOST_CLASSES_WITH_FACTOR:
         return logits.new_ones(()), _offsets_of_many(logits, target, weight)
-    actual = weight @ target
-    evidence = weight @ (target * logits).sum(1)
+    actual = torch.cat([(weight @ (target * logits).sum(1)).unsqueeze(0), weight @ target])
+    prior = torch.full_like(actual, precision)
+    prior[0] = FACTOR_PRECISION
+    usual = torch.eye(len(actual), dtype=logits.dtype, device=logits.device)[0]
 
-    def newton(a: Tensor, b: Tensor, *, held: bool = False) -> tuple[Tensor, Tensor]:
+    def newton(numbers: Tensor, *, held: bool = False) -> Tensor:
         for _ in range(NEWTON_STEPS):
-            mass, square = torch.zeros_like(b), torch.zeros_like(b.diag())
-            mean, spread, both = torch.zeros_like(a), torch.zeros_like(a), torch.zeros_like(b)
-            for part, w in zip(logits.split(2**14), weight.split(2**14), strict=True):
-                eta = (a * part + b).softmax(-1)
-                weighted = w.unsqueeze(-1) * eta
-                mass += weighted.sum(0)
-                square += eta.T @ weighted
-                expected = (eta * part).sum(-1)
-                mean += (w * expected).sum()
-                slope = weighted * (part - expected.unsqueeze(-1))  # of the mass, by a
-                both += slope.sum(0)
-                spread += (slope * part).sum()
-            hessian = torch.cat(
-                [
-                    torch.cat([(spread + FACTOR_PRECISION).unsqueeze(0), both]).unsqueeze(0),
-                    torch.cat([both.unsqueeze(1), (mass + OFFSET_PRECISION).diag() - square], 1),
-                ]
-            )
-            gradient = torch.cat(
-                [
-                    (mean - evidence + FACTOR_PRECISION * (a - 1)).unsqueeze(0),
-                    mass - actual + OFFSET_PRECISION * b,
-                ]
-            )
+            mass, hessian = _moments(logits, weight, numbers)
+            gradient, hessian = mass - actual + prior * (numbers - usual), hessian + prior.diag()
             if held:
                 gradient[0] = hessian[0, 1:] = hessian[1:, 0] = 0
             step = torch.linalg.solve(hessian, gradient).clamp(-1, 1)
-            a, b = a - step[0], b - step[1:]
+            numbers = numbers - step
             if step.abs().max() < CONVERGED:
                 break
-        return a, b
+        return numbers
 
-    a, b = newton(torch.ones_like(evidence), torch.zeros_like(actual))
-    if a < LEAST_FACTOR:
-        a, b = newton(a.new_tensor(LEAST_FACTOR), torch.zeros_like(b), held=True)
-    return a, b
+    numbers = newton(usual)
+    if numbers[0] < LEAST_FACTOR:
+        numbers = newton(LEAST_FACTOR * usual, held=True)
+    return numbers[0], numbers[1:]
+
+
+def _moments(logits: Tensor, weight: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums over rows of the mean and covariance, by η, of a class's logit and its indicator."""
+    classes = logits.shape[1]
+    mean, square = logits.new_zeros(1 + classes), logits.new_zeros(1 + classes, 1 + classes)
+    for part, w in zip(logits.split(2**14), weight.split(2**14), strict=True):
+        eta = (numbers[0] * part + numbers[1:]).softmax(-1)
+        weighted = w.unsqueeze(1) * eta
+        expected = (eta * part).sum(-1, keepdim=True)
+        slope = weighted * (part - expected)  # of the mass of each class, by the factor
+        mean[0] += (w * expected[:, 0]).sum()
+        mean[1:] += weighted.sum(0)
+        square[0, 0] += (slope * part).sum()
+        square[0, 1:] += slope.sum(0)
+        square[1:, 1:] -= eta.T @ weighted
+    square[1:, 0] = square[0, 1:]
+    square[1:, 1:] += mean[1:].diag()
+    return mean, square
 
 
 def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
@@ -97,31 +98,9 @@ def _offsets_of_many(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 
 
 def factor_and_offset(margin: Tensor, positive: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """a, b that maximise the posterior of sigmoid(a·margin + b) (Platt's), by Newton's method.
-
-    A factor below `LEAST_FACTOR` is held there, as in `factor_and_offsets`.
-    """
-    columns = torch.stack([margin, torch.ones_like(margin)], 1)
-    prior, usual = (
-        margin.new_tensor([FACTOR_PRECISION, OFFSET_PRECISION]),
-        margin.new_tensor([1.0, 0.0]),
-    )
-
-    def newton(numbers: Tensor, *, held: bool = False) -> Tensor:
-        for _ in range(NEWTON_STEPS):
-            p = (columns @ numbers).sigmoid()
-            curve = (weight * p * (1 - p)).unsqueeze(-1) * columns
-            gradient = (weight * (p - positive)) @ columns + prior * (numbers - usual)
-            hessian = curve.T @ columns + prior.diag()
-            if held:
-                gradient[0] = hessian[0, 1] = hessian[1, 0] = 0
-            step = torch.linalg.solve(hessian, gradient)
-            numbers = numbers - step.clamp(-1, 1)
-            if step.abs().max() < CONVERGED:
-                break
-        return numbers
-
-    a, b = newton(usual)
-    if a < LEAST_FACTOR:
-        a, b = newton(margin.new_tensor([LEAST_FACTOR, 0.0]), held=True)
-    return a, b
+    """a, b that maximise the posterior of sigmoid(a·margin + b), which is Platt scaling."""
+    logits = torch.stack([torch.zeros_like(margin), margin], 1)
+    target = torch.stack([1 - positive, positive], 1)
+    # b is the difference of two offsets, each of which has half of its variance.
+    a, both = factor_and_offsets(logits, target, weight, 2 * OFFSET_PRECISION)
+    return a, both[1] - both[0]

@@ -1,10 +1,7 @@
 """The best rule if probabilities are right, and the slacks of a rule's constraints."""
 
-from dataclasses import replace
-
 from torch import Tensor
 
-from evalign.core.metrics import MetricFunction
 from evalign.decisions import multilabel
 from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.inputs import without_floor
@@ -13,21 +10,15 @@ from evalign.decisions.threshold import threshold_gains
 from evalign.decisions.tuned import search
 
 
-def best_of_classes(
+def best_expected(
     logits: Tensor, weight: Tensor, objective: Objective, groups: Tensor | None = None
 ) -> Tensor:
-    """The best gains (C, C) if the probabilities of these logits are right."""
+    """The best gains, (C, C) or (L, 2, 2), if the probabilities of these logits are right."""
+    if objective.multilabel:
+        believed = without_floor(logits.sigmoid())
+        return threshold_gains(multilabel.thresholds(logits, believed, weight, objective))
     believed = objective.by_group(without_floor(logits.softmax(1)), groups)
     return search(logits, believed, weight, objective)
-
-
-def best_of_labels(
-    logits: Tensor, weight: Tensor, metric: str | MetricFunction, objective: Objective
-) -> Tensor:
-    """The best gains (L, 2, 2) of a multilabel problem if the probabilities are right."""
-    of_labels = multilabel.LabelObjective.of(metric, objective)
-    believed = without_floor(logits.sigmoid())
-    return threshold_gains(multilabel.thresholds(logits, believed, weight, of_labels))
 
 
 def slacks_of(
@@ -36,7 +27,7 @@ def slacks_of(
     """How far each constraint is from its bound: of logits with η, if `true` is the truth."""
     if not objective.constraints:
         return None
-    if gain.ndim == 2:
-        return objective.slacks(ScoredRows(eta, true, weight).matrices(gain.unsqueeze(0))[0])
-    at = (gain[:, 0, 0] / gain[:, 1, 1]).log()
-    return replace(objective, multilabel=True).slacks(multilabel.sums(logits, true, weight, at))
+    if objective.multilabel:
+        at = (gain[:, 0, 0] / gain[:, 1, 1]).log()
+        return objective.slacks(multilabel.sums(logits, true, weight, at))
+    return objective.slacks(ScoredRows(eta, true, weight).matrices(gain.unsqueeze(0))[0])

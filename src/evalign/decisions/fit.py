@@ -1,28 +1,16 @@
 """Fit a decision rule to scores of any form."""
 
 from collections.abc import Sequence
-from numbers import Real
-from typing import get_args
 
 import numpy as np
 import torch
 
-from evalign.core.checks import require
-from evalign.core.input_warnings import LIKE_ONE, warn_of_one_hot
+from evalign.core.input_warnings import warn_of_one_hot
 from evalign.core.metrics import MetricFunction
-from evalign.core.rows import Task, check_task
-from evalign.decisions.fit_rows import fit_rows
-from evalign.decisions.inputs import (
-    Groups,
-    Values,
-    as_counts,
-    as_groups,
-    as_labels,
-    as_scores,
-    as_weights,
-    tensor_of,
-)
-from evalign.decisions.objective import Objective
+from evalign.core.rows import Task
+from evalign.decisions import inputs
+from evalign.decisions.fit_rows import FitSettings, fit_rows
+from evalign.decisions.inputs import Groups, Values
 from evalign.decisions.rule import Decision, DecisionRule
 
 
@@ -101,72 +89,23 @@ def fit_decision(
         array([1, 1])
     """
     owner = "fit_decision"
-    check_arguments(owner, metric, decision, task, constraint, classes)
-    check_promise(owner, decision, constraint, confidence)
-    labels = None if y is None else tensor_of(owner, "y", y)
-    scores = as_scores(owner, logits, probabilities, labels, task=task, class_dim=class_dim)
+    settings = FitSettings(
+        owner, metric, decision, task, constraint, confidence, classes, ignore_index, class_dim
+    )
+    labels = None if y is None else inputs.tensor_of(owner, "y", y)
+    scores = inputs.as_scores(owner, logits, probabilities, labels, task=task, class_dim=class_dim)
     rows, many = scores.rows, scores.multilabel
-    weight = as_weights(owner, sample_weight, scores)
+    weight = inputs.as_weights(owner, sample_weight, scores)
     if labels is not None:
-        labels, seen = as_labels(owner, labels, scores, ignore_index)
+        labels, seen = inputs.as_labels(owner, labels, scores, ignore_index)
         weight = weight * seen
         if many and task is None:
-            # Probabilities of exclusive classes add up to 1. Logits do not tell.
-            from_one = (rows.sigmoid().sum(1) - 1).abs()
-            if probabilities is None or bool((from_one < LIKE_ONE).all()):
-                warn_of_one_hot(owner, labels, "y")
-    weight = as_counts(owner, weight)
+            warn_of_one_hot(owner, labels, "y")
+    weight = inputs.as_counts(owner, weight)
     counts = weight.sum(1) > 0 if many else weight > 0
-    group = None if groups is None else as_groups(owner, groups, scores, counts)
+    group = None if groups is None else inputs.as_groups(owner, groups, scores, counts)
     if not counts.all():  # otherwise copies would take a tenth of the time
         rows, weight = rows[counts], weight[counts]
         labels = None if labels is None else labels[counts]
         group = None if group is None else group[counts]
-    return fit_rows(
-        owner,
-        rows,
-        labels,
-        weight,
-        metric=metric,
-        decision=decision,
-        task="multilabel" if many else task,
-        constraint=constraint,
-        confidence=confidence,
-        classes=classes,
-        offsets=offsets,
-        class_dim=1 if class_dim is None else class_dim,
-        groups=group,
-    )
-
-
-def check_arguments(
-    owner: str,
-    metric: str | MetricFunction,
-    decision: Decision,
-    task: Task | None,
-    constraint: str | None,
-    classes: Sequence[str | float] | np.ndarray | None,
-) -> None:
-    """Check everything that needs no rows."""
-    allowed = f"be one of {', '.join(get_args(Decision))}"
-    require(decision in get_args(Decision), owner, "decision", allowed, repr(decision))
-    cure = 'Use "tuned" or "expected".'
-    free = decision != "argmax" or constraint is None
-    require(free, owner, "constraint", "be None for argmax", repr(constraint), cure)
-    check_task(owner, task)
-    Objective.of(owner, metric, constraint, classes)
-
-
-def check_promise(
-    owner: str, decision: Decision, constraint: str | None, confidence: float | None
-) -> None:
-    """Check a confidence, which needs a constraint and labels."""
-    if confidence is None:
-        return
-    ok = isinstance(confidence, Real) and not isinstance(confidence, bool)
-    ok = ok and 0.5 <= float(confidence) < 1
-    require(ok, owner, "confidence", "lie from 0.5 to below 1", repr(confidence))
-    allowed, cure = "come with a constraint", 'Give one, such as "recall >= 0.9".'
-    require(constraint is not None, owner, "confidence", allowed, confidence, cure)
-    allowed, cure = "come with the decision tuned", "Probabilities alone promise nothing."
-    require(decision == "tuned", owner, "confidence", allowed, f"the decision {decision}", cure)
+    return fit_rows(settings, rows, labels, weight, many=many, offsets=offsets, groups=group)

@@ -1,6 +1,9 @@
 """Fit a rule to rows in float64: which search finds it, by the decision and the task."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import get_args
 
 import numpy as np
 import torch
@@ -8,37 +11,89 @@ from torch import Tensor
 
 from evalign.core.checks import complaint, require
 from evalign.core.metrics import MetricFunction
-from evalign.core.rows import Task
+from evalign.core.rows import Task, check_task
 from evalign.decisions import multilabel
 from evalign.decisions.class_shares import calibration_gap
 from evalign.decisions.confusions import normalised
-from evalign.decisions.expected import best_of_classes, best_of_labels, slacks_of
+from evalign.decisions.expected import best_expected, slacks_of
 from evalign.decisions.inputs import Values, class_vector
 from evalign.decisions.objective import Objective
 from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
-from evalign.decisions.saved_rule import is_name
+from evalign.decisions.saved_rule import class_names
 from evalign.decisions.threshold import threshold_gains
-from evalign.decisions.tuned import Fitted, calibrate, search, tuned
+from evalign.decisions.tuned import Fitted, LabelledRows, calibrate, search, tuned
 
 # Median log-odds of scores that are larger: a softmax would see no differences between them.
 LARGEST_LOG_ODDS = 20.0
 
 
+@dataclass(frozen=True)
+class FitSettings:
+    """Arguments of `fit_decision` and `DecisionFitter`, checked as far as that needs no rows."""
+
+    owner: str
+    metric: str | MetricFunction
+    decision: Decision = "tuned"
+    task: Task | None = None
+    constraint: str | None = None
+    confidence: float | None = None
+    classes: Sequence[str | float] | np.ndarray | None = None
+    ignore_index: int = -100
+    class_dim: int | None = None
+
+    def __post_init__(self) -> None:
+        owner, known = self.owner, get_args(Decision)
+        allowed = f"be one of {', '.join(known)}"
+        require(self.decision in known, owner, "decision", allowed, repr(self.decision))
+        free, cure = self.decision != "argmax" or self.constraint is None, 'Use "tuned".'
+        require(free, owner, "constraint", "be None for argmax", repr(self.constraint), cure)
+        check_task(owner, self.task)
+        Objective.of(owner, self.metric, self.constraint, self.classes)
+        check_promise(owner, self.decision, self.constraint, self.confidence)
+
+
+def check_promise(
+    owner: str, decision: Decision, constraint: str | None, confidence: float | None
+) -> None:
+    """Check a confidence, which needs a constraint and labels."""
+    if confidence is None:
+        return
+    ok = isinstance(confidence, Real) and 0.5 <= float(confidence) < 1
+    require(ok, owner, "confidence", "lie from 0.5 to below 1", repr(confidence))
+    allowed, cure = "come with a constraint", 'Give one, such as "recall >= 0.9".'
+    require(constraint is not None, owner, "confidence", allowed, confidence, cure)
+    allowed, cure = "come with the decision tuned", "Probabilities alone promise nothing."
+    require(decision == "tuned", owner, "confidence", allowed, f"the decision {decision}", cure)
+
+
+def check_groups(objective: Objective, confidence: float | None = None) -> None:
+    """Refuse groups without a gap, a gap without groups, and both and confidence if multilabel."""
+    owner, gap = objective.owner, any(each.gap for each in objective.constraints)
+    cure = 'They come together, as in constraint="gap(recall) <= 0.05", groups=groups.'
+    if owner != "fit_decision":
+        cure = f"Use fit_decision: {owner} keeps no groups of rows."
+    allowed = "be given for a constraint with a gap" if gap else "be None without a gap"
+    require(gap == bool(objective.groups), owner, "groups", allowed, objective.groups, cure)
+    ok = not objective.multilabel or (confidence is None and not gap)
+    allowed, cure = "be None for multilabel problems", "Fit a rule for each label by itself."
+    require(ok, owner, "groups and confidence", allowed, confidence, cure)
+
+
+def labels_missing(owner: str) -> ValueError:
+    """The error for a tuned rule without labels."""
+    cure = 'Without labels use decision="expected".'
+    return ValueError(complaint(owner, "y", "hold labels for tuned", None, cure))
+
+
 def fit_rows(
-    owner: str,
+    settings: FitSettings,
     rows: Tensor,
     labels: Tensor | None,
     weight: Tensor,
     *,
-    metric: str | MetricFunction,
-    decision: Decision,
-    task: Task | None,
-    constraint: str | None,
-    confidence: float | None,
-    classes: Sequence[str | float] | np.ndarray | None,
+    many: bool,
     offsets: Values | None,
-    class_dim: int,
     groups: Tensor | None = None,
     number_of_rows: int | None = None,
 ) -> DecisionRule:
@@ -47,36 +102,35 @@ def fit_rows(
     `groups` numbers the group of each row. `number_of_rows` is the number that the rows stand for,
     if they are a sample.
     """
-    many, number = task == "multilabel", rows.shape[1]
-    if task == "binary":
+    owner, decision, number = settings.owner, settings.decision, rows.shape[1]
+    if settings.task == "binary":
         cure = 'Labels that do not exclude each other are task="multilabel".'
         require(number == 2, owner, "task", f"be multiclass for {number} classes", "binary", cure)
     if decision == "tuned" and labels is None:
         raise labels_missing(owner)
-    names = _names(owner, classes, number)
-    of_groups = 0 if groups is None else int(groups.amax()) + 1
-    objective = Objective.of(owner, metric, constraint, names, of_groups)
-    check_groups(objective, many, confidence)
+    names = None if settings.classes is None else _names(owner, settings.classes, number)
+    objective = Objective.of(
+        owner,
+        settings.metric,
+        settings.constraint,
+        names,
+        0 if groups is None else int(groups.amax()) + 1,
+        multilabel=many,
+    )
+    check_groups(objective, settings.confidence)
     own = rows.new_zeros(number)
     if offsets is not None:
         own = class_vector(owner, "offsets", offsets, number).to(rows)
-        rows = rows + own
-    scale = 1.0 if labels is None else _scale(rows, many)
-    rows, own = scale * rows, scale * own
+    scale = 1.0 if labels is None else _scale(rows + own, many)
+    rows, own = scale * (rows + own), scale * own
     if many:
         mass, target = weight, labels
-        found = _for_labels(rows, labels, weight, metric, objective, decision, own)
+        found = _for_labels(rows, labels, weight, objective, decision, own)
         eta = rows.sigmoid()
     else:
         mass = weight.unsqueeze(1)
         target = None if labels is None else torch.eye(number, device=rows.device).to(rows)[labels]
-        if confidence is not None:
-            assert target is not None
-            found = promised(
-                rows, target, weight, objective, _argmax(own), confidence, groups, names
-            )
-        else:
-            found = _for_classes(rows, target, weight, objective, decision, own, groups)
+        found = _for_classes(rows, target, weight, objective, settings, own, groups, names)
         eta = (found.factor * rows + found.offsets).softmax(1)
     true = objective.by_group(eta if decision == "expected" or target is None else target, groups)
     prior = mass * (target if decision == "tuned" and target is not None else eta)
@@ -87,19 +141,19 @@ def fit_rows(
         gain=found.gain,
         decision=decision,
         source=found.source,
-        metric=metric,
-        constraint=constraint,
+        metric=settings.metric,
+        constraint=settings.constraint,
         score=found.score,
         offsets=found.factor * own + found.offsets if corrected else None,
         factor=factor,
         task="multilabel" if many else "binary" if number == 2 else "multiclass",
         classes=names,
-        class_dim=class_dim,
+        class_dim=1 if settings.class_dim is None else settings.class_dim,
         class_prior=prior.sum(0) / mass.sum(0).clamp(min=1e-300),
         calibration_gap=None if target is None else calibration_gap(eta, target, mass),
         rows=len(rows) if number_of_rows is None else number_of_rows,
         slacks=slacks_of(objective, rows, eta, true, weight, found.gain),
-        confidence=None if confidence is None else float(confidence),
+        confidence=None if settings.confidence is None else float(settings.confidence),
         promised=found.promised,
     )
 
@@ -108,7 +162,6 @@ def _for_labels(
     logits: Tensor,
     y: Tensor | None,
     weight: Tensor,
-    metric: str | MetricFunction,
     objective: Objective,
     decision: Decision,
     own: Tensor,
@@ -118,18 +171,12 @@ def _for_labels(
     if decision == "argmax":
         gain = threshold_gains(own)
     elif decision == "expected":
-        gain = best_of_labels(logits, weight, metric, objective)
+        gain = best_expected(logits, weight, objective)
     else:
         assert y is not None
-        of_labels = multilabel.LabelObjective.of(metric, objective)
-        found, score = multilabel.tuned(logits, y, weight, of_labels)
+        found, score = multilabel.tuned(logits, y, weight, objective)
         gain, source = threshold_gains(found), "labels"
     return Fitted(gain, 1.0, torch.zeros_like(own), source, score)
-
-
-def _argmax(own: Tensor) -> Tensor:
-    """The gains of the network's own labels: the argmax of the logits is that of η_j e^(−own_j)."""
-    return normalised((-own).softmax(0).diag())
 
 
 def _for_classes(
@@ -137,68 +184,46 @@ def _for_classes(
     target: Tensor | None,
     weight: Tensor,
     objective: Objective,
-    decision: Decision,
+    settings: FitSettings,
     own: Tensor,
     groups: Tensor | None,
+    names: list[str | float] | None,
 ) -> Fitted:
     """The rule of exclusive classes, for logits that hold the offsets `own`."""
     unchanged = torch.zeros_like(own)
-    if decision == "expected":
+    # The argmax of the network's logits is that of η_j e^(−own_j).
+    argmax = normalised((-own).softmax(0).diag())
+    if settings.decision == "expected":
         if target is None:
-            gain = best_of_classes(logits, weight, objective, groups)
-            return Fitted(gain, 1.0, unchanged, decision)
+            gain = best_expected(logits, weight, objective, groups)
+            return Fitted(gain, 1.0, unchanged, "expected")
         eta, factor, offsets = calibrated = calibrate(logits, target, weight)
         believed = objective.by_group(calibrated.believed(logits, target, weight), groups)
         gain = search(eta.log(), believed, weight, objective)
-        return Fitted(gain, factor, offsets, decision)
-    if decision == "tuned":
+        return Fitted(gain, factor, offsets, "expected")
+    if settings.decision == "tuned":
         assert target is not None
+        rows = LabelledRows(logits, target, weight, argmax, groups)
+        if settings.confidence is not None:
+            return promised(rows, objective, settings.confidence, names)
         # Labels of one class tell nothing about the others, and a threshold beside the only row of
         # a class is luck.
         needed = 2 if len(own) == 2 else 1
         if (target.sum(0) >= needed).sum() >= 2 or objective.constraints:
-            return tuned(logits, target, weight, objective, _argmax(own), groups)
-    return Fitted(_argmax(own), 1.0, unchanged, "argmax")
+            return tuned(rows, objective)
+    return Fitted(argmax, 1.0, unchanged, "argmax")
 
 
-def labels_missing(owner: str) -> ValueError:
-    """The error for a tuned rule without labels."""
-    cure = 'Without labels use decision="expected".'
-    return ValueError(complaint(owner, "y", "hold labels for tuned", None, cure))
-
-
-def check_groups(objective: Objective, many: bool, confidence: float | None = None) -> None:
-    """Refuse groups without a gap, a gap without groups, and both and confidence if multilabel."""
-    owner, gaps = objective.owner, [each.text for each in objective.constraints if each.gap]
-    cure = 'Leave them out, or bound a gap: constraint="gap(recall) <= 0.05".'
-    none = objective.groups and not gaps
-    require(not none, owner, "groups", "be None without a gap", f"{objective.groups} groups", cure)
-    if gaps and not objective.groups:
-        cure = "Pass groups=, a group for each row."
-        if owner != "fit_decision":
-            cure = f"Use fit_decision with groups=. {owner} keeps no groups of rows."
-        require(False, owner, "groups", f"be given for {gaps[0]!r}", None, cure)
-    cure = "Fit a rule for each label by itself."
-    for name, given in {"groups": objective.groups, "confidence": confidence}.items():
-        allowed = "be None for multilabel problems"
-        require(not (many and given), owner, name, allowed, given, cure)
-
-
-def _scale(rows: Tensor, many: bool) -> float:
+def _scale(rows: Tensor, multilabel: bool) -> float:
     """A factor for scores far beyond log-odds."""
-    lead = rows.abs() if many else rows.topk(2, 1).values.diff(dim=1).abs()
+    lead = rows.abs() if multilabel else rows.topk(2, 1).values.diff(dim=1).abs()
     return min(1.0, LARGEST_LOG_ODDS / lead.median().clamp(min=1e-300).item())
 
 
 def _names(
-    owner: str, classes: Sequence[str | float] | np.ndarray | None, number: int
-) -> list[str | float] | None:
+    owner: str, classes: Sequence[str | float] | np.ndarray, number: int
+) -> list[str | float]:
     """The names of the classes as Python's own strings and numbers, which JSON can hold."""
-    if classes is None:
-        return None
     names = np.asarray(classes, dtype=object).tolist()
     names = [name.item() if isinstance(name, np.generic) else name for name in names]
-    allowed = f"hold a name for each of the {number} classes, each once: strings or finite numbers"
-    ok = all(map(is_name, names)) and len(set(names)) == len(names) == number
-    require(ok, owner, "classes", allowed, names, "Name others by str(name).")
-    return names
+    return class_names(owner, names, number)

@@ -15,11 +15,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import complaint, require, values_readable
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
-from evalign.decisions.fit import check_arguments, check_promise
-from evalign.decisions.fit_rows import check_groups, fit_rows, labels_missing
+from evalign.decisions.fit_rows import FitSettings, check_groups, fit_rows, labels_missing
 from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, tensor_of
 from evalign.decisions.objective import Objective
 from evalign.decisions.rule import Decision, DecisionRule
@@ -27,6 +26,7 @@ from evalign.decisions.stream_memory import BINS, WIDTH, Histogram, Sample
 from evalign.decisions.threshold import constant_beyond
 
 Ranks = Literal["all", "own"]
+Form = tuple[Task, int]  # the task and the number of columns
 OWNER = "DecisionFitter"
 
 
@@ -70,26 +70,20 @@ class DecisionFitter:
         max_rows: int = 2**17,
         ranks: Ranks = "all",
     ) -> None:
-        check_arguments(OWNER, metric, decision, task, constraint, classes)
-        check_promise(OWNER, decision, constraint, confidence)
-        check_groups(Objective.of(OWNER, metric, constraint, classes), many=False)
+        self.settings = FitSettings(
+            OWNER, metric, decision, task, constraint, confidence, classes, ignore_index, class_dim
+        )
+        check_groups(Objective.of(OWNER, metric, constraint, classes))
         require(max_rows >= 1, OWNER, "max_rows", "be at least 1", max_rows)
         known = get_args(Ranks)
         require(ranks in known, OWNER, "ranks", f"be one of {', '.join(known)}", repr(ranks))
-        self.metric = metric
-        self.decision: Decision = decision
-        self.task: Task | None = task
-        self.constraint, self.confidence = constraint, confidence
-        self.classes, self.offsets = classes, offsets
-        self.ignore_index, self.class_dim = ignore_index, class_dim
-        self.max_rows, self.ranks = max_rows, ranks
+        self.offsets, self.max_rows, self.ranks = offsets, max_rows, ranks
         self.reset()
 
     def reset(self) -> None:
         """Forget all rows."""
         self._memory: Histogram | Sample | None = None
-        self._form: tuple[Task, int] | None = None  # the task and the number of columns
-        self._seen = 0
+        self._form: Form | None = None
         self._labelled = True  # whether every row came with a label
 
     @torch.no_grad()
@@ -101,26 +95,24 @@ class DecisionFitter:
         probabilities: Values | None = None,
         sample_weight: Values | None = None,
     ) -> None:
-        """Add the rows of a batch, which may be empty, as in `fit_decision`."""
+        """Add the rows of a batch, which may be empty, as in `fit_decision`.
+
+        Values on a GPU are not read here: `compute` refuses them if they are unsound.
+        """
         given = probabilities if logits is None else logits
         if given is not None and len(given) == 0:
             return
-        if self.decision == "tuned" and y is None:
+        how = self.settings
+        if how.decision == "tuned" and y is None:
             raise labels_missing(OWNER)
         labels = None if y is None else tensor_of(OWNER, "y", y)
+        read = not isinstance(given, Tensor) or values_readable(given)
+        task = how.task if self._form is None else self._form[0]
         scores = as_scores(
-            OWNER,
-            logits,
-            probabilities,
-            labels,
-            task=self.task if self._form is None else self._form[0],
-            class_dim=self.class_dim,
+            OWNER, logits, probabilities, labels, task=task, class_dim=how.class_dim, read=read
         )
-        rows, weight = scores.rows, as_weights(OWNER, sample_weight, scores)
-        form: tuple[Task, int] = (
-            "multilabel" if scores.multilabel else "multiclass",
-            rows.shape[1],
-        )
+        rows, weight = scores.rows, as_weights(OWNER, sample_weight, scores, read=read)
+        form: Form = ("multilabel" if scores.multilabel else "multiclass", rows.shape[1])
         if self._form is None:
             self._form, self._memory = form, self._empty(form, rows.device)
         allowed = f"be {self._form[0]} with {self._form[1]} columns, as before"
@@ -128,34 +120,20 @@ class DecisionFitter:
         if labels is None:
             self._labelled, labels = False, torch.zeros_like(weight, dtype=torch.int64)
         else:
-            labels, seen = as_labels(OWNER, labels, scores, self.ignore_index)
+            labels, seen = as_labels(OWNER, labels, scores, how.ignore_index, read=read)
             weight = weight * seen
-        if isinstance(self._memory, Histogram):
-            if not scores.multilabel:
-                rows, labels, weight = rows[:, 1:] - rows[:, :1], labels[:, None], weight[:, None]
-            self._memory.add(rows, labels, weight)
-        elif self._memory is not None:
-            keys, counts = self._keys(len(rows), rows.device), weight > 0
-            self._memory.add(*(each[counts] for each in (rows, labels, weight, keys)))
-        self._seen += len(rows)
+        # Unsound rows leave NaN in the mass, where `compute` finds it.
+        unsound = rows.isnan() if scores.multilabel else rows.isnan().any(1)
+        assert self._memory is not None
+        self._memory.add(rows.nan_to_num(), labels, weight.masked_fill(unsound, torch.nan))
 
-    def _empty(self, form: tuple[Task, int], device: torch.device) -> Histogram | Sample:
+    def _empty(self, form: Form, device: torch.device) -> Histogram | Sample:
         task, columns = form
-        if task == "multilabel":
-            return Histogram.empty(columns, device)
         # A confidence counts rows, which the bins of a histogram do not tell apart.
-        if columns == 2 and self.confidence is None:
-            return Histogram.empty(1, device)
-        return Sample.empty(columns, self.max_rows, device)
-
-    def _keys(self, rows: int, device: torch.device) -> Tensor:
-        """Pseudo-random numbers in [0, 1) of the next rows, the same on every device."""
-        first = self._seen + (dist.get_rank() << 40 if self._summed() else 0)
-        # SplitMix64, its constants as signed numbers
-        x = torch.arange(first, first + rows, device=device) * -0x61C8864680B583EB
-        x = (x ^ (x >> 30)) * -0x40A7B892E31B1A47
-        x = (x ^ (x >> 27)) * -0x6B2FB644ECCEEE15
-        return (x & (2**52 - 1)).double() / 2**52
+        if task == "multilabel" or (columns == 2 and self.settings.confidence is None):
+            return Histogram.empty(columns, device, two_classes=task != "multilabel")
+        first = dist.get_rank() << 40 if self._summed() else 0
+        return Sample.empty(columns, self.max_rows, device, first)
 
     def _summed(self) -> bool:
         return self.ranks == "all" and dist.is_available() and dist.is_initialized()
@@ -184,29 +162,24 @@ class DecisionFitter:
     def compute(self) -> DecisionRule:
         """The rule for all rows since the start or the last `reset`, the same on all ranks."""
         whole = self.over_ranks() if self._summed() else self
-        memory, form = whole._memory, whole._form
-        if memory is None or form is None or not memory.mass.any():
+        memory = whole._memory
+        if memory is None or not memory.mass.any():
             cure = "Call update first, with rows that are not ignored."
             raise ValueError(complaint(OWNER, "rows", "hold at least one", "none", cure))
+        allowed = "hold finite scores, labels of the classes, and weights of at least 0"
+        sound = bool(memory.mass.isfinite().all())
+        require(
+            sound, OWNER, "rows", allowed, "other values", "Move a batch to the CPU to see them."
+        )
         rows, labels, weight = memory.rows()
-        many = form[0] == "multilabel"
-        if isinstance(memory, Histogram) and not many:
-            rows = torch.cat([torch.zeros_like(rows), rows], 1)
-            labels, weight = labels.squeeze(1), weight.squeeze(1)
         rule = fit_rows(
-            OWNER,
+            self.settings,
             rows,
             labels if whole._labelled else None,
             weight,
-            metric=self.metric,
-            decision=self.decision,
-            task="multilabel" if many else self.task,
-            constraint=self.constraint,
-            confidence=self.confidence,
-            classes=self.classes,
+            many=whole._form is not None and whole._form[0] == "multilabel",
             offsets=self.offsets,
-            class_dim=1 if self.class_dim is None else self.class_dim,
-            number_of_rows=int(memory.counts.sum() / (len(memory.counts) if many else 1)),
+            number_of_rows=memory.number_of_rows(),
         )
         if isinstance(memory, Histogram):  # whose last bins hold all rows beyond them
             gain = constant_beyond(rule.gain, rule.log_odds, BINS / 2 * WIDTH)

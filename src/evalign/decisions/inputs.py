@@ -7,6 +7,9 @@
 | (B, C, ...)                    | (B, ...)            | (B, ...)           |
 | (B, ..., C), `class_dim=-1`    | (B, ...)            | (B, ...)           |
 | (N, L) or (B, L, ...)          | the same shape, 0/1 | the same shape     |
+
+Unsound values raise an error. Where `read` is False, because reading would wait for a GPU, they
+become NaN instead.
 """
 
 from collections.abc import Sequence
@@ -34,19 +37,26 @@ from evalign.core.input_warnings import (
     warn_of_layout,
 )
 from evalign.core.numerics import with_mean_one
-from evalign.core.rows import Task, check_indices, per_row, signed
+from evalign.core.rows import Task, cure_of_label, per_row, signed
 from evalign.core.weights import check_weights, weight_tensor
 
 # A probability of 0 becomes this one, since its logarithm has to be finite. It is half of what
 # float32 adds to 1: next to a probability that went through float32 nothing smaller is known.
 FLOOR = 2.0**-24
-# How far a row of probabilities may be from 1: they may be bfloat16 or rounded to two digits.
+# How far probabilities may lie outside of 0 to 1, and the sum of a row from 1: they may be bfloat16
+# or rounded to two digits.
 FROM_ONE = 0.02
-# How far outside of 0 to 1 a probability may lie, in roundings of its dtype.
-ROUNDINGS_OUTSIDE = 4
 
 Values = Tensor | np.ndarray | list[Any]
 Groups = Tensor | np.ndarray | Sequence[int] | Sequence[str]
+# What scores must be, and the cure.
+SOUND = {
+    "logits": ("be finite", "The network has diverged or its input holds such values."),
+    "probabilities": (
+        f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}",
+        'Pass logits positionally. One probability for each label is task="multilabel".',
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,7 @@ def as_scores(
     *,
     task: Task | None,
     class_dim: int | None,
+    read: bool = True,
 ) -> Scores:
     """Check logits or probabilities, one of which is given, and flatten them.
 
@@ -97,8 +108,7 @@ def as_scores(
     got = "neither" if logits is None else "both"
     require(one, owner, "logits or probabilities=", "be given, one of the two", got)
     name, given = ("logits", logits) if probabilities is None else ("probabilities", probabilities)
-    values = tensor_of(owner, name, given)
-    values = rounded(values) if name == "probabilities" else values.double()
+    values = tensor_of(owner, name, given).double()
     require(values.ndim > 0 and values.numel() > 0, owner, name, "hold rows", tuple(values.shape))
     shape, of_labels = tuple(values.shape), None if y is None else tuple(y.shape)
     if class_dim is None:
@@ -116,8 +126,14 @@ def as_scores(
     if multilabel:
         allowed = "have shape (N, L) or (B, L, ...), with a column for each label"
         require(len(shape) > 1, owner, name, allowed, shape)
-    to_rows = _log_odds if name == "probabilities" else _differences
-    rows = to_rows(owner, values.reshape(-1, columns), multilabel)
+    flat = values.reshape(-1, columns)
+    rows, sound = (_log_odds if name == "probabilities" else _differences)(flat, multilabel)
+    if read and not sound.all():
+        allowed, cure = SOUND[name]
+        raise ValueError(complaint(owner, name, allowed, flat[~sound][0].tolist(), cure))
+    if read and name == "logits" and look_like_probabilities(flat, multilabel):
+        warn(f"The logits of {owner} look like probabilities: pass probabilities=.")
+    rows = rows.masked_fill(~sound.unsqueeze(1), torch.nan)
     return Scores(rows, tuple(values.shape[:-1]), class_dim, multilabel, isinstance(given, Tensor))
 
 
@@ -137,29 +153,33 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
     raise TypeError(complaint(owner, name, allowed, got, cure))
 
 
-def rounded(probabilities: Tensor) -> Tensor:
-    """Probabilities in float64, where those outside of 0 to 1 by rounding are moved inside."""
-    values = probabilities.double()
-    if not probabilities.is_floating_point():
-        return values
-    inside = values.clamp(0, 1)
-    near = (values - inside).abs() <= ROUNDINGS_OUTSIDE * torch.finfo(probabilities.dtype).eps
-    return torch.where(near, inside, values)
+def _differences(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
+    """Logits minus their largest, and which rows are finite.
 
-
-def _differences(owner: str, values: Tensor, multilabel: bool) -> Tensor:
-    """Logits minus their largest: only differences count, and large logits would overflow."""
-    if not values.isfinite().all():
-        got = values[~values.isfinite()][:1].tolist()
-        cure = "The network has diverged or its input holds such values."
-        raise ValueError(complaint(owner, "logits", "be finite", got, cure))
-    if look_like_probabilities(values, multilabel):
-        warn(f"The logits of {owner} look like probabilities: pass probabilities=.")
+    Only differences count, and large logits would overflow.
+    """
+    sound = values.isfinite().all(1)
     if multilabel:
-        return values
+        return values, sound
     if values.shape[1] == 1:
         values = torch.cat([torch.zeros_like(values), values], 1)
-    return values - values.amax(1, keepdim=True)
+    return values - values.amax(1, keepdim=True), sound
+
+
+def _log_odds(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
+    """log p, or the log-odds of labels, and which rows are probabilities.
+
+    0 and 1, as a forest gives them, lie at `FLOOR`.
+    """
+    sound = ((values >= -FROM_ONE) & (values <= 1 + FROM_ONE)).all(1)
+    values = values.clamp(0, 1)
+    if multilabel:
+        return values.clamp(min=FLOOR).log() - (1 - values).clamp(min=FLOOR).log(), sound
+    if values.shape[1] == 1:
+        values = torch.cat([1 - values, values], 1)
+    rows = values.clamp(min=FLOOR).log()
+    sound &= (values.sum(1) - 1).abs() <= FROM_ONE
+    return rows - rows.amax(1, keepdim=True), sound
 
 
 def look_like_probabilities(values: Tensor, multilabel: bool) -> bool:
@@ -171,27 +191,6 @@ def look_like_probabilities(values: Tensor, multilabel: bool) -> bool:
     return rows_of_probabilities(values)
 
 
-def _log_odds(owner: str, values: Tensor, multilabel: bool) -> Tensor:
-    """log p, or the log-odds of labels, with 0 and 1, as of a forest, at `FLOOR`."""
-    cure = "Pass logits positionally."
-    wrong = values[~((values >= 0) & (values <= 1))]
-    allowed = "lie from 0 to 1"
-    require(not len(wrong), owner, "probabilities", allowed, wrong[:1].tolist(), cure)
-    if multilabel:
-        return values.clamp(min=FLOOR).log() - (1 - values).clamp(min=FLOOR).log()
-    if values.shape[1] == 1:
-        values = torch.cat([1 - values, values], 1)
-    sums = values.sum(1)
-    wrong = sums[(sums - 1).abs() > FROM_ONE]
-    if len(wrong):
-        allowed = f"have rows that sum to 1, to within {FROM_ONE}"
-        cure += ' One probability for each of several labels is task="multilabel".'
-        got = f"a row that sums to {wrong[0].item():g}"
-        raise ValueError(complaint(owner, "probabilities", allowed, got, cure))
-    rows = values.clamp(min=FLOOR).log()
-    return rows - rows.amax(1, keepdim=True)
-
-
 def without_floor(probabilities: Tensor) -> Tensor:
     """Probabilities with 0 again where they are no more than the floor that stands for it.
 
@@ -201,46 +200,50 @@ def without_floor(probabilities: Tensor) -> Tensor:
     return probabilities.masked_fill(probabilities <= 2 * FLOOR, 0)
 
 
-def as_labels(owner: str, y: Tensor, scores: Scores, ignore_index: int) -> tuple[Tensor, Tensor]:
-    """Labels, (R,) or (R, L), and which of them are not ignored."""
+def as_labels(
+    owner: str, y: Tensor, scores: Scores, ignore_index: int, *, read: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Labels, (R,) or (R, L), and what to multiply their weights by: 0 leaves a label out."""
     labels = signed(y.to(scores.rows.device))
-    classes, shape = scores.rows.shape[1], scores.shape
+    columns, shape = scores.rows.shape[1], scores.shape
+    allowed, classes = f"have shape {shape}", columns
     if scores.multilabel:
         check_ignored(owner, ignore_index)
-        shape = (*shape, classes)
+        shape, classes = (*shape, columns), 2
+        allowed = "have the shape of the scores, with a 0 or 1 for each label"
         if labels.ndim == len(shape):
             labels = labels.movedim(scores.class_dim, -1)
     elif labels.ndim == len(shape) + 1 and labels.shape[scores.class_dim] == 1:
         labels = labels.squeeze(scores.class_dim)
-    allowed, cure = f"have shape {shape}", ""
-    if scores.multilabel:
-        allowed = "have the shape of the scores, with a 0 or 1 for each label"
-    elif y.ndim == len(shape) > 1:
-        cure = "The classes of the scores are in dimension 1, unless you pass class_dim=-1."
+    cure = "Where classes come last, pass class_dim=-1." if len(scores.shape) > 1 else ""
     require(tuple(labels.shape) == shape, owner, "y", allowed, tuple(y.shape), cure)
-    labels = labels.reshape(-1, classes) if scores.multilabel else labels.flatten()
+    labels = labels.reshape(-1, columns) if scores.multilabel else labels.flatten()
     seen = labels != ignore_index
     labels = labels.masked_fill(~seen, 0)
     whole = labels.long()
-    if scores.multilabel:
-        wrong = labels[(labels != 0) & (labels != 1)]
-        cure = f"Positions to leave out hold ignore_index, {ignore_index}."
-        require(not len(wrong), owner, "y", "hold 0 and 1 only", wrong[:1].tolist(), cure)
-    else:
-        wrong = labels[whole != labels]
-        require(not len(wrong), owner, "y", "hold class indices", wrong[:1].tolist())
-        check_indices(owner, "y", whole, classes)
-    return whole, seen
+    sound = (whole == labels) & (whole >= 0) & (whole < classes)
+    if read and not sound.all():
+        got = labels[~sound][0].item()
+        allowed = (
+            "hold 0 and 1 only" if scores.multilabel else f"hold class indices below {classes}"
+        )
+        cure = cure_of_label(got, classes) if got == int(got) else ""
+        raise ValueError(complaint(owner, "y", allowed, f"{got:g}", cure))
+    return whole.masked_fill(~sound, 0), seen.double().masked_fill(~sound, torch.nan)
 
 
-def as_weights(owner: str, sample_weight: Values | None, scores: Scores) -> Tensor:
+def as_weights(
+    owner: str, sample_weight: Values | None, scores: Scores, *, read: bool = True
+) -> Tensor:
     """Weights of the rows (R,), or (R, L) if multilabel."""
     rows = scores.rows
     weight = rows.new_ones(len(rows))
     if sample_weight is not None:
         weight = weight_tensor(owner, sample_weight).detach().to(rows)
-        check_weights(owner, weight)
+        if read:
+            check_weights(owner, weight)
         weight = per_row(owner, "sample_weight", weight, torch.Size(scores.shape)).flatten()
+        weight = weight.masked_fill(~((weight >= 0) & weight.isfinite()), torch.nan)
     return weight.unsqueeze(1).expand_as(rows) if scores.multilabel else weight
 
 

@@ -39,7 +39,8 @@ class Objective:
 
     Args:
         owner: whose arguments errors complain about.
-        metric: the score to maximise; a cost is negated.
+        metric: the metric to maximise, or to minimise if it is a cost.
+        score: what to maximise instead of the metric.
         constraints: the constraints to meet.
         needs_matrix: whether the metric or a constraint reads single cells of the matrix.
         compact: whether confusions are the three sums.
@@ -48,7 +49,8 @@ class Objective:
     """
 
     owner: str
-    metric: Score
+    metric: Metric
+    score: Score | None = None
     constraints: tuple[Constraint, ...] = ()
     needs_matrix: bool = True
     compact: bool = False
@@ -63,12 +65,16 @@ class Objective:
         constraint: str | None,
         classes: Iterable[object] | None = None,
         groups: int = 0,
+        *,
+        multilabel: bool = False,
     ) -> "Objective":
         """Make the objective from the arguments of `fit_decision`."""
         metric = resolve(metric, owner=owner)
         constraints = () if constraint is None else parse(constraint, classes, owner=owner)
         needs_matrix = any(each.needs_matrix for each in (metric, *(c.metric for c in constraints)))
-        return cls(owner, _signed(metric), constraints, needs_matrix, groups=groups)
+        return cls(
+            owner, metric, None, constraints, needs_matrix, multilabel=multilabel, groups=groups
+        )
 
     def unconstrained(self) -> "Objective":
         """The metric without the constraints."""
@@ -76,7 +82,7 @@ class Objective:
 
     def safest(self) -> "Objective":
         """The slack of the constraints as the metric."""
-        return replace(self, metric=self._slack, constraints=())
+        return replace(self, score=self._slack, constraints=())
 
     def compacted(self) -> "Objective":
         """The objective on sums instead of matrices, if it needs no more."""
@@ -114,7 +120,7 @@ class Objective:
 
     def scores(self, confusions: Tensor) -> Tensor:
         """The metric; −∞ where it is undefined or a constraint is not met."""
-        scores = self._each(self.metric, confusions)
+        scores = self._each(self._score, confusions)
         scores = scores.masked_fill(scores.isnan(), -torch.inf)
         if not self.constraints:
             return scores
@@ -157,11 +163,16 @@ class Objective:
         return slopes.nan_to_num(0, 0, 0)
 
     def _mixed(self, confusion: Confusion, groups: Confusion | None, share: Tensor) -> Tensor:
-        metric = self.metric(confusion, groups)
+        metric = self._score(confusion, groups)
         if not self.constraints:
             return metric
         violation = SOFTNESS * softplus(-self._slack(confusion, groups) / SOFTNESS)
         return (1 - share) * metric - share * violation
+
+    def _score(self, c: Confusion, groups: Confusion | None) -> Tensor:
+        if self.score is not None:
+            return self.score(c, groups)
+        return self.metric(c) if self.metric.greater_is_better else -self.metric(c)
 
     def _slack(self, c: Confusion, groups: Confusion | None) -> Tensor:
         """The smooth minimum of the slacks: at least 0 only where all constraints are met."""
@@ -188,10 +199,6 @@ class Objective:
             return Confusion.from_matrix(confusion), None
         tp, predicted, actual = confusion
         return Confusion(tp, predicted, actual, actual.sum()), None
-
-
-def _signed(metric: Metric) -> Score:
-    return (lambda c, _: metric(c)) if metric.greater_is_better else lambda c, _: -metric(c)
 
 
 def _range(metric: Metric) -> float:

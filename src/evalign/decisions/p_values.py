@@ -10,7 +10,7 @@ unequal weights, the number of rows is Kish's, (Σw)² / Σw².
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,25 +18,11 @@ from scipy.optimize import brentq
 from scipy.special import betainc, ndtr, ndtri
 from torch import Tensor
 
+from evalign.core import constraints, metrics
 from evalign.core.confusion import Confusion
-from evalign.core.constraints import (
-    Constraint,
-    FalseNegativeRate,
-    FalsePositiveRate,
-    OfClass,
-    PredictedRate,
-)
-from evalign.core.metrics import (
-    Accuracy,
-    Metric,
-    NegativePredictiveValue,
-    Precision,
-    Recall,
-    Specificity,
-)
+from evalign.core.constraints import Constraint, OfClass
 from evalign.decisions.objective import Objective, each_of
 
-Along = Literal["one way", "own", "other", "all"]
 # More rows than these are not worth naming.
 MOST_ROWS_NAMED = 1e9
 
@@ -50,28 +36,29 @@ class Rate(NamedTuple):
         rows: these rows in words.
         along: whether it only rises or only falls along the thresholds of two classes ("one way").
             If not, which rows it is a share of: those labelled as the class itself ("own") or as
-            the other class, or all rows.
+            the other class ("other"), or "all" rows.
     """
 
     part: Callable[[Confusion], Tensor]
     whole: Callable[[Confusion], Tensor]
     rows: str
-    along: Along
+    along: str
 
 
-RATES: dict[type[Metric], Rate] = {
-    Recall: Rate(lambda c: c.tp, lambda c: c.actual, "rows of {own}", "one way"),
-    FalseNegativeRate: Rate(lambda c: c.fn, lambda c: c.actual, "rows of {own}", "one way"),
-    Specificity: Rate(lambda c: c.tn, lambda c: c.negatives, "rows of {other}", "one way"),
-    FalsePositiveRate: Rate(lambda c: c.fp, lambda c: c.negatives, "rows of {other}", "one way"),
-    PredictedRate: Rate(
+OF_TRUE, OF_FALSE = "rows of {own}", "rows of {other}"
+RATES: dict[type[metrics.Metric], Rate] = {
+    metrics.Recall: Rate(lambda c: c.tp, lambda c: c.actual, OF_TRUE, "one way"),
+    constraints.FalseNegativeRate: Rate(lambda c: c.fn, lambda c: c.actual, OF_TRUE, "one way"),
+    metrics.Specificity: Rate(lambda c: c.tn, lambda c: c.negatives, OF_FALSE, "one way"),
+    constraints.FalsePositiveRate: Rate(lambda c: c.fp, lambda c: c.negatives, OF_FALSE, "one way"),
+    constraints.PredictedRate: Rate(
         lambda c: c.predicted, lambda c: c.total.expand_as(c.tp), "rows", "one way"
     ),
-    Precision: Rate(lambda c: c.tp, lambda c: c.predicted, "rows labelled {own}", "own"),
-    NegativePredictiveValue: Rate(
+    metrics.Precision: Rate(lambda c: c.tp, lambda c: c.predicted, "rows labelled {own}", "own"),
+    metrics.NegativePredictiveValue: Rate(
         lambda c: c.tn, lambda c: c.rejected, "rows labelled {other}", "other"
     ),
-    Accuracy: Rate(
+    metrics.Accuracy: Rate(
         lambda c: c.tp.sum(0, keepdim=True), lambda c: c.total.unsqueeze(0), "rows", "all"
     ),
 }
@@ -83,7 +70,7 @@ def rate_of(constraint: Constraint) -> tuple[Rate, int] | None:
     if isinstance(metric, OfClass):
         metric, place = metric.metric, 1 if metric.index is None else metric.index
     rate = RATES.get(type(metric))
-    averaged = not isinstance(constraint.metric, OfClass | Accuracy)
+    averaged = not isinstance(constraint.metric, OfClass | metrics.Accuracy)
     return None if rate is None or constraint.gap or averaged else (rate, place)
 
 
@@ -214,7 +201,11 @@ def lacking(
     found, kind = rate_of(constraint), "rows"
     if found is not None:
         value, rows, bound = (float(np.ravel(x)[0]) for x in rates(constraint, seen) or ())
-        needed, kind = rows_needed(value, bound, level), _kind(*found, seen, names)
+        needed, (rate, place) = rows_needed(value, bound, level), found
+        classes = seen.mass.shape[-1]
+        words = [f"class {name!r}" for name in names or range(classes)]
+        other = words[1 - place] if classes == 2 else f"others than {words[place]}"
+        kind = rate.rows.format(own=words[place], other=other)
     else:
         z = float(ndtri(1 - level))
         slack, error = (x.item() for x in slack_and_error(constraint, seen, z))
@@ -227,10 +218,3 @@ def lacking(
         return f"{constraint.text!r} is met so closely that no number of rows would do."
     takes = f"{constraint.text!r} takes {math.ceil(needed - 1e-9)} {kind}"
     return f"{takes} if they are like these, and there are {math.floor(rows + 1e-9)}."
-
-
-def _kind(rate: Rate, place: int, seen: CellSums, names: list[str | float] | None) -> str:
-    classes = seen.mass.shape[-1]
-    words = [f"class {name!r}" for name in names or range(classes)]
-    other = words[1 - place] if classes == 2 else f"others than {words[place]}"
-    return rate.rows.format(own=words[place], other=other)

@@ -5,17 +5,16 @@ only if the p-value of "the constraint is broken" is at most δ = (1 − confide
 constraints) on these rows (`p_values`). Then the probability, over the draw of the rows, of
 accepting a rule that breaks a constraint is at most 1 − confidence.
 
-Two classes, a rate among given rows (recall, specificity, fpr, fnr, predicted_rate): the choice
-among all thresholds costs nothing. Such a rate only rises or only falls with the threshold. So if
-any threshold beyond t*, where the bound is broken, passes, then t* passes, because its counts are
-at least as good; and t* is one threshold, which does not depend on the rows.
+Two classes, a rate among given rows (recall, specificity, fpr, fnr, predicted_rate): it only rises
+or only falls with the threshold. If any threshold beyond t*, where the bound is broken, passes,
+then t* passes, because its counts are at least as good; and t* does not depend on the rows. So the
+choice among all thresholds costs nothing.
 
-Two classes, anything else (precision, accuracy, F1, a gap): the rows that chose a threshold because
-it looked good on them cannot test it. So a ladder of thresholds is fixed by the ranks of the rows,
-without their labels, and climbed in a fixed order (the fallback procedure of Wiens): some steps,
-the starts, get equal parts of δ; a step that passes hands its part on to the next, and a step that
-fails loses it. The probability that any step passes that is broken is at most δ. The limits are
-those of a threshold at a row, while it lies in the middle between two: this is nearly exact.
+Two classes, anything else (precision, accuracy, F1, a gap): the rows that chose a threshold cannot
+test it. So a ladder of thresholds is fixed by the ranks of the rows, without their labels, and
+climbed in a fixed order (the fallback procedure of Wiens): some steps, the starts, get equal parts
+of δ; a step that passes hands its part on to the next, and a step that fails loses it. The limits
+are those of a threshold at a row, while it lies in the middle between two: this is nearly exact.
 
 More classes: a rule is searched for with bounds that are tightened by a margin, until it passes.
 The search has seen the rows, and this is not accounted for: the promise is approximate.
@@ -30,17 +29,10 @@ from torch import Tensor
 
 from evalign.core.constraints import Constraint, Infeasible
 from evalign.core.input_warnings import warn
-from evalign.decisions.confusions import ScoredRows
 from evalign.decisions.objective import ROUNDING, Objective
-from evalign.decisions.p_values import (
-    CellSums,
-    lacking,
-    p_values,
-    rate_of,
-    slack_and_error,
-)
+from evalign.decisions.p_values import CellSums, lacking, p_values, rate_of, slack_and_error
 from evalign.decisions.threshold import all_cuts, best_cut, threshold_gains
-from evalign.decisions.tuned import Fitted, tuned
+from evalign.decisions.tuned import Fitted, LabelledRows, tuned
 
 # Steps of the ladder for each halving of the rows beyond a threshold.
 STEPS_PER_HALVING = 8
@@ -58,25 +50,19 @@ class NotPromisedWarning(UserWarning):
 
 
 def promised(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor,
+    rows: LabelledRows,
     objective: Objective,
-    argmax: Tensor,
     confidence: float,
-    groups: Tensor | None = None,
     names: list[str | float] | None = None,
 ) -> Fitted:
-    """The best rule that passes; the arguments are those of `tuned`.
+    """The best rule that passes.
 
     If none passes, it is the one that comes nearest to passing, of those that meet the constraints
     on these rows, and a warning says how many rows it takes.
     """
     level = (1 - confidence) / len(objective.constraints)
-    if logits.shape[1] == 2:
-        rule, seen = _best_threshold(logits, target, weight, objective, level, groups)
-    else:
-        rule, seen = _best_rule(logits, target, weight, objective, argmax, level, groups)
+    two = rows.logits.shape[1] == 2
+    rule, seen = (_best_threshold if two else _best_rule)(rows, objective, level)
     if not rule.promised:
         lacks = [lacking(each, seen, level, names) for each in objective.constraints]
         why = " ".join(filter(None, lacks)) or "Enough rows for one threshold are not for several."
@@ -90,16 +76,12 @@ def promised(
 
 
 def _best_threshold(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    objective: Objective,
-    level: float,
-    groups: Tensor | None,
+    rows: LabelledRows, objective: Objective, level: float
 ) -> tuple[Fitted, CellSums]:
+    logits, target, weight, _, groups = rows
     margin, target = logits[:, 1] - logits[:, 0], objective.by_group(target, groups)
     middle, below, matrices = all_cuts(margin, target, weight, objective)
-    squares = all_cuts(margin, target, weight**2, objective).confusions
+    _, _, squares = all_cuts(margin, target, weight**2, objective)
     seen, scores = CellSums.of(objective, matrices, squares), objective.scores(matrices)
     if scores.amax().isneginf():
         raise objective.infeasible(matrices)
@@ -160,31 +142,19 @@ def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) 
     return passed
 
 
-def _best_rule(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    objective: Objective,
-    argmax: Tensor,
-    level: float,
-    groups: Tensor | None,
-) -> tuple[Fitted, CellSums]:
+def _best_rule(rows: LabelledRows, objective: Objective, level: float) -> tuple[Fitted, CellSums]:
     z, best, margins = float(ndtri(1 - level)), None, np.zeros(len(objective.constraints))
     met = margins
     for _ in range(SEARCHES):
         try:
-            tightened = objective.tightened(margins.tolist())
-            rule = tuned(logits, target, weight, tightened, argmax, groups)
+            rule = tuned(rows, objective.tightened(margins.tolist()))
         except Infeasible:
             if best is None:
                 raise
             margins = (met + margins) / 2  # too much: halfway back
             continue
-        met, true = margins, objective.by_group(target, groups)
-        eta = (rule.factor * logits + rule.offsets).softmax(1)
-        both = [
-            ScoredRows(eta, true, w).matrices(rule.gain.unsqueeze(0)) for w in (weight, weight**2)
-        ]
+        met, eta = margins, (rule.factor * rows.logits + rule.offsets).softmax(1)
+        both = [rows.matrices(eta, rule.gain, w, objective) for w in (rows.weight, rows.weight**2)]
         seen = CellSums.of(objective, *both)
         limits = [slack_and_error(each, seen, z) for each in objective.constraints]
         short = np.array([(z * error - slack).item() for slack, error in limits])

@@ -11,23 +11,16 @@ from evalign.core.checks import complaint, require
 from evalign.core.input_warnings import warn
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
+from evalign.decisions import inputs
 from evalign.decisions.class_shares import estimated_shares
-from evalign.decisions.expected import best_of_classes, best_of_labels, slacks_of
-from evalign.decisions.inputs import (
-    FLOOR,
-    Scores,
-    Values,
-    as_counts,
-    as_scores,
-    as_weights,
-    class_vector,
-)
+from evalign.decisions.expected import best_expected, slacks_of
+from evalign.decisions.inputs import FLOOR, Scores, Values, as_scores, as_weights, class_vector
 from evalign.decisions.objective import Objective
 from evalign.decisions.saved_rule import Decision, checked_state
 
-# Estimated class shares are not to be trusted from fewer rows for each class, or if probabilities
-# had such a `calibration_gap` when the rule was fitted.
-FEWEST_ROWS_OF_CLASS, LARGEST_GAP = 30, 0.25
+# Estimated class shares are not to be trusted if probabilities had a larger `calibration_gap` when
+# the rule was fitted.
+LARGEST_GAP = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,8 +185,8 @@ class DecisionRule:
         by decision "expected". Shares that chance explains do not change. Such a rule promises
         nothing, as it has seen no labels.
 
-        A warning says where an estimate is not to be trusted: with fewer than 30 rows a class,
-        without any row of a class, or if `calibration_gap` is above a quarter.
+        A warning says if `calibration_gap` is above a quarter: the estimate is then not to be
+        trusted.
 
         Args:
             logits: rows as in a call of the rule.
@@ -204,29 +197,32 @@ class DecisionRule:
         owner = "DecisionRule.adapt"
         allowed, cure = "not be argmax, which has nothing to adapt", 'Use "expected" or "tuned".'
         require(self.decision != "argmax", owner, "decision", allowed, "argmax", cure)
-        allowed, cure = "be known", "Make the rule with fit_decision, or load it with metric=."
-        require(self.metric is not None, owner, "metric of the rule", allowed, None, cure)
-        require(self.class_prior is not None, owner, "class_prior of the rule", allowed, None, cure)
-        assert self.metric is not None
-        assert self.class_prior is not None
-        objective = Objective.of(owner, self.metric, self.constraint, self.classes)
-        gaps = [each.text for each in objective.constraints if each.gap]
-        allowed, cure = (
-            "not bound a gap, whose groups are not known here",
-            "Fit again, with groups=.",
+        if self.metric is None or self.class_prior is None:
+            cure = "Make the rule with fit_decision, or load it with metric=."
+            got = f"{self.metric} and {self.class_prior}"
+            names = "metric and class_prior of the rule"
+            raise ValueError(complaint(owner, names, "be known", got, cure))
+        objective = Objective.of(
+            owner, self.metric, self.constraint, self.classes, multilabel=self._multilabel
         )
+        gaps = [each.text for each in objective.constraints if each.gap]
+        allowed, cure = "not bound a gap, as groups are not known here", "Fit again, with groups=."
         require(not gaps, owner, "constraint of the rule", allowed, gaps, cure)
         scores = self._scores(owner, logits, probabilities)
-        weight = as_counts(owner, as_weights(owner, sample_weight, scores))
+        weight = inputs.as_counts(owner, as_weights(owner, sample_weight, scores))
         of_rows = weight[:, 0] if self._multilabel else weight
-        rows, weight = self._calibrated(scores.rows)[of_rows > 0], weight[of_rows > 0]
-        old = self.class_prior.to(rows)
+        counts = of_rows > 0
+        rows, weight, old = (
+            self._calibrated(scores.rows)[counts],
+            weight[counts],
+            self.class_prior.to(scores.rows),
+        )
         if class_prior is None:
-            new = self._estimated(rows, of_rows[of_rows > 0], old)
+            new = self._estimated(rows, of_rows[counts], old)
         else:
             new = class_vector(owner, "class_prior", class_prior, len(old)).to(rows)
             one = self._multilabel or abs(new.sum().item() - 1) < 1e-6
-            ok = bool((new > 0).all()) and bool((new < 1).all()) and one
+            ok = bool(((new > 0) & (new < 1)).all()) and one
             allowed = "hold shares between 0 and 1, which sum to 1 over classes"
             require(ok, owner, "class_prior", allowed, new.tolist())
         # A class without rows before has nothing that could be scaled.
@@ -234,10 +230,8 @@ class DecisionRule:
         if self._multilabel:
             change = change - torch.where(old < 1, (1 - new) / (1 - old), 1).log()
         adapted = rows + change
-        if self._multilabel:
-            gain, eta = best_of_labels(adapted, weight, self.metric, objective), adapted.sigmoid()
-        else:
-            gain, eta = best_of_classes(adapted, weight, objective), adapted.softmax(1)
+        gain = best_expected(adapted, weight, objective)
+        eta = adapted.sigmoid() if self._multilabel else adapted.softmax(1)
         return replace(
             self,
             gain=gain,
@@ -258,17 +252,12 @@ class DecisionRule:
             new = estimated_shares(pairs, weight, torch.stack([1 - old, old], -1), before)[:, 1]
         else:
             new = estimated_shares(rows.softmax(1), weight, old, before)
-        classes = 2 if self._multilabel else len(old)
-        doubts = []
-        if len(rows) < FEWEST_ROWS_OF_CLASS * classes:
-            doubts.append(f"{len(rows)} rows are few for {classes} classes")
-        if bool(((new < 1e-6) & (old > 1e-3)).any()):
-            doubts.append("a class seems to be absent")
-        if (self.calibration_gap or 0) > LARGEST_GAP:
-            doubts.append("the probabilities did not agree with the labels when it was fitted")
-        if doubts and not torch.equal(new, old):
-            text = f"The estimate of DecisionRule.adapt is not to be trusted: {', '.join(doubts)}."
-            warn(f"{text} Pass class_prior= if you know it.")
+        if (self.calibration_gap or 0) > LARGEST_GAP and not torch.equal(new, old):
+            warn(
+                "The estimate of DecisionRule.adapt is not to be trusted: the probabilities did "
+                "not agree with the labels when the rule was fitted. Pass class_prior= if you know "
+                "it."
+            )
         return new
 
     def state_dict(self) -> dict[str, Any]:

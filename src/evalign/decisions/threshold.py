@@ -1,7 +1,5 @@
 """Two classes: the best of all thresholds, scored at once."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -12,22 +10,10 @@ from evalign.decisions.objective import ROUNDING, Objective
 SATURATED = 700.0
 
 
-class Cuts(NamedTuple):
-    """All ways to divide rows by their log-odds.
-
-    Args:
-        middle: the thresholds (K,), ascending.
-        below: the number of rows below each.
-        confusions: the confusion of each, in the form of the objective.
-    """
-
-    middle: Tensor
-    below: Tensor
-    confusions: Tensor
-
-
-def all_cuts(margin: Tensor, target: Tensor, weight: Tensor, objective: Objective) -> Cuts:
-    """All cuts of rows of weights (N,).
+def all_cuts(
+    margin: Tensor, target: Tensor, weight: Tensor, objective: Objective
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The thresholds (K,) of all cuts, the rows below each, and the confusion of each.
 
     Cut k labels the k rows of lowest log-odds 0 and the others 1. After one sort, cumulative sums
     of the targets (N, 2), labels or probabilities, give the confusion matrices of all cuts. With
@@ -47,7 +33,7 @@ def all_cuts(margin: Tensor, target: Tensor, weight: Tensor, objective: Objectiv
         confusions = torch.stack([tp, predicted, total.expand_as(tp)])
     else:
         confusions = torch.stack([below, above], 1)
-    return Cuts(middle, kept, confusions.permute(2, 0, 1))
+    return middle, kept, confusions.permute(2, 0, 1)
 
 
 def cut_places(margin: Tensor) -> tuple[Tensor, Tensor, Tensor]:

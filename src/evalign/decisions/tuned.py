@@ -45,6 +45,29 @@ class Fitted(NamedTuple):
     promised: bool | None = None
 
 
+class LabelledRows(NamedTuple):
+    """Rows to fit a rule to.
+
+    Args:
+        logits: (N, C).
+        target: labels as one-hot rows (N, C).
+        weight: (N,).
+        argmax: the gain matrix of the network's own labels.
+        groups: the group of each row, if the objective has groups.
+    """
+
+    logits: Tensor
+    target: Tensor
+    weight: Tensor
+    argmax: Tensor
+    groups: Tensor | None = None
+
+    def matrices(self, eta: Tensor, gain: Tensor, weight: Tensor, objective: Objective) -> Tensor:
+        """The confusion matrix (1, ...) of a gain matrix, for probabilities η and weights (N,)."""
+        true = objective.by_group(self.target, self.groups)
+        return ScoredRows(eta, true, weight).matrices(gain.unsqueeze(0))
+
+
 def search(
     logits: Tensor,
     target: Tensor,
@@ -63,19 +86,9 @@ def search(
     return gain_matrix(best_rule(rows, objective, own=own, believed=own is None), objective)
 
 
-def tuned(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    objective: Objective,
-    argmax: Tensor,
-    groups: Tensor | None = None,
-) -> Fitted:
-    """The best rule with labels, which `target` (N, C) holds as one-hot rows.
-
-    `argmax` is the gain matrix of the network's own labels, `groups` the group of each row, if the
-    objective has groups.
-    """
+def tuned(rows: LabelledRows, objective: Objective) -> Fitted:
+    """The best rule with labels."""
+    logits, target, weight, argmax, groups = rows
     two, y = logits.shape[1] == 2, target.argmax(1)
     own, counts = Calibrated(logits.softmax(1), 1.0, torch.zeros_like(logits[0])), y.bincount()
     only = (counts == 1)[y].unsqueeze(1)  # whether a row is the only one of its class
@@ -103,13 +116,12 @@ def tuned(
 
     gain, calibrated = learned(weight)
     if alone:
-        true = objective.by_group(target, groups)
-        matrix = ScoredRows(calibrated.eta, true, weight).matrices(gain.unsqueeze(0))
+        matrix = rows.matrices(calibrated.eta, gain, weight, objective)
     else:
         matrix, fold = torch.zeros_like(gain).unsqueeze(0), folds(y)
         for held_out in ((fold == number).double() * weight for number in range(FOLDS)):
             fitted, seen = learned(weight - held_out)
-            matrix += ScoredRows(seen.eta, target, held_out).matrices(fitted.unsqueeze(0))
+            matrix += rows.matrices(seen.eta, fitted, held_out, objective)
     score = objective.scores(matrix).item()
     return Fitted(gain, calibrated.factor, calibrated.offsets, "labels", score)
 

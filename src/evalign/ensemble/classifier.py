@@ -16,7 +16,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule
-from evalign.decisions.fit import check_promise
+from evalign.decisions.fit_rows import check_promise
 from evalign.ensemble import storage
 from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, OWNER, build
 from evalign.ensemble.choice import choose

@@ -15,7 +15,7 @@ from evalign.core.constraints import OfClass, parse
 from evalign.core.groups import stacked
 from evalign.core.metrics import Metric, MetricFunction
 from evalign.decisions import Decision
-from evalign.decisions.fit import check_arguments, check_promise
+from evalign.decisions.fit_rows import FitSettings, check_promise
 from evalign.decisions.gain_search import quick_standing
 from evalign.decisions.objective import Objective
 from evalign.estimator.rows import OWNER
@@ -38,7 +38,7 @@ def check_constraint(
     gaps: bool = False,
 ) -> None:
     """Refuse a constraint that no rule can meet; `gaps` are allowed if rows have groups."""
-    check_arguments(owner, metric, decision, None, text, names)
+    FitSettings(owner, metric, decision, constraint=text, classes=names)
     perfect = Confusion.from_matrix(torch.eye(len(names)))
     for each in parse(text, names, owner=owner):
         allowed, cure = "not be about gaps", "Bound them in fit_decision, which takes groups."

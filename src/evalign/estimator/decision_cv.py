@@ -20,7 +20,7 @@ from evalign.core.checks import refuse_masked_rows, require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.numerics import with_mean_one
 from evalign.decisions import Decision, DecisionRule
-from evalign.decisions.fit import check_promise
+from evalign.decisions.fit_rows import check_promise
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
 from evalign.estimator.out_of_fold import (

@@ -15,7 +15,7 @@ from evalign.core.estimates import Estimate, estimate
 from evalign.core.groups import of_each, stacked
 from evalign.core.metrics import Metric, MetricFunction, resolve
 from evalign.decisions import Decision, DecisionRule, fit_decision
-from evalign.decisions.fit import check_arguments
+from evalign.decisions.fit_rows import FitSettings
 from evalign.decisions.objective import Objective
 from evalign.decisions.promise import NotPromisedWarning
 from evalign.estimator.constrained import gaps_of
@@ -39,7 +39,8 @@ class RuleSettings:
 
     def check(self, owner: str) -> None:
         """Refuse settings that no rule can meet, before a classifier is trained."""
-        check_arguments(owner, self.metric, self.decision, None, self.constraint, self.classes)
+        given = {"constraint": self.constraint, "classes": self.classes}
+        FitSettings(owner, self.metric, self.decision, **given)
         if self.decision != "argmax":
             gaps_of(owner, self.constraint, self.classes, self.groups)
 

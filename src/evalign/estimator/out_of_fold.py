@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from sklearn.utils.validation import _num_samples
 
 from evalign.core.checks import complaint, require
 from evalign.core.text import counted
-from evalign.decisions.inputs import rounded
 
 Method = Literal["predict_proba", "decision_function"]
 Split = tuple[np.ndarray, np.ndarray]  # training rows, held-out rows
@@ -105,8 +103,8 @@ def class_scores(
     else:
         given = getattr(estimator, method)(X)
     if multilabel:
-        return _label_scores(given, method, known, len(classes))
-    values = _numbers(given, method)
+        return _label_scores(given, known, len(classes))
+    values = np.array(given, dtype=np.float64)
     if values.ndim == 1:
         values = np.stack([np.zeros_like(values), values], 1)
     allowed = f"give a column for each of the {len(known)} classes it was fitted on"
@@ -119,21 +117,16 @@ def class_scores(
     return columns
 
 
-def _numbers(given: Any, method: Method) -> np.ndarray:
-    """Scores as float64; probabilities that float32 rounded above 1 become 1."""
-    values = torch.from_numpy(np.array(given))
-    return (rounded(values) if method == "predict_proba" else values.double()).numpy()
-
-
-def _label_scores(given: Any, method: Method, known: Any, labels: int) -> np.ndarray:
+def _label_scores(given: Any, known: Any, labels: int) -> np.ndarray:
     """A column per label. Forests and `MultiOutputClassifier` give a list of arrays instead."""
     if not isinstance(given, list):
-        values = _numbers(given, method)
+        values = np.array(given, dtype=np.float64)
         allowed = f"give a column for each of the {labels} labels"
         require(values.shape[1:] == (labels,), OWNER, "estimator", allowed, values.shape)
         return values
     columns = [
-        _positive(_numbers(part, method), own) for part, own in zip(given, known, strict=True)
+        _positive(np.array(part, dtype=np.float64), own)
+        for part, own in zip(given, known, strict=True)
     ]
     return np.stack(columns, 1)
 

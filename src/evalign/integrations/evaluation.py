@@ -83,7 +83,8 @@ class Evaluation:
 
     def load_rule(self, state: Mapping[str, Any]) -> None:
         """Take the rule of a checkpoint, or have none if the checkpoint has none."""
-        own = None if isinstance(self._fitter.metric, str) else self._fitter.metric
+        given = self._fitter.settings.metric
+        own = None if isinstance(given, str) else given
         found = state.get("rule")
         self.fitted = None if found is None else DecisionRule.from_state_dict(found, metric=own)
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score, jaccard_score, precision_score, recall_score
-from torch import nn
 
-from evalign import Confusion, MetricLoss, exact_backward, metrics
+from evalign import Confusion, MetricLoss, metrics
 from evalign.losses import LovaszSoftmaxLoss
 from tests import tolerances
 
@@ -116,21 +115,12 @@ def test_gradient_takes_the_share_as_a_constant():
 
 def test_parts_of_a_batch_are_the_batch():
     """Alone, each row has less than one predicted row of most classes."""
-    torch.manual_seed(0)
     logits, target = batch(3)
     whole = Confusion.from_logits(logits, target)
     single = zip(logits.split(1), target.split(1), strict=True)
     parts = [Confusion.from_logits(z, y) for z, y in single]
     f1 = metrics.FBeta(average="macro")
     torch.testing.assert_close(f1(sum(parts)), f1(whole), rtol=0, atol=tolerances.SAME)
-
-    model, loss = nn.Linear(8, 8).double(), MetricLoss("f1_macro")
-    weight = torch.rand(6, dtype=torch.float64)
-    value = loss(model(logits), target, sample_weight=weight)
-    expected = torch.autograd.grad(value, model.weight)[0]
-    pieces = list(zip(logits.split(2), target.split(2), weight.split(2), strict=True))
-    assert exact_backward(loss, model, pieces).item() == pytest.approx(value.item(), abs=1e-12)
-    torch.testing.assert_close(model.weight.grad, expected, rtol=0, atol=tolerances.SAME)
 
 
 def test_running_statistics_count_the_rows_of_the_average():

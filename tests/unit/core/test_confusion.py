@@ -201,40 +201,8 @@ def test_from_logits_approaches_from_predictions():
 # Layout.
 
 
-TASKS = {
-    # name: (logits, target) of 3 examples with 2 x 4 pixels
-    "binary": lambda: (logits_of(3, 1, 2, 4), labels_of(3, 2, 4, classes=2)),
-    "binary float": lambda: (logits_of(3, 1, 2, 4), labels_of(3, 1, 2, 4, classes=2).double()),
-    "multiclass": lambda: (logits_of(3, 5, 2, 4), labels_of(3, 2, 4, classes=5)),
-    "probabilities": lambda: (logits_of(3, 5, 2, 4), logits_of(3, 5, 2, 4, seed=7).softmax(1)),
-    "multilabel": lambda: (logits_of(3, 5, 2, 4), labels_of(3, 5, 2, 4, classes=2).bool()),
-}
-
-
 def task_of(name):
     return {"task": "multiclass"} if name == "probabilities" else {}
-
-
-def flat_rows(x, has_classes):
-    """Reshape (N, C, H, W) to (N·H·W, C), or (N, H, W) to (N·H·W,)."""
-    if not has_classes:
-        return x.reshape(-1)
-    return x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_spatial_dimensions_are_rows(name):
-    logits, target = TASKS[name]()
-    weight = weights_of(3, 2, 4)
-    flat = (flat_rows(logits, True), flat_rows(target, target.ndim == 4))
-    expected = Confusion.from_logits(*flat, sample_weight=weight.reshape(-1), **task_of(name))
-    c = Confusion.from_logits(logits, target, sample_weight=weight, **task_of(name))
-    assert_same(c, expected)
-    # one weight per example counts for all its pixels
-    per_example = weight[:, 0, 0]
-    c = Confusion.from_logits(logits, target, sample_weight=per_example, **task_of(name))
-    spread = per_example.repeat_interleave(8)
-    assert_same(c, Confusion.from_logits(*flat, sample_weight=spread, **task_of(name)))
 
 
 def test_a_confusion_is_moved_and_cast_whole():
@@ -302,18 +270,6 @@ def test_label_156_of_a_uint8_mask_is_not_minus_100():
     target = torch.tensor([156, 0], dtype=torch.uint8)
     assert Confusion.from_predictions(target, target).total == 2
     assert Confusion.from_logits(logits_of(2, 160), target).total == 2
-
-
-@pytest.mark.parametrize("name", FLAT)
-def test_weight_k_is_k_copies_and_weight_0_is_dropped(name):
-    logits, target = FLAT[name]()
-    times = labels_of(12, classes=4, seed=3)
-    assert (times == 0).any()
-    weighted = Confusion.from_logits(
-        logits, target, sample_weight=times.double(), matrix=True, **task_of(name)
-    )
-    copies = [x.repeat_interleave(times, 0) for x in (logits, target)]
-    assert_same(weighted, Confusion.from_logits(*copies, matrix=True, **task_of(name)))
 
 
 @pytest.mark.parametrize("multilabel", [False, True])
@@ -431,22 +387,6 @@ def test_a_hundred_thousand_classes_never_meet_in_a_matrix(way, name):
         assert value.isfinite()
         assert logits.grad.isfinite().all()
         assert logits.grad.any()
-
-
-@pytest.mark.parametrize("name", FLAT)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_logits_are_summed_in_float64(dtype, name):
-    logits, target = FLAT[name]()
-    many = 600
-    logits = logits.to(dtype).repeat(many, *[1] * (logits.ndim - 1))
-    target = target.repeat(many, *[1] * (target.ndim - 1))
-    if name == "probabilities":
-        target = target.float()
-    c = Confusion.from_logits(logits, target, matrix=True, **task_of(name))
-    assert c.tp.dtype == c.total.dtype == torch.float64
-    rounding = 0 if name != "probabilities" else tolerances.FLOAT32  # of the given probabilities
-    assert (c.total - 12 * many).abs().max() <= 12 * many * rounding
-    assert_same(c, Confusion.from_logits(logits.float(), target, matrix=True, **task_of(name)), 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

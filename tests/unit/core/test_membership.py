@@ -162,15 +162,6 @@ def test_step_may_be_any_function(of):
         assert_same(soft, of(logits, temperature=0.2))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_upcast_first(dtype):
-    logits = torch.linspace(-3, 3, 12).reshape(4, 3).to(dtype)
-    for memberships in (membership.multilabel, membership.multiclass):
-        soft = memberships(logits)
-        assert soft.dtype == torch.float32
-        assert soft.equal(memberships(logits.float()))
-
-
 def test_of_batch_serves_every_task():
     logits = torch.linspace(-3, 3, 12, dtype=torch.float64).reshape(6, 2)
     zeros = torch.zeros(6, dtype=torch.int64)

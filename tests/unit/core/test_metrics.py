@@ -1,13 +1,13 @@
-"""Hard metrics against scikit-learn, torchmetrics and the reference; soft ones; their names."""
+"""Hard metrics against scikit-learn and the reference; soft ones; their names."""
 
 import itertools
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-import torchmetrics.functional.classification as tm
 from sklearn import config_context
 from sklearn import metrics as sk
 from sklearn.base import BaseEstimator
@@ -24,25 +24,6 @@ ZERO_DIVISIONS = (0.0, 1.0, math.nan)
 # Confusion matrices, with the degenerate ones first. Each maker takes (generator, counts).
 
 
-def absent(random, counts):
-    for k in random.permutation(len(counts))[: len(counts) // 2]:
-        counts[k, :] = counts[:, k] = 0
-    return counts
-
-
-def never_predicted(random, counts):
-    counts[:, random.integers(len(counts))] = 0
-    return counts
-
-
-def one_true_class(random, counts):
-    return counts * (np.arange(len(counts)) == random.integers(len(counts)))[:, None]
-
-
-def one_predicted_class(random, counts):
-    return counts * (np.arange(len(counts)) == random.integers(len(counts)))
-
-
 def one_row(random, counts):
     cell = random.integers(counts.size)
     return (np.arange(counts.size) == cell).reshape(counts.shape).astype(int)
@@ -52,17 +33,21 @@ def one_cell(random, counts):
     return one_row(random, counts) * random.integers(2, 50)
 
 
-def sparse(random, counts):
-    return counts * (random.random(counts.shape) < 0.3)
+def without(random, counts, *, true=False, predicted=False, all_but=False):
+    """Remove one true or predicted class, or all but one."""
+    one = np.arange(len(counts)) == random.integers(len(counts))
+    kept = one if all_but else ~one
+    counts = counts * kept[:, None] if true else counts
+    return counts * kept if predicted else counts
 
 
 SMALL = {
     "plain": lambda random, counts: counts,
-    "sparse": sparse,
-    "absent": absent,
-    "never predicted": never_predicted,
-    "one true class": one_true_class,
-    "one predicted class": one_predicted_class,
+    "sparse": lambda random, counts: counts * (random.random(counts.shape) < 0.3),
+    "absent": partial(without, true=True, predicted=True),
+    "never predicted": partial(without, predicted=True),
+    "one true class": partial(without, true=True, all_but=True),
+    "one predicted class": partial(without, predicted=True, all_but=True),
     "all wrong": lambda random, counts: counts - np.diag(np.diag(counts)),
     "all right": lambda random, counts: np.diag(np.diag(counts)),
     "one row": one_row,
@@ -174,26 +159,6 @@ def test_binary_class_metrics_are_scikit_learns():
             compare_with_scikit_learn(c, *cells(matrix), 2.0, "binary", None, zero_division)
 
 
-@pytest.mark.parametrize("classes", CLASSES)
-def test_beta_per_class_is_scikit_learns_fbeta_of_each_class(classes):
-    random = np.random.default_rng(classes)
-    for matrix in matrices(classes, SMALL | LARGE, repeats=1):
-        c = Confusion.from_matrix(torch.from_numpy(matrix))
-        true, predicted, weight = cells(matrix)
-        beta = (4 * random.random(classes) + 0.1).tolist()
-        of_class = [
-            sk.fbeta_score(
-                true, predicted, beta=b, labels=[k], average="macro", sample_weight=weight
-            )
-            for k, b in enumerate(beta)
-        ]
-        assert_same(metrics.FBeta(beta=beta, average=None)(c), of_class)
-        occurs = (matrix.sum(0) + matrix.sum(1)) > 0
-        assert_same(metrics.FBeta(beta=beta, average="macro")(c), np.mean(of_class, where=occurs))
-        weighted = np.average(of_class, weights=matrix.sum(1))
-        assert_same(metrics.FBeta(beta=beta, average="weighted")(c), weighted)
-
-
 def test_beta_per_class_may_be_an_array():
     expected = metrics.FBeta(beta=[1.0, 2.0, 0.5], average="macro")
     for beta in (np.array([1.0, 2.0, 0.5]), torch.tensor([1.0, 2.0, 0.5]), (1, 2, 0.5)):
@@ -268,57 +233,6 @@ def test_multilabel_metrics_are_scikit_learns(average, zero_division):
         )
         labels = subset(random, true.shape[1]) if random.random() < 0.5 else None
         compare_with_scikit_learn(c, true, predicted, weight, 0.5, average, labels, zero_division)
-
-
-# Against torchmetrics.
-
-
-def torchmetrics_class_metrics(kind, predicted, true, average, zero_division, **size):
-    """Our metric and torchmetrics' value, for the averages and zero_division it has."""
-    common = {**size, "average": average, "validate_args": False}
-    # torchmetrics pools all classes, we those that occur: a difference where tn is in the metric
-    every = (
-        tuple(range(size["num_classes"])) if average == "micro" and "num_classes" in size else None
-    )
-    ours = {"average": average, "labels": every, "zero_division": zero_division}
-    for metric, name in {
-        metrics.Precision(**ours): "precision",
-        metrics.Recall(**ours): "recall",
-        metrics.FBeta(**ours): "f1_score",
-        metrics.Jaccard(**ours): "jaccard_index",
-    }.items():
-        function = getattr(tm, f"{kind}_{name}")
-        yield metric, function(predicted, true, **common, zero_division=zero_division)
-    if zero_division == 0:
-        for metric, name in {
-            metrics.Specificity(**ours): "specificity",
-            metrics.NegativePredictiveValue(**ours): "negative_predictive_value",
-        }.items():
-            yield metric, getattr(tm, f"{kind}_{name}")(predicted, true, **common)
-
-
-@pytest.mark.parametrize("classes", CLASSES)
-def test_class_metrics_are_torchmetrics(classes):
-    for average, zero_division in itertools.product(AVERAGES, (0.0, 1.0)):
-        for matrix in matrices(classes, SMALL, repeats=1):
-            c = Confusion.from_matrix(torch.from_numpy(matrix))
-            for metric, value in torchmetrics_class_metrics(
-                "multiclass", *rows(matrix), average, zero_division, num_classes=classes
-            ):
-                assert_same(metric(c), value, tolerances.TORCHMETRICS, (metric, matrix))
-
-
-@pytest.mark.parametrize("average", AVERAGES)
-def test_multilabel_metrics_are_torchmetrics(average):
-    for true, predicted in multilabel_data(repeats=1):
-        true, predicted = torch.from_numpy(true), torch.from_numpy(predicted)
-        c = Confusion.from_predictions(predicted > 0, true > 0)
-        for metric, value in torchmetrics_class_metrics(
-            "multilabel", predicted, true, average, 0.0, num_labels=true.shape[1]
-        ):
-            if average == "weighted" and not true.any():
-                value = metric(c)  # no class has weight: scikit-learn's plain mean, torchmetrics' 0
-            assert_same(metric(c), value, tolerances.TORCHMETRICS, metric)
 
 
 # Against the reference: the metrics nobody else has, and every metric of fractional entries.
@@ -532,19 +446,6 @@ def test_the_attributes_of_a_users_metric_count():
 
     metric = metrics.resolve(Errors())
     assert (metric.name, metric.greater_is_better, metric.needs_matrix) == ("Errors", False, True)
-
-
-def test_a_metric_without_a_name_or_a_value_cannot_be_made():
-    class Nameless(metrics.Metric):
-        def __call__(self, c):
-            return c.total
-
-    class Worthless(metrics.MatrixMetric):
-        stem = "worthless"
-
-    for kind, missing in ((Nameless, "name"), (Worthless, "value")):
-        with pytest.raises(TypeError, match=f"abstract method '?{missing}"):
-            kind()
 
 
 @pytest.mark.parametrize(

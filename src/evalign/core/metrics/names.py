@@ -71,7 +71,6 @@ SYNONYMS = {
     "true_positive_rate": "recall",
 }
 RANKING = ("auc", "auroc", "roc_auc", "auprc", "pr_auc", "average_precision")
-LONGEST = 200  # characters of a name that an error shows
 
 
 def names() -> list[str]:
@@ -131,9 +130,8 @@ def _named(name: str, zero_division: float, owner: str) -> Metric:
         return _CLASS_METRICS[base](average=average, zero_division=zero_division)
     if beta := re.fullmatch(r"f(\d+(?:\.\d+)?)", base):
         return FBeta(beta=float(beta[1]), average=average, zero_division=zero_division)
-    shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
     allowed = "be a name of metrics.names()"
-    raise ValueError(complaint(owner, "metric", allowed, repr(shown), _cure(shown)))
+    raise ValueError(complaint(owner, "metric", allowed, repr(name), _cure(name)))
 
 
 def split(name: str) -> tuple[str, Average]:
