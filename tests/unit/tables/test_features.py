@@ -380,7 +380,7 @@ def test_scikit_learn(estimator, check, monkeypatch):
 
 def test_other_classifiers_take_the_matrix():
     model = make_pipeline(FrameEncoder(), StandardScaler(), LogisticRegression())
-    clf = AlignedDecisionCV(model, metric="f1", cv=3).fit(X, Y)
+    clf = AlignedDecisionCV(model, metric="f1", cv=3, random_state=1).fit(X, Y)
     assert clf.predict(X).shape == (ROWS,)
     assert (
         clone(model).set_output(transform="pandas").fit(X, Y)[0].transform(X)["colour=red"].max()
