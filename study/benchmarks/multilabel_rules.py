@@ -9,10 +9,10 @@ and scored on the same test rows:
 - labels: the thresholds that are best on the labels.
 - expected: the thresholds that are best if the probabilities are right.
 - calibrated: likewise, after a factor and an offset for each label (Platt scaling with a prior).
-- halfway: the mean of "labels" and "calibrated".
+- halfway: the mean of "labels" and "calibrated". It is what `fit_decision` does.
 - evidence 30, 100, 300: the thresholds that are best on the labels plus what the calibrated
   probabilities say, which count as much as so many rows of each class. It is what `fit_decision`
-  does, with 100.
+  does for two classes, with 100.
 - tournament: "0.5", "expected", "calibrated", "halfway" or "labels", whichever scores best on five
   folds that the rules have not seen. `fit_decision` did so until November 2026.
 
@@ -45,7 +45,7 @@ Rule = Callable[[Tensor], Tensor]  # from the weights of rows (N, L) to threshol
 
 def rules(z: Tensor, y: Tensor, metric: str) -> dict[str, Rule]:
     """Make the rules that learn from log-odds and labels (N, L)."""
-    objective = multilabel.LabelObjective.of(metric, Objective.of("rules", metric, None))
+    objective = Objective.of("rules", metric, None, multilabel=True)
     ones = torch.ones_like(z)
 
     def best(z: Tensor, positive: Tensor, weight: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ from sklearn.metrics import f1_score, jaccard_score, precision_score
 from evalign import Confusion, metrics
 from evalign.decisions import DecisionRule, fit_decision, multilabel, tuned
 from evalign.decisions.objective import Objective
+from evalign.decisions.threshold import best_threshold
+from evalign.decisions.tuned import calibrate
 from tests.tolerances import SAME
 
 
@@ -193,14 +195,6 @@ def test_slacks_of_probabilities_and_of_new_rows():
     assert fit_decision(z, task="multilabel", metric="f1_macro", decision="expected").slacks is None
 
 
-def test_each_label_is_tuned_as_two_classes_are():
-    z, y = problem(150, 3, 7)
-    rule = fit_decision(2.5 * z + 1, y, metric="f1_macro")
-    for k, (column, labels) in enumerate(zip(2.5 * z.T + 1, y.T, strict=True)):
-        alone = fit_decision(column, labels, metric="f1")
-        assert rule.threshold[k] == pytest.approx(alone.threshold, abs=1e-6)
-
-
 def test_ignored_labels_and_weights():
     z, y = problem(300, 2)
     hidden = y.clone()
@@ -306,3 +300,20 @@ def test_a_label_that_no_row_has_is_never_given():
     for decision in ("tuned", "expected"):
         rule = fit_decision(y=y, probabilities=p, metric="f1_macro", decision=decision)
         assert not rule(probabilities=p)[:, 1].any()
+
+
+def test_thresholds_lie_halfway_between_labels_and_calibrated_probabilities():
+    z, y = problem(150, 3, 7)
+    z = 2.5 * z + 1
+    rule = fit_decision(z, y, metric="f1_macro")
+    for k, (column, labels) in enumerate(zip(z.T, y.T, strict=True)):
+        both = torch.stack([torch.zeros_like(column), column], 1)
+        target = torch.stack([1 - labels, labels], 1).double()
+        ones = torch.ones_like(column)
+        objective = Objective.of("test", "f1", None)
+        alone = best_threshold(column, target, ones, objective)
+        eta = calibrate(both, target, ones)
+        margin = eta.factor * column + eta.offsets[1]
+        believed = best_threshold(margin, eta.eta, ones, objective)
+        expected = (alone + (believed - eta.offsets[1]) / eta.factor) / 2
+        assert rule.log_odds[k].item() == pytest.approx(expected.item(), abs=1e-5)

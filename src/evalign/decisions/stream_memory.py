@@ -43,7 +43,7 @@ class Histogram:
     def over_ranks(self) -> "Histogram":
         both = torch.stack([self.counts, self.mass])
         dist.all_reduce(both)
-        return Histogram(*both, self.two_classes)
+        return Histogram(both[0], both[1], self.two_classes)
 
     def number_of_rows(self) -> int:
         """The number of rows; of a multilabel problem, that of a label on average."""

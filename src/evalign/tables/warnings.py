@@ -1,7 +1,8 @@
 """All warnings about data, the same by every door.
 
 An estimator does not know the test rows, so the warnings about them (`warn_of_shared`,
-`warn_of_seen`, `warn_of_perfect`) come from the command line alone.
+`warn_of_seen`, `warn_of_perfect`) come from the command line alone. So does `warn_of_few`: an
+estimator often gets folds of a table, and warns of a class too small to validate or tune on.
 """
 
 import warnings

@@ -4,7 +4,6 @@ import datetime as dt
 import json
 import re
 import warnings
-from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -121,22 +119,6 @@ def test_numbers_and_categories_are_those_of_scikit_learn(seed):
     assert (ours.transform(X)[:, 2:] <= 1).all()
 
 
-def test_frames_that_boosted_trees_take_are_taken():
-    """With gaps and unseen levels; and further, text that is not declared a category, and dates."""
-    plain = X.drop(columns="since").astype({"colour": "category", "sure": "float"})
-    new = plain[:50].astype({"size": object})
-    new.loc[:5, "size"] = "XL"
-    new["size"] = new["size"].astype("category")
-    trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=3).fit(
-        plain, Y
-    )
-    assert trees.predict_proba(new).shape == (50, 2)
-    clf = quick(epochs=2).fit(plain, Y)
-    with pytest.warns(DataWarning, match="that training did not have, in 'size'. They count as"):
-        assert clf.predict_proba(new).shape == (50, 2)
-    assert quick(epochs=2).fit(X, Y).predict(X).shape == (ROWS,)
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.datetimes())
 def test_the_parts_of_a_date(when):
@@ -185,12 +167,9 @@ def test_dates_of_text_and_with_a_zone():
     np.testing.assert_array_equal(aware.transform(berlin), encoder.transform(typed))
     np.testing.assert_array_equal(aware.transform(berlin.astype(object)), encoder.transform(typed))
     np.testing.assert_array_equal(aware.transform(typed), encoder.transform(berlin))
-    assert parsed_dates(["2024-02-29T10:00+01:00"]).values[0] == np.datetime64("2024-02-29T09:00")
-    # "For ever" in New York is in the year 10000 in UTC, which Python's dates do not reach.
-    ever = parsed_dates(["9999-12-31T23:00-05:00", None]).values
-    np.testing.assert_array_equal(ever, np.array(["10000-01-01T04:00", "NaT"], "datetime64[us]"))
-    texts = pd.DataFrame({"when": ["9999-12-31T23:00-05:00", "2024-01-01T00:00-05:00"] * 9})
-    assert np.isfinite(FrameEncoder().fit(texts).transform(texts)).all()
+    found = parsed_dates(["2024-02-29T10:00+01:00", "9999-12-31T23:00-05:00", None]).values
+    expected = ["2024-02-29T09:00", "10000-01-01T04:00", "NaT"]  # beyond Python's own dates
+    np.testing.assert_array_equal(found, np.array(expected, "datetime64[us]"))
     for wrong in ("2023-02-29", "20240101", "2024-W01-1", "2024-1-1", "1"):
         assert parsed_dates([wrong]) is None
 
@@ -198,27 +177,19 @@ def test_dates_of_text_and_with_a_zone():
 # One way for all frames.
 
 
-def as_polars(table):
-    return pl.from_pandas(table)
+FRAMES = {
+    "polars": pl.from_pandas,
+    "polars enum": lambda table: pl.from_pandas(table).with_columns(
+        pl.col("size").cast(pl.Enum(["S", "M", "L"]))
+    ),
+    "arrow": pa.Table.from_pandas,
+    "objects": lambda table: table.astype(object),
+    "nullable": lambda table: table.convert_dtypes(),
+    "arrow types": lambda table: table.convert_dtypes(dtype_backend="pyarrow"),
+}
 
 
-def as_objects(table):
-    return table.astype(object)
-
-
-def as_nullable(table):
-    return table.convert_dtypes()
-
-
-def as_arrow_types(table):
-    return table.convert_dtypes(dtype_backend="pyarrow")
-
-
-@pytest.mark.parametrize(
-    "convert",
-    [as_polars, pa.Table.from_pandas, as_objects, as_nullable, as_arrow_types],
-    ids=lambda convert: convert.__name__,
-)
+@pytest.mark.parametrize("convert", FRAMES.values(), ids=FRAMES)
 def test_all_frames_give_one_matrix(convert):
     encoder = FrameEncoder().fit(X)
     np.testing.assert_array_equal(encoder.transform(convert(X)), encoder.transform(X))
@@ -227,38 +198,6 @@ def test_all_frames_give_one_matrix(convert):
     np.testing.assert_array_equal(other.transform(X), encoder.transform(X))
     backwards = X[X.columns[::-1]]
     np.testing.assert_array_equal(other.transform(convert(backwards)), encoder.transform(X))
-
-
-def test_polars_types():
-    table = pl.DataFrame(
-        {
-            "decimal": [Decimal("1.5"), None, Decimal(2)] * 10,
-            "enum": pl.Series(["a", None, "b"] * 10, dtype=pl.Enum(["a", "b", "c"])),
-            "category": pl.Series(["a", None, "b"] * 10, dtype=pl.Categorical),
-            "day": [dt.date(2024, 1, 1), None, dt.date(2024, 1, 2)] * 10,
-            "nothing": [None] * 30,
-            "true": [True, None, False] * 10,
-        }
-    )
-    with pytest.warns(DataWarning, match=r"Columns are left out: 'nothing' \(empty\)\.$"):
-        encoder = FrameEncoder().fit(table)
-    assert encoder.features_.left_out == {"nothing": "empty"}
-    assert encoder.get_feature_names_out().tolist() == [
-        "decimal",
-        "day: days",
-        "day: weekday",
-        "decimal is missing",
-        *(
-            f"{name}{level}"
-            for name in ("enum", "category")
-            for level in (" is missing", "=a", "=b")
-        ),
-        "day is missing",
-        "true",
-        "true is missing",
-    ]
-    row = encoder.transform(table[1:2])[0]
-    assert row.tolist() == [1.75, 19723.5, 0.5, 1, 1, 0, 0, 1, 0, 0, 1, 0, 1]
 
 
 # Arrays.
@@ -316,12 +255,6 @@ def test_an_array_of_text(kind):
     assert declared.get_feature_names_out().tolist() == ["zip=01", "zip=02"]
 
 
-def test_gaps_of_pandas_in_an_array_of_numbers():
-    array = np.array([[1, 0.5], [pd.NA, 2.0], [3, pd.NA]] * 10, dtype=object)
-    expected = FrameEncoder().fit_transform(np.where(pd.isna(array), np.nan, array).astype(float))
-    np.testing.assert_array_equal(FrameEncoder().fit_transform(array), expected)
-
-
 def test_a_median_that_is_as_large_as_numbers_get():
     array = np.array([[1.7e308], [1.7e308], [np.nan]])
     np.testing.assert_array_equal(FrameEncoder().fit_transform(array)[:, 0], 1.7e308)
@@ -345,6 +278,8 @@ def test_what_is_left_out():
     assert encoder.features_.left_out == left_out
     assert encoder.n_features_in_ == len(table.columns)
     without = table.drop(columns=["country", "person", "nothing"])
+    with pytest.warns(DataWarning, match="that training did not have, in 'size'. They count as"):
+        encoder.transform(without.assign(size="XL"))
     np.testing.assert_array_equal(encoder.transform(without), encoder.transform(table))
     assert encoder.transform(table.assign(number="text")).shape == (ROWS, encoder.features_.width)
 
@@ -359,17 +294,13 @@ DIFFERENT = [
     (X.rename(columns={"age": "Age"}), "Got no column 'age'; another, 'Age'."),
     (changed(age="old"), "Got column 'age' held numbers in fit and holds text ('old' in row 1;"),
     (changed(age=DAYS), "Got column 'age' held numbers in fit and holds dates."),
-    (changed(size=DAYS), "Got column 'size' held categories in fit and holds dates."),
     (changed(member=1.0), "Got column 'member' held booleans in fit and holds numbers."),
     (changed(since=7), "Got column 'since' held dates in fit and holds numbers."),
     (
         changed(since=["2024-01-31", *["soon"] * (ROWS - 1)]),
         "Got column 'since' held dates in fit and holds text ('soon' in row 2;",
     ),
-    (
-        changed(age=np.inf),
-        "X of FrameEncoder must hold finite numbers. Got inf in column 'age', row 1",
-    ),
+    (changed(age=np.inf), "must hold finite numbers. Got inf in column 'age', row 1"),
     (X.set_axis([*"aaaaaaa"], axis=1), "X of FrameEncoder cannot be read: Expected unique column"),
 ]
 
@@ -400,22 +331,9 @@ def test_what_does_not_differ():
 
 REFUSED = [
     (changed(age=[1 + 2j] * ROWS), TypeError, "one in a cell. Got complex128 in column 'age'"),
-    (
-        changed(age=[[1, 2]] * ROWS),
-        TypeError,
-        "must hold numbers, text, booleans or dates, one",
-    ),
+    (changed(age=[[1, 2]] * ROWS), TypeError, "must hold numbers, text, booleans or dates, one"),
     (changed(age=pd.to_timedelta(3, "h")), TypeError, "Got Duration(time_unit='"),
-    (
-        pl.from_pandas(X).select(age=pl.struct("age", "income")),
-        TypeError,
-        "Got Struct({'age': Float64, 'income': Float64}) in column 'age'. Make",
-    ),
-    (
-        pl.DataFrame({"age": [[1.0]] * ROWS}, schema={"age": pl.Array(pl.Float64, 1)}),
-        TypeError,
-        "one in a cell. Got Array(Float64, shape=(1,)) in column 'age'",
-    ),
+    (pl.DataFrame({"age": [[1.0]] * ROWS}), TypeError, "Got List(Float64) in column 'age'"),
     (
         pd.DataFrame({"country": ["NL"] * ROWS}),
         ValueError,
@@ -440,21 +358,15 @@ def test_arrays_and_frames_for_each_other():
     with pytest.warns(UserWarning, match="X does not have valid feature names, but FrameEncoder"):
         got = encoder.transform(numbers.to_numpy())
     np.testing.assert_array_equal(got, encoder.transform(numbers))
-    with pytest.warns(
-        UserWarning, match="X has feature names, but FrameEncoder was fitted without"
-    ):
+    said = "X has feature names, but FrameEncoder was fitted without"
+    with pytest.warns(UserWarning, match=said):
         np.testing.assert_array_equal(array.transform(numbers), got)
-    with (
-        pytest.warns(UserWarning, match="X has feature names"),
-        pytest.raises(
-            ValueError, match="X has 1 features, but FrameEncoder is expecting 2 features"
-        ),
-    ):
+    wrong = "X has 1 features, but FrameEncoder is expecting 2 features"
+    with pytest.warns(UserWarning, match=said), pytest.raises(ValueError, match=wrong):
         array.transform(numbers[["age"]])
-    unnamed = X.set_axis(range(X.shape[1]), axis=1)
-    encoder = FrameEncoder().fit(unnamed)
-    assert not hasattr(encoder, "feature_names_in_")
-    assert encoder.features_.given == tuple(f"x{i}" for i in range(X.shape[1]))
+    unnamed = FrameEncoder().fit(X.set_axis(range(X.shape[1]), axis=1))
+    assert not hasattr(unnamed, "feature_names_in_")
+    assert unnamed.features_.given == tuple(f"x{i}" for i in range(X.shape[1]))
 
 
 # For scikit-learn.
@@ -468,7 +380,7 @@ def test_scikit_learn(estimator, check, monkeypatch):
 
 def test_other_classifiers_take_the_matrix():
     model = make_pipeline(FrameEncoder(), StandardScaler(), LogisticRegression())
-    clf = AlignedDecisionCV(model, metric="f1", cv=3).fit(X, Y)
+    clf = AlignedDecisionCV(model, metric="f1", cv=3, random_state=1).fit(X, Y)
     assert clf.predict(X).shape == (ROWS,)
     assert (
         clone(model).set_output(transform="pandas").fit(X, Y)[0].transform(X)["colour=red"].max()
@@ -522,14 +434,3 @@ def test_validation_data_and_weights():
     np.testing.assert_array_equal(given.predict_proba(seen), expected)
     grouped = quick(epochs=2).fit(X, Y, groups=np.arange(ROWS) // 3)
     assert grouped.predict(X).shape == (ROWS,)
-
-
-def test_arrays_with_gaps_are_learnt_from():
-    rng = np.random.default_rng(0)
-    array, y = rng.normal(size=(400, 3)), rng.integers(2, size=400)
-    array[y == 1, 2] = np.where(rng.random((y == 1).sum()) < 0.9, np.nan, 0)  # the gap is the news
-    clf = quick("f1", epochs=10).fit(array, y)
-    assert clf.score(array, y) > 0.9
-    with pytest.raises(ValueError, match="infinity"):
-        clf.predict(np.full((1, 3), np.inf))
-    assert clf.predict_proba(np.full((1, 3), np.nan))[0, 1] > 0.5

@@ -60,6 +60,18 @@ def test_options_of_reading(tmp_path, text, reading):
     assert frame[2:].isna().all(axis=None)
 
 
+def test_missing_and_dates_of_parquet(tmp_path):
+    frame = pd.DataFrame({"a": [-999, 1, 2], "b": ["?", "x", "-999"], "day": ["31/01/2024"] * 3})
+    frame.to_parquet(path := tmp_path / "table.parquet")
+    source = TableFile(path, Reading(missing=("?", "-999"), dates="%d/%m/%Y"))
+    ((block, raw),) = source.blocks(text=["b"], dates=["day"])
+    for found in (source.read(), block):
+        assert found["a"].tolist()[1:] == [1, 2]
+        assert found.isna().to_numpy().sum() == 3
+        assert found["day"][0] == pd.Timestamp(2024, 1, 31)
+    assert raw["a"].tolist() == frame["a"].tolist()
+
+
 def test_encodings(tmp_path):
     path = saved(tmp_path / "table.csv", encoding="cp1252")
     with pytest.raises(TableError, match=r"it is not utf-8. Name its encoding, such as --enc"):

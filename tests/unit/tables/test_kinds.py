@@ -83,30 +83,13 @@ def test_overview():
             "person": np.arange(40),
         }
     )
-    assert overview(frame) == [
-        {"name": "age", "kind": "number", "gaps": 10, "values": 2, "examples": ["1.5", "2"]},
-        {
-            "name": "colour",
-            "kind": "category",
-            "gaps": 10,
-            "values": 2,
-            "examples": ["red", "blue"],
-        },
-        {"name": "sure", "kind": "boolean", "gaps": 0, "values": 2, "examples": ["True", "False"]},
-        {
-            "name": "since",
-            "kind": "date",
-            "gaps": 0,
-            "values": 2,
-            "examples": ["2024-01-31 00:00:00", "2024-02-29 00:00:00"],
-        },
-        {
-            "name": "person",
-            "kind": "left out: looks like an id",
-            "gaps": 0,
-            "values": 40,
-            "examples": ["0", "1", "2"],
-        },
+    fields = ("name", "kind", "gaps", "values", "examples")
+    assert [tuple(row[field] for field in fields) for row in overview(frame)] == [
+        ("age", "number", 10, 2, ["1.5", "2"]),
+        ("colour", "category", 10, 2, ["red", "blue"]),
+        ("sure", "boolean", 0, 2, ["True", "False"]),
+        ("since", "date", 0, 2, ["2024-01-31 00:00:00", "2024-02-29 00:00:00"]),
+        ("person", "left out: looks like an id", 0, 40, ["0", "1", "2"]),
     ]
     with pytest.raises(ValueError, match="X of overview must be a frame"):
         overview(np.zeros((3, 2)))
@@ -118,9 +101,3 @@ def test_stand_ins():
         FrameEncoder().fit(pd.DataFrame({"age": values}))
     for plain in (values.clip(0), np.where(values < 0, -50, values), np.linspace(-999, 0, ROWS)):
         FrameEncoder().fit(pd.DataFrame({"age": plain}))
-
-
-def test_the_first_odd_cell():
-    column = read_table("X", pd.DataFrame({"day": ["2024-01-31", None, "soon"]})).columns[0]
-    assert column.first_odd("date") == (2, "soon")
-    assert column.first_odd("number") == (0, "2024-01-31")
