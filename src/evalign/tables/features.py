@@ -243,7 +243,7 @@ def _learnt(names: tuple[str, ...], table: TypedTable) -> Iterator[LearntColumn 
         yield kind if typed is None else KINDS[kind].learn(name, typed)
 
 
-def _as_table(X: Given) -> TypedTable:
+def _as_table(X: Any) -> TypedTable:
     """The table itself, or the columns of an array of numbers."""
     if isinstance(X, TypedTable):
         return X

@@ -197,7 +197,7 @@ def _of_array(
     if cells.dtype.kind == "M":
         return ColumnValues("date", cells.astype("datetime64[us]"))
     if cells.dtype.kind == "U":  # in which numpy writes a gap as "nan"
-        cells = np.where(cells == "nan", None, cells)
+        cells = np.where(cells == "nan", np.array(None, dtype=object), cells)
     if cells.dtype.kind != "O":
         raise _refusal(owner, name, str(cells.dtype))
     gaps = gaps_of_objects(cells) if gaps is None else gaps
