@@ -65,7 +65,7 @@ def test_json_holds_methods_records_and_verdict(result):
         values = [r["score"] for r in result["records"] if r["method"] == method["method"]]
         assert len(values) == 2
         assert method["mean"] == pytest.approx(np.mean(values))
-        assert method["low"] <= method["mean"] <= method["high"]
+        assert 0 <= method["low"] <= method["mean"] <= method["high"] <= 1
         assert (method["difference"] is None) == (method["method"] == PLAIN)
     first = result["methods"][0]["method"]
     assert first in result["verdict"][0] or first == PLAIN
@@ -89,12 +89,6 @@ def test_advice_that_nobody_can_follow_is_not_given(binary, monkeypatch):
     said = done("compare", binary, "--target", "label", "--metric", "f1", *QUICK).err
     assert "The positive class is 'b'" in said
     assert "A batch of" not in said
-
-
-@pytest.mark.usefixtures("few")
-def test_intervals_are_within_the_metrics_bounds(result):
-    for method in result["methods"]:
-        assert 0 <= method["low"] <= method["mean"] <= method["high"] <= 1
 
 
 @pytest.mark.usefixtures("few")

@@ -12,14 +12,12 @@ from sklearn.inspection import permutation_importance
 
 from evalign import AlignedClassifier, AlignedEnsemble, DecisionRule
 from evalign.cli import fit as command
-from evalign.cli import run as runs
-from evalign.cli.files import digest
 from evalign.cli.findings import cuts, importance
 from evalign.cli.labelled import LabelledFrame
 from evalign.cli.run import FinishedRun
 from evalign.tables import DataWarning
 from evalign.tables.classes import Labels
-from tests.cli.commands import done, fit, refused, table, written
+from tests.cli.commands import done, fit, refused, sign, table, written
 
 LABELS = {number: Labels("label", tuple(range(number))) for number in (2, 3)}
 
@@ -161,10 +159,8 @@ def test_what_the_run_holds(fitted):
         {"notes": [3]},
         {"cuts": [[0.5, 2, None]] * 2},
         {"cuts": [[0.5, None]] * 2},
-        {"cuts": [["0.5", None, None]] * 2},
         {"against": 3},
         {"columns": [{"column": "age", "value": float("nan"), "low": 0, "high": 0}]},
-        {"columns": [{}]},
         {"rows": None},
         {"more": 1},
     ],
@@ -174,8 +170,5 @@ def test_forged_findings(fitted, tmp_path, change):
     details = json.loads((run / name).read_text())
     details["findings"] |= change
     (run / name).write_text(json.dumps(details))
-    about = json.loads((run / "run.json").read_text())
-    about.pop("sha256")
-    about["files"][name] = digest(run / name)
-    (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
+    sign(run)
     assert "cannot be used" in refused("report", run)

@@ -27,12 +27,8 @@ def test_the_run_folder(fitted, data):
     assert names == whole
     assert not fitted.with_name("run.partial").exists()
     run = FinishedRun(fitted)
-    assert run.columns.kinds == {
-        "age": "number",
-        "income": "number",
-        "colour": "category",
-        "member": "category",
-    }
+    kinds = {"age": "number", "income": "number", "colour": "category", "member": "category"}
+    assert run.columns.kinds == kinds
     assert run.labels.names == ["high", "low", "middle"]
     assert run.about["rows"] == {"training": 192, "test": 48}
     assert "<html" in (fitted / "report.html").read_text(encoding="utf-8")
@@ -60,12 +56,8 @@ def test_the_columns_are_learnt_from_the_training_rows(fitted, data):
 
 def test_it_learns(fitted):
     methods = {m["key"]: m for m in json.loads((fitted / "metrics.json").read_text())["methods"]}
-    assert list(methods) == [
-        "aligned",
-        "aligned_argmax",
-        "cross_entropy",
-        "cross_entropy_argmax",
-    ]
+    names = ["aligned", "cross_entropy"]
+    assert list(methods) == [name + end for name in names for end in ("", "_argmax")]
     assert methods["aligned"]["value"] > 0.6
     assert methods["aligned"]["low"] < methods["aligned"]["value"] < methods["aligned"]["high"]
 
@@ -280,11 +272,6 @@ def test_metrics():
     said = done("metrics").out
     for name, meaning in listed.items():
         assert re.search(rf"^{re.escape(f'{name}  ')} *{re.escape(meaning)}$", said, re.M)
-    assert "evalign metrics" in done("fit", "--help").out
-
-
-def test_version():
-    assert done("--version").out == f"evalign {evalign.__version__}\n"
 
 
 def test_as_a_module(monkeypatch, capsys):

@@ -14,13 +14,12 @@ from evalign import AlignedClassifier, AlignedEnsemble
 from evalign.cli import fit as work
 from evalign.cli import models
 from evalign.cli import run as runs
-from evalign.cli.files import digest
 from evalign.cli.options import MODELS, seconds
 from evalign.cli.run import FinishedRun
 from evalign.ensemble import candidates
 from evalign.ensemble.candidates import DEFAULT, NAMES
 from evalign.training import CheckpointError
-from tests.cli.commands import done, files, fit, invoke, refused, table, written
+from tests.cli.commands import done, files, fit, invoke, refused, sign, table, written
 
 
 def two(rows, seed=0):
@@ -73,13 +72,8 @@ def test_it_is_held_to_the_strongest_candidate(blend):
 def test_what_it_found(blend, pair):
     saved = json.loads((blend / "metrics.json").read_text())
     tried = saved["tried"]
-    assert [row["candidate"] for row in tried["rows"]] == [
-        "linear",
-        "boosting",
-        "forest",
-        "network",
-        "blend",
-    ]
+    names = [row["candidate"] for row in tried["rows"]]
+    assert names == ["linear", "boosting", "forest", "network", "blend"]
     assert tried["gain"].keys() == {"value", "low", "high", "against"}
     assert tried["verdict"].startswith("In cross-validation, ")
     again = done(*fit(pair, blend, model="blend", epochs=1))
@@ -89,12 +83,9 @@ def test_what_it_found(blend, pair):
     assert "<h2>Candidates</h2>" in page
 
 
-def test_the_report_again(blend, tmp_path):
+def test_predict_evaluate_and_report(blend, tmp_path):
     done("report", blend, "--out", tmp_path / "page.html")
     assert (tmp_path / "page.html").read_bytes() == (blend / "report.html").read_bytes()
-
-
-def test_predict_and_evaluate(blend, tmp_path):
     new = written(tmp_path / "new.csv", two(60, seed=5))
     done("predict", blend, new, "--out", tmp_path / "scored.parquet")
     scored = pd.read_parquet(tmp_path / "scored.parquet")
@@ -122,10 +113,7 @@ def codes(labels):
 def test_a_forged_run(blend, tmp_path, name, content):
     run = shutil.copytree(blend, tmp_path / "run")
     (run / name).write_text(content)
-    about = json.loads((run / "run.json").read_text())
-    about.pop("sha256")
-    about["files"][name] = digest(run / name)
-    (run / "run.json").write_text(json.dumps(about | {"sha256": runs._digest_of(about)}))
+    sign(run)
     if name == "details.json":
         assert "is damaged" in refused("report", run)
     else:

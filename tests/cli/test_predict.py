@@ -39,13 +39,8 @@ def test_formats(fitted, tmp_path, source, target):
     assert scored["age"].tolist() == frame["age"].tolist()
     assert scored["colour"].tolist() == frame["colour"].tolist()
     np.testing.assert_allclose(scored[PROBABILITIES].sum(axis=1), 1)
-    done(
-        "predict",
-        fitted,
-        written(tmp_path / "plain.csv", frame),
-        "--out",
-        tmp_path / "plain.parquet",
-    )
+    plain = written(tmp_path / "plain.csv", frame)
+    done("predict", fitted, plain, "--out", tmp_path / "plain.parquet")
     plain = read(tmp_path / "plain.parquet")
     assert scored["prediction"].tolist() == plain["prediction"].tolist()
     np.testing.assert_allclose(scored[PROBABILITIES], plain[PROBABILITIES], rtol=1e-12)
@@ -140,13 +135,8 @@ def test_an_unseen_category_is_a_rare_one(tmp_path):
     data = written(tmp_path / "data.csv", frame)
     done(*fit(data, tmp_path / "run", "--no-baseline", "--test", data))
     rows = pd.concat([table(1)] * 3).assign(colour=["mauve", "ochre", "never seen"])
-    done(
-        "predict",
-        tmp_path / "run",
-        written(tmp_path / "new.csv", rows),
-        "--out",
-        tmp_path / "s.csv",
-    )
+    new = written(tmp_path / "new.csv", rows)
+    done("predict", tmp_path / "run", new, "--out", tmp_path / "s.csv")
     scored = pd.read_csv(tmp_path / "s.csv")[PROBABILITIES].to_numpy()
     assert (scored == scored[0]).all()
 
@@ -265,10 +255,6 @@ def test_report(fitted, tmp_path):
 def test_the_report_tells_where_it_comes_from(fitted, data):
     page = (fitted / "report.html").read_text(encoding="utf-8")
     about = json.loads((fitted / "run.json").read_text())
-    for words in (
-        about["arguments"]["data"],
-        "data.csv",
-        "192 for training, 48 for test",
-    ):
+    told = (about["arguments"]["data"], "data.csv", "192 for training, 48 for test")
+    for words in (*told, about["versions"]["torch"]):
         assert words in page
-    assert about["versions"]["torch"] in page

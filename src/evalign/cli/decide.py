@@ -7,28 +7,31 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from rich.table import Table
 
 from evalign.cli.dataset import read_weights, reading_of
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import check_other, replacing
 from evalign.cli.metrics import check_metric
-from evalign.cli.scores import class_columns, class_scores
 from evalign.cli.terminal import Terminal, grid
 from evalign.core.metrics import resolve
 from evalign.core.text import counted, listed
 from evalign.decisions import DecisionRule
 from evalign.decisions.fit_rows import check_promise
+from evalign.decisions.inputs import FROM_ONE
 from evalign.decisions.objective import ROUNDING
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
 from evalign.estimator.out_of_fold import Method
 from evalign.report.words import number
 from evalign.tables.classes import Labels
-from evalign.tables.files import Reading, TableFile, writing
+from evalign.tables.files import Reading, TableFile, numbers_in, writing
 from evalign.training.checkpoint import WRONG_TREE, read_plain
 
 SEED = 0  # of the folds
+PREFIX = "probability_"  # of the columns that `evalign predict` writes
+FLOAT32 = 4 * float(np.finfo(np.float32).eps)  # how far rounding goes beyond 0 and 1
 METHODS: tuple[Method, Method] = ("predict_proba", "decision_function")  # with --logits
 FORMAT, VERSION = "evalign rule", 3
 LARGEST = 2**28  # bytes of a rule: a gain matrix of a thousand classes takes a tenth of it
@@ -177,3 +180,55 @@ def _shown(
         lines.append(f"On new rows it {word} with confidence {rule.confidence:g}.")
     threshold = f", threshold {results['threshold']:.4g}" if "threshold" in results else ""
     return [*lines, f"Wrote {out} (found by: {rule.source}{threshold})."]
+
+
+def class_columns(
+    source: TableFile, labels: Labels, classes: str | None, roles: list[str]
+) -> dict[str, str]:
+    """The column of each class by the name of the class; of two, the positive one is enough.
+
+    A column is named after its class, or `probability_<class>`. A single column under any other
+    name, besides the roles, is that of the positive class of two.
+    """
+    names, given = labels.names, [name for name in source.names if name not in roles]
+    if classes is not None:
+        known = [name.strip() for name in classes.split(",")]
+        columns = {name: PREFIX + name if PREFIX + name in given else name for name in known}
+        source.need(columns.values(), "--classes")
+    else:
+        bare = {name: name for name in given if name in names}
+        prefixed = {name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)}
+        columns = bare if set(bare) == set(names) else prefixed or bare
+        if not columns and len(names) == 2 and len(given) == 1:
+            columns = {names[1]: given[0]}
+    missing = [name for name in names if name not in columns]
+    if missing and (len(names) > 2 or list(columns) != names[1:]):
+        what = "must have a column with the probability of each class, named after the class"
+        also = "" if len(names) > 2 else " (or one, of the positive class)"
+        cure = "Rename the columns, or name the positive class with --positive."
+        raise UsageError(f"{source} {what}{also}. It has none for {listed(missing)}. {cure}")
+    return columns
+
+
+def class_scores(
+    table: pd.DataFrame, source: TableFile, columns: list[str], *, logits: bool, first_row: int = 1
+) -> np.ndarray:
+    """Probabilities or logits (N, C) of the columns; a single column is that of the second class.
+
+    Probabilities that float32 rounded above 1 become 1.
+    """
+    allowed, low, high = "finite numbers", -np.inf, np.inf
+    if not logits:
+        allowed = "probabilities, from 0 to 1 (for logits, pass --logits)"
+        low, high = -FLOAT32, 1 + FLOAT32
+    parts = [numbers_in(table, name, source, allowed, low, high, first_row) for name in columns]
+    values = np.stack(parts, 1) if logits else np.stack(parts, 1).clip(0, 1)
+    if len(columns) == 1:
+        values = np.concatenate([np.zeros_like(values) if logits else 1 - values, values], 1)
+    sums = values.sum(1)
+    if not logits and (off := np.abs(sums - 1) > FROM_ONE).any():
+        row = int(np.argmax(off))
+        what = f"Columns {listed(columns)} of {source} must add up to 1 in each row"
+        got = f"Got {sums[row]:.4g} in row {first_row + row}"
+        raise UsageError(f"{what}. {got}. Name all classes, and no others, with --classes.")
+    return values

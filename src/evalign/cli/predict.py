@@ -71,7 +71,7 @@ def render_report(spoken: Terminal, given: Namespace) -> None:
     with opened.reading(f"{PREDICTIONS} or {DETAILS}"):
         seen = was_seen(opened.about, opened.arguments["--test"])
         check_size(given.run / PREDICTIONS, LARGEST)
-        table, details = TableFile(given.run / PREDICTIONS).read(), opened.read(DETAILS)
+        table, details = TableFile(given.run / PREDICTIONS).read(), dict(opened.read(DETAILS))
         page = render(*contents(table, opened.labels, opened.about, seen=seen, details=details))
     with replacing(out) as aside:
         aside.write_text(page, encoding="utf-8")
