@@ -244,7 +244,7 @@ def test_a_label_that_one_side_lacks_is_told_of():
 @pytest.mark.parametrize("recipe", ["aligned", "cross_entropy"])
 def test_labels_that_all_rows_have_or_none(recipe):
     y = np.column_stack([Y, np.zeros(len(Y), int), np.ones(len(Y), int)])
-    clf = quick(recipe=recipe, decision="argmax").fit(X, y)
+    clf = quick(recipe=recipe).fit(X, y)
     given = clf.predict(NEW[0])
     assert not given[:, 3].any()
     assert given[:, 4].all()

@@ -1,17 +1,11 @@
-"""A rule from a stream is that of all rows, up to the bins or the sample."""
+"""A rule from a stream is that of all rows, or of a uniform sample of them."""
 
 import pytest
 import torch
 
+import evalign
 from evalign import DecisionFitter, fit_decision
-from evalign.decisions.stream_memory import WIDTH, keys
-from tests.unit.test_decisions import problem, value
-
-
-def threshold(rule):
-    """Compute the log-odds above which the label is 1."""
-    gain = rule.gain.diagonal(dim1=-2, dim2=-1)
-    return (gain[..., 0] / gain[..., 1]).log().flatten()
+from tests.unit.test_decisions import problem
 
 
 def stream(fitter, logits, y, weight=None, parts=7):
@@ -21,10 +15,9 @@ def stream(fitter, logits, y, weight=None, parts=7):
     return fitter
 
 
-def on_grid(logits):
-    """Move log-odds of two classes to the middle of their bins, where nothing is lost."""
-    z = logits[:, 1] - logits[:, 0]
-    return ((z / WIDTH).floor() + 0.5) * WIDTH
+def same(one, other):
+    """Whether two rules are equal, bit by bit."""
+    return one.state_dict() == other.state_dict()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
@@ -59,48 +52,24 @@ def test_the_rule_reads_classes_where_the_batches_have_them(class_dim):
 
 
 @pytest.mark.parametrize("decision", ["tuned", "expected", "argmax"])
-@pytest.mark.parametrize("metric", ["f1", "matthews_corrcoef"])
-def test_two_classes_are_exact_to_the_bin(metric, decision):
-    logits, y = problem(2, 8000, ratio=3.0)
-    weight = torch.rand(8000, generator=torch.Generator().manual_seed(0)).double()
-    z = on_grid(logits)
-    how = {"metric": metric, "decision": decision}
-    expected = fit_decision(z, y, sample_weight=weight, **how)
-    rule = stream(DecisionFitter(**how), z, y, weight).compute()
-    assert rule.source == expected.source
-    assert threshold(rule) == pytest.approx(threshold(expected), abs=1e-9)
-    assert rule.class_prior == pytest.approx(expected.class_prior, abs=1e-9)
-    assert rule.rows == expected.rows
-    # Off the grid the score is lower by what the rows of one bin may cost.
-    near = stream(DecisionFitter(**how), logits, y, weight).compute()
-    best = value(metric, fit_decision(logits, y, sample_weight=weight, **how)(logits), y, 2, weight)
-    assert value(metric, near(logits), y, 2, weight) == pytest.approx(best, abs=2e-3)
-
-
-def test_rows_that_stand_for_bins_are_as_many_as_are_enough():
-    """Of 1500 rows of each class there are two in a bin; they have the mass of all of them."""
-    fitter = DecisionFitter("f1")
-    fitter.update(torch.linspace(-20, 20, 1500).repeat(2), torch.arange(3000) % 2)
-    _, labels, weight = fitter._memory.rows()
-    for label in (0, 1):
-        assert (labels == label).sum() >= 1000  # with which labels decide alone
-        assert weight[labels == label].sum().item() == pytest.approx(1500)
-
-
-@pytest.mark.parametrize("decision", ["tuned", "expected"])
-def test_more_classes_keep_all_rows_there_is_room_for(decision):
-    logits, y = problem(3, 9000, ratio=2.0)
+@pytest.mark.parametrize("classes", [2, 3, 0])
+def test_the_rule_of_all_rows(classes, decision):
+    """Of two classes, more, and many labels, with weights and labels to ignore."""
+    logits, y = problem(classes or 2, 3000, ratio=3.0)
+    weight = torch.rand(3000, generator=torch.Generator().manual_seed(0)).double()
+    if classes == 0:
+        logits, y, weight = (logits[:, 1] - logits[:, 0]).view(-1, 3), y.view(-1, 3), weight[:1000]
+    y[::7] = -100
+    y.view(-1)[1::5] = -100
     how = {"metric": "f1_macro", "decision": decision}
-    expected = fit_decision(logits, y, **how)
-    rule = stream(DecisionFitter(**how), logits, y).compute()
-    assert rule.source == expected.source
-    fresh, _ = problem(3, 5000, 1, ratio=2.0)
-    assert (rule(fresh) == expected(fresh)).double().mean() > 0.999  # the sample is in float32
+    fitter = DecisionFitter(**how)
+    for part in zip(logits.split(300), y.split(300), weight.split(300), strict=True):
+        fitter.update(*part[:2], sample_weight=part[2])
+    assert same(fitter.compute(), fit_decision(logits, y, sample_weight=weight, **how))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_confidence_is_that_of_the_rows(classes):
-    """As in `fit_decision`: a histogram would not know how many rows there are."""
     generator = torch.Generator().manual_seed(0)
     y = torch.randint(classes, (600,), generator=generator)
     logits = torch.randn(600, classes, generator=generator) + 2 * torch.eye(classes)[y]
@@ -114,40 +83,32 @@ def test_a_confidence_is_that_of_the_rows(classes):
     assert torch.equal(found(logits), expected(logits))
 
 
-def test_a_sample_is_even_and_weighs_what_all_rows_weigh():
-    logits, y = problem(4, 40_000, ratio=20.0)
-    fitter = stream(DecisionFitter("f1_macro", max_rows=4000), logits, y)
-    kept, labels, weight = fitter._memory.rows()
-    assert len(kept) <= 4000
-    assert labels.bincount().tolist() == y.bincount().clamp(max=1000).tolist()
-    share = torch.zeros(4, dtype=torch.float64).index_add(0, labels, weight) / weight.sum()
-    torch.testing.assert_close(share, y.bincount().double() / len(y))
-    for c in range(4):  # means of a class differ by less than five standard errors
-        sampled, whole = (x - x.amax(1, keepdim=True) for x in (kept[labels == c], logits[y == c]))
-        error = whole.std(0) / len(sampled) ** 0.5
-        assert ((sampled.mean(0) - whole.mean(0)).abs() < 5 * error + 1e-6).all()
+@pytest.mark.parametrize("classes", [2, 4, 0])
+def test_a_sample_is_nearly_as_good(classes):
+    """Within 0.01 in the score of new rows, from a tenth of the rows."""
+    (logits, y), (fresh, truth) = (
+        problem(classes or 2, n, seed, ratio=5.0) for seed, n in enumerate((40_000, 20_000))
+    )
+    if classes == 0:
+        logits, y, fresh, truth = (x.view(-1, 2) for x in (logits[:, 1], y, fresh[:, 1], truth))
+    fitter = stream(DecisionFitter("f1_macro", max_rows=len(y) // 10), logits, y)
     rule, expected = fitter.compute(), fit_decision(logits, y, metric="f1_macro")
-    fresh, labels = problem(4, 20_000, 1)
-    scores = [value("f1_macro", one(fresh), labels, 4) for one in (rule, expected)]
+    assert rule.rows == len(y) // 10
+    scores = [evalign.score("f1_macro", one(fresh), truth) for one in (rule, expected)]
     assert scores[0] == pytest.approx(scores[1], abs=0.01)
 
 
 @pytest.mark.parametrize("size", [1, 64, 900])
-def test_a_sample_is_the_same_however_rows_are_batched(size):
+def test_a_sample_is_uniform_and_the_same_however_rows_are_batched(size):
     logits, y = problem(4, 900, ratio=3.0)
+    y[::2] = -100  # which take no room
     fitter, place = DecisionFitter("f1_macro", max_rows=80), torch.empty_like(logits[:size])
     for part, labels in zip(logits.split(size), y.split(size), strict=True):
         place[: len(part)] = part  # as a captured graph writes every batch to one place
         fitter.update(place[: len(part)], labels)
-    kept, labels, _ = fitter._memory.rows()
-    # Of each class, the rows with the smallest keys.
-    order, whole = keys(0, 900, y.device), []
-    for c in range(4):
-        own = (y == c).nonzero().flatten()
-        whole.append(own[order[own].argsort()][:20])
-    assert torch.equal(labels, y[torch.cat(whole)])
-    expected = logits[torch.cat(whole)]
-    torch.testing.assert_close(kept.softmax(1), expected.softmax(1), check_dtype=False)
+    keys = torch.rand(900, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kept = keys.masked_fill(y == -100, torch.inf).argsort()[:80].sort().values
+    assert same(fitter.compute(), fit_decision(logits[kept], y[kept], metric="f1_macro"))
 
 
 def test_images_with_ignored_pixels_and_probabilities():
@@ -162,22 +123,6 @@ def test_images_with_ignored_pixels_and_probabilities():
     rule, expected = fitter.compute(), fit_decision(images, labels, **how)
     assert rule.rows == expected.rows == 8100
     assert (rule(images) == expected(images)).double().mean() > 0.999
-
-
-def test_many_labels():
-    logits, y = problem(2, 6000, ratio=2.0)
-    z = on_grid(logits).view(2000, 3)
-    labels = y.view(2000, 3).clone()
-    labels[::7, 1] = -100
-    for how in ({"metric": "f1_macro", "decision": "expected"}, {"metric": "f1_micro"}):
-        expected = fit_decision(z, labels, **how)
-        rule = stream(DecisionFitter(**how), z, labels).compute()
-        assert rule.task == "multilabel"
-        assert rule.rows == (6000 - 286) // 3  # on average, without the 286 that are ignored
-        if how.get("decision"):
-            assert threshold(rule) == pytest.approx(threshold(expected), abs=1e-9)
-        assert rule.score == pytest.approx(expected.score, abs=0.01)
-        assert rule.class_prior == pytest.approx(expected.class_prior, abs=1e-9)
 
 
 def test_reset_forgets_all_rows():
@@ -200,7 +145,7 @@ def test_wrong_input_is_told():
     with pytest.raises(ValueError, match=r"y of DecisionFitter must have shape \(30,\)"):
         fitter.update(logits, y[:7])
     fitter.update(logits, y)
-    with pytest.raises(ValueError, match=r"be multiclass with 3 columns, as before. Got .* with 2"):
+    with pytest.raises(ValueError, match=r"have 3 columns, as before. Got 2"):
         fitter.update(logits[:, :2], y.clamp(max=1))
     assert fitter.compute().rows == 30
     with pytest.raises(ValueError, match="ranks of DecisionFitter must be one of all, own"):
@@ -258,12 +203,9 @@ def test_an_empty_batch_adds_nothing(classes):
 @pytest.mark.parametrize("classes", [2, 3])
 def test_without_labels_probabilities_decide(classes):
     logits, y = problem(classes, 3000)
-    z = on_grid(logits) if classes == 2 else logits
     how = {"metric": "f1_macro", "decision": "expected"}
-    expected, fitter = fit_decision(z, **how), DecisionFitter(**how)
+    fitter = DecisionFitter(**how)
     some = [*[None] * 5, y[2500:]]  # the labels of a part must not make class 0 of all others
-    for part, known in zip(z.split(500), some, strict=True):
+    for part, known in zip(logits.split(500), some, strict=True):
         fitter.update(part, known)
-    rule = fitter.compute()
-    assert rule.class_prior == pytest.approx(expected.class_prior, abs=1e-6)
-    assert (rule(z) == expected(z)).double().mean() > 0.999
+    assert same(fitter.compute(), fit_decision(logits, **how))

@@ -8,9 +8,8 @@ import torch
 from evalign.core.input_warnings import warn_of_one_hot
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
-from evalign.decisions import inputs
-from evalign.decisions.fit_rows import FitSettings, fit_rows
-from evalign.decisions.inputs import Groups, Values
+from evalign.decisions.fit_rows import FitSettings, fit_rows, read_rows
+from evalign.decisions.inputs import Groups, Values, as_groups
 from evalign.decisions.rule import Decision, DecisionRule
 
 
@@ -92,20 +91,15 @@ def fit_decision(
     settings = FitSettings(
         owner, metric, decision, task, constraint, confidence, classes, ignore_index, class_dim
     )
-    labels = None if y is None else inputs.tensor_of(owner, "y", y)
-    scores = inputs.as_scores(owner, logits, probabilities, labels, task=task, class_dim=class_dim)
-    rows, many = scores.rows, scores.multilabel
-    weight = inputs.as_weights(owner, sample_weight, scores)
-    if labels is not None:
-        labels, seen = inputs.as_labels(owner, labels, scores, ignore_index)
-        weight = weight * seen
-        if many and task is None:
-            warn_of_one_hot(owner, labels, "y")
-    weight = inputs.as_counts(owner, weight)
-    counts = weight.sum(1) > 0 if many else weight > 0
-    group = None if groups is None else inputs.as_groups(owner, groups, scores, counts)
-    if not counts.all():  # otherwise copies would take a tenth of the time
-        rows, weight = rows[counts], weight[counts]
-        labels = None if labels is None else labels[counts]
-        group = None if group is None else group[counts]
-    return fit_rows(settings, rows, labels, weight, many=many, offsets=offsets, groups=group)
+    scores, labels, weight = read_rows(settings, logits, y, probabilities, sample_weight)
+    if scores.multilabel and labels is not None and task is None:
+        warn_of_one_hot(owner, labels, "y")
+    return fit_rows(
+        settings,
+        scores.rows,
+        labels,
+        weight,
+        multilabel=scores.multilabel,
+        offsets=offsets,
+        groups=None if groups is None else as_groups(owner, groups, scores),
+    )

@@ -9,14 +9,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import require
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task, check_task
-from evalign.decisions import multilabel
 from evalign.decisions.class_shares import calibration_gap
 from evalign.decisions.confusions import normalised
 from evalign.decisions.expected import best_expected, slacks_of
-from evalign.decisions.inputs import Values, class_vector
+from evalign.decisions.inputs import (
+    Scores,
+    Values,
+    as_counts,
+    as_labels,
+    as_scores,
+    as_weights,
+    class_vector,
+    tensor_of,
+)
+from evalign.decisions.multilabel import tuned_thresholds
 from evalign.decisions.objective import Objective
 from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
@@ -80,10 +89,35 @@ def check_groups(objective: Objective, confidence: float | None = None) -> None:
     require(ok, owner, "groups and confidence", allowed, confidence, cure)
 
 
-def labels_missing(owner: str) -> ValueError:
-    """The error for a tuned rule without labels."""
+def read_rows(
+    settings: FitSettings,
+    logits: Values | None,
+    y: Values | None,
+    probabilities: Values | None,
+    sample_weight: Values | None,
+    *,
+    read: bool = True,
+) -> tuple[Scores, Tensor | None, Tensor]:
+    """Scores, labels and weights, which are 0 for labels to ignore, as `inputs` reads them."""
+    owner = settings.owner
+    labels = None if y is None else tensor_of(owner, "y", y)
     cure = 'Without labels use decision="expected".'
-    return ValueError(complaint(owner, "y", "hold labels for tuned", None, cure))
+    ok = settings.decision != "tuned" or labels is not None
+    require(ok, owner, "y", "hold labels for tuned", None, cure)
+    scores = as_scores(
+        owner,
+        logits,
+        probabilities,
+        labels,
+        task=settings.task,
+        class_dim=settings.class_dim,
+        read=read,
+    )
+    weight = as_weights(owner, sample_weight, scores, read=read)
+    if labels is not None:
+        labels, seen = as_labels(owner, labels, scores, settings.ignore_index, read=read)
+        weight = weight * seen
+    return scores, labels, weight
 
 
 def fit_rows(
@@ -92,38 +126,37 @@ def fit_rows(
     labels: Tensor | None,
     weight: Tensor,
     *,
-    many: bool,
+    multilabel: bool,
     offsets: Values | None,
     groups: Tensor | None = None,
-    number_of_rows: int | None = None,
 ) -> DecisionRule:
-    """Fit a rule to rows as `inputs.Scores` holds them, with weights that are 1 on average.
-
-    `groups` numbers the group of each row. `number_of_rows` is the number that the rows stand for,
-    if they are a sample.
-    """
+    """Fit a rule to what `read_rows` returns. `groups` numbers the group of each row."""
     owner, decision, number = settings.owner, settings.decision, rows.shape[1]
     if settings.task == "binary":
         cure = 'Labels that do not exclude each other are task="multilabel".'
         require(number == 2, owner, "task", f"be multiclass for {number} classes", "binary", cure)
-    if decision == "tuned" and labels is None:
-        raise labels_missing(owner)
+    weight = as_counts(owner, weight)
+    counts = weight.sum(1) > 0 if multilabel else weight > 0
+    if not counts.all():  # otherwise copies would take a tenth of the time
+        rows, weight = rows[counts], weight[counts]
+        labels = None if labels is None else labels[counts]
+        groups = None if groups is None else groups[counts]
     names = None if settings.classes is None else _names(owner, settings.classes, number)
+    number_of_groups = 0
+    if groups is not None:
+        values, groups = groups.unique(return_inverse=True)
+        number_of_groups = len(values)
+        require(number_of_groups > 1, owner, "groups", "name two groups at least", 1)
     objective = Objective.of(
-        owner,
-        settings.metric,
-        settings.constraint,
-        names,
-        0 if groups is None else int(groups.amax()) + 1,
-        multilabel=many,
+        owner, settings.metric, settings.constraint, names, number_of_groups, multilabel=multilabel
     )
     check_groups(objective, settings.confidence)
     own = rows.new_zeros(number)
     if offsets is not None:
         own = class_vector(owner, "offsets", offsets, number).to(rows)
-    scale = 1.0 if labels is None else _scale(rows + own, many)
+    scale = 1.0 if labels is None else _scale(rows + own, multilabel)
     rows, own = scale * (rows + own), scale * own
-    if many:
+    if multilabel:
         mass, target = weight, labels
         found = _for_labels(rows, labels, weight, objective, decision, own)
         eta = rows.sigmoid()
@@ -146,12 +179,12 @@ def fit_rows(
         score=found.score,
         offsets=found.factor * own + found.offsets if corrected else None,
         factor=factor,
-        task="multilabel" if many else "binary" if number == 2 else "multiclass",
+        task="multilabel" if multilabel else "binary" if number == 2 else "multiclass",
         classes=names,
         class_dim=1 if settings.class_dim is None else settings.class_dim,
         class_prior=prior.sum(0) / mass.sum(0).clamp(min=1e-300),
         calibration_gap=None if target is None else calibration_gap(eta, target, mass),
-        rows=len(rows) if number_of_rows is None else number_of_rows,
+        rows=len(rows),
         slacks=slacks_of(objective, rows, eta, true, weight, found.gain),
         confidence=None if settings.confidence is None else float(settings.confidence),
         promised=found.promised,
@@ -174,7 +207,7 @@ def _for_labels(
         gain = best_expected(logits, weight, objective)
     else:
         assert y is not None
-        found, score = multilabel.tuned(logits, y, weight, objective)
+        found, score = tuned_thresholds(logits, y, weight, objective, own)
         gain, source = threshold_gains(found), "labels"
     return Fitted(gain, 1.0, torch.zeros_like(own), source, score)
 

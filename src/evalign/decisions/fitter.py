@@ -1,14 +1,13 @@
 """Fit a rule to a stream of batches, in bounded memory and over all ranks.
 
-For two classes, or a multilabel problem, histograms of the log-odds hold all that a threshold
-needs. For more classes a sample is kept that is even within each class: the rows with the smallest
-pseudo-random keys, so that the samples of several ranks make one of all rows.
+All rows are kept while they are few. Beyond that, the rows with the smallest random keys: a uniform
+sample, and the samples of several ranks make one of all rows.
 """
 
 from collections.abc import Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -18,31 +17,37 @@ from torch import Tensor
 from evalign.core.checks import complaint, require, values_readable
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
-from evalign.decisions.fit_rows import FitSettings, check_groups, fit_rows, labels_missing
-from evalign.decisions.inputs import Values, as_labels, as_scores, as_weights, tensor_of
+from evalign.decisions.fit_rows import FitSettings, check_groups, fit_rows, read_rows
+from evalign.decisions.inputs import Values
 from evalign.decisions.objective import Objective
 from evalign.decisions.rule import Decision, DecisionRule
-from evalign.decisions.stream_memory import BINS, WIDTH, Histogram, Sample
-from evalign.decisions.threshold import constant_beyond
 
 Ranks = Literal["all", "own"]
 Form = tuple[Task, int]  # the task and the number of columns
 OWNER = "DecisionFitter"
 
 
+class Rows(NamedTuple):
+    """Rows (R, ...) with labels, weights and random keys (R,)."""
+
+    logits: Tensor
+    y: Tensor
+    weight: Tensor
+    keys: Tensor
+
+
 class DecisionFitter:
     """Fits a rule to a stream of batches, as a validation loop has them, in bounded memory.
 
-    - Two classes, or a multilabel problem: exact for log-odds rounded to 1/128 (at most 0.002 in
-      probability), from −32 to 32. A label takes a quarter of a megabyte, whatever the number of
-      rows: 1,000 labels 250 MB, and at least twice that while `compute` runs.
-    - More classes, or a confidence: from a sample that is even within each class and weighed like
-      all its rows. A class of up to `max_rows` / C rows is kept whole.
+    Up to `max_rows` rows the rule is that of `fit_decision`. Beyond, it is fitted to a uniform
+    random sample of so many rows, the same in every run. A score of n sampled rows is then off by
+    about 1/√n: with the default by 0.003, and by more where a class has few rows.
 
-    `compute` sums over the processes of `torch.distributed`, all of which must call it.
+    `compute` gathers the samples of all processes of `torch.distributed`, which must all call it.
 
     Args:
-        max_rows: the size of the sample. Up to twice as many rows are held.
+        max_rows: the number of rows to keep. Up to twice as many are held in memory, with 8 bytes
+            for each class, or 24 for each label of a multilabel problem.
         ranks: "all", or "own" for a rule from the rows of this process alone.
 
     The other arguments are those of `fit_decision`.
@@ -82,9 +87,15 @@ class DecisionFitter:
 
     def reset(self) -> None:
         """Forget all rows."""
-        self._memory: Histogram | Sample | None = None
+        self._parts: list[Rows] = []
         self._form: Form | None = None
         self._labelled = True  # whether every row came with a label
+        self._sound: Tensor | bool = True  # whether all values are
+        # On the CPU: the keys are the same on every device.
+        self._generator = torch.Generator().manual_seed(dist.get_rank() if self._gathers() else 0)
+
+    def _gathers(self) -> bool:
+        return self.ranks == "all" and dist.is_available() and dist.is_initialized()
 
     @torch.no_grad()
     def update(
@@ -102,86 +113,92 @@ class DecisionFitter:
         given = probabilities if logits is None else logits
         if given is not None and len(given) == 0:
             return
-        how = self.settings
-        if how.decision == "tuned" and y is None:
-            raise labels_missing(OWNER)
-        labels = None if y is None else tensor_of(OWNER, "y", y)
+        settings = self.settings
+        if self._form is not None:
+            settings = replace(settings, task=self._form[0])
         read = not isinstance(given, Tensor) or values_readable(given)
-        task = how.task if self._form is None else self._form[0]
-        scores = as_scores(
-            OWNER, logits, probabilities, labels, task=task, class_dim=how.class_dim, read=read
+        scores, labels, weight = read_rows(
+            settings, logits, y, probabilities, sample_weight, read=read
         )
-        rows, weight = scores.rows, as_weights(OWNER, sample_weight, scores, read=read)
-        form: Form = ("multilabel" if scores.multilabel else "multiclass", rows.shape[1])
-        if self._form is None:
-            self._form, self._memory = form, self._empty(form, rows.device)
-        allowed = f"be {self._form[0]} with {self._form[1]} columns, as before"
-        require(form == self._form, OWNER, "logits", allowed, f"{form[0]} with {form[1]}")
+        form: Form = "multilabel" if scores.multilabel else "multiclass", scores.rows.shape[1]
+        before = self._form or form
+        require(form == before, OWNER, "logits", f"have {before[1]} columns, as before", form[1])
+        self._form = form
         if labels is None:
             self._labelled, labels = False, torch.zeros_like(weight, dtype=torch.int64)
-        else:
-            labels, seen = as_labels(OWNER, labels, scores, how.ignore_index, read=read)
-            weight = weight * seen
-        # Unsound rows leave NaN in the mass, where `compute` finds it.
-        unsound = rows.isnan() if scores.multilabel else rows.isnan().any(1)
-        assert self._memory is not None
-        self._memory.add(rows.nan_to_num(), labels, weight.masked_fill(unsound, torch.nan))
+        self._sound = self._sound & scores.rows.isfinite().all() & weight.isfinite().all()
+        keys = torch.rand(len(weight), generator=self._generator, dtype=torch.float64)
+        keys = keys.to(weight.device, non_blocking=True)
+        # Rows without weight come last, as leaving them out would wait for a GPU.
+        counted = (weight > 0).view(len(weight), -1).any(1)
+        self._keep(Rows(scores.rows, labels, weight, keys.masked_fill(~counted, torch.inf)))
 
-    def _empty(self, form: Form, device: torch.device) -> Histogram | Sample:
-        task, columns = form
-        # A confidence counts rows, which the bins of a histogram do not tell apart.
-        if task == "multilabel" or (columns == 2 and self.settings.confidence is None):
-            return Histogram.empty(columns, device, two_classes=task != "multilabel")
-        first = dist.get_rank() << 40 if self._summed() else 0
-        return Sample.empty(columns, self.max_rows, device, first)
+    def _keep(self, rows: Rows) -> None:
+        self._parts.append(rows)
+        if sum(len(part.keys) for part in self._parts) >= 2 * self.max_rows:
+            self._parts = [self._sample()]
 
-    def _summed(self) -> bool:
-        return self.ranks == "all" and dist.is_available() and dist.is_initialized()
+    def _sample(self) -> Rows:
+        """The rows with the smallest keys, in their order."""
+        whole = Rows(*map(torch.cat, zip(*self._parts, strict=True)))
+        if len(whole.keys) <= self.max_rows:
+            return whole
+        kept = whole.keys.topk(self.max_rows, largest=False).indices.sort().values
+        return Rows(*(part[kept] for part in whole))
 
     @torch.no_grad()
     def over_ranks(self) -> "DecisionFitter":
         """A fitter that holds the rows of all ranks, whose `compute` one rank may call alone."""
-        whole = copy(self)  # but for what changes in place: sums, and offsets that a loss learns
-        whole._memory, whole.offsets = deepcopy(self._memory), deepcopy(self.offsets)
-        if not self._summed():
+        whole = copy(self)
+        whole._parts = list(self._parts)
+        whole.offsets = deepcopy(self.offsets)  # which a loss may learn
+        if not self._gathers():
             return whole
         whole.ranks = "own"
+        own = self._sample() if self._parts else None
+        place = None if own is None else (self._form, own.keys.device.type)
+        size = 0 if own is None else len(own.keys)
         ranks: list[Any] = [None] * dist.get_world_size()
-        place = None if self._memory is None else (self._form, self._memory.mass.device.type)
-        dist.all_gather_object(ranks, (place, self._labelled))
-        found = {place for place, _ in ranks if place is not None}
+        dist.all_gather_object(ranks, (place, size, self._labelled, bool(self._sound)))
+        places, sizes, labelled, sound = zip(*ranks, strict=True)
+        found = set(places) - {None}
         allowed = "have the same columns on every rank, on one kind of device"
         require(len(found) <= 1, OWNER, "logits", allowed, sorted(found))
-        whole._labelled = all(labelled for _, labelled in ranks)
+        whole._labelled, whole._sound, whole._parts = all(labelled), all(sound), []
         for form, device in found:
-            memory = self._memory or self._empty(form, torch.device(device))
-            whole._form, whole._memory = form, memory.over_ranks()
+            whole._form = form
+            for rank, size in enumerate(sizes):  # one after the other, to hold few at a time
+                rows = own if rank == dist.get_rank() else _empty(form, size, device)
+                if rows is not None and size:
+                    for part in rows:
+                        dist.broadcast(part, src=rank)
+                    whole._keep(rows)
         return whole
 
     @torch.no_grad()
     def compute(self) -> DecisionRule:
         """The rule for all rows since the start or the last `reset`, the same on all ranks."""
-        whole = self.over_ranks() if self._summed() else self
-        memory = whole._memory
-        if memory is None or not memory.mass.any():
-            cure = "Call update first, with rows that are not ignored."
+        whole = self.over_ranks() if self._gathers() else self
+        if whole._form is None:
+            cure = "Call update first."
             raise ValueError(complaint(OWNER, "rows", "hold at least one", "none", cure))
         allowed = "hold finite scores, labels of the classes, and weights of at least 0"
-        sound = bool(memory.mass.isfinite().all())
-        require(
-            sound, OWNER, "rows", allowed, "other values", "Move a batch to the CPU to see them."
-        )
-        rows, labels, weight = memory.rows()
-        rule = fit_rows(
+        cure = "Move a batch to the CPU to see them."
+        require(bool(whole._sound), OWNER, "rows", allowed, "other values", cure)
+        rows, labels, weight, _ = whole._sample()
+        return fit_rows(
             self.settings,
             rows,
             labels if whole._labelled else None,
             weight,
-            many=whole._form is not None and whole._form[0] == "multilabel",
+            multilabel=whole._form[0] == "multilabel",
             offsets=self.offsets,
-            number_of_rows=memory.number_of_rows(),
         )
-        if isinstance(memory, Histogram):  # whose last bins hold all rows beyond them
-            gain = constant_beyond(rule.gain, rule.log_odds, BINS / 2 * WIDTH)
-            rule = replace(rule, gain=gain)
-        return rule
+
+
+def _empty(form: Form, size: int, device: str) -> Rows:
+    """Rows to receive those of another rank."""
+    task, columns = form
+    logits = torch.empty(size, columns, dtype=torch.float64, device=device)
+    weight = torch.empty_like(logits if task == "multilabel" else logits[:, 0])
+    return Rows(logits, weight.long(), weight, torch.empty_like(logits[:, 0]))

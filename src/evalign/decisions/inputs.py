@@ -20,22 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalign.core.checks import (
-    OWN_GROUP,
-    check_ignored,
-    complaint,
-    native,
-    numbers,
-    refuse_masked,
-    require,
-)
-from evalign.core.input_warnings import (
-    ENOUGH_ROWS,
-    LIKE_ONE,
-    rows_of_probabilities,
-    warn,
-    warn_of_layout,
-)
+from evalign.core import checks
+from evalign.core.checks import OWN_GROUP, complaint, refuse_masked, require
+from evalign.core.input_warnings import ENOUGH_ROWS, warn, warn_of_layout
 from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, cure_of_label, per_row, signed
 from evalign.core.weights import check_weights, weight_tensor
@@ -49,14 +36,6 @@ FROM_ONE = 0.02
 
 Values = Tensor | np.ndarray | list[Any]
 Groups = Tensor | np.ndarray | Sequence[int] | Sequence[str]
-# What scores must be, and the cure.
-SOUND = {
-    "logits": ("be finite", "The network has diverged or its input holds such values."),
-    "probabilities": (
-        f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}",
-        'Pass logits positionally. One probability for each label is task="multilabel".',
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -116,22 +95,26 @@ def as_scores(
             warn_of_layout(owner, shape, of_labels)
         class_dim = 1
     if values.ndim == 1:
+        allowed = "have shape (N, L) or (B, L, ...), with a column for each label"
+        require(task != "multilabel", owner, name, allowed, shape)
         values, class_dim = values.unsqueeze(1), 1
     ok = -values.ndim <= class_dim < values.ndim
     allowed = f"be one of the {values.ndim} dimensions of {name}"
     require(ok, owner, "class_dim", allowed, class_dim, "It is 1, or -1 where classes come last.")
     values = values.movedim(class_dim, -1)
-    columns = values.shape[-1]
-    multilabel = task == "multilabel" or (task is None and shape == of_labels and columns > 1)
-    if multilabel:
-        allowed = "have shape (N, L) or (B, L, ...), with a column for each label"
-        require(len(shape) > 1, owner, name, allowed, shape)
-    flat = values.reshape(-1, columns)
-    rows, sound = (_log_odds if name == "probabilities" else _differences)(flat, multilabel)
+    flat = values.flatten(0, -2)
+    multilabel = task == "multilabel" or (task is None and shape == of_labels and flat.shape[1] > 1)
+    read_values = _read_logits if probabilities is None else _read_probabilities
+    rows, sound = read_values(flat, multilabel)
     if read and not sound.all():
-        allowed, cure = SOUND[name]
+        allowed, cure = "be finite", "The network has diverged or its input holds such values."
+        if name == "probabilities":
+            allowed = f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}"
+            cure = 'Pass logits positionally. One probability for each label is task="multilabel".'
         raise ValueError(complaint(owner, name, allowed, flat[~sound][0].tolist(), cure))
-    if read and name == "logits" and look_like_probabilities(flat, multilabel):
+    # Real logits do not all lie from 0 to 1.
+    between = read and name == "logits" and bool(((flat >= 0) & (flat <= 1)).all())
+    if between and len(flat.unique()) >= ENOUGH_ROWS:
         warn(f"The logits of {owner} look like probabilities: pass probabilities=.")
     rows = rows.masked_fill(~sound.unsqueeze(1), torch.nan)
     return Scores(rows, tuple(values.shape[:-1]), class_dim, multilabel, isinstance(given, Tensor))
@@ -143,7 +126,9 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
         return values.detach()
     refuse_masked(owner, name, values)
     try:
-        array = native(np.asarray(values))  # a copy: torch warns of arrays that are read-only
+        array = checks.native(
+            np.asarray(values)
+        )  # a copy: torch warns of arrays that are read-only
         if array.dtype.kind in "biuf":
             return torch.from_numpy(array)
     except ValueError:  # a ragged list
@@ -153,11 +138,8 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
     raise TypeError(complaint(owner, name, allowed, got, cure))
 
 
-def _differences(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
-    """Logits minus their largest, and which rows are finite.
-
-    Only differences count, and large logits would overflow.
-    """
+def _read_logits(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
+    """Log-odds of labels, or logits minus the largest; and which rows are finite."""
     sound = values.isfinite().all(1)
     if multilabel:
         return values, sound
@@ -166,29 +148,16 @@ def _differences(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
     return values - values.amax(1, keepdim=True), sound
 
 
-def _log_odds(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
-    """log p, or the log-odds of labels, and which rows are probabilities.
-
-    0 and 1, as a forest gives them, lie at `FLOOR`.
-    """
+def _read_probabilities(values: Tensor, multilabel: bool) -> tuple[Tensor, Tensor]:
+    """The same, and which rows are probabilities. 0 and 1, as of a forest, lie at `FLOOR`."""
     sound = ((values >= -FROM_ONE) & (values <= 1 + FROM_ONE)).all(1)
     values = values.clamp(0, 1)
     if multilabel:
         return values.clamp(min=FLOOR).log() - (1 - values).clamp(min=FLOOR).log(), sound
     if values.shape[1] == 1:
         values = torch.cat([1 - values, values], 1)
-    rows = values.clamp(min=FLOOR).log()
     sound &= (values.sum(1) - 1).abs() <= FROM_ONE
-    return rows - rows.amax(1, keepdim=True), sound
-
-
-def look_like_probabilities(values: Tensor, multilabel: bool) -> bool:
-    """Whether logits (N, C) are most probably not logits."""
-    if values.amin() < 0 or values.amax() > 1 + LIKE_ONE:
-        return False
-    if multilabel or values.shape[1] == 1:
-        return len(values.unique()) >= ENOUGH_ROWS
-    return rows_of_probabilities(values)
+    return _read_logits(values.clamp(min=FLOOR).log(), multilabel)[0], sound
 
 
 def without_floor(probabilities: Tensor) -> Tensor:
@@ -205,18 +174,16 @@ def as_labels(
 ) -> tuple[Tensor, Tensor]:
     """Labels, (R,) or (R, L), and what to multiply their weights by: 0 leaves a label out."""
     labels = signed(y.to(scores.rows.device))
-    columns, shape = scores.rows.shape[1], scores.shape
-    allowed, classes = f"have shape {shape}", columns
+    columns, shape, classes = scores.rows.shape[1], scores.shape, scores.rows.shape[1]
+    allowed = f"hold class indices below {classes}"
     if scores.multilabel:
-        check_ignored(owner, ignore_index)
-        shape, classes = (*shape, columns), 2
-        allowed = "have the shape of the scores, with a 0 or 1 for each label"
-        if labels.ndim == len(shape):
-            labels = labels.movedim(scores.class_dim, -1)
+        checks.check_ignored(owner, ignore_index)
+        shape, classes, allowed = (*shape, columns), 2, "hold 0 and 1 only"
+        labels = labels.movedim(scores.class_dim, -1) if labels.ndim == len(shape) else labels
     elif labels.ndim == len(shape) + 1 and labels.shape[scores.class_dim] == 1:
         labels = labels.squeeze(scores.class_dim)
-    cure = "Where classes come last, pass class_dim=-1." if len(scores.shape) > 1 else ""
-    require(tuple(labels.shape) == shape, owner, "y", allowed, tuple(y.shape), cure)
+    cure = "Where classes come last, pass class_dim=-1."
+    require(tuple(labels.shape) == shape, owner, "y", f"have shape {shape}", tuple(y.shape), cure)
     labels = labels.reshape(-1, columns) if scores.multilabel else labels.flatten()
     seen = labels != ignore_index
     labels = labels.masked_fill(~seen, 0)
@@ -224,11 +191,7 @@ def as_labels(
     sound = (whole == labels) & (whole >= 0) & (whole < classes)
     if read and not sound.all():
         got = labels[~sound][0].item()
-        allowed = (
-            "hold 0 and 1 only" if scores.multilabel else f"hold class indices below {classes}"
-        )
-        cure = cure_of_label(got, classes) if got == int(got) else ""
-        raise ValueError(complaint(owner, "y", allowed, f"{got:g}", cure))
+        raise ValueError(complaint(owner, "y", allowed, f"{got:g}", cure_of_label(got, classes)))
     return whole.masked_fill(~sound, 0), seen.double().masked_fill(~sound, torch.nan)
 
 
@@ -261,14 +224,11 @@ def group_values(
     return given
 
 
-def as_groups(owner: str, groups: Groups, scores: Scores, counted: Tensor) -> Tensor:
+def as_groups(owner: str, groups: Groups, scores: Scores) -> Tensor:
     """The number of the group of each row (R,), for any integers or strings."""
     given = group_values(owner, groups, scores.shape)
     codes = torch.from_numpy(np.unique(given, return_inverse=True)[1].reshape(-1))
-    codes = codes.to(scores.rows.device)
-    number = len(codes[counted].unique())
-    require(number > 1, owner, "groups", "name two groups at least", number)
-    return codes
+    return codes.to(scores.rows.device)
 
 
 def as_counts(owner: str, weight: Tensor) -> Tensor:
@@ -283,7 +243,7 @@ def as_counts(owner: str, weight: Tensor) -> Tensor:
 
 def class_vector(owner: str, name: str, values: Any, classes: int) -> Tensor:
     """A finite number for each of the classes."""
-    vector = numbers(values)
+    vector = checks.numbers(values)
     ok = vector.shape == (classes,) and bool(vector.isfinite().all())
     allowed = f"hold a finite number for each of the {classes} classes"
     require(ok, owner, name, allowed, repr(values))

@@ -16,7 +16,6 @@ from torch import Tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, FBeta
 from evalign.decisions import calibration
-from evalign.decisions.inputs import without_floor
 from evalign.decisions.objective import ROUNDING, Objective
 from evalign.decisions.threshold import SATURATED, best_cut, cut_places
 from evalign.decisions.tuned import FOLDS, enough, folds
@@ -77,7 +76,9 @@ def sums(margin: Tensor, positive: Tensor, weight: Tensor, at: Tensor) -> Tensor
     )
 
 
-def tuned(margin: Tensor, y: Tensor, weight: Tensor, objective: Objective) -> tuple[Tensor, float]:
+def tuned_thresholds(
+    margin: Tensor, y: Tensor, weight: Tensor, objective: Objective, own: Tensor
+) -> tuple[Tensor, float]:
     """Thresholds found with labels y (N, L) of weights (N, L), and their score.
 
     A threshold lies halfway between the best one for the labels and the best one for the label's
@@ -86,6 +87,9 @@ def tuned(margin: Tensor, y: Tensor, weight: Tensor, objective: Objective) -> tu
     calibrated probabilities alone reached 57.7, labels and probabilities in one search, as for two
     classes, 57.3, a choice among five rules by folds 57.1, labels alone 55.6. So few networks do
     not tell the first three apart, and by micro-F1 calibrated probabilities alone were ahead.
+
+    A label that all rows have, or none, keeps the network's own threshold, in `own` (L,): nothing
+    tells whether its probabilities are right.
     """
     positive, given = y.double(), weight
 
@@ -93,11 +97,11 @@ def tuned(margin: Tensor, y: Tensor, weight: Tensor, objective: Objective) -> tu
         columns = zip(margin.T, positive.T, weight.T, strict=True)
         numbers = [calibration.factor_and_offset(*column) for column in columns]
         a, b = (torch.stack(each) for each in zip(*numbers, strict=True))
-        # A label that neither the probabilities nor the labels have a row of stays at 0.
-        known = without_floor(margin.sigmoid()).any(0) | ((weight * positive).sum(0) > 0)
         z = a * margin + b
-        by_probabilities = (thresholds(z, z.sigmoid() * known, given, objective) - b) / a
-        return (thresholds(margin, positive, weight, objective) + by_probabilities) / 2
+        by_probabilities = (thresholds(z, z.sigmoid(), given, objective) - b) / a
+        by_labels = thresholds(margin, positive, weight, objective)
+        actual, total = (weight * positive).sum(0), weight.sum(0)
+        return torch.where((actual > 0) & (actual < total), (by_labels + by_probabilities) / 2, own)
 
     counts = torch.stack([(weight * (y == value) > 0).sum(0) for value in (0, 1)])
     # A constraint is about these labels.

@@ -73,16 +73,11 @@ def best_cut(middle: Tensor, scores: Tensor) -> Tensor:
 
 
 def threshold_gains(thresholds: Tensor) -> Tensor:
-    """diag(t, 1 − t) for thresholds on the log-odds, t = sigmoid(threshold)."""
-    gains = torch.stack([thresholds, -thresholds], -1).sigmoid().diag_embed()
-    return constant_beyond(gains, thresholds, SATURATED)
+    """diag(t, 1 − t) for thresholds on the log-odds, t = sigmoid(threshold).
 
-
-def constant_beyond(gains: Tensor, thresholds: Tensor, reach: float) -> Tensor:
-    """Gains that give all rows one label where the threshold lies beyond the reach.
-
-    That label gains whatever the probabilities are: the smaller one may be 0, which is above no
-    threshold.
+    Beyond `SATURATED` all rows get one label, which gains whatever the probabilities are: the
+    smaller one may be 0, which is above no threshold.
     """
+    gains = torch.stack([thresholds, -thresholds], -1).sigmoid().diag_embed()
     one_label = torch.stack([thresholds > 0, thresholds < 0], -1).to(gains).unsqueeze(-2)
-    return torch.where((thresholds.abs() > reach)[..., None, None], one_label, gains)
+    return torch.where((thresholds.abs() > SATURATED)[..., None, None], one_label, gains)

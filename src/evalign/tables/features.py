@@ -50,7 +50,7 @@ class Features:
     left_out: dict[str, str]
 
     @classmethod
-    def learn(cls, owner: str, X: Given) -> "Features":
+    def learn(cls, owner: str, X: Given, *, warn: bool = True) -> "Features":
         """Learn from rows that `read` gave. Errors name the `owner`."""
         names = X.names if isinstance(X, TypedTable) else None
         width = len(X.columns) if isinstance(X, TypedTable) else X.shape[1]
@@ -58,14 +58,14 @@ class Features:
         if sparse.issparse(X):  # has no gaps
             learnt = {name: NumberColumn(name, 0.0, False) for name in given}
         else:
-            learnt = dict(zip(given, _learnt(given, _as_table(X)), strict=True))
+            learnt = dict(zip(given, _learnt(given, _as_table(X), warn), strict=True))
         left_out = {name: why for name, why in learnt.items() if isinstance(why, str)}
         columns = tuple(column for column in learnt.values() if not isinstance(column, str))
         if not columns:
             why = ", ".join(f"{name!r} ({LEFT_OUT[why]})" for name, why in left_out.items())
             allowed, got = "hold a column to learn from", f"none: {why or 'it has no columns'}"
             raise ValueError(complaint(owner, "X", allowed, got))
-        if not (isinstance(X, TypedTable) and X.judged):
+        if warn and not (isinstance(X, TypedTable) and X.judged):
             warn_of_left_out(left_out)
         return cls(given, names is not None, columns, left_out)
 
@@ -231,14 +231,14 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
     return table
 
 
-def _learnt(names: tuple[str, ...], table: TypedTable) -> Iterator[LearntColumn | str]:
+def _learnt(names: tuple[str, ...], table: TypedTable, warn: bool) -> Iterator[LearntColumn | str]:
     """What is learnt of each column, or why it is left out."""
     for name, column in zip(names, table.columns, strict=True):
         if table.judged:  # a fold or an array, of which only empty columns are left out
             yield "empty" if column.gaps.all() else KINDS[column.kind].learn(name, column)
             continue
         kind, typed = as_kind(name, column)
-        if typed is not None and kind == "number":
+        if warn and typed is not None and kind == "number":
             warn_of_stand_in(name, typed.values)
         yield kind if typed is None else KINDS[kind].learn(name, typed)
 

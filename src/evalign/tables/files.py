@@ -222,7 +222,7 @@ def numbers_in(
     allowed: str,
     low: float,
     high: float,
-    row: int,
+    row: int = 1,
 ) -> np.ndarray:
     """The numbers of a column. Refuse a cell outside of low and high; `row` numbers the first."""
     numbers = np.asarray(pd.to_numeric(frame[column], errors="coerce"), dtype=np.float64)
