@@ -163,7 +163,7 @@ def split(
 def read_weights(frame: pd.DataFrame, column: str, source: object) -> np.ndarray:
     """The weights of rows."""
     allowed = "weights, finite numbers that are not negative"
-    return numbers_in(frame, column, source, allowed, 0, np.inf)
+    return numbers_in(frame[column], source, allowed, 0, np.inf)
 
 
 def labelled(
