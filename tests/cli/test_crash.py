@@ -6,7 +6,6 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from evalign.cli import fit as command
-from evalign.cli import run as runs
 from evalign.report import render
 from evalign.training import checkpoint
 from tests.cli.commands import done, files, fit, invoke, process, refused, small_disk
@@ -90,14 +89,9 @@ def test_interrupted_and_killed(whole, data, tmp_path, monkeypatch):
 
 def test_files_are_on_the_disk_before_the_run_gets_its_name(data, tmp_path, monkeypatch):
     out, synced = tmp_path / "run", []
-
-    def sync(folder):
-        synced.append((folder, out.exists()))
-        checkpoint.sync_folder(folder)
-
-    monkeypatch.setattr(runs, "sync_folder", sync)
+    monkeypatch.setattr(checkpoint, "sync_folder", lambda path: synced.append((path, out.exists())))
     done(*fit(data, out, "--no-baseline", epochs=1))
-    assert synced == [(tmp_path / "run.partial" / "run", False), (tmp_path, True)]
+    assert synced[-2:] == [(tmp_path / "run.evalign-new", False), (tmp_path, True)]
     assert not (tmp_path / "run.partial").exists()
 
 

@@ -25,6 +25,8 @@ def _do(work: str, shared: dict[str, Any], **own: Any) -> None:
     given.reading = {name: shared.get(name) for name in signature(reading).parameters}
     terminal = import_module("evalign.cli.terminal").terminal
     with terminal(as_json=given.as_json, quiet=given.quiet) as spoken:
+        if "metric" in given:
+            import_module("evalign.cli.metrics").check_metric(given.metric)
         getattr(import_module(f"evalign.cli.{module}"), function)(spoken, given)
 
 

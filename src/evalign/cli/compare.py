@@ -15,7 +15,6 @@ from evalign import comparison
 from evalign.cli.dataset import load, reading_of
 from evalign.cli.errors import refused
 from evalign.cli.introduction import introduce
-from evalign.cli.metrics import check_metric
 from evalign.cli.terminal import Terminal, grid
 from evalign.comparison import METHODS, MIN_VALUES, PLAIN, TUNED, Row
 from evalign.core.text import counted
@@ -38,7 +37,6 @@ def compare_methods(spoken: Terminal, given: Namespace) -> None:
     roles = {name: getattr(given, name) for name in ("target", "group", "weight", "positive")}
     dataset = load(source, **roles, drop=given.drop or [])
     labels, rows = dataset.labels, dataset.rows
-    check_metric(given.metric, len(labels.values))
     introduce(spoken, dataset)
     classifier = AlignedClassifier(given.metric, epochs=given.epochs, pos_label=labels.positive)
     how = {"methods": list(METHODS), "folds": given.folds, "seeds": range(given.seeds)}

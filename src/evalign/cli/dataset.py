@@ -12,9 +12,10 @@ from evalign.cli.errors import UsageError, refused
 from evalign.cli.labelled import LabelledFrame
 from evalign.core.text import listed
 from evalign.tables.classes import Labels
+from evalign.tables.features import Features
 from evalign.tables.files import Reading, TableFile, numbers_in
-from evalign.tables.frames import frame_like, learnt_frame
-from evalign.tables.kinds import LEFT_OUT, overview
+from evalign.tables.kinds import overview
+from evalign.tables.values import ColumnValues, read_table
 from evalign.tables.warnings import warn_of_few, warn_of_shared
 
 
@@ -27,7 +28,6 @@ class Columns:
         group: rows with the same value stay together; None for no such column.
         weight: weight of a row; None for no such column.
         kinds: kind of each column to learn from.
-        left_out: why other columns are not learnt from, see `evalign.tables.kinds`.
         overview: what every column was read as, see `evalign.tables.overview`.
         reading: the fields of `Reading`.
     """
@@ -36,7 +36,6 @@ class Columns:
     group: str | None
     weight: str | None
     kinds: dict[str, str]
-    left_out: dict[str, str]
     overview: list[dict[str, Any]]
     reading: dict[str, Any]
 
@@ -62,9 +61,10 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class TrainingTable:
-    """A table to learn from: the roles of its columns, its classes, and some of its rows."""
+    """A table to learn from: its columns, its classes, some of its rows, and how many it had."""
 
     columns: Columns
+    features: Features
     labels: Labels
     rows: LabelledFrame
     found: int
@@ -101,32 +101,21 @@ def load(
     frame = source.read(text=[target, *filter(None, [group])])
     labels = Labels.of(frame, target, positive, source)
     given = frame.drop(columns=roles)
-    with refused():
-        X, found = learnt_frame(given, source)
-    left_out = {name: kind for name, kind in found.items() if kind in LEFT_OUT}
-    kinds = {name: kind for name, kind in found.items() if kind not in LEFT_OUT}
-    if not kinds:
-        raise UsageError(f"{source} holds no column to learn from.")
+    with refused(TypeError):
+        table = read_table(str(source), given)
+        features = Features.learn(str(source), table, warn=False)  # `introduce` warns
+        read_as = overview(table), asdict(source.reading)
+    kinds = {column.name: column.kind for column in features.columns}
     if taken := [name for name in kinds if name in labels.written]:
         cure = f"Rename them, or leave them out with --drop {taken[0]!r}."
         raise UsageError(
             f"{source} has columns that `evalign predict` adds, {listed(taken)}. {cure}"
         )
-    read_as = overview(given), asdict(source.reading)
-    columns = Columns(target, group, weight, kinds, left_out, *read_as)
-    rows = _labelled(frame, X, columns, labels, source, 1)
+    columns = Columns(target, group, weight, kinds, *read_as)
+    rows = labelled(frame, _typed(table, features, source), columns, labels, source)
     if rows.weight is not None and (np.bincount(rows.y, rows.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {source} must give each class some weight.")
-    return TrainingTable(columns, labels, rows.sample(most, seed), len(frame))
-
-
-def rows(
-    frame: pd.DataFrame, columns: Columns, labels: Labels, source: object, first_row: int = 1
-) -> LabelledFrame:
-    """The rows of another table, or of a block of it, as training read its columns."""
-    with refused():
-        X = frame_like(frame, columns.kinds, source, first_row)
-    return _labelled(frame, X, columns, labels, source, first_row)
+    return TrainingTable(columns, features, labels, rows.sample(most, seed), len(frame))
 
 
 def read_rows(
@@ -136,7 +125,9 @@ def read_rows(
     columns = dataset.columns
     source = TableFile(path, reading_of({}, columns.reading))
     source.need(columns.used)
-    found = rows(source.read(columns.text), columns, dataset.labels, source)
+    frame = source.read(columns.text)
+    X = _typed(frame[columns.features], dataset.features, source)
+    found = labelled(frame, X, columns, dataset.labels, source)
     if not found.counted.any():
         raise UsageError(f"Column {columns.weight!r} of {source} must give some row a weight.")
     return found.sample(most, seed)
@@ -169,21 +160,19 @@ def split(
     return parts
 
 
-def read_weights(
-    frame: pd.DataFrame, column: str, source: object, first_row: int = 1
-) -> np.ndarray:
+def read_weights(frame: pd.DataFrame, column: str, source: object) -> np.ndarray:
     """The weights of rows."""
     allowed = "weights, finite numbers that are not negative"
-    return numbers_in(frame, column, source, allowed, 0, np.inf, first_row)
+    return numbers_in(frame[column], source, allowed, 0, np.inf)
 
 
-def _labelled(
-    frame: pd.DataFrame, X: Any, columns: Columns, labels: Labels, source: object, first_row: int
+def labelled(
+    frame: pd.DataFrame, X: pd.DataFrame, columns: Columns, labels: Labels, source: object
 ) -> LabelledFrame:
-    y = labels.encode(frame, source, first_row=first_row)
-    weight = groups = None
+    """The features X of a table with the labels, weights and groups that it holds."""
+    y, weight, groups = labels.encode(frame, source), None, None
     if columns.weight is not None:
-        weight = read_weights(frame, columns.weight, source, first_row)
+        weight = read_weights(frame, columns.weight, source)
     if columns.group is not None:
         column: Any = frame[columns.group]
         groups = column.astype(str).to_numpy(object)
@@ -191,3 +180,16 @@ def _labelled(
             what = f"Column {columns.group!r} of {source}"
             raise UsageError(f"{what} must name a group in every row. Fill in its gaps.")
     return LabelledFrame(X, y, weight, groups)
+
+
+def _typed(table: Any, features: Features, source: object) -> pd.DataFrame:
+    """The columns to learn from, typed alike in all tables and in all of their parts."""
+
+    def series(column: ColumnValues) -> Any:
+        if column.kind == "boolean":
+            return pd.array(np.where(column.gaps, None, column.values == 1), dtype="boolean")
+        return pd.Categorical(column.values) if column.kind == "category" else column.values
+
+    with refused(TypeError):
+        pairs = features.matched(str(source), read_table(str(source), table))
+        return pd.DataFrame({learnt.name: series(column) for learnt, column in pairs})

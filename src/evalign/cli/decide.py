@@ -2,19 +2,19 @@
 
 import json
 from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from rich.table import Table
 
 from evalign.cli.dataset import read_weights, reading_of
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import check_other, replacing
-from evalign.cli.metrics import check_metric
-from evalign.cli.terminal import Terminal, grid
+from evalign.cli.outcome import promise
+from evalign.cli.terminal import Terminal
 from evalign.core.metrics import resolve
 from evalign.core.text import counted, listed
 from evalign.decisions import DecisionRule
@@ -24,7 +24,7 @@ from evalign.decisions.objective import ROUNDING
 from evalign.estimator import held_out
 from evalign.estimator.evidence import RuleSettings, evidence
 from evalign.estimator.out_of_fold import Method
-from evalign.report.words import number
+from evalign.report.words import number, span
 from evalign.tables.classes import Labels
 from evalign.tables.files import Reading, TableFile, numbers_in, writing
 from evalign.training.checkpoint import WRONG_TREE, read_plain
@@ -63,10 +63,9 @@ class SavedRule(NamedTuple):
                 raise ValueError(f"it is no rule of format version {VERSION}")
             rule, reading = DecisionRule.from_state_dict(tree["rule"]), reading_of(tree["reading"])
             saved = cls(**tree | {"rule": rule, "reading": reading})
-            classes, columns = len(rule.classes or ()), saved.columns
-            names = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
-            fit = len(set(columns)) == len(columns) in ((1, 2) if classes == 2 else (classes,))
-            if classes < 2 or not names or not fit or rule.task == "multilabel":
+            classes, columns = len(rule.classes or ()), len(saved.columns)
+            fit = columns == classes or (columns, classes) == (1, 2)
+            if not fit or columns != len(set(saved.columns)) or rule.task == "multilabel":
                 raise ValueError("its classes and columns do not fit together")
             return saved
         except (OSError, RecursionError, *WRONG_TREE) as error:
@@ -86,20 +85,17 @@ def fit_rule(spoken: Terminal, given: Namespace) -> None:
     with refused():
         check_promise("evalign decide", decision, given.constraint, given.confidence)
     source = TableFile(given.data, reading_of(given.reading))
-    roles = {"--target": given.target, "--weight": weight, "--groups": groups}
-    roles = {option: name for option, name in roles.items() if name is not None}
-    for option, name in roles.items():
-        source.need([name], option)
-    table = source.read(text=[name for name in (given.target, groups) if name is not None])
+    roles = [name for name in (given.target, groups, weight) if name is not None]
+    source.need(roles)
+    table = source.read(text=[name for name in roles if name != weight])
     labels = Labels.of(table, given.target, given.positive, source)
-    found = class_columns(source, labels, given.classes, list(roles.values()))
+    found = class_columns(source, labels, given.classes, roles)
     absent = [name for name in found if name not in labels.names]
     if absent and decision == "tuned":  # no label speaks for or against such a class
         what = f"{source} must have rows of every class that has a column"
         cure = "Add some, or pass --decision expected."
         raise UsageError(f"{what}. Got none of {listed(absent)}. {cure}")
     labels = labels.extended(absent)
-    check_metric(metric, len(labels.values))
     columns = [found[name] for name in labels.names if name in found]
     y, method = labels.encode(table, source), METHODS[given.logits]
     scores = class_scores(table, source, columns, logits=given.logits)
@@ -152,34 +148,22 @@ def _as_metric(results: dict[str, Any], metric: str) -> dict[str, Any]:
     }
 
 
-def _shown(
-    results: dict[str, Any], rule: DecisionRule, metric: str, out: Path
-) -> list[Table | str]:
+def _shown(results: dict[str, Any], rule: DecisionRule, metric: str, out: Path) -> Iterator[str]:
     """The result for a person."""
-    names = {"argmax": "most probable class", "rule": "the rule"}
-    rows = [
-        (name, number(results[f"mean_{key}_score"]), number(results[f"std_{key}_score"]))
-        for key, name in names.items()
-    ]
-    gain, low, high = (results[key] for key in ("gain", "gain_low", "gain_high"))
+    ours, argmax = (number(results[f"mean_{name}_score"]) for name in ("rule", "argmax"))
     verb = "gains" if results["greater_is_better"] else "saves"
-    said = f"The rule {verb} {number(gain)} (95% interval {number(low)} to {number(high)})"
-    lines: list[Table | str] = [
-        grid(["", metric, "deviation over folds"], rows),
-        f"{said} on rows that it was not fitted to.",
-    ]
-    if gain < 0 and rule.constraint is None:
-        lines.append("The most probable class was better: you may do without the rule.")
+    ends = span({"low": results["gain_low"], "high": results["gain_high"]})
+    yield f"On rows it was not fitted to, {metric} is {ours} with the rule, {argmax} with argmax."
+    yield f"The rule {verb} {number(results['gain'])} (95% interval {ends})."
     for text, slack in (rule.slacks or {}).items():
         folds = results["fold_slacks"][text]
         met, known = int((folds >= -ROUNDING).sum()), int(np.isfinite(folds).sum())
         of_folds = f"met on {met} of {counted(known, 'fold')}"
-        lines.append(f"{text}: {number(slack)} to spare on all rows; {of_folds}.")
+        yield f"{text}: {number(slack)} to spare on all rows; {of_folds}."
     if rule.promised is not None:
-        word = "holds" if rule.promised else "is not shown to hold"
-        lines.append(f"On new rows it {word} with confidence {rule.confidence:g}.")
+        yield f"On new rows it {promise(rule.promised, rule.confidence)}."
     threshold = f", threshold {results['threshold']:.4g}" if "threshold" in results else ""
-    return [*lines, f"Wrote {out} (found by: {rule.source}{threshold})."]
+    yield f"Wrote {out} (found by: {rule.source}{threshold})."
 
 
 def class_columns(
@@ -187,8 +171,8 @@ def class_columns(
 ) -> dict[str, str]:
     """The column of each class by the name of the class; of two, the positive one is enough.
 
-    A column is named after its class, or `probability_<class>`. A single column under any other
-    name, besides the roles, is that of the positive class of two.
+    Columns are named `probability_<class>` or, if there are none such, after the class. A single
+    column under any other name, besides the roles, is that of the positive class of two.
     """
     names, given = labels.names, [name for name in source.names if name not in roles]
     if classes is not None:
@@ -196,17 +180,15 @@ def class_columns(
         columns = {name: PREFIX + name if PREFIX + name in given else name for name in known}
         source.need(columns.values(), "--classes")
     else:
-        bare = {name: name for name in given if name in names}
         prefixed = {name.removeprefix(PREFIX): name for name in given if name.startswith(PREFIX)}
-        columns = bare if set(bare) == set(names) else prefixed or bare
+        columns = prefixed or {name: name for name in given if name in names}
         if not columns and len(names) == 2 and len(given) == 1:
             columns = {names[1]: given[0]}
     missing = [name for name in names if name not in columns]
     if missing and (len(names) > 2 or list(columns) != names[1:]):
-        what = "must have a column with the probability of each class, named after the class"
-        also = "" if len(names) > 2 else " (or one, of the positive class)"
+        what = "must have a column for each class, or for the positive one of two"
         cure = "Rename the columns, or name the positive class with --positive."
-        raise UsageError(f"{source} {what}{also}. It has none for {listed(missing)}. {cure}")
+        raise UsageError(f"{source} {what}. It has none for {listed(missing)}. {cure}")
     return columns
 
 
@@ -221,7 +203,7 @@ def class_scores(
     if not logits:
         allowed = "probabilities, from 0 to 1 (for logits, pass --logits)"
         low, high = -FLOAT32, 1 + FLOAT32
-    parts = [numbers_in(table, name, source, allowed, low, high, first_row) for name in columns]
+    parts = [numbers_in(table[name], source, allowed, low, high, first_row) for name in columns]
     values = np.stack(parts, 1) if logits else np.stack(parts, 1).clip(0, 1)
     if len(columns) == 1:
         values = np.concatenate([np.zeros_like(values) if logits else 1 - values, values], 1)

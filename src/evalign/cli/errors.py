@@ -9,9 +9,9 @@ class UsageError(ValueError):
 
 
 @contextmanager
-def refused(kind: type[ValueError] = ValueError) -> Iterator[None]:
-    """Report an error of the library as bad input: it is about what the user gave."""
+def refused(*kinds: type[Exception], where: str = "") -> Iterator[None]:
+    """Report an error of the library as bad input: a ValueError, and others that are named."""
     try:
         yield
-    except kind as error:
-        raise UsageError(str(error)) from error
+    except (ValueError, *kinds) as error:
+        raise UsageError(f"{where}{error}") from error

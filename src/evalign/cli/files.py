@@ -44,8 +44,6 @@ def writable(*suffixes: str) -> Callable[[Path | None], Path | None]:
             parent = path.absolute().parent
             if not parent.is_dir():
                 raise UsageError(f"The folder {parent} does not exist. Create it first.")
-            if suffixes and path.is_dir():
-                raise UsageError(f"{path} is a folder. Name a file in it.")
         return path
 
     return check
@@ -60,17 +58,12 @@ def replacing(path: Path) -> Iterator[Path]:
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
     try:
         yield aside
-        synced(aside)
+        with open(aside, "rb+") as file:
+            os.fsync(file.fileno())
         os.replace(aside, path)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
-
-
-def synced(path: Path) -> None:
-    """Wait until a file is on the disk."""
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
 
 
 def digest(path: Path) -> str:

@@ -18,7 +18,6 @@ from evalign.cli.files import digest, replacing
 from evalign.cli.findings import cuts, importance
 from evalign.cli.introduction import introduce
 from evalign.cli.labelled import LabelledFrame
-from evalign.cli.metrics import check_metric
 from evalign.cli.models import estimators, train, training_seconds
 from evalign.cli.outcome import contents, predictions, shown, tried_models, was_seen
 from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, NewRun, write_json
@@ -62,7 +61,6 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     chosen = {name: getattr(given, name) for name in roles}
     dataset = load(source, **chosen, drop=given.drop or [], most=most)
     labels = dataset.labels
-    check_metric(given.metric, len(labels.values))
     if given.constraint is not None:
         objective = (given.metric, given.decision, given.constraint, labels.names)
         with refused():

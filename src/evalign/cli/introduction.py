@@ -10,10 +10,10 @@ from evalign.tables.warnings import warn_of_left_out
 
 def introduce(spoken: Terminal, dataset: TrainingTable, *, verbose: bool = False) -> None:
     """Say what the columns and the classes were read as."""
-    kinds, names = list(dataset.columns.kinds.values()), dataset.labels.names
+    kinds, names = [column.kind for column in dataset.features.columns], dataset.labels.names
     found = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     spoken.note(f"{counted(dataset.found)}; columns: {found}.")
-    warn_of_left_out(dataset.columns.left_out)
+    warn_of_left_out(dataset.features.left_out)
     if verbose:
         table = pd.DataFrame(dataset.columns.overview)
         table["examples"] = table["examples"].map(", ".join)

@@ -20,7 +20,7 @@ MODELS = Literal[
 ]
 UNITS = {"s": 1, "m": 60, "h": 3600}
 Column = partial(Option, metavar="COL")
-NewFile = partial(Option, metavar="FILE")
+NewFile = partial(Option, metavar="FILE", dir_okay=False)
 OldFile = partial(Option, metavar="FILE", exists=True, dir_okay=False)
 
 

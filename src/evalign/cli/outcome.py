@@ -131,10 +131,13 @@ def _constraints(contents: Contents, about: About) -> dict[str, Any]:
         row = {"constraint": each.text, "held_out": fitted, "test": value, "met": met}
         rows.append(row | {"verdict": verdict})
     if promised is not None:
-        word = "holds" if promised else "is not shown to hold"
-        sure = f"{arguments['--confidence']:g}"
-        rows[-1]["verdict"] += f"; on new rows it {word} with confidence {sure}"
+        rows[-1]["verdict"] += f"; on new rows it {promise(promised, arguments['--confidence'])}"
     return {"constraints": rows, "promised": promised}
+
+
+def promise(promised: bool, confidence: float) -> str:
+    """Whether a constraint holds on new rows, as the end of a sentence."""
+    return f"{'holds' if promised else 'is not shown to hold'} with confidence {confidence:g}"
 
 
 def tried_models(ensemble: AlignedEnsemble) -> dict[str, Any]:
@@ -167,20 +170,23 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
     for name, values in scores["others"].items():
         rows.append([name, *(number(values[method["key"]]) for method in methods)])
     yield grid(["", *(method["name"] for method in methods)], rows)
-    kind = "test row" if scores.get("test", True) else "row seen in training"
+    kind = "test row" if scores["test"] else "row seen in training"
     yield f"On {counted(scores['rows'], kind)}."
     for row in scores.get("constraints", []):
         yield f"{row['constraint']}: {row['verdict']}."
     for difference in scores["differences"]:
         yield difference["verdict"]
-    if "answer" in scores:
-        yield " ".join([scores["answer"]["sentence"], *scores["answer"]["next"]])
-    if "tried" in scores:
-        yield ""
-        yield _shown_models(scores["tried"]["rows"])
-        if scores["tried"]["verdict"] not in scores["answer"]["next"]:
-            yield scores["tried"]["verdict"]
-        for name, why in scores["tried"]["left_out"].items():
+    advice = scores["answer"]["next"]
+    yield " ".join([scores["answer"]["sentence"], *advice])
+    if tried := scores.get("tried"):
+        columns = ("weight", "rule_score", "argmax_score")
+        rows = [
+            [row["candidate"], *(number(row[name]) for name in columns)] for row in tried["rows"]
+        ]
+        yield grid(["candidate", "weight", "with its rule", "with argmax"], rows)
+        if tried["verdict"] not in advice:
+            yield tried["verdict"]
+        for name, why in tried["left_out"].items():
             yield f"Left out: {name}: {why}."
 
 
@@ -194,29 +200,16 @@ def shown_classes(scores: dict[str, Any]) -> Table:
     return grid(["class", "rows", "predicted", *ratios], rows)
 
 
-def _shown_models(tried: list[dict[str, Any]]) -> Table:
-    """Show the scores of each candidate."""
-    rows = []
-    for row in tried:
-        ends = span({"low": row["rule_score_low"], "high": row["rule_score_high"]})
-        scored = [number(row["rule_score"]), ends, number(row["argmax_score"])]
-        took = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
-        rows.append([row["candidate"], f"{row['weight']:.2f}", *scored, took])
-    headings = ["candidate", "weight", "with its rule", "95% interval", "with argmax", "seconds"]
-    return grid(headings, rows)
-
-
 def _cards(about: About) -> dict[str, dict[str, str]]:
-    """What was given, for the report."""
+    """The data and the options of a run, for the report."""
     arguments = about["arguments"]
     counts = zip(about["classes"], about["rows_per_class"], strict=True)
     data = {
         "File": about["file"],
         "SHA-256": arguments["data"],
         "Rows": ", ".join(f"{count} for {part}" for part, count in about["rows"].items()),
-        "Target": about["columns"]["target"],
         "Classes": ", ".join(f"{label} ({count})" for label, count in counts),
     }
     options = {name: str(value) for name, value in arguments.items() if name.startswith("--")}
-    given = {name: value for name, value in options.items() if value not in ("None", "[]")}
+    given = {name: text for name, text in options.items() if text not in ("None", "[]")}
     return {"Data": data, "Run": given | about["versions"]}

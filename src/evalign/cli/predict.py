@@ -4,7 +4,7 @@ from argparse import Namespace
 
 import pandas as pd
 
-from evalign.cli.dataset import reading_of, rows
+from evalign.cli.dataset import labelled, reading_of
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import check_other, digest, replacing
 from evalign.cli.outcome import contents, judged, predictions, shown, shown_classes, was_seen
@@ -13,7 +13,6 @@ from evalign.cli.terminal import Terminal
 from evalign.core.text import listed
 from evalign.report import render
 from evalign.tables.files import TableFile, check_size, is_parquet, writing
-from evalign.tables.frames import frame_like
 from evalign.tables.warnings import warn_of_few, warn_of_perfect, warn_of_seen
 
 
@@ -30,14 +29,16 @@ def label_table(spoken: Terminal, given: Namespace) -> None:
     model = opened.models["model"]
     # From CSV to CSV, text stays as it is. In Parquet, the model's numbers become numbers.
     as_numbers = is_parquet(out) and not is_parquet(given.data)
-    numbers = [name for name, kind in used.kinds.items() if kind == "number" and as_numbers]
+    learnt = model.features_.columns if as_numbers else ()
+    numbers = [column.name for column in learnt if column.kind == "number"]
     count = 0
     with replacing(out) as aside, writing(aside, out) as write:
         for block, raw in source.blocks(used.text, used.dates):
-            with refused():
-                X = frame_like(block, used.kinds, source, 1 + count)
-            numeric = {name: X[name].to_numpy() for name in numbers}
-            write(raw.assign(**numeric, **judged(model, labels, X)))
+            with refused(TypeError, where=f"{source}, from row {1 + count}: "):
+                found = judged(model, labels, block[used.features])
+            # The model has refused any cell that is no number, so that only gaps are coerced.
+            numeric = block[numbers].apply(pd.to_numeric, errors="coerce").astype(float)
+            write(raw.assign(**numeric, **found))
             count += len(raw)
     spoken.labelled(count, out)
 
@@ -48,14 +49,12 @@ def score_table(spoken: Terminal, given: Namespace) -> None:
     used, labels = opened.columns, opened.labels
     source = TableFile(given.data, reading_of(given.reading, used.reading))
     source.need(used.used)
-    blocks, count = [], 0
-    for block, _ in source.blocks(used.text, used.dates):
-        part = rows(block, used, labels, source, 1 + count)
-        blocks.append(predictions(part, labels, opened.models))
-        count += len(block)
+    frame, models = source.read(used.text), opened.models
+    rows = labelled(frame, frame[used.features], used, labels, source)
+    with refused(TypeError, where=f"{source}: "):
+        table = predictions(rows, labels, models)
     seen = was_seen(opened.about, digest(given.data))
     with opened.reading("run.json"):
-        table = pd.concat(blocks, ignore_index=True)
         content, result = contents(table, labels, opened.about, seen=seen)
     if seen:
         warn_of_seen(source)

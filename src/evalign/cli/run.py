@@ -3,8 +3,8 @@
 `run.json` holds the arguments, columns, classes and versions, and the SHA-256 of every other file
 but `report.html`, which is made from the others. The guide in the documentation lists the files.
 
-It is built in `<folder>.partial/run` and renamed at the end. The checkpoints of training lie beside
-it: after a crash the same command continues from them.
+It is built beside its place and renamed at the end. The checkpoints of training are in
+`<folder>.partial`: after a crash the same command continues from them.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ import numpy as np
 
 from evalign.cli.dataset import Columns
 from evalign.cli.errors import UsageError
-from evalign.cli.files import digest, replacing, synced
+from evalign.cli.files import digest, replacing
 from evalign.cli.terminal import plain
 from evalign.ensemble import AlignedEnsemble
 from evalign.estimator import AlignedClassifier
 from evalign.tables.classes import Labels
-from evalign.training import CheckpointError
-from evalign.training.checkpoint import WRONG_TREE, read_plain, sync_folder
+from evalign.training import CheckpointError, checkpoint
+from evalign.training.checkpoint import WRONG_TREE, read_plain
 
 try:
     import fcntl
@@ -70,9 +70,9 @@ class FinishedRun:
             if self.arguments["--model"] != NETWORK:
                 found |= with_baseline(AlignedEnsemble.load(self.folder / "model"), self.about)
             else:
-                for path in (self.folder / "model", self.folder / "baseline"):
-                    if path.name == "model" or path.is_dir():
-                        found[path.name] = AlignedClassifier.load(path)
+                found["model"] = AlignedClassifier.load(self.folder / "model")
+                if (self.folder / "baseline").is_dir():
+                    found["baseline"] = AlignedClassifier.load(self.folder / "baseline")
             for model in found.values():
                 if model.classes_.tolist() != sorted(self.labels.values):
                     raise ValueError("its classes are not those of run.json")
@@ -140,22 +140,20 @@ def building(folder: Path, arguments: About) -> Iterator[NewRun]:
     After an error the partial folder is kept if it holds training to continue from.
     """
     partial = folder.absolute().with_name(folder.absolute().name + ".partial")
-    building, checkpoints = partial / "run", partial / "checkpoints"
+    checkpoints = partial / "checkpoints"
     about: About = {"format": FORMAT, "version": VERSION, "arguments": arguments}
     with _locked(partial):
         _check_partial(partial, arguments)
         try:
             write_json(partial / "command.json", arguments)
-            shutil.rmtree(building, ignore_errors=True)
-            building.mkdir()
-            yield NewRun(building, checkpoints, about)
-            _finish(building, about)
-            if folder.exists():
-                folder.rmdir()
-            os.rename(building, folder)
-            sync_folder(partial.parent)
+            with checkpoint.replacing(folder) as new:
+                yield NewRun(new, checkpoints, about)
+                _write_about(new, about)
+                if folder.exists():
+                    folder.rmdir()  # an error if somebody has filled it meanwhile
         except BaseException:
-            shutil.rmtree(building if any(checkpoints.glob("*")) else partial, ignore_errors=True)
+            if not any(checkpoints.glob("*")):
+                shutil.rmtree(partial, ignore_errors=True)
             raise
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -197,15 +195,11 @@ def _locked(partial: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _finish(folder: Path, about: About) -> None:
-    """Write `run.json`, once all other files are on the disk."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    for path in files:
-        synced(path)
-    digests = {path.relative_to(folder).as_posix(): digest(path) for path in files}
-    about["files"] = {name: found for name, found in digests.items() if name != REPORT}
+def _write_about(folder: Path, about: About) -> None:
+    """Write `run.json`, with the checksums of all other files but the report."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != REPORT)
+    about["files"] = {path.relative_to(folder).as_posix(): digest(path) for path in files}
     write_json(folder / "run.json", about | {"sha256": _digest_of(about)})
-    sync_folder(folder)
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -6,10 +6,9 @@
 4. `columns`: what is learnt of a column, such as its levels, and how it becomes numbers.
 5. `features`: all columns become one matrix. `Features.matrix` is where a CSV becomes numbers.
 
-Beside them, `labels` reads the y of an estimator, `classes` the label column of a file, `frames`
-types a pandas frame for the command line, and `warnings` holds all warnings about data. Imports
-`evalign.core` alone; only `files`, `frames` and `classes` need pandas, which `import evalign` does
-not load.
+Beside them, `labels` reads the y of an estimator, `classes` the label column of a file, and
+`warnings` holds all warnings about data. Imports `evalign.core` alone; only `files` and `classes`
+need pandas, which `import evalign` does not load.
 """
 
 from evalign.tables.features import Features, FrameEncoder

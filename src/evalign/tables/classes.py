@@ -69,12 +69,10 @@ class Labels:
         """The columns that a prediction adds to a table."""
         return ["prediction", *(f"probability_{name}" for name in self.names)]
 
-    def encode(
-        self, frame: pd.DataFrame, source: object, column: str | None = None, first_row: int = 1
-    ) -> np.ndarray:
+    def encode(self, frame: pd.DataFrame, source: object, column: str | None = None) -> np.ndarray:
         """The code of each row's label, in the label column or another one."""
         what = f"Column {column or self.column!r} of {source}"
-        texts = _texts(frame[column or self.column], what, first_row)
+        texts = _texts(frame[column or self.column], what)
         codes = pd.Index(self.names).get_indexer(pd.Index(texts))
         if (codes < 0).any():
             new = listed(sorted(set(texts[codes < 0])), 3)
@@ -87,12 +85,12 @@ class Labels:
         return self.array[codes]
 
 
-def _texts(column: Any, what: str, first_row: int = 1) -> np.ndarray:
+def _texts(column: Any, what: str) -> np.ndarray:
     """Labels as text. Refuse a row without one."""
     missing = np.flatnonzero(column.isna())
     if len(missing):
         others = f" and {counted(len(missing) - 1, 'other')}" if len(missing) > 1 else ""
-        which = f"row {first_row + missing[0]}{others}"
+        which = f"row {missing[0] + 1}{others}"
         cure = "Fill it in, or remove the row (NA, None and the like are gaps)."
         raise TableError(f"{what} has no label in {which}. {cure}")
     return np.array([level_text(value) for value in column.tolist()], dtype=object)

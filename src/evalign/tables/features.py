@@ -50,7 +50,7 @@ class Features:
     left_out: dict[str, str]
 
     @classmethod
-    def learn(cls, owner: str, X: Given) -> "Features":
+    def learn(cls, owner: str, X: Given, *, warn: bool = True) -> "Features":
         """Learn from rows that `read` gave. Errors name the `owner`."""
         names = X.names if isinstance(X, TypedTable) else None
         width = len(X.columns) if isinstance(X, TypedTable) else X.shape[1]
@@ -58,14 +58,14 @@ class Features:
         if sparse.issparse(X):  # has no gaps
             learnt = {name: NumberColumn(name, 0.0, False) for name in given}
         else:
-            learnt = dict(zip(given, _learnt(given, _as_table(X)), strict=True))
+            learnt = dict(zip(given, _learnt(given, _as_table(X), warn), strict=True))
         left_out = {name: why for name, why in learnt.items() if isinstance(why, str)}
         columns = tuple(column for column in learnt.values() if not isinstance(column, str))
         if not columns:
             why = ", ".join(f"{name!r} ({LEFT_OUT[why]})" for name, why in left_out.items())
             allowed, got = "hold a column to learn from", f"none: {why or 'it has no columns'}"
             raise ValueError(complaint(owner, "X", allowed, got))
-        if not (isinstance(X, TypedTable) and X.judged):
+        if warn and not (isinstance(X, TypedTable) and X.judged):
             warn_of_left_out(left_out)
         return cls(given, names is not None, columns, left_out)
 
@@ -83,20 +83,16 @@ class Features:
     @property
     def width(self) -> int:
         """Number of the matrix's columns."""
-        return self.numbers + sum(len(column.flag_names) for column in self.columns)
-
-    @property
-    def plain(self) -> bool:
-        """Whether rows of numbers without gaps are the matrix already."""
-        numbers = all(isinstance(c, NumberColumn) and not c.gaps for c in self.columns)
-        return numbers and not self.left_out
+        return len(self.names)
 
     def matrix(self, owner: str, X: Given, *, warn: bool = False) -> Any:
         """The matrix of rows that `read` gave, which may be their own, and sparse if they are.
 
         With `warn`, categories that training did not have are warned of.
         """
-        if self.plain and not isinstance(X, TypedTable) and not _has_gaps(X):
+        plain = all(isinstance(c, NumberColumn) and not c.gaps for c in self.columns)
+        plain = plain and not self.left_out and not isinstance(X, TypedTable)
+        if plain and not _has_gaps(X):
             return X
         rows = X.rows if isinstance(X, TypedTable) else X.shape[0]
         matrix = np.zeros((rows, self.width))
@@ -189,13 +185,13 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the columns of X."""
-        self.features_ = Features.learn(_owner(self), read(self, X, reset=True))
+        self.features_ = Features.learn(type(self).__name__, read(self, X, reset=True))
         return self
 
     def transform(self, X: Any) -> Any:
         """The matrix of X."""
         check_is_fitted(self)
-        return self.features_.matrix(_owner(self), read(self, X, reset=False), warn=True)
+        return self.features_.matrix(type(self).__name__, read(self, X, reset=False), warn=True)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The names of the matrix's columns."""
@@ -213,7 +209,7 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
 
     A numeric array may hold NaN. An infinity is refused.
     """
-    owner = _owner(estimator)
+    owner = type(estimator).__name__
     table = read_table(owner, X)
     if table is None:
         finite = True if sparse.issparse(X) else "allow-nan"
@@ -231,14 +227,14 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
     return table
 
 
-def _learnt(names: tuple[str, ...], table: TypedTable) -> Iterator[LearntColumn | str]:
+def _learnt(names: tuple[str, ...], table: TypedTable, warn: bool) -> Iterator[LearntColumn | str]:
     """What is learnt of each column, or why it is left out."""
     for name, column in zip(names, table.columns, strict=True):
         if table.judged:  # a fold or an array, of which only empty columns are left out
             yield "empty" if column.gaps.all() else KINDS[column.kind].learn(name, column)
             continue
         kind, typed = as_kind(name, column)
-        if typed is not None and kind == "number":
+        if warn and typed is not None and kind == "number":
             warn_of_stand_in(name, typed.values)
         yield kind if typed is None else KINDS[kind].learn(name, typed)
 
@@ -260,10 +256,7 @@ def _difference(learnt: LearntColumn, column: ColumnValues) -> str:
     """Say how a column differs from that of `fit`."""
     was, now = PLURAL[learnt.kind], PLURAL.get(column.kind, "text")
     if column.kind == "text":
-        row, text = column.first_odd(learnt.kind)
-        now = f"text ({text!r} in row {row + 1}; the first is 1)"
+        rows = np.flatnonzero(~column.gaps)[:, None]
+        row = next(i for i in rows if column.take(i).converted(learnt.kind) is None).item()
+        now = f"text ({column.values[row][:40]!r} in row {row + 1}; the first is 1)"
     return f"column {learnt.name!r} held {was} in fit and holds {now}"
-
-
-def _owner(estimator: BaseEstimator) -> str:
-    return type(estimator).__name__

@@ -9,8 +9,6 @@ import pytest
 from evalign.tables import files
 from evalign.tables.classes import Labels
 from evalign.tables.files import Reading, TableError, TableFile, check_size, writing
-from evalign.tables.frames import frame_like, learnt_frame
-from evalign.tables.kinds import overview
 
 FRAME = pd.DataFrame(
     {
@@ -151,27 +149,6 @@ def test_written_blocks_are_read_again(tmp_path, name):
             check_size(path, 10)
 
 
-def test_typed_frames():
-    frame = pd.DataFrame(
-        {
-            "age": ["1.5", "2", None] * 10,
-            "sure": [True, None, False] * 10,
-            "colour": ["red", "blue", None] * 10,
-            "since": ["2024-01-31", "2024-02-28", None] * 10,
-        }
-    )
-    X, kinds = learnt_frame(frame, "data.csv")
-    assert kinds == {"age": "number", "sure": "boolean", "colour": "category", "since": "date"}
-    assert [row["kind"] for row in overview(X)] == list(kinds.values())
-    pd.testing.assert_frame_equal(frame_like(frame, kinds, "new.csv"), X)
-    one = frame_like(frame[:1].map(lambda _: None), kinds, "new.csv")  # gaps of any kind
-    assert one.isna().all(axis=None)
-    wrong = frame.assign(age=["old", *frame["age"][1:]])
-    said = "Column 'age' of new.csv must hold numbers, as in training. Got 'old' in row 101. Corr"
-    with pytest.raises(ValueError, match=said):
-        frame_like(wrong, kinds, "new.csv", first_row=101)
-
-
 def labels(*cells, positive=None):
     return Labels.of(pd.DataFrame({"y": cells}), "y", positive, "data.csv")
 
@@ -190,8 +167,8 @@ def test_labels():
     assert found.written == ["prediction", "probability_yes", "probability_no"]
     with pytest.raises(TableError, match=r"Column 'y' of new.csv holds labels that .*: 'maybe'\."):
         found.encode(frame.replace("no", "maybe"), "new.csv")
-    with pytest.raises(TableError, match=r"has no label in row 12 and 1 other\. Fill it in"):
-        found.encode(pd.DataFrame({"y": ["no", None, None]}), "new.csv", first_row=11)
+    with pytest.raises(TableError, match=r"has no label in row 2 and 1 other\. Fill it in"):
+        found.encode(pd.DataFrame({"y": ["no", None, None]}), "new.csv")
     assert labels("b", "a", "b", "a").extended(["c"]).names == ["a", "b", "c"]
 
 
