@@ -59,5 +59,5 @@ def test_labels_go_there_and_back():
 
 
 def test_a_metric_that_counts_labels_is_not_a_loss():
-    with pytest.raises(TypeError, match=r"metric of MetricLoss must .* give its name, as in \"f1"):
+    with pytest.raises(TypeError, match=r"metric of MetricLoss must .* give the name: \"f1_macro"):
         MetricLoss(MulticlassF1Score(num_classes=3))

@@ -12,7 +12,7 @@ from rich.progress import track
 from sklearn.datasets import load_digits
 
 from evalign import comparison
-from evalign.cli.dataset import load, reading_of
+from evalign.cli.dataset import load
 from evalign.cli.errors import refused
 from evalign.cli.introduction import introduce
 from evalign.cli.terminal import Terminal, grid
@@ -22,7 +22,6 @@ from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
 from evalign.report.words import number, span
-from evalign.tables.files import TableFile
 from evalign.training import TrainingWarning
 
 # The demo has few rows and should be quick: a small network and some of the methods are enough.
@@ -33,9 +32,7 @@ NEXT = "Now with a table of your own: evalign fit data.csv --target label --out 
 
 def compare_methods(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign compare`."""
-    source = TableFile(given.data, reading_of(given.reading))
-    roles = {name: getattr(given, name) for name in ("target", "group", "weight", "positive")}
-    dataset = load(source, **roles, drop=given.drop or [])
+    dataset = load(given)
     labels, rows = dataset.labels, dataset.rows
     introduce(spoken, dataset)
     classifier = AlignedClassifier(given.metric, epochs=given.epochs, pos_label=labels.positive)

@@ -1,6 +1,6 @@
 """From the options of a command to rows: for training, test and validation."""
 
-from collections.abc import Sequence
+from argparse import Namespace
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -78,31 +78,22 @@ def reading_of(options: dict[str, Any], known: dict[str, Any] | None = None) -> 
     return Reading(**found)
 
 
-def load(
-    source: TableFile,
-    *,
-    target: str,
-    group: str | None = None,
-    weight: str | None = None,
-    drop: Sequence[str] = (),
-    positive: str | None = None,
-    most: int | None = None,
-    seed: int = 0,
-) -> TrainingTable:
+def load(given: Namespace, most: int | None = None) -> TrainingTable:
     """Read a training table and find the kinds of its columns; sample `most` rows of it."""
+    source = TableFile(given.data, reading_of(given.reading))
+    target, group, weight = given.target, given.group, given.weight
     named = [("--target", target), ("--group", group), ("--weight", weight)]
+    named += [("--drop", name) for name in dict.fromkeys(given.drop or [])]
     named = [(option, name) for option, name in named if name is not None]
-    named += [("--drop", name) for name in dict.fromkeys(drop)]
     for option, name in named:
         source.need([name], option)
     roles = [name for _, name in named]
     if len(set(roles)) < len(roles):
         raise UsageError("--target, --group, --weight and --drop must name different columns.")
     frame = source.read(text=[target, *filter(None, [group])])
-    labels = Labels.of(frame, target, positive, source)
-    given = frame.drop(columns=roles)
+    labels = Labels.of(frame, target, given.positive, source)
     with refused(TypeError):
-        table = read_table(str(source), given)
+        table = read_table(str(source), frame.drop(columns=roles))
         features = Features.learn(str(source), table, warn=False)  # `introduce` warns
         read_as = overview(table), asdict(source.reading)
     kinds = {column.name: column.kind for column in features.columns}
@@ -115,13 +106,12 @@ def load(
     rows = labelled(frame, _typed(table, features, source), columns, labels, source)
     if rows.weight is not None and (np.bincount(rows.y, rows.weight) == 0).any():
         raise UsageError(f"Column {weight!r} of {source} must give each class some weight.")
-    return TrainingTable(columns, features, labels, rows.sample(most, seed), len(frame))
+    rows = rows if most is None else rows.sample(most, given.seed)
+    return TrainingTable(columns, features, labels, rows, len(frame))
 
 
-def read_rows(
-    path: Path, dataset: TrainingTable, most: int | None = None, seed: int = 0
-) -> LabelledFrame:
-    """The rows of another table, for validation or the test, or a sample of them."""
+def read_rows(path: Path, dataset: TrainingTable) -> LabelledFrame:
+    """The rows of another table, for validation or the test."""
     columns = dataset.columns
     source = TableFile(path, reading_of({}, columns.reading))
     source.need(columns.used)
@@ -130,17 +120,11 @@ def read_rows(
     found = labelled(frame, X, columns, dataset.labels, source)
     if not found.counted.any():
         raise UsageError(f"Column {columns.weight!r} of {source} must give some row a weight.")
-    return found.sample(most, seed)
+    return found
 
 
 def split(
-    dataset: TrainingTable,
-    test: Path | None,
-    validation: Path | None,
-    most: int | None,
-    seed: int,
-    *,
-    inner: bool,
+    dataset: TrainingTable, given: Namespace, most: int | None, *, inner: bool
 ) -> dict[str, LabelledFrame]:
     """Split the rows into "training", "test" and "validation", the last two of `most` rows.
 
@@ -148,12 +132,13 @@ def split(
     they are held out here, if it has no folds of its own (`inner`).
     """
     parts = {"training": dataset.rows}
-    for name, path in {"test": test, "validation": validation}.items():
+    for name, path in {"test": given.test, "validation": given.validation}.items():
         training = parts["training"]
         if path is not None:
-            parts[name] = read_rows(path, dataset, most, seed)
+            found = read_rows(path, dataset)
+            parts[name] = found if most is None else found.sample(most, given.seed)
         elif name == "test" or (inner and training.groups is not None):
-            parts["training"], parts[name] = training.hold_out(dataset.labels, seed, name)
+            parts["training"], parts[name] = training.hold_out(dataset.labels, given.seed, name)
     warn_of_shared({name: part.hashes for name, part in parts.items()})
     for name, part in parts.items():
         warn_of_few(name, dataset.labels.names, part.y[part.counted])
@@ -163,7 +148,7 @@ def split(
 def read_weights(frame: pd.DataFrame, column: str, source: object) -> np.ndarray:
     """The weights of rows."""
     allowed = "weights, finite numbers that are not negative"
-    return numbers_in(frame, column, source, allowed, 0, np.inf)
+    return numbers_in(frame[column], source, allowed, 0, np.inf)
 
 
 def labelled(

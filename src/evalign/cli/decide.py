@@ -200,7 +200,7 @@ def class_scores(
     if not logits:
         allowed = "probabilities, from 0 to 1 (for logits, pass --logits)"
         low, high = -FLOAT32, 1 + FLOAT32
-    parts = [numbers_in(table, name, source, allowed, low, high, first_row) for name in columns]
+    parts = [numbers_in(table[name], source, allowed, low, high, first_row) for name in columns]
     values = np.stack(parts, 1) if logits else np.stack(parts, 1).clip(0, 1)
     if len(columns) == 1:
         values = np.concatenate([np.zeros_like(values) if logits else 1 - values, values], 1)

@@ -12,7 +12,7 @@ import numpy as np
 
 import evalign
 from evalign.cli import run
-from evalign.cli.dataset import TrainingTable, load, reading_of, split
+from evalign.cli.dataset import TrainingTable, load, split
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import digest, replacing
 from evalign.cli.findings import cuts, importance
@@ -27,7 +27,7 @@ from evalign.estimator.constrained import check_constraint
 from evalign.recipes import chosen_recipe
 from evalign.report import render
 from evalign.tables.classes import Labels
-from evalign.tables.files import TableFile, writing
+from evalign.tables.files import writing
 from evalign.tables.warnings import warn_of_perfect
 
 QUICK_ROWS = 2500  # of a preview
@@ -55,17 +55,14 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
         cure = "Use --epochs for one network."
         raise UsageError(f"--time must be left out with --model {NETWORK}. {cure}")
 
-    roles = ("target", "group", "weight", "positive", "seed")
-    source = TableFile(given.data, reading_of(given.reading))
     most = QUICK_ROWS if given.quick else None
-    chosen = {name: getattr(given, name) for name in roles}
-    dataset = load(source, **chosen, drop=given.drop or [], most=most)
+    dataset = load(given, most)
     labels = dataset.labels
     if given.constraint is not None:
         objective = (given.metric, given.decision, given.constraint, labels.names)
         with refused():
             check_constraint("evalign fit", *objective)
-    parts = split(dataset, given.test, given.validation, most, given.seed, inner=network)
+    parts = split(dataset, given, most, inner=network)
     introduce(spoken, dataset, verbose=given.verbose)
 
     models = estimators(given, labels, training_seconds(given))

@@ -51,9 +51,9 @@ class LabelledFrame:
         y = np.concatenate([self.y, more.y])
         return LabelledFrame(X.astype(categories), y, weight, groups)
 
-    def sample(self, most: int | None, seed: int) -> "LabelledFrame":
+    def sample(self, most: int, seed: int) -> "LabelledFrame":
         """At most so many rows, in which the classes have their shares."""
-        if most is None or len(self.y) <= most:
+        if len(self.y) <= most:
             return self
         most = min(most, len(self.y) - len(np.unique(self.y)))  # a split leaves a row of each class
         with refused():

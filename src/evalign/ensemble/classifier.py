@@ -22,7 +22,7 @@ from evalign.ensemble.candidates import AUTO, BLEND, DEFAULT, OWNER, build
 from evalign.ensemble.choice import choose
 from evalign.ensemble.fitted_ensemble import FittedEnsemble
 from evalign.ensemble.narration import narrated
-from evalign.ensemble.reading import read_rows, read_table
+from evalign.ensemble.table_forms import read_rows, read_table
 from evalign.ensemble.training import Clock
 from evalign.ensemble.trials import folds, run_trials
 from evalign.estimator import held_out

@@ -83,20 +83,16 @@ class Features:
     @property
     def width(self) -> int:
         """Number of the matrix's columns."""
-        return self.numbers + sum(len(column.flag_names) for column in self.columns)
-
-    @property
-    def plain(self) -> bool:
-        """Whether rows of numbers without gaps are the matrix already."""
-        numbers = all(isinstance(c, NumberColumn) and not c.gaps for c in self.columns)
-        return numbers and not self.left_out
+        return len(self.names)
 
     def matrix(self, owner: str, X: Given, *, warn: bool = False) -> Any:
         """The matrix of rows that `read` gave, which may be their own, and sparse if they are.
 
         With `warn`, categories that training did not have are warned of.
         """
-        if self.plain and not isinstance(X, TypedTable) and not _has_gaps(X):
+        plain = all(isinstance(c, NumberColumn) and not c.gaps for c in self.columns)
+        plain = plain and not self.left_out and not isinstance(X, TypedTable)
+        if plain and not _has_gaps(X):
             return X
         rows = X.rows if isinstance(X, TypedTable) else X.shape[0]
         matrix = np.zeros((rows, self.width))
@@ -189,13 +185,13 @@ class FrameEncoder(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the columns of X."""
-        self.features_ = Features.learn(_owner(self), read(self, X, reset=True))
+        self.features_ = Features.learn(type(self).__name__, read(self, X, reset=True))
         return self
 
     def transform(self, X: Any) -> Any:
         """The matrix of X."""
         check_is_fitted(self)
-        return self.features_.matrix(_owner(self), read(self, X, reset=False), warn=True)
+        return self.features_.matrix(type(self).__name__, read(self, X, reset=False), warn=True)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The names of the matrix's columns."""
@@ -213,7 +209,7 @@ def read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Given:
 
     A numeric array may hold NaN. An infinity is refused.
     """
-    owner = _owner(estimator)
+    owner = type(estimator).__name__
     table = read_table(owner, X)
     if table is None:
         finite = True if sparse.issparse(X) else "allow-nan"
@@ -260,10 +256,7 @@ def _difference(learnt: LearntColumn, column: ColumnValues) -> str:
     """Say how a column differs from that of `fit`."""
     was, now = PLURAL[learnt.kind], PLURAL.get(column.kind, "text")
     if column.kind == "text":
-        row, text = column.first_odd(learnt.kind)
-        now = f"text ({text!r} in row {row + 1}; the first is 1)"
+        rows = np.flatnonzero(~column.gaps)[:, None]
+        row = next(i for i in rows if column.take(i).converted(learnt.kind) is None).item()
+        now = f"text ({column.values[row][:40]!r} in row {row + 1}; the first is 1)"
     return f"column {learnt.name!r} held {was} in fit and holds {now}"
-
-
-def _owner(estimator: BaseEstimator) -> str:
-    return type(estimator).__name__

@@ -1,7 +1,6 @@
 """Tables on disk, read whole or in blocks by pandas, which this module needs."""
 
 import gzip
-import os
 import warnings
 import zipfile
 import zlib
@@ -23,6 +22,7 @@ from evalign.tables.values import NUMBER
 
 BLOCK_CELLS = 2**19  # at a time
 UNREADABLE = (OSError, EOFError, ValueError, LookupError, pa.ArrowException, zlib.error)
+UNREADABLE += (ParserWarning, zipfile.BadZipFile)
 
 
 class TableError(ValueError):
@@ -146,11 +146,7 @@ class TableFile:
         """The frame of a Parquet file with gaps in place of `missing`, as pandas reads a CSV."""
         marks = self.reading.missing
         numbers = [float(text) for text in marks if NUMBER.fullmatch(text)]
-        for name in frame.columns if marks else ():
-            column: Any = frame[name]
-            numeric = pd.api.types.is_numeric_dtype(column)
-            frame[name] = column.mask(column.isin(numbers if numeric else list(marks)))
-        return frame
+        return frame.mask(frame.isin([*marks, *numbers])) if marks else frame
 
     def _dated(self, frame: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
         """The frame, with dates in the columns of text whose cells all have the format."""
@@ -173,64 +169,51 @@ class TableFile:
             cure = f"{installing('.[excel]')}; or save it as .csv."
             raise TableError(f"{self} cannot be read: {error}. {cure}") from error
         except UnicodeDecodeError as error:
-            cure = "Name its encoding, such as --encoding cp1252."
-            raise TableError(
-                f"{self} cannot be read: it is not {error.encoding}. {cure}"
-            ) from error
-        except (*UNREADABLE, ParserWarning, zipfile.BadZipFile) as error:
-            number = getattr(error, "errno", None)
-            text = os.strerror(number) if number else " ".join(str(error).split())
+            why = f"it is not {error.encoding}. Name its encoding, such as --encoding cp1252."
+            raise TableError(f"{self} cannot be read: {why}") from error
+        except UNREADABLE as error:
+            text = getattr(error, "strerror", None) or " ".join(str(error).split())
             raise TableError(f"{self} cannot be read: {text.rstrip('.')}.") from error
 
 
 @contextmanager
 def writing(path: Path, name: Path) -> Iterator[Callable[[pd.DataFrame], None]]:
     """Give a function that appends a block of rows to `path`, in the format of the `name`."""
-    if is_parquet(name):
-        writers: list[parquet.ParquetWriter] = []
-
-        def append(block: pd.DataFrame) -> None:
-            table = pa.Table.from_pandas(block, preserve_index=False).replace_schema_metadata()
-            if not writers:
-                writers.append(parquet.ParquetWriter(path, table.schema))
-            writers[0].write_table(table.cast(writers[0].schema))
-
-        try:
-            yield append
-        finally:
-            for writer in writers:
-                writer.close()
-        return
     open_text: Any = gzip.open if name.suffix.lower() == ".gz" else open
-    with open_text(path, "wt", encoding="utf-8", newline="") as file:
+    how: Any = {"sep": separator_of(name), "index": False, "lineterminator": "\n"}
+    with ExitStack() as opened:
+        file: Any = None
 
         def write(block: pd.DataFrame) -> None:
-            how: Any = {"sep": separator_of(name), "index": False, "lineterminator": "\n"}
-            header = not file.tell()
-            text = block.to_csv(header=header, **how)
+            nonlocal file
+            first = file is None
+            if is_parquet(name):
+                table = pa.Table.from_pandas(block, preserve_index=False).replace_schema_metadata()
+                if first:
+                    file = opened.enter_context(parquet.ParquetWriter(path, table.schema))
+                file.write_table(table.cast(file.schema))
+                return
+            if first:
+                file = open_text(path, "wt", encoding="utf-8", newline="")
+                opened.enter_context(file)
+            text = block.to_csv(header=first, **how)
             if "\r" in text:  # has no quotes until Python 3.13, and ends a row
-                text = block.to_csv(header=header, quoting=QUOTE_ALL, **how)
+                text = block.to_csv(header=first, quoting=QUOTE_ALL, **how)
             file.write(text)
 
         yield write
 
 
 def numbers_in(
-    frame: pd.DataFrame,
-    column: str,
-    source: object,
-    allowed: str,
-    low: float,
-    high: float,
-    row: int = 1,
+    column: Any, source: object, allowed: str, low: float, high: float, row: int = 1
 ) -> np.ndarray:
     """The numbers of a column. Refuse a cell outside of low and high; `row` numbers the first."""
-    numbers = np.asarray(pd.to_numeric(frame[column], errors="coerce"), dtype=np.float64)
+    numbers = np.asarray(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
     wrong = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
     if wrong.any():
         first = int(wrong.argmax())
-        got = f"Got {str(frame[column].iloc[first])!r} in row {row + first}."
-        raise TableError(f"Column {column!r} of {source} must hold {allowed}. {got}")
+        got = f"Got {str(column.iloc[first])!r} in row {row + first}."
+        raise TableError(f"Column {column.name!r} of {source} must hold {allowed}. {got}")
     return numbers
 
 
@@ -241,8 +224,7 @@ def check_size(path: Path, most: int) -> None:
     """
     about = parquet.read_metadata(path)
     groups = [about.row_group(i) for i in range(about.num_row_groups)]
-    cells = sum(group.num_rows for group in groups) * about.num_columns
-    size = 8 * cells + sum(group.total_byte_size for group in groups)
+    size = sum(8 * group.num_rows * about.num_columns + group.total_byte_size for group in groups)
     if size > most:
         raise TableError(f"{path} holds {size:,} bytes, more than {most:,}.")
 

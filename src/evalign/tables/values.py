@@ -53,19 +53,10 @@ class ColumnValues(NamedTuple):
         if gaps.all():
             return ColumnValues(kind, np.full(len(gaps), GAP[kind]))
         if kind == "category" and self.kind in ("number", "boolean"):
-            spelt = level_text if self.kind == "number" else lambda value: str(bool(value))
-            texts = np.full(len(gaps), None, dtype=object)
-            texts[~gaps] = [spelt(value) for value in self.values[~gaps].tolist()]
-            return ColumnValues("category", texts)
+            present = self.values[~gaps] if self.kind == "number" else self.values[~gaps] == 1
+            return ColumnValues("category", spread(map(level_text, present.tolist()), gaps))
         parse = {"number": parsed_numbers, "date": parsed_dates}.get(kind)
         return parse(self.values) if parse and self.kind == "text" else None
-
-    def first_odd(self, kind: str) -> tuple[int, str]:
-        """The row and the text of the first cell that is not of a kind."""
-        for row in np.flatnonzero(~self.gaps).tolist():
-            if self.take(np.array([row])).converted(kind) is None:
-                return row, str(self.values[row])[:40]
-        return 0, str(self.values[0])[:40]  # each cell is of the kind, but not all alike
 
 
 GAP: dict[str, Any] = {
@@ -162,8 +153,7 @@ def gaps_of_objects(cells: np.ndarray) -> np.ndarray:
 
 def within_float32(matrix: np.ndarray) -> np.ndarray:
     """Clip to the range of float32: scikit-learn's trees refuse numbers beyond it."""
-    reach = max(matrix.max(initial=0), -matrix.min(initial=0))
-    return matrix if reach <= FLOAT32_MAX else matrix.clip(-FLOAT32_MAX, FLOAT32_MAX)
+    return matrix.clip(-FLOAT32_MAX, FLOAT32_MAX)
 
 
 def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
@@ -181,19 +171,16 @@ def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     gaps = series.is_null().to_numpy()
     if kind in (nw.Categorical, nw.Enum):  # gaps among them would make floats of whole numbers
-        texts = np.full(len(gaps), None, dtype=object)
-        texts[~gaps] = [level_text(value) for value in series.drop_nulls().to_numpy().tolist()]
-        return _of_texts(texts)._replace(kind="category")
+        levels = series.drop_nulls().to_numpy().tolist()
+        return _of_texts(spread(map(level_text, levels), gaps))._replace(kind="category")
     return _of_array(owner, name, series.to_numpy(), gaps)
 
 
 def _of_array(
     owner: str, name: str, cells: np.ndarray, gaps: np.ndarray | None = None
 ) -> ColumnValues:
-    if cells.dtype.kind in "iuf":
-        return _finite(owner, name, cells.astype(np.float64))
-    if cells.dtype.kind == "b":
-        return ColumnValues("boolean", cells.astype(np.float64))
+    if cells.dtype.kind == "f":  # a column without a value
+        return ColumnValues("number", cells.astype(np.float64))
     if cells.dtype.kind == "M":
         return ColumnValues("date", cells.astype("datetime64[us]"))
     if cells.dtype.kind == "U":  # in which numpy writes a gap as "nan"
@@ -206,23 +193,28 @@ def _of_array(
     if None in kinds:
         raise _refusal(owner, name, ", ".join(sorted({type(value).__name__ for value in present})))
     if kinds and kinds <= {"number", "boolean"}:
-        numbers = np.full(len(cells), np.nan)
-        numbers[~gaps] = [float(value) for value in present]
+        numbers = spread(map(float, present), gaps).astype(np.float64)
         kind = "number" if "number" in kinds else "boolean"
         return _finite(owner, name, numbers)._replace(kind=kind)
-    values = np.full(len(cells), None, dtype=object)
-    values[~gaps] = present if kinds == {"date"} else [str(value) for value in present]
-    return _of_dates(values.tolist()) if kinds == {"date"} else _of_texts(values)
+    if kinds == {"date"}:
+        return _of_dates(spread(present, gaps))
+    return _of_texts(spread(map(str, present), gaps))
+
+
+def spread(present: Iterable[Any], gaps: np.ndarray) -> np.ndarray:
+    """Objects in the rows without a gap, and None in the others."""
+    values = np.full(len(gaps), None, dtype=object)
+    values[~gaps] = list(present)
+    return values
 
 
 def _of_texts(values: np.ndarray) -> ColumnValues:
     """Text, in which a blank cell is a gap."""
-    values = values.copy()
     values[[text is None or not text.strip() for text in values]] = None
     return ColumnValues("text", values)
 
 
-def _of_dates(dates: list[Any]) -> ColumnValues:
+def _of_dates(dates: Iterable[Any]) -> ColumnValues:
     """Dates in UTC. One without a time zone is taken to be in UTC."""
 
     def in_utc(value: Any) -> Any:
@@ -254,10 +246,8 @@ def _cells(X: Any) -> np.ndarray | None:
     if cells.dtype != object:
         return cells if cells.dtype.kind in "UM" else None
     kinds = {type(cell) for cell in cells.flat}
-    typed = any(
-        _kind_of(kind) in ("text", "date") or kind.__name__ in PANDAS_GAPS for kind in kinds
-    )
-    return cells if typed else None
+    numeric = all(_kind_of(kind) not in ("text", "date", "gap") for kind in kinds)
+    return None if numeric else cells
 
 
 def _kind_of(kind: type) -> str | None:
@@ -267,6 +257,8 @@ def _kind_of(kind: type) -> str | None:
         return "number"
     if issubclass(kind, str):
         return "text"
+    if kind.__name__ in PANDAS_GAPS:
+        return "gap"
     return "date" if issubclass(kind, date | np.datetime64) else None
 
 

@@ -147,14 +147,14 @@ def test_what_the_page_says_of_the_records(committed):
         ("fashion_mnist 1:10", "f1_macro"),
     }
     assert not any(gain.high < 0 for gain in best.values())
-    assert f"Of {len(best)} cells three are won by their 95% intervals" in page
+    assert f"By their 95% intervals, three of {len(best)} cells are won" in page
     others = np.mean([gain.mean for (name, _), gain in best.items() if name != "waveform"])
     assert f"without it, the gain over the best opponent is {others:.2f}." in page
 
     fraud = sorted(-gain.mean for (name, _), gain in best.items() if name == "creditcard")
     assert f"all four cells are behind, by {fraud[0]:.1f} to {fraud[-1]:.1f} points" in page
     costs = [-metrics_part("creditcard", decision) for decision in ("expected", "argmax")]
-    assert f"{costs[0]} points by the expected rule and {costs[1]} by argmax" in page
+    assert f"{costs[0]} points with the expected rule and {costs[1]} with argmax" in page
     parts_of = [metrics_part(name, "expected") for name in ("waveform", "yeast", "page_blocks")]
     assert f"waveform loses {parts_of[0]} points and yeast {parts_of[1]}" in page
     assert f"page_blocks and credit card fraud gain {-parts_of[2]}" in page

@@ -12,7 +12,7 @@ from evalign.ensemble.training import LabelledTable, TableForms
 from evalign.estimator.rows import learn_features, read_labelled, row_groups, row_weights
 from evalign.estimator.targets import Targets, read_targets
 from evalign.tables.features import Features, Given, read
-from evalign.tables.values import within_float32
+from evalign.tables.values import TypedTable, within_float32
 
 
 def read_table(
@@ -54,4 +54,5 @@ def _forms(X: Any, given: Given, features: Features, *, warn: bool = False) -> T
     # In the order of fit, by which a candidate may go. A column that is left out may be absent.
     frame = nw.from_native(X, eager_only=True)
     frame = frame.select([name for name in features.given if name in frame.columns])
+    assert isinstance(given, TypedTable)  # as a frame with names is read
     return TableForms(frame.to_native(), features.judged(OWNER, given), numbers)
