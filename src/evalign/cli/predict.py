@@ -1,6 +1,7 @@
 """The work of `evalign predict`, `evaluate` and `report`, which start from a run folder."""
 
 from argparse import Namespace
+from typing import Any
 
 import pandas as pd
 
@@ -34,8 +35,9 @@ def label_table(spoken: Terminal, given: Namespace) -> None:
     count = 0
     with replacing(out) as aside, writing(aside, out) as write:
         for block, raw in source.blocks(used.text, used.dates):
+            X: Any = block[used.features]
             with refused(TypeError, where=f"{source}, from row {1 + count}: "):
-                found = judged(model, labels, block[used.features])
+                found = judged(model, labels, X)
             # The model has refused any cell that is no number, so that only gaps are coerced.
             numeric = block[numbers].apply(pd.to_numeric, errors="coerce").astype(float)
             write(raw.assign(**numeric, **found))
@@ -50,7 +52,8 @@ def score_table(spoken: Terminal, given: Namespace) -> None:
     source = TableFile(given.data, reading_of(given.reading, used.reading))
     source.need(used.used)
     frame, models = source.read(used.text), opened.models
-    rows = labelled(frame, frame[used.features], used, labels, source)
+    X: Any = frame[used.features]
+    rows = labelled(frame, X, used, labels, source)
     with refused(TypeError, where=f"{source}: "):
         table = predictions(rows, labels, models)
     seen = was_seen(opened.about, digest(given.data))
