@@ -411,13 +411,13 @@ GAP = {"metric": "f1", "constraint": "gap(recall) <= 0.5"}
 WRONG = {
     "no groups": (
         GAP,
-        "groups of fit_decision must be given for a constraint with a gap. Got 0. They come "
-        'together, as in constraint="gap(recall) <= 0.05", groups=groups.',
+        "groups of fit_decision must be given for a constraint with a gap. Got none. Use "
+        'fit_decision with both: constraint="gap(recall) <= 0.05", groups=groups.',
     ),
     "groups without a gap": (
         {"metric": "f1", "groups": Y},
-        "groups of fit_decision must be None without a gap. Got 2. They come together, as in "
-        'constraint="gap(recall) <= 0.05", groups=groups.',
+        "groups of fit_decision must be None without a gap. Got groups. Use fit_decision with "
+        'both: constraint="gap(recall) <= 0.05", groups=groups.',
     ),
     "one group": (
         GAP | {"groups": ["a"] * 40},
@@ -458,10 +458,10 @@ def test_what_has_no_groups_or_promises():
         ValueError, match="groups and confidence of fit_decision must be None for multilabel"
     ):
         quietly(torch.stack([Z, Z], 1), many, metric="f1_macro", constraint="recall[0] >= 0.1")
-    with pytest.raises(ValueError, match="Use fit_decision: DecisionFitter keeps no groups"):
+    with pytest.raises(ValueError, match="groups of DecisionFitter must be given for a constraint"):
         DecisionFitter("f1", constraint="gap(recall) <= 0.5")
     rule = fit_decision(Z, Y, **GAP, groups=torch.arange(40) % 2)
-    with pytest.raises(ValueError, match="must not bound a gap, as groups are not known here"):
+    with pytest.raises(ValueError, match=r"groups of DecisionRule\.adapt must be given"):
         rule.adapt(Z)
     with pytest.raises(ValueError, match="must be met by some rule on these rows"):
         fit_decision(Z, Y, metric="f1", constraint="f1 >= 0.99", confidence=0.95)

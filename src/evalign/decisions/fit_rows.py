@@ -76,19 +76,6 @@ def check_promise(
     require(decision == "tuned", owner, "confidence", allowed, f"the decision {decision}", cure)
 
 
-def check_groups(objective: Objective, confidence: float | None = None) -> None:
-    """Refuse groups without a gap, a gap without groups, and both and confidence if multilabel."""
-    owner, gap = objective.owner, any(each.gap for each in objective.constraints)
-    cure = 'They come together, as in constraint="gap(recall) <= 0.05", groups=groups.'
-    if owner != "fit_decision":
-        cure = f"Use fit_decision: {owner} keeps no groups of rows."
-    allowed = "be given for a constraint with a gap" if gap else "be None without a gap"
-    require(gap == bool(objective.groups), owner, "groups", allowed, objective.groups, cure)
-    ok = not objective.multilabel or (confidence is None and not gap)
-    allowed, cure = "be None for multilabel problems", "Fit a rule for each label by itself."
-    require(ok, owner, "groups and confidence", allowed, confidence, cure)
-
-
 def read_rows(
     settings: FitSettings,
     logits: Values | None,
@@ -105,13 +92,7 @@ def read_rows(
     ok = settings.decision != "tuned" or labels is not None
     require(ok, owner, "y", "hold labels for tuned", None, cure)
     scores = as_scores(
-        owner,
-        logits,
-        probabilities,
-        labels,
-        task=settings.task,
-        class_dim=settings.class_dim,
-        read=read,
+        owner, logits, probabilities, labels, settings.task, settings.class_dim, read=read
     )
     weight = as_weights(owner, sample_weight, scores, read=read)
     if labels is not None:
@@ -141,16 +122,22 @@ def fit_rows(
         rows, weight = rows[counts], weight[counts]
         labels = None if labels is None else labels[counts]
         groups = None if groups is None else groups[counts]
-    names = None if settings.classes is None else _names(owner, settings.classes, number)
+    names = None if settings.classes is None else class_names(owner, settings.classes, number)
     number_of_groups = 0
     if groups is not None:
         values, groups = groups.unique(return_inverse=True)
         number_of_groups = len(values)
         require(number_of_groups > 1, owner, "groups", "name two groups at least", 1)
+    ok, cure = (
+        not multilabel or (groups is settings.confidence is None),
+        "Fit each label by itself.",
+    )
+    allowed = "be None for multilabel problems"
+    require(ok, owner, "groups and confidence", allowed, settings.confidence, cure)
     objective = Objective.of(
         owner, settings.metric, settings.constraint, names, number_of_groups, multilabel=multilabel
     )
-    check_groups(objective, settings.confidence)
+    objective.check_groups(given=groups is not None)
     own = rows.new_zeros(number)
     if offsets is not None:
         own = class_vector(owner, "offsets", offsets, number).to(rows)
@@ -200,16 +187,13 @@ def _for_labels(
     own: Tensor,
 ) -> Fitted:
     """The rule of a multilabel problem, of which the network's own thresholds are `own`."""
-    source, score = decision, None
     if decision == "argmax":
-        gain = threshold_gains(own)
-    elif decision == "expected":
-        gain = best_expected(logits, weight, objective)
-    else:
-        assert y is not None
-        found, score = tuned_thresholds(logits, y, weight, objective, own)
-        gain, source = threshold_gains(found), "labels"
-    return Fitted(gain, 1.0, torch.zeros_like(own), source, score)
+        return Fitted(threshold_gains(own), "argmax")
+    if decision == "expected":
+        return Fitted(best_expected(logits, weight, objective), "expected")
+    assert y is not None
+    found, score = tuned_thresholds(logits, y, weight, objective, own)
+    return Fitted(threshold_gains(found), "labels", score)
 
 
 def _for_classes(
@@ -223,17 +207,15 @@ def _for_classes(
     names: list[str | float] | None,
 ) -> Fitted:
     """The rule of exclusive classes, for logits that hold the offsets `own`."""
-    unchanged = torch.zeros_like(own)
     # The argmax of the network's logits is that of η_j e^(−own_j).
     argmax = normalised((-own).softmax(0).diag())
     if settings.decision == "expected":
         if target is None:
-            gain = best_expected(logits, weight, objective, groups)
-            return Fitted(gain, 1.0, unchanged, "expected")
+            return Fitted(best_expected(logits, weight, objective, groups), "expected")
         eta, factor, offsets = calibrated = calibrate(logits, target, weight)
         believed = objective.by_group(calibrated.believed(logits, target, weight), groups)
         gain = search(eta.log(), believed, weight, objective)
-        return Fitted(gain, factor, offsets, "expected")
+        return Fitted(gain, "expected", factor=factor, offsets=offsets)
     if settings.decision == "tuned":
         assert target is not None
         rows = LabelledRows(logits, target, weight, argmax, groups)
@@ -244,19 +226,10 @@ def _for_classes(
         needed = 2 if len(own) == 2 else 1
         if (target.sum(0) >= needed).sum() >= 2 or objective.constraints:
             return tuned(rows, objective)
-    return Fitted(argmax, 1.0, unchanged, "argmax")
+    return Fitted(argmax, "argmax")
 
 
 def _scale(rows: Tensor, multilabel: bool) -> float:
     """A factor for scores far beyond log-odds."""
     lead = rows.abs() if multilabel else rows.topk(2, 1).values.diff(dim=1).abs()
     return min(1.0, LARGEST_LOG_ODDS / lead.median().clamp(min=1e-300).item())
-
-
-def _names(
-    owner: str, classes: Sequence[str | float] | np.ndarray, number: int
-) -> list[str | float]:
-    """The names of the classes as Python's own strings and numbers, which JSON can hold."""
-    names = np.asarray(classes, dtype=object).tolist()
-    names = [name.item() if isinstance(name, np.generic) else name for name in names]
-    return class_names(owner, names, number)

@@ -17,7 +17,7 @@ from torch import Tensor
 from evalign.core.checks import complaint, require, values_readable
 from evalign.core.metrics import MetricFunction
 from evalign.core.rows import Task
-from evalign.decisions.fit_rows import FitSettings, check_groups, fit_rows, read_rows
+from evalign.decisions.fit_rows import FitSettings, fit_rows, read_rows
 from evalign.decisions.inputs import Values
 from evalign.decisions.objective import Objective
 from evalign.decisions.rule import Decision, DecisionRule
@@ -78,7 +78,7 @@ class DecisionFitter:
         self.settings = FitSettings(
             OWNER, metric, decision, task, constraint, confidence, classes, ignore_index, class_dim
         )
-        check_groups(Objective.of(OWNER, metric, constraint, classes))
+        Objective.of(OWNER, metric, constraint, classes).check_groups(given=False)
         require(max_rows >= 1, OWNER, "max_rows", "be at least 1", max_rows)
         known = get_args(Ranks)
         require(ranks in known, OWNER, "ranks", f"be one of {', '.join(known)}", repr(ranks))

@@ -72,10 +72,10 @@ def as_scores(
     owner: str,
     logits: Values | None,
     probabilities: Values | None,
-    y: Tensor | None = None,
-    *,
+    y: Tensor | None,
     task: Task | None,
     class_dim: int | None,
+    *,
     read: bool = True,
 ) -> Scores:
     """Check logits or probabilities, one of which is given, and flatten them.

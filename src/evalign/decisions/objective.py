@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from evalign.core.checks import complaint
+from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.constraints import Constraint, Infeasible, parse
 from evalign.core.groups import stacked
@@ -42,7 +42,6 @@ class Objective:
         metric: the metric to maximise, or to minimise if it is a cost.
         score: what to maximise instead of the metric.
         constraints: the constraints to meet.
-        needs_matrix: whether the metric or a constraint reads single cells of the matrix.
         compact: whether confusions are the three sums.
         multilabel: whether confusions are those of a multilabel problem.
         groups: the number of groups; 0 without groups.
@@ -52,7 +51,6 @@ class Objective:
     metric: Metric
     score: Score | None = None
     constraints: tuple[Constraint, ...] = ()
-    needs_matrix: bool = True
     compact: bool = False
     multilabel: bool = False
     groups: int = 0
@@ -71,10 +69,14 @@ class Objective:
         """Make the objective from the arguments of `fit_decision`."""
         metric = resolve(metric, owner=owner)
         constraints = () if constraint is None else parse(constraint, classes, owner=owner)
-        needs_matrix = any(each.needs_matrix for each in (metric, *(c.metric for c in constraints)))
-        return cls(
-            owner, metric, None, constraints, needs_matrix, multilabel=multilabel, groups=groups
-        )
+        return cls(owner, metric, None, constraints, multilabel=multilabel, groups=groups)
+
+    def check_groups(self, *, given: bool) -> None:
+        """Check that groups of rows come with a constraint that bounds a gap, and only with one."""
+        gap = any(each.gap for each in self.constraints)
+        allowed = "be given for a constraint with a gap" if gap else "be None without a gap"
+        cure = 'Use fit_decision with both: constraint="gap(recall) <= 0.05", groups=groups.'
+        require(gap == given, self.owner, "groups", allowed, "groups" if given else "none", cure)
 
     def unconstrained(self) -> "Objective":
         """The metric without the constraints."""
@@ -86,7 +88,9 @@ class Objective:
 
     def compacted(self) -> "Objective":
         """The objective on sums instead of matrices, if it needs no more."""
-        return replace(self, compact=not self.needs_matrix and not self.groups)
+        metrics = self.metric, *(each.metric for each in self.constraints)
+        needs_matrix = self.groups or any(each.needs_matrix for each in metrics)
+        return replace(self, compact=not needs_matrix)
 
     def tightened(self, margins: Sequence[float]) -> "Objective":
         """The objective with every bound harder to meet by a margin."""

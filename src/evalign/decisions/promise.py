@@ -98,9 +98,9 @@ def _best_threshold(
         worst = torch.from_numpy(p.max(0)).to(scores).masked_fill(scores.isneginf(), torch.inf)
         passed = worst <= worst.min() * (1 + ROUNDING)
     best = best_cut(middle, scores.masked_fill(~passed, -torch.inf))
-    gain, none = threshold_gains(middle[best]), torch.zeros_like(logits[0])
+    gain = threshold_gains(middle[best])
     of_best = CellSums(*(x[best].unsqueeze(0) for x in seen))
-    return Fitted(gain, 1.0, none, "labels", scores[best].item(), passes), of_best
+    return Fitted(gain, "labels", scores[best].item(), passes), of_best
 
 
 def _along(constraint: Constraint) -> str:

@@ -129,7 +129,7 @@ class DecisionRule:
         return self.task == "multilabel"
 
     def _scores(self, owner: str, logits: Values | None, probabilities: Values | None) -> Scores:
-        scores = as_scores(owner, logits, probabilities, task=self.task, class_dim=self.class_dim)
+        scores = as_scores(owner, logits, probabilities, None, self.task, self.class_dim)
         name = "logits" if probabilities is None else "probabilities"
         kind = "labels" if self._multilabel else "classes"
         allowed = f"have {len(self.gain)} {kind}, like those the rule was fitted on"
@@ -199,24 +199,18 @@ class DecisionRule:
         require(self.decision != "argmax", owner, "decision", allowed, "argmax", cure)
         if self.metric is None or self.class_prior is None:
             cure = "Make the rule with fit_decision, or load it with metric=."
-            got = f"{self.metric} and {self.class_prior}"
             names = "metric and class_prior of the rule"
-            raise ValueError(complaint(owner, names, "be known", got, cure))
+            raise ValueError(complaint(owner, names, "be known", None, cure))
         objective = Objective.of(
             owner, self.metric, self.constraint, self.classes, multilabel=self._multilabel
         )
-        gaps = [each.text for each in objective.constraints if each.gap]
-        allowed, cure = "not bound a gap, as groups are not known here", "Fit again, with groups=."
-        require(not gaps, owner, "constraint of the rule", allowed, gaps, cure)
+        objective.check_groups(given=False)
         scores = self._scores(owner, logits, probabilities)
         weight = inputs.as_counts(owner, as_weights(owner, sample_weight, scores))
         of_rows = weight[:, 0] if self._multilabel else weight
         counts = of_rows > 0
-        rows, weight, old = (
-            self._calibrated(scores.rows)[counts],
-            weight[counts],
-            self.class_prior.to(scores.rows),
-        )
+        rows, weight = self._calibrated(scores.rows)[counts], weight[counts]
+        old = self.class_prior.to(rows)
         if class_prior is None:
             new = self._estimated(rows, of_rows[counts], old)
         else:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Collection
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from evalign.core.checks import numbers, require
 from evalign.core.rows import Task
 from evalign.decisions.inputs import class_vector
@@ -44,13 +46,15 @@ def checked_state(state: Any, known: Collection[str]) -> dict[str, Any]:
     return state | found
 
 
-def class_names(owner: str, names: list[Any], number: int) -> list[str | float]:
-    """The names of classes, each once, which JSON can hold."""
-    ok = isinstance(names, list) and all(
+def class_names(owner: str, names: Any, number: int) -> list[str | float]:
+    """The names of classes, each once, as Python's own strings and numbers, which JSON can hold."""
+    given = np.asarray(names, dtype=object).ravel().tolist()
+    found = [name.item() if isinstance(name, np.generic) else name for name in given]
+    ok = all(
         isinstance(name, str | int) or (isinstance(name, float) and math.isfinite(name))
-        for name in names
+        for name in found
     )
-    ok = ok and len(set(names)) == len(names) == number
+    ok = ok and len(set(found)) == len(found) == number
     allowed = f"hold a name for each of the {number} classes, each once: strings or finite numbers"
     require(ok, owner, "classes", allowed, names, "Name others by str(name).")
-    return names
+    return found

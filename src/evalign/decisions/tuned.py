@@ -30,19 +30,19 @@ class Fitted(NamedTuple):
 
     Args:
         gain: the gain matrix, (C, C) or (L, 2, 2).
-        factor: 1 for two classes, where any correction is another threshold.
-        offsets: (C,) or (L,).
         source: where the gain comes from, as `DecisionRule.source`.
         score: the metric of a tuned rule, on held-out rows unless labels decide alone.
         promised: whether the constraint is promised; None if no confidence was asked for.
+        factor: 1 for two classes, where any correction is another threshold.
+        offsets: (C,), or 0.
     """
 
     gain: Tensor
-    factor: float
-    offsets: Tensor
     source: str
     score: float | None = None
     promised: bool | None = None
+    factor: float = 1.0
+    offsets: Tensor = torch.zeros(())
 
 
 class LabelledRows(NamedTuple):
@@ -123,7 +123,7 @@ def tuned(rows: LabelledRows, objective: Objective) -> Fitted:
             fitted, seen = learned(weight - held_out)
             matrix += rows.matrices(seen.eta, fitted, held_out, objective)
     score = objective.scores(matrix).item()
-    return Fitted(gain, calibrated.factor, calibrated.offsets, "labels", score)
+    return Fitted(gain, "labels", score, None, calibrated.factor, calibrated.offsets)
 
 
 def enough(counts: Tensor) -> bool:
