@@ -65,47 +65,12 @@ FULL = {
         "logits of MetricLoss must be finite. Got nan. The network has diverged or its input "
         "holds such values.",
     ),
-    # Arguments of torch's losses.
-    "weight": (
-        lambda: losses.DiceLoss(weight=torch.ones(3)),
-        TypeError,
-        "weight of DiceLoss must be left out: it is not one of ranks, task, ignore_index, "
-        "validate, class_dim. Got Tensor. Weights of rows go into the call: loss(logits, target, "
-        "sample_weight=...).",
-    ),
-    "weight in the call": (
-        lambda: MetricLoss("f1_macro")(logits(4, 3), LABELS, weight=torch.ones(4)),
-        TypeError,
-        "weight of MetricLoss must be left out: it is not one of sample_weight, "
-        "num_items_in_batch. Got Tensor. Weights of rows go into the call: loss(logits, target, "
-        "sample_weight=...).",
-    ),
-    "reduction": (
-        lambda: losses.DiceLoss(reduction="mean"),
-        TypeError,
-        "reduction of DiceLoss must be left out: it is not one of ranks, task, ignore_index, "
-        "validate, class_dim. Got str. The loss is one number of the whole batch, with nothing to "
-        "reduce.",
-    ),
     "a loss of torch as the metric": (
         lambda: MetricLoss(torch.nn.CrossEntropyLoss()),
         TypeError,
         "metric of MetricLoss must be a name, a metric or a function of one Confusion. Got "
         "CrossEntropyLoss(). Of a function of labels, such as scikit-learn's, give the name: "
         '"f1_macro".',
-    ),
-    "an average apart from the metric": (
-        lambda: losses.DiceLoss(average="macro"),
-        TypeError,
-        "average of DiceLoss must be left out: it is not one of ranks, task, ignore_index, "
-        "validate, class_dim. Got str. It is a part of the name of a metric, as in "
-        'MetricLoss("f1_macro").',
-    ),
-    "misspelt argument": (
-        lambda: losses.FocalLoss(gama=1.0),
-        TypeError,
-        "gama of FocalLoss must be left out: it is not one of gamma, class_weight, task, "
-        "ignore_index, validate, class_dim. Got float. Did you mean 'gamma'?",
     ),
     "classes in dimension 2": (
         lambda: losses.DiceLoss(class_dim=2),

@@ -3,7 +3,7 @@
 `metric` (any metric of the confusion matrix), `aligned` (with cross-entropy) and its `offsets`,
 `fused` (both as one function), `curves` (average precision), `ranking` (AUROC, WMW), `fbeta`
 (SurF and soft F-beta), `overlap` (Dice, sigmoidF1, Lovász), `pointwise` (MAE, focal,
-logit-adjusted) and `class_weights`. `base` is what they share; `keywords`, `temperature` and
+logit-adjusted) and `class_weights`. `base` is what they share; `temperature` and
 `outputs` (of Hugging Face) serve it. May import `core`, `kernels` and `aggregation`.
 """
 

@@ -4,7 +4,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from inspect import signature
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +14,11 @@ from evalign.core.checks import require, traced
 from evalign.core.numerics import full_precision, moved
 from evalign.core.rows import GivenRows, Task, as_rows, check_task, check_types
 from evalign.losses import outputs
-from evalign.losses.keywords import KnownKeywords, refuse_unknown
 
 SHOWN = 8  # numbers of a tensor that a repr holds
 
 
-class Loss(KnownKeywords, nn.Module, ABC):
+class Loss(nn.Module, ABC):
     """A scalar of (logits, target, sample_weight), computed in full precision.
 
     A subclass defines `value`. Its repr shows every argument of its constructor that it keeps as an
@@ -64,20 +63,19 @@ class Loss(KnownKeywords, nn.Module, ABC):
         target: Tensor,
         *,
         sample_weight: Tensor | None = None,
-        **other: Any,
+        num_items_in_batch: Tensor | int | Literal["not given"] | None = "not given",
     ) -> Tensor:
         """The loss of the batch; 0, still attached to the graph, when no row has weight.
 
         With `num_items_in_batch`, which the Trainer of Hugging Face passes, `logits` is the output
         of a model, and the loss is scaled as that Trainer expects.
         """
-        if other:
-            refuse_unknown(type(self).__name__, other, ["sample_weight", "num_items_in_batch"])
+        if not isinstance(num_items_in_batch, str):
             outputs.check_class_dim(self)
             logits = outputs.logits_of(logits)
             check_types(type(self).__name__, logits, target, sample_weight)
             logits, target = outputs.classes_second(logits, target)
-            share = outputs.share_of_step(target, other["num_items_in_batch"])
+            share = outputs.share_of_step(target, num_items_in_batch)
             value = self._of_rows(self.rows(logits, target, sample_weight, class_dim=1))
             return value * share.to(value.dtype)
         return self._of_rows(self.rows(logits, target, sample_weight))
