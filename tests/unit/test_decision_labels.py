@@ -272,7 +272,7 @@ BAD = {
     "half": (lambda: fit_decision(Z, Y * 0.5, metric="f1_macro"), "y .* hold 0 and 1 only"),
     "shape": (
         lambda: fit_decision(Z, Y[:, :2], metric="f1_macro", task="multilabel"),
-        r"y of fit_decision must have shape \(4, 3\)",
+        "y of fit_decision must have the shape of the scores",
     ),
     "vector": (
         lambda: fit_decision(Z[:, 0], Y[:, 0], metric="f1_macro", task="multilabel"),
