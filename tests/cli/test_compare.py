@@ -92,12 +92,6 @@ def test_advice_that_nobody_can_follow_is_not_given(binary, monkeypatch):
 
 
 @pytest.mark.usefixtures("few")
-def test_quiet_says_nothing(binary):
-    result = done("compare", binary, "--target", "label", *QUICK, "--quiet")
-    assert (result.out, result.err) == ("", "")
-
-
-@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
     "options", [["--weight", "copies"], ["--group", "household"], ["--positive", "a"]]
 )
@@ -134,16 +128,6 @@ def test_a_cost_is_best_when_small(binary):
 )
 def test_bad_input(binary, options, message):
     assert message in refused("compare", binary, "--target", "label", *options)
-
-
-def test_groups_that_do_not_fit_the_folds(tmp_path):
-    frame = table(60).assign(house=np.arange(60) % 4)
-    frame["label"] = np.where(frame["house"] == 0, "yes", "no")
-    path = written(tmp_path / "data.csv", frame)
-    said = refused("compare", path, "--target", "label", "--group", "house", "--folds", 3)
-    assert "must leave every class in every fold. Got no class yes in one. Use fewer" in said
-    said = refused("compare", path, "--target", "label", "--group", "house")
-    assert "must name at least 5 groups. Got 4." in said
 
 
 # The demo

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import runpy
 import sys
 
 import numpy as np
@@ -256,15 +255,6 @@ def test_a_stream_in_ascii(monkeypatch):
     assert stream.buffer.getvalue().decode().endswith(r"\u22120.5 \xe9")
 
 
-def test_help():
-    said = done("fit", "--help").out
-    assert "evalign fit data.csv --target label --metric f1_macro --out run" in said
-    said = done().out
-    assert "Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted, 141 broken pipe." in said
-    for command in ("demo", "fit", "predict", "evaluate", "compare", "report"):
-        assert command in said
-
-
 def test_metrics():
     """Each that the library knows has a line, as in JSON."""
     listed = json.loads(done("metrics", "--json").out)["metrics"]
@@ -272,14 +262,6 @@ def test_metrics():
     said = done("metrics").out
     for name, meaning in listed.items():
         assert re.search(rf"^{re.escape(f'{name}  ')} *{re.escape(meaning)}$", said, re.M)
-
-
-def test_as_a_module(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["evalign", "--version"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("evalign", run_name="__main__")
-    assert ended.value.code == 0
-    assert capsys.readouterr().out == f"evalign {evalign.__version__}\n"
 
 
 def test_without_the_extra(monkeypatch):

@@ -103,8 +103,6 @@ def codes(labels):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("details.json", "3"),
-        ("details.json", "{}"),
         ("details.json", '{"candidates": {"rows": [], "gain": {}, "left_out": {}}}'),
         ("model/ensemble/state.json", "{}"),
         ("model/models/0-0.skops", "no archive"),

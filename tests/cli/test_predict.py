@@ -131,18 +131,6 @@ def test_dates_and_the_model_in_python(tmp_path):
     assert "column 'since' held dates in fit and holds text ('soon' in row 1; the" in text
 
 
-def test_an_unseen_category_is_a_rare_one(tmp_path):
-    """Where training grouped rare levels, a new level gets the probabilities of that group."""
-    frame = table().assign(colour=["mauve"] * 3 + ["ochre"] * 3 + ["red", "blue"] * 117)
-    data = written(tmp_path / "data.csv", frame)
-    done(*fit(data, tmp_path / "run", "--no-baseline", "--test", data))
-    rows = pd.concat([table(1)] * 3).assign(colour=["mauve", "ochre", "never seen"])
-    new = written(tmp_path / "new.csv", rows)
-    done("predict", tmp_path / "run", new, "--out", tmp_path / "s.csv")
-    scored = pd.read_csv(tmp_path / "s.csv")[PROBABILITIES].to_numpy()
-    assert (scored == scored[0]).all()
-
-
 def test_labels_come_back_as_they_were(tmp_path):
     for labels, expected in [
         ([3, 1, 10], [1, 3, 10]),
@@ -199,16 +187,6 @@ def test_names_with_commands_for_the_terminal(tmp_path):
     for shown in (text, page.split("<script")[0]):
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
     assert name in set(read(out)["label"])
-
-
-def test_evaluate_the_test_rows(tmp_path):
-    """Evaluate gives the same scores for a file as fit did."""
-    data = written(tmp_path / "data.csv", table())
-    test = written(tmp_path / "test.parquet", table(80, seed=9))
-    said = json.loads(done(*fit(data, tmp_path / "run", "--test", test, "--json")).out)
-    again = json.loads(done("evaluate", tmp_path / "run", test, "--json").out)
-    assert said.pop("run") == str(tmp_path / "run")
-    assert again == said
 
 
 def test_the_training_file_is_no_test(fitted, data, tmp_path):

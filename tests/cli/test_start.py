@@ -30,7 +30,8 @@ print(json.dumps([told, [name.split(".")[0] for name in sys.modules]]))
 COMMANDS = [
     ("--version", 0, "evalign 0."),
     ("--help", 0, "Train classifiers on the metric you report."),
-    ("fit --help", 0, "--recipe"),
+    ("", 0, "Exit codes: 0 done, 1 a bug, 2 bad input, 130 interrupted, 141 broken pipe."),
+    ("fit --help", 0, "evalign fit data.csv --target label --metric f1_macro --out run"),
     ("fit --help", 0, "A new folder for the results."),
     ("fit --help", 0, "a weighted mean of several (blend)"),
     ("fit --nonsense", 2, "No such option: --nonsense"),

@@ -144,9 +144,7 @@ def exact(rank, size, shares, dtype, name):
     return [(value.item(), [p.grad.tolist() for p in model.parameters()])]
 
 
-@pytest.mark.parametrize(
-    "name", ["O(classes)", "aligned", "aligned, weights", "dice"]
-)
+@pytest.mark.parametrize("name", ["O(classes)", "aligned", "aligned, weights", "dice"])
 def test_exact_backward_under_ddp(name):
     shares, dtype = SHARES["empty"], torch.float64
     expected = steps(network(dtype), LOSSES[name](), [rows(sum(shares), dtype)])

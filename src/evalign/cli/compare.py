@@ -21,7 +21,7 @@ from evalign.core.text import counted
 from evalign.estimator import AlignedClassifier
 from evalign.estimator.network import mlp
 from evalign.metrics import resolve
-from evalign.report.words import number
+from evalign.report.words import number, span
 from evalign.training import TrainingWarning
 
 # The demo has few rows and should be quick: a small network and some of the methods are enough.
@@ -109,17 +109,17 @@ def _compare(
 
 def _cells(row: Row) -> list[str]:
     """A method for a person."""
-    score, difference, change, p = row.score, row.difference, "", ""
+    difference, change, p = row.difference, "", ""
     if difference is not None:
         change = f"{'+' if difference.value > 0 else ''}{number(difference.value)}"
         p = "<0.001" if difference.p < 0.001 else f"{difference.p:.3f}"
-    interval = f"{number(score.low)} to {number(score.high)}"
-    return [row.method, number(score.value), interval, change, p, f"{row.seconds:.1f}"]
+    mean, interval = number(row.score.value), span(row.score._asdict())
+    return [row.method, mean, interval, change, p, f"{row.seconds:.1f}"]
 
 
 def _plain(row: Row) -> dict[str, Any]:
     """A method for JSON."""
-    difference = None if row.difference is None else row.difference._asdict()
     mean, low, high, _ = row.score
-    interval = {"mean": mean, "low": low, "high": high}
-    return {"method": row.method, **interval, "difference": difference, "seconds": row.seconds}
+    scores = {"method": row.method, "mean": mean, "low": low, "high": high}
+    difference = row.difference and row.difference._asdict()
+    return scores | {"difference": difference, "seconds": row.seconds}

@@ -73,11 +73,6 @@ class SavedRule(NamedTuple):
             cure = "Give the file that `evalign decide --target` wrote."
             raise UsageError(f"{path} cannot be used: {why}. {cure}") from error
 
-    def labels(self, values: np.ndarray) -> np.ndarray:
-        """The labels of scores (N, C)."""
-        given = {"logits" if self.logits else "probabilities": values}
-        return np.array(self.rule.classes)[self.rule(**given)]
-
 
 def fit_rule(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign decide` without a rule."""
@@ -131,7 +126,9 @@ def apply_rule(spoken: Terminal, given: Namespace) -> None:
     with replacing(given.out) as aside, writing(aside, given.out) as write:
         for block, raw in source.blocks():
             how = {"logits": saved.logits, "first_row": 1 + count}
-            labels = saved.labels(class_scores(block, source, saved.columns, **how))
+            scores = class_scores(block, source, saved.columns, **how)
+            codes = saved.rule(**{"logits" if saved.logits else "probabilities": scores})
+            labels = np.array(saved.rule.classes)[codes]
             write(raw.drop(columns="prediction", errors="ignore").assign(prediction=labels))
             count += len(raw)
     spoken.labelled(count, given.out)
@@ -160,7 +157,7 @@ def _shown(results: dict[str, Any], rule: DecisionRule, metric: str, out: Path) 
         met, known = int((folds >= -ROUNDING).sum()), int(np.isfinite(folds).sum())
         of_folds = f"met on {met} of {counted(known, 'fold')}"
         yield f"{text}: {number(slack)} to spare on all rows; {of_folds}."
-    if rule.promised is not None:
+    if rule.promised is not None and rule.confidence is not None:
         yield f"On new rows it {promise(rule.promised, rule.confidence)}."
     threshold = f", threshold {results['threshold']:.4g}" if "threshold" in results else ""
     yield f"Wrote {out} (found by: {rule.source}{threshold})."

@@ -19,7 +19,7 @@ from evalign.cli.findings import cuts, importance
 from evalign.cli.introduction import introduce
 from evalign.cli.labelled import LabelledFrame
 from evalign.cli.models import estimators, train, training_seconds
-from evalign.cli.outcome import contents, predictions, shown, tried_models, was_seen
+from evalign.cli.outcome import contents, predictions, shown, tried_models
 from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, NewRun, write_json
 from evalign.cli.terminal import Terminal
 from evalign.ensemble import AlignedEnsemble
@@ -113,8 +113,7 @@ def _tested(
             "rows": rows,
         },
     }
-    seen = was_seen(about, arguments["--test"])
-    content, result = contents(table, labels, about, seen=seen, details=details)
+    content, result = contents(table, labels, about, arguments["--test"], details)
     write_json(folder / DETAILS, details)
     write_json(folder / METRICS, result)
     (folder / REPORT).write_text(render(content, result), encoding="utf-8")

@@ -52,8 +52,7 @@ def contents(
     table: pd.DataFrame,
     labels: Labels,
     about: About,
-    *,
-    seen: bool,
+    checksum: str | None,
     details: dict[str, Any] | None = None,
 ) -> tuple[Contents, dict[str, Any]]:
     """The contents of a report on a table of `predictions`, and their scores.
@@ -62,7 +61,8 @@ def contents(
         table: rows without weight are left out.
         labels: the classes of the run.
         about: the run's `run.json`.
-        seen: the rows are no test, see `was_seen`.
+        checksum: that of the file with the rows, unless they were held out. The rows are no test if
+            the models were trained or selected on this file.
         details: the run's `details.json`, for a whole report.
     """
     names = list(table.columns)
@@ -96,7 +96,7 @@ def contents(
         seed=arguments["--seed"],
         cards=cards,
         columns=about["columns"]["overview"],
-        seen=seen,
+        seen=checksum is not None and checksum in (arguments["data"], arguments["--validation"]),
         tried=TriedModels(**details["candidates"]) if details is not None and not network else None,
         findings=ModelFindings(**details["findings"]) if details is not None else None,
         how={
@@ -152,12 +152,6 @@ def tried_models(ensemble: AlignedEnsemble) -> dict[str, Any]:
                 high, low = -row[f"{stem}_low"], -row[f"{stem}_high"]
                 row |= {stem: -row[stem], f"{stem}_low": low, f"{stem}_high": high}
     return plain({"rows": rows, "gain": ensemble.gain_, "left_out": ensemble.left_out_})
-
-
-def was_seen(about: About, checksum: str | None) -> bool:
-    """Whether the models of a run were trained or selected on the file with this checksum."""
-    arguments = about["arguments"]
-    return checksum is not None and checksum in (arguments["data"], arguments["--validation"])
 
 
 def shown(scores: dict[str, Any]) -> Iterator[Table | str]:

@@ -7,7 +7,7 @@ import pandas as pd
 from evalign.cli.dataset import labelled, reading_of
 from evalign.cli.errors import UsageError, refused
 from evalign.cli.files import check_other, digest, replacing
-from evalign.cli.outcome import contents, judged, predictions, shown, shown_classes, was_seen
+from evalign.cli.outcome import contents, judged, predictions, shown, shown_classes
 from evalign.cli.run import DETAILS, LARGEST, PREDICTIONS, REPORT, FinishedRun
 from evalign.cli.terminal import Terminal
 from evalign.core.text import listed
@@ -35,7 +35,7 @@ def label_table(spoken: Terminal, given: Namespace) -> None:
     with replacing(out) as aside, writing(aside, out) as write:
         for block, raw in source.blocks(used.text, used.dates):
             with refused(TypeError, where=f"{source}, from row {1 + count}: "):
-                found = judged(model, labels, block[used.features])
+                found = judged(model, labels, block.loc[:, used.features])
             # The model has refused any cell that is no number, so that only gaps are coerced.
             numeric = block[numbers].apply(pd.to_numeric, errors="coerce").astype(float)
             write(raw.assign(**numeric, **found))
@@ -50,13 +50,12 @@ def score_table(spoken: Terminal, given: Namespace) -> None:
     source = TableFile(given.data, reading_of(given.reading, used.reading))
     source.need(used.used)
     frame, models = source.read(used.text), opened.models
-    rows = labelled(frame, frame[used.features], used, labels, source)
+    rows = labelled(frame, frame.loc[:, used.features], used, labels, source)
     with refused(TypeError, where=f"{source}: "):
         table = predictions(rows, labels, models)
-    seen = was_seen(opened.about, digest(given.data))
     with opened.reading("run.json"):
-        content, result = contents(table, labels, opened.about, seen=seen)
-    if seen:
+        content, result = contents(table, labels, opened.about, digest(given.data))
+    if content.seen:
         warn_of_seen(source)
     else:
         warn_of_perfect(table, labels.names)
@@ -68,10 +67,10 @@ def render_report(spoken: Terminal, given: Namespace) -> None:
     """Do the work of `evalign report`."""
     opened, out = FinishedRun(given.run), given.out or given.run / REPORT
     with opened.reading(f"{PREDICTIONS} or {DETAILS}"):
-        seen = was_seen(opened.about, opened.arguments["--test"])
         check_size(given.run / PREDICTIONS, LARGEST)
         table, details = TableFile(given.run / PREDICTIONS).read(), dict(opened.read(DETAILS))
-        page = render(*contents(table, opened.labels, opened.about, seen=seen, details=details))
+        tested = opened.arguments["--test"]
+        page = render(*contents(table, opened.labels, opened.about, tested, details))
     with replacing(out) as aside:
         aside.write_text(page, encoding="utf-8")
     spoken.result({"out": str(out)}, f"Wrote {out}")

@@ -152,11 +152,10 @@ class TableFile:
         """The frame, with dates in the columns of text whose cells all have the format."""
         for name in names if self.reading.dates is not None else ():
             column: Any = frame[name]
-            if not pd.api.types.is_string_dtype(column) or column.isna().all():
-                continue
-            found: Any = pd.to_datetime(column, format=self.reading.dates, errors="coerce")
-            if (found.notna() == column.notna()).all():
-                frame[name] = found
+            if pd.api.types.is_string_dtype(column):
+                found: Any = pd.to_datetime(column, format=self.reading.dates, errors="coerce")
+                if (found.notna() == column.notna()).all():
+                    frame[name] = found
         return frame
 
     @contextmanager

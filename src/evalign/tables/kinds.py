@@ -1,14 +1,13 @@
 """The kind of each column: the rules, and a table that shows what they made of the columns."""
 
 import re
-from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from evalign.core.checks import require
 from evalign.core.text import counted
-from evalign.tables.values import NUMBER, ColumnValues, parsed_dates, read_table
+from evalign.tables.values import NUMBER, ColumnValues, read_table
 
 # The last is an index that pandas wrote into a file.
 NAMED_ID = re.compile(r"(^|[^a-z])(id|uuid|guid|key|index|row)s?$|^Unnamed: \d+$", re.IGNORECASE)
@@ -21,29 +20,31 @@ LEFT_OUT = {
 }
 
 
-def kind_of(name: str, column: ColumnValues) -> str:
+def as_kind(name: str, column: ColumnValues) -> tuple[str, ColumnValues | None]:
     """Find the kind of a column.
 
     Returns:
-        "number", "boolean", "category" or "date"; or why nothing can be learnt from the column,
-        one of `LEFT_OUT`.
+        "number", "boolean", "category" or "date" with the values as that kind; or why nothing can
+        be learnt from the column, one of `LEFT_OUT`, with None.
     """
     gaps = column.gaps
     present = column.values[~gaps]
     if not len(present):
-        return "empty"
+        return "empty", None
     if not gaps.any() and (present == present[0]).all():
-        return "constant"
-    if column.kind == "text":
-        return _kind_of_text(name, column, present)
-    is_id = column.kind == "number" and not gaps.any() and _is_id(name, present)
-    return "id" if is_id else column.kind
-
-
-def as_kind(name: str, column: ColumnValues) -> tuple[str, ColumnValues | None]:
-    """The kind of a column, and its values as that kind; None if it is left out."""
-    kind = kind_of(name, column)
-    return kind, None if kind in LEFT_OUT else column.converted(kind)
+        return "constant", None
+    if column.kind == "number" and not gaps.any() and _is_id(name, present):
+        return "id", None
+    if column.kind != "text":
+        return column.kind, column
+    if (numbers := column.converted("number")) is not None:
+        return as_kind(name, numbers)
+    if (dates := column.converted("date")) is not None:
+        return "date", dates
+    if 2 * len(set(present)) <= len(present):
+        return "category", column.converted("category")
+    _refuse_odd_cells(name, column.values)
+    return "text", None
 
 
 def overview(X: Any) -> list[dict[str, Any]]:
@@ -79,19 +80,13 @@ def overview(X: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _kind_of_text(name: str, column: ColumnValues, present: np.ndarray) -> str:
-    numbers = column.converted("number")
-    if numbers is not None:
-        return kind_of(name, numbers)
-    if parsed_dates(column.values) is not None:
-        return "date"
-    counts = Counter(present)
-    if 2 * len(counts) <= len(present):
-        return "category"
-    odd = {text for text in counts if not NUMBER.fullmatch(text)}
-    rows = np.flatnonzero([text in odd for text in column.values])
+def _refuse_odd_cells(name: str, texts: np.ndarray) -> None:
+    """Refuse a column of which most cells are numbers."""
+    present = [text for text in texts if text is not None]
+    odd = {text for text in present if not NUMBER.fullmatch(text) or np.isinf(float(text))}
+    rows = np.flatnonzero([text in odd for text in texts])
     if 2 * len(rows) < len(present):
-        cell, others = str(column.values[rows[0]]), len(rows) - 1
+        cell, others = str(texts[rows[0]]), len(rows) - 1
         more = f" and in {counted(others, 'other')}" if others else ""
         raise ValueError(
             f"Column {name!r} must hold numbers alone, as most of its cells do and its values "
@@ -99,7 +94,6 @@ def _kind_of_text(name: str, column: ColumnValues, present: np.ndarray) -> str:
             f"what stands for a gap (--missing {cell[:40]!r}; in pandas na_values), correct the "
             f"cells, or drop the column (--drop {name!r})."
         )
-    return "text"
 
 
 def _is_id(name: str, values: np.ndarray) -> bool:

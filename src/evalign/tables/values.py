@@ -179,8 +179,9 @@ def _of_series(owner: str, name: str, series: Any) -> ColumnValues:
 def _of_array(
     owner: str, name: str, cells: np.ndarray, gaps: np.ndarray | None = None
 ) -> ColumnValues:
-    if cells.dtype.kind == "f":  # a column without a value
-        return ColumnValues("number", cells.astype(np.float64))
+    if cells.dtype.kind in "iufb":  # of a sparse column, or of one without a value
+        kind = "boolean" if cells.dtype.kind == "b" else "number"
+        return _finite(owner, name, cells.astype(np.float64))._replace(kind=kind)
     if cells.dtype.kind == "M":
         return ColumnValues("date", cells.astype("datetime64[us]"))
     if cells.dtype.kind == "U":  # in which numpy writes a gap as "nan"
