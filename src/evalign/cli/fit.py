@@ -23,7 +23,6 @@ from evalign.cli.outcome import contents, predictions, shown, tried_models
 from evalign.cli.run import DETAILS, METRICS, NETWORK, PREDICTIONS, REPORT, NewRun, write_json
 from evalign.cli.terminal import Terminal
 from evalign.ensemble import AlignedEnsemble
-from evalign.estimator.constrained import check_constraint
 from evalign.recipes import chosen_recipe
 from evalign.report import render
 from evalign.tables.classes import Labels
@@ -58,10 +57,6 @@ def fit_table(spoken: Terminal, given: Namespace) -> None:
     most = QUICK_ROWS if given.quick else None
     dataset = load(given, most)
     labels = dataset.labels
-    if given.constraint is not None:
-        objective = (given.metric, given.decision, given.constraint, labels.names)
-        with refused():
-            check_constraint("evalign fit", *objective)
     parts = split(dataset, given, most, inner=network)
     introduce(spoken, dataset, verbose=given.verbose)
 

@@ -29,20 +29,12 @@ def class_names(classes: np.ndarray) -> list[str]:
 
 
 def check_constraint(
-    owner: str,
-    metric: str | MetricFunction,
-    decision: Decision,
-    text: str,
-    names: Sequence[str],
-    *,
-    gaps: bool = False,
+    owner: str, metric: str | MetricFunction, decision: Decision, text: str, names: Sequence[str]
 ) -> None:
-    """Refuse a constraint that no rule can meet; `gaps` are allowed if rows have groups."""
+    """Refuse a constraint that no rule can meet."""
     FitSettings(owner, metric, decision, constraint=text, classes=names)
     perfect = Confusion.from_matrix(torch.eye(len(names)))
     for each in parse(text, names, owner=owner):
-        allowed, cure = "not be about gaps", "Bound them in fit_decision, which takes groups."
-        require(gaps or not each.gap, owner, "constraint", allowed, repr(each.text), cure)
         each.slack(perfect, stacked([perfect]))  # raises if it is for two classes only
 
 
@@ -86,7 +78,7 @@ def oriented_constraint(
     check_promise(OWNER, arguments["decision"], text, arguments["confidence"])
     if text is None:
         return None
-    check_constraint(OWNER, arguments["metric"], arguments["decision"], text, names, gaps=True)
+    check_constraint(OWNER, arguments["metric"], arguments["decision"], text, names)
     first = arguments["pos_label"] is not None and arguments["pos_label"] == classes[0]
     return _of_first(text, names) if first else text
 
