@@ -272,7 +272,7 @@ BAD = {
     "half": (lambda: fit_decision(Z, Y * 0.5, metric="f1_macro"), "y .* hold 0 and 1 only"),
     "shape": (
         lambda: fit_decision(Z, Y[:, :2], metric="f1_macro", task="multilabel"),
-        r"y of fit_decision must have shape \(4, 3\)",
+        "y of fit_decision must have the shape of the scores",
     ),
     "vector": (
         lambda: fit_decision(Z[:, 0], Y[:, 0], metric="f1_macro", task="multilabel"),
@@ -292,10 +292,16 @@ def test_bad_input(case):
         action()
 
 
-def test_a_label_that_no_row_has_is_never_given():
-    """A forest's zeros are not small chances: to label all rows would look better than none."""
-    y = torch.tensor([[1, 0], [0, 0], [1, 0], [0, 0]] * 25)
-    p = 0.2 + 0.6 * y.double()
+def test_a_label_that_all_rows_have_or_none_keeps_the_threshold_of_the_network():
+    """Its probabilities alone would move the threshold, and nothing tells if they are right."""
+    z, y = problem(150, 3)
+    y[:, 1], y[:, 2] = 0, 1
+    offsets = [0.5, -1.0, 2.0]
+    rule = fit_decision(z, y, metric="f1_macro", offsets=offsets)
+    assert rule.log_odds[1:].tolist() == pytest.approx([0, 0])
+    assert rule.log_odds[0].item() != pytest.approx(0, abs=0.01)
+    # A forest's zeros are not small chances: to label all rows would look better than none.
+    p = z.sigmoid()
     p[:, 1] = 0
     for decision in ("tuned", "expected"):
         rule = fit_decision(y=y, probabilities=p, metric="f1_macro", decision=decision)

@@ -143,15 +143,23 @@ def fit_rows(
         own = class_vector(owner, "offsets", offsets, number).to(rows)
     scale = 1.0 if labels is None else _scale(rows + own, multilabel)
     rows, own = scale * (rows + own), scale * own
-    if multilabel:
-        mass, target = weight, labels
-        found = _for_labels(rows, labels, weight, objective, decision, own)
-        eta = rows.sigmoid()
+    # The argmax of the network's logits is that of η_j e^(−own_j).
+    argmax = threshold_gains(own) if multilabel else normalised((-own).softmax(0).diag())
+    target = labels
+    if labels is not None and not multilabel:
+        target = torch.eye(number, device=rows.device).to(rows)[labels]
+    if decision == "argmax":
+        found = Fitted(argmax, "argmax")
+    elif target is None or (decision == "expected" and multilabel):
+        found = Fitted(best_expected(rows, weight, objective, groups), "expected")
+    elif multilabel:
+        thresholds, score = tuned_thresholds(rows, target, weight, objective, own)
+        found = Fitted(threshold_gains(thresholds), "labels", score)
     else:
-        mass = weight.unsqueeze(1)
-        target = None if labels is None else torch.eye(number, device=rows.device).to(rows)[labels]
-        found = _for_classes(rows, target, weight, objective, settings, own, groups, names)
-        eta = (found.factor * rows + found.offsets).softmax(1)
+        labelled = LabelledRows(rows, target, weight, argmax, groups)
+        found = _with_labels(labelled, objective, settings, names)
+    mass = weight if multilabel else weight.unsqueeze(1)
+    eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
     true = objective.by_group(eta if decision == "expected" or target is None else target, groups)
     prior = mass * (target if decision == "tuned" and target is not None else eta)
     # The rule sees logits without offsets: factor·(scale·logits + own) + those that were found.
@@ -178,54 +186,26 @@ def fit_rows(
     )
 
 
-def _for_labels(
-    logits: Tensor,
-    y: Tensor | None,
-    weight: Tensor,
-    objective: Objective,
-    decision: Decision,
-    own: Tensor,
-) -> Fitted:
-    """The rule of a multilabel problem, of which the network's own thresholds are `own`."""
-    if decision == "argmax":
-        return Fitted(threshold_gains(own), "argmax")
-    if decision == "expected":
-        return Fitted(best_expected(logits, weight, objective), "expected")
-    assert y is not None
-    found, score = tuned_thresholds(logits, y, weight, objective, own)
-    return Fitted(threshold_gains(found), "labels", score)
-
-
-def _for_classes(
-    logits: Tensor,
-    target: Tensor | None,
-    weight: Tensor,
+def _with_labels(
+    rows: LabelledRows,
     objective: Objective,
     settings: FitSettings,
-    own: Tensor,
-    groups: Tensor | None,
     names: list[str | float] | None,
 ) -> Fitted:
-    """The rule of exclusive classes, for logits that hold the offsets `own`."""
-    # The argmax of the network's logits is that of η_j e^(−own_j).
-    argmax = normalised((-own).softmax(0).diag())
+    """The rule of exclusive classes, tuned or expected."""
+    logits, target, weight, argmax, groups = rows
     if settings.decision == "expected":
-        if target is None:
-            return Fitted(best_expected(logits, weight, objective, groups), "expected")
         eta, factor, offsets = calibrated = calibrate(logits, target, weight)
         believed = objective.by_group(calibrated.believed(logits, target, weight), groups)
         gain = search(eta.log(), believed, weight, objective)
         return Fitted(gain, "expected", factor=factor, offsets=offsets)
-    if settings.decision == "tuned":
-        assert target is not None
-        rows = LabelledRows(logits, target, weight, argmax, groups)
-        if settings.confidence is not None:
-            return promised(rows, objective, settings.confidence, names)
-        # Labels of one class tell nothing about the others, and a threshold beside the only row of
-        # a class is luck.
-        needed = 2 if len(own) == 2 else 1
-        if (target.sum(0) >= needed).sum() >= 2 or objective.constraints:
-            return tuned(rows, objective)
+    if settings.confidence is not None:
+        return promised(rows, objective, settings.confidence, names)
+    # Labels of one class tell nothing about the others, and a threshold beside the only row of a
+    # class is luck.
+    needed = 2 if target.shape[1] == 2 else 1
+    if (target.sum(0) >= needed).sum() >= 2 or objective.constraints:
+        return tuned(rows, objective)
     return Fitted(argmax, "argmax")
 
 

@@ -7,7 +7,7 @@ sample, and the samples of several ranks make one of all rows.
 from collections.abc import Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -80,8 +80,7 @@ class DecisionFitter:
         )
         Objective.of(OWNER, metric, constraint, classes).check_groups(given=False)
         require(max_rows >= 1, OWNER, "max_rows", "be at least 1", max_rows)
-        known = get_args(Ranks)
-        require(ranks in known, OWNER, "ranks", f"be one of {', '.join(known)}", repr(ranks))
+        require(ranks in ("all", "own"), OWNER, "ranks", "be one of all, own", repr(ranks))
         self.offsets, self.max_rows, self.ranks = offsets, max_rows, ranks
         self.reset()
 
@@ -186,13 +185,10 @@ class DecisionFitter:
         cure = "Move a batch to the CPU to see them."
         require(bool(whole._sound), OWNER, "rows", allowed, "other values", cure)
         rows, labels, weight, _ = whole._sample()
+        labels = labels if whole._labelled else None
+        multilabel = whole._form[0] == "multilabel"
         return fit_rows(
-            self.settings,
-            rows,
-            labels if whole._labelled else None,
-            weight,
-            multilabel=whole._form[0] == "multilabel",
-            offsets=self.offsets,
+            self.settings, rows, labels, weight, multilabel=multilabel, offsets=whole.offsets
         )
 
 

@@ -126,9 +126,7 @@ def tensor_of(owner: str, name: str, values: Any) -> Tensor:
         return values.detach()
     refuse_masked(owner, name, values)
     try:
-        array = checks.native(
-            np.asarray(values)
-        )  # a copy: torch warns of arrays that are read-only
+        array = checks.native(np.asarray(values))  # a copy: torch warns of read-only arrays
         if array.dtype.kind in "biuf":
             return torch.from_numpy(array)
     except ValueError:  # a ragged list
@@ -175,15 +173,16 @@ def as_labels(
     """Labels, (R,) or (R, L), and what to multiply their weights by: 0 leaves a label out."""
     labels = signed(y.to(scores.rows.device))
     columns, shape, classes = scores.rows.shape[1], scores.shape, scores.rows.shape[1]
-    allowed = f"hold class indices below {classes}"
+    allowed, form = f"hold class indices below {classes}", f"have shape {shape}"
     if scores.multilabel:
         checks.check_ignored(owner, ignore_index)
-        shape, classes, allowed = (*shape, columns), 2, "hold 0 and 1 only"
+        shape, classes = (*shape, columns), 2
+        allowed, form = "hold 0 and 1 only", "have the shape of the scores"
         labels = labels.movedim(scores.class_dim, -1) if labels.ndim == len(shape) else labels
     elif labels.ndim == len(shape) + 1 and labels.shape[scores.class_dim] == 1:
         labels = labels.squeeze(scores.class_dim)
     cure = "Where classes come last, pass class_dim=-1."
-    require(tuple(labels.shape) == shape, owner, "y", f"have shape {shape}", tuple(y.shape), cure)
+    require(tuple(labels.shape) == shape, owner, "y", form, tuple(y.shape), cure)
     labels = labels.reshape(-1, columns) if scores.multilabel else labels.flatten()
     seen = labels != ignore_index
     labels = labels.masked_fill(~seen, 0)

@@ -212,7 +212,16 @@ class DecisionRule:
         rows, weight = self._calibrated(scores.rows)[counts], weight[counts]
         old = self.class_prior.to(rows)
         if class_prior is None:
-            new = self._estimated(rows, of_rows[counts], old)
+            before = torch.stack([1 - old, old], -1) if self._multilabel else old
+            eta = self.softmax(scores.rows)[counts]
+            new = estimated_shares(eta, of_rows[counts], before, self.rows or len(rows))
+            new = new[:, 1] if self._multilabel else new
+            if (self.calibration_gap or 0) > LARGEST_GAP and not torch.equal(new, old):
+                warn(
+                    f"The estimate of {owner} is not to be trusted: the probabilities did not "
+                    "agree with the labels when the rule was fitted. Pass class_prior= if you "
+                    "know it."
+                )
         else:
             new = class_vector(owner, "class_prior", class_prior, len(old)).to(rows)
             one = self._multilabel or abs(new.sum().item() - 1) < 1e-6
@@ -238,21 +247,6 @@ class DecisionRule:
             confidence=None,
             promised=None,
         )
-
-    def _estimated(self, rows: Tensor, weight: Tensor, old: Tensor) -> Tensor:
-        before = self.rows or len(rows)
-        if self._multilabel:
-            pairs = torch.stack([-rows, rows], -1).sigmoid()
-            new = estimated_shares(pairs, weight, torch.stack([1 - old, old], -1), before)[:, 1]
-        else:
-            new = estimated_shares(rows.softmax(1), weight, old, before)
-        if (self.calibration_gap or 0) > LARGEST_GAP and not torch.equal(new, old):
-            warn(
-                "The estimate of DecisionRule.adapt is not to be trusted: the probabilities did "
-                "not agree with the labels when the rule was fitted. Pass class_prior= if you know "
-                "it."
-            )
-        return new
 
     def state_dict(self) -> dict[str, Any]:
         """The rule as plain numbers and strings. A metric that was not a name is left out."""

@@ -88,31 +88,29 @@ class TableFile:
         A block must not decide what its columns are, so those that are text or dates are named.
         """
         count = 0
-        with self._reading(), ExitStack() as opened:
-            for frame, raw in self._pairs(dict.fromkeys([*text, *dates], str), opened):
+        with self._reading():
+            for frame, raw in self._pairs(dict.fromkeys([*text, *dates], str)):
                 if len(frame):
                     yield self._dated(frame, dates), raw
                     count += len(frame)
         self.check_rows(count)
 
-    def _pairs(self, text: dict[str, type], opened: ExitStack) -> Iterator[tuple[Any, Any]]:
+    def _pairs(self, text: dict[str, type]) -> Iterator[tuple[Any, Any]]:
         size = max(512, BLOCK_CELLS // max(1, len(self.names)))
         if is_parquet(self.path):
-            file = opened.enter_context(parquet.ParquetFile(self.path, pre_buffer=False))
-            for batch in file.iter_batches(size):
-                table = pa.Table.from_batches([batch]).replace_schema_metadata()
-                # Arrow's types keep whole numbers with gaps what they are.
-                raw = table.to_pandas(types_mapper=pd.ArrowDtype)
-                yield self._without_missing(table.to_pandas()), raw
+            with parquet.ParquetFile(self.path, pre_buffer=False) as file:
+                for batch in file.iter_batches(size):
+                    table = pa.Table.from_batches([batch]).replace_schema_metadata()
+                    # Arrow's types keep whole numbers with gaps what they are.
+                    raw = table.to_pandas(types_mapper=pd.ArrowDtype)
+                    yield self._without_missing(table.to_pandas()), raw
         elif is_excel(self.path):
             yield (frame := self._pandas(dtype=text)), frame
         else:
             plain: dict[str, Any] = {"dtype": str, "na_filter": False, "na_values": None}
-            typed, raw = (
-                opened.enter_context(self._pandas(**how, chunksize=size))
-                for how in ({"dtype": text}, plain)
-            )
-            yield from zip(typed, raw, strict=True)
+            typed = self._pandas(dtype=text, chunksize=size)
+            with typed, self._pandas(**plain, chunksize=size) as raw:
+                yield from zip(typed, raw, strict=True)
 
     def check_rows(self, count: int) -> None:
         """Refuse a table without rows."""
