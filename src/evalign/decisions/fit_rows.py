@@ -31,7 +31,7 @@ from evalign.decisions.promise import promised
 from evalign.decisions.rule import Decision, DecisionRule
 from evalign.decisions.saved_rule import class_names
 from evalign.decisions.threshold import threshold_gains
-from evalign.decisions.tuned import Fitted, LabelledRows, calibrate, search, tuned
+from evalign.decisions.tuned import Fitted, LogitRows, calibrate, search, tuned
 
 # Median log-odds of scores that are larger: a softmax would see no differences between them.
 LARGEST_LOG_ODDS = 20.0
@@ -156,7 +156,7 @@ def fit_rows(
         thresholds, score = tuned_thresholds(rows, target, weight, objective, own)
         found = Fitted(threshold_gains(thresholds), "labels", score)
     else:
-        labelled = LabelledRows(rows, target, weight, argmax, groups)
+        labelled = LogitRows(rows, target, weight, argmax, groups)
         found = _with_labels(labelled, objective, settings, names)
     mass = weight if multilabel else weight.unsqueeze(1)
     eta = rows.sigmoid() if multilabel else (found.factor * rows + found.offsets).softmax(1)
@@ -187,7 +187,7 @@ def fit_rows(
 
 
 def _with_labels(
-    rows: LabelledRows,
+    rows: LogitRows,
     objective: Objective,
     settings: FitSettings,
     names: list[str | float] | None,

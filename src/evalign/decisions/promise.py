@@ -32,7 +32,7 @@ from evalign.core.input_warnings import warn
 from evalign.decisions.objective import ROUNDING, Objective
 from evalign.decisions.p_values import CellSums, lacking, p_values, rate_of, slack_and_error
 from evalign.decisions.threshold import all_cuts, best_cut, threshold_gains
-from evalign.decisions.tuned import Fitted, LabelledRows, tuned
+from evalign.decisions.tuned import Fitted, LogitRows, tuned
 
 # Steps of the ladder for each halving of the rows beyond a threshold.
 STEPS_PER_HALVING = 8
@@ -50,7 +50,7 @@ class NotPromisedWarning(UserWarning):
 
 
 def promised(
-    rows: LabelledRows,
+    rows: LogitRows,
     objective: Objective,
     confidence: float,
     names: list[str | float] | None = None,
@@ -75,9 +75,7 @@ def promised(
     return rule
 
 
-def _best_threshold(
-    rows: LabelledRows, objective: Objective, level: float
-) -> tuple[Fitted, CellSums]:
+def _best_threshold(rows: LogitRows, objective: Objective, level: float) -> tuple[Fitted, CellSums]:
     logits, target, weight, _, groups = rows
     margin, target = logits[:, 1] - logits[:, 0], objective.by_group(target, groups)
     middle, below, matrices = all_cuts(margin, target, weight, objective)
@@ -142,7 +140,7 @@ def climbed(constraint: Constraint, p: np.ndarray, below: Tensor, level: float) 
     return passed
 
 
-def _best_rule(rows: LabelledRows, objective: Objective, level: float) -> tuple[Fitted, CellSums]:
+def _best_rule(rows: LogitRows, objective: Objective, level: float) -> tuple[Fitted, CellSums]:
     z, best, margins = float(ndtri(1 - level)), None, np.zeros(len(objective.constraints))
     met = margins
     for _ in range(SEARCHES):

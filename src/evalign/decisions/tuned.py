@@ -45,7 +45,7 @@ class Fitted(NamedTuple):
     offsets: Tensor = torch.zeros(())
 
 
-class LabelledRows(NamedTuple):
+class LogitRows(NamedTuple):
     """Rows to fit a rule to.
 
     Args:
@@ -86,7 +86,7 @@ def search(
     return gain_matrix(best_rule(rows, objective, own=own, believed=own is None), objective)
 
 
-def tuned(rows: LabelledRows, objective: Objective) -> Fitted:
+def tuned(rows: LogitRows, objective: Objective) -> Fitted:
     """The best rule with labels."""
     logits, target, weight, argmax, groups = rows
     two, y = logits.shape[1] == 2, target.argmax(1)
