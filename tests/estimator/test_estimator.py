@@ -531,7 +531,7 @@ def test_wrong_arguments(arguments, text):
         ),
         (
             {"X": np.ma.masked_array(X, X > 3)},
-            f"X of AlignedClassifier must be without masked cells. Got {(X > 3).sum()} of them. Ma",
+            f"X of AlignedClassifier must be without masked cells. Got {(X > 3).sum()} of them. Fi",
         ),
         (
             {"sample_weight": -np.ones(600)},

@@ -339,8 +339,6 @@ def test_what_cannot_be_exact_is_refused(tmp_path, monkeypatch):
         trainer(arguments(tmp_path, label_smoothing_factor=0.1))
     with pytest.raises(TypeError, match=r"loss of AlignedTrainer must be a .* Got cross_entropy\."):
         trainer(arguments(tmp_path), loss=torch.nn.functional.cross_entropy)
-    with pytest.raises(ValueError, match=r"class_dim of MetricLoss must be None or 1\. Got -1"):
-        trainer(arguments(tmp_path), loss=MetricLoss("f1_macro", class_dim=-1))
     monkeypatch.setattr(AlignedTrainer, "get_tp_size", lambda _: 2)
     with pytest.raises(ValueError, match=r"rows of its own.*Got 2 processes that share rows"):
         trainer(arguments(tmp_path))

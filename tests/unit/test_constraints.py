@@ -198,7 +198,7 @@ BAD = {
     'Did you mean "recall"?',
     "tpr >= 0.9": 'Did you mean "recall"?',
     "roc_auc >= 0.9": "It ranks over all thresholds",
-    "FPR <= 0.1": "fpr, fnr or predicted_rate. Got 'FPR'. Did you mean 'fpr'?",
+    "fprs <= 0.1": "A constraint also knows fpr, fnr, predicted_rate.",
     "expected_cost <= 0.1": 'Did you mean "expected_cost[[0, 1], [5, 0]]"?',
     "accuracy[1] >= 0.9": "must have a class behind a score of one class only. "
     'Got "accuracy[1]". Use "accuracy" alone.',

@@ -6,8 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-OWN_GROUP = "Give rows that lack one a group of their own."
-
 
 def complaint(owner: str, argument: str, allowed: str, got: object, cure: str = "") -> str:
     """The text of an error: whose argument it is, what is allowed, what was given, and the cure."""
@@ -33,17 +31,11 @@ def require(ok: bool, owner: str, argument: str, allowed: str, got: object, cure
         raise ValueError(complaint(owner, argument, allowed, got, cure))
 
 
-def refuse_masked(
-    owner: str, argument: str, values: object, cure: str = "Leave these rows out."
-) -> None:
+def refuse_masked(owner: str, argument: str, values: object) -> None:
     """Refuse masked cells of numpy: what is behind the mask would be taken for a value."""
     number = np.ma.count_masked(values) if isinstance(values, np.ma.MaskedArray) else 0
+    cure = "Fill them, or leave these rows out."
     require(not number, owner, argument, "be without masked cells", f"{number} of them", cure)
-
-
-def refuse_masked_rows(owner: str, X: object) -> None:
-    """Refuse rows with masked cells."""
-    refuse_masked(owner, "X", X, "Make gaps of them: X.astype(float).filled(np.nan).")
 
 
 def check_ignored(owner: str, ignore_index: int) -> None:

@@ -12,7 +12,7 @@ from evalign.core.checks import complaint, require
 from evalign.core.confusion import Confusion
 from evalign.core.groups import of_each
 from evalign.core.metrics import ClassMetric, MatrixMetric, Metric, resolve
-from evalign.core.metrics.names import SYNONYMS, split
+from evalign.core.metrics.names import split
 from evalign.core.numerics import safe_ratio
 from evalign.core.text import nearest
 
@@ -269,16 +269,12 @@ def _metric(name: str, inner: str | None, names: Sequence[str] | None, owner: st
 
 def _known(name: str, owner: str) -> Metric:
     base, average = split(name)
-    if base in RATES:
-        return RATES[base](average=average)
+    if base.lower() in RATES:
+        return RATES[base.lower()](average=average)
     try:
         return resolve(name, owner=f"{owner}'s constraint")
-    except ValueError:
-        plain = name.lower()
-        if plain in SYNONYMS or not (cure := nearest(plain, RATES)):
-            raise  # the error of `resolve` names the metric: TPR is not a misspelt FPR
-    allowed = "be of metrics.names(), fpr, fnr or predicted_rate"
-    raise ValueError(complaint(owner, "metric of the constraint", allowed, repr(name), cure))
+    except ValueError as error:
+        raise ValueError(f"{error} A constraint also knows {', '.join(RATES)}.") from error
 
 
 def _index(inner: str, names: Sequence[str] | None, owner: str) -> int:
@@ -292,16 +288,9 @@ def _index(inner: str, names: Sequence[str] | None, owner: str) -> int:
         if position is None:
             raise ValueError(complaint(owner, "constraint", allowed, repr(inner), cure))
         return position
-    if position is not None and position < len(names) and not any(map(_number, names)):
+    numeric = any(re.fullmatch(r"-?\d+\.?\d*", name) for name in names)  # an index is no name then
+    if position is not None and position < len(names) and not numeric:
         return position
     some = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
     allowed, cure = f"name one of the classes {some}", nearest(inner, names)
     raise ValueError(complaint(owner, "constraint", allowed, repr(inner), cure))
-
-
-def _number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True

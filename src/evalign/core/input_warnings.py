@@ -10,8 +10,7 @@ import warnings
 import torch
 from torch import Tensor
 
-# Largest deviation of a row of probabilities from a sum of 1, and in half precision.
-LIKE_ONE, LIKE_ONE_IN_HALF = 1e-3, 2e-2
+LIKE_ONE = 2e-2  # largest deviation of a row of probabilities from a sum of 1, in half precision
 ENOUGH_ROWS = 20  # fewer rows may have one label each by chance
 
 
@@ -37,12 +36,6 @@ def warn_of_layout(owner: str, shape: tuple[int, ...], target: tuple[int, ...]) 
             f"{shape[1]} labels in dimension 1. If they are one logit for each pixel or token, "
             "pass logits.unsqueeze(1); if the labels or classes come last, class_dim=-1; if they "
             'are in dimension 1, say so: task="multilabel".'
-        )
-    elif target != shape and shape[1:-1] == shape[2:]:
-        warn(
-            f"The logits of {owner}, {shape}, may have their {shape[1]} classes in dimension 1 or "
-            "last, and are read as if in dimension 1. Say which: class_dim=1, or class_dim=-1 as "
-            "for tokens (B, T, C)."
         )
 
 
@@ -79,6 +72,5 @@ def rows_of_probabilities(values: Tensor) -> bool:
     """Whether rows (R, C) look like probabilities: positive, summing to 1, not all the same."""
     if not values.numel() or values.amin() < 0:
         return False
-    close = LIKE_ONE_IN_HALF if values.dtype.itemsize < 4 else LIKE_ONE
     sums = values.sum(1, dtype=torch.promote_types(values.dtype, torch.float32))
-    return bool(((sums - 1).abs() < close).all()) and not bool((values == values[:1]).all())
+    return bool(((sums - 1).abs() < LIKE_ONE).all()) and not bool((values == values[:1]).all())

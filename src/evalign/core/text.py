@@ -56,15 +56,9 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 def nearest(name: object, known: Iterable[str]) -> str:
     """The cure for a misspelt name: the known name that is most like it, or "" if none is close.
 
-    A name that was cut short stands for the one known name that begins with it.
-
     Examples:
         >>> nearest("adlut", ["adult", "yeast"]), nearest("iris", ["adult", "yeast"])
         ("Did you mean 'adult'?", '')
-        >>> nearest("boost", ["xgboost", "boosting"])
-        "Did you mean 'boosting'?"
     """
-    given, known = str(name), list(known)
-    begin = [one for one in known if len(given) > 2 and one.startswith(given)]
-    close = begin if len(begin) == 1 else get_close_matches(given, known, n=1)
+    close = get_close_matches(str(name), list(known), n=1)
     return f"Did you mean {close[0]!r}?" if close else ""

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from evalign.core import checks
-from evalign.core.checks import OWN_GROUP, complaint, refuse_masked, require
+from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.input_warnings import ENOUGH_ROWS, warn, warn_of_layout
 from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, cure_of_label, per_row, signed
@@ -213,11 +213,12 @@ def group_values(
     owner: str, groups: Groups, shape: tuple[int, ...], argument: str = "groups"
 ) -> np.ndarray:
     """The group of each row, an integer or a string, as it was given."""
-    refuse_masked(owner, argument, groups, OWN_GROUP)
+    refuse_masked(owner, argument, groups)
     given = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
     strings = given.dtype == object and all(isinstance(each, str) for each in given.flat)
     ok = strings or given.dtype.kind in "iubU"
-    require(ok, owner, argument, "be integers or strings", given.dtype, OWN_GROUP)
+    cure = "Give rows that lack one a group of their own."
+    require(ok, owner, argument, "be integers or strings", given.dtype, cure)
     allowed = f"be one for each row, {shape}"
     require(given.shape == shape, owner, argument, allowed, given.shape)
     return given

@@ -1,12 +1,11 @@
 """What an ensemble prints while it is fitted."""
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from evalign.estimator.epoch_progress import MINUTE, terminal
+from evalign.estimator.epoch_progress import MinuteLog, terminal
 
 
 class Tell(Protocol):
@@ -21,16 +20,9 @@ def narrated(verbose: int) -> Iterator[Tell]:
 
     Passing lines are shown on a terminal, and in a log after a minute without a line.
     """
-    console, printed = terminal() if verbose else None, time.monotonic()
-
-    def to_log(text: str, *, passing: bool = False) -> None:
-        nonlocal printed
-        if verbose and (not passing or time.monotonic() - printed >= MINUTE):
-            print(text, file=sys.stderr, flush=True)
-            printed = time.monotonic()
-
+    console = terminal() if verbose else None
     if console is None:
-        yield to_log
+        yield MinuteLog(time.monotonic()) if verbose else lambda text, *, passing=False: None
         return
     from rich.text import Text
 

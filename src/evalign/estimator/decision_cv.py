@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from evalign.core.checks import refuse_masked_rows, require
+from evalign.core.checks import refuse_masked, require
 from evalign.core.metrics import MetricFunction, resolve
 from evalign.core.numerics import with_mean_one
 from evalign.decisions import Decision, DecisionRule
@@ -324,7 +324,7 @@ class AlignedDecisionCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _mean_scores(self, X: Any) -> np.ndarray:
         """The mean scores of the classifiers, of which some may not know all classes."""
-        refuse_masked_rows(OWNER, X)
+        refuse_masked(OWNER, "X", X)
         return np.mean([self._class_scores(model, X) for model in self._models], 0)
 
     def _applied(self, function: str, X: Any) -> np.ndarray:

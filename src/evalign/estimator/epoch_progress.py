@@ -21,13 +21,30 @@ def terminal() -> Any:
     return console if console.is_terminal else None
 
 
+class MinuteLog:
+    """Print lines on standard error; passing ones only after a minute without a line."""
+
+    def __init__(self, printed: float = -math.inf) -> None:
+        self.printed = printed
+
+    def __call__(self, text: str, *, passing: bool = False) -> None:
+        if not passing or time.monotonic() - self.printed >= MINUTE:
+            print(text, file=sys.stderr, flush=True)
+            self.printed = time.monotonic()
+
+
 @contextmanager
 def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRecord], None]]:
     """Give a function to call with the record of each epoch."""
     console = terminal()
     if console is None:
-        with _lines(title, metric, epochs) as printed:
-            yield printed
+        log = MinuteLog()
+
+        def line(record: EpochRecord) -> None:
+            text = f"{title}: epoch {record['epoch']}/{epochs}  {_text(record, metric)}"
+            log(text, passing=True)
+
+        yield line
         return
     from rich.progress import (
         BarColumn,
@@ -48,21 +65,6 @@ def progress(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRe
 
         yield show
         bar.update(task, completed=epochs)  # training may have stopped early
-
-
-@contextmanager
-def _lines(title: str, metric: str, epochs: int) -> Iterator[Callable[[EpochRecord], None]]:
-    """Print the first epoch, then one per minute."""
-    printed = -math.inf
-
-    def show(record: EpochRecord) -> None:
-        nonlocal printed
-        if time.monotonic() - printed >= MINUTE:
-            text = f"{title}: epoch {record['epoch']}/{epochs}  {_text(record, metric)}"
-            print(text, file=sys.stderr, flush=True)
-            printed = time.monotonic()
-
-    yield show
 
 
 def _text(record: EpochRecord, metric: str) -> str:

@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import assert_all_finite, column_or_1d, compute_class_weight, indexable
 from sklearn.utils.multiclass import check_classification_targets
 
-from evalign.core.checks import complaint, refuse_masked_rows, require
+from evalign.core.checks import complaint, refuse_masked, require
 from evalign.core.confusion import Confusion
 from evalign.core.input_warnings import warn_of_one_hot
 from evalign.core.metrics import Metric, resolve
@@ -123,7 +123,7 @@ def read_targets(classifier: Any, X: Any, y: Any) -> tuple[Any, np.ndarray, Targ
     owner = type(classifier).__name__
     cure = "fit requires y to be passed, but the target y is None."
     require(y is not None, owner, "y", "hold labels", "None", cure)
-    refuse_masked_rows(owner, X)
+    refuse_masked(owner, "X", X)
     y = label_array(owner, y)
     many = y.ndim == 2 and y.shape[1] > 1
     y = indicators(owner, y) if many else column_or_1d(alike(owner, y), warn=True)

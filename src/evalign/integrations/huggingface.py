@@ -18,7 +18,7 @@ from evalign.core.metrics import MetricFunction
 from evalign.core.text import installing
 from evalign.decisions import Decision, DecisionRule
 from evalign.integrations.evaluation import Evaluation, check_annealing, check_direction
-from evalign.losses.outputs import check_class_dim, classes_second, logits_of
+from evalign.losses.outputs import classes_second, logits_of
 from evalign.training import TemperatureAnnealing
 from evalign.training.checkpoint import load, recovered, save
 
@@ -114,15 +114,13 @@ class AlignedTrainer(Trainer):
             "AlignedTrainer", loss, metric, {"class_dim": 1}, **rule, ranks="own"
         )
         self.metric = self._evaluation.metric
-        check_class_dim(loss)
         self._given: dict[str, Any] = {}  # states, which `call_model_init` asks for
         # Trainer divides by the accumulation steps unless there is a compute_loss_func.
         super().__init__(*args, compute_loss_func=loss, compute_metrics=self._score, **kwargs)
         self.args.batch_eval_metrics = True  # else it would keep the logits of an evaluation
         self._own = None if compute_metrics is None else _OwnScores(compute_metrics, self.args)
         self.loss: Any = loss.to(self.args.device)
-        if getattr(loss, "class_dim", 1) is None:  # else it would doubt as many tokens as classes
-            self.loss.class_dim = 1
+        self.loss.class_dim = 1  # where `classes_second` puts the classes
         self.annealing = annealing
         if self.args.metric_for_best_model in ("metric", "eval_metric"):
             check_direction("TrainingArguments", self.args.greater_is_better, self.metric)

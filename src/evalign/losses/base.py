@@ -71,7 +71,6 @@ class Loss(nn.Module, ABC):
         of a model, and the loss is scaled as that Trainer expects.
         """
         if not isinstance(num_items_in_batch, str):
-            outputs.check_class_dim(self)
             logits = outputs.logits_of(logits)
             check_types(type(self).__name__, logits, target, sample_weight)
             logits, target = outputs.classes_second(logits, target)

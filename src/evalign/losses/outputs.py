@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from evalign.core.checks import complaint, require
+from evalign.core.checks import complaint
 from evalign.core.numerics import safe_ratio
 
 
@@ -38,13 +38,6 @@ def classes_second(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if logits.ndim == 4 and logits.shape[-2:] != pixels:
         logits = F.interpolate(logits, size=pixels, mode="bilinear", align_corners=False)
     return logits, labels
-
-
-def check_class_dim(loss: Any) -> None:
-    """Check that a loss does not ask for the classes elsewhere than `classes_second` puts them."""
-    dim = getattr(loss, "class_dim", 1)
-    cure = "Leave it out: where the classes of a model are is known."
-    require(dim in (None, 1), type(loss).__name__, "class_dim", "be None or 1", dim, cure)
 
 
 def share_of_step(labels: Tensor, num_items: Tensor | int | None) -> Tensor:

@@ -12,7 +12,7 @@ import narwhals as nw
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from evalign.core.checks import complaint, refuse_masked_rows
+from evalign.core.checks import complaint, refuse_masked
 
 # A day or a time of ISO 8601.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
@@ -96,7 +96,7 @@ def read_table(owner: str, X: Any) -> TypedTable | None:
     """Type the columns of a frame, or of an array of text or dates; None for anything else."""
     if isinstance(X, TypedTable):
         return X
-    refuse_masked_rows(owner, X)
+    refuse_masked(owner, "X", X)
     try:
         frame = nw.from_native(X, pass_through=True)
     except ValueError as error:  # two columns of one name

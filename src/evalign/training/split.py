@@ -13,7 +13,7 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
-from evalign.core.checks import OWN_GROUP, refuse_masked, require
+from evalign.core.checks import refuse_masked, require
 from evalign.core.text import counted
 
 MANY = 1000  # groups of one row; more of them are split as plain rows, which is much faster
@@ -41,7 +41,7 @@ def holdout_split(
     """
     owner = "holdout_split"
     refuse_masked(owner, "y", y)
-    refuse_masked(owner, "groups", groups, OWN_GROUP)
+    refuse_masked(owner, "groups", groups)
     labels = np.asarray(y)
     require(0 < fraction < 1, owner, "fraction", "lie between 0 and 1", fraction)
     require(len(labels) >= 2, owner, "y", "hold at least 2 rows", counted(len(labels)))

@@ -70,14 +70,14 @@ SYNONYMS = {
     "true_negative_rate": "specificity",
     "true_positive_rate": "recall",
 }
+AVERAGES = ("", "_macro", "_micro", "_weighted")
 RANKING = ("auc", "auroc", "roc_auc", "auprc", "pr_auc", "average_precision")
 
 
 def names() -> list[str]:
     """All names that `resolve` knows. F-beta takes any other β too, as in "f0.25_macro"."""
     bases = [*_CLASS_METRICS, "f1", "f2", "f0.5"]
-    averages = ["", "_macro", "_micro", "_weighted"]
-    return sorted([*_MATRIX_METRICS, *(base + average for base in bases for average in averages)])
+    return sorted([*_MATRIX_METRICS, *(base + average for base in bases for average in AVERAGES)])
 
 
 def resolve(
@@ -145,16 +145,12 @@ def _cure(name: str) -> str:
     plain = re.sub(r"[\s-]+", "_", name.lower()).removesuffix("_score")
     if plain in RANKING:
         return "It ranks over all thresholds: use a metric of labels, such as balanced_accuracy."
-    base, average = split(plain)
-    if plain in SYNONYMS:
-        close = [SYNONYMS[plain]]
-    elif base in SYNONYMS:
-        close = [f"{SYNONYMS[base]}_{average}"]
-    else:
-        known = {_sorted_words(known): known for known in names()}
-        known["expected_cost"] = "expected_cost[[0, 1], [5, 0]]"
-        close = [known[c] for c in difflib.get_close_matches(_sorted_words(plain), known, n=1)]
-    return f'Did you mean "{close[0]}"?' if close else ""
+    known = {_sorted_words(each): each for each in names()}
+    known["expected_cost"] = "expected_cost[[0, 1], [5, 0]]"
+    for end in AVERAGES:
+        known |= {_sorted_words(other + end): one + end for other, one in SYNONYMS.items()}
+    close = difflib.get_close_matches(_sorted_words(plain), known, n=1)
+    return f'Did you mean "{known[close[0]]}"?' if close else ""
 
 
 def _sorted_words(name: str) -> str:
