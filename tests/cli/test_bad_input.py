@@ -82,6 +82,7 @@ def test_tables(tmp_path, name):
         (["--test", "nowhere.csv"], "nowhere.csv"),
         (["--validation", __file__], "must end in .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .xlsx."),
         (["--encoding", "utf-17"], "cannot be read: unknown encoding: utf-17."),
+        (["--dates", "%d.%m.%Y"], "--dates must fit all cells of a column of "),
         (["--nonsense"], "No such option: --nonsense"),
     ],
 )

@@ -91,6 +91,8 @@ def load(given: Namespace, most: int | None = None) -> TrainingTable:
     if len(set(roles)) < len(roles):
         raise UsageError("--target, --group, --weight and --drop must name different columns.")
     frame = source.read(text=[target, *filter(None, [group])])
+    if (form := source.reading.dates) and not frame.select_dtypes("datetime").shape[1]:
+        raise UsageError(f"--dates must fit all cells of a column of {source}. Got {form!r}.")
     labels = Labels.of(frame, target, given.positive, source)
     with refused(TypeError):
         table = read_table(str(source), frame.drop(columns=roles))

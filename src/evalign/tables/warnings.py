@@ -26,13 +26,12 @@ class DataWarning(UserWarning):
 
 
 def warn_of_left_out(kinds: dict[str, str]) -> None:
-    """Warn of columns that are dropped: ids, constants, empty columns and free text."""
+    """Warn of columns from which nothing is learnt: ids, constants, empty ones and free text."""
     if kinds:
-        found = [f"{name!r} ({LEFT_OUT[kind]})" for name, kind in kinds.items()]
-        more = f" and {len(found) - 8} more" if len(found) > 8 else ""
-        cure = " To learn from an id or from text, declare it a category."
-        declarable = {"id", "text"} & set(kinds.values())
-        _warn(f"Columns are left out: {', '.join(found[:8])}{more}.{cure if declarable else ''}")
+        found = ", ".join([f"{name!r} ({LEFT_OUT[kind]})" for name, kind in kinds.items()][:8])
+        more = f" and {len(kinds) - 8} more" if len(kinds) > 8 else ""
+        cure = "Name formats by --dates or --decimal, or declare text a category."
+        _warn(f"Columns are left out: {found}{more}. {cure if 'text' in kinds.values() else ''}")
 
 
 def warn_of_stand_in(name: str, values: np.ndarray) -> None:
@@ -98,4 +97,4 @@ def warn_of_perfect(table: Any, names: Sequence[str]) -> None:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, DataWarning, stacklevel=4)
+    warnings.warn(text.rstrip(), DataWarning, stacklevel=4)
