@@ -164,8 +164,7 @@ def shown(scores: dict[str, Any]) -> Iterator[Table | str]:
     for name, values in scores["others"].items():
         rows.append([name, *(number(values[method["key"]]) for method in methods)])
     yield grid(["", *(method["name"] for method in methods)], rows)
-    count = scores["rows"]
-    yield f"On {counted(count, 'test row') if scores['test'] else counted(count) + ' of training'}."
+    yield f"On {counted(scores['rows'], 'test row' if scores['test'] else 'training row')}."
     for row in scores.get("constraints", []):
         yield f"{row['constraint']}: {row['verdict']}."
     for difference in scores["differences"]:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from evalign.core import checks
 from evalign.core.checks import complaint, refuse_masked, require
-from evalign.core.input_warnings import ENOUGH_ROWS, warn, warn_of_layout
+from evalign.core.input_warnings import ENOUGH_ROWS, rows_of_probabilities, warn, warn_of_layout
 from evalign.core.numerics import with_mean_one
 from evalign.core.rows import Task, cure_of_label, per_row, signed
 from evalign.core.weights import check_weights, weight_tensor
@@ -112,9 +112,10 @@ def as_scores(
             allowed = f"lie from 0 to 1 and sum to 1 in each row, to within {FROM_ONE}"
             cure = 'Pass logits positionally. One probability for each label is task="multilabel".'
         raise ValueError(complaint(owner, name, allowed, flat[~sound][0].tolist(), cure))
-    # Real logits do not all lie from 0 to 1.
+    # Logits seldom all lie from 0 to 1, and those of several classes do not sum to 1 in each row.
     between = read and name == "logits" and bool(((flat >= 0) & (flat <= 1)).all())
-    if between and len(flat.unique()) >= ENOUGH_ROWS:
+    several = flat.shape[1] > 1 and not multilabel
+    if between and (rows_of_probabilities(flat) if several else len(flat.unique()) >= ENOUGH_ROWS):
         warn(f"The logits of {owner} look like probabilities: pass probabilities=.")
     rows = rows.masked_fill(~sound.unsqueeze(1), torch.nan)
     return Scores(rows, tuple(values.shape[:-1]), class_dim, multilabel, isinstance(given, Tensor))
