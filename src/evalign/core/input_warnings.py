@@ -37,6 +37,12 @@ def warn_of_layout(owner: str, shape: tuple[int, ...], target: tuple[int, ...]) 
             "pass logits.unsqueeze(1); if the labels or classes come last, class_dim=-1; if they "
             'are in dimension 1, say so: task="multilabel".'
         )
+    elif target != shape and shape[1:-1] == shape[2:]:
+        warn(
+            f"The logits of {owner}, {shape}, may have their {shape[1]} classes in dimension 1 or "
+            "last, and are read as if in dimension 1. Say which: class_dim=1, or class_dim=-1 as "
+            "for tokens (B, T, C)."
+        )
 
 
 def warn_of_one_hot(

@@ -32,6 +32,14 @@ WARNED = {
         lambda: Confusion.from_logits(drawn(2, 6, 5), labels(2, 2, 6, 5).bool()),
         ["Confusion.from_logits, (2, 6, 5)", 'task="multilabel"'],
     ),
+    "as many tokens as classes": (
+        lambda: DICE()(drawn(2, 4, 4), labels(4, 2, 4)),
+        ["4 classes in dimension 1 or last", "class_dim=1, or class_dim=-1"],
+    ),
+    "as many tokens as classes, of a rule": (
+        lambda: fit_decision(drawn(9, 4, 4), labels(4, 9, 4), metric="f1_macro"),
+        ["fit_decision", "class_dim=-1"],
+    ),
     "one-hot rows": (
         lambda: DICE()(drawn(20, 3), ONE_HOT),
         ["DiceLoss holds exactly one 1", "target.argmax(1)", 'task="multilabel"'],
