@@ -7,14 +7,13 @@
 from evalign.aggregation.exact import ExactAccumulation, exact_backward
 from evalign.aggregation.ranks import Ranks, RankSum
 from evalign.aggregation.running import RunningConfusion
-from evalign.aggregation.training_sums import Statistics, TrainingSums
+from evalign.aggregation.training_sums import TrainingSums
 
 __all__ = [
     "ExactAccumulation",
     "RankSum",
     "Ranks",
     "RunningConfusion",
-    "Statistics",
     "TrainingSums",
     "exact_backward",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from evalign.core.checks import require, values_readable
+from evalign.core.checks import require, traced
 from evalign.core.confusion import Confusion
 from evalign.core.numerics import moved, sum_dtype
 
@@ -55,7 +55,9 @@ WITHOUT_SUMS = (
     "batch. The statistics start afresh. To resume with them, give the loss a batch in training "
     "mode before you load into its state_dict."
 )
-_PARTS = ("tp", "predicted", "actual", "total", "full", "rows")
+_SOFT = ("tp", "predicted", "actual", "total", "full", "rows")
+_HARD = {"tp": "hard_tp", "predicted": "hard_predicted", "full": "hard_full"}
+PARTS = (*_SOFT, *_HARD.values())
 
 
 class RunningConfusion(nn.Module):
@@ -77,90 +79,99 @@ class RunningConfusion(nn.Module):
     actual: Tensor
     total: Tensor
     rows: Tensor
+    hard_tp: Tensor
+    hard_predicted: Tensor
 
-    def __init__(self, momentum: float = 0.1, owner: str = "MetricLoss") -> None:
+    def __init__(self, momentum: float, owner: str = "MetricLoss") -> None:
         super().__init__()
         allowed = "lie in (0, 1], the weight of the new batch"
         ok = isinstance(momentum, int | float) and 0 < momentum <= 1
         require(ok, owner, "momentum", allowed, repr(momentum))
         self.momentum = momentum
         self.register_buffer("seen", torch.zeros((), dtype=torch.float64))  # 1 − (1 − momentum)^k
-        for part in _PARTS:  # their size is that of the first batch
+        for part in PARTS:  # their size is that of the first batch
             self.register_buffer(part, None)
 
     def extra_repr(self) -> str:
         return f"momentum={self.momentum}"
 
-    def forward(self, confusion: Confusion) -> Confusion:
+    def forward(self, confusion: Confusion, hard: Confusion | None = None) -> Confusion:
+        """Add the batch to the average; `hard` is averaged beside it, for `average`."""
         now = confusion.detach()
+        new = {part: getattr(now, part) for part in _SOFT}
+        if hard is not None:
+            new |= {name: getattr(hard.detach(), part) for part, name in _HARD.items()}
+        new = {part: value for part, value in new.items() if value is not None}
+        if self.tp is not None and any(getattr(self, part) is None for part in new):
+            self.reset()  # kept by a loss that needs fewer sums
         counts = (now.total.sum() != 0) & now.predicted.sum().isfinite()
 
-        def blend(old: Tensor, new: Tensor | float) -> Tensor:
-            return torch.where(counts, old + self.momentum * (new - old), old)
+        def blend(old: Tensor, value: Tensor | float) -> Tensor:
+            return torch.where(counts, old + self.momentum * (value - old), old)
 
-        given = {part for part in _PARTS if getattr(now, part) is not None}
-        kept = {part for part in _PARTS if getattr(self, part) is not None}
-        if kept and not given <= kept:  # kept by a loss that needs fewer sums
-            self.reset()
-        for part in kept - given:  # by one that needs more: it would not move any longer
-            setattr(self, part, None)
-        seen = keep(self, "seen", blend(self.seen, 1.0))
+        seen = keep(self, "seen", blend(self.seen.to(now.tp.device), 1.0))
         average: dict[str, Tensor] = {}
-        for part in _PARTS:
-            value: Tensor | None = getattr(now, part)
-            if value is None:
-                continue
+        for part, value in new.items():
             running = keep(self, part, blend(self._before(part, value), value))
-            attached: Tensor = getattr(confusion, part)
-            # Before any batch counts there is no average, and a first one that is NaN is visible.
-            mean = torch.where(seen == 0, value, running / seen.to(value))
-            average[part] = mean + (attached - value)
+            if part in _SOFT:
+                # Before any batch counts there is no average; a first one that is NaN is visible.
+                mean = torch.where(seen == 0, value, running / seen.to(value))
+                average[part] = mean + (getattr(confusion, part) - value)
         return Confusion(**average, multilabel=confusion.multilabel)
 
-    def sums(self, classes: int, multilabel: bool, device: torch.device) -> tuple[Tensor, ...]:
-        """The buffers seen, tp, predicted, actual, total and rows, for a kernel that updates them.
+    def average(self, *, hard: bool = False) -> Confusion:
+        """The average so far, of soft or of hard labels, without a gradient; 0 before any batch."""
+        names = {part: _HARD.get(part, part) if hard else part for part in _SOFT}
+        parts = {part: getattr(self, name) for part, name in names.items()}
+        if hard:
+            parts["rows"] = None
+        mass = torch.where(self.seen == 0, 1, self.seen)
+        average = {part: x / mass for part, x in parts.items() if x is not None}
+        return Confusion(**average, multilabel=self.total.ndim == 1)
 
-        A multilabel problem has no rows; the total takes their place.
+    def buffers_for(self, classes: int, multilabel: bool, like: Tensor) -> tuple[Tensor, ...]:
+        """The buffers that a kernel updates in place.
+
+        They are seen, tp, predicted, actual, total, rows, hard_tp and hard_predicted. A multilabel
+        problem has no rows; the total takes their place.
         """
-        if self.tp is not None and self.tp.device != device:
-            self._apply(lambda x: x.to(device))
-        self._buffers["full"] = None  # a kernel would not move it
-        tp, rows = self.tp, self.total if multilabel else self.rows
-        if tp is None or rows is None or len(tp) != classes or self.total.ndim != multilabel:
-            if tp is not None and rows is None:  # kept by a loss that needs fewer sums
-                self.reset()
-            each = torch.zeros(classes, dtype=torch.float64, device=device)
-            for part in _PARTS[:3]:
-                self._make(part, each)
-            self._make("total", each if multilabel else each[0])
-            rows = self.total if multilabel else self._make("rows", each[0])
-            self.seen = self.seen.to(device)
-        return self.seen, self.tp, self.predicted, self.actual, self.total, rows
-
-    def _make(self, part: str, value: Tensor) -> Tensor:
-        keep(self, part, self._before(part, value))
-        return getattr(self, part)
+        if self.seen.device != like.device:
+            self._apply(lambda x: x.to(like.device))
+        if self.hard_tp is None or (self.rows is None) != multilabel:  # before the first batch
+            self.reset()
+            each = torch.zeros(classes, dtype=torch.float64, device=like.device)
+            for part in ("tp", "predicted", "actual", "hard_tp", "hard_predicted"):
+                setattr(self, part, each.clone())
+            self.total = each.clone() if multilabel else each[0].clone()
+            self.rows = None if multilabel else each[0].clone()
+        self._check_classes(self.tp, classes)
+        soft = self.tp, self.predicted, self.actual, self.total
+        rows = self.total if multilabel else self.rows
+        return self.seen, *soft, rows, self.hard_tp, self.hard_predicted
 
     def _before(self, part: str, value: Tensor) -> Tensor:
         """The running sum of a part, in the shape of the first batch."""
         running: Tensor | None = getattr(self, part)
         if running is None:
             return torch.zeros_like(value)
-        allowed = f"keep the {running.shape[:1].numel()} classes of the batches before"
-        got, cure = value.shape[:1].numel(), "Make a new loss."
-        require(running.shape == value.shape, "running statistics", "logits", allowed, got, cure)
-        return running
+        self._check_classes(running, value.shape[:1].numel())
+        return running.to(value.device)
+
+    def _check_classes(self, running: Tensor, classes: int) -> None:
+        before = running.shape[:1].numel()
+        allowed, cure = f"keep the {before} classes of the batches before", "Make a new loss."
+        require(before == classes, "running statistics", "logits", allowed, classes, cure)
 
     def empty(self) -> None:
         """Forget all batches in place, so that CUDA graphs stay valid."""
-        for part in ("seen", *_PARTS):
+        for part in ("seen", *PARTS):
             if (kept := getattr(self, part)) is not None:
                 kept.zero_()
 
     def reset(self) -> None:
         """Forget all batches and their number of classes."""
         self.seen.zero_()
-        for part in _PARTS:
+        for part in PARTS:
             setattr(self, part, None)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "RunningConfusion":
@@ -171,8 +182,8 @@ class RunningConfusion(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        make_saved(self, _PARTS, state_dict, prefix, self.seen)
+        make_saved(self, PARTS, state_dict, prefix, self.seen)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        if self.tp is None and values_readable(self.seen, validate=True) and self.seen > 0:
+        if self.tp is None and not (traced() or self.seen.is_meta) and self.seen > 0:
             self.reset()  # an average of nothing would be too small, and its slopes too steep
             warnings.warn(WITHOUT_SUMS, UserWarning, stacklevel=2)

@@ -78,8 +78,11 @@ class Batch:
             ignored = ignored.any(-1)
         weight = (~ignored).to(dtype)
         if rows.weight is not None:
-            of_row = rows.weight.to(dtype)
-            weight = weight * (of_row.unsqueeze(-1) if task == "multilabel" else of_row)
+            given = rows.weight.to(dtype)
+            if task == "multilabel":  # of each row, or of each label
+                labels = given.ndim == rows.logits.ndim
+                given = given.movedim(1, -1) if labels else given.unsqueeze(-1)
+            weight = weight * given
 
         width = () if task == "binary" else logits.shape[-1:]
         return cls(
@@ -154,7 +157,8 @@ class Batch:
         else:
             share = share * self.target_probabilities()
             if factor is not None:
-                share = share * (factor.unsqueeze(-1) if self.task == "multilabel" else factor)
+                labels = self.task == "multilabel" and factor.ndim == 1
+                share = share * (factor.unsqueeze(-1) if labels else factor)
         loss_of_class = loss(x.masked_fill((share == 0) & x.isinf(), 0))
         return Mean((share * loss_of_class).sum(), self.weight.sum())
 

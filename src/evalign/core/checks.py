@@ -1,6 +1,8 @@
 """The form of every error, and the rule for when values may be read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 import torch
@@ -20,9 +22,35 @@ def traced() -> bool:
     return functorch.peek_interpreter_stack() is not None
 
 
-def values_readable(tensor: Tensor, *, validate: bool = False) -> bool:
-    """Whether values may be read: on the CPU, where that is free, or if `validate` asks for it."""
-    return not traced() and not tensor.is_meta and (validate or tensor.device.type == "cpu")
+_everywhere = ContextVar("checked", default=False)
+
+
+@contextmanager
+def checked() -> Iterator[None]:
+    """Check values also where reading them synchronises the device, and that logits are finite.
+
+    Examples:
+        >>> from evalign import MetricLoss
+        >>> with checked():
+        ...     MetricLoss("f1")(torch.tensor([torch.nan]), torch.tensor([1]))
+        Traceback (most recent call last):
+        ValueError: logits of MetricLoss must be finite. Got nan. The network has diverged ...
+    """
+    before = _everywhere.set(True)
+    try:
+        yield
+    finally:
+        _everywhere.reset(before)
+
+
+def values_readable(tensor: Tensor) -> bool:
+    """Whether values may be read: on the CPU, where reading is free, or within `checked`."""
+    return not traced() and not tensor.is_meta and (tensor.device.type == "cpu" or within_checked())
+
+
+def within_checked() -> bool:
+    """Whether the call is made within `checked`."""
+    return _everywhere.get()
 
 
 def require(ok: bool, owner: str, argument: str, allowed: str, got: object, cure: str = "") -> None:
@@ -45,9 +73,9 @@ def check_ignored(owner: str, ignore_index: int) -> None:
     require(ignore_index not in (0, 1), owner, "ignore_index", allowed, ignore_index, cure)
 
 
-def check_temperature(owner: str, temperature: float | Tensor, *, validate: bool = False) -> None:
+def check_temperature(owner: str, temperature: float | Tensor) -> None:
     """Check that a temperature lies in (0, 0.4], the domain of EAST eq. 4."""
-    if isinstance(temperature, Tensor) and not values_readable(temperature, validate=validate):
+    if isinstance(temperature, Tensor) and not values_readable(temperature):
         return
     value = numbers(temperature)
     # float32 holds 0.4 as 0.400000006

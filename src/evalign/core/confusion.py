@@ -153,7 +153,6 @@ class Confusion:
         sample_weight: Tensor | None = None,
         ignore_index: int = -100,
         matrix: bool = False,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> "Confusion":
         """The soft confusion of logits, differentiable; shapes and tasks as in `core.rows`.
@@ -177,7 +176,6 @@ class Confusion:
                 task=task,
                 sample_weight=sample_weight,
                 ignore_index=ignore_index,
-                validate=validate,
                 class_dim=class_dim,
             )
             soft = membership.of_batch(
@@ -279,7 +277,6 @@ class Confusion:
                 task="multilabel",
                 sample_weight=sample_weight,
                 ignore_index=ignore_index,
-                validate=True,  # predictions were read already
                 look=False,
             )
             hard = not bool(batch.target.frac().any())

@@ -97,6 +97,14 @@ def of_batch(
     return of_task(batch.logits, threshold=threshold, temperature=temperature, heaviside=heaviside)
 
 
+def hard(batch: Batch) -> Tensor:
+    """0 or 1: the argmax of classes, the sign of a logit or label; in the shape of the logits."""
+    if batch.task != "multiclass":
+        return (batch.logits > 0).to(batch.logits.dtype)
+    largest = batch.logits.detach().argmax(-1, keepdim=True)
+    return torch.zeros_like(batch.logits).scatter(-1, largest, 1)
+
+
 def check_step(owner: str, heaviside: Heaviside, temperature: float | Tensor) -> None:
     known = callable(heaviside) or heaviside in ("linear", "sigmoid")
     allowed = 'be "linear", "sigmoid" or a function (p, threshold) -> H'

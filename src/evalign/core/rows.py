@@ -18,7 +18,14 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from evalign.core.checks import check_ignored, complaint, require, traced, values_readable
+from evalign.core.checks import (
+    check_ignored,
+    complaint,
+    require,
+    traced,
+    values_readable,
+    within_checked,
+)
 from evalign.core.input_warnings import warn_of_layout, warn_of_one_hot, warn_of_probabilities
 from evalign.core.numerics import upcast
 from evalign.core.weights import check_weights
@@ -69,7 +76,6 @@ def as_rows(
     task: Task | None = None,
     sample_weight: Tensor | None = None,
     ignore_index: int = -100,
-    validate: bool = False,
     class_dim: int | None = None,
     look: bool = True,
 ) -> GivenRows:
@@ -82,7 +88,6 @@ def as_rows(
         task: None infers it.
         sample_weight: one weight per row or per example.
         ignore_index: the target of rows that do not count; 0 and 1 among class indices only.
-        validate: check values even if that synchronises the device.
         class_dim: the dimension of the classes; None is 1, with a warning if it is ambiguous.
         look: warn about likely mistakes.
     """
@@ -105,9 +110,9 @@ def as_rows(
     unsaid = class_dim is None and task != "binary" and (rows.indices or not declared)
     if look and unsaid and not traced():
         warn_of_layout(owner, tuple(logits.shape), tuple(target.shape))
-    if values_readable(logits, validate=validate):
+    if values_readable(logits):
         _check_values(owner, rows, declared)
-        if validate:
+        if within_checked():
             _check_finite(owner, logits)
         if look and task == "multiclass":
             warn_of_probabilities(owner, logits)

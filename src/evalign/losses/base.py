@@ -29,8 +29,6 @@ class Loss(nn.Module, ABC):
             `evalign.core.rows`. Naming the task also declares that float targets are
             probabilities.
         ignore_index: target value of rows (or single labels) that do not count.
-        validate: check values even where that costs a device synchronisation, and that logits are
-            finite. Without it values are checked on eager CPU tensors only.
         class_dim: the dimension of the classes or labels in logits of more than two dimensions: 1,
             or -1 where they come last, as in tokens (B, T, C). None is 1, with a warning where
             either may be meant.
@@ -41,7 +39,6 @@ class Loss(nn.Module, ABC):
         *,
         task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
         super().__init__()
@@ -53,7 +50,6 @@ class Loss(nn.Module, ABC):
         require(known, name, "class_dim", "be 1, -1 or None", repr(class_dim))
         self.task: Task | None = task
         self.ignore_index = ignore_index
-        self.validate = validate
         self.class_dim = class_dim
         self._looked = False  # the first batch is checked for likely mistakes
 
@@ -75,14 +71,12 @@ class Loss(nn.Module, ABC):
             check_types(type(self).__name__, logits, target, sample_weight)
             logits, target = outputs.classes_second(logits, target)
             share = outputs.share_of_step(target, num_items_in_batch)
-            value = self._of_rows(self.rows(logits, target, sample_weight, class_dim=1))
+            value = self.of_rows(self.rows(logits, target, sample_weight, class_dim=1))
             return value * share.to(value.dtype)
-        return self._of_rows(self.rows(logits, target, sample_weight))
+        return self.of_rows(self.rows(logits, target, sample_weight))
 
-    def _of_rows(self, rows: GivenRows) -> Tensor:
-        fused = self.fused(rows)
-        if fused is not None:
-            return fused
+    def of_rows(self, rows: GivenRows) -> Tensor:
+        """The loss of checked rows."""
         with full_precision(rows.logits):
             batch = Batch.of(rows)
             return self.value(batch).to(batch.weight.dtype)
@@ -108,7 +102,6 @@ class Loss(nn.Module, ABC):
             task=self.task,
             sample_weight=sample_weight,
             ignore_index=self.ignore_index,
-            validate=self.validate,
             class_dim=self.class_dim if class_dim is None else class_dim,
             look=eager and not self._looked,
         )
@@ -118,10 +111,6 @@ class Loss(nn.Module, ABC):
     def learns(self) -> bool:
         """Whether this is a training call, in which other ranks and earlier batches count."""
         return self.training and torch.is_grad_enabled()
-
-    def fused(self, rows: GivenRows) -> Tensor | None:
-        """The loss as one fused function, or None if these rows have none."""
-        return None
 
     @abstractmethod
     def value(self, batch: Batch) -> Tensor:
@@ -166,8 +155,11 @@ class AdditiveLoss(Loss):
 
     def sums(self, logits: Tensor, target: Tensor, *, sample_weight: Tensor | None = None) -> Sums:
         """The sums of these rows, to be added to those of others."""
-        rows = self.rows(logits, target, sample_weight)
-        with full_precision(logits):
+        return self.sums_of(self.rows(logits, target, sample_weight))
+
+    def sums_of(self, rows: GivenRows) -> Sums:
+        """The sums of checked rows."""
+        with full_precision(rows.logits):
             return self.sums_from_batch(Batch.of(rows))
 
     @abstractmethod

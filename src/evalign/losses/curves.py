@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from evalign.aggregation import Ranks, Statistics, TrainingSums
+from evalign.aggregation import Ranks, TrainingSums
 from evalign.core import curves
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import require
@@ -21,12 +21,11 @@ class AveragePrecisionLoss(AdditiveLoss):
     Args:
         thresholds: how many there are, at least 2; they are evenly spaced in asinh(z) between
             −10 and 10. More of them make a sharper step.
-        statistics: "running" takes the gradient at a moving average of the counts, "batch" at those
-            of the batch alone, see `MetricLoss`. A batch rarely holds enough positives.
-        momentum: the weight of the new batch in that average, in (0, 1].
+        momentum: the weight of the new batch in a moving average of the counts, at which the
+            gradient is taken; None is the batch alone, which rarely holds enough positives.
         ranks: whose rows are summed, see `MetricLoss`.
 
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
 
     Examples:
         >>> import torch
@@ -39,24 +38,19 @@ class AveragePrecisionLoss(AdditiveLoss):
         self,
         *,
         thresholds: int = 101,
-        statistics: Statistics = "running",
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         ranks: Ranks = "all",
         task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
         ok = isinstance(thresholds, int) and 2 <= thresholds <= MOST_THRESHOLDS
         allowed = f"be an integer from 2 to {MOST_THRESHOLDS:,}"
         require(ok, "AveragePrecisionLoss", "thresholds", allowed, repr(thresholds))
         self.thresholds = thresholds
-        self.statistics: Statistics = statistics
         self.momentum = momentum
-        self.training_sums = TrainingSums(statistics, momentum, ranks, "AveragePrecisionLoss")
+        self.training_sums = TrainingSums(momentum, ranks, "AveragePrecisionLoss")
 
     @property
     def ranks(self) -> Ranks:

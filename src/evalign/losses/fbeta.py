@@ -26,7 +26,7 @@ class SurrogateFBetaLoss(AdditiveLoss):
         q: robustness to label noise, in [0, 1]; 0 is eq. 20, 1 is linear in f like the MAE.
         class_balanced: weigh rows by n / n_y, that is 1/p and 1/(1 − p), as the theory assumes.
 
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
     """
 
     def __init__(
@@ -38,12 +38,9 @@ class SurrogateFBetaLoss(AdditiveLoss):
         class_balanced: bool = True,
         task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
         name, p = "SurrogateFBetaLoss", positive_rate
         cure = "It is the share of positives in the training data."
         require(0 < p < 1, name, "positive_rate", "lie between 0 and 1", p, cure)
@@ -80,7 +77,7 @@ class SoftFBetaLoss(AdditiveLoss):
         beta: how many times recall matters more than precision.
         average: "binary", "macro", "micro" or "weighted".
 
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
     """
 
     def __init__(
@@ -90,12 +87,9 @@ class SoftFBetaLoss(AdditiveLoss):
         average: Average = "binary",
         task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
         require(average is not None, "SoftFBetaLoss", "average", "not be None", average)
         self.beta = beta
         self.average = average

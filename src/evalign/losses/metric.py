@@ -1,7 +1,6 @@
 """Any metric of the confusion matrix as a loss."""
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -12,11 +11,11 @@ from evalign.core.batch import Batch, Mean, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import ClassMetric, MatrixMetric, MetricFunction, resolve
+from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows, Task
-from evalign.kernels import soft_confusion
-from evalign.kernels.closed import closed_form
+from evalign.kernels.sums import Settings, kernel_sums
 from evalign.losses.base import AdditiveLoss
-from evalign.losses.fused import FusedLoss
+from evalign.losses.route import route, whole_loss
 from evalign.losses.temperature import fill_temperature, register_temperature
 
 
@@ -34,13 +33,10 @@ class MetricLoss(AdditiveLoss):
         threshold: for binary tasks one number (default 0.5) or several, over which the loss is
             averaged; for multilabel tasks one number or one per label. Multiclass tasks have a
             dynamic threshold and take none.
-        zero_division: score of a class where the metric is 0/0 (0, 1, or NaN to leave it out), for
-            metrics given by name.
-        statistics: "batch" or "running": take the gradient of the metric at a moving average of
-            the Confusion, so that classes absent from most batches still count. This is done in
-            training mode with gradients only. The average is in the state dict. A new temperature
-            does not reset it: it forgets by itself.
-        momentum: weight of the new batch in the average, in (0, 1].
+        momentum: weight of the new batch, in (0, 1], in a moving average of the Confusion at which
+            the gradient is taken, so that classes absent from most batches still count. None is
+            the batch alone. The average is used in training mode with gradients only, and is in the
+            state dict. A new temperature does not reset it: it forgets by itself.
         per_image: average the metric over images, instead of taking the metric of all rows
             together. Images are the first dimension of the logits; if there are no pixels, each row
             is an image, and a multilabel "f1_micro" is the samples-averaged F1. An image weighs as
@@ -51,7 +47,7 @@ class MetricLoss(AdditiveLoss):
             training mode with gradients only, so that the gradient that DDP averages is that of all
             rows together; "own" sums over this process alone; or the process group to sum over.
 
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
 
     Examples:
         >>> loss = MetricLoss("f1_macro")
@@ -60,6 +56,7 @@ class MetricLoss(AdditiveLoss):
         >>> value.backward()
     """
 
+    has_kernels = True  # of this class: a subclass may compute something else
     temperature: Tensor
     threshold: Tensor | None
 
@@ -67,44 +64,34 @@ class MetricLoss(AdditiveLoss):
         self,
         metric: str | MetricFunction,
         *,
-        task: Task | None = None,
         temperature: float = 0.2,
         heaviside: membership.Heaviside = "linear",
         threshold: float | Sequence[float] | Tensor | None = None,
-        zero_division: float | None = None,
-        statistics: Literal["batch", "running"] = "batch",
-        momentum: float = 0.1,
+        momentum: float | None = None,
         per_image: bool = False,
         ranks: Ranks = "all",
+        task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
+        name = type(self).__name__
         register_temperature(self, temperature, heaviside)
         self.heaviside: membership.Heaviside = heaviside
-        self.metric = resolve(metric, zero_division=zero_division, owner="MetricLoss")
+        self.metric = resolve(metric, owner=name)
         if threshold is not None:
-            threshold = thresholds_tensor("MetricLoss", "threshold", threshold)
+            threshold = thresholds_tensor(name, "threshold", threshold)
         self.register_buffer("threshold", threshold, persistent=False)
-        known = statistics in ("batch", "running")
-        allowed = 'be "batch" or "running"'
-        require(known, "MetricLoss", "statistics", allowed, repr(statistics))
-        running = statistics == "running"
-        several = self.threshold is not None and self.threshold.ndim == 1
-        allowed = "be one number with running statistics"
-        require(not (several and running), "MetricLoss", "threshold", allowed, f"{threshold}")
-        allowed = 'be "batch" with per_image: the metric of an image is its own'
-        ok = not (running and per_image)
-        require(ok, "MetricLoss", "statistics", allowed, repr(statistics))
+        if momentum is not None:
+            several = self.threshold is not None and self.threshold.ndim == 1
+            allowed = "be one number with a momentum"
+            require(not several, name, "threshold", allowed, f"{threshold}")
+            allowed = "be None with per_image: the metric of an image is its own"
+            require(not per_image, name, "momentum", allowed, repr(momentum))
         self.per_image = per_image
-        self.statistics = statistics
         self.momentum = momentum
-        self.over_ranks = RankSum(ranks)
-        average = RunningConfusion(momentum)  # made in any case, to check the momentum
-        self.running = average if running else None
+        self.over_ranks = RankSum(ranks, name)
+        self.running = None if momentum is None else RunningConfusion(momentum, name)
 
     @property
     def ranks(self) -> Ranks:
@@ -114,40 +101,25 @@ class MetricLoss(AdditiveLoss):
         """Change the sharpness in place, so that compiled graphs follow."""
         fill_temperature(self, temperature)
 
-    def fused(
-        self,
-        rows: GivenRows,
-        odds: Tensor | None = None,
-        metric_weight: float = 1.0,
-        learn: Callable[[Tensor], None] | None = None,
-        class_weight: Tensor | None = None,
-    ) -> Tensor | None:
-        """The loss as one function; with the cross-entropy of logits + log(odds), if given."""
-        # A subclass may compute something else.
-        form = closed_form(self.metric) if type(self) is MetricLoss else None
-        if form is None or callable(self.heaviside) or self.per_image:
-            return None
-        learns = self.learns()
-        loss = FusedLoss(
-            self.metric,
-            form,
-            self.temperature,
-            self.heaviside == "sigmoid",
-            self.threshold,
-            odds,
-            class_weight,
-            metric_weight,
-            learn if learns else None,
-            self.over_ranks if learns else None,
-            self.running if learns else None,
-        )
-        if not loss.covers(rows):
-            return None
-        check_temperature("MetricLoss", self.temperature, validate=self.validate)
-        return loss(rows)
+    def of_rows(self, rows: GivenRows) -> Tensor:
+        if route(self, rows) == "loss":
+            check_temperature(type(self).__name__, self.temperature)
+            return whole_loss(self, rows, self.settings())
+        with full_precision(rows.logits):
+            value = self.loss_from_sums(self.sums_of(rows))
+            return value.to(torch.promote_types(rows.logits.dtype, torch.float32))
+
+    def sums_of(self, rows: GivenRows) -> Sums:
+        check_temperature(type(self).__name__, self.temperature)
+        if route(self, rows) == "core":
+            return super().sums_of(rows)
+        return (kernel_sums(rows, self.settings()).soft,)
+
+    def settings(self) -> Settings:
+        """How the kernels make memberships."""
+        return Settings(self.temperature, self.heaviside == "sigmoid", self.threshold)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        check_temperature("MetricLoss", self.temperature, validate=self.validate)
         tau = self.threshold
         if batch.task == "binary" and tau is not None and tau.ndim == 1:
             allowed = "be one number with per_image in a binary task"
@@ -158,31 +130,28 @@ class MetricLoss(AdditiveLoss):
         return (self._confusion(batch, tau),)
 
     def loss_from_sums(self, sums: Sums) -> Tensor:
-        return self.loss_of_all(self.of_all_ranks(sums))
-
-    def of_all_ranks(self, sums: Sums) -> Sums:
-        """The sums over the ranks, in training. A loss with more sums passes them along."""
-        return self.over_ranks(sums) if self.learns() else sums
-
-    def loss_of_all(self, sums: Sums) -> Tensor:
-        """The loss of sums over all ranks."""
+        sums = self.of_all_ranks(sums)
         if self.per_image:
             return sums[0].value()
         empty = sums[0].total.sum() == 0
         if self.learns() and self.running is not None:
-            sums = tuple(self.running(confusion) for confusion in sums)
+            sums = (self.running(*sums),)
         losses = [self._loss(confusion, empty)[0] for confusion in sums]
         return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
 
+    def of_all_ranks(self, sums: Sums) -> Sums:
+        """The sums over the ranks, in training."""
+        return self.over_ranks(sums) if self.learns() else sums
+
     def _confusion(self, batch: Batch, threshold: Tensor | None) -> Confusion:
-        return soft_confusion(
-            "MetricLoss",
+        soft = membership.of_batch(
+            type(self).__name__,
             batch,
             temperature=self.temperature,
             heaviside=self.heaviside,
             threshold=threshold,
-            matrix=self.metric.needs_matrix,
         )
+        return Confusion.from_membership(batch, soft, matrix=self.metric.needs_matrix)
 
     def _of_images(self, batch: Batch) -> tuple[Mean, Confusion]:
         """The mean loss of the images that have a score, and the sums over all images."""
@@ -192,7 +161,7 @@ class MetricLoss(AdditiveLoss):
             size = weight.sum() / (weight > 0).sum().clamp(min=1)
             loss, nothing = self._loss(c, c.total.sum() == 0)
             size = torch.where(nothing, 0, size)
-            return size * loss, size, c.tp, c.predicted, c.actual, c.total
+            return size * loss, size, *c.tensors()
 
         rows = batch.given, batch.target, batch.weight
         number = max(1, batch.images)
@@ -204,8 +173,11 @@ class MetricLoss(AdditiveLoss):
                 raise
             # A user's function with a Python `if` on values.
             of_images = map(torch.stack, zip(*map(of_image, *images), strict=True))
-        loss, sizes, *sums = (x.sum(0) for x in of_images)
-        return Mean(loss, sizes.to(loss)), Confusion(*sums, multilabel=batch.task == "multilabel")
+        loss, sizes, tp, predicted, actual, total, *rest = (x.sum(0) for x in of_images)
+        full = rest.pop(0) if self.metric.needs_matrix else None
+        many = batch.task == "multilabel"
+        pooled = Confusion(tp, predicted, actual, total, full, many, *rest)
+        return Mean(loss, sizes.to(loss)), pooled
 
     def _loss(self, confusion: Confusion, empty: Tensor) -> tuple[Tensor, Tensor]:
         """The loss, and whether there is nothing to learn from these rows: then it is 0."""

@@ -22,7 +22,7 @@ class DiceLoss(AdditiveLoss):
     Args:
         ranks: whose rows are summed, see `MetricLoss`.
 
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
     """
 
     def __init__(
@@ -31,12 +31,9 @@ class DiceLoss(AdditiveLoss):
         ranks: Ranks = "all",
         task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
         self.over_ranks = RankSum(ranks, "DiceLoss")
 
     @property
@@ -66,7 +63,7 @@ class SigmoidF1Loss(Loss):
         beta: steepness of the sigmoid, positive.
         eta: its offset.
 
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
     """
 
     def __init__(
@@ -76,12 +73,9 @@ class SigmoidF1Loss(Loss):
         eta: float = 0.0,
         task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
         require(0 < beta < math.inf, "SigmoidF1Loss", "beta", "be positive and finite", beta)
         require(math.isfinite(eta), "SigmoidF1Loss", "eta", "be finite", eta)
         self.beta = beta
@@ -101,7 +95,7 @@ class LovaszSoftmaxLoss(Loss):
 
     For each class the errors |g − p| are sorted, and each weighs what adding its row to the
     mispredicted set costs in Jaccard index. Binary problems score the positive class.
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
     """
 
     def value(self, batch: Batch) -> Tensor:

@@ -24,7 +24,7 @@ class MAELoss(AdditiveLoss):
         class_weight: a factor per class, (negative, positive) if binary, e.g.
             `inverse_frequency_weights(counts)`.
 
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
     """
 
     class_weight: Tensor | None
@@ -35,12 +35,9 @@ class MAELoss(AdditiveLoss):
         class_weight: Sequence[float] | Tensor | None = None,
         task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
         if class_weight is not None:
             class_weight = class_vector("MAELoss", "class_weight", class_weight)
         self.register_buffer("class_weight", class_weight, persistent=False)
@@ -62,7 +59,7 @@ class FocalLoss(AdditiveLoss):
         gamma: how much easy rows are discounted, at least 0.
         class_weight: a factor per class (Lin's α), (negative, positive) if binary.
 
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
     """
 
     class_weight: Tensor | None
@@ -74,12 +71,9 @@ class FocalLoss(AdditiveLoss):
         class_weight: Sequence[float] | Tensor | None = None,
         task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
         if class_weight is not None:
             class_weight = class_vector("FocalLoss", "class_weight", class_weight)
         self.register_buffer("class_weight", class_weight, persistent=False)
@@ -107,7 +101,7 @@ class LogitAdjustedLoss(AdditiveLoss):
         class_counts: the counts or fractions π of the classes, (negative, positive) if binary.
         tau: strength of the adjustment; 0 is cross-entropy.
 
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`); multilabel
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`); multilabel
     is refused.
     """
 
@@ -120,12 +114,9 @@ class LogitAdjustedLoss(AdditiveLoss):
         tau: float = 1.0,
         task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
         counts = class_vector("LogitAdjustedLoss", "class_counts", class_counts)
         require(math.isfinite(tau), "LogitAdjustedLoss", "tau", "be finite", tau)
         self.register_buffer("class_counts", counts, persistent=False)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from evalign.aggregation import Ranks, Statistics, TrainingSums
+from evalign.aggregation import Ranks, TrainingSums
 from evalign.core import curves, membership
 from evalign.core.batch import Batch, Sums
 from evalign.core.checks import check_temperature, require, thresholds_tensor
@@ -24,15 +24,13 @@ class AUROCLoss(AdditiveLoss):
     one, the loss is 0.
 
     Args:
-        thresholds: where the curve is evaluated, each in (0, 1). For thresholds where the scores
-            are, whatever the share of positives, take `PartialAUCLoss(max_fpr=1.0)`.
+        thresholds: where the curve is evaluated, each in (0, 1).
         temperature: sharpness of the step, as in `MetricLoss`.
         heaviside: the step, as in `MetricLoss`.
-        statistics: "batch" or "running", as in `MetricLoss`.
-        momentum: the weight of the new batch in the running average, in (0, 1].
+        momentum: as in `MetricLoss`.
         ranks: whose rows are summed, see `MetricLoss`.
 
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
     """
 
     temperature: Tensor
@@ -44,25 +42,20 @@ class AUROCLoss(AdditiveLoss):
         thresholds: Sequence[float] | Tensor = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         temperature: float = 0.2,
         heaviside: membership.Heaviside = "linear",
-        statistics: Statistics = "batch",
-        momentum: float = 0.1,
+        momentum: float | None = None,
         ranks: Ranks = "all",
         task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
         register_temperature(self, temperature, heaviside)
         self.heaviside: membership.Heaviside = heaviside
         ascending_fpr = thresholds_tensor("AUROCLoss", "thresholds", thresholds).reshape(-1)
         ascending_fpr = ascending_fpr.sort(descending=True).values
         self.register_buffer("thresholds", ascending_fpr, persistent=False)
-        self.statistics: Statistics = statistics
         self.momentum = momentum
-        self.training_sums = TrainingSums(statistics, momentum, ranks, "AUROCLoss")
+        self.training_sums = TrainingSums(momentum, ranks, "AUROCLoss")
 
     @property
     def ranks(self) -> Ranks:
@@ -73,7 +66,7 @@ class AUROCLoss(AdditiveLoss):
         fill_temperature(self, temperature)
 
     def sums_from_batch(self, batch: Batch) -> Sums:
-        check_temperature("AUROCLoss", self.temperature, validate=self.validate)
+        check_temperature("AUROCLoss", self.temperature)
         return (
             curves.soft_counts_at(
                 batch, self.thresholds, membership.step(self.heaviside, self.temperature)
@@ -96,7 +89,7 @@ class WMWLoss(Loss):
         gamma: margin by which a positive should outrank a negative, in (0, 1].
         p: power of the shortfall, above 1; Yan et al. use 2 and 3.
 
-    `task`, `ignore_index`, `validate` and `class_dim` are those of every loss (`Loss`).
+    `task`, `ignore_index` and `class_dim` are those of every loss (`Loss`).
     """
 
     def __init__(
@@ -106,12 +99,9 @@ class WMWLoss(Loss):
         p: float = 2.0,
         task: Task | None = None,
         ignore_index: int = -100,
-        validate: bool = False,
         class_dim: int | None = None,
     ) -> None:
-        super().__init__(
-            task=task, ignore_index=ignore_index, validate=validate, class_dim=class_dim
-        )
+        super().__init__(task=task, ignore_index=ignore_index, class_dim=class_dim)
         require(0 < gamma <= 1, "WMWLoss", "gamma", "lie in (0, 1]", gamma)
         require(1 < p < math.inf, "WMWLoss", "p", "be finite and above 1", p)
         self.gamma = gamma

@@ -26,6 +26,9 @@ class Metric(ABC):
     `resolve` makes one from a name or a user's function.
     """
 
+    # Whether a threshold between all and none is the best: slopes of the others lead to the ends.
+    inner_optimum: ClassVar[bool] = True
+
     @property
     @abstractmethod
     def name(self) -> str:

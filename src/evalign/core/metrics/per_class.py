@@ -24,6 +24,7 @@ class Precision(ClassMetric):
     """tp / (tp + fp)."""
 
     stem = "precision"
+    inner_optimum = False
 
     def score(self, c: Confusion) -> Tensor:
         return safe_ratio(c.tp, c.predicted, self.zero_division)
@@ -34,6 +35,7 @@ class Recall(ClassMetric):
     """tp / (tp + fn)."""
 
     stem = "recall"
+    inner_optimum = False
 
     def score(self, c: Confusion) -> Tensor:
         return safe_ratio(c.tp, c.actual, self.zero_division)
@@ -44,6 +46,7 @@ class Specificity(ClassMetric):
     """tn / (tn + fp)."""
 
     stem = "specificity"
+    inner_optimum = False
 
     def score(self, c: Confusion) -> Tensor:
         return safe_ratio(part_of(c.negatives, c.tn), c.negatives, self.zero_division)
@@ -63,6 +66,7 @@ class NegativePredictiveValue(ClassMetric):
     """tn / (tn + fn)."""
 
     stem = "npv"
+    inner_optimum = False
 
     def score(self, c: Confusion) -> Tensor:
         rejected = _surely_rejected(c)

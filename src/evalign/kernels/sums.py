@@ -1,0 +1,132 @@
+"""From the rows of exclusive classes to soft sums, hard sums and a cross-entropy, differentiable.
+
+The cross-entropy is that of logits + shift, with a factor for each class.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from evalign.core import membership
+from evalign.core.batch import Batch
+from evalign.core.confusion import Confusion
+from evalign.core.numerics import full_precision
+from evalign.core.rows import GivenRows, signed
+
+cpu: Any = None
+
+
+class Settings(NamedTuple):
+    """How memberships are made, and the cross-entropy beside them.
+
+    Args:
+        temperature: of the step.
+        sigmoid: whether the step is the sigmoid; else it is linear.
+        threshold: of binary problems and labels; None is ½.
+        shift: what the cross-entropy adds to the logits, (C,); None for no cross-entropy.
+        factor: of each class in the cross-entropy, (C,); None for 1.
+    """
+
+    temperature: Tensor
+    sigmoid: bool = False
+    threshold: Tensor | None = None
+    shift: Tensor | None = None
+    factor: Tensor | None = None
+
+
+class KernelSums(NamedTuple):
+    """The sums of a batch: soft and hard Confusions, and the cross-entropy."""
+
+    soft: Confusion
+    hard: Confusion
+    cross: Tensor
+
+
+def kernel_sums(rows: GivenRows, settings: Settings) -> KernelSums:
+    """The sums of rows with class indices, by the kernel of their device."""
+    flat: Any = _SoftSums.apply(rows.logits, rows, settings)
+    classes = rows.logits.shape[1]
+    tp, predicted, actual, hard_tp, hard_predicted, (cross, number) = flat.split(
+        [classes] * 5 + [2]
+    )
+    actual = actual.detach()
+    total = actual.sum()
+    hard = Confusion(hard_tp.detach(), hard_predicted.detach(), actual, total)
+    return KernelSums(Confusion(tp, predicted, actual, total, rows=number.detach()), hard, cross)
+
+
+class _SoftSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, rows: GivenRows, settings: Settings) -> Tensor:
+        # The temperature and the shift may be changed in place before the backward pass.
+        kept = settings.temperature.clone(), settings.shift, settings.factor
+        shift = None if settings.shift is None else settings.shift.clone()
+        ctx.settings = settings._replace(temperature=kept[0], shift=shift)
+        ctx.rows = rows._replace(logits=logits.detach())
+        if logits.is_cuda:
+            from evalign.kernels import fused  # imports Triton, which the CPU does not need
+
+            sums, *of_rows = fused.soft_sums(rows, ctx.settings)
+        else:
+            ctx.batch = _batch(rows)
+            step = settings.temperature.item(), settings.sigmoid, shift, settings.factor
+            of_classes, cross, of_rows = cpu.forward(*ctx.batch, *step)
+            number = (ctx.batch[2] > 0).sum()
+            sums = torch.cat([of_classes.flatten(), torch.stack([cross, number]).double()])
+        ctx.save_for_backward(logits, *of_rows)
+        return sums
+
+    @staticmethod
+    def backward(ctx: Any, *of: Tensor) -> tuple[Tensor | None, ...]:
+        (of_sums,) = of
+        logits, *of_rows = ctx.saved_tensors
+        settings: Settings = ctx.settings
+        rows: GivenRows = ctx.rows._replace(logits=logits)
+        if torch.is_grad_enabled():  # a gradient that will be differentiated again
+            return _by_core(rows, settings, of_sums), None, None
+        if logits.is_cuda:
+            from evalign.kernels import fused
+
+            return fused.gradient_of_sums(rows, settings, of_rows, of_sums), None, None
+        of_tp, of_predicted, *_ = of_sums[:-2].view(5, -1)
+        slopes = of_tp, of_predicted, of_sums[-2].item()
+        step = settings.temperature.item(), settings.sigmoid
+        cross = settings.shift, settings.factor
+        gradient = cpu.backward(*ctx.batch, *step, tuple(of_rows), *slopes, *cross)
+        return gradient.view_as(logits), None, None
+
+
+def _batch(rows: GivenRows) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits (images, classes, positions), targets and weights (images, positions)."""
+    logits, target = rows.logits.detach(), signed(rows.target)
+    logits = logits.flatten(2) if logits.ndim > 2 else logits.unsqueeze(2)
+    ignored = target == rows.ignore_index
+    weight = (~ignored).to(torch.promote_types(logits.dtype, torch.float32))
+    if rows.weight is not None:
+        weight = weight * rows.weight.to(weight.dtype)
+    shape = len(logits), logits.shape[2]
+    target = target.masked_fill(ignored, 0).long()
+    return logits, target.reshape(shape), weight.reshape(shape)
+
+
+def _by_core(rows: GivenRows, settings: Settings, of_sums: Tensor) -> Tensor:
+    """The gradient with a graph, from the reference."""
+    with full_precision(rows.logits):
+        batch = Batch.of(rows)
+        soft = membership.of_batch(
+            "MetricLoss",
+            batch,
+            temperature=settings.temperature,
+            heaviside="sigmoid" if settings.sigmoid else "linear",
+        )
+        c = Confusion.from_membership(batch, soft)
+        classes = len(c.tp)
+        value = torch.cat([c.tp, c.predicted]) @ of_sums[: 2 * classes]
+        if settings.shift is not None:
+            moved = replace(batch, given=batch.logits + settings.shift.to(batch.logits))
+            mean = batch.mean(moved.log_probabilities(), torch.neg, settings.factor)
+            value = value + of_sums[-2] * mean.sum
+        (gradient,) = torch.autograd.grad(value, rows.logits, create_graph=True)
+    return gradient
