@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from evalign.aggregation import RunningConfusion
 from evalign.core.confusion import Confusion
 from evalign.core.metrics import resolve
 from evalign.training.early_stopping import EarlyStopping
@@ -27,6 +26,7 @@ from evalign_study.data import Dataset, load
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import LOSS, Run
 from evalign_study.trainers.crops import SIZE, Images, Stored
+from evalign_study.trainers.following import forget
 from evalign_study.trainers.methods import NETWORKS, SURF_BETAS, make
 from evalign_study.trainers.picks import Picks, annealing
 from evalign_study.trainers.prepared import thin
@@ -250,9 +250,7 @@ class Learner(Generic[Stored]):
     def _restart(self, weights: dict[str, Tensor]) -> None:
         """From these weights, with nothing else learned. In place, where a graph looks for it."""
         self.network.load_state_dict(weights)
-        for part in self.loss.modules():
-            if isinstance(part, RunningConfusion):
-                part.empty()
+        forget(self.loss)
         for state in self.optimizer.state.values():  # a momentum of 0 is that of the first step
             for tensor in state.values():
                 tensor.zero_()

@@ -19,6 +19,7 @@ from evalign.core.metrics import FBeta, MetricFunction
 from evalign.estimator.network import mlp
 from evalign.recipes import COOLINGS
 from evalign_study import networks
+from evalign_study.refuted.counted import CountedLoss
 
 # AdamW with torch's defaults, at a constant learning rate (EAST E.4).
 OPTIMIZER = {"schedule": "constant", "warmup": 0.0, "clip_norm": None, "weight_decay": 0.01}
@@ -183,9 +184,9 @@ def _balanced_soft(beta: float, problem: Problem) -> Method:
 
 
 def _aligned(name: str, problem: Problem, offsets: Tensor | None = None, **settings: Any) -> Method:
-    """Make our recipe (`AlignedLoss`), with its own or other offsets."""
+    """Make our recipe with offsets from counts (`CountedLoss`), or with other offsets."""
     target = problem.metric(name)
-    loss = losses.AlignedLoss(target, problem.counts, ranks="own", task="multiclass", **settings)
+    loss = CountedLoss(target, problem.counts, task="multiclass", **settings)
     if offsets is not None:
         loss.offsets.copy_(offsets)
     return Method(loss, False, target, loss.offsets.float())
@@ -208,8 +209,9 @@ def _by_batch(name: str, problem: Problem) -> Method:
 
 def _unanchored(name: str, problem: Problem) -> Method:
     """Leave cross-entropy out, and with it its offsets."""
-    method = _aligned(name, problem)
-    return method._replace(loss=method.loss.metric_loss, offsets=0.0)
+    target = problem.metric(name)
+    loss = losses.MetricLoss(target, momentum=0.1, ranks="own", task="multiclass")
+    return Method(loss, False, target)
 
 
 def _unaligned(name: str, problem: Problem) -> Method:

@@ -28,6 +28,7 @@ from evalign.training.settings import usual_batch_size
 from evalign_study.data import load
 from evalign_study.records.made import Record, record
 from evalign_study.records.run import Run
+from evalign_study.refuted.counted import CountedLoss
 from evalign_study.trainers.decisions import DECISIONS
 from evalign_study.trainers.methods import Method
 from evalign_study.trainers.prepared import Rows
@@ -52,7 +53,7 @@ class AsymmetricLoss(nn.Module):
 
 def _aligned(metric: str, y: Tensor) -> Method:
     counts = torch.stack([(1 - y).sum(0), y.sum(0)], 1).clamp(min=1)
-    loss = losses.AlignedLoss(metric, counts, ranks="own", task="multilabel")
+    loss = CountedLoss(metric, counts, task="multilabel")
     return Method(loss, False, metric, loss.offsets.float())
 
 

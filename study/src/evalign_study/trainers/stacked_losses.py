@@ -10,6 +10,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from evalign.aggregation import RunningConfusion
 from evalign.losses import WMWLoss
+from evalign_study.trainers.following import forget
 from evalign_study.trainers.stacked import State, runs
 
 
@@ -55,10 +56,9 @@ class StackedLosses:
         """
         target = torch.zeros(len(logits), dtype=torch.int64, device=self.device)
         for loss in self.each:
-            for part in loss.modules():
-                if isinstance(part, RunningConfusion):
-                    loss(logits, target)
-                    part.empty()
+            if any(isinstance(part, RunningConfusion) for part in loss.modules()):
+                loss(logits, target)
+                forget(loss)
 
     def arrange(self, members: Sequence[int]) -> None:
         """Stack the states of these members' losses; each loss then sees its own part."""
