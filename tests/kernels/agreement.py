@@ -63,11 +63,6 @@ def by_fused(logits, target, weight, of_sums, t, sigmoid):
     of_flat = torch.cat([of_sums[:2].flatten(), t.new_zeros(3 * logits.shape[1] + 2)])
     gradient = fused.gradient_of_sums(rows, settings, (stats,), of_flat)
     sums = flat[:-2].view(5, -1)
-    if logits.isfinite().all() and ((target >= 0) & (target < logits.shape[1])).all():
-        how = {"num_classes": logits.shape[1], "sample_weight": weight}
-        hard = Confusion.from_predictions(logits.argmax(1), target, **how)
-        near = {"atol": 1e-6 * max(1, len(logits)), "rtol": 0}
-        torch.testing.assert_close(sums[3:], torch.stack([hard.tp, hard.predicted]), **near)
     return sums[:3], gradient
 
 

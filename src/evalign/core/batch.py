@@ -84,6 +84,9 @@ class Batch:
                 given = given.movedim(1, -1) if labels else given.unsqueeze(-1)
             weight = weight * given
 
+        # Whatever the logits of a row without weight are: 0 · NaN would be NaN.
+        empty = weight == 0
+        logits = logits.masked_fill(empty.unsqueeze(-1) if task == "multiclass" else empty, 0)
         width = () if task == "binary" else logits.shape[-1:]
         return cls(
             task,

@@ -118,7 +118,9 @@ def _slopes(score: Callable[..., Tensor], metric: Metric, *at: Tensor) -> tuple[
     with torch.enable_grad():
         leaves = [x.clone().requires_grad_() for x in at]
         value = score(*leaves)
-    if not value.requires_grad or (values_readable(value) and not value.isfinite()):
+    # A batch with NaN says nothing about the metric.
+    known = values_readable(value) and all(x.isfinite().all() for x in at)
+    if not value.requires_grad or (known and not value.isfinite()):
         allowed = "be finite, and differentiable: a function of the Confusion's tensors"
         got = f"{value.item():g} of {metric!r}"
         raise ValueError(complaint("AlignedLoss", "metric", allowed, got))

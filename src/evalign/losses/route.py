@@ -20,7 +20,6 @@ from evalign.core.confusion import Confusion
 from evalign.core.numerics import full_precision
 from evalign.core.rows import GivenRows
 from evalign.kernels import DEVICES
-from evalign.kernels.closed import closed_form
 from evalign.kernels.sums import Settings
 from evalign.losses.offsets import FLAT, ODDS, PSEUDO_ROWS
 
@@ -50,7 +49,7 @@ def route(loss: "MetricLoss", rows: GivenRows) -> Literal["loss", "sums", "core"
 
 
 def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
-    form, labels = closed_form(loss.metric), rows.task == "multilabel"
+    form, labels = loss.closed_form, rows.task == "multilabel"
     smooth = getattr(loss, "label_smoothing", 0) or getattr(loss, "class_shares", None) is not None
     if form is None or smooth or (labels and form.kind != "ratio"):
         return False
@@ -67,8 +66,9 @@ def _whole(loss: "MetricLoss", rows: GivenRows) -> bool:
 
 def whole_loss(loss: "MetricLoss", rows: GivenRows, settings: Settings) -> Tensor:
     """The loss by kernels of a GPU."""
-    device = rows.logits.device  # a loss that was not moved there is copied in every call
-    settings = Settings(*(x.to(device) if isinstance(x, Tensor) else x for x in settings))
+    device = rows.logits.device
+    if settings.temperature.device != device:  # the loss was not moved there
+        settings = Settings(*(x.to(device) if isinstance(x, Tensor) else x for x in settings))
     value: Any = _WholeLoss.apply(rows.logits, rows, settings, loss, loss.learns())
     return value
 
@@ -85,7 +85,7 @@ class _WholeLoss(torch.autograd.Function):
     ) -> Tensor:
         from evalign.kernels import fused  # imports Triton, which the CPU does not need
 
-        form = closed_form(loss.metric)
+        form = loss.closed_form
         assert form is not None  # `route` says so
         ctx.size = loss.over_ranks.size() if learns else 1
         weight = getattr(loss, "metric_weight", 1.0)

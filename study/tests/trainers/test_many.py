@@ -83,6 +83,33 @@ def test_every_member_is_as_if_trained_alone(together, name):
             assert mine[key] == pytest.approx(theirs[key], abs=tolerances.STACKED)
 
 
+@pytest.mark.parametrize("ema_decay", [None, 0.9])
+def test_offsets_that_change_are_those_of_the_best_epoch(ema_decay):
+    settings = replace(SETTINGS, ema_decay=ema_decay)
+    rows = {"validation": HELD_OUT, "metric": "f1_macro", "settings": settings}
+    member, other = MEMBERS["aligned"], MEMBERS["counted"]
+    trained, plain = fit_many(network, [member, other], *ROWS, **rows)
+    assert plain.offsets == {}
+    assert trained.offsets.keys() == trained.best.keys()
+    last = max(r["epoch"] for r in trained.history if r["best"])
+    loss, averaged = copy.deepcopy(member.loss), torch.zeros(3).double()
+    step, seen = loss.forward, []
+
+    def note(*batch):
+        value = step(*batch)
+        if loss.learns():
+            averaged.lerp_(loss.offsets, 1 - settings.decay(len(seen)))
+            seen.append(averaged.clone())
+        return value
+
+    loss.forward = note
+    torch.manual_seed(member.seed)
+    alone = replace(settings, learning_rate=member.learning_rate, seed=member.seed)
+    fit(network(), loss, *ROWS, **rows | {"settings": alone})
+    expected = seen[7 * last - 1].float()  # an epoch has seven batches
+    torch.testing.assert_close(trained.offsets["metric"], expected)
+
+
 def test_averages_of_weights_are_as_if_alone():
     """The stack is narrowed, as one member ends early."""
     settings = replace(SETTINGS, ema_decay=0.9, patience=2)

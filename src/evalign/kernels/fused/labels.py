@@ -133,7 +133,8 @@ def label_gradient(
                 cross = absent * (1 - y) * p - present * y * (1 - p)
             out += tl.load(slopes + 2 * classes) * cross
         at = grad + image.to(tl.int64) * z_image + s.to(tl.int64) * z_row + label * z_class
-        tl.store(at, (out * w * scale).to(grad.dtype.element_ty), mask=real & (s < size))
+        out = tl.where(w == 0, 0, out * w * scale).to(grad.dtype.element_ty)
+        tl.store(at, out, mask=real & (s < size))
 
 
 @triton.jit

@@ -108,12 +108,14 @@ def whole_rows(
         if ROWS == 1:  # no other program adds to `own`, so the order is that of the loop
             tl.atomic_add(own + y, mine * share, mask=known, sem="relaxed")
             tl.atomic_add(own + 2 * CLASSES + y, w, mask=known, sem="relaxed")
-            tl.atomic_add(own + 3 * CLASSES + y, w, mask=known & (one == y), sem="relaxed")
-            tl.atomic_add(own + 4 * CLASSES + one, w, mask=one < CLASSES, sem="relaxed")
+            if CROSS_ENTROPY:
+                tl.atomic_add(own + 3 * CLASSES + y, w, mask=known & (one == y), sem="relaxed")
+                tl.atomic_add(own + 4 * CLASSES + one, w, mask=one < CLASSES, sem="relaxed")
         else:
-            labelled = tl.where(column == one, w, 0)
-            hard += labelled
-            hard_right += tl.where(column == y, labelled, 0)
+            if CROSS_ENTROPY:  # a metric alone does not ask for hard labels
+                labelled = tl.where(column == one, w, 0)
+                hard += labelled
+                hard_right += tl.where(column == y, labelled, 0)
             right += tl.where(column == y, mine * share, 0)
             actual += tl.where(column == y, w, 0)
     c = tl.arange(0, COLUMNS)
@@ -241,9 +243,10 @@ def long_columns(
         here = (y >= begin) & (y < begin + COLUMNS) & known
         tl.atomic_add(own + y, tl.sum(mine, 0), mask=here, sem="relaxed")
         tl.atomic_add(own + 2 * CLASSES + y, w, mask=here, sem="relaxed")
-        tl.atomic_add(own + 3 * CLASSES + y, w, mask=here & (one == y), sem="relaxed")
-        labelled = (one >= begin) & (one < begin + COLUMNS) & (one < CLASSES)
-        tl.atomic_add(own + 4 * CLASSES + one, w, mask=labelled, sem="relaxed")
+        if CROSS_ENTROPY:  # a metric alone does not ask for hard labels
+            tl.atomic_add(own + 3 * CLASSES + y, w, mask=here & (one == y), sem="relaxed")
+            labelled = (one >= begin) & (one < begin + COLUMNS) & (one < CLASSES)
+            tl.atomic_add(own + 4 * CLASSES + one, w, mask=labelled, sem="relaxed")
         counts += tl.where(w > 0, tl.full([], 1, compute), tl.full([], 0, compute))
     tl.store(own + CLASSES + column, wrong, mask=column < CLASSES)
     if begin == 0:

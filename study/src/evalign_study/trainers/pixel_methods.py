@@ -11,6 +11,7 @@ from evalign import losses
 from evalign.core.checks import require
 from evalign_study.data import VOID
 from evalign_study.refuted.counted import CountedLoss, offsets_from_counts
+from evalign_study.trainers.following import FOLLOWING, settings_of
 from evalign_study.trainers.methods import Method
 
 TARGET = "jaccard_macro"  # mIoU
@@ -79,6 +80,8 @@ class FocalTverskyLoss(nn.Module):
 
 def make(method: str, pixels: Pixels) -> Method:
     """Make a method for the pixels that it is to be trained on."""
+    if method.startswith(FOLLOWING):
+        return _following(method)
     allowed = f"be one of {', '.join(METHODS)}"
     require(method in METHODS, "make", "method", allowed, repr(method))
     return METHODS[method](pixels)
@@ -154,6 +157,14 @@ def _aligned(
         ignore_index=VOID,
     )
     return Method(loss, False, TARGET, loss.offsets.float())
+
+
+def _following(method: str) -> Method:
+    """Our loss with offsets that follow the classifier, for mIoU or as its name ends."""
+    settings, end = settings_of(method)
+    metric = end or TARGET
+    loss = losses.AlignedLoss(metric, ranks="own", task="multiclass", ignore_index=VOID, **settings)
+    return Method(loss, False, metric, None)
 
 
 RIVALS: dict[str, Callable[[Pixels], Method]] = {
